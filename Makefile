@@ -1,0 +1,49 @@
+# make up · make test · make help
+PYTHON ?= python3
+SANDBOX ?= sandbox
+PORT ?= 8000
+ROLE ?= vllm
+SCENARIO ?= default
+DO ?= test
+export SANDBOX PORT
+
+.DEFAULT_GOAL := help
+.PHONY: help up down venv lock lint format test molecule bench docs clean
+
+help: ## show this
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+
+up: ## a systemd host on this machine with vLLM on it, diagnosed (PORT=8000)
+	@$(PYTHON) tools/up.py
+
+down: ## remove what make up made
+	@$(PYTHON) tools/down.py
+
+venv: ## .venv with ansible, molecule and vllm-doctor, from the lock
+	@$(PYTHON) tools/make_venv.py
+
+lock: venv ## write the locks anew (UPGRADE=1: newest versions)
+	@tools/lock.sh
+
+lint: venv ## every static check
+	@.venv/bin/python tools/lint.py
+
+format: venv ## let ruff put the layout right
+	@.venv/bin/ruff check --quiet --fix-only . ; .venv/bin/ruff format .
+
+docs: venv ## write the generated tables anew
+	@.venv/bin/python tools/role_docs.py
+
+test: ## lint, Python tests, Molecule, sandbox: everything that needs no GPU
+	@$(PYTHON) tools/run_tests.py
+
+molecule: ## one scenario: make molecule ROLE=vllm SCENARIO=default DO=converge
+	@$(PYTHON) tools/up.py --only-prepare
+	@cd roles/$(ROLE) && ../../tools/hosttest molecule $(DO) -s $(SCENARIO)
+
+bench: venv ## every benches/bench_*.py
+	@set -e; for bench in benches/bench_*.py; do echo "== $$bench"; .venv/bin/python "$$bench"; done
+
+clean: down ## also remove every test host of this checkout, .venv and build outputs
+	@! command -v podman >/dev/null || tools/host.py down
+	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .ansible build dist

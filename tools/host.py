@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Boot and remove the throw-away systemd hosts that the sandbox and the tests provision.
+
+A host is a podman container whose PID 1 is systemd. Hosts come in groups; a group has one network on which its
+hosts find each other by name. Container and network names carry a hash of this checkout's path, so that two
+checkouts on one machine do not meet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from host_image import SUITES, ensure_image, remove_images
+from podman import CACHE, PODMAN, PREFIX, HostError, locked, podman, say
+
+EXTRA_CAS = Path("/usr/local/share/ca-certificates")
+PREPARED = "/var/lib/vllm-doctor-host-prepared"
+BOOT_SECONDS = 90
+
+
+def container_name(group: str, host: str | None) -> str:
+    """Name a host's container; inventories and testinfra address it by this name."""
+    return "-".join(part for part in (PREFIX, group, host) if part)
+
+
+def wheel_folders() -> list[str]:
+    """List the local folders in PIP_FIND_LINKS: hosts see them at the same place, read-only."""
+    words = os.environ.get("PIP_FIND_LINKS", "").replace("file://", "").split()
+    return [str(Path(word).resolve()) for word in words if Path(word).is_dir()]
+
+
+def host_environment() -> dict[str, str]:
+    """Give what a command on the host needs to reach packages; empty settings on an ordinary machine."""
+    environment = {"UV_CACHE_DIR": "/var/cache/vllm-doctor-uv", "UV_LINK_MODE": "copy"}
+    if folders := wheel_folders():
+        environment |= {"PIP_FIND_LINKS": " ".join(folders), "UV_FIND_LINKS": " ".join(folders)}
+    if any(EXTRA_CAS.glob("*.crt")):
+        bundle = "/etc/ssl/certs/ca-certificates.crt"
+        environment |= dict.fromkeys(("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"), bundle)
+    return environment
+
+
+def run_arguments(group: str, host: str | None, options: argparse.Namespace) -> list[str]:
+    """Compose `podman run`'s arguments, less the image."""
+    (CACHE / "uv").mkdir(parents=True, exist_ok=True)
+    alias = host or group
+    arguments = ["--name", container_name(group, host), "--hostname", alias]
+    arguments += ["--network", f"{PREFIX}-{group}", "--network-alias", alias]
+    # systemd's own sandboxing needs mount namespaces; vLLM needs more than podman's 64 MB of shared memory.
+    arguments += ["--privileged", "--systemd", "always", "--shm-size", "1g"]
+    arguments += ["--volume", f"{CACHE / 'uv'}:/var/cache/vllm-doctor-uv"]
+    for folder in wheel_folders():
+        arguments += ["--volume", f"{folder}:{folder}:ro"]
+    for name, value in host_environment().items():
+        arguments += ["--env", f"{name}={value}"]
+    for volume in options.volume:
+        arguments += ["--volume", volume]
+    for port in options.publish:
+        arguments += ["--publish", f"127.0.0.1:{port}"]
+    return arguments
+
+
+def up(group: str, host: str | None, options: argparse.Namespace) -> str:
+    """Make sure that this host runs and is prepared; return its container's name."""
+    name = container_name(group, host)
+    image = ensure_image(options.release)
+    arguments = run_arguments(group, host, options)
+    digest = hashlib.sha256(json.dumps([image, arguments]).encode()).hexdigest()[:16]
+    if not resumed(name, digest):
+        with locked("network"):
+            if podman("network", "exists", f"{PREFIX}-{group}", check=False).returncode != 0:
+                podman("network", "create", "--label", f"vllm-doctor.checkout={PREFIX}", f"{PREFIX}-{group}")
+        labels = {"checkout": PREFIX, "group": f"{PREFIX}-{group}", "run": digest}
+        flags = [word for key, value in labels.items() for word in ("--label", f"vllm-doctor.{key}={value}")]
+        podman("run", "--detach", *flags, *arguments, image)
+    wait_until_booted(name)
+    prepare(name)
+    return name
+
+
+def resumed(name: str, digest: str) -> bool:
+    """Start this host if it is there and was made in the same way; otherwise clear the way for a new one."""
+    wanted = '{{index .Config.Labels "vllm-doctor.run"}} {{.State.Running}}'
+    found = podman("inspect", "--format", wanted, name, check=False)
+    if found.returncode != 0:
+        return False
+    label, _, running = found.stdout.strip().partition(" ")
+    if label == digest and (running == "true" or podman("start", name, check=False).returncode == 0):
+        return True
+    say(f"{name} was made differently or does not start: made anew")
+    podman("rm", "--force", "--time", "10", name)
+    return False
+
+
+def wait_until_booted(name: str) -> None:
+    """Wait for systemd to have started all units; "degraded" counts, as on many real hosts."""
+    deadline = time.monotonic() + BOOT_SECONDS
+    state = ""
+    while time.monotonic() < deadline:
+        # Before D-Bus is up the command fails at once; afterwards --wait blocks until booted.
+        state = podman("exec", name, "systemctl", "is-system-running", "--wait", check=False).stdout.strip()
+        if state in {"running", "degraded"}:
+            return
+        time.sleep(0.2)
+    raise HostError(
+        f"{name} did not boot within {BOOT_SECONDS} s (systemd says {state or 'nothing'}): tools/bin/podman logs {name}"
+    )
+
+
+def prepare(name: str) -> None:
+    """Give a fresh host the CAs this machine trusts and its package lists, as an installed machine has them."""
+    if podman("exec", name, "test", "-e", PREPARED, check=False).returncode == 0:
+        return
+    for certificate in sorted(EXTRA_CAS.glob("*.crt")):
+        podman("cp", str(certificate), f"{name}:{EXTRA_CAS}/")
+    podman("exec", name, "update-ca-certificates")
+    podman("exec", name, "apt-get", "update", "--quiet")
+    podman("exec", name, "touch", PREPARED)
+
+
+def down(group: str | None) -> None:
+    """Remove a group's hosts and network; all groups of this checkout if none is named."""
+    label = f"vllm-doctor.group={PREFIX}-{group}" if group else f"vllm-doctor.checkout={PREFIX}"
+    for name in podman("ps", "--all", "--filter", f"label={label}", "--format", "{{.Names}}").stdout.split():
+        podman("rm", "--force", "--volumes", "--time", "5", name)
+        say(f"removed {name}")
+    wanted = f"{PREFIX}-{group}" if group else f"{PREFIX}-"
+    for name in podman("network", "ls", "--format", "{{.Name}}").stdout.split():
+        if name == wanted or (group is None and name.startswith(wanted)):
+            podman("network", "rm", "--force", name)
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    image = commands.add_parser("image", help="build the host image unless it is there; print its name")
+    image.add_argument("--release", choices=SUITES, default="12")
+    for name, text in (("up", "boot a host and print its container's name"), ("name", "print that name only")):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("group")
+        command.add_argument("host", nargs="?")
+        if name == "up":
+            command.add_argument("--release", choices=SUITES, default="12", help="of Debian")
+            command.add_argument("--publish", action="append", default=[], metavar="HOSTPORT:PORT")
+            command.add_argument("--volume", action="append", default=[], metavar="FROM:TO[:ro]")
+    command = commands.add_parser("down", help="remove a group's hosts and network")
+    command.add_argument("group", nargs="?")
+    command.add_argument("--images", action="store_true", help="remove unused host images too")
+    shell = commands.add_parser("exec", help="run a command on a host as root")
+    shell.add_argument("container")
+    shell.add_argument("words", nargs=argparse.REMAINDER)
+    commands.add_parser("list", help="show this checkout's hosts")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    """Do what the command line says."""
+    options = parse(argv)
+    try:
+        if options.command == "image":
+            print(ensure_image(options.release))
+        elif options.command == "up":
+            print(up(options.group, options.host, options))
+        elif options.command == "name":
+            print(container_name(options.group, options.host))
+        elif options.command == "down":
+            down(options.group)
+            if options.images:
+                remove_images()
+        elif options.command == "list":
+            print(podman("ps", "--all", "--filter", f"label=vllm-doctor.checkout={PREFIX}").stdout, end="")
+        else:
+            terminal = ["--tty"] if sys.stdin.isatty() else []
+            return subprocess.call(
+                [PODMAN, "exec", "--interactive", *terminal, options.container, *(options.words or ["bash"])]
+            )
+    except HostError as error:
+        say(f"tools/host.py: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

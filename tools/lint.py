@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""make lint: every static check, side by side. `tools/lint.py NAME...` runs some; pre-commit runs each by its name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent
+BIN = REPO / ".venv" / "bin"
+
+CHECKS = {
+    "ansible-lint": ["ansible-lint", "--offline", "--strict", "-q"],
+    "mypy": ["mypy", "--strict", "vllm_doctor"],
+    "ruff": ["ruff", "check", "--quiet", "--output-format", "concise"],
+    "ruff-format": ["ruff", "format", "--check", "--output-format", "concise"],
+    "yamllint": ["yamllint", "--strict", "."],
+    "role-docs": ["python", "tools/role_docs.py", "--check"],
+    "shellcheck": ["shellcheck"],
+}
+
+
+def shell_scripts() -> list[str]:
+    """List the tracked scripts for sh and bash, by their first line."""
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=REPO, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    scripts = []
+    for name in tracked:
+        path = REPO / name
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as handle:
+                if handle.readline().startswith((b"#!/bin/sh", b"#!/bin/bash", b"#!/usr/bin/env bash")):
+                    scripts.append(name)
+    return scripts
+
+
+def run(name: str) -> tuple[str, int, str, float]:
+    """Run one check; return its name, exit status, output and seconds."""
+    program, *arguments = CHECKS[name]
+    if name == "shellcheck":
+        arguments = shell_scripts()
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "NO_COLOR": "1"}
+    began = time.monotonic()
+    done = subprocess.run(
+        [str(BIN / program), *arguments],
+        cwd=REPO,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    return name, done.returncode, done.stdout, time.monotonic() - began
+
+
+def main(names: list[str]) -> int:
+    """Run the named checks, or all."""
+    if unknown := set(names) - CHECKS.keys():
+        print(
+            f"tools/lint.py: no check called {', '.join(sorted(unknown))}; there are {', '.join(CHECKS)}",
+            file=sys.stderr,
+        )
+        return 2
+    failed = 0
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for name, code, output, seconds in pool.map(run, names or CHECKS):
+            print(f"{'pass' if code == 0 else 'FAIL'}  lint {name} ({seconds:.0f} s)", flush=True)
+            if code != 0:
+                failed += 1
+                print(output, flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""make test: lint, Python tests, every Molecule scenario and the sandbox; installs what a fresh machine lacks.
+
+Scenarios run side by side as far as memory and processors allow, each with its own hosts. A scenario whose
+molecule.yml begins with "# heavy" starts first. `tools/run_tests.py NAME...` runs only what has NAME in its name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import machine
+import up
+from host_image import ensure_image
+from podman import REPO, TOOLS, HostError
+
+LOGS = REPO / ".cache" / "test"
+BIN = REPO / ".venv" / "bin"
+DISK_GIB, MEMORY_GIB = 16, 5
+JOB_GIB = 4.5  # a host with a served model, and Ansible beside it
+
+
+class Job(NamedTuple):
+    """One thing to run; folder is where."""
+
+    name: str
+    command: list[str]
+    folder: Path
+
+
+class Result(NamedTuple):
+    """How a job ended, and how many tests it counts for."""
+
+    passed: int
+    failed: int
+    skipped: int
+
+
+def python_tests() -> Job:
+    """Tests that need no host, spread over the processors."""
+    words = ["-m", "pytest", "--numprocesses", "auto", "--quiet", "tests", "--ignore=tests/sandbox"]
+    return Job("python tests", [str(BIN / "python"), *words], REPO)
+
+
+def scenarios() -> list[Job]:
+    """Every role's Molecule scenarios, the heavy ones first."""
+    found = sorted(REPO.glob("roles/*/molecule/*/molecule.yml"))
+    found.sort(key=lambda path: not path.read_text().startswith("# heavy"))
+    hosttest = str(TOOLS / "hosttest")
+    return [
+        Job(f"molecule {role.name} {path.parent.name}", [hosttest, "molecule", "test", "-s", path.parent.name], role)
+        for path in found
+        for role in [path.parents[2]]
+    ]
+
+
+def sandbox() -> list[Job]:
+    """The tests that run make up, break the sandbox and make it whole."""
+    if not list((REPO / "tests" / "sandbox").glob("test_*.py")):
+        return []
+    command = [str(TOOLS / "hosttest"), str(BIN / "python"), "-m", "pytest", "--verbose", "tests/sandbox"]
+    return [Job("sandbox", command, REPO)]
+
+
+def run(job: Job) -> Result:
+    """Run one job, its output in a file; show one line, and the end of the output if it failed."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / f"{job.name.replace(' ', '-')}.log"
+    environment = {
+        **os.environ,
+        "SANDBOX": "test",
+        "PORT": str(free_port()),  # beside a sandbox that somebody works with
+        "NO_COLOR": "1",
+        "PY_COLORS": "0",
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+    }
+    print(f"      {job.name} …", flush=True)
+    began = time.monotonic()
+    with log.open("w") as output:
+        done = subprocess.run(
+            job.command,
+            cwd=job.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    text = log.read_text(errors="replace")
+    seconds = time.monotonic() - began
+    result = counted(job.name, text, done.returncode)
+    detail = f"{result.passed} passed, {result.failed} failed, {result.skipped} skipped, {seconds:.0f} s"
+    print(f"{'pass' if done.returncode == 0 else 'FAIL'}  {job.name} ({detail})", flush=True)
+    for line in re.findall(r"^SKIPPED .*", text, re.MULTILINE):
+        print(f"      not run: {line.removeprefix('SKIPPED ')}")
+    if done.returncode != 0:
+        print("\n".join(text.splitlines()[-80:]), f"\n      all of it: {log}", flush=True)
+    return result
+
+
+def counted(name: str, text: str, code: int) -> Result:
+    """Count tests by pytest's closing line; lint checks and scenarios count for themselves."""
+    if name == "lint":
+        return Result(
+            text.count("\npass ") + text.startswith("pass "), len(re.findall("^FAIL ", text, re.MULTILINE)), 0
+        )
+    found = dict.fromkeys(("passed", "failed", "error", "errors", "skipped"), 0)
+    for line in re.findall(r"^.*\b(?:passed|failed|errors?|skipped)\b.* in [\d.]+s.*$", text, re.MULTILINE):
+        for count, word in re.findall(r"(\d+) (passed|failed|errors?|skipped)", line):
+            found[word] += int(count)
+    bad = found["failed"] + found["error"] + found["errors"]
+    return Result(found["passed"], bad or int(code != 0), found["skipped"])
+
+
+def free_port() -> int:
+    """Let the kernel choose a port that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def workers() -> int:
+    """How many hosts this machine can carry at once."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            by_memory = int(int(line.split()[1]) * 1024 / machine.GIB / JOB_GIB)
+            return max(1, min(by_memory, os.cpu_count() or 1))
+    return 1
+
+
+def main(names: list[str]) -> int:
+    """Run everything, or what was named."""
+    began = time.monotonic()
+    up.prepare(disk_gib=DISK_GIB, memory_gib=MEMORY_GIB, port=None)
+    lint = Job("lint", [str(BIN / "python"), "tools/lint.py"], REPO)
+    alone = [job for job in (lint, python_tests()) if not names or any(name in job.name for name in names)]
+    together = [job for job in [*sandbox(), *scenarios()] if not names or any(name in job.name for name in names)]
+    results = [run(job) for job in alone]
+    if together:
+        try:
+            ensure_image("12")
+        except HostError as error:
+            print(f"make test: {error}", file=sys.stderr)
+            return 1
+        with ThreadPoolExecutor(max_workers=workers()) as pool:
+            results += pool.map(run, together)
+    passed, failed, skipped = (sum(column) for column in zip(*results, strict=True)) if results else (0, 0, 0)
+    words = f"{passed} passed, {failed} failed, {skipped} skipped in {time.monotonic() - began:.0f} s"
+    print(f"{f' {words} ':=^100}")
+    return 1 if failed or not results else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        print("\ninterrupted: make test starts anew; `tools/host.py down` removes its hosts", file=sys.stderr)
+        sys.exit(130)
