@@ -1,0 +1,103 @@
+"""NVIDIA cards: what torch reports as total memory, compute capability, multiprocessors, links.
+
+Totals are in GiB as cudaMemGetInfo reports them (below the nameplate: ECC and firmware keep a part), read from
+start-up logs or nvidia-smi listings; `exact` is False where only the nameplate is known and about 1.5 % is taken off.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One kind of card. `unified` shares the host's memory; `link` is how cards of one host reach each other."""
+
+    name: str
+    total_gib: float
+    capability: float | None
+    multiprocessors: int
+    link: str = "pcie"
+    unified: bool = False
+    exact: bool = True
+    template: str = "generic"
+
+
+@cache
+def _table() -> dict[str, Gpu]:
+    rows = json.loads(Path(__file__).with_name("gpus.json").read_text(encoding="utf-8"))["gpus"]
+    return {row["name"]: Gpu(**{k: v for k, v in row.items() if k not in {"aliases", "source"}}) for row in rows}
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    rows = json.loads(Path(__file__).with_name("gpus.json").read_text(encoding="utf-8"))["gpus"]
+    return {_key(alias): row["name"] for row in rows for alias in (row["name"], *row.get("aliases", []))}
+
+
+def _key(name: str) -> str:
+    """Letters and digits that tell cards apart: vendor, brand words, units and form words dropped."""
+    lowered = re.sub(r"(\d+)\s*(gib|gb)\b", r"\1gb", name.lower())
+    words = re.findall(r"[a-z0-9]+", lowered)
+    drop = {
+        "nvidia",
+        "tesla",
+        "geforce",
+        "graphics",
+        "gpu",
+        "generation",
+        "edition",
+        "blackwell",
+        "tensor",
+        "core",
+        "workstation",
+        "server",
+        "max",
+        "q",
+    }
+    return " ".join(w for w in words if w not in drop)
+
+
+def names() -> tuple[str, ...]:
+    """All names, for `--gpu` and completion."""
+    return tuple(_table())
+
+
+def find(name: str, memory_gib: float | None = None) -> Gpu | None:
+    """The card of this name as nvidia-smi, torch or a person writes it, or None. A family name with two sizes (A100,
+    V100) is settled by `memory_gib`, else the larger one."""
+    key = _key(name)
+    known = _aliases().get(key)
+    if known is not None and (
+        memory_gib is None or "gb" in key or abs(_table()[known].total_gib - memory_gib) < 0.25 * memory_gib
+    ):
+        found = [_table()[known]]
+    else:
+        bare = re.sub(r"\b\d+gb\b", "", key).strip()
+        found = [
+            _table()[n]
+            for k, n in _aliases().items()
+            if bare and (k == bare or k.startswith(bare + " ") or bare.startswith(k + " "))
+        ]
+    if not found:
+        return None
+    if memory_gib is not None:
+        return min(found, key=lambda g: abs(g.total_gib - memory_gib))
+    return max(found, key=lambda g: g.total_gib)
+
+
+def nearest(name: str, count: int = 3) -> tuple[str, ...]:
+    """Names that look like this one, best first."""
+    close = get_close_matches(_key(name), list(_aliases()), count * 2, 0.4)
+    return tuple(dict.fromkeys(_aliases()[c] for c in close))[:count]
+
+
+def template_for(name: str | None, memory_gib: float | None = None) -> str:
+    """The unit template (`templates/gpu/<this>.service.j2`) of a card by its NVML name; the generic one for others."""
+    card = None if name is None else find(name, memory_gib)
+    return "generic" if card is None else card.template

@@ -1,0 +1,151 @@
+"""Where in the life of a server something happened: by the functions of a traceback, or by what the log said last.
+
+The functions are vLLM's own (engine/, executor/, worker/, v1/): they have kept their names from 0.2 to 0.33 or were
+added to, so both are listed. The outermost function that names a stage decides; inner ones refine it.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from vllm_doctor.records.verdict import Phase
+
+
+class Stage(StrEnum):
+    """The steps of a start, in order, then serving."""
+
+    CONFIG = "config"
+    DEVICE = "device"
+    WEIGHTS = "weights"
+    PROFILE = "profile"
+    PROFILE_ENCODER = "profile-encoder"
+    KV = "kv-cache"
+    GRAPHS = "cudagraph"
+    WARMUP = "warm-up"
+    SAMPLER = "sampler-warm-up"
+    READY = "ready"
+    SERVING = "serving"
+
+
+PHASE = {
+    Stage.CONFIG: Phase.FLAG_ERROR,
+    Stage.DEVICE: Phase.STARTUP_WEIGHTS,
+    Stage.WEIGHTS: Phase.STARTUP_WEIGHTS,
+    Stage.PROFILE: Phase.STARTUP_PROFILE,
+    Stage.PROFILE_ENCODER: Phase.MULTIMODAL_ENCODER,
+    Stage.KV: Phase.STARTUP_KV_CACHE,
+    Stage.GRAPHS: Phase.STARTUP_CUDAGRAPH,
+    Stage.WARMUP: Phase.STARTUP_SAMPLER_WARMUP,
+    Stage.SAMPLER: Phase.STARTUP_SAMPLER_WARMUP,
+    Stage.READY: Phase.RUNTIME_PREFILL_BURST,
+    Stage.SERVING: Phase.RUNTIME_PREFILL_BURST,
+}
+
+# Outermost first. Each names the worker's own step; what is called inside it belongs to it.
+_STEPS: tuple[tuple[Stage, frozenset[str]], ...] = (
+    (
+        Stage.PROFILE,
+        frozenset(
+            {
+                "determine_available_memory",
+                "determine_num_available_blocks",
+                "profile_num_available_blocks",
+                "profile_run",
+            }
+        ),
+    ),
+    (
+        Stage.KV,
+        frozenset(
+            {
+                "initialize_cache",
+                "initialize_from_config",
+                "initialize_kv_cache",
+                "init_cache_engine",
+                "_init_cache_engine",
+                "_allocate_kv_cache",
+                "_allocate_kv_cache_tensors",
+                "_reshape_kv_cache_tensors",
+                "get_kv_cache_configs",
+                "check_enough_kv_cache_memory",
+                "_check_enough_kv_cache_memory",
+                "raise_if_cache_size_invalid",
+                "initialize_kv_cache_tensors",
+            }
+        ),
+    ),
+    (Stage.WARMUP, frozenset({"compile_or_warm_up_model", "warm_up_model", "_warm_up_model", "kernel_warmup"})),
+    (
+        Stage.WEIGHTS,
+        frozenset({"load_model", "get_model", "process_weights_after_loading", "create_weights", "reload_weights"}),
+    ),
+    (Stage.DEVICE, frozenset({"init_device", "set_device_index", "set_device", "init_worker_distributed_environment"})),
+    (
+        Stage.SERVING,
+        frozenset(
+            {
+                "run_busy_loop",
+                "_process_engine_step",
+                "step_with_batch_queue",
+                "run_engine_loop",
+                "engine_step",
+                "step_async",
+                "worker_busy_loop",
+                "execute_model",
+                "sample_tokens",
+                "run_background_loop",
+                "step",
+            }
+        ),
+    ),
+)
+_GRAPHS = frozenset(
+    {
+        "capture_model",
+        "capture_end",
+        "capture_begin",
+        "_capture_cudagraphs",
+        "capture_graphs",
+        "profile_cudagraph_memory",
+    }
+)
+_SAMPLER = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})
+_ENCODER = frozenset(
+    {
+        "embed_multimodal",
+        "get_multimodal_embeddings",
+        "_execute_mm_encoder",
+        "_process_image_input",
+        "_process_video_input",
+        "_process_audio_input",
+        "profile_mm_encoder",
+        "get_vision_embeddings",
+        "_dummy_mm_encoder_run",
+        "_embed_multimodal",
+    }
+)
+_START = frozenset(
+    {"_initialize_kv_caches", "EngineCoreProc", "wait_for_engine_startup", "from_engine_args", "make_async_mp_client"}
+)
+
+
+def stage_of(functions: Iterable[str]) -> Stage | None:
+    """The stage in which a traceback with these functions happened, or None where they do not tell."""
+    names = list(functions)
+    present = frozenset(names)
+    steps = [(stage, min(names.index(n) for n in step & present)) for stage, step in _STEPS if step & present]
+    if not steps:
+        if present & _GRAPHS:
+            return Stage.GRAPHS
+        return Stage.SAMPLER if present & _SAMPLER else None
+    outer = min(steps, key=lambda s: s[1])[0]
+    if outer is Stage.SERVING:
+        # A worker's busy loop also carries out the steps of the start; what it was doing stands further in.
+        inner = [s for s in steps if s[0] is not Stage.SERVING]
+        outer = min(inner, key=lambda s: s[1])[0] if inner else outer
+    if present & _GRAPHS and outer in {Stage.PROFILE, Stage.WARMUP, Stage.KV}:
+        return Stage.GRAPHS
+    if present & _SAMPLER and outer is Stage.WARMUP:
+        return Stage.SAMPLER
+    if present & _ENCODER and outer in {Stage.PROFILE, Stage.SERVING}:
+        return Stage.PROFILE_ENCODER
+    return outer

@@ -1,0 +1,92 @@
+"""torch's own out-of-memory message, in the wordings of torch 1.12 to 2.14 on CUDA, HIP and XPU; sizes in bytes."""
+
+import re
+
+import msgspec
+
+_UNITS = {"bytes": 1, "byte": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SIZE = r"(\d+(?:\.\d+)?) (bytes?|[KMGT]iB|B)\b"
+
+_ASKED = re.compile(r"(CUDA|HIP|XPU|NPU) out of memory\. Tried to allocate " + _SIZE)
+_GPU = re.compile(r"GPU (\d+)")
+_TOTAL = re.compile(r"total capac(?:i)?ty of " + _SIZE)
+_TOTAL_OLD = re.compile(_SIZE + r" total capacity")
+_FREE = re.compile(r"of which " + _SIZE + r" is free")
+_FREE_OLD = re.compile(r"; " + _SIZE + r" free")
+_OTHER = re.compile(r"Process (\d+) has " + _SIZE + r" memory in use")
+_MINE = re.compile(r"this process has " + _SIZE + r" memory in use")
+_ALLOCATED = re.compile(r"allocated memory " + _SIZE + r" is allocated by PyTorch")
+_ALLOCATED_OLD = re.compile(_SIZE + r" already allocated")
+_POOLS = re.compile(r"with " + _SIZE + r" allocated in private pools")
+_UNUSED = re.compile(_SIZE + r" is reserved by PyTorch but unallocated")
+_RESERVED_OLD = re.compile(_SIZE + r" (?:reserved in total by PyTorch|cached)")
+_ALLOWED = re.compile(r"; " + _SIZE + r" allowed")
+
+
+class TorchOom(msgspec.Struct, frozen=True):
+    """What torch said when an allocation failed; None where this wording does not say it."""
+
+    asked: int
+    backend: str
+    gpu: int | None = None
+    total: int | None = None
+    free: int | None = None
+    mine: int | None = None
+    others: tuple[tuple[int, int], ...] = ()
+    allocated: int | None = None
+    private_pools: int | None = None
+    unused: int | None = None
+    allowed: int | None = None
+
+    @property
+    def held_by_others(self) -> int | None:
+        """Bytes of the card that this process does not hold; None where the wording leaves it open."""
+        if self.others and self.mine is not None:
+            return sum(size for _, size in self.others)
+        if self.total is not None and self.free is not None and self.mine is not None:
+            return max(0, self.total - self.free - self.mine)
+        return None
+
+    @property
+    def fragmented(self) -> bool:
+        """Would the memory that torch holds unused have served the request, had it been in one piece?"""
+        return self.unused is not None and self.unused >= self.asked
+
+
+def size(number: str, unit: str) -> int:
+    """Bytes of `1.02 GiB`."""
+    return round(float(number) * _UNITS[unit])
+
+
+def _first(text: str, *patterns: re.Pattern[str]) -> int | None:
+    for pattern in patterns:
+        found = pattern.search(text)
+        if found is not None:
+            return size(found[1], found[2])
+    return None
+
+
+def torch_oom(text: str) -> TorchOom | None:
+    """The figures of torch's message, or None if `text` does not hold one."""
+    asked = _ASKED.search(text)
+    if asked is None:
+        return None
+    rest = text[asked.start() :]
+    gpu = _GPU.search(rest)
+    allocated = _first(rest, _ALLOCATED, _ALLOCATED_OLD)
+    unused = _first(rest, _UNUSED)
+    if unused is None and allocated is not None and (reserved := _first(rest, _RESERVED_OLD)) is not None:
+        unused = max(0, reserved - allocated)
+    return TorchOom(
+        asked=size(asked[2], asked[3]),
+        backend=asked[1],
+        gpu=int(gpu[1]) if gpu else None,
+        total=_first(rest, _TOTAL, _TOTAL_OLD),
+        free=_first(rest, _FREE, _FREE_OLD),
+        mine=_first(rest, _MINE),
+        others=tuple((int(p), size(n, u)) for p, n, u in _OTHER.findall(rest)),
+        allocated=allocated,
+        private_pools=_first(rest, _POOLS),
+        unused=unused,
+        allowed=_first(rest, _ALLOWED),
+    )

@@ -1,0 +1,175 @@
+"""Python tracebacks in a log, put together from the interleaved lines of several processes."""
+
+import re
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from vllm_doctor.records.log import LogLine
+
+START = "Traceback (most recent call last)"
+_FRAME = re.compile(r'\s*(?:\^\s*)?File "([^"]+)", line (\d+), in (.+)')
+_RAISED = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (.*))?)?$", re.DOTALL)
+_NAMES = re.compile(
+    r"(?:Error|Exception|Interrupt|Exit|Warning|Failure|Timeout|Cancelled|Unsupported|NotFound|OutOfResources)\w*$"
+)
+# An exception's own line where the calls before it were cut away, or were never in the log.
+_LOOSE = re.compile(
+    r"(?:(?:[a-z_]\w*\.)+[A-Z]\w*(?:Error|Exception|Timeout|OutOfResources)"
+    r"|(?:Runtime|Value|Assertion|OS|Key|Type|Import|ModuleNotFound|Attribute|NotImplemented|Index|Memory|Permission|FileNotFound"
+    r"|Timeout|ZeroDivision|Name|Lookup|Overflow|Connection|OutOfMemory|Accelerator|Inductor)Error): "
+)
+_CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
+_MESSAGE_LINES = 14
+
+Stream: TypeAlias = tuple[str | None, int | None, bool]
+_BARE: Stream = (None, None, False)
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One call: the file as printed, the line and the function."""
+
+    file: str
+    line: int
+    function: str
+    code: str = ""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """One exception of a chain, with the calls that led to it (outermost first)."""
+
+    name: str
+    message: str
+    frames: tuple[Frame, ...]
+
+    @property
+    def kind(self) -> str:
+        """The exception's class without its package."""
+        return self.name.rsplit(".", 1)[-1]
+
+
+class Crash(msgspec.Struct, frozen=True):
+    """One traceback. The first link was raised first; `first` and `last` are indices into the lines of the life."""
+
+    links: tuple[Link, ...]
+    process: str | None
+    pid: int | None
+    first: int
+    last: int
+    level: str | None
+
+    @property
+    def root(self) -> Link:
+        """What was raised first."""
+        return self.links[0]
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Every function of every link, outermost first, link by link."""
+        return tuple(frame.function for link in self.links for frame in link.frames)
+
+
+class _Open(msgspec.Struct):
+    process: str | None
+    pid: int | None
+    first: int
+    last: int
+    level: str | None
+    links: list[Link] = []
+    frames: list[Frame] = []
+    message: list[str] = []
+    name: str = ""
+    chained: bool = False
+
+    def close_link(self) -> None:
+        if self.name:
+            self.links.append(Link(self.name, "\n".join(self.message).rstrip(), tuple(self.frames)))
+        self.name, self.message, self.frames = "", [], []
+
+
+def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
+    """Every traceback of these lines, in the order in which they began."""
+    found: list[Crash] = []
+    opened: dict[Stream, _Open] = {}
+    speaking: Stream = (None, None, False)
+    for index, line in enumerate(lines):
+        stream = (line.process, line.pid, line.module is not None and line.module != "uvicorn")
+        text = line.text
+        if stream == _BARE and _BARE not in opened and _broken_off(opened.get(speaking), text):
+            stream = speaking  # a message that was broken into lines after its prefixes were written
+        speaking = stream
+        current = opened.get(stream)
+        if START in text:
+            if current is not None and current.chained:
+                current.chained = False
+                current.last = index
+                continue
+            if current is not None:
+                _close(current, found)
+            opened[stream] = _Open(line.process, line.pid, index, index, line.level)
+            continue
+        if current is not None and not (current.name and not current.frames and _LOOSE.match(text)):
+            if _feed(current, text, index):
+                continue
+            _close(current, found)
+            del opened[stream]
+        elif current is not None:
+            _close(current, found)
+            del opened[stream]
+        if _LOOSE.match(text):
+            opened[stream] = loose = _Open(line.process, line.pid, index, index, line.level)
+            _feed(loose, text, index)
+    for current in opened.values():
+        _close(current, found)
+    return tuple(sorted(found, key=lambda c: c.first))
+
+
+def _broken_off(crash: _Open | None, text: str) -> bool:
+    """Does a line without any prefix go on with the message of the crash that was speaking?"""
+    return (
+        crash is not None
+        and bool(crash.name)
+        and not _FRAME.match(text)
+        and START not in text
+        and not _LOOSE.match(text)
+    )
+
+
+def _feed(crash: _Open, text: str, index: int) -> bool:
+    """Add one line of the crash's own stream; False once it no longer belongs to it."""
+    stripped = text.strip()
+    frame = _FRAME.match(text)
+    if frame is not None:
+        if crash.name:
+            crash.close_link()
+        crash.frames.append(Frame(frame[1], int(frame[2]), frame[3].strip()))
+    elif any(c in text for c in _CHAIN):
+        crash.close_link()
+        crash.chained = True
+    elif crash.name:
+        if crash.chained or len(crash.message) >= _MESSAGE_LINES:
+            return False
+        crash.message.append(text)
+    elif not crash.frames and not crash.links and not stripped:
+        pass
+    elif text[:1] in {" ", "\t"} or not stripped or stripped.startswith("[…"):
+        if crash.frames and stripped and set(stripped) - set("^~ ") and not crash.frames[-1].code:
+            last = crash.frames[-1]
+            crash.frames[-1] = Frame(last.file, last.line, last.function, stripped)
+    else:
+        raised = _RAISED.match(stripped)
+        if raised is None or not (_NAMES.search(raised[1]) or "." in raised[1] or crash.frames) or " " in raised[1]:
+            return False
+        crash.name = raised[1]
+        crash.message = [raised[2] or ""]
+    crash.last = index
+    return True
+
+
+def _close(crash: _Open, found: list[Crash]) -> None:
+    crash.close_link()
+    if not crash.links and crash.frames:
+        crash.links.append(Link("", "", tuple(crash.frames)))
+    if crash.links:
+        found.append(Crash(tuple(crash.links), crash.process, crash.pid, crash.first, crash.last, crash.level))
