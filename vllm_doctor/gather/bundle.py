@@ -1,0 +1,200 @@
+"""A snapshot in one file for someone else: redacted while it is written, with a ledger of what was taken.
+
+A bundle is a gzipped tar of manifest.json, snapshots.json (one for each unit; `diagnose --from` judges them),
+diagnoses.json, ledger.json and, for people, journal.txt, kernel.txt and metrics.txt. It is never unpacked to disk.
+"""
+
+import gzip
+import io
+import json
+import os
+import re
+import tarfile
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor import __version__
+from vllm_doctor.gather.redact import scrub
+from vllm_doctor.records.finding import Diagnosis
+from vllm_doctor.records.reading import Known, Unknown
+from vllm_doctor.records.snapshot import Snapshot
+
+VERSION = 1
+MAX_MEMBER = 256 << 20
+_SNAPSHOTS = "snapshots.json"
+_MANIFEST = "manifest.json"
+
+_OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+_IDENTITIES = (
+    ("gpu", re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")),
+    # Not a version: those stand after a `v`, `-`, `=` or `.`, or begin with 0.
+    ("ip", re.compile(rf"(?<![\w.=+-])(?!127\.|0\.){_OCTET}(?:\.{_OCTET}){{3}}(?![\w.])")),
+    ("ip", re.compile(r"(?<![\w:])(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{1,4}(?![\w:])", re.IGNORECASE)),
+    ("user", re.compile(r"(?<=/home/)[\w.-]+")),
+    ("mail", re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.-]+\b")),
+)
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One removal: where it stood, why, what stands there now and how many characters it had."""
+
+    file: str
+    where: str
+    why: str
+    token: str
+    characters: int
+
+
+class Redactor:
+    """Removes secrets and identities; the same one has the same token in all files of one bundle, so that what belongs
+    together still does."""
+
+    def __init__(self, host: str | None) -> None:
+        self._tokens: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+        self._host = host if host and len(host) > 2 and host != "localhost" else None
+        self.ledger: list[Entry] = []
+
+    def text(self, value: str, file: str, where: str) -> str:
+        """`value` as it may leave the host."""
+
+        def secret(found: str, why: str) -> str:
+            return self._put("secret", found, why, file, where)
+
+        value = scrub(value, secret)
+        for kind, pattern in _IDENTITIES:
+            value = pattern.sub(partial(self._identity, kind, file, where), value)
+        if self._host is not None and self._host in value:
+            value = re.sub(
+                rf"(?<![\w-]){re.escape(self._host)}(?![\w-])",
+                partial(self._identity, "host", file, where),
+                value,
+            )
+        return value
+
+    def _identity(self, kind: str, file: str, where: str, found: re.Match[str]) -> str:
+        return self._put(kind, found[0], f"{kind} identity", file, where)
+
+    def _put(self, kind: str, found: str, why: str, file: str, where: str) -> str:
+        token = self._tokens.get(found)
+        if token is None:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            token = self._tokens[found] = f"<{kind}-{self._counts[kind]}>"
+        self.ledger.append(Entry(file, where, why, token, len(found)))
+        return token
+
+    def tree(self, value: object, file: str, where: str = "") -> object:
+        """The same for all texts of a JSON value, names of mappings included."""
+        match value:
+            case str():
+                return self.text(value, file, where)
+            case dict():
+                return {self.text(str(k), file, where): self.tree(v, file, f"{where}/{k}") for k, v in value.items()}
+            case list() | tuple():
+                return [self.tree(item, file, f"{where}/{number}") for number, item in enumerate(value)]
+            case _:
+                return value
+
+
+def write_bundle(
+    snapshots: Sequence[Snapshot], path: str | os.PathLike[str], diagnoses: Sequence[Diagnosis] = ()
+) -> tuple[Entry, ...]:
+    """Write the bundle, readable by its owner alone, and return its ledger. Raises OSError."""
+    redactor = Redactor(snapshots[0].subject.host)
+    files = {_SNAPSHOTS: _json(redactor.tree(msgspec.to_builtins(snapshots), _SNAPSHOTS))}
+    if diagnoses:
+        files["diagnoses.json"] = _json(redactor.tree(msgspec.to_builtins(diagnoses), "diagnoses.json"))
+    for name, lines in (part for snapshot in snapshots for part in _for_people(snapshot)):
+        files[name] = (
+            files.get(name, b"")
+            + "".join(f"{redactor.text(line, name, f'line {n}')}\n" for n, line in enumerate(lines, 1)).encode()
+        )
+    files["ledger.json"] = _json(msgspec.to_builtins(redactor.ledger))
+    manifest = {
+        "bundle_version": VERSION,
+        "vllm_doctor": __version__,
+        "taken_at": snapshots[0].taken_at,
+        "files": sorted(files),
+    }
+    target = Path(path)
+    half = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as raw:
+            _pack(raw, {_MANIFEST: _json(manifest), **files})
+        half.replace(target)
+    finally:
+        half.unlink(missing_ok=True)
+    return tuple(redactor.ledger)
+
+
+def _pack(raw: io.BufferedIOBase | io.BufferedWriter, files: dict[str, bytes]) -> None:
+    with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            member.mode = 0o600
+            tar.addfile(member, io.BytesIO(data))
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, indent=1, ensure_ascii=True).encode()
+
+
+def _for_people(snapshot: Snapshot) -> Iterator[tuple[str, list[str]]]:
+    if isinstance(snapshot.log, Known):
+        yield "journal.txt", [line.excerpt or line.text for line in snapshot.log.value.last.lines]
+    if isinstance(snapshot.kernel, Known):
+        yield "kernel.txt", [f"{event.at or ''} {event.text}".strip() for event in snapshot.kernel.value.events]
+    if isinstance(snapshot.metrics, Known):
+        yield (
+            "metrics.txt",
+            [
+                f"{sample.name}{{{','.join(f'{k}={v}' for k, v in sample.labels.items())}}} {sample.value:g}"
+                for sample in snapshot.metrics.value.scrapes[-1].samples
+            ],
+        )
+
+
+def read_bundle(path: str | os.PathLike[str]) -> tuple[Snapshot, ...] | Unknown:
+    """The snapshots in a bundle (or in a bare snapshots.json); Unknown says why it is none."""
+    name = os.fspath(path)
+    again = "make it again on the host: vllm-doctor bundle -o FILE"
+    try:
+        with Path(path).open("rb") as file:
+            bare = file.read(1) == b"["
+        if bare:
+            return _snapshots(Path(path).read_bytes())
+        with tarfile.open(path, mode="r:gz") as tar:
+            manifest = json.loads(_member(tar, _MANIFEST))
+            version = manifest.get("bundle_version") if isinstance(manifest, dict) else None
+            if version != VERSION:
+                return Unknown(
+                    f"{name}: bundle version {version}, this vllm-doctor reads {VERSION}",
+                    "use the vllm-doctor that made it",
+                )
+            return _snapshots(_member(tar, _SNAPSHOTS))
+    except FileNotFoundError:
+        return Unknown(f"{name}: no such file", "check the path given with --from")
+    except (OSError, EOFError, tarfile.TarError, KeyError, ValueError, msgspec.DecodeError, RecursionError) as broken:
+        return Unknown(f"{name}: not a vllm-doctor bundle: {type(broken).__name__}: {str(broken)[:160]}", again)
+
+
+def _snapshots(data: bytes) -> tuple[Snapshot, ...]:
+    found = msgspec.json.decode(data, type=tuple[Snapshot, ...])
+    if not found:
+        raise ValueError("it holds no snapshot")
+    return found
+
+
+def _member(tar: tarfile.TarFile, name: str) -> bytes:
+    """One member's contents; a link, a folder or an absurd size is refused."""
+    member = tar.getmember(name)
+    if not member.isreg() or member.size > MAX_MEMBER:
+        raise ValueError(f"{name} in it is no ordinary file of a sane size")
+    file = tar.extractfile(member)
+    if file is None:
+        raise ValueError(f"{name} in it cannot be read")
+    return file.read(MAX_MEMBER)

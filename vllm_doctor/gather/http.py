@@ -1,0 +1,86 @@
+"""One GET with a limit on time and size that holds even against a server that drips a byte at a time."""
+
+import time
+from typing import TypeAlias
+
+import msgspec
+
+CHUNK = 1 << 16
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A complete answer of at most the size asked for; `server` is what it calls itself."""
+
+    status: int
+    body: bytes
+    content_type: str
+    server: str
+
+
+class NoAnswer(msgspec.Struct, frozen=True):
+    """Why there is none. `connected` tells a server that is there but silent from one that is not there."""
+
+    reason: str
+    connected: bool
+
+
+Outcome: TypeAlias = Answer | NoAnswer
+
+
+def get(
+    url: str, *, deadline_s: float, max_bytes: int = 16 << 20, body: bytes | None = None, bearer: str | None = None
+) -> Outcome:
+    """GET `url`, or POST `body` as JSON. No redirect is followed and no proxy used: it is this host's own server."""
+    import urllib3
+    from urllib3.exceptions import HTTPError, NewConnectionError
+
+    end = time.monotonic() + deadline_s
+    headers = {"Accept": "text/plain, application/json", "User-Agent": "vllm-doctor"}
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    if bearer:
+        headers["Authorization"] = f"Bearer {bearer}"
+    # The server is on this host; its certificate names the outside.
+    pool = urllib3.PoolManager(cert_reqs="CERT_NONE", assert_hostname=False)
+    urllib3.disable_warnings()
+    try:
+        reply = pool.request(
+            "POST" if body is not None else "GET",
+            url,
+            body=body,
+            headers=headers,
+            preload_content=False,
+            redirect=False,
+            retries=False,
+            timeout=urllib3.Timeout(connect=deadline_s, read=deadline_s),
+        )
+    except NewConnectionError as refused:
+        return NoAnswer(f"no connection to {url}: {_why(refused)}", connected=False)
+    except (HTTPError, OSError) as problem:
+        late = "imeout" in type(problem).__name__ or "timed out" in str(problem)
+        if late:
+            return NoAnswer(f"{url} took the connection and sent nothing within {deadline_s:g} s", connected=True)
+        return NoAnswer(f"{url}: {_why(problem)}", connected=True)
+    try:
+        data = bytearray()
+        for chunk in iter(lambda: reply.read1(CHUNK), b""):
+            data += chunk
+            if len(data) > max_bytes:
+                return NoAnswer(f"{url} sent more than {max_bytes >> 20} MiB", connected=True)
+            if time.monotonic() > end:
+                return NoAnswer(f"{url} was still sending after {deadline_s:g} s", connected=True)
+    except (HTTPError, OSError) as problem:
+        return NoAnswer(f"{url} broke off its answer: {_why(problem)}", connected=True)
+    finally:
+        reply.close()
+    return Answer(
+        reply.status, bytes(data), reply.headers.get("Content-Type", ""), reply.headers.get("Server", "")[:100]
+    )
+
+
+def _why(problem: BaseException) -> str:
+    text = str(problem)
+    for known in ("Connection refused", "Name or service not known", "Network is unreachable", "reset by peer"):
+        if known in text:
+            return known.lower()
+    return f"{type(problem).__name__}: {text[:160]}"

@@ -1,0 +1,147 @@
+"""The journal of a unit, scoped to one invocation; what systemd itself said about the invocations before it."""
+
+import datetime
+import json
+import os
+import pwd
+import re
+import socket
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from vllm_doctor.gather.run import NotRun, Ran, run
+from vllm_doctor.records.reading import Known, Reading, Unknown
+
+HEAD_LINES = 4000
+TAIL_LINES = 4000
+MAX_BYTES = 24 << 20
+_HOST = socket.gethostname()
+_FIELDS = "MESSAGE,_PID,SYSLOG_IDENTIFIER,_COMM"
+_ENDED_BY_ITSELF = re.compile("Failed with result|Scheduled restart job")
+_DENIED = ("insufficient permissions", "not seeing messages from other users", "Permission denied")
+
+
+class Entries(msgspec.Struct, frozen=True):
+    """Lines in `short-iso` form. `gap` is true when only the head and the tail of a long life were read."""
+
+    lines: tuple[str, ...]
+    gap: bool = False
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One invocation of the unit in this boot, as systemd told of it; `failed` with the words of its failure."""
+
+    invocation: str
+    said: tuple[str, ...]
+    failed: bool
+
+
+def remedy() -> str:
+    """The command that lets this user read the system's journal."""
+    return f"sudo usermod -aG systemd-journal {_user()} (then log in again), or: sudo vllm-doctor diagnose"
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def invocations(unit: str, deadline_s: float) -> Reading[tuple[Run, ...]]:
+    """The unit's invocations of this boot, oldest first, from systemd's own few messages."""
+    got = _journalctl(["-b", "_PID=1", f"UNIT={unit}", "-n", "2000"], "MESSAGE,INVOCATION_ID", deadline_s)
+    if isinstance(got, Unknown):
+        return got
+    said: dict[str, list[str]] = {}
+    for row in _rows(got.out):
+        said.setdefault(_text(row.get("INVOCATION_ID")), []).append(_text(row.get("MESSAGE")))
+    runs = tuple(
+        Run(invocation, tuple(dict.fromkeys(lines)), any(_ENDED_BY_ITSELF.search(line) for line in lines))
+        for invocation, lines in said.items()
+        if invocation
+    )
+    return Known(runs, f"journalctl -b UNIT={unit}")
+
+
+def entries(invocation: str, deadline_s: float) -> Reading[Entries]:
+    """What the service wrote in this invocation and what systemd said of it: the head and the tail of a long life."""
+    scope = [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"]
+    tail = _journalctl(["-n", str(TAIL_LINES), *scope], _FIELDS, deadline_s)
+    if isinstance(tail, Unknown):
+        return tail
+    last = list(_rows(tail.out))
+    if len(last) < TAIL_LINES:
+        return Known(Entries(tuple(_line(row) for row in last)), "journal")
+    first = _journalctl(scope, _FIELDS, deadline_s, max_bytes=HEAD_LINES * 600)
+    if isinstance(first, Unknown):
+        return first
+    head = list(_rows(first.out))[:HEAD_LINES]
+    cursors = {_text(row.get("__CURSOR")) for row in last}
+    before = [row for row in head if _text(row.get("__CURSOR")) not in cursors]
+    joined = len(before) < len(head)
+    return Known(Entries(tuple(_line(row) for row in before + last), gap=not joined), "journal")
+
+
+def _journalctl(arguments: list[str], fields: str, deadline_s: float, max_bytes: int = MAX_BYTES) -> Ran | Unknown:
+    got = run(
+        ["journalctl", "--no-pager", "-o", "json", f"--output-fields={fields}", *arguments],
+        deadline_s=deadline_s,
+        max_bytes=max_bytes,
+    )
+    if isinstance(got, NotRun):
+        hint = (
+            "install systemd's journal"
+            if got.missing
+            else "read it by hand: journalctl --disk-usage; journalctl --verify"
+        )
+        return Unknown(f"journal: {got.reason}", hint)
+    if not got.out.strip() and any(word in got.err for word in _DENIED):
+        return Unknown("journal: no permission to read the system's journal", remedy())
+    if got.code != 0 and not got.out.strip():
+        said = got.err.strip().splitlines()[-1:] or [f"exit code {got.code}"]
+        if "No journal files were found" in got.err:
+            return Unknown(
+                "journal: no journal files on this host",
+                "journald must run and keep a journal: systemctl status systemd-journald",
+            )
+        return Unknown(f"journal: journalctl failed: {said[0][:200]}", "journalctl -b -n 5")
+    return got
+
+
+def _rows(out: bytes) -> Iterator[dict[str, object]]:
+    for line in out.splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # the last line of output that was cut
+        if isinstance(row, dict):
+            yield row
+
+
+def _text(value: object) -> str:
+    """A field's text; journald writes what is no UTF-8 as a list of bytes."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return bytes(b for b in _bytes(value)).decode("utf-8", "replace")
+    return ""
+
+
+def _bytes(value: Iterable[object]) -> Iterator[int]:
+    return (b for b in value if isinstance(b, int) and 0 <= b < 256)
+
+
+def _line(row: dict[str, object]) -> str:
+    name = _text(row.get("SYSLOG_IDENTIFIER")) or _text(row.get("_COMM")) or "vllm"
+    return f"{when(row)} {_HOST} {name.replace(' ', '_')}[{_text(row.get('_PID')) or 0}]: {_text(row.get('MESSAGE'))}"
+
+
+def when(row: dict[str, object]) -> str:
+    """The entry's time in ISO 8601, UTC."""
+    stamp = _text(row.get("__REALTIME_TIMESTAMP"))
+    if not stamp.isdecimal():
+        return "1970-01-01T00:00:00+00:00"
+    moment = datetime.datetime.fromtimestamp(int(stamp) / 1e6, tz=datetime.UTC)
+    return moment.isoformat(timespec="seconds")

@@ -1,0 +1,129 @@
+"""The kernel's log of this boot: the OOM killer, NVIDIA's Xid lines, version mismatches."""
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from vllm_doctor.gather import journal
+from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.records.host import Kernel, KernelEvent
+from vllm_doctor.records.reading import Known, Reading, Unknown
+
+MATTERS = re.compile(
+    r"NVRM|Xid|nvidia|oom-kill|oom_kill|Out of memory|Killed process|invoked oom-killer|blocked for more than|nouveau"
+    r"|segfault|general protection|Machine check|EDAC|AER:|pcieport|NVLink|fallen off the bus|hung_task"
+    r"|page allocation failure"
+)
+_GREP = "NVRM|Xid|nvidia|oom|[Oo]ut of memory|Killed process|blocked for more than|segfault|AER:|NVLink"
+MAX_EVENTS = 2000
+
+
+def read(deadline_s: float) -> Reading[Kernel]:
+    """Kernel lines of this boot that matter, from the journal, otherwise from the ring buffer."""
+    from_journal = run(
+        [
+            "journalctl",
+            "--no-pager",
+            "-k",
+            "-b",
+            "-o",
+            "json",
+            "--output-fields=MESSAGE",
+            "-n",
+            "5000",
+            "--grep",
+            _GREP,
+        ],
+        deadline_s=deadline_s,
+    )
+    if not isinstance(from_journal, NotRun) and not _no_entries(from_journal.err, from_journal.out):
+        return Known(Kernel(_events_of_journal(from_journal.out), boot_id()), "journalctl -k -b")
+    ring = run(["dmesg", "--time-format=iso", "--nopager"], deadline_s=deadline_s, max_bytes=8 << 20)
+    if not isinstance(ring, NotRun) and ring.code == 0:
+        lines = ring.out.decode(errors="replace").splitlines()
+        if lines or not isinstance(from_journal, NotRun):
+            return Known(Kernel(events(lines), boot_id()), "dmesg")
+    if _in_container():
+        return Unknown("the kernel's log is not visible inside a container", "run vllm-doctor on the host itself")
+    return Unknown("kernel log: no permission", journal.remedy())
+
+
+def _no_entries(err: str, out: bytes) -> bool:
+    """True when the journal holds no kernel lines at all for us (no right to see them, or a container)."""
+    if out.strip():
+        return False
+    return (
+        "permission" in err
+        or "other users" in err
+        or "No journal files" in err
+        or _in_container()
+        or not _kernel_in_journal()
+    )
+
+
+def _kernel_in_journal() -> bool:
+    one = run(["journalctl", "--no-pager", "-k", "-b", "-n", "1", "-o", "cat"], deadline_s=0.5, max_bytes=4096)
+    return not isinstance(one, NotRun) and bool(one.out.strip()) and b"-- No entries --" not in one.out
+
+
+def read_file(path: str) -> Reading[Kernel]:
+    """A kernel log from a file (`dmesg`, `journalctl -k`, /var/log/kern.log)."""
+    try:
+        with Path(path).open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - (32 << 20)))
+            data = file.read()
+    except OSError as problem:
+        return Unknown(
+            f"{path}: {(problem.strerror or str(problem)).lower()}", "check the path given with --kernel-log"
+        )
+    if b"\0" in data[:4096]:
+        return Unknown(f"{path}: not a text file", "give the output of: journalctl -k -b --no-pager")
+    return Known(Kernel(events(data.decode(errors="replace").splitlines())), path)
+
+
+def events(lines: Iterable[str]) -> tuple[KernelEvent, ...]:
+    """The lines that matter, with the number of each line in its source; the newest `MAX_EVENTS`."""
+    found = [
+        KernelEvent(text=line.strip()[:2000], at=_at(line), number=number)
+        for number, line in enumerate(lines, 1)
+        if MATTERS.search(line)
+    ]
+    return tuple(found[-MAX_EVENTS:])
+
+
+_STAMP = re.compile(r"^\s*(?:\[?\s*)?(\d{4}-\d\d-\d\dT[\d:.,+-]+|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d+\.\d{6})")
+
+
+def _at(line: str) -> str | None:
+    found = _STAMP.match(line)
+    return found[1] if found else None
+
+
+def _events_of_journal(out: bytes) -> tuple[KernelEvent, ...]:
+    found: list[KernelEvent] = []
+    for number, line in enumerate(out.splitlines(), 1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        text = row.get("MESSAGE") if isinstance(row, dict) else None
+        if isinstance(text, str) and MATTERS.search(text):
+            found.append(KernelEvent(text=text[:2000], at=journal.when(row), number=number))
+    return tuple(found[-MAX_EVENTS:])
+
+
+def boot_id() -> str | None:
+    """This boot's id, as the journal writes it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    except OSError:
+        return None
+
+
+def _in_container() -> bool:
+    return (
+        Path("/run/.containerenv").exists() or Path("/.dockerenv").exists() or Path("/run/systemd/container").exists()
+    )

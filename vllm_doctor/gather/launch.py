@@ -1,0 +1,26 @@
+"""The command line of a running or configured vLLM: is it one, and what may be told of it."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from vllm_doctor.gather.redact import scrub_argv, scrub_env
+from vllm_doctor.knowledge.launchline import parse_command
+from vllm_doctor.records.host import Launch
+
+_MODULES = re.compile(r"vllm\.entrypoints\.(openai\.)?api_server|vllm\.entrypoints\.cli\.main")
+
+
+def is_vllm(argv: Sequence[str]) -> bool:
+    """Is this the command line of a vLLM server: `vllm serve`, or a module of vLLM's entry points?"""
+    for at, word in enumerate(argv):
+        if word.rsplit("/", 1)[-1] == "vllm" and [*argv[at + 1 : at + 2]] == ["serve"]:
+            return True
+        if _MODULES.fullmatch(word) or word.endswith("/api_server.py"):
+            return True
+    return False
+
+
+def parse_argv(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Launch:
+    """The launch behind `argv` and its environment; the values of secrets are not in it."""
+    launch = parse_command(list(scrub_argv(argv)))
+    return Launch(launch.argv, launch.model, launch.flags, {**scrub_env(env or {}), **scrub_env(launch.env)})

@@ -1,0 +1,95 @@
+"""Which life of a unit is judged, from its journal; and what of the kernel's log belongs to it."""
+
+import datetime
+import os
+import re
+
+from vllm_doctor.gather import journal, kernel
+from vllm_doctor.gather.logfile import log_of_lines, read_logs
+from vllm_doctor.gather.redact import scrub, scrub_values
+from vllm_doctor.gather.systemd import Found
+from vllm_doctor.records.host import Kernel
+from vllm_doctor.records.log import Life, Log
+from vllm_doctor.records.reading import Known, Reading, Unknown
+
+# A run that says one of these has a story of its own.
+_TOLD = re.compile(r"Application startup complete|\bERROR\b|Traceback|: error:|Main process exited|\bFATAL\b")
+_OOM = re.compile(r"oom-kill|oom_kill|Out of memory|Killed process|invoked oom-killer")
+
+
+def judged_log(
+    found: Found,
+    runs: Reading[tuple[journal.Run, ...]],
+    secrets: frozenset[str],
+    *,
+    healthy: bool,
+    deadline_s: float,
+) -> Reading[Log]:
+    """The life that is judged: this one; but the failed one before it while this one is still starting."""
+    if found.output_file is not None:
+        return read_logs([found.output_file])
+    if isinstance(runs, Unknown):
+        return runs
+    known = runs.value if isinstance(runs, Known) else ()
+    unit = found.unit
+    invocation = unit.invocation_id or (known[-1].invocation if known else None)
+    if invocation is None:
+        return Unknown(f"the journal of this boot has nothing of {unit.name}", f"journalctl -u {unit.name}")
+    got = journal.entries(invocation, deadline_s)
+    note: tuple[str, ...] = ()
+    before = [run for run in known if run.invocation != invocation]
+    starting = unit.active_state in {"activating", "active"} and not healthy
+    if starting and before and before[-1].failed and (unit.restarts or 0) > 0 and _only_starting(got):
+        note = (f"judged is the run before: it failed, and the present one ({invocation[:8]}) is still starting",)
+        invocation = before[-1].invocation
+        got = journal.entries(invocation, deadline_s)
+    if not isinstance(got, Known):
+        return got
+    if not got.value.lines:
+        return Unknown(
+            f"the journal has no line of {unit.name}'s invocation {invocation[:8]}",
+            journal.remedy() if os.geteuid() != 0 else f"journalctl -u {unit.name}; journalctl --disk-usage",
+        )
+    earlier = next((at for at, run in enumerate(known) if run.invocation == invocation), len(known))
+    log = log_of_lines([scrub_values(scrub(line), secrets) for line in got.value.lines], f"journal of {unit.name}")
+    last = Life(log.last.lines, log.last.complete_head, log.last.skipped_bytes + (1 if got.value.gap else 0))
+    scope = f"invocation {invocation}, boot {kernel.boot_id() or 'unknown'}"
+    notes = (*log.notes, scope, *note, *_before(known[:earlier]))
+    return Known(Log(log.source, last, max(earlier, log.earlier_lives), notes), "journal")
+
+
+def _only_starting(got: Reading[journal.Entries]) -> bool:
+    """Has this run neither served nor failed so far?"""
+    lines = got.value.lines if isinstance(got, Known) else ()
+    return not any(_TOLD.search(line) for line in lines)
+
+
+def _before(runs: tuple[journal.Run, ...]) -> tuple[str, ...]:
+    """How the earlier runs of this boot ended, in systemd's words, the newest first."""
+    told: list[str] = []
+    for run in reversed(runs[-5:]):
+        ends = [line for line in run.said if "Failed with" in line or "exited, code" in line or "Deactivated" in line]
+        told.append(f"earlier run {run.invocation[:8]}: {'; '.join(ends) if ends else 'no end was recorded'}")
+    return tuple(told)
+
+
+def since_start(kernel_log: Reading[Kernel], log: Reading[Log]) -> Reading[Kernel]:
+    """Without out-of-memory kills of earlier lives: they say nothing of this one. A GPU's faults outlive a service."""
+    began = next((line.at for line in log.value.last.lines if line.at), None) if isinstance(log, Known) else None
+    if not isinstance(kernel_log, Known) or began is None:
+        return kernel_log
+    start = _moment(began)
+    kept = tuple(
+        event
+        for event in kernel_log.value.events
+        if not _OOM.search(event.text) or start is None or (at := _moment(event.at)) is None or at >= start
+    )
+    return Known(Kernel(kept, kernel_log.value.boot_id), kernel_log.source)
+
+
+def _moment(text: str | None) -> datetime.datetime | None:
+    try:
+        moment = datetime.datetime.fromisoformat((text or "").replace(",", "."))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None

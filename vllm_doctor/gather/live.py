@@ -1,0 +1,218 @@
+"""The live picture of one unit: all readings at the same time, each with a deadline, none that can hold us up."""
+
+import datetime
+import os
+import re
+import socket
+import time
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+
+from vllm_doctor.gather import journal, kernel, nvml, probe, procfs, release, systemd
+from vllm_doctor.gather.launch import is_vllm, parse_argv
+from vllm_doctor.gather.life import judged_log, since_start
+from vllm_doctor.gather.metrics import scrape_twice
+from vllm_doctor.gather.redact import secret_values
+from vllm_doctor.gather.systemd import Found
+from vllm_doctor.gather.together import Task
+from vllm_doctor.records.finding import Subject
+from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
+from vllm_doctor.records.log import Log
+from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
+from vllm_doctor.records.snapshot import Snapshot
+
+_VERSION_LINE = re.compile(r"vLLM API server version (\d[\w.+-]*)|LLM engine \(v(\d[\w.+-]*)\)")
+# A host in order answers in well under a second. One under load may take longer, and is not therefore unknown.
+PATIENCE_S = 5.0
+HTTP_S = 1.0
+SILENCE_S = 4.0
+CANARY_S = 15.0
+_NOT_HERE = "no vLLM unit on this host"
+
+
+def discover(deadline_s: float = PATIENCE_S) -> Reading[tuple[str, ...]]:
+    """The vLLM units of this host, those in trouble first."""
+    found = systemd.find(None, deadline_s)
+    if isinstance(found, Known):
+        return Known(tuple(f.unit.name for f in found.value), found.source)
+    return found
+
+
+def gather_live(unit: str | None, deadline_s: float = PATIENCE_S) -> Snapshot:
+    """Everything this user may see of `unit` (None: the vLLM unit of this host, one in trouble before others).
+
+    `deadline_s` bounds every reading but the driver's, which may need seconds to wake a card (`nvml.DEADLINE_S`).
+    """
+    return gather_all(deadline_s, unit)[0]
+
+
+def gather_all(
+    deadline_s: float = PATIENCE_S, unit: str | None = None, *, canary: bool = False
+) -> tuple[Snapshot, ...]:
+    """One snapshot for each vLLM unit (or for `unit` alone), never none: without a unit, one of the bare host.
+
+    With `canary` a server that says it is healthy is asked for one token.
+    """
+    shared = Shared(Task(nvml.read), Task(lambda: kernel.read(deadline_s)), time.monotonic() + deadline_s)
+    found = systemd.find(unit, deadline_s)
+    if not isinstance(found, Known):
+        return (_without_unit(found, shared),)
+    under_way: list[Task[Snapshot | None]] = [
+        Task(partial(_snapshot, one, shared, deadline_s, canary=canary)) for one in found.value
+    ]
+    end = time.monotonic() + 3 * deadline_s + nvml.DEADLINE_S + SILENCE_S + (CANARY_S if canary else 0) + 2
+    taken = (task.result(end, None) for task in under_way)
+    return tuple(
+        snapshot
+        or _without_unit(Unknown(f"{one.unit.name} could not be read in time", "look at the load: uptime"), shared)
+        for one, snapshot in zip(found.value, taken, strict=True)
+    )
+
+
+_LATE: tuple[Reading[tuple[Gpu, ...]], Reading[Driver]] = (
+    Unknown("NVML: not asked in time", "nvidia-smi"),
+    Unknown("NVML: not asked in time", "nvidia-smi"),
+)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Readings of the host that all its units share, under way."""
+
+    nvml: Task[tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]]
+    kernel_log: Task[Reading[Kernel]]
+    until: float
+
+    def cards(self) -> tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]:
+        """GPUs and driver."""
+        return self.nvml.result(time.monotonic() + nvml.DEADLINE_S + 1, _LATE)
+
+    def kernel(self) -> Reading[Kernel]:
+        """The kernel's log."""
+        late = Unknown("kernel log: not read in time", "journalctl -k -b")
+        return self.kernel_log.result(self.until + PATIENCE_S, late)
+
+
+def _snapshot(chosen: Found, shared: Shared, deadline_s: float, *, canary: bool) -> Snapshot:
+    until = time.monotonic() + deadline_s
+    state = chosen.unit
+    running = state.active_state in {"active", "activating", "deactivating", "reloading"}
+    pid = state.main_pid if running else None
+    launch, env = _launch(chosen, pid)
+    flags = launch.value.flags if isinstance(launch, Known) else {}
+    base = probe.base_url(flags)
+    asked: Task[Probe | None] = Task(lambda: probe.probe(base, deadline_s=HTTP_S) if base else None)
+    scraped: Task[Reading[Metrics]] = Task(lambda: _metrics(base, state, 2 * HTTP_S))
+    runs = journal.invocations(state.name, deadline_s)
+    machine: Task[Machine | None] = Task(
+        partial(procfs.machine, main_pid=pid, port=probe.port_of(flags), folders=_folders(launch, env))
+    )
+    answered = asked.result(until, None)
+    if base is not None and running and answered is not None and "sent nothing" in (answered.health_error or ""):
+        # A busy server may be slow; only one that stays silent for seconds is called silent.
+        answered = probe.probe(base, deadline_s=SILENCE_S)
+    healthy = answered is not None and answered.health_status == 200
+    if canary and healthy and answered is not None and base is not None and isinstance(launch, Known):
+        key = env.get("VLLM_API_KEY")
+        done = probe.canary(base, launch.value, answered.models, deadline_s=CANARY_S, key=key)
+        answered = msgspec.structs.replace(answered, completion=done)
+    secrets = secret_values((*chosen.argv, *procfs.cmdline(pid or 0)), env)
+    log = judged_log(chosen, runs, secrets, healthy=healthy, deadline_s=deadline_s)
+    host = machine.result(max(until, time.monotonic() + HTTP_S), None)
+    cards, driver = shared.cards()
+    return Snapshot(
+        taken_at=_now(),
+        subject=Subject(host=socket.gethostname(), unit=state.name),
+        log=log,
+        kernel=since_start(shared.kernel(), log),
+        unit=Known(state, "systemctl show"),
+        launch=launch,
+        version=_version(log, chosen.argv, pid),
+        metrics=scraped.result(
+            max(until, time.monotonic() + HTTP_S), Unknown("metrics: no answer in time", f"curl -m 5 {base}/metrics")
+        ),
+        gpus=cards,
+        driver=driver,
+        machine=Known(host, "/proc") if host else Unknown("/proc was not read in time", "look at the load: uptime"),
+        probe=_probe(answered, base, running=running),
+        model_config=release.model_config(launch.value, env, state.properties.get("User"))
+        if isinstance(launch, Known)
+        else Unknown("the launch is unknown", f"systemctl cat {state.name}"),
+        live=True,
+    )
+
+
+def _now() -> str:
+    return datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds")
+
+
+def _without_unit(missing: Absent | Unknown, shared: Shared) -> Snapshot:
+    """A host with no unit to judge: what the machine itself says is still worth having."""
+    cards, driver = shared.cards()
+    absent: Reading[Log] = missing if isinstance(missing, Unknown) else Absent(missing.reason)
+    return Snapshot(
+        taken_at=_now(),
+        subject=Subject(host=socket.gethostname()),
+        log=absent,
+        kernel=shared.kernel(),
+        unit=missing,
+        launch=Absent(_NOT_HERE),
+        version=Absent(_NOT_HERE),
+        metrics=Absent(_NOT_HERE),
+        gpus=cards,
+        driver=driver,
+        machine=Known(procfs.machine(main_pid=None, port=None, folders=["/"]), "/proc"),
+        probe=Absent(_NOT_HERE),
+        model_config=Absent(_NOT_HERE),
+        live=True,
+    )
+
+
+def _launch(found: Found, pid: int | None) -> tuple[Reading[Launch], dict[str, str]]:
+    """The command line in effect: the running process's own, otherwise what the unit would start."""
+    argv = procfs.cmdline(pid) if pid is not None else ()
+    env = release.launch_environment(pid, found.env)
+    if found.argv and argv[-len(found.argv) :] == found.argv:
+        argv = found.argv  # the interpreter before it comes from the script's first line
+    if is_vllm(argv):
+        return Known(parse_argv(argv, env), f"/proc/{pid}/cmdline"), env
+    if found.argv:
+        return Known(parse_argv(found.argv, env), f"ExecStart of {found.unit.name}"), env
+    return Unknown(f"{found.unit.name} has no ExecStart", f"systemctl cat {found.unit.name}"), env
+
+
+def _folders(launch: Reading[Launch], env: dict[str, str]) -> list[str]:
+    """File systems whose space matters to the service."""
+    model = launch.value.model if isinstance(launch, Known) else None
+    named = ["/", "/tmp", model if model and model.startswith("/") else "", env.get("HF_HOME", "")]  # noqa: S108
+    return [folder for folder in dict.fromkeys(named) if folder and os.path.isdir(folder)]  # noqa: PTH112
+
+
+def _metrics(base: str | None, unit: Unit, deadline_s: float) -> Reading[Metrics]:
+    if base is None:
+        return Absent("the server listens on a Unix socket only")
+    if unit.active_state not in {"active", "activating", "deactivating"}:
+        return Absent(f"{unit.name} is not running, so it has no metrics")
+    return scrape_twice(base, deadline_s=deadline_s)
+
+
+def _probe(answered: Probe | None, base: str | None, *, running: bool) -> Reading[Probe]:
+    if base is None:
+        return Absent("the server listens on a Unix socket only")
+    if answered is None:
+        return Known(Probe(health_error="no answer in time"), base)
+    if not running and answered.health_status is None:
+        return Absent("the unit is not running")
+    return Known(answered, base)
+
+
+def _version(log: Reading[Log], argv: tuple[str, ...], pid: int | None) -> Reading[str]:
+    """What the judged life said of itself, otherwise what is installed."""
+    if isinstance(log, Known):
+        for line in log.value.last.lines[:400]:
+            found = _VERSION_LINE.search(line.text)
+            if found:
+                return Known(found[1] or found[2], log.value.source)
+    return release.version(argv, pid)

@@ -1,0 +1,93 @@
+"""Cuts lines into lives: one life is one start of the server and all that followed from it."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from vllm_doctor.records.log import LogLine
+
+SERVER = "vLLM API server version"
+ARGUMENTS = ("non-default args:", "args: Namespace(")
+ENGINE = ("Initializing a V1 LLM engine", "Initializing a V0 LLM engine", "Initializing an LLM engine")
+REFUSED = ("error: unrecognized arguments", "error: argument ")
+SYSTEMD = ("Started ", "Starting ")
+# A byte string of each kind, for a search in a file too large to read.
+MARKERS = (b"vLLM API server version", b"non-default args:", b"LLM engine (v")
+
+_SERVES = ("Avg prompt throughput", '" 200 OK', "Application startup complete")
+# What a new process prints before it names itself.
+_PREAMBLE = (
+    "Automatically detected platform",
+    "Available plugins",
+    "No plugins for group",
+    "All plugins in this group",
+)
+
+
+class _Seen(msgspec.Struct):
+    server: bool = False
+    arguments: bool = False
+    refused: bool = False
+    engines: dict[str, int | None] = {}
+
+    @property
+    def anything(self) -> bool:
+        return self.server or self.arguments or self.refused or bool(self.engines)
+
+
+def starts(lines: Sequence[LogLine], *, headless: bool = False) -> list[int]:
+    """Indices at which a new life begins, in order; a first life without a marker is not among them.
+
+    Where the lines begin in the middle of a life (`headless`, or one that serves before any marker) the first marker
+    begins another one.
+    """
+    found: list[int] = []
+    seen = _Seen()
+    first = next((i for i, line in enumerate(lines) if _starts_here(line, _Seen()) is not None), None)
+    if first and (headless or any(s in line.text for line in lines[:first] for s in _SERVES)):
+        seen.arguments = seen.server = True
+    for index, line in enumerate(lines):
+        new = _starts_here(line, seen)
+        if new is None:
+            continue
+        if new:
+            seen = _Seen()
+            _starts_here(line, seen)
+            found.append(_with_preamble(lines, index, found[-1] if found else -1))
+    return found
+
+
+def _starts_here(line: LogLine, seen: _Seen) -> bool | None:
+    """None: no marker. True: it opens another life than `seen`. False: it belongs to it (and `seen` remembers it)."""
+    text = line.text
+    if line.process == "systemd":
+        # The start job is announced before the process speaks; an announcement after it ("Started") is no new life.
+        return (
+            seen.anything if text.startswith("Starting ") or (text.startswith("Started ") and not seen.server) else None
+        )
+    if SERVER in text:
+        if (line.process or "").startswith("ApiServer"):
+            return None
+        new = seen.server or bool(seen.engines) or seen.refused or seen.arguments
+        seen.server = True
+        return new
+    if any(a in text for a in ARGUMENTS):
+        new = seen.arguments or bool(seen.engines) or seen.refused
+        seen.arguments = True
+        return new
+    if "LLM engine (v" in text and any(e in text for e in ENGINE):
+        name = line.process or ""
+        new = name in seen.engines and (seen.engines[name] != line.pid or line.pid is None)
+        seen.engines[name] = line.pid
+        return new
+    if any(r in text for r in REFUSED):
+        new = seen.anything
+        seen.refused = True
+        return new
+    return None
+
+
+def _with_preamble(lines: Sequence[LogLine], index: int, floor: int) -> int:
+    while index - 1 > floor and any(p in lines[index - 1].text for p in _PREAMBLE):
+        index -= 1
+    return index

@@ -1,0 +1,188 @@
+"""What stands in front of vLLM's own words: colours, journald, containers, Ray, ranks, process tags, the log header."""
+
+import json
+import re
+
+from vllm_doctor.records.log import LogLine
+
+LINE_LIMIT = 32_768
+EXCERPT_LIMIT = 600
+
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\-_])")
+# The escape character is often lost when a log is pasted; what is left looks like "[0;36m".
+_BARE_COLOUR = re.compile(r"\[(?:0|\d{1,3}(?:;\d{1,3}){1,4}|3\d|9\d|1|2|4|22)m")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+_OUTER = re.compile(
+    r"(?:"
+    r"(?P<short>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?) "
+    r"(?P<host>[\w.-]+) (?P<unit>[^\s\[\]:]+)\[(?P<jpid>\d{1,10})\]: "
+    r"|(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[+-]\d\d:?\d\d|Z)?) "
+    r"(?P<ihost>[\w.-]+) (?P<iunit>[^\s\[\]:]+)\[(?P<ipid>\d{1,10})\]: "
+    r"|\[ *\d+\.\d+\] [\w.-]+ [^\s\[\]:]+\[\d+\]: "
+    r"|\[pod/[^\]\s]+\] ?"
+    r"|[\w.-]{1,60} +\| "
+    r"|(?P<cri>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?:std(?:out|err) [FP] )?"
+    r")"
+)
+_TAG = re.compile(
+    r"\s?\((?P<name>[A-Za-z][\w.:-]*)(?: rank=(?P<rank>\d{1,6}))? pid=(?P<pid>\d{1,10})(?:, ip=[\w.:]+)?\)"
+    r"(?: \[repeated \d+x[^\]]*\])? ?"
+)
+_RANK = re.compile(r"\[rank(\d+)\]: ?")
+_HEADER = re.compile(
+    r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL) {1,4}(?P<at>\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?) "
+    r"\[?(?P<module>[\w./<>-]+:\d+)\] ?"
+)
+# What most lines of a V1 server look like, in one step.
+_QUICK = re.compile(
+    r"(?:\((?P<name>[A-Za-z]\w*) pid=(?P<pid>\d{1,10})\) )?"
+    r"(?:(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<at>\d\d-\d\d \d\d:\d\d:\d\d) \[(?P<module>[\w./]+:\d+)\] ?"
+    r"|(?P<plain>INFO): {1,10})(?P<text>.*)"
+)
+_TORN = re.compile(
+    r"\((?:APIServer|ApiServer_\d+|EngineCore\w*|Worker\w*|VllmWorker\w*|RayWorkerWrapper)"
+    r"(?: rank=\d+)? pid=\d+(?:, ip=[\w.:]+)?\) "
+    r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? \[?[\w./<>-]+:\d+\]"
+)
+_UVICORN = re.compile(r"(INFO|WARNING|ERROR|CRITICAL):\s{1,10}")
+
+
+def plain(text: str) -> str:
+    """The text without escape sequences and control characters: what may be printed on a terminal."""
+    if "0m" in text:  # every colour is switched off again
+        text = _BARE_COLOUR.sub("", _ANSI.sub("", text))
+    if text.isprintable():
+        return text
+    return _CONTROL.sub("\ufffd", _ANSI.sub("", text))
+
+
+def shorten(text: str, limit: int = LINE_LIMIT) -> str:
+    """A line of any length as at most `limit` characters: its head and its tail with the count of what is left out."""
+    if len(text) <= limit:
+        return text
+    head = limit * 3 // 4
+    tail = limit - head
+    return f"{text[:head]} [… {len(text) - limit} characters left out …] {text[-tail:]}"
+
+
+class Stripper:
+    """Turns raw lines into LogLines; remembers a VLLM_LOGGING_PREFIX once it has seen it twice."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+        self._export_format = False
+
+    def lines(self, raw: str, number: int) -> list[LogLine]:
+        """One physical line as the lines it holds: progress bars collapsed, torn lines taken apart."""
+        found: list[LogLine] = []
+        if "\r" in raw:
+            parts = [p for p in raw.split("\r") if p.strip()]
+            parts = [p for p in parts[:-1] if "%|" not in p] + parts[-1:]
+        else:
+            parts = [raw]
+        for part in parts:
+            self._one(part, number, found)
+        return found
+
+    def _one(self, raw: str, number: int, found: list[LogLine]) -> None:
+        quick = _QUICK.match(raw) if raw.isprintable() and len(raw) < EXCERPT_LIMIT else None
+        if quick is not None and " pid=" not in quick["text"] and "0m" not in raw:
+            owner = int(quick["pid"]) if quick["pid"] else None
+            module = quick["module"] or "uvicorn"
+            level = quick["level"] or quick["plain"]
+            found.append(LogLine(number, quick["text"], level, quick["name"], owner, quick["at"], module, raw))
+            return
+        text = plain(shorten(raw))
+        excerpt = text if len(text) <= EXCERPT_LIMIT else shorten(text, EXCERPT_LIMIT)
+        at: str | None = None
+        pid: int | None = None
+        unit: str | None = None
+        if text[:1] == "{":
+            text, at, pid = _json_line(text)
+        elif text.startswith(("__CURSOR=", "__REALTIME_TIMESTAMP=")):
+            self._export_format = True
+            return
+        elif self._export_format:
+            if not text.startswith("MESSAGE="):
+                return
+            text = text[8:]
+        for _ in range(3):
+            outer = _OUTER.match(text)
+            if outer is None:
+                break
+            at = at or outer["short"] or outer["iso"] or outer["cri"]
+            unit = unit or outer["unit"] or outer["iunit"]
+            mine = outer["jpid"] or outer["ipid"]
+            pid = int(mine) if mine else pid
+            text = text[outer.end() :]
+        process = unit if unit in {"systemd", "kernel"} else None
+        self._inner(text, number, at, pid, process, excerpt, found)
+
+    def _inner(  # noqa: PLR0917 - the parts of one line
+        self,
+        text: str,
+        number: int,
+        at: str | None,
+        pid: int | None,
+        process: str | None,
+        excerpt: str,
+        found: list[LogLine],
+    ) -> None:
+        """vLLM's own prefixes; a torn line holds several of them, one after another."""
+        rest: str | None = text
+        while rest is not None:
+            text = rest
+            while (tag := _TAG.match(text)) is not None:
+                name = tag["name"]
+                process = f"{name}_{tag['rank']}" if tag["rank"] else name
+                pid = int(tag["pid"])
+                text = text[tag.end() :]
+            rank = _RANK.match(text)
+            if rank is not None:
+                process = process or f"rank{rank[1]}"
+                text = text[rank.end() :]
+            header = _HEADER.match(text)
+            level: str | None = None
+            module: str | None = None
+            if header is not None:
+                level, module = header["level"], header["module"]
+                at = at or header["at"]
+                text = text[header.end() :]
+            elif (uvicorn := _UVICORN.match(text)) is not None:
+                level, module = uvicorn[1], "uvicorn"
+                text = text[uvicorn.end() :]
+            torn = _TORN.search(text, 1) if " pid=" in text or ("] " in text and header is None) else None
+            rest = text[torn.start() :] if torn is not None else None
+            left = text[: torn.start()] if torn is not None else text
+            if torn is not None and header is None and process is None and self._is_prefix(left):
+                continue  # the operator's own prefix: the process before it, if any, is still the speaker
+            if torn is None or left.strip():
+                found.append(LogLine(number, left, level, process, pid, at, module, excerpt))
+            pid, process = None, None
+
+    def _is_prefix(self, left: str) -> bool:
+        if len(left) > 80:
+            return False
+        count = self._seen[left] = self._seen.get(left, 0) + 1
+        return count > 1 or not left.strip()
+
+
+def _json_line(text: str) -> tuple[str, str | None, int | None]:
+    """journalctl -o json, docker's json-file driver, or a structured logger; any other text as it is."""
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError):
+        return text, None, None
+    if not isinstance(row, dict):
+        return text, None, None
+    for key, stamp in (("MESSAGE", "__REALTIME_TIMESTAMP"), ("log", "time"), ("message", "timestamp"), ("msg", "ts")):
+        value = row.get(key)
+        if isinstance(value, list) and all(isinstance(b, int) and 0 <= b < 256 for b in value):
+            value = bytes(value).decode("utf-8", "replace")  # journald writes a message that is no UTF-8 as bytes
+        if isinstance(value, str):
+            pid = row.get("_PID")
+            at = row.get(stamp)
+            owner = int(pid) if isinstance(pid, str) and pid.isdecimal() and len(pid) < 11 else None
+            return plain(shorten(value.rstrip("\n"))), at if isinstance(at, str) else None, owner
+    return text, None, None

@@ -1,0 +1,104 @@
+"""/metrics of vLLM: two scrapes, and only if it is vLLM that answers and what it says can be true."""
+
+import json
+import math
+import time
+from pathlib import Path
+
+from vllm_doctor.gather.http import NoAnswer, get
+from vllm_doctor.records.host import Metrics, Sample, Scrape
+from vllm_doctor.records.reading import Known, Reading, Unknown
+
+INTERVAL_S = 0.5
+MAX_BYTES = 8 << 20
+_OURS = ("vllm:", "vllm_")
+_KEPT = (*_OURS, "process_", "http_request")
+_SHARES = ("kv_cache_usage_perc", "gpu_cache_usage_perc", "cpu_cache_usage_perc")
+_CURIOUS = "curl -s -m 5 {url} | head"
+
+
+def scrape_twice(base: str, *, deadline_s: float, interval_s: float = INTERVAL_S) -> Reading[Metrics]:
+    """Two scrapes of `base`/metrics. With only one in the time given there are no rates, but there is a reading."""
+    end = time.monotonic() + deadline_s
+    url = f"{base}/metrics"
+    first = _scrape(url, deadline_s)
+    if isinstance(first, Unknown):
+        return first
+    if time.monotonic() + interval_s + 0.05 > end:
+        return Known(Metrics(url, (first,)), url)
+    time.sleep(interval_s)
+    second = _scrape(url, max(0.05, end - time.monotonic()))
+    if isinstance(second, Unknown):
+        return Known(Metrics(url, (first,)), url)
+    return Known(Metrics(url, (first, second)), url)
+
+
+def _scrape(url: str, deadline_s: float) -> Scrape | Unknown:
+    at = time.time()
+    answer = get(url, deadline_s=deadline_s, max_bytes=MAX_BYTES)
+    if isinstance(answer, NoAnswer):
+        return Unknown(f"{answer.reason}", _CURIOUS.format(url=url))
+    if answer.status != 200:
+        return Unknown(
+            f"{url} answers {answer.status} (server: {answer.server or 'unnamed'})", _CURIOUS.format(url=url)
+        )
+    samples = parse(answer.body.decode("utf-8", "replace"))
+    if isinstance(samples, str):
+        return Unknown(f"{url}: {samples} (server: {answer.server or 'unnamed'})", _CURIOUS.format(url=url))
+    return Scrape(at, samples)
+
+
+def parse(text: str) -> tuple[Sample, ...] | str:
+    """The vLLM and process samples of an exposition, or why it is not one of vLLM's."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    found: list[Sample] = []
+    try:
+        for family in text_string_to_metric_families(text):
+            found.extend(
+                Sample(sample.name, dict(sample.labels), float(sample.value))
+                for sample in family.samples
+                if sample.name.startswith(_KEPT)
+            )
+    except (ValueError, KeyError, IndexError, TypeError) as broken:
+        return f"not in the Prometheus format ({str(broken)[:80]})"
+    if not any(s.name.startswith(_OURS) for s in found):
+        return "no vLLM metric in it: another program answers here" if text.strip() else "an empty answer"
+    impossible = next((s for s in found if not _possible(s)), None)
+    if impossible is not None:
+        return f"{impossible.name} is {impossible.value:g}, which cannot be"
+    return tuple(found)
+
+
+def _possible(sample: Sample) -> bool:
+    """A share lies between 0 and 1, a counter is not negative; NaN is an empty summary and tells nothing."""
+    if sample.name.endswith(_SHARES):
+        return 0 <= sample.value <= 1.0001
+    if sample.name.endswith(("_total", "_count", "_bucket")) or "num_requests_" in sample.name:
+        return sample.value >= 0 and not math.isinf(sample.value)
+    return True
+
+
+def read_file(path: str) -> Reading[Metrics]:
+    """Scrapes kept in a file: an exposition as `curl` wrote it, or several after one another, or our own JSON."""
+    import msgspec
+
+    try:
+        data = Path(path).read_bytes()
+    except OSError as problem:
+        return Unknown(f"{path}: {(problem.strerror or str(problem)).lower()}", "check the path given with --metrics")
+    if data[:1] == b"{":
+        try:
+            return Known(msgspec.json.decode(data, type=Metrics), path)
+        except (msgspec.DecodeError, json.JSONDecodeError) as broken:
+            return Unknown(f"{path}: not kept metrics: {broken}", _CURIOUS.format(url="http://127.0.0.1:8000/metrics"))
+    if b"\0" in data[:4096]:
+        return Unknown(f"{path}: not a text file", "give what /metrics answered: curl -s HOST:8000/metrics > FILE")
+    parsed = parse(data.decode("utf-8", "replace"))
+    if isinstance(parsed, str):
+        return Unknown(f"{path}: {parsed}", "give what /metrics of vLLM answered: curl -s HOST:8000/metrics > FILE")
+    try:
+        at = Path(path).stat().st_mtime
+    except OSError:
+        at = 0.0
+    return Known(Metrics(path, (Scrape(at, parsed),)), path)

@@ -1,0 +1,126 @@
+"""The GPUs and the driver as NVML tells them, asked in a child process that is left behind when the driver hangs."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from vllm_doctor.gather import procfs
+from vllm_doctor.gather.nvml_said import MISMATCH, NO_LIBRARY, SAYS, Said, parse
+from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.records.host import Driver, Gpu
+from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
+
+DEADLINE_S = 5.0
+_PCI = Path("/sys/bus/pci/devices")
+_MODULE = Path("/proc/driver/nvidia/version")
+_NVIDIA = "0x10de"
+_LIBRARIES = (
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu/nvidia/current",
+)  # fmt: skip
+
+
+def read(deadline_s: float = DEADLINE_S) -> tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]:
+    """GPUs and driver. A host without an NVIDIA device has neither; a silent driver makes them unknown."""
+    expected = devices()
+    module = module_version()
+    if not expected and module is None and not _library_installed():
+        why = "no NVIDIA GPU in this host (no PCI device, no driver)"
+        return Absent(why), Absent(why)
+    child = run([sys.executable, "-m", "vllm_doctor.gather.nvml_child"], deadline_s=deadline_s)
+    said = parse(child.out)
+    driver = Driver(
+        module=module or said.driver,
+        library=_suffix(said.library),
+        cuda=_cuda(said.cuda),
+        fabric_manager=fabric_manager_version(),
+    )
+    known_driver: Reading[Driver] = Known(driver, "NVML and /proc/driver/nvidia/version")
+    if isinstance(child, NotRun):
+        unknown = _silent(child, said)
+        return unknown, known_driver if module is not None else unknown
+    if not said.ended:
+        crashed = Unknown(
+            f"NVML: the library crashed while it was asked ({_signal(child.code)}, after {len(said.gpus)} GPU(s))",
+            "look at the kernel log: journalctl -k -b | grep -i nvrm; the driver may need a reboot",
+        )
+        return crashed, known_driver if module is not None else crashed
+    if said.errors:
+        code = next(iter(said.errors.values()))
+        if code == NO_LIBRARY and not expected and module is None:
+            return Absent("no NVIDIA driver on this host"), Absent("no NVIDIA driver on this host")
+        what, remedy = SAYS.get(code, (f"NVML error {code}", "nvidia-smi -q"))
+        unknown = Unknown(f"NVML: {what}", remedy)
+        return unknown, known_driver if module is not None or code == MISMATCH else unknown
+    return Known(said.gpus, "NVML"), known_driver
+
+
+def _silent(child: NotRun, said: Said) -> Unknown:
+    """The driver did not answer: what its last state was, and that a restart of the service will not help."""
+    state = procfs.stat(child.pid) if child.pid is not None else None
+    where = f"after {len(said.gpus)} GPU(s)" if said.asked_system else "while initialising"
+    letter = f", process {child.pid} left behind in state {state[1]}" if state else ""
+    return Unknown(
+        f"NVML: the driver is not answering ({where}{letter}); every GPU fact is unknown",
+        "check the kernel log (journalctl -k -b | grep -i nvrm); a hung driver needs a reboot, not a restart",
+    )
+
+
+def _signal(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def devices() -> list[str]:
+    """PCI addresses of NVIDIA display or 3D controllers, which need no driver to be seen."""
+    found: list[str] = []
+    try:
+        listed = sorted(_PCI.iterdir())
+    except OSError:
+        return []
+    for device in listed:
+        try:
+            if (device / "vendor").read_text().strip() == _NVIDIA and (device / "class").read_text().startswith("0x03"):
+                found.append(device.name)
+        except OSError:
+            continue
+    return found
+
+
+def module_version() -> str | None:
+    """The loaded kernel module's version."""
+    try:
+        found = re.search(r"(?:Kernel Module|NVIDIA UNIX .*?)\s(\d+\.\d+(?:\.\d+)?)\s", _MODULE.read_text())
+    except OSError:
+        return None
+    return found[1] if found else None
+
+
+def fabric_manager_version() -> str | None:
+    """The installed fabric manager's version, from dpkg's or rpm's own data; None where there is none."""
+    for status in (Path("/var/lib/dpkg/status"),):
+        try:
+            text = status.read_text(errors="replace")
+        except OSError:
+            continue
+        found = re.search(
+            r"^Package: nvidia-fabricmanager(?:-\d+)?$.*?^Version: ([\d.]+)", text, re.MULTILINE | re.DOTALL
+        )
+        if found:
+            return found[1]
+    return None
+
+
+def _library_installed() -> bool:
+    """Is there a libnvidia-ml.so.1 where the loader looks? Only the file is looked at; loading is the child's risk."""
+    folders = [*os.environ.get("LD_LIBRARY_PATH", "").split(":"), *_LIBRARIES]
+    return any(folder and (Path(folder) / "libnvidia-ml.so.1").exists() for folder in folders)
+
+
+def _suffix(path: str | None) -> str | None:
+    found = re.search(r"libnvidia-ml\.so\.(\d+\.\d+(?:\.\d+)?)$", path or "")
+    return found[1] if found else None
+
+
+def _cuda(number: int | None) -> str | None:
+    return f"{number // 1000}.{number % 1000 // 10}" if number else None

@@ -1,0 +1,55 @@
+"""Asks the server itself: does /health answer, which models does it name, does a completion come back."""
+
+import json
+from collections.abc import Mapping
+
+from vllm_doctor.gather.http import NoAnswer, get
+from vllm_doctor.records.host import Launch, Probe
+
+
+def base_url(flags: Mapping[str, str | bool]) -> str | None:
+    """Where this launch listens, seen from the host; None when it listens on a Unix socket only."""
+    if isinstance(flags.get("uds"), str):
+        return None
+    host = flags.get("host")
+    host = host if isinstance(host, str) and host not in {"0.0.0.0", "::", "*", "[::]"} else "127.0.0.1"  # noqa: S104
+    scheme = "https" if isinstance(flags.get("ssl-certfile") or flags.get("ssl-keyfile"), str) else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port_of(flags)}"
+
+
+def port_of(flags: Mapping[str, str | bool]) -> int:
+    """The launch's port; 8000 is vLLM's own."""
+    text = flags.get("port")
+    return int(text) if isinstance(text, str) and text.isdecimal() and 0 < int(text) < 65536 else 8000
+
+
+def probe(base: str, *, deadline_s: float) -> Probe:
+    """/health, and the models where the server tells them without a key."""
+    health = get(f"{base}/health", deadline_s=deadline_s, max_bytes=1 << 16)
+    if isinstance(health, NoAnswer):
+        return Probe(health_error=health.reason)
+    models = get(f"{base}/v1/models", deadline_s=deadline_s, max_bytes=1 << 20)
+    named = _models(models.body) if not isinstance(models, NoAnswer) and models.status == 200 else ()
+    return Probe(health_status=health.status, models=named, server=health.server or None)
+
+
+def canary(
+    base: str, launch: Launch, models: tuple[str, ...], *, deadline_s: float, key: str | None = None
+) -> bool | None:
+    """Whether one token really comes back; None where no model is known to ask. Costs the server one decode step."""
+    model = models[0] if models else launch.model
+    if model is None:
+        return None
+    body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}).encode()
+    answer = get(f"{base}/v1/completions", deadline_s=deadline_s, body=body, max_bytes=1 << 20, bearer=key)
+    if isinstance(answer, NoAnswer):
+        return False
+    return None if answer.status in {401, 403, 404} else answer.status == 200
+
+
+def _models(body: bytes) -> tuple[str, ...]:
+    try:
+        listed = json.loads(body)["data"]
+        return tuple(str(row["id"])[:200] for row in listed)[:20]
+    except (ValueError, KeyError, TypeError):
+        return ()

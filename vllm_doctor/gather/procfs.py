@@ -1,0 +1,184 @@
+"""The host's memory, disks, processes and listening sockets, from /proc and the file systems."""
+
+import os
+import pwd
+import re
+import shutil
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vllm_doctor.gather.launch import is_vllm
+from vllm_doctor.gather.redact import scrub_argv
+from vllm_doctor.records.host import Listener, Machine, Process
+
+PROC = Path("/proc")
+_TITLE = re.compile(r"^VLLM::|^ray::(RayWorkerWrapper|EngineCore)|^VLLM_Engine", re.IGNORECASE)
+_SERVICE = re.compile(r"/([^/]+\.service)(?:/|$)")
+_LISTENING = "0A"
+
+
+def machine(*, main_pid: int | None, port: int | None, folders: Sequence[str]) -> Machine:
+    """The machine as this user may see it; what is not readable is None."""
+    memory = meminfo()
+    shm = _disk(f"/proc/{main_pid}/root/dev/shm") if main_pid else None
+    shm = shm or _disk("/dev/shm")  # noqa: S108 - the shared memory file system itself
+    return Machine(
+        hostname=socket.gethostname(),
+        memory_total=memory.get("MemTotal"),
+        memory_available=memory.get("MemAvailable"),
+        swap_total=memory.get("SwapTotal"),
+        shm_total=shm.total if shm else None,
+        shm_free=shm.free if shm else None,
+        disk_free={folder: usage.free for folder in folders if (usage := _disk(folder))},
+        memlock_bytes=_memlock(main_pid) if main_pid else None,
+        processes=tuple(processes()),
+        listeners=(listener(port),) if port is not None and _inodes(port) else (),
+    )
+
+
+def meminfo() -> dict[str, int]:
+    """/proc/meminfo in bytes."""
+    try:
+        rows = re.findall(r"^(\w+):\s+(\d+) kB$", (PROC / "meminfo").read_text(), re.MULTILINE)
+    except OSError:
+        return {}
+    return {name: int(kib) << 10 for name, kib in rows}
+
+
+def processes() -> Iterator[Process]:
+    """Every process that is vLLM's: by its title, by its command line, or by the unit whose cgroup it lives in."""
+    for pid in pids():
+        argv = cmdline(pid)
+        unit = unit_of(pid)
+        ours = bool(argv) and (_TITLE.match(argv[0]) is not None or is_vllm(argv))
+        if ours or (unit is not None and re.match(r"vllm(?!-doctor)", unit)):
+            found = _process(pid, argv, unit)
+            if found is not None:
+                yield found
+
+
+def pids() -> list[int]:
+    """All process numbers of this pid namespace."""
+    return sorted(int(name) for name in os.listdir(PROC) if name.isdecimal())  # noqa: PTH208 - a large, flat folder
+
+
+def cmdline(pid: int) -> tuple[str, ...]:
+    """The command line of a process; empty for kernel threads and processes that are gone."""
+    try:
+        data = (PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return ()
+    return tuple(word.decode(errors="replace") for word in data.rstrip(b"\0").split(b"\0")) if data.strip(b"\0") else ()
+
+
+def environ(pid: int) -> dict[str, str] | None:
+    """The environment it was started with; None without the right to read it. Secrets are still in it."""
+    try:
+        data = (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return None
+    pairs = (item.decode(errors="replace").partition("=") for item in data.split(b"\0") if b"=" in item)
+    return {name: value for name, _, value in pairs}
+
+
+def unit_of(pid: int) -> str | None:
+    """The systemd service whose cgroup the process lives in."""
+    try:
+        found = _SERVICE.findall((PROC / str(pid) / "cgroup").read_text())
+    except OSError:
+        return None
+    return found[-1] if found else None
+
+
+def user_of(pid: int) -> str | None:
+    """The owner's name, or number where it has none."""
+    try:
+        uid = (PROC / str(pid)).stat().st_uid
+    except OSError:
+        return None
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def stat(pid: int) -> tuple[str, str, int] | None:
+    """Name, state letter and parent of a process. The name may hold spaces and brackets."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    fields = rest.split()
+    return (name, fields[0], int(fields[1])) if len(fields) > 1 else None
+
+
+def _process(pid: int, argv: tuple[str, ...], unit: str | None) -> Process | None:
+    told = stat(pid)
+    if told is None or told[1] == "Z":
+        return None
+    try:
+        resident = int((PROC / str(pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        resident = None
+    return Process(
+        pid=pid,
+        ppid=told[2],
+        name=told[0],
+        cmdline=tuple(word[:500] for word in scrub_argv(argv[:200])),
+        unit=unit,
+        user=user_of(pid),
+        rss_bytes=resident,
+        state=told[1],
+    )
+
+
+def _inodes(port: int) -> set[str]:
+    found: set[str] = set()
+    for table in ("tcp", "tcp6"):
+        try:
+            rows = (PROC / "net" / table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            fields = row.split()
+            if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                found.add(fields[9])
+    return found
+
+
+def listener(port: int) -> Listener:
+    """Who listens on a TCP port; the process is None where this user may not look into it."""
+    wanted = {f"socket:[{inode}]" for inode in _inodes(port)}
+    for pid in pids():
+        folder = PROC / str(pid) / "fd"
+        try:
+            handles = os.listdir(folder)  # noqa: PTH208 - a large, flat folder
+        except OSError:
+            continue
+        for handle in handles:
+            try:
+                target = os.readlink(folder / handle)  # noqa: PTH115 - thousands of them
+            except OSError:
+                continue
+            if target in wanted:
+                told = stat(pid)
+                return Listener(port, pid, told[0] if told else None, unit_of(pid))
+    return Listener(port, None, None, None)
+
+
+def _disk(folder: str) -> "shutil._ntuple_diskusage | None":
+    try:
+        return shutil.disk_usage(folder)
+    except OSError:
+        return None
+
+
+def _memlock(pid: int) -> int | None:
+    """The soft limit of locked memory; None for unlimited or unreadable."""
+    try:
+        found = re.search(r"^Max locked memory\s+(\d+)", (PROC / str(pid) / "limits").read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) if found else None

@@ -1,0 +1,126 @@
+"""Takes secrets out of text: by the name that stands before a value, and by shapes that only secrets have.
+
+Names of environment variables stay, values only of those that are listed; the same holds for options.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+HIDDEN = "[hidden]"
+# Shorter ones would take innocent words out of the log.
+SHORTEST_SECRET = 6
+
+_WORD = r"api[_-]?key|token(?!s|iz)|secret|passw(?:or)?d|passphrase|credential|private[_-]?key|access[_-]?key"
+_NAME = rf"[\w-]*(?:{_WORD})[\w-]*"
+_SECRET_NAME = re.compile(rf"^-*{_NAME}$", re.IGNORECASE)
+# What may carry a number of tokens and not a token: `max_tokens=5`, `num_batched_tokens: 8192`.
+_ASSIGNED = re.compile(
+    rf"(?P<key>(?<![\w-])--?{_NAME}[ =]+|[\"']?(?<![\w-]){_NAME}[\"']?\s*[:=]\s*)"
+    r"(?P<value>\[[^\]\n]*\]|\"[^\"\n]*\"|'[^'\n]*'|[^\s,;)}\]]+)",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"(?P<key>\b(?:Bearer|Basic)\s+)(?P<value>[\w.~+/=-]{8,})", re.IGNORECASE)
+_USERINFO = re.compile(r"(?P<key>\b[a-z][a-z0-9+.-]*://)(?P<value>[^\s/@:]*:?[^\s/@]*)(?=@)", re.IGNORECASE)
+_SHAPES = re.compile(
+    r"(?P<key>)(?P<value>\bhf_[A-Za-z0-9]{20,}|\bsk-[A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}"
+    r"|\bAKIA[A-Z0-9]{16}\b|\bxox[abprs]-[A-Za-z0-9-]{10,}|\beyJ[\w-]{5,}\.[\w-]{8,}\.[\w-]{8,}|\bglpat-[\w-]{16,}"
+    r"|\bnvapi-[\w-]{20,})"
+)
+# `--enable-log-requests` writes what users asked; that is theirs.
+_PROMPT = re.compile(
+    r"(?P<key>\bprompt(?:_token_ids)?[\"']?: )(?P<value>(?:'.*'|\".*\"|\[.*\])(?=, \w+: |,? ?\}|$)|[\"'].*$)"
+)
+_PATTERNS = (
+    ("what a user asked", _PROMPT),
+    ("name before the value", _ASSIGNED),
+    ("authorization header", _BEARER),
+    ("user and password in an address", _USERINFO),
+    ("shape of a token", _SHAPES),
+)
+# Cheap first look: a line without any of these has nothing to hide.
+_HINT = re.compile(
+    r"key|token|secret|passw|passphrase|credential|bearer|basic|@|hf_|sk-|gh[pousr]_|github_pat|AKIA|xox|eyJ|glpat|nvapi|prompt",
+    re.IGNORECASE,
+)
+
+_SHOWN_ENV = re.compile(
+    r"^(VLLM_|CUDA_|NVIDIA_|NCCL_|PYTORCH_|TORCH_|TORCHINDUCTOR_|TRITON_|FLASHINFER_|OMP_|MKL_|RAY_|HF_HUB_|TRANSFORMERS_)"
+    r"|^(HF_HOME|HOME|PATH|LD_LIBRARY_PATH|LD_PRELOAD|LANG|TMPDIR|XDG_CACHE_HOME|HOSTNAME|INVOCATION_ID|GLOO_SOCKET_IFNAME"
+    r"|MALLOC_ARENA_MAX|PYTHONUNBUFFERED|PYTHONPATH|PYTHONHASHSEED|VIRTUAL_ENV)$"
+)
+
+Replace = Callable[[str, str], str]
+
+
+def _hide(_value: str, _why: str) -> str:
+    return HIDDEN
+
+
+def is_secret_name(name: str) -> bool:
+    """Does an option or variable of this name carry a secret?"""
+    return bool(_SECRET_NAME.match(name))
+
+
+def scrub(text: str, replace: Replace = _hide) -> str:
+    """`text` without secrets. `replace(secret, why)` gives what stands in its place."""
+    if not _HINT.search(text):
+        return text
+    for why, pattern in _PATTERNS:
+
+        def put(found: re.Match[str], why: str = why) -> str:
+            value = found["value"]
+            if value == HIDDEN or not value.strip("[]\"' ") or _plain(value):
+                return found[0]
+            return found["key"] + replace(value, why)
+
+        text = pattern.sub(put, text)
+    return text
+
+
+def _plain(value: str) -> bool:
+    """Values that tell nothing: None, booleans, small numbers, our own marks."""
+    return bool(
+        re.fullmatch(r"[\[\"']*(None|null|true|false|\d{1,6}|<[\w -]+>|\[hidden\]?|\*+)[\]\"']*", value, re.IGNORECASE)
+    )
+
+
+def scrub_argv(argv: Sequence[str], replace: Replace = _hide) -> tuple[str, ...]:
+    """A command line whose secret options lost their values (`--api-key A B` loses both)."""
+    kept: list[str] = []
+    secret = False
+    for word in argv:
+        name, equals, value = word.partition("=")
+        if word.startswith("-"):
+            secret = is_secret_name(name) and not equals
+            hide = bool(equals) and is_secret_name(name)
+            kept.append(f"{name}={replace(value, 'secret option')}" if hide else scrub(word, replace))
+        else:
+            kept.append(replace(word, "secret option") if secret else scrub(word, replace))
+    return tuple(kept)
+
+
+def scrub_env(env: Mapping[str, str], replace: Replace = _hide) -> dict[str, str]:
+    """All names; the values only of variables that are known to tell about vLLM and to carry no secret."""
+    return {
+        name: scrub(value, replace)
+        if _SHOWN_ENV.match(name) and not is_secret_name(name)
+        else replace(value, "environment variable that is not on the list")
+        for name, value in env.items()
+    }
+
+
+def secret_values(argv: Sequence[str], env: Mapping[str, str]) -> frozenset[str]:
+    """The secrets that a launch carries by name, to be looked for where no name stands beside them."""
+    found = {value for name, value in env.items() if is_secret_name(name)}
+    for at, word in enumerate(argv):
+        name, equals, value = word.partition("=")
+        if name.startswith("-") and is_secret_name(name):
+            found.add(value if equals else next(iter(argv[at + 1 : at + 2]), ""))
+    return frozenset(value for value in found if len(value) >= SHORTEST_SECRET and not _plain(value))
+
+
+def scrub_values(text: str, secrets: frozenset[str]) -> str:
+    """`text` without the given secrets, wherever they stand."""
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    return text

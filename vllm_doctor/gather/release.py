@@ -1,0 +1,113 @@
+"""Which vLLM is installed where the unit starts it from, and what model configuration it loads."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from vllm_doctor.gather import procfs
+from vllm_doctor.records.host import Launch
+from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
+
+_DIST = re.compile(r"vllm(?:_cpu)?-(\d.*)\.dist-info")
+MAX_CONFIG = 4 << 20
+
+
+def version(argv: Sequence[str], main_pid: int | None) -> Reading[str]:
+    """The version of the release: of the running process where it may be looked into, else of what the unit starts."""
+    for root in [*_running(main_pid), *_roots(argv)]:
+        for packages in [root, *sorted(root.glob("lib/python3*/site-packages"))]:
+            for folder in sorted(packages.glob("vllm*.dist-info")):
+                found = _DIST.fullmatch(folder.name)
+                if found:
+                    return Known(found[1], str(folder))
+    return Unknown("the installed vLLM was not found beside the program of the unit", "give it: --vllm-version X.Y.Z")
+
+
+def _running(pid: int | None) -> Iterator[Path]:
+    """The site-packages that a running process loaded torch from: exact even after `current` was switched."""
+    if pid is None:
+        return
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    except OSError:
+        return
+    found = re.search(r"(/\S*/site-packages)/(?:torch|vllm)/", maps)
+    if found:
+        yield Path(found[1])
+
+
+def _roots(argv: Sequence[str]) -> Iterator[Path]:
+    """Virtual environments that the words of the command line point into: …/bin/vllm, …/bin/python."""
+    for word in argv[:6]:
+        path = Path(word)
+        if path.is_absolute() and path.parent.name == "bin":
+            yield path.parent.parent
+
+
+def model_config(launch: Launch, env: Mapping[str, str], user: str | None) -> Reading[dict[str, object]]:
+    """config.json of the served model: from its folder, or from the Hugging Face cache of the service."""
+    if launch.model is None:
+        return Unknown("the launch names no model", "give it: --model-config config.json")
+    looked: list[str] = []
+    for file in _candidates(launch, env, user):
+        looked.append(str(file))
+        try:
+            if file.stat().st_size > MAX_CONFIG:
+                return Unknown(f"{file} is larger than a model configuration is", "")
+            config = json.loads(file.read_bytes())
+        except FileNotFoundError:
+            continue
+        except PermissionError:
+            return Unknown(f"{file}: no permission", f"run as root, or: sudo -u {user or 'vllm'} vllm-doctor diagnose")
+        except (OSError, ValueError) as broken:
+            return Unknown(f"{file}: not a model configuration: {str(broken)[:120]}", f"python3 -m json.tool {file}")
+        if isinstance(config, dict):
+            return Known(config, str(file))
+        return Unknown(f"{file}: not a model configuration", "")
+    if launch.model.endswith(".gguf"):
+        return Absent("a GGUF file carries its configuration inside")
+    return Unknown(
+        f"no config.json for {launch.model} (looked in {', '.join(looked[:3])})", "give it: --model-config FILE"
+    )
+
+
+def _candidates(launch: Launch, env: Mapping[str, str], user: str | None) -> Iterator[Path]:
+    model = launch.model or ""
+    if model.startswith(("/", ".")):
+        yield Path(model) / "config.json"
+        return
+    name = "models--" + model.replace("/", "--")
+    for cache in _caches(launch, env, user):
+        snapshots = cache / name / "snapshots"
+        try:
+            revisions = sorted(snapshots.iterdir(), key=lambda p: p.stat().st_mtime, reverse=True)
+        except PermissionError:
+            yield snapshots / "config.json"
+            continue
+        except OSError:
+            continue
+        yield from (revision / "config.json" for revision in revisions)
+
+
+def _caches(launch: Launch, env: Mapping[str, str], user: str | None) -> Iterator[Path]:
+    folder = launch.flags.get("download-dir")
+    if isinstance(folder, str):
+        yield Path(folder)
+    for name, below in (
+        ("HF_HUB_CACHE", ""),
+        ("HF_HOME", "hub"),
+        ("XDG_CACHE_HOME", "huggingface/hub"),
+        ("HOME", ".cache/huggingface/hub"),
+    ):
+        if env.get(name):
+            yield Path(env[name]) / below
+    if user:
+        yield Path(os.path.expanduser(f"~{user}")) / ".cache/huggingface/hub"  # noqa: PTH111 - of another user
+
+
+def launch_environment(pid: int | None, unit_env: Mapping[str, str]) -> dict[str, str]:
+    """The running process's own environment where it may be read, else what the unit sets. Secrets are still in it."""
+    own = procfs.environ(pid) if pid is not None else None
+    return own if own is not None else dict(unit_env)

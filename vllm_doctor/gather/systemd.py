@@ -1,0 +1,184 @@
+"""What systemd says of a unit: its state, how it ended, what it starts, what its cgroup counted."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.gather.launch import is_vllm
+from vllm_doctor.gather.redact import scrub, scrub_argv, scrub_env
+from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.records.host import Unit
+from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
+
+UNLIMITED = (1 << 64) - 1
+
+_ASKED = (
+    "Id,LoadState,ActiveState,SubState,Result,InvocationID,MainPID,ExecMainPID,ExecMainCode,"
+    "ExecMainStatus,NRestarts,MemoryMax,MemoryPeak,MemoryCurrent,DropInPaths,FragmentPath,ControlGroup,"
+    "ExecStart,Environment,EnvironmentFiles,User,KillMode,KillSignal,Restart,RestartUSec,StartLimitBurst,"
+    "StartLimitIntervalUSec,TimeoutStartUSec,TimeoutStopUSec,OOMPolicy,LimitMEMLOCK,UnitFileState,"
+    "NeedDaemonReload,StandardOutput,ActiveEnterTimestamp,InactiveEnterTimestamp,ExecMainStartTimestamp,"
+    "ExecMainExitTimestamp,WorkingDirectory"
+)
+_HOW_IT_ENDED = {"1": "exited", "2": "killed", "3": "dumped"}
+_NO_SYSTEMD = re.compile(r"not been booted with systemd|Failed to connect to bus", re.IGNORECASE)
+_OURS = re.compile(r"^vllm-(doctor|gateway|monitoring)")
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A unit and what is needed to look further but is not for the snapshot."""
+
+    unit: Unit
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    control_group: str
+    output_file: str | None
+
+
+def find(name: str | None, deadline_s: float) -> Reading[tuple[Found, ...]]:
+    """The unit `name`, or every vLLM unit of the host, those in trouble first."""
+    pattern = (
+        [name if name.endswith(".service") else f"{name}.service"]
+        if name
+        else ["vllm*.service", *_installed(deadline_s)]
+    )
+    shown = run(["systemctl", "show", "--no-pager", f"--property={_ASKED}", "--", *pattern], deadline_s=deadline_s)
+    if isinstance(shown, NotRun):
+        if shown.missing:
+            return Absent("this host has no systemd: systemctl is not installed")
+        return Unknown(
+            f"systemd: {shown.reason}", "look at the host: systemctl list-jobs; journalctl -b -u systemd-logind"
+        )
+    if _NO_SYSTEMD.search(shown.err):
+        return Absent("this host was not booted with systemd")
+    if shown.code != 0 and not shown.out.strip():
+        return Unknown(f"systemctl show failed: {shown.err.strip()[:200]}", f"systemctl show {pattern[0]}")
+    units = list({f.unit.name: f for f in map(_found, _blocks(shown.out.decode(errors="replace")))}.values())
+    if name is None:
+        units = [u for u in units if _is_service_of_vllm(u)]
+    else:
+        units = [u for u in units if u.unit.load_state != "not-found"]
+    if units:
+        return Known(tuple(sorted(units, key=_trouble)), "systemctl show")
+    if name is not None:
+        return Absent(f"there is no unit {pattern[0]} on this host")
+    return Absent("no vLLM unit on this host (looked for vllm*.service)")
+
+
+def _installed(deadline_s: float) -> list[str]:
+    """Unit files by name: a unit that is neither enabled nor running is not loaded, so no pattern finds it."""
+    listed = run(["systemctl", "list-unit-files", "--no-legend", "--no-pager", "vllm*.service"], deadline_s=deadline_s)
+    if isinstance(listed, NotRun):
+        return []
+    names = [line.split()[0] for line in listed.out.decode(errors="replace").splitlines() if line.strip()]
+    return [name for name in names if "@." not in name]
+
+
+def _is_service_of_vllm(found: Found) -> bool:
+    unit = found.unit
+    if unit.load_state == "not-found" or _OURS.match(unit.name):
+        return False
+    return is_vllm(found.argv) or unit.name == "vllm.service" or unit.name.startswith("vllm@")
+
+
+def _trouble(found: Found) -> tuple[int, str]:
+    """Failed and restarting units first, then running, then stopped by hand."""
+    order = {"failed": 0, "activating": 1, "deactivating": 2, "active": 3}
+    return (order.get(found.unit.active_state, 4), found.unit.name)
+
+
+def _blocks(text: str) -> list[dict[str, str]]:
+    blocks: list[dict[str, str]] = []
+    for block in text.split("\n\n"):
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if values.get("Id"):
+            blocks.append(values)
+    return blocks
+
+
+def _found(shown: Mapping[str, str]) -> Found:
+    group = shown.get("ControlGroup", "")
+    cgroup = Path("/sys/fs/cgroup") / group.lstrip("/") if group else None
+    argv = exec_start(shown.get("ExecStart", ""))
+    output = shown.get("StandardOutput", "")
+    unit = Unit(
+        name=shown["Id"],
+        load_state=shown.get("LoadState", ""),
+        active_state=shown.get("ActiveState", ""),
+        sub_state=shown.get("SubState", ""),
+        result=shown.get("Result", ""),
+        invocation_id=shown.get("InvocationID") or None,
+        main_pid=_number(shown.get("MainPID")) or None,
+        exit_code=_HOW_IT_ENDED.get(shown.get("ExecMainCode", "")),
+        exit_status=_number(shown.get("ExecMainStatus")),
+        restarts=_number(shown.get("NRestarts")),
+        memory_max=_number(shown.get("MemoryMax")),
+        memory_peak=_number(shown.get("MemoryPeak")) or _cgroup_number(cgroup, "memory.peak"),
+        oom_kills=_oom_kills(cgroup),
+        drop_ins=tuple(shown.get("DropInPaths", "").split()),
+        fragment=shown.get("FragmentPath") or None,
+        properties={k: scrub(v) for k, v in shown.items() if k not in {"ExecStart", "Environment"} and v}
+        | {"ExecStart": " ".join(scrub_argv(argv))},
+    )
+    return Found(
+        unit=unit,
+        argv=argv,
+        env=_environment(shown.get("Environment", "")),
+        control_group=group,
+        output_file=output.partition(":")[2] if output.startswith(("file:", "append:", "truncate:")) else None,
+    )
+
+
+def exec_start(shown: str) -> tuple[str, ...]:
+    """The argument list in `systemctl show`'s ExecStart. It is written with spaces between words, so words that hold
+    spaces cannot be told apart; JSON values, the only such words that vLLM has, are put together again."""
+    found = re.search(r"argv\[\]=(.*?) ; ignore_errors=", shown)
+    if not found:
+        return ()
+    words: list[str] = []
+    for word in found[1].split(" "):
+        if words and words[-1].startswith(("{", "[")) and _open(words[-1]):
+            words[-1] += f" {word}"
+        else:
+            words.append(word)
+    return tuple(w for w in words if w)
+
+
+def _open(text: str) -> bool:
+    return text.count("{") > text.count("}") or text.count("[") > text.count("]")
+
+
+def _environment(shown: str) -> dict[str, str]:
+    """systemd quotes an assignment with spaces as "NAME=a b"."""
+    pairs = re.findall(r"\"((?:[^\"\\]|\\.)*)\"|(\S+)", shown)
+    assigned = (quoted or bare for quoted, bare in pairs)
+    return scrub_env(dict(a.split("=", 1) for a in assigned if "=" in a))
+
+
+def _number(text: str | None) -> int | None:
+    if text is None or not text.isdecimal():
+        return None
+    value = int(text)
+    return None if value >= UNLIMITED else value
+
+
+def _cgroup_number(cgroup: Path | None, file: str) -> int | None:
+    if cgroup is None:
+        return None
+    try:
+        return _number((cgroup / file).read_text().strip())
+    except OSError:
+        return None
+
+
+def _oom_kills(cgroup: Path | None) -> int | None:
+    """`oom_kill` of the cgroup's memory.events; None where the kernel keeps no account or the unit is gone."""
+    if cgroup is None:
+        return None
+    try:
+        events = dict(line.split() for line in (cgroup / "memory.events").read_text().splitlines())
+    except (OSError, ValueError):
+        return None
+    return _number(events.get("oom_kill"))

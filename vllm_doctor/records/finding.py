@@ -1,0 +1,108 @@
+"""What the doctor says: a cause with evidence, arithmetic and the change that follows from them."""
+
+import msgspec
+
+from vllm_doctor.records.verdict import (
+    Applicability,
+    Cause,
+    ChangeKind,
+    Confidence,
+    Direction,
+    Phase,
+    Severity,
+    Verdict,
+)
+
+SCHEMA_VERSION = 1
+
+Scalar = str | int | float | bool | None
+
+
+class Evidence(msgspec.Struct, frozen=True, omit_defaults=False):
+    """A verbatim excerpt and where it stands, so that a reader can go and look."""
+
+    source: str
+    locator: str
+    excerpt: str
+    observed_at: str | None = None
+
+
+class Arithmetic(msgspec.Struct, frozen=True):
+    """One figure: `value` in `unit`, how it was computed and from what."""
+
+    name: str
+    value: float
+    unit: str
+    formula: str
+    source: str
+
+
+class Change(msgspec.Struct, frozen=True, rename={"before": "from", "after": "to"}):
+    """One exact change. `name` is the option without dashes, the variable, the package or the thing."""
+
+    kind: ChangeKind
+    name: str
+    before: Scalar
+    after: Scalar
+    direction: Direction
+    applicability: Applicability
+    inventory_var: str | None = None
+    predicted: dict[str, float] = {}
+    why: str = ""
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """Whom a finding is about; what is not known is None."""
+
+    host: str | None = None
+    unit: str | None = None
+    gpu: str | None = None
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A cause, proved. `refute` is what one would see if it were wrong."""
+
+    code: str
+    cause: Cause
+    phase: Phase
+    title: str
+    severity: Severity
+    confidence: Confidence
+    evidence: tuple[Evidence, ...]
+    refute: str
+    subject: Subject = Subject()
+    arithmetic: tuple[Arithmetic, ...] = ()
+    changes: tuple[Change, ...] = ()
+    explained_by: str | None = None
+    doc: str = ""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One box of the flowchart that was visited, and why it was entered or refused."""
+
+    node: str
+    question: str
+    answer: str
+    because: str
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """A signal that could not be read: what it is, why, and how to grant it."""
+
+    signal: str
+    reason: str
+    remedy: str
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """The whole answer for one subject. The first finding is the root cause; `others` are the host's other units."""
+
+    verdict: Verdict
+    phase: Phase | None
+    findings: tuple[Finding, ...]
+    path: tuple[Step, ...]
+    unknown: tuple[Missing, ...] = ()
+    subject: Subject = Subject()
+    facts: dict[str, Scalar] = {}
+    others: tuple["Diagnosis", ...] = ()
+    schema_version: int = SCHEMA_VERSION

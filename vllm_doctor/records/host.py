@@ -1,0 +1,169 @@
+"""What a host says about the service: the unit, the GPUs, the metrics, the kernel and the machine."""
+
+import msgspec
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """The effective command line. `flags` maps the long option without dashes to its value (True for a bare switch)."""
+
+    argv: tuple[str, ...]
+    model: str | None
+    flags: dict[str, str | bool]
+    env: dict[str, str] = {}
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """A systemd unit as systemd itself reports it; memory figures in bytes."""
+
+    name: str
+    load_state: str
+    active_state: str
+    sub_state: str
+    result: str
+    invocation_id: str | None = None
+    main_pid: int | None = None
+    exit_code: str | None = None
+    exit_status: int | None = None
+    restarts: int | None = None
+    memory_max: int | None = None
+    memory_peak: int | None = None
+    oom_kills: int | None = None
+    drop_ins: tuple[str, ...] = ()
+    fragment: str | None = None
+    properties: dict[str, str] = {}
+
+
+class GpuProcess(msgspec.Struct, frozen=True):
+    """A process that holds memory of a GPU; `unit` is the systemd unit of its cgroup, if any."""
+
+    pid: int
+    used_bytes: int | None
+    name: str | None = None
+    unit: str | None = None
+    user: str | None = None
+    started_at: str | None = None
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """One GPU (or MIG slice, with its `mig_parent`); sizes in bytes. None means that this card does not report it.
+
+    `unified_memory` is true where the card has none of its own (GB10); `error` is why a card did not answer (lost …).
+    """
+
+    index: int
+    name: str
+    uuid: str | None = None
+    total_bytes: int | None = None
+    free_bytes: int | None = None
+    compute_capability: str | None = None
+    processes: tuple[GpuProcess, ...] = ()
+    ecc_uncorrected: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    recovery_action: str | None = None
+    throttle_reasons: tuple[str, ...] = ()
+    mig_mode: bool | None = None
+    compute_mode: str | None = None
+    persistence: bool | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    nvlink_down: tuple[int, ...] = ()
+    temperature_c: int | None = None
+    pci: str | None = None
+    reserved_bytes: int | None = None
+    unified_memory: bool | None = None
+    mig_parent: int | None = None
+    error: str | None = None
+
+
+class Driver(msgspec.Struct, frozen=True):
+    """The driver's versions: the loaded kernel module, the user-space library and the CUDA it offers."""
+
+    module: str | None = None
+    library: str | None = None
+    cuda: str | None = None
+    fabric_manager: str | None = None
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One value of one series of the exposition format."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+class Scrape(msgspec.Struct, frozen=True):
+    """One scrape of /metrics at `at` (seconds since the epoch)."""
+
+    at: float
+    samples: tuple[Sample, ...]
+
+
+class Metrics(msgspec.Struct, frozen=True):
+    """One or two scrapes, oldest first; rates come from the pair and from nothing else."""
+
+    url: str
+    scrapes: tuple[Scrape, ...]
+
+
+class KernelEvent(msgspec.Struct, frozen=True):
+    """One kernel log line that matters (OOM killer, NVRM Xid, API mismatch)."""
+
+    text: str
+    at: str | None = None
+    number: int | None = None
+
+
+class Kernel(msgspec.Struct, frozen=True):
+    """The kernel log since `boot_id` began."""
+
+    events: tuple[KernelEvent, ...]
+    boot_id: str | None = None
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """Who listens on the service's port."""
+
+    port: int
+    pid: int | None
+    name: str | None
+    unit: str | None
+
+
+class Process(msgspec.Struct, frozen=True):
+    """One process of the host that belongs, or once belonged, to vLLM. `state` is /proc's letter (`D`, `T` …)."""
+
+    pid: int
+    ppid: int
+    name: str
+    cmdline: tuple[str, ...]
+    unit: str | None = None
+    user: str | None = None
+    rss_bytes: int | None = None
+    state: str | None = None
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """Memory, shared memory, disk and processes of the host; sizes in bytes."""
+
+    hostname: str
+    memory_total: int | None = None
+    memory_available: int | None = None
+    swap_total: int | None = None
+    shm_total: int | None = None
+    shm_free: int | None = None
+    disk_free: dict[str, int] = {}
+    memlock_bytes: int | None = None
+    processes: tuple[Process, ...] = ()
+    listeners: tuple[Listener, ...] = ()
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """Whether the server answers: /health's status code and whether a real completion came back; None is not asked."""
+
+    health_status: int | None = None
+    health_error: str | None = None
+    completion: bool | None = None
+    models: tuple[str, ...] = ()
+    server: str | None = None

@@ -1,0 +1,37 @@
+"""One service's own output, cut into lives; a life is one start of the process up to its end."""
+
+import msgspec
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """One line without its prefixes. `number` counts from 1 in the source; `process` is `EngineCore`, `Worker_TP1` …"""
+
+    number: int
+    text: str
+    level: str | None = None
+    process: str | None = None
+    pid: int | None = None
+    at: str | None = None
+    module: str | None = None
+    excerpt: str = ""
+
+
+class Life(msgspec.Struct, frozen=True):
+    """One start of the server. `complete_head` is false where its beginning was not in what was read."""
+
+    lines: tuple[LogLine, ...]
+    complete_head: bool = True
+    skipped_bytes: int = 0
+
+
+class Log(msgspec.Struct, frozen=True):
+    """The last life, which is judged, and how many came before it.
+
+    `earlier_kv_gib` is what earlier lives of the very same launch had for their KV cache, oldest first.
+    """
+
+    source: str
+    last: Life
+    earlier_lives: int = 0
+    notes: tuple[str, ...] = ()
+    earlier_kv_gib: tuple[float, ...] = ()
