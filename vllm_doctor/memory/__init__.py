@@ -1,0 +1,1 @@
+"""Model architecture to weights, KV cache, activations and graphs, to a plan."""

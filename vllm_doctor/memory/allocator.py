@@ -1,0 +1,94 @@
+"""What can be known of torch's allocator from outside: an out-of-memory error's own words, and the cards' totals."""
+
+import re
+
+import msgspec
+
+from vllm_doctor.records.reading import Known, Unknown
+from vllm_doctor.records.snapshot import Snapshot
+
+_UNIT = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SIZE = r"([\d.]+) (bytes|[KMGT]iB)"
+_TORCH = re.compile(
+    rf"Tried to allocate {_SIZE}.*?of which {_SIZE} is free.*?{_SIZE} is allocated by PyTorch"
+    rf".*?{_SIZE} is reserved by PyTorch"
+)
+
+
+class TorchError(msgspec.Struct, frozen=True):
+    """One out-of-memory error of torch, in bytes."""
+
+    line: int
+    asked: int
+    free: int
+    allocated: int
+    unallocated: int
+
+    @property
+    def fragmented(self) -> bool:
+        """Torch held enough memory that nobody used, but in no piece that was large enough."""
+        return self.unallocated >= self.asked > self.free
+
+
+class Card(msgspec.Struct, frozen=True):
+    """One GPU's memory in bytes; `others` is held by processes that are not of this unit."""
+
+    index: int
+    name: str
+    total: int
+    free: int
+    ours: int | None
+    others: int | None
+
+
+class Allocator(msgspec.Struct, frozen=True):
+    """What is known, and why the rest is not."""
+
+    error: TorchError | None
+    cards: tuple[Card, ...]
+    why_not: str
+
+
+def allocator(snapshot: Snapshot) -> Allocator:
+    """What the log and NVML tell of the memory around the KV pool."""
+    return Allocator(_last_error(snapshot), _cards(snapshot), _why(snapshot))
+
+
+def _last_error(snapshot: Snapshot) -> TorchError | None:
+    if not isinstance(snapshot.log, Known):
+        return None
+    for line in reversed(snapshot.log.value.last.lines):
+        found = _TORCH.search(line.text) if "Tried to allocate" in line.text else None
+        if found:
+            sizes = [float(found[n]) * _UNIT[found[n + 1]] for n in (1, 3, 5, 7)]
+            asked, free, allocated, unallocated = (int(size) for size in sizes)
+            return TorchError(line.number, asked, free, allocated, unallocated)
+    return None
+
+
+def _cards(snapshot: Snapshot) -> tuple[Card, ...]:
+    if not isinstance(snapshot.gpus, Known):
+        return ()
+    unit = snapshot.subject.unit
+    found: list[Card] = []
+    for gpu in snapshot.gpus.value:
+        if gpu.total_bytes is None or gpu.free_bytes is None:
+            continue
+        ours = [p.used_bytes for p in gpu.processes if unit is not None and p.unit == unit]
+        others = [p.used_bytes for p in gpu.processes if unit is None or p.unit != unit]
+        found.append(Card(gpu.index, gpu.name, gpu.total_bytes, gpu.free_bytes, _sum(ours), _sum(others)))
+    return tuple(found)
+
+
+def _sum(used: list[int | None]) -> int | None:
+    """None if one of them is not told: an unknown is not 0."""
+    known = [one for one in used if one is not None]
+    return sum(known) if len(known) == len(used) else None
+
+
+def _why(snapshot: Snapshot) -> str:
+    """vLLM exports no allocator statistics: that much is always unknown."""
+    told = "vLLM's /metrics tells nothing of torch's allocator; only an out-of-memory error in the log does"
+    if isinstance(snapshot.gpus, Unknown):
+        return f"{told}; the cards: {snapshot.gpus.reason}"
+    return told

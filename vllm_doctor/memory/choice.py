@@ -1,0 +1,388 @@
+"""The choice: the largest launch that is safe, each flag with its reason and its sum.
+
+Safe means that the low end of the predicted range still holds one request of the chosen length, and that no later
+step of the start runs out of memory. The order follows the start: where the weights go, how much of the card, how
+long, how wide a step, how many requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import floor
+
+from vllm_doctor.knowledge.versions import Version, flag
+from vllm_doctor.memory.flags import SettingError
+from vllm_doctor.memory.launch import LaunchError
+from vllm_doctor.memory.plan import GIB, Prediction, held_before_start
+from vllm_doctor.memory.question import Planner
+from vllm_doctor.memory.recommendation import Changes, Choice, Profile, Reason, Sum, Workload, safe, table_tokens
+
+
+class Chooser:
+    """Walks from the user's launch to the recommended one."""
+
+    def __init__(self, planner: Planner, work: Workload, profile: Profile) -> None:
+        self.planner, self.work, self.profile = planner, work, profile
+        self.changes: Changes = {}
+        self.reasons: list[Reason] = []
+        self.arch = planner.arch
+
+    def predict(self, **more: str | bool | None) -> Prediction:
+        """Predict with the choices so far and some more (underscores for dashes)."""
+        return self.planner.predict({**self.changes, **{k.replace("_", "-"): v for k, v in more.items()}})
+
+    def keep(self, name: str, value: float | str | bool, why: str, *sums: Sum) -> None:
+        """Settle a flag."""
+        self.changes[name] = value if isinstance(value, bool) else str(value)
+        self.reasons.append(Reason(name, why, sums))
+
+    def choose(self) -> Choice:
+        """Settle every flag in turn."""
+        asked = self.planner.settings()
+        length = self._wanted(asked.length, auto=asked.auto_length)
+        self._spread(length)
+        self._utilization()
+        self._length(length)
+        self._tokens()
+        self._seqs()
+        if (
+            self.planner.version >= Version((0, 9))
+            and not self.arch.hybrid
+            and asked.engine == "V1"
+            and "enable-prefix-caching" not in self.planner.line.flags
+        ):
+            self.keep(
+                "enable-prefix-caching",
+                True,
+                "shared prompt beginnings are computed once; it takes no memory beyond the pool",
+            )
+        final = self.planner.predict(self.changes)
+        return Choice(_values(self.changes), final, tuple(self.reasons), safe(final))
+
+    def _wanted(self, asked: int, *, auto: bool) -> int:
+        if self.work.context:
+            return min(self.work.context, self.arch.context)
+        if self.profile == "conservative" and "max-model-len" not in self.planner.line.flags:
+            return min(2048, self.arch.context)
+        return self.arch.context if auto else asked
+
+    def _spread(self, length: int) -> None:
+        """TP x PP: the fewest cards on which weights, activations and one request of `length` fit."""
+        flags, gpus = self.planner.line.flags, self.planner.gpus
+        tp_now, pp_now = self.planner.settings().parallel.tp, self.planner.settings().parallel.pp
+        if tp_now * pp_now <= gpus and self._holds(tp_now, pp_now, length):
+            if gpus > 1 or "tensor-parallel-size" in flags:
+                self._spread_reason(tp_now, pp_now)
+            return
+        splits = [
+            (tp, pp)
+            for tp in range(1, gpus + 1)
+            for pp in range(1, gpus // tp + 1)
+            if pp <= len(self.arch.layers) and self._divides(tp)
+        ]
+        # Stages only where tensor parallelism alone does not do: they add latency. Fewest cards first.
+        for tp, pp in sorted(splits, key=lambda split: (split[1] > 1, split[0] * split[1], split[1])):
+            if self._holds(tp, pp, length):
+                self._spread_reason(tp, pp)
+                return
+        self._offload()
+
+    def _divides(self, tp: int) -> bool:
+        heads, kv = self.arch.heads, self.arch.kv_heads
+        return not (heads and heads % tp) and not (kv and self.arch.mla is None and kv % tp and tp % kv)
+
+    def _offload(self) -> None:
+        """The last resort: a part of the weights stays in host memory."""
+        p = self.predict(max_model_len="256", max_num_seqs="8", max_num_batched_tokens="2048")
+        fact = flag("cpu-offload-gb", self.planner.version)
+        if fact is None or not fact.exists or p.margin_gib is None or p.settings.refusals:
+            return
+        missing = p.needed_kv_gib - p.margin_gib[0] + 1.0
+        for more in (0.0, 2.0, 4.0):
+            size = round(max(missing, 0.0) + more)
+            if 0 < size < 0.7 * p.weights_gib and safe(
+                self.predict(
+                    cpu_offload_gb=str(size), max_model_len="256", max_num_seqs="8", max_num_batched_tokens="2048"
+                )
+            ):
+                self.keep(
+                    "cpu-offload-gb",
+                    size,
+                    "nothing else makes the weights fit; every step reads this part over PCIe, so it is slow: a "
+                    "larger card or a quantised checkpoint is better",
+                )
+                return
+
+    def _holds(self, tp: int, pp: int, length: int) -> bool:
+        try:
+            return safe(
+                self.predict(
+                    tensor_parallel_size=str(tp), pipeline_parallel_size=str(pp), max_model_len=str(min(length, 8192))
+                )
+            )
+        except (SettingError, LaunchError):
+            return False
+
+    def _spread_reason(self, tp: int, pp: int) -> None:
+        gpu = self.planner.gpu
+        p = self.predict(tensor_parallel_size=str(tp), pipeline_parallel_size=str(pp), max_model_len="16")
+        why = f"{tp} × {pp} card(s) hold the weights: {p.weights_gib:.2f} GiB on each"
+        if self.arch.kv_heads and self.arch.mla is None and tp > self.arch.kv_heads:
+            why += f"; beyond TP {self.arch.kv_heads} the KV heads are copied, so a request's cache does not shrink"
+        if tp > 1 and gpu is not None and gpu.link == "pcie":
+            why += "; the cards talk over PCIe, where every layer's all-reduce costs time"
+        self.keep(
+            "tensor-parallel-size",
+            tp,
+            why,
+            Sum(
+                "weights per card",
+                p.weights_gib,
+                "GiB",
+                "every tensor, split as vLLM splits it",
+                "model_executor/layers",
+            ),
+        )
+        if pp > 1:
+            self.keep(
+                "pipeline-parallel-size",
+                pp,
+                f"{len(self.arch.layers)} layers in {pp} stages; tensor parallelism alone does not divide or does "
+                f"not fit",
+            )
+
+    def _utilization(self) -> None:
+        s = self.planner.settings()
+        if (
+            "gpu-memory-utilization" in self.planner.line.flags
+            and self.profile == "balanced"
+            and safe(self.predict(max_model_len="256"))
+        ):
+            return
+        total = self.planner.total_gib
+        if total is None:
+            return
+        default = (
+            s.utilization
+            if "gpu-memory-utilization" in s.defaulted
+            else (0.92 if self.planner.version >= Version((0, 20)) else 0.9)
+        )
+        if self.profile == "conservative":
+            value, why = 0.80, "the cautious start: a fifth of the card stays free for what comes at run time"
+        elif self.profile == "balanced":
+            value, why = (
+                default,
+                "the release's own default: what lies above it absorbs graphs, libraries and fragmentation",
+            )
+        else:
+            value, why = (
+                self._highest(total),
+                "the most that still leaves room for graphs, the sampler's warm-up and 0.5 GiB of run-time growth",
+            )
+        p = self.predict(gpu_memory_utilization=str(value), max_model_len="256")
+        if p.outcome != "ok" and value < 0.95:
+            value = self._highest(total)
+            why = "less leaves no pool: the most that the card allows"
+        budget = total * value
+        self.keep(
+            "gpu-memory-utilization",
+            round(value, 3),
+            why,
+            Sum("budget", budget, "GiB", f"{total:g} × {value:g}", "v1/worker/utils.py request_memory"),
+        )
+
+    def _highest(self, total: float) -> float:
+        p = self.predict(gpu_memory_utilization="0.5", max_model_len="256")
+        free = total - held_before_start(p.settings, self.planner.gpu)
+        charged = p.cudagraph_budget_gib
+        outside = max(p.cudagraph_gib * 1.25 - charged, 0.0) + 0.5
+        return max(0.5, min(0.97, floor((free - outside) / total * 100) / 100))
+
+    def _length(self, wanted: int) -> None:
+        p = self.predict(max_model_len=str(wanted))
+        limited = max(wanted, 1)
+        if not safe(p) and p.pool is not None and p.margin_gib is not None:
+            fitting = p.pool.longest(max(p.margin_gib[0], 0.0) * GIB - p.pool.block_bytes, wanted)
+            if fitting < wanted and self._fp8_helps(wanted):
+                p = self.predict(max_model_len=str(wanted))
+                fitting = (
+                    wanted
+                    if safe(p) or p.pool is None or p.margin_gib is None
+                    else p.pool.longest(max(p.margin_gib[0], 0.0) * GIB - p.pool.block_bytes, wanted)
+                )
+            limited = fitting if fitting < 1024 else fitting // 256 * 256
+        limited = max(limited, 1)
+        shrunk = f" (asked: {wanted}; more does not fit even once)" if limited < wanted else ""
+        named = (
+            f"the workload's longest request, {self.work.context}, {self.work.source}"
+            if self.work.context
+            else "one request of this length must fit at start-up"
+        )
+        q = self.predict(max_model_len=str(limited))
+        self.keep(
+            "max-model-len",
+            limited,
+            named + shrunk,
+            Sum(
+                "KV of one request",
+                q.needed_kv_gib,
+                "GiB",
+                f"{q.pool.request_blocks(limited)} blocks × {q.pool.block_bytes} B" if q.pool else "no cache",
+                "v1/kv_cache_interface.py",
+            ),
+            *(
+                ()
+                if q.available_kv_gib is None
+                else (
+                    Sum(
+                        "pool",
+                        q.available_kv_gib,
+                        "GiB",
+                        "budget − weights − non-torch − activation − charged graphs",
+                        "v1/worker/gpu_worker.py",
+                    ),
+                )
+            ),
+        )
+
+    def _fp8_helps(self, wanted: int) -> bool:
+        """fp8 KV halves the cache; offered only when the length does not fit without."""
+        fact = flag("kv-cache-dtype", self.planner.version)
+        gpu = self.planner.gpu
+        if (
+            "kv-cache-dtype" in self.planner.line.flags
+            or fact is None
+            or not fact.exists
+            or gpu is None
+            or (gpu.capability or 0) < 8.9
+        ):
+            return False
+        plain = self.predict(max_model_len=str(wanted))
+        small = self.predict(max_model_len=str(wanted), kv_cache_dtype="fp8")
+        if small.needed_kv_gib >= plain.needed_kv_gib:
+            return False
+        self.keep(
+            "kv-cache-dtype",
+            "fp8",
+            f"{wanted} tokens need {plain.needed_kv_gib:.2f} GiB in {plain.settings.dtype} and "
+            f"{small.needed_kv_gib:.2f} GiB in fp8, which {gpu.name} computes natively",
+            Sum("KV of one request", small.needed_kv_gib, "GiB", "1 byte an element", "config/cache.py CacheDType"),
+        )
+        return True
+
+    def _tokens(self) -> None:
+        total = self.planner.total_gib
+        if total is None:
+            return
+        floor_ = table_tokens(total)
+        asked = self.planner.settings().batched if "max-num-batched-tokens" in self.planner.line.flags else None
+        if asked is not None and asked <= floor_ and safe(self.predict()) and self.profile == "balanced":
+            return
+        base = self.predict(max_num_batched_tokens=str(self._least()))
+        best = self._least()
+        for tokens in sorted({2048, 4096, 8192, 16384, floor_, 24576, 32768}):
+            if (
+                tokens < self._least()
+                or (self.profile == "conservative" and tokens > max(2048, floor_ // 2))
+                or tokens > floor_
+            ):
+                continue
+            p = self.predict(max_num_batched_tokens=str(tokens))
+            if safe(p) and (p.available_kv_gib or 0.0) >= 0.75 * (base.available_kv_gib or 0.0):
+                best = tokens
+        p = self.predict(max_num_batched_tokens=str(best))
+        peak = p.activation.peak / GIB
+        self.keep(
+            "max-num-batched-tokens",
+            best,
+            "the widest step whose activations leave the pool whole: prefill is fastest in wide steps, and every "
+            "token of width is paid from the pool",
+            Sum(
+                "activation peak",
+                peak,
+                "GiB",
+                next((t.formula for t in p.terms if t.name == p.activation.winner), p.activation.winner),
+                "profile_run",
+            ),
+            Sum("pool left", p.available_kv_gib or 0.0, "GiB", "at this width", "v1/worker/gpu_worker.py"),
+        )
+
+    def _least(self) -> int:
+        """Below this vLLM refuses or changes the launch."""
+        s = self.planner.settings(self.changes)
+        return s.length if not s.chunked else min(2048, max(s.length, 256))
+
+    def _seqs(self) -> None:
+        flags = self.planner.line.flags
+        p = self.predict()
+        default = p.settings.seqs
+        if self.work.concurrency:
+            wanted = max(1, min(self.work.concurrency, p.settings.batched))
+            why = f"the workload's {self.work.concurrency} requests at once"
+        elif self.profile == "conservative":
+            wanted = 8
+            why = "the cautious start: few requests at once, raised after a look at the server under load"
+        elif "max-num-seqs" in flags:
+            return
+        else:
+            mean = self.work.mean_tokens or min(p.length, 2048)
+            fits = max(1, int((p.kv_tokens or 0) // mean))
+            wanted = max(1, min(default, 1 << (fits - 1).bit_length()))
+            held = f"the pool of {p.kv_tokens} tokens holds about {fits} requests of {mean} tokens"
+            why = f"{held}; more slots would only pay for logits and wait for blocks"
+        for candidate in (wanted, wanted // 2, wanted // 4, wanted // 8, 1):
+            if candidate >= 1 and safe(self.predict(max_num_seqs=str(candidate))):
+                wanted = candidate
+                break
+        q = self.predict(max_num_seqs=str(wanted))
+        sampler = next((t for t in q.terms if t.name == "logits and sampler"), None)
+        sums = (
+            (Sum("logits and sampler", sampler.bytes / GIB, "GiB", sampler.formula, sampler.source),)
+            if sampler is not None
+            else ()
+        )
+        self.keep("max-num-seqs", wanted, why, *sums)
+
+
+def _values(changes: Changes) -> dict[str, int | float | str | bool]:
+    out: dict[str, int | float | str | bool] = {}
+    for name, value in changes.items():
+        if isinstance(value, bool) or value is None:
+            out[name] = bool(value)
+        elif value.isdigit():
+            out[name] = int(value)
+        else:
+            try:
+                out[name] = float(value)
+            except ValueError:
+                out[name] = value
+    return out
+
+
+def choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None:
+    """The recommended launch for a workload on these cards; None when nothing that was tried is safe."""
+    if any(
+        r.flag in {"--tensor-parallel-size", "--pipeline-parallel-size"} and "divisor" in r.needed
+        for r in planner.settings().refusals
+    ):
+        planner = replace(
+            planner,
+            line=replace(
+                planner.line,
+                flags={
+                    k: v
+                    for k, v in planner.line.flags.items()
+                    if k not in {"tensor-parallel-size", "pipeline-parallel-size"}
+                },
+            ),
+        )
+    if planner.line.refusals:
+        dropped = {r.flag.lstrip("-") for r in planner.line.refusals}
+        planner = replace(
+            planner,
+            line=replace(
+                planner.line, refusals=(), flags={k: v for k, v in planner.line.flags.items() if k not in dropped}
+            ),
+        )
+    choice = Chooser(planner, work, profile).choose()
+    return choice if choice.fits else None

@@ -1,0 +1,90 @@
+"""What profiling a vision encoder takes: its own peak, and the outputs and pixels that stay alive under the language
+model's pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vllm_doctor.memory.architecture import Architecture, Vision
+from vllm_doctor.memory.settings import Settings
+from vllm_doctor.memory.term import Term
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Bytes that stay (outputs, pixels), and the terms; the one named "vision encoder" is the encoder's own peak."""
+
+    kept: float
+    terms: tuple[Term, ...]
+
+
+def encoder(a: Architecture, v: Vision, s: Settings) -> Encoder:
+    """The encoder profile of a launch, in bytes on one rank."""
+    e = s.element
+    budget = encoder_tokens(v, s, a)
+    # Features of inner layers come beside those of the last (qwen3_vl.py).
+    outputs = e * budget * a.hidden * (1 + v.deepstack)
+    pixels = _pixels(v, budget, a)
+    if s.engine == "V0" and v.kind.startswith("qwen2"):
+        patches, run, formula = _v0_qwen(v, s)
+        pixels *= 2  # float32 then
+    else:
+        patches = _patches(v, budget, a)
+        stream = 5 if v.positions else 4  # learned positions are interpolated to every patch
+        run = e * patches * (stream * v.hidden + (3 if v.gated else 2) * v.width / s.parallel.tp)
+        run += e * budget * a.hidden * v.deepstack
+        formula = f"{patches:.0f} patches × ({stream}×{v.hidden} + MLP) × {e} B"
+    kept = outputs + pixels
+    shown = f"{budget} × {a.hidden} × {1 + v.deepstack} × {e} B, and pixels"
+    peak = run + pixels + (outputs if s.engine == "V0" else 0.0)
+    return Encoder(
+        kept,
+        (
+            Term("encoder outputs and pixels", kept, shown, "gpu_model_runner.py profile_run"),
+            Term("vision encoder", peak, formula, "model_executor/models/*vl*.py"),
+        ),
+    )
+
+
+def _v0_qwen(v: Vision, s: Settings) -> tuple[float, float, str]:
+    """The V0 engine profiled one image of 16384 tokens and a video of what is left, one after the other, with rotary
+    positions in float32: 43 bytes per channel and patch. Fitted to two starts of Qwen2.5-VL-3B (4.06 GiB at 32768
+    tokens; about 20.9 GiB, by its pool, at 128000)."""
+    image = 16384
+    video = max(0, s.batched - image) // image * image
+    patches = max(image, video) * v.merge * v.merge
+    return patches, 43.0 * v.hidden * patches, f"{patches} patches × {v.hidden} × 43 B"
+
+
+def encoder_tokens(v: Vision, s: Settings, a: Architecture) -> int:
+    """Tokens that the encoder profile handles: the batch budget, or the largest item when that is larger
+    (multimodal/encoder_budget.py)."""
+    per_item = _largest_item(v, a)
+    if s.chunked:
+        return max(s.batched, per_item)
+    return max(s.batched, per_item)
+
+
+def _largest_item(v: Vision, a: Architecture) -> int:
+    if "qwen" in v.kind:
+        # 12845056 pixels in 28-pixel merged patches (Qwen2-VL), 16777216 in 32-pixel ones (Qwen3-VL): 16384 tokens
+        # each.
+        return 16384
+    side = v.image_size // (v.patch * max(1, v.merge))
+    return min(side * side, a.context)
+
+
+def _pixels(v: Vision, tokens: int, a: Architecture) -> float:
+    """Bytes of the profile's pixel input, which stays alive through the language pass (V1 profile_run)."""
+    if v.kind == "siglip_vision_model" and a.model_type.startswith("gemma3"):
+        return tokens / 256 * 3 * v.image_size**2 * 2
+    patches = tokens * v.merge * v.merge * (4 if v.kind == "moonvit" else 1)
+    return patches * v.patch * v.patch * 3 * 2 * (2 if "qwen" in v.kind else 1)
+
+
+def _patches(v: Vision, tokens: int, a: Architecture) -> float:
+    if v.kind == "siglip_vision_model" and a.model_type.startswith("gemma3"):
+        return tokens / 256 * (v.image_size // v.patch) ** 2
+    if v.kind == "moonvit":
+        return tokens * 4.0
+    return tokens * float(v.merge * v.merge)

@@ -1,0 +1,128 @@
+"""Traits of model families that config.json does not state; each as the model's code in vLLM has it
+(model_executor/models)."""
+
+from __future__ import annotations
+
+# Model types whose memory the planner was checked against or whose code was read; others get a wide margin, said aloud.
+KNOWN = frozenset(
+    {
+        "llama",
+        "mistral",
+        "mixtral",
+        "qwen2",
+        "qwen2_moe",
+        "qwen3",
+        "qwen3_moe",
+        "qwen3_next",
+        "qwen3_5",
+        "qwen3_5_text",
+        "qwen3_5_moe",
+        "qwen3_5_moe_text",
+        "qwen2_vl",
+        "qwen2_5_vl",
+        "qwen2_5_vl_text",
+        "qwen2_vl_text",
+        "qwen3_vl",
+        "qwen3_vl_text",
+        "qwen3_vl_moe",
+        "qwen3_vl_moe_text",
+        "gemma",
+        "gemma2",
+        "gemma3",
+        "gemma3_text",
+        "gemma4",
+        "gemma4_text",
+        "granite",
+        "phi3",
+        "gpt_oss",
+        "deepseek_v2",
+        "deepseek_v3",
+        "kimi_k2",
+        "minimax_m2",
+        "glm4",
+        "glm4_moe",
+        "olmo2",
+        "cohere",
+        "cohere2",
+        # Weights agree with the published checkpoints; activations and caches follow the same code.
+        "llama4",
+        "llama4_text",
+        "phimoe",
+        "starcoder2",
+        "falcon",
+        "opt",
+        "gpt2",
+        "nemotron_h",
+        "granitemoehybrid",
+        "smollm3",
+        "whisper",
+        "kimi_linear",
+    }
+)
+
+TIED = frozenset(
+    {
+        "gemma",
+        "gemma2",
+        "gemma3",
+        "gemma3_text",
+        "gemma4",
+        "gemma4_text",
+        "cohere",
+        "cohere2",
+        "gpt2",
+        "opt",
+        "bloom",
+        "falcon",
+        "mpt",
+        "whisper",
+    }
+)
+
+# qkv_proj has a bias though no key says so (qwen2.py, qwen2_moe.py, qwen2_vl through qwen2).
+QKV_BIAS = frozenset(
+    {
+        "qwen2",
+        "qwen2_moe",
+        "qwen2_vl",
+        "qwen2_5_vl",
+        "qwen2_5_vl_text",
+        "qwen2_vl_text",
+        "gpt2",
+        "opt",
+        "bloom",
+        "gpt_neox",
+        "phi",
+        "chatglm",
+    }
+)
+
+# Two matrices in the MLP instead of gate, up and down.
+PLAIN_MLP = frozenset(
+    {
+        "gpt2",
+        "opt",
+        "bloom",
+        "falcon",
+        "gpt_neox",
+        "gpt_bigcode",
+        "mpt",
+        "phi",
+        "starcoder2",
+        "whisper",
+        "nemotron",
+        "nemotron_h",
+    }
+)
+
+# Experts as wide as intermediate_size.
+EXPERT_WIDTH_IS_INTERMEDIATE = frozenset(
+    {"mixtral", "gpt_oss", "minimax_m2", "phimoe", "dbrx", "jamba", "granitemoe", "llama4_text"}
+)
+
+# Attention without a cache: every token sees every other (encoder-only attention, v1/kv_cache_interface.py
+# EncoderOnlyAttentionSpec).
+ENCODER_ONLY = frozenset({"bert", "roberta", "xlm-roberta", "modernbert", "nomic_bert", "gte", "deberta-v2"})
+
+# Queries carry a gate of their own size though config.json may leave the key out (qwen3_next.py).
+OUTPUT_GATE = frozenset({"qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe"})

@@ -1,0 +1,303 @@
+"""The prediction: each term of vLLM's start-up, in its order, and the outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import sqrt
+
+from vllm_doctor.knowledge.gpus import Gpu
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.memory.activation import Activation, estimate
+from vllm_doctor.memory.architecture import Architecture
+from vllm_doctor.memory.kv import Pool
+from vllm_doctor.memory.launch import Refusal
+from vllm_doctor.memory.pages import pool_of
+from vllm_doctor.memory.quantization import Scheme, scheme
+from vllm_doctor.memory.runtime import Estimate, graphs, non_torch
+from vllm_doctor.memory.settings import Settings
+from vllm_doctor.memory.term import Term
+from vllm_doctor.memory.weights import Target, rank_weights
+
+GIB = 1 << 30
+# Share of a step's activations lost to fragmentation: a public log of 200000 batched tokens on 80 GB shows 6.19 GiB
+# reserved but unallocated beside 19.5 GiB of live activations when 5.34 GiB more were refused.
+FRAGMENTED = 6.19 / 19.5
+
+
+@dataclass(frozen=True)
+class Known:
+    """Terms that are known instead of predicted, in GiB per GPU (a measured start, an index of the checkpoint, a
+    question)."""
+
+    weights_gib: float | None = None
+    available_kv_gib: float | None = None
+    non_torch_gib: float | None = None
+    activation_gib: float | None = None
+    graphs_gib: float | None = None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What vLLM would log, per GPU, in GiB; None where the question gave no card. `terms` explain every figure."""
+
+    outcome: str
+    weights_gib: float
+    non_torch_gib: float | None
+    activation_gib: float
+    cudagraph_gib: float
+    cudagraph_budget_gib: float
+    available_kv_gib: float | None
+    margin_gib: tuple[float, float] | None
+    kv_tokens: int | None
+    gpu_blocks: int | None
+    length: int
+    concurrency: float | None
+    longest: int | None
+    needed_kv_gib: float
+    budget_gib: float | None
+    total_gib: float | None
+    terms: tuple[Term, ...]
+    pool: Pool | None
+    activation: Activation
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pipeline stage's terms in bytes."""
+
+    weights: float
+    activation: Activation
+    pool: Pool | None
+
+
+def quantisation(a: Architecture, s: Settings) -> Scheme:
+    """The launch's weight formats. Raises ConfigError for a broken quantization_config."""
+    return scheme(a.quantization, s.quantization, s.element, s.gguf)
+
+
+def _stage(a: Architecture, s: Settings, gpu: Gpu | None, index: int, fmt: Scheme) -> Stage:
+    target = Target(
+        s.element,
+        splits_large=s.version < Version((0, 22, 1)),
+        capability=gpu.capability if gpu else None,
+        rope_element=s.element,
+    )
+    shown = replace(a, vision=None) if s.language_only else a
+    weights = rank_weights(
+        shown,
+        fmt,
+        s.parallel,
+        index,
+        target,
+        draft_mtp=s.speculative == "mtp",
+        draft_eagle=s.speculative in {"eagle", "eagle3"},
+    )
+    activation = estimate(
+        shown,
+        s,
+        capability=gpu.capability if gpu else None,
+        multiprocessors=gpu.multiprocessors if gpu else 132,
+        first_stage=index == 0,
+        last_stage=index == s.parallel.pp - 1,
+    )
+    return Stage(weights, activation, pool_of(a, s, gpu, index))
+
+
+def predict(
+    a: Architecture, s: Settings, gpu: Gpu | None, total_gib: float | None, known: Known | None = None
+) -> Prediction:
+    """Predict one start. `total_gib` is the card's memory as torch reports it; without it only the cache arithmetic
+    of a known pool is given. Raises ConfigError for a broken quantization_config."""
+    known = known or Known()
+    fmt = quantisation(a, s)
+    results = [_one(a, s, gpu, total_gib, known, fmt, i) for i in sorted({0, s.parallel.pp - 1})]
+    binding = min(
+        results, key=lambda p: (p.outcome == "ok", p.available_kv_gib if p.available_kv_gib is not None else 0.0)
+    )
+    ranges = [p.margin_gib for p in results if p.margin_gib is not None]
+    if len(ranges) < 2:
+        return binding
+    # Each stage logs a pool of its own; the claimed range holds them all.
+    return replace(binding, margin_gib=(min(r[0] for r in ranges), max(r[1] for r in ranges)))
+
+
+def _one(  # noqa: PLR0917
+    a: Architecture, s: Settings, gpu: Gpu | None, total_gib: float | None, known: Known, fmt: Scheme, index: int
+) -> Prediction:
+    stage = _stage(a, s, gpu, index, fmt)
+    weights = known.weights_gib if known.weights_gib is not None else max(0.0, stage.weights / GIB - s.offload_gib)
+    outside = non_torch(a, s, gpu)
+    kept = stage.activation.kept / GIB
+    rest = known.non_torch_gib if known.non_torch_gib is not None else outside.gib + kept
+    active = known.activation_gib if known.activation_gib is not None else stage.activation.peak / GIB
+    captured = graphs(a, s)
+    captured = Estimate(known.graphs_gib, 0.02, 0.02) if known.graphs_gib is not None else captured
+    charged = captured.gib if s.estimate_graphs and not (s.v2_runner and s.version < Version((0, 29))) else 0.0
+    if known.activation_gib is not None and s.version >= Version((0, 27)):
+        charged = 0.0  # these releases log the graph estimate inside the peak
+    budget = total_gib * s.utilization if total_gib is not None else None
+    available: float | None = known.available_kv_gib
+    margin: tuple[float, float] | None = None
+    if available is None and s.kv_bytes:
+        available = s.kv_bytes / GIB
+    if available is None and budget is not None:
+        available = budget - weights - rest - active - charged
+        below, above = _spread(a, s, fmt, weights, stage.activation, outside, captured if charged else None, known)
+        margin = (available - below, available + above)
+    elif available is not None:
+        margin = (available, available)
+    pool = stage.pool
+    length = s.length
+    longest: int | None = None
+    blocks: int | None = None
+    tokens: int | None = None
+    concurrency: float | None = None
+    short = _too_little_free(s, gpu, total_gib) if known.available_kv_gib is None else None
+    if short is not None:
+        s = replace(s, refusals=(*s.refusals, short))
+    outcome = "rejected" if s.refusals else "ok"
+    if pool is not None and available is not None and available > 0:
+        size = available * GIB
+        blocks = s.blocks_override or pool.blocks(size)
+        longest = pool.longest(size, s.length)
+        if s.auto_length and longest:
+            length = longest
+        tokens, concurrency = pool.tokens(blocks, length), pool.concurrency(blocks, length)
+        if outcome == "ok" and longest < length:
+            outcome = "kv-too-small"
+    elif available is not None and pool is not None and outcome == "ok":
+        outcome = "kv-too-small"
+    if outcome in {"ok", "kv-too-small"} and total_gib is not None and known.available_kv_gib is None:
+        outcome = _failure(s, gpu, total_gib, weights, rest, active, captured, available or 0.0, outcome, stage)
+    needed = pool.needed(length) / GIB if pool is not None else 0.0
+    return Prediction(
+        outcome,
+        weights,
+        rest,
+        active,
+        captured.gib,
+        charged,
+        available,
+        margin,
+        tokens,
+        blocks,
+        length,
+        concurrency,
+        longest,
+        needed,
+        budget,
+        total_gib,
+        stage.activation.terms,
+        pool,
+        stage.activation,
+        s,
+    )
+
+
+def held_before_start(s: Settings, gpu: Gpu | None) -> float:
+    """GiB in use before vLLM's snapshot: CUDA context, and since 0.11 NCCL too (worker start logs: 0.51 on one H100,
+    1.5-2.0 with TP)."""
+    if gpu is not None and gpu.unified:
+        return 2.0
+    linked = gpu is None or gpu.link == "nvlink"
+    if s.parallel.tp * s.parallel.pp > 1 and s.version >= Version((0, 11)):
+        return 1.75 if linked else 0.8
+    return 0.5
+
+
+def _too_little_free(s: Settings, gpu: Gpu | None, total_gib: float | None) -> Refusal | None:
+    """The check at the very start, since 0.9.2: free memory must cover utilization x total (v1/worker/utils.py
+    request_memory)."""
+    if total_gib is None or s.engine == "V0" or s.version < Version((0, 9, 2)) or s.kv_bytes:
+        return None
+    free = total_gib - held_before_start(s, gpu)
+    if s.utilization * total_gib <= free:
+        return None
+    return Refusal(
+        "--gpu-memory-utilization",
+        f"{s.utilization:g}, that is {s.utilization * total_gib:.2f} GiB",
+        f"at most {free:.2f} GiB, what is free when vLLM looks (contexts and NCCL take the rest)",
+    )
+
+
+def _failure(  # noqa: PLR0917
+    s: Settings,
+    gpu: Gpu | None,
+    total: float,
+    weights: float,
+    rest: float,
+    active: float,
+    captured: Estimate,
+    available: float,
+    outcome: str,
+    stage: Stage,
+) -> str:
+    """The first point at which memory would run out, in the order of the start."""
+    free = total - held_before_start(s, gpu)
+    if weights > free:
+        return "oom-weights"
+    if weights + rest + active > free:
+        return "oom-profile"
+    if outcome != "ok":
+        return outcome
+    left = free - weights - rest - max(available, 0.0) - captured.gib
+    if left < 0:
+        return "oom-cudagraph"
+    forward = max((t.bytes for t in stage.activation.terms if t.name.startswith("forward")), default=0.0) / GIB
+    if forward > 0.5 * active and left < forward * (1 + FRAGMENTED):
+        # A full step needs its widest tensors in one piece, and blocks freed by earlier steps do not join.
+        return "oom-profile"
+    warm = 0.0
+    if s.engine == "V1" and not s.v2_runner and stage.activation.winner == "logits and sampler":
+        warm = active
+    if left < warm:
+        return "oom-cudagraph"
+    return "ok"
+
+
+def _spread(  # noqa: PLR0917
+    a: Architecture,
+    s: Settings,
+    fmt: Scheme,
+    weights: float,
+    act: Activation,
+    outside: Estimate,
+    charged: Estimate | None,
+    known: Known,
+) -> tuple[float, float]:
+    """How far below and above the predicted pool the real one may lie: the terms' uncertainties, taken as
+    independent."""
+    more: list[float] = []  # a term may be larger: the pool smaller
+    less: list[float] = []
+    if known.weights_gib is None:
+        share = 0.001 if fmt.name == "none" else 0.1 if fmt.name == "bitsandbytes" else 0.012 if fmt.exact else 0.1
+        more.append(share * weights + 0.02)
+        less.append(share * weights + 0.02)
+    if known.activation_gib is None:
+        peak = act.peak / GIB
+        encoder = sum(t.bytes for t in act.terms if t.name == "vision encoder") / GIB
+        # From 0.20 on the runner, the sampler and the graph estimate change from release to release, and few logs are
+        # known.
+        recent = 0.5 + 0.35 * peak if s.version >= Version((0, 20)) else 0.0
+        step = (
+            0.03
+            + 0.02 * peak
+            + recent
+            + (0.1 * peak if a.moe is not None else 0.0)
+            + (0.15 * peak if s.speculative else 0.0)
+        )
+        more.append(step + 0.5 * encoder)
+        less.append(step + (0.3 * peak if encoder > 0.8 * peak else 0.0))
+        if s.engine == "V0" and act.winner == "logits and sampler":
+            forward = max((t.bytes for t in act.terms if t.name.startswith("forward")), default=0.0) / GIB
+            less.append(peak - forward)
+    if known.non_torch_gib is None:
+        more.append(outside.above)
+        less.append(outside.below)
+    if charged is not None and known.graphs_gib is None:
+        more.append(charged.above)
+        less.append(charged.below)
+    below, above = sqrt(sum(x * x for x in more)), sqrt(sum(x * x for x in less))
+    strange = 0.0 if a.known else 0.1 * (weights + act.peak / GIB) + 0.5
+    return below + strange, above + strange

@@ -1,0 +1,158 @@
+"""The question of `plan`: texts from the command line, checked and turned into a planner."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from vllm_doctor.knowledge.gpus import Gpu, find, nearest
+from vllm_doctor.knowledge.versions import Version, newest_known, parse_version, sampled
+from vllm_doctor.memory.architecture import Architecture
+from vllm_doctor.memory.describe import describe
+from vllm_doctor.memory.launch import LaunchLine, parse_launch
+from vllm_doctor.memory.plan import Known, Prediction, predict, quantisation
+from vllm_doctor.memory.reading import read_config
+from vllm_doctor.memory.resolve import resolve
+from vllm_doctor.memory.settings import Settings
+
+
+class PlanProblem(Exception):  # noqa: N818
+    """A question that cannot be answered: what was found and what is needed."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was asked, as text; None is what was left out."""
+
+    launch: tuple[str, ...]
+    gpu: str | None = None
+    gpus: int = 1
+    gpu_memory_gib: str | None = None
+    version: str | None = None
+    config: str | None = None
+    weights_gib: str | None = None
+    available_kv_gib: str | None = None
+    measured: Known = field(default_factory=Known)
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Everything that stays the same while the launch is varied."""
+
+    arch: Architecture
+    line: LaunchLine
+    version: Version
+    gpu: Gpu | None
+    total_gib: float | None
+    gpus: int
+    known: Known
+    notes: tuple[str, ...] = ()
+
+    def settings(self, changes: dict[str, str | bool | None] | None = None) -> Settings:
+        """The launch resolved, with flags changed or (None) left out."""
+        flags = {k: v for k, v in {**self.line.flags, **(changes or {})}.items() if v is not None}
+        return resolve(replace(self.line, flags=flags), self.version, self.arch, self.gpu, self.total_gib, self.gpus)
+
+    def predict(self, changes: dict[str, str | bool | None] | None = None) -> Prediction:
+        """The prediction for the launch with these changes. A known pool says nothing about a changed launch, so it
+        counts only without changes."""
+        known = self.known if not changes else replace(self.known, available_kv_gib=None, activation_gib=None)
+        return predict(self.arch, self.settings(changes), self.gpu, self.total_gib, known)
+
+    def on(self, gpu: Gpu, gpus: int) -> Planner:
+        """The same launch on other cards."""
+        return replace(self, gpu=gpu, total_gib=gpu.total_gib, gpus=gpus)
+
+
+def gib(name: str, text: str | None, high: float) -> float | None:
+    """A size in GiB from text. Raises PlanProblem for another unit, a size that no card has, and what is no number."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?(?:e-?\d+)?)\s*(gib)?\s*", text, re.IGNORECASE)
+    if not found:
+        raise PlanProblem(f"{name}: found {text!r}; needed: a number of GiB (2^30 bytes), such as 79.19")
+    value = float(found[1])
+    if not 0 < value <= high:
+        near = (
+            f"; {value / 1024:.2f} GiB if MiB were meant"
+            if high < value < 1e7
+            else f"; {value / 2**30:.2f} GiB if bytes were meant"
+            if value >= 1e7
+            else ""
+        )
+        raise PlanProblem(f"{name}: found {text}; needed: GiB above 0 and up to {high:g}{near}")
+    return value
+
+
+def card_of(name: str | None, total: float | None) -> Gpu | None:
+    """The card of a name, or None for no name. Raises PlanProblem with the nearest names."""
+    if name is None:
+        return None
+    card = find(name, total)
+    if card is None:
+        close = nearest(name)
+        offered = f"; nearest: {', '.join(close)}" if close else ""
+        raise PlanProblem(
+            f"--gpu: found {name!r}; needed: the name of an NVIDIA card{offered}; or --gpu-memory-gib N alone for a "
+            f"card that is not listed"
+        )
+    if total is not None and not 0.5 * card.total_gib <= total <= 1.25 * card.total_gib:
+        raise PlanProblem(
+            f"--gpu-memory-gib: found {total:g}; needed: about {card.total_gib:g}, which is what {card.name} has"
+        )
+    return card
+
+
+def planner(q: Question) -> Planner:
+    """Check the question and read what it names.
+
+    Raises PlanProblem, ConfigError, LaunchError or SettingError, each naming what was found and what is needed.
+    """
+    if not q.version:
+        raise PlanProblem(
+            "--vllm-version is missing and this host has no vLLM; needed: the release that will run, such as 0.33.0"
+        )
+    version = parse_version(q.version)
+    if version is None:
+        raise PlanProblem(f"--vllm-version: found {q.version!r}; needed: a release such as {newest_known()}")
+    if not q.config:
+        raise PlanProblem("--model-config is missing; needed: the model's config.json, or the folder that holds it")
+    if not 1 <= q.gpus <= 4096:
+        raise PlanProblem(f"--gpus: found {q.gpus}; needed: the number of cards, from 1 to 4096")
+    total = gib("--gpu-memory-gib", q.gpu_memory_gib, 1024)
+    card = card_of(q.gpu, total)
+    weights = gib("--weights-gib", q.weights_gib, 4096)
+    available = gib("--available-kv-gib", q.available_kv_gib, 4096)
+    if total is None and card is not None:
+        total = card.total_gib
+    if total is None and available is None:
+        raise PlanProblem(
+            "no card; needed: --gpu NAME or --gpu-memory-gib N (or --available-kv-gib N for the token arithmetic alone)"
+        )
+    known = replace(q.measured, weights_gib=weights or q.measured.weights_gib, available_kv_gib=available)
+    line = parse_launch(list(q.launch), version)
+    arch = describe(read_config(Path(q.config)))
+    notes = [*arch.doubts]
+    if version > newest_known():
+        notes.append(
+            f"vLLM {version} is newer than {newest_known()}, the newest release that was read; planned as that one"
+        )
+    elif version < sampled()[0]:
+        notes.append(
+            f"vLLM {version} is older than {sampled()[0]}, the oldest release that was read; planned as that one"
+        )
+    if card is not None and not card.exact and q.gpu_memory_gib is None:
+        notes.append(
+            f"{card.name}: {card.total_gib:g} GiB follows from the nameplate, not from a log; give --gpu-memory-gib"
+        )
+    notes += [f"--{name} is not a flag that is known of any release: it was not judged" for name in line.unknown]
+    fmt = quantisation(arch, resolve(line, version, arch, card, total, q.gpus))
+    if not fmt.exact:
+        notes.append(
+            f"quantisation {fmt.name}: its layout is not known here, so the weights are a guess; --weights-gib says "
+            f"better"
+        )
+    if q.measured != Known():
+        notes.append("terms logged by an earlier start of this launch on this host replace predicted ones")
+    return Planner(arch, line, version, card, total, q.gpus, known, tuple(notes))

@@ -1,0 +1,73 @@
+"""What a recommendation is made of: the workload, the flags with their reasons and sums, and what counts as safe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vllm_doctor.memory.plan import GIB, Prediction
+
+Profile = Literal["conservative", "balanced", "max"]
+PROFILES: tuple[Profile, ...] = ("conservative", "balanced", "max")
+Changes = dict[str, str | bool | None]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What the service must do: tokens of the longest request, requests at once, and the mean request. None is not
+    said."""
+
+    context: int | None = None
+    concurrency: int | None = None
+    mean_tokens: int | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """One line of arithmetic."""
+
+    name: str
+    value: float
+    unit: str
+    formula: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a flag has its value."""
+
+    flag: str
+    why: str
+    arithmetic: tuple[Sum, ...] = ()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The recommended flags, what they predict, and why. `fits` is False when nothing that was tried is safe."""
+
+    launch: dict[str, int | float | str | bool]
+    predicted: Prediction
+    because: tuple[Reason, ...]
+    fits: bool
+
+
+def safe(p: Prediction) -> bool:
+    """Would this start even at the low end of the range?"""
+    if p.outcome != "ok" or p.available_kv_gib is None:
+        return False
+    low = p.margin_gib[0] if p.margin_gib is not None else p.available_kv_gib
+    block = p.pool.block_bytes / GIB if p.pool is not None else 0.0
+    return low >= p.needed_kv_gib + block
+
+
+def table_tokens(total_gib: float) -> int:
+    """max_num_batched_tokens that published guides give for a card's size: the floor of the choice where it fits."""
+    if total_gib < 14:
+        return 2048
+    if total_gib < 35:
+        return 4096
+    if total_gib < 70:
+        return 8192
+    return 16384 if total_gib < 120 else 24576

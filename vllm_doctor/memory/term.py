@@ -1,0 +1,15 @@
+"""One line of a sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Term:
+    """One figure of the sum: what, how many bytes, the formula with its numbers, and the vLLM source of it."""
+
+    name: str
+    bytes: float
+    formula: str
+    source: str
