@@ -1,0 +1,1 @@
+"""The flowchart: one rule is one .py and one .md."""

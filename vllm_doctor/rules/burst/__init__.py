@@ -1,0 +1,1 @@
+"""A forward pass at run time that asks for more than was left."""

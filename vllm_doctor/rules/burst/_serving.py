@@ -1,0 +1,26 @@
+"""What every rule about a failed step at run time asks first."""
+
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import NotHere, Unseen
+from vllm_doctor.rules.startup._gate import Oom, exhausted
+
+_LOGPROBS = (
+    "prompt_logprobs",
+    "compute_logprobs",
+    "gather_logprobs",
+    "_get_prompt_logprobs_dict",
+    "get_logprobs",
+    "log_softmax",
+)
+
+
+def at_run_time(case: Case) -> Oom | NotHere | Unseen:
+    """The fault, if a step at run time exhausted the GPU's memory."""
+    return exhausted(case, Stage.SERVING, Stage.READY)
+
+
+def for_logprobs(oom: Oom) -> bool:
+    """Was it for log-probabilities over the whole vocabulary? The frames say so, by their names in every version."""
+    inner = oom.fault.functions[-8:]
+    return any(mark in function for function in inner for mark in _LOGPROBS)

@@ -1,0 +1,235 @@
+"""A snapshot as rules read it: each signal by name, with a record of what was touched."""
+
+import re
+from functools import cached_property
+
+from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.launchline import merged
+from vllm_doctor.knowledge.versions import FlagFact, Version
+from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
+from vllm_doctor.records.reading import Known, Reading
+from vllm_doctor.records.snapshot import Signal, Snapshot
+from vllm_doctor.rules.story import Fault, Story
+
+GIB = 1 << 30
+_CARD = re.compile(r"(\d{1,3})\s*GB\b", re.IGNORECASE)
+
+
+class Case:
+    """One snapshot. `touched` says which signals were read through it since it was made or since `forget`."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self.touched: set[Signal] = set()
+
+    def forget(self) -> None:
+        """Begin a new record of what is touched."""
+        self.touched.clear()
+
+    @property
+    def live(self) -> bool:
+        """Was this read from a running host, rather than from files?"""
+        return self._snapshot.live
+
+    def reading(self, signal: Signal) -> Reading[object]:
+        """A signal as it was read, with the reason where it was not."""
+        self.touched.add(signal)
+        found: Reading[object] = getattr(self._snapshot, signal.value)
+        return found
+
+    @cached_property
+    def _story(self) -> Story | None:
+        log = self._snapshot.log
+        return Story(log.value) if isinstance(log, Known) else None
+
+    @property
+    def story(self) -> Story | None:
+        """The life that the log tells; None if there is no log."""
+        self.touched.add(Signal.LOG)
+        return self._story
+
+    @property
+    def root(self) -> Fault | None:
+        """What failed first in the log; None if nothing did or there is no log."""
+        story = self.story
+        return story.root if story is not None else None
+
+    @property
+    def launch(self) -> Launch | None:
+        """The launch that was given or read from the unit."""
+        self.touched.add(Signal.LAUNCH)
+        given = self._snapshot.launch
+        return given.value if isinstance(given, Known) else None
+
+    @cached_property
+    def _flags(self) -> dict[str, str | bool]:
+        story = self._story
+        given = self._snapshot.launch
+        printed = story.launch.flags if story is not None and story.launch is not None else {}
+        return merged(given.value.flags if isinstance(given, Known) else {}, printed)
+
+    def flag(self, name: str) -> str | bool | None:
+        """An option of this life: what the log printed, else what was given; None if absent from both."""
+        self.touched.update({Signal.LOG, Signal.LAUNCH})
+        return self._flags.get(name)
+
+    def effective(self, name: str) -> str | bool | None:
+        """As `flag`, and where that is silent what the engine itself said it runs with."""
+        given = self.flag(name)
+        if given is not None:
+            return given
+        return self._story.config.get(name) if self._story is not None else None
+
+    def number(self, name: str) -> float | None:
+        """An option's value as a number (`8k` and `1e4` as vLLM reads them); None if it is absent or no number."""
+        value = self.effective(name)
+        if not isinstance(value, str):
+            return None
+        found = re.fullmatch(r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)([kKmMgG]?)", value.strip().replace("_", ""))
+        if found is None:
+            return None
+        scale = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20, "g": 10**9, "G": 1 << 30}[found[2]]
+        return float(found[1]) * scale
+
+    def env(self, name: str) -> str | None:
+        """A variable of the launch's environment."""
+        launch = self.launch
+        return launch.env.get(name) if launch is not None else None
+
+    @property
+    def version_text(self) -> str | None:
+        """The version as printed in the log, else as given or installed."""
+        self.touched.update({Signal.LOG, Signal.VERSION})
+        story = self._story
+        if story is not None and story.version is not None:
+            return story.version
+        given = self._snapshot.version
+        return given.value if isinstance(given, Known) else None
+
+    @property
+    def version(self) -> Version | None:
+        """The same, parsed. A build whose number says nothing (0.1.dev16040) is None."""
+        text = self.version_text
+        parsed = versions.parse_version(text) if text else None
+        return parsed if parsed is not None and parsed.release[:2] >= (0, 2) else None
+
+    def has_flag(self, name: str) -> FlagFact | None:
+        """What this version knows of an option; None where it has none of that name, or where that is not known.
+
+        Without a version the newest that was read stands in.
+        """
+        fact = versions.flag(name, self.version or versions.newest_known())
+        return fact if fact is not None and fact.exists else None
+
+    @property
+    def utilization(self) -> tuple[float, str]:
+        """The fraction asked for, and where it stands."""
+        given = self.number("gpu-memory-utilization")
+        if given is not None:
+            return given, "the launch"
+        at = self.version or versions.newest_known()
+        return versions.default_utilization(at), f"the default of vLLM {at}"
+
+    @property
+    def launched(self) -> bool:
+        """Is anything known of the launch? Without it no value can be said to be the one in use."""
+        self.touched.update({Signal.LOG, Signal.LAUNCH})
+        return bool(self._flags) or bool(self._story is not None and self._story.config)
+
+    @property
+    def gpu_name(self) -> str:
+        """The card's name where anything says it."""
+        self.touched.add(Signal.GPUS)
+        gpus = self._snapshot.gpus
+        return gpus.value[0].name if isinstance(gpus, Known) and gpus.value else ""
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...] | None:
+        """The GPUs; None where they could not be read."""
+        self.touched.add(Signal.GPUS)
+        gpus = self._snapshot.gpus
+        return gpus.value if isinstance(gpus, Known) else None
+
+    @property
+    def total_gib(self) -> float | None:
+        """Memory of one card in GiB as the log prints it, else as given, else None."""
+        self.touched.update({Signal.LOG, Signal.GPUS})
+        story = self._story
+        if story is not None:
+            if story.oom is not None and story.oom.total is not None:
+                return story.oom.total / GIB
+            for message in ("free-below-wanted", "memory-breakdown", "profile-took"):
+                if (total := story.number(message, "total")) is not None:
+                    return total
+        gpus = self._snapshot.gpus
+        if isinstance(gpus, Known) and gpus.value:
+            sizes = [g.total_bytes for g in gpus.value if g.total_bytes]
+            return min(sizes) / GIB if sizes else None
+        return None
+
+    @property
+    def weights_gib(self) -> float | None:
+        """Weights of one rank in GiB, as the log prints them after loading."""
+        story = self.story
+        if story is None:
+            return None
+        found = [float(h.fields["size"]) for h in story.all("weights-took")]
+        return max(found) if found else story.number("profile-breakdown", "weights")
+
+    @property
+    def model_config(self) -> dict[str, object] | None:
+        """The model's config.json where it was given."""
+        self.touched.add(Signal.MODEL_CONFIG)
+        config = self._snapshot.model_config
+        return config.value if isinstance(config, Known) else None
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """The kernel's log lines that matter."""
+        self.touched.add(Signal.KERNEL)
+        found = self._snapshot.kernel
+        return found.value if isinstance(found, Known) else None
+
+    @property
+    def unit(self) -> Unit | None:
+        """The systemd unit."""
+        self.touched.add(Signal.UNIT)
+        found = self._snapshot.unit
+        return found.value if isinstance(found, Known) else None
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """One or two scrapes of /metrics."""
+        self.touched.add(Signal.METRICS)
+        found = self._snapshot.metrics
+        return found.value if isinstance(found, Known) else None
+
+    @property
+    def machine(self) -> Machine | None:
+        """The host's memory, disks and processes."""
+        self.touched.add(Signal.MACHINE)
+        found = self._snapshot.machine
+        return found.value if isinstance(found, Known) else None
+
+    @property
+    def driver(self) -> Driver | None:
+        """Driver versions."""
+        self.touched.add(Signal.DRIVER)
+        found = self._snapshot.driver
+        return found.value if isinstance(found, Known) else None
+
+    @property
+    def probe(self) -> Probe | None:
+        """What the server answered."""
+        self.touched.add(Signal.PROBE)
+        found = self._snapshot.probe
+        return found.value if isinstance(found, Known) else None
+
+    def line(self, index: int) -> Evidence:
+        """A line of the log as evidence."""
+        story = self.story
+        if story is None:
+            raise ValueError("no log was read")
+        line = story.lines[index]
+        return Evidence(story.log.source, f"line {line.number}", line.excerpt or line.text, line.at)

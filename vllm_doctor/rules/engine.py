@@ -1,0 +1,233 @@
+"""Judges one snapshot: every rule is asked, the root cause comes first, the walk is written down."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from vllm_doctor.records.finding import Diagnosis, Evidence, Finding, Missing, Scalar, Step
+from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Unknown
+from vllm_doctor.records.snapshot import Signal, Snapshot
+from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity, Verdict
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.chart import NODES
+from vllm_doctor.rules.registry import INTERNAL, Clear, NotHere, Outcome, Rule, Unseen, by_code, rules
+from vllm_doctor.rules.story import Story
+
+# How to give a signal that was not given.
+_GIVE = {
+    Signal.LOG: "--log FILE (journalctl -u UNIT > FILE)",
+    Signal.KERNEL: "--kernel-log FILE (journalctl -k > FILE)",
+    Signal.LAUNCH: "--launch 'vllm serve …'",
+    Signal.VERSION: "--vllm-version V",
+    Signal.METRICS: "--metrics FILE (curl -s http://HOST:PORT/metrics > FILE)",
+    Signal.GPUS: "--nvidia-smi FILE, or --gpu NAME --gpu-memory-gib N",
+}
+_SEVERITY = {severity: rank for rank, severity in enumerate(Severity)}
+_CONFIDENCE = {confidence: rank for rank, confidence in enumerate(Confidence)}
+
+
+def diagnose(snapshot: Snapshot) -> Diagnosis:
+    """The verdict on a snapshot, with everything that led to it."""
+    case = Case(snapshot)
+    outcomes = [(rule, ask(rule, case)) for rule in rules()]
+    findings = _ordered(_without_fallbacks(outcomes))
+    missing = _missing(snapshot)
+    verdict, because = _verdict(case, snapshot, findings)
+    path = (*_walk(outcomes, findings), Step("verdict", "What is the verdict?", verdict.value, because))
+    return Diagnosis(
+        verdict=verdict,
+        phase=findings[0].phase if findings else None,
+        findings=tuple(msgspec.structs.replace(f, subject=snapshot.subject) for f in findings),
+        path=path,
+        unknown=missing,
+        subject=snapshot.subject,
+        facts=_facts(case),
+    )
+
+
+def ask(rule: Rule, case: Case) -> Outcome:
+    """One rule's outcome. A rule that breaks is a finding about us (VD0001), never silence."""
+    try:
+        return rule.judge(case)
+    except Exception as bug:  # noqa: BLE001 - whatever it is, it must be seen
+        where = Evidence("vllm-doctor", rule.code, f"{type(bug).__name__}: {bug}")
+        return Finding(
+            code=INTERNAL,
+            cause=Cause.OTHER,
+            phase=Phase.NOT_MEMORY,
+            title=f"The rule {rule.code} itself failed: this is a defect of vllm-doctor, please report it",
+            severity=Severity.ADVICE,
+            confidence=Confidence.CONFIRMED,
+            evidence=(where,),
+            refute="the rule does not fail on the same input",
+            doc=INTERNAL,
+        )
+
+
+def _without_fallbacks(outcomes: Sequence[tuple[Rule, Outcome]]) -> list[Finding]:
+    """What was found; the rules of last resort only where no other explains why the service failed."""
+    found = [(rule, o) for rule, o in outcomes if isinstance(o, Finding)]
+    explained = any(
+        not r.fallback and o.code != INTERNAL and _SEVERITY[o.severity] < _SEVERITY[Severity.ADVICE] for r, o in found
+    )
+    return [o for rule, o in found if not (rule.fallback and explained)]
+
+
+def _ordered(found: Sequence[Finding]) -> list[Finding]:
+    """The root cause first. What a more exact or an earlier cause explains says so."""
+    known = by_code()
+    refined = {code: f.code for f in found if f.code in known for code in known[f.code].refines}
+
+    def key(f: Finding) -> tuple[bool, bool, int, int, int, str]:
+        rank = known[f.code].rank if f.code in known else 99
+        return (
+            f.code == INTERNAL,
+            f.code in refined,
+            _SEVERITY[f.severity] > 1,
+            rank,
+            _CONFIDENCE[f.confidence],
+            f.code,
+        )
+
+    ordered = sorted(found, key=key)
+    return [
+        f
+        if index == 0 or f.code == INTERNAL
+        else msgspec.structs.replace(f, explained_by=refined.get(f.code, _explains(ordered[0], f)))
+        for index, f in enumerate(ordered)
+    ]
+
+
+def _explains(root: Finding, other: Finding) -> str | None:
+    """Both stand on the same lines of the same log: then the root is the cause of the other."""
+    lines = {(e.source, e.locator) for e in root.evidence}
+    shared = any((e.source, e.locator) in lines for e in other.evidence)
+    weaker = _SEVERITY[root.severity] <= _SEVERITY[other.severity]
+    return root.code if shared and weaker else None
+
+
+def _walk(outcomes: Sequence[tuple[Rule, Outcome]], findings: Sequence[Finding]) -> list[Step]:
+    steps: list[Step] = []
+    fired = {f.code for f in findings}
+    for node in NODES:
+        below = {n.id for n in NODES if n.under == node.id} | {node.id}
+        here = [(r, o) for r, o in outcomes if r.node in below]
+        yes = [o for r, o in here if isinstance(o, Finding) and r.code in fired]
+        if yes:
+            steps.append(Step(node.id, node.question, "yes", f"{yes[0].code}: {yes[0].title}"))
+            continue
+        if node.under is not None and not any(s.node == node.under and s.answer == "yes" for s in steps):
+            continue
+        unseen = [o for _, o in here if isinstance(o, Unseen)]
+        if here and len(unseen) == len(here):
+            signals = sorted({s.value for o in unseen for s in o.signals})
+            steps.append(Step(node.id, node.question, "unknown", f"not seen: {', '.join(signals)}"))
+            continue
+        reasons = [o.because for _, o in here if isinstance(o, Clear)] or [
+            o.because for _, o in here if isinstance(o, NotHere)
+        ]
+        steps.append(Step(node.id, node.question, "no", "; ".join(dict.fromkeys(reasons[:3])) or "no rule asks this"))
+    return steps
+
+
+def _missing(snapshot: Snapshot) -> tuple[Missing, ...]:
+    found = []
+    for signal in Signal:
+        reading = getattr(snapshot, signal.value)
+        if isinstance(reading, Unknown):
+            remedy = reading.remedy or (_GIVE.get(signal, "") if reading == NOT_GIVEN else "")
+            found.append(Missing(signal.value, reading.reason, remedy))
+    return tuple(found)
+
+
+def _verdict(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tuple[Verdict, str]:
+    real = [f for f in findings if f.code != INTERNAL]
+    if real:
+        return Verdict.FINDING, f"{real[0].code}: {real[0].title}"
+    if findings:
+        return Verdict.UNKNOWN, "a rule of vllm-doctor failed, so the answer is not complete"
+    if snapshot.live:
+        return _live_verdict(snapshot)
+    story = case.story
+    if story is None:
+        reason = snapshot.log.reason if not isinstance(snapshot.log, Known) else ""
+        others = [s for s in (snapshot.metrics, snapshot.kernel, snapshot.gpus, snapshot.unit) if isinstance(s, Known)]
+        if others and reason == "not given":
+            return Verdict.OK, "nothing is wrong in what was given; no log was given"
+        return Verdict.UNKNOWN, reason or "no log was read"
+    return _log_verdict(story)
+
+
+def _log_verdict(story: Story) -> tuple[Verdict, str]:
+    if not story.is_vllm:
+        return Verdict.UNKNOWN, "no line of this log comes from vLLM"
+    if story.deaths and (story.stopped is None or story.stopped > story.deaths[0].index) and not story.is_script:
+        return Verdict.UNKNOWN, "something died, and what failed before it is not in what was read"
+    if not story.by_vllm:
+        return Verdict.UNKNOWN, "this log speaks of vLLM, but no line of it was written by vLLM"
+    if story.served(-1):
+        end = "it was stopped from outside" if story.stopped is not None else "nothing failed after that"
+        return Verdict.OK, f"the server became ready, and {end}"
+    if story.stopped is not None:
+        return Verdict.OK, "the start was stopped from outside before it was complete; nothing had failed"
+    reached = story.reached()
+    return Verdict.UNKNOWN, (
+        f"the log ends during the start (last step seen: {reached.value if reached else 'none'}) without an error: "
+        "it is still starting, it was killed from outside, or the rest was not given"
+    )
+
+
+def _live_verdict(snapshot: Snapshot) -> tuple[Verdict, str]:
+    if isinstance(snapshot.unit, Absent):
+        return Verdict.NOT_APPLICABLE, snapshot.unit.reason
+    for name in ("unit", "log", "metrics", "gpus"):
+        reading = getattr(snapshot, name)
+        if isinstance(reading, Unknown) and (name != "metrics" or _serving(snapshot)):
+            return Verdict.UNKNOWN, f"the {name} could not be read: {reading.reason}"
+    if _serving(snapshot):
+        return Verdict.OK, "/health answers, and every rule that could look found nothing"
+    unit = snapshot.unit.value if isinstance(snapshot.unit, Known) else None
+    if unit is not None and unit.active_state == "inactive" and unit.result == "success":
+        return Verdict.OK, "the unit was stopped on purpose, and nothing had failed"
+    state = f"{unit.active_state} ({unit.sub_state})" if unit is not None else "unknown"
+    return (
+        Verdict.UNKNOWN,
+        f"the unit is {state} and does not serve; nothing says yet that it failed: ask again when it has started",
+    )
+
+
+def _serving(snapshot: Snapshot) -> bool:
+    """Does the server answer as a server in order does?"""
+    if isinstance(snapshot.probe, Known):
+        return snapshot.probe.value.health_status == 200
+    # A server on a Unix socket is not asked; systemd's word has to do.
+    return (
+        isinstance(snapshot.unit, Known)
+        and isinstance(snapshot.probe, Absent)
+        and snapshot.unit.value.sub_state == "running"
+    )
+
+
+def _facts(case: Case) -> dict[str, Scalar]:
+    """What was read of the subject itself: version, model, how far the start came, lives before this one."""
+    facts: dict[str, Scalar] = {"vllm_version": case.version_text}
+    model = case.effective("model")
+    facts["model"] = model if isinstance(model, str) else None
+    story = case.story
+    if story is not None:
+        reached = story.reached()
+        facts |= {
+            "reached": reached.value if reached is not None else None,
+            "earlier_lives": story.log.earlier_lives,
+            "lines_read": len(story.lines),
+            "bytes_skipped": story.log.last.skipped_bytes,
+            "complete_head": story.log.last.complete_head,
+        }
+        facts |= {f"log_note_{number}": note for number, note in enumerate(story.log.notes[:8], 1)}
+        for name, message, field in (("available_kv_gib", "kv-available", "size"), ("kv_tokens", "kv-size", "tokens")):
+            value = story.number(message, field)
+            if value is not None:
+                facts[name] = value
+    if case.weights_gib is not None:
+        facts["weights_gib"] = case.weights_gib
+    return facts

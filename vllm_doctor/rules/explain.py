@@ -1,0 +1,129 @@
+"""The pages of the rules, what is said about them and true of a release, and the flowchart drawn from the registry."""
+
+import sys
+from pathlib import Path
+
+from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.claims import Claim, as_text, claims_about, claims_of, replacements
+from vllm_doctor.knowledge.versions import FlagFact, Version
+from vllm_doctor.rules.chart import NODES
+from vllm_doctor.rules.registry import Rule, rules
+
+HEADINGS = ("What it is", "How it is recognised", "What to do", "What is often said", "Sources")
+
+
+def page(rule: Rule) -> str:
+    """The rule's page in Markdown. Raises FileNotFoundError if it has none."""
+    module = sys.modules[rule.judge.__module__]
+    if module.__file__ is None:
+        raise FileNotFoundError(rule.code)
+    return Path(module.__file__).with_suffix(".md").read_text(encoding="utf-8")
+
+
+def explained(rule: Rule, at: Version | None) -> str:
+    """The page, with what articles say of it put right: for every release, or for the one that is asked about."""
+    text = page(rule).rstrip("\n")
+    told = [_claim(claim, at) for claim in claims_of(rule.code)]
+    told = [t for t in told if t]
+    if not told:
+        return text
+    head, mark, sources = text.partition("\n## Sources\n")
+    return "\n".join([head.rstrip("\n"), *told]) + "\n" + mark + sources
+
+
+def about(name: str, at: Version | None) -> str | None:
+    """What an option, an environment variable or a metric is, release by release; None for a name nobody knows."""
+    release = at or versions.newest_known()
+    option = versions.flag(name, release)
+    variable = versions.env(name, release)
+    bare = versions.canonical(name)
+    gone, other = replacements()
+    lines: list[str] = []
+    if option is not None:
+        lines += [f"# --{option.name}", "", *_history(option, at)]
+        if option.exists is False and bare in gone:
+            lines.append(f"- What to do: {as_text(gone[bare])}.")
+    elif variable is not None:
+        lines += [f"# {name}", "", *_history(variable, at)]
+    elif bare in other:
+        lines += [f"# --{bare}", "", f"- No release of vLLM has it; {as_text(other[bare])}."]
+    said = [_claim(claim, at) for claim in claims_about(name)]
+    if not lines and not said:
+        return None
+    return "\n".join(
+        [*(lines or [f"# {name}", ""]), *(["", "## What is often said", "", *filter(None, said)] if said else [])]
+    )
+
+
+def nearest(name: str) -> str | None:
+    """The known option that the name comes nearest to."""
+    import difflib
+
+    found = difflib.get_close_matches(name.lstrip("-"), versions.flag_names(versions.newest_known()), 1, 0.7)
+    return found[0] if found else None
+
+
+def _history(fact: FlagFact, at: Version | None) -> list[str]:
+    lines = [f"- In vLLM {fact.first} to {fact.last} (of the releases that were read)."] if fact.first else []
+    if at is not None and fact.first:
+        word = {True: "has it", False: "does not have it", None: "lies between two releases that disagree"}[fact.exists]
+        default = f"; its default there is {fact.default}" if fact.exists and fact.default is not None else ""
+        lines.append(f"- vLLM {at} {word}{default}.")
+    if fact.aliases:
+        lines.append(f"- Also written {', '.join(fact.aliases)}.")
+    if fact.note:
+        lines.append(f"- {fact.note[:1].upper()}{fact.note[1:]}")
+    return lines
+
+
+def _claim(claim: Claim, at: Version | None) -> str:
+    """One claim with the truth: of one release, or span by span."""
+    if at is not None:
+        span = claim.at(at)
+        return f'- "{claim.claim}": {"true" if span.true else "false"} in vLLM {at}. {span.say}' if span else ""
+    spans = [
+        f"  - {s.first} {f'to {s.last}' if s.last else 'and later'}: {'true' if s.true else 'false'}. {s.say}"
+        for s in claim.said
+    ]
+    return "\n".join([f'- "{claim.claim}"', *spans])
+
+
+def listing() -> list[tuple[str, str, str, str]]:
+    """(code, cause, phase, title) of every rule, by code."""
+    return [(r.code, r.cause.value, r.phase.value, r.title) for r in rules()]
+
+
+def chart() -> str:
+    """The whole flowchart as indented text: boxes in the order of asking, with the rules that answer them."""
+    lines: list[str] = []
+    for node in NODES:
+        indent = "  " if node.under is not None else ""
+        lines.append(f"{indent}{node.question}")
+        lines.extend(f"{indent}  yes → {r.code} {r.title} [{r.cause.value}]" for r in rules() if r.node == node.id)
+        if node.under is None:
+            lines.append("  no ↓")
+    lines.append("nothing is wrong: ok; what could not be seen: unknown")
+    return "\n".join(lines) + "\n"
+
+
+def mermaid() -> str:
+    """The same as a Mermaid diagram."""
+    lines = ["flowchart TD"]
+    main = [n for n in NODES if n.under is None]
+    lines.extend(f'  {_id(node.id)}{{"{_text(node.question)}"}}' for node in NODES)
+    lines.append('  ok(["ok, or unknown where something could not be seen"])')
+    for this, following in zip(main, [*main[1:], None], strict=True):
+        lines.append(f"  {_id(this.id)} -- no --> {_id(following.id) if following is not None else 'ok'}")
+    lines.extend(f"  {_id(n.under)} -- yes --> {_id(n.id)}" for n in NODES if n.under is not None)
+    for rule in rules():
+        lines.append(f'  {rule.code}["{rule.code} {_text(rule.title)}"]')
+        lines.append(f"  {_id(rule.node)} -- yes --> {rule.code}")
+    return "\n".join(lines) + "\n"
+
+
+def _id(node: str) -> str:
+    return node.replace("-", "_")
+
+
+def _text(text: str) -> str:
+    return text.replace('"', "'").replace("[", "(").replace("]", ")")

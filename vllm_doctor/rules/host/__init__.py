@@ -1,0 +1,1 @@
+"""The host: memory, pinned memory, processes that were killed."""

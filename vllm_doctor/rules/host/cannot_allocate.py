@@ -1,0 +1,54 @@
+"""VD604: the host had no memory left for what was asked, before any GPU memory."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._fault import named, severity, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, set_flag, thing
+
+_IDS = (
+    "memory-error",
+    "mmap-failed",
+    "cannot-allocate",
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Did the host refuse memory?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, NotHere | Unseen):
+        return fault
+    return finding(
+        RULE,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            thing(
+                ChangeKind.HARDWARE,
+                "host-ram",
+                Direction.RAISE,
+                "every rank reads its part of the weights through host memory",
+            ),
+            set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "it takes this much host memory")
+            if case.number("cpu-offload-gb")
+            else None,
+            set_flag(case, "swap-space", 0, Direction.LOWER, "it pins this many GiB a GPU; V1 never uses it")
+            if case.number("swap-space")
+            else None,
+        ),
+        refute="`free -g` and the unit's MemoryMax show room at that moment",
+    )
+
+
+RULE = Rule(
+    code="VD604",
+    slug="host-memory",
+    title="The host refused memory",
+    node="host",
+    cause=Cause.HOST_OOM_KILL,
+    phase=Phase.HOST_RAM,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    judge=judge,
+    rank=20,
+)

@@ -1,0 +1,93 @@
+"""VD603: the kernel, or systemd-oomd, killed a process of vLLM: the host or its control group had no memory left."""
+
+from vllm_doctor.records.finding import Arithmetic, Change, Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.host._killer import Kill, in_log, kills
+from vllm_doctor.rules.registry import Clear, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, gib, set_flag, thing
+
+# Who else than the kernel tells of such a kill: systemd, Kubernetes, Docker, Slurm, Ray.
+_TOLD = ("unit-oom", "unit-oom-result", "kernel-killed", "step-oom", "container-oom", "ray-low-memory", "ray-killed")
+
+
+def judge(case: Case) -> Outcome:
+    """Does the kernel log, or the unit's own record, show a kill for lack of memory?"""
+    story, kernel, unit = case.story, case.kernel, case.unit
+    if kernel is None and unit is None and story is None:
+        return Unseen(frozenset({Signal.KERNEL, Signal.UNIT, Signal.LOG}))
+    hit = story.first(*_TOLD) if story is not None else None
+    recorded = unit is not None and (unit.result == "oom-kill" or bool(unit.oom_kills))
+    found = kills(kernel) if kernel is not None else ()
+    if not found and hit is None and not recorded:
+        return Clear("no kill for lack of memory is recorded")
+    if found and story is not None and story.served(-1) and story.root is None and not story.deaths and not recorded:
+        return Clear("the service outlived the kill that the kernel log shows")
+    evidence = tuple(Evidence("kernel log", f"line {k.event.number}", k.event.text, k.event.at) for k in found[-2:])
+    if hit is not None:
+        evidence += (case.line(hit.index),)
+    if not evidence and unit is not None:
+        evidence = (Evidence("systemd", unit.name, f"Result={unit.result}, oom_kill {unit.oom_kills}"),)
+    found = found or (in_log(story) if story is not None else ())
+    last = found[-1] if found else None
+    return finding(
+        RULE,
+        title=_title(last),
+        severity=Severity.WILL_FAIL_UNDER_LOAD if story is not None and story.served(-1) else Severity.BLOCKS_START,
+        confidence=Confidence.CONFIRMED if found or recorded or hit is not None else Confidence.LIKELY,
+        evidence=evidence,
+        arithmetic=_sum(last),
+        changes=_changes(case, last),
+        refute="the killed process does not belong to this unit",
+    )
+
+
+def _title(kill: Kill | None) -> str:
+    if kill is None:
+        return RULE.title
+    whose = f"the limit of {kill.group}" if kill.group else "the whole host"
+    size = f" at {kill.resident / GIB:.1f} GiB" if kill.resident is not None else ""
+    return f"{kill.name} was killed{size}: {whose} had no memory left"
+
+
+def _sum(kill: Kill | None) -> tuple[Arithmetic, ...]:
+    if kill is None or kill.resident is None:
+        return ()
+    return (gib("anonymous memory of the killed process", kill.resident / GIB, "anon-rss", "the kernel log"),)
+
+
+def _changes(case: Case, kill: Kill | None) -> tuple[Change | None, ...]:
+    limited = kill is not None and kill.group is not None
+    return (
+        thing(ChangeKind.OS, "MemoryMax", Direction.RAISE, "the unit's limit", inventory="vllm_memory_max")
+        if limited
+        else thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, "the host needs more than it has"),
+        set_flag(case, "swap-space", 0, Direction.LOWER, "V1 never uses it") if case.number("swap-space") else None,
+        set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "it takes this much host memory")
+        if case.number("cpu-offload-gb")
+        else None,
+        set_flag(
+            case,
+            "gpu-memory-utilization",
+            round(case.utilization[0] - 0.1, 2),
+            Direction.LOWER,
+            "one pool for CPU and GPU",
+        )
+        if any(n in case.gpu_name.lower() for n in ("gb10", "spark", "thor", "orin"))
+        else None,
+    )
+
+
+RULE = Rule(
+    code="VD603",
+    slug="oom-kill",
+    title="The kernel killed a process of vLLM for lack of host memory",
+    node="host",
+    cause=Cause.HOST_OOM_KILL,
+    phase=Phase.HOST_RAM,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.KERNEL, Signal.UNIT}),
+    judge=judge,
+    rank=15,
+    refines=frozenset({"VD601", "VD602"}),
+)

@@ -1,0 +1,67 @@
+"""VD605: memory that the GPU reads directly could not be pinned: too much of it was asked, or a limit forbids it."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, set_flag, thing
+from vllm_doctor.rules.story import Fault
+
+# Frames in which CUDA's "out of memory" means the host's memory.
+_PINNING = frozenset(
+    {"pin_memory", "cudaHostRegister", "cudaHostAlloc", "_allocate_cpu_kv_cache", "allocate_cpu_cache"}
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Did pinning host memory fail?"""
+    if case.story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    fault = case.root
+    if fault is None or not fault.ids & {"cuda-oom", "host-register"}:
+        return NotHere("no call of CUDA failed for lack of memory")
+    if "host-register" not in fault.ids and not _pins(fault):
+        return Clear("it failed where the GPU's own memory is taken")
+    return finding(
+        RULE,
+        evidence=(case.line(fault.hits[0].index),),
+        changes=(
+            set_flag(
+                case,
+                "swap-space",
+                0,
+                Direction.LOWER,
+                "CPU blocks are pinned at start, this many GiB a GPU (4 if not set)",
+            ),
+            set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "offloaded weights are pinned")
+            if case.number("cpu-offload-gb")
+            else None,
+            thing(
+                ChangeKind.OS,
+                "LimitMEMLOCK",
+                Direction.RAISE,
+                "infinity in the unit: pinned memory counts as locked",
+                inventory="vllm_limit_memlock",
+            ),
+        ),
+        refute="the same start passes with --swap-space 0 and without offload",
+    )
+
+
+def _pins(fault: Fault) -> bool:
+    last = fault.crash.root.frames[-3:] if fault.crash is not None else ()
+    return any(f.function in _PINNING or "pin_memory" in f.code for f in last)
+
+
+RULE = Rule(
+    code="VD605",
+    slug="pinned-memory",
+    title="Pinned host memory could not be had",
+    node="host",
+    cause=Cause.PINNED_SWAP_TOO_LARGE,
+    phase=Phase.HOST_RAM,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    judge=judge,
+    rank=18,
+    refines=frozenset({"VD141", "VD130"}),
+)

@@ -1,0 +1,63 @@
+"""VD601: a process of the engine is gone without a word of its own: it was killed from outside."""
+
+import re
+
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding
+
+_SILENT = frozenset(
+    {"engine-process-died", "worker-died-v0", "process-died", "engine-init-failed", "core-abort", "shell-killed"}
+)
+_KILLED = re.compile(r"(?<![\d.])-(9|7|11|6)(?!\d)")
+_SIGNALS = {
+    "9": "killed (SIGKILL; who did it stands in the kernel log or nowhere)",
+    "11": "a crash in native code (SIGSEGV)",
+    "6": "an abort in native code (SIGABRT)",
+}
+
+
+def judge(case: Case) -> Outcome:
+    """Did a process die while nothing failed in the log, and nobody stopped the service?"""
+    story = case.story
+    if story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if story.root is not None:
+        return NotHere("the log says what failed")
+    first = next((h for h in story.deaths if h.id in _SILENT), None)
+    if first is None or (story.stopped is not None and story.stopped < first.index):
+        return NotHere("no process died without a word")
+    if story.is_script:
+        return NotHere("a script that had its answers: its engine ends with it")
+    code = _KILLED.search(" ".join(first.fields.values()))
+    number = "9" if first.id == "shell-killed" else code[1] if code is not None else None
+    if number == "7":
+        return NotHere("SIGBUS: a page of shared memory that could not be had")
+    how = _SIGNALS[number] if number is not None else "no traceback, so it was ended from outside"
+    changes: tuple[Change | None, ...] = ()
+    return finding(
+        RULE,
+        title=f"A process of the engine died without a traceback: {how}",
+        severity=Severity.WILL_FAIL_UNDER_LOAD if story.served(-1, first.index) else Severity.BLOCKS_START,
+        confidence=Confidence.POSSIBLE,
+        evidence=(case.line(first.index),),
+        changes=changes,
+        refute="the kernel log of that minute (journalctl -k) shows no OOM kill, and an earlier line shows a failure",
+    )
+
+
+RULE = Rule(
+    code="VD601",
+    slug="silent-death",
+    title="A process of the engine died without a word",
+    node="host",
+    cause=Cause.OTHER,
+    phase=Phase.NOT_MEMORY,
+    reads=frozenset({Signal.LOG}),
+    judge=judge,
+    rank=90,
+    fallback=True,
+)

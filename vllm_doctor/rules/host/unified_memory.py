@@ -1,0 +1,83 @@
+"""VD602: on a machine whose GPU shares the host's memory, the log ends during the start without a word."""
+
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, gib, set_flag
+from vllm_doctor.rules.startup._levers import quantise
+
+# What a host needs for itself: the system, page cache of the weights, the Python processes.
+_HOST_GIB = 8.0
+# A host that serves weights of this size and has less than a quarter of it left is short of memory, whatever its GPU.
+_LARGE_GIB = 32.0
+_UNIFIED = ("gb10", "dgx spark", "thor", "orin", "jetson")
+
+
+def judge(case: Case) -> Outcome:
+    """Do the weights leave the host too little, and does the log stop there?"""
+    story = case.story
+    if story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if story.root is not None or story.deaths or story.stopped is not None or story.served(-1):
+        return NotHere("the log does not end in silence during the start")
+    weights, left = case.weights_gib, story.number("checkpoint-size", "ram")
+    reached = story.reached()
+    if weights is None or reached not in {Stage.PROFILE, Stage.KV, Stage.GRAPHS, Stage.WARMUP, Stage.SAMPLER}:
+        return Clear("it is not known that the weights were loaded")
+    named = any(mark in case.gpu_name.lower() for mark in _UNIFIED)
+    # Loading to the GPU took from the host's own memory: only a shared pool loses what the GPU gains.
+    first = next((float(h.fields["ram"]) for h in story.all("checkpoint-size")), None)
+    shared = first is not None and left is not None and first - left > weights / 2
+    if not (named or shared or (left is not None and weights >= _LARGE_GIB and left < weights / 4)):
+        return Clear("nothing shows that the GPU shares the host's memory, or that the host was short of it")
+    if left is None or left > _HOST_GIB + 0.25 * weights:
+        return Clear("the host had memory left")
+    return finding(
+        RULE,
+        title=f"{weights:.1f} GiB of weights and {left:.1f} GiB left to the host, and the log stops there",
+        confidence=Confidence.LIKELY if named or shared else Confidence.POSSIBLE,
+        evidence=(case.line(len(story.lines) - 1), case.line(story.all("weights-took")[-1].index)),
+        arithmetic=_sum(weights, left),
+        changes=(
+            _lower(case, weights, left),
+            *quantise(case),
+        ),
+        refute="the kernel log of the same minute (journalctl -k -b -1 after a reset) shows no OOM kill",
+    )
+
+
+def _sum(weights: float, left: float) -> tuple[Arithmetic, ...]:
+    return (
+        gib("weights", weights, "as loaded", "the log"),
+        gib("host memory left", left, "while the last weights were loaded", "the log"),
+        gib("needed by the host itself", _HOST_GIB, "the system, Python, page cache", "assumed"),
+    )
+
+
+def _lower(case: Case, weights: float, left: float) -> Change | None:
+    fraction, _ = case.utilization
+    total = weights + left
+    to = round(min(fraction - 0.05, (total - _HOST_GIB) / total - 0.02), 2)
+    return set_flag(
+        case,
+        "gpu-memory-utilization",
+        to,
+        Direction.LOWER,
+        f"the pool is the host's too: {total:.0f} GiB − {_HOST_GIB:.0f} for the host, less the peak",
+    )
+
+
+RULE = Rule(
+    code="VD602",
+    slug="unified-memory",
+    title="The GPU shares the host's memory, and the start took all of it",
+    node="host",
+    cause=Cause.HOST_OOM_KILL,
+    phase=Phase.HOST_RAM,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
+    judge=judge,
+    rank=20,
+)

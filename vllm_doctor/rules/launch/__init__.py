@@ -1,0 +1,1 @@
+"""Refused launches and failures that are not memory."""

@@ -1,0 +1,103 @@
+"""The options that this release refuses: those that argparse named, or, where no log was given, those of the launch."""
+
+import difflib
+import shlex
+from dataclasses import dataclass
+
+from vllm_doctor.knowledge import parser, versions
+from vllm_doctor.knowledge.claims import as_text, replacements
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.records.finding import Change, Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._fault import named
+from vllm_doctor.rules.registry import NotHere, Unseen
+from vllm_doctor.rules.say import thing
+
+
+@dataclass(frozen=True)
+class Refused:
+    """`known` are options that other releases have, `unknown` those that none has."""
+
+    evidence: tuple[Evidence, ...]
+    known: tuple[str, ...]
+    unknown: tuple[str, ...]
+    confidence: Confidence
+
+
+def refused(case: Case) -> Refused | NotHere | Unseen:
+    """What argparse said; without a log, what the facts of the release say of the launch."""
+    launch = case.launch
+    fault = named(case, "unrecognized-arguments")
+    if isinstance(fault, Unseen):
+        if launch is None or case.version is None:
+            return fault
+        return _of_launch(tuple(launch.flags), case.version)
+    if isinstance(fault, NotHere):
+        return fault
+    words = fault.fields("unrecognized-arguments").get("words", "")
+    try:
+        parts = shlex.split(words)
+    except ValueError:
+        parts = words.split()
+    options = tuple(dict.fromkeys(w.partition("=")[0].lstrip("-") for w in parts if w.startswith("-")))
+    at = case.version or versions.newest_known()
+    known = tuple(o for o in options if (fact := versions.flag(o, at)) is not None and fact.exists is not True)
+    unknown = tuple(o for o in options if o not in known)
+    return Refused((case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED)
+
+
+def _of_launch(flags: tuple[str, ...], at: Version) -> Refused | NotHere | Unseen:
+    """Known are options that this release does not have for certain; unknown only where every option is known."""
+    known = tuple(o for o in flags if (fact := versions.flag(o, at)) is not None and fact.exists is False)
+    every = parser.options(str(at))
+    unknown = tuple(o for o in flags if o not in known and versions.flag(o, at) is None and _strange(o, every))
+    if not known and not unknown:
+        return NotHere("nothing in the launch is refused by this release") if every else Unseen(frozenset({Signal.LOG}))
+    shown = Evidence("launch", f"vLLM {at}", " ".join(f"--{o}" for o in (*known, *unknown)))
+    return Refused((shown,), known, unknown, Confidence.LIKELY)
+
+
+def _strange(option: str, every: object) -> bool:
+    """Is it certain that no release has it? By the release's own list, or by name as another program's option."""
+    if option in replacements()[1]:
+        return True
+    bare = option.removeprefix("no-")
+    return isinstance(every, dict) and option not in every and bare not in every and "." not in option
+
+
+def history(case: Case, option: str) -> str:
+    """In which releases an option exists, in words."""
+    fact = versions.flag(option, case.version or versions.newest_known())
+    if fact is None:
+        return "no release has it"
+    return f"{fact.first} to {fact.last} have it"
+
+
+def note(case: Case, option: str) -> str:
+    """The same with what is noted of it."""
+    fact = versions.flag(option, case.version or versions.newest_known())
+    return history(case, option) + (f"; {fact.note}" if fact is not None and fact.note else "")
+
+
+def instead(option: str) -> str | None:
+    """What does the option's work in newer releases; None where nobody noted it."""
+    gone = replacements()[0].get(versions.canonical(option))
+    return as_text(gone) if gone is not None else None
+
+
+def hint(case: Case, option: str) -> str:
+    """Whose option it is, or which one was meant."""
+    other = replacements()[1].get(option.replace("_", "-"))
+    if other is not None:
+        return as_text(other)
+    at = case.version or versions.newest_known()
+    names = parser.options(str(at)) or versions.flag_names(at)
+    near = difflib.get_close_matches(option.replace("_", "-"), list(names), 1, 0.8)
+    return f"did you mean --{near[0]}?" if near else "no release of vLLM has it"
+
+
+def remove(option: str, why: str) -> Change:
+    """Take an option out that no release has."""
+    return thing(ChangeKind.FLAG, option, Direction.REMOVE, why, applicability=Applicability.SAFE)

@@ -1,0 +1,63 @@
+"""VD513: the architecture of the model is not known to this vLLM or its transformers."""
+
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._fault import named, severity, shown
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, thing, upgrade
+
+_IDS = (
+    "arch-unsupported",
+    "arch-inspect",
+    "arch-transformers",
+    "arch-none",
+    "arch-dropped",
+    "arch-gguf",
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Was the architecture refused?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, NotHere | Unseen):
+        return fault
+    if fault.ids & {"module-missing", "import-name", "symbol-undefined"}:
+        return Clear("an import failed while the architecture was looked at")
+    return finding(
+        RULE,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(_release(case, fault.fields("arch-dropped").get("until")),),
+        refute="the model card names a vLLM version at most as new as this one",
+    )
+
+
+def _release(case: Case, until: str | None) -> Change | None:
+    """The release that has it: an older one where vLLM says that it was dropped."""
+    if until is None:
+        return upgrade(case, "a release that lists the architecture; `transformers` comes with it")
+    why = "the last release that has this architecture, in vLLM's own words"
+    return thing(
+        ChangeKind.PACKAGE,
+        "vllm-version",
+        Direction.DOWNGRADE,
+        why,
+        to=until,
+        before=case.version_text,
+        inventory="vllm_version",
+    )
+
+
+RULE = Rule(
+    code="VD513",
+    slug="architecture",
+    title="This release does not know the architecture of the model",
+    node="not-memory",
+    cause=Cause.UNSUPPORTED_ARCH,
+    phase=Phase.NOT_MEMORY,
+    reads=frozenset({Signal.LOG, Signal.VERSION}),
+    judge=judge,
+    rank=30,
+)

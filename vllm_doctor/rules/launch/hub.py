@@ -1,0 +1,86 @@
+"""VD511: files of the model could not be fetched."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._fault import named, severity, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, set_flag, thing
+
+_IDS = (
+    "hub-gated",
+    "hub-status",
+    "hub-unreachable",
+    "hub-offline",
+    "repo-id-invalid",
+    "hub-unknown-model",
+    "hub-folder-missing",
+    "hub-server-error",
+    "hub-cas",
+    "name-unresolved",
+    "name-unknown",
+)
+# Whose exceptions mean the network whatever they say.
+_CLIENTS = ("requests.exceptions.", "huggingface_hub.", "httpx.", "httpcore.", "urllib3.exceptions.", "modelscope.hub.")
+
+
+def judge(case: Case) -> Outcome:
+    """Did the hub refuse, or not answer?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, Unseen):
+        return fault
+    if isinstance(fault, NotHere):
+        root = case.root
+        if root is None or root.crash is None or not any(k.name.startswith(_CLIENTS) for k in root.crash.links):
+            return fault
+        fault = root
+    missing = fault.ids & {"repo-id-invalid", "hub-unknown-model", "hub-folder-missing"}
+    refused = "hub-gated" in fault.ids or fault.fields("hub-status").get("status") in {"401", "403"}
+    return finding(
+        RULE,
+        title=_title(refused=refused, missing=bool(missing)),
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            thing(
+                ChangeKind.ENV,
+                "HF_TOKEN",
+                Direction.CHANGE,
+                "a token whose account was granted access to this repository, given through the unit's credentials",
+                inventory="vllm_hf_token",
+            )
+            if refused
+            else None,
+            thing(
+                ChangeKind.OS,
+                "network",
+                Direction.REPAIR,
+                "a way to the hub (DNS, proxy), or a copy of the model on disk and HF_HUB_OFFLINE=1",
+            )
+            if not refused
+            else None,
+            set_flag(case, "model", None, Direction.CHANGE, "the repository's name, or a folder that exists")
+            if missing
+            else None,
+        ),
+        refute="the same files are fetched with the same token by `hf download`",
+    )
+
+
+def _title(*, refused: bool, missing: bool) -> str:
+    if refused:
+        return "The hub refused access to the model"
+    return "Neither a folder nor a repository of this name is there" if missing else RULE.title
+
+
+RULE = Rule(
+    code="VD511",
+    slug="hub-refused",
+    title="The model hub refused or could not be reached",
+    node="not-memory",
+    cause=Cause.NETWORK_OR_AUTH,
+    phase=Phase.NOT_MEMORY,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    judge=judge,
+    rank=30,
+)

@@ -1,0 +1,58 @@
+"""VD510: the address of the server is taken by another process."""
+
+from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._fault import named, severity, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, thing
+
+_IDS = ("address-in-use",)
+
+
+def judge(case: Case) -> Outcome:
+    """Did binding the port fail?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, NotHere | Unseen):
+        return fault
+    port = fault.fields("address-in-use").get("port") or case.flag("port")
+    return finding(
+        RULE,
+        title=f"Port {port} is taken by another process" if port else RULE.title,
+        severity=severity(case, fault),
+        evidence=(*shown(case, fault, *_IDS), *_holder(case, str(port))),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "old-process",
+                Direction.STOP,
+                "often the server of an earlier run; `ss -ltnp` names the holder",
+            ),
+            thing(ChangeKind.FLAG, "port", Direction.CHANGE, "or another port for this one", inventory="vllm_port"),
+        ),
+        refute="`ss -ltnp` shows nobody on the port before the start",
+    )
+
+
+def _holder(case: Case, port: str) -> tuple[Evidence, ...]:
+    """Who listens there now."""
+    listeners = case.machine.listeners if case.machine is not None else ()
+    return tuple(
+        Evidence("/proc/net/tcp", f"port {held.port}", f"{held.pid} ({held.name or '?'}) of {held.unit or 'no unit'}")
+        for held in listeners
+        if str(held.port) == port
+    )
+
+
+RULE = Rule(
+    code="VD510",
+    slug="port-in-use",
+    title="The port is taken",
+    node="refused",
+    cause=Cause.PORT_IN_USE,
+    phase=Phase.NOT_MEMORY,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.MACHINE}),
+    judge=judge,
+    rank=30,
+)

@@ -1,0 +1,53 @@
+"""VD599: something failed for good that no other rule knows; it is shown, and it is not memory."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding
+from vllm_doctor.rules.startup._gate import EXHAUSTED
+
+
+def judge(case: Case) -> Outcome:
+    """Did anything end this life?"""
+    story = case.story
+    if story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    root = story.root
+    if root is None:
+        return NotHere("nothing failed for good")
+    if root.ids & EXHAUSTED:
+        return NotHere("what failed first is exhausted GPU memory")
+    crash = root.crash
+    what = (
+        f"{crash.root.kind}: {crash.root.message.splitlines()[0][:160] if crash.root.message else ''}"
+        if crash is not None
+        else ""
+    )
+    where = (
+        next((f"{f.function} ({f.file.rsplit('/', 1)[-1]}:{f.line})" for f in reversed(crash.root.frames)), "")
+        if crash is not None
+        else ""
+    )
+    return finding(
+        RULE,
+        title=f"{what.strip(' :') or RULE.title}" + (f", in {where}" if where else ""),
+        severity=Severity.WILL_FAIL_UNDER_LOAD if story.served(-1, root.index) else Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(root.index), case.line(root.last)),
+        refute="an earlier line, cut from this log, shows another failure",
+    )
+
+
+RULE = Rule(
+    code="VD599",
+    slug="unrecognised",
+    title="Something failed that is not memory and that no rule knows",
+    node="not-memory",
+    cause=Cause.OTHER,
+    phase=Phase.NOT_MEMORY,
+    reads=frozenset({Signal.LOG}),
+    judge=judge,
+    rank=95,
+    fallback=True,
+)

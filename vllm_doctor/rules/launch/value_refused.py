@@ -1,0 +1,220 @@
+"""VD503: an option's value is refused while the configuration is checked."""
+
+import re
+
+from vllm_doctor.knowledge import parser, versions
+from vllm_doctor.records.finding import Change, Evidence, Finding
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._fault import named, shown
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, inventory_var, set_flag, thing
+from vllm_doctor.rules.story import Fault
+
+_IDS = (
+    "length-above-model",
+    "tokens-below-length",
+    "utilization-range",
+    "world-size",
+    "parallel-size",
+    "heads-divisible",
+    "chat-template-path",
+    "argument-invalid",
+    "arguments-required",
+    "capability-required",
+    "lora-rank",
+    "validation-error",
+    "option-ambiguous",
+    "quantization-differs",
+    "quantization-unknown",
+    "tool-parser-unknown",
+    "tool-parser-needed",
+    "reasoning-parser-unknown",
+    "device-ordinal",
+)
+# Where vLLM checks what it was given, before any engine is made.
+_CHECKED_IN = re.compile(
+    r"/vllm/(?:config(?:/\w+)?\.py|config/.*|engine/arg_utils\.py|entrypoints/(?:openai/)?cli_args\.py)$"
+)
+_REFUSING = frozenset({"ValueError", "TypeError", "AssertionError", "NotImplementedError", "KeyError"})
+_OPTION_OF = {
+    "chat-template-path": "chat-template",
+    "quantization-unknown": "quantization",
+    "tool-parser-unknown": "tool-call-parser",
+    "tool-parser-needed": "tool-call-parser",
+    "reasoning-parser-unknown": "reasoning-parser",
+}
+# Messages that say more than "a value was refused", and are answered by rules of their own.
+_OTHERS = frozenset(
+    {
+        "arch-unsupported",
+        "arch-inspect",
+        "arch-transformers",
+        "arch-none",
+        "arch-dropped",
+        "arch-gguf",
+        "hub-gated",
+        "hub-status",
+        "hub-unreachable",
+        "hub-offline",
+        "hub-unknown-model",
+        "hub-folder-missing",
+        "hub-server-error",
+        "name-unresolved",
+        "name-unknown",
+        "repo-id-invalid",
+        "module-missing",
+        "import-name",
+        "driver-old",
+        "no-gpus",
+        "swap-too-large",
+    }
+)
+_FIELD = re.compile(r"^([a-z_]{3,60})$")
+
+
+def judge(case: Case) -> Outcome:
+    """Was a value refused?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, Unseen):
+        return _of_launch(case) or fault
+    likely = isinstance(fault, NotHere)
+    if isinstance(fault, NotHere):
+        root = case.root
+        if root is None or root.ids or not _while_checking(root):
+            return fault
+        fault = root
+    if not likely and fault.ids & frozenset(_IDS) == {"validation-error"} and fault.ids & _OTHERS:
+        return Clear("the message in it says what it is")
+    story = case.story
+    at = next((h.index for h in fault.hits if h.id in _IDS and h.id != "validation-error"), None)
+    said = _said(fault) if at is None else story.lines[at].text.strip() if story is not None else ""
+    return finding(
+        RULE,
+        title=re.sub(r"^(?:[\w.]*(?:Error|Exception): |Value error, )+", "", said)[:200] or RULE.title,
+        confidence=Confidence.LIKELY if likely else Confidence.CONFIRMED,
+        evidence=(case.line(fault.last),) if likely else shown(case, fault, *_IDS),
+        changes=_changes(case, fault),
+        refute="the same value passes in the same environment by hand",
+    )
+
+
+def _of_launch(case: Case) -> Finding | None:
+    """Without a log: the first value of the launch that the release's own parser would refuse."""
+    launch, version = case.launch, case.version
+    if launch is None or version is None:
+        return None
+    found = (
+        (name, said)
+        for name, value in launch.flags.items()
+        if (fact := versions.flag(name, version)) is not None
+        and fact.exists
+        and (said := parser.complaint(fact.name, value, str(version))) is not None
+    )
+    name, said = next(found, ("", None))
+    if said is None:
+        return None
+    return finding(
+        RULE,
+        title=f"{said.found}: needed is {said.needed}",
+        confidence=Confidence.LIKELY,
+        evidence=(Evidence("launch", f"vLLM {version}", said.found),),
+        changes=(thing(ChangeKind.FLAG, name, Direction.CHANGE, said.do, inventory=inventory_var(name)),),
+        refute="the same value passes in the same environment by hand",
+    )
+
+
+def _while_checking(fault: Fault) -> bool:
+    """Did vLLM's own check of its configuration raise it?"""
+    if fault.crash is None or not fault.crash.root.frames:
+        return False
+    root = fault.crash.root
+    return root.kind in _REFUSING and _CHECKED_IN.search(root.frames[-1].file.replace("\\", "/")) is not None
+
+
+def _said(fault: Fault) -> str:
+    """The first line of the exception that says something of its own."""
+    lines = [line.strip() for line in fault.crash.root.message.splitlines()] if fault.crash is not None else []
+    told = next((line for line in lines if line.startswith("Value error, ")), None)
+    return told or (
+        f"{lines[1]}: {lines[2]}" if len(lines) > 2 and "validation error" in lines[0] else "".join(lines[:1])
+    )
+
+
+def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    length, tokens = fault.fields("length-above-model"), fault.fields("tokens-below-length")
+    sizes = fault.fields("world-size") or fault.fields("parallel-size")
+    if length:
+        why = "the positions of the model's own config; more gives wrong output or a CUDA error"
+        return (set_flag(case, "max-model-len", int(length["derived"]), Direction.LOWER, why),)
+    if tokens and tokens["other"] == "max_model_len":
+        why = "without chunked prefill a whole prompt must fit one step"
+        return (
+            set_flag(case, "max-num-batched-tokens", int(tokens["limit"]), Direction.RAISE, why),
+            set_flag(case, "enable-chunked-prefill", True, Direction.ADD, "or let long prompts be taken in pieces"),
+        )
+    if tokens:
+        why = "each running sequence needs one token of a step"
+        return (
+            set_flag(case, "max-num-batched-tokens", int(tokens["limit"]), Direction.RAISE, why),
+            set_flag(case, "max-num-seqs", int(tokens["tokens"]), Direction.LOWER, "or fewer sequences"),
+        )
+    if sizes:
+        why = "as many as there are GPUs here"
+        return (set_flag(case, "tensor-parallel-size", int(sizes["gpus"]), Direction.LOWER, why),)
+    if "heads-divisible" in fault.ids:
+        heads, size = (int(fault.fields("heads-divisible")[k]) for k in ("heads", "size"))
+        to = next((n for n in range(size - 1, 0, -1) if heads % n == 0), 1)
+        why = f"divides {heads} attention heads"
+        return (set_flag(case, "tensor-parallel-size", to, Direction.LOWER, why),)
+    if "utilization-range" in fault.ids:
+        return (set_flag(case, "gpu-memory-utilization", 0.9, Direction.LOWER, "a fraction from 0 to 1, not percent"),)
+    if "lora-rank" in fault.ids:
+        why = "the rank of the adapter that is served"
+        return (set_flag(case, "max-lora-rank", int(fault.fields("lora-rank")["rank"]), Direction.RAISE, why),)
+    differs = fault.fields("quantization-differs")
+    if differs:
+        why = f"the checkpoint says {differs['model']} of itself; without the option vLLM follows it"
+        return (set_flag(case, "quantization", None, Direction.REMOVE, why),)
+    if "device-ordinal" in fault.ids:
+        why = "names a GPU that is not there; every rank needs one of its own"
+        return (thing(ChangeKind.ENV, "CUDA_VISIBLE_DEVICES", Direction.CHANGE, why, inventory="vllm_env"),)
+    if "capability-required" in fault.ids:
+        why = "the card has no arithmetic of that type"
+        return (set_flag(case, "dtype", "half", Direction.CHANGE, why),)
+    name = _named_option(case, fault)
+    if name is None:
+        return ()
+    why = "a value that the message accepts"
+    return (thing(ChangeKind.FLAG, name, Direction.CHANGE, why, inventory=inventory_var(name)),)
+
+
+def _named_option(case: Case, fault: Fault) -> str | None:
+    """The option that the message names."""
+    for message, named_by_it in _OPTION_OF.items():
+        if message in fault.ids:
+            return named_by_it
+    option = fault.fields("argument-invalid").get("option")
+    if option:
+        return option.split("/")[-1].strip().lstrip("-").replace("_", "-")
+    story = case.story
+    lines = [story.lines[i].text.strip() for i in range(fault.index, fault.last + 1)] if story is not None else []
+    for line in lines:
+        field = _FIELD.match(line)
+        if field is not None and case.has_flag(field[1]) is not None:
+            return field[1].replace("_", "-")
+    return None
+
+
+RULE = Rule(
+    code="VD503",
+    slug="value-refused",
+    title="The value of an option is refused",
+    node="refused",
+    cause=Cause.BAD_FLAG,
+    phase=Phase.FLAG_ERROR,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    judge=judge,
+    rank=22,
+)

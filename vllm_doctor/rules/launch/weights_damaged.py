@@ -1,0 +1,54 @@
+"""VD512: a weight file is damaged, cut short, or a pointer instead of the file."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._fault import named, severity, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, thing
+
+_IDS = (
+    "weights-header",
+    "weights-truncated",
+    "weights-zip",
+    "weights-lfs",
+    "no-weights",
+    "weights-uninitialised",
+    "weights-eof",
+    "config-not-json",
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Could a weight file not be read?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, NotHere | Unseen):
+        return fault
+    return finding(
+        RULE,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "weights",
+                Direction.REPAIR,
+                "fetch the files again and compare their sizes and sha256 with the hub's; a file of "
+                "some hundred bytes is an LFS pointer",
+            ),
+        ),
+        refute="the sha256 of every file is the one that the hub shows",
+    )
+
+
+RULE = Rule(
+    code="VD512",
+    slug="weights-damaged",
+    title="A weight file is damaged or cut short",
+    node="not-memory",
+    cause=Cause.CORRUPT_WEIGHTS,
+    phase=Phase.NOT_MEMORY,
+    reads=frozenset({Signal.LOG}),
+    judge=judge,
+    rank=30,
+)

@@ -1,0 +1,71 @@
+"""VD905: the engine process ended without a word of its own, and its server noticed; nobody had asked it to stop."""
+
+import re
+
+from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.live._kernel import oom_killer_was_at_work
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, thing
+
+# 0.32 words first; the others are those of the releases before.
+_NOTICED = re.compile(
+    r"engine core exited unexpectedly|Engine core proc \S+ died unexpectedly|Engine core process \S+ died unexpectedly"
+    r"|EngineDeadError: EngineCore encountered an issue"
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Did the server find its engine gone, while no failure stands in the log and systemd was not asked to stop it?"""
+    story, kernel, probe = case.story, case.kernel, case.probe
+    if story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if story.root is not None:
+        return NotHere("the log says what failed")
+    index = next((i for i, line in enumerate(story.lines) if _NOTICED.search(line.text)), None)
+    if index is None:
+        return Clear("the server never missed its engine")
+    before = story.lines[:index]
+    if not any(line.process == "systemd" for line in story.lines):
+        return NotHere("without systemd's lines an ordered stop looks the same")
+    if any(line.process == "systemd" and line.text.startswith("Stopping ") for line in before):
+        return NotHere("systemd was stopping the service")
+    if oom_killer_was_at_work(case):
+        return NotHere("the kernel's out-of-memory killer was at work")
+    evidence = [case.line(index)]
+    if probe is not None and probe.health_status == 503:
+        evidence.append(Evidence("probe", "/health", "503: the server is there, its engine is not"))
+    if kernel is not None:
+        evidence.append(Evidence("kernel log", "this boot", "no out-of-memory kill"))
+    return finding(
+        RULE,
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY if kernel is not None else Confidence.POSSIBLE,
+        evidence=tuple(evidence),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "who-killed-it",
+                Direction.STOP,
+                "look for the sender of the signal: a person, a watchdog, systemd-oomd, a container's limit; "
+                "Restart=always brings the service back (exit status 0 after such a death escapes on-failure)",
+            ),
+        ),
+        refute="a traceback of the engine stands before that line, or the kernel's log has an oom-kill or a segfault",
+    )
+
+
+RULE = Rule(
+    code="VD905",
+    slug="engine-gone",
+    title="The engine process was ended from outside; its server noticed and gave up",
+    node="host",
+    cause=Cause.OTHER,
+    phase=Phase.NOT_MEMORY,
+    reads=frozenset({Signal.LOG, Signal.KERNEL, Signal.PROBE}),
+    judge=judge,
+    rank=80,
+    refines=frozenset({"VD601"}),
+)

@@ -1,0 +1,66 @@
+"""VD903: the server itself was killed from outside: systemd saw it end by a signal that nobody asked systemd for."""
+
+import re
+
+from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.live._kernel import oom_killer_was_at_work
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, thing
+
+_ENDED = re.compile(r"Main process exited, code=(?:killed|dumped), status=(\d+)/(\w+)")
+_ASKED = ("Stopping ", "State 'stop-sig")
+
+
+def judge(case: Case) -> Outcome:
+    """Does systemd tell of a signal, and no one of a reason?"""
+    story, kernel = case.story, case.kernel
+    if story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    told = [(i, line.text) for i, line in enumerate(story.lines) if line.process == "systemd"]
+    ended = next(((i, found) for i, text in told if (found := _ENDED.search(text))), None)
+    if ended is None:
+        return Clear("systemd saw no signal end the main process")
+    index, found = ended
+    if story.root is not None:
+        return NotHere("the log says what failed before")
+    if any(text.startswith(_ASKED) or _ASKED[1] in text for i, text in told if i < index):
+        return NotHere("systemd was asked to stop it")
+    if any("oom-kill" in text or "OOM killer" in text for _, text in told):
+        return NotHere("it was the kernel's out-of-memory killer")
+    if oom_killer_was_at_work(case):
+        return NotHere("the kernel's out-of-memory killer was at work")
+    seen = kernel is not None
+    note = "the kernel's log tells of no out-of-memory kill" if seen else "the kernel's log could not be read"
+    return finding(
+        RULE,
+        title=f"The server was killed from outside ({found[2]}); {note}",
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY if seen else Confidence.POSSIBLE,
+        evidence=(case.line(index), *((Evidence("kernel log", "this boot", "no out-of-memory kill"),) if seen else ())),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "who-killed-it",
+                Direction.STOP,
+                "look for the sender: a person, a watchdog, systemd-oomd (journalctl -u systemd-oomd), a container; "
+                "an audit rule (auditctl -a always,exit -S kill) names it next time",
+            ),
+        ),
+        refute="the kernel log of that minute has an oom-kill line, or the service's log an error just before",
+    )
+
+
+RULE = Rule(
+    code="VD903",
+    slug="server-killed",
+    title="The server was killed from outside",
+    node="host",
+    cause=Cause.OTHER,
+    phase=Phase.NOT_MEMORY,
+    reads=frozenset({Signal.LOG, Signal.KERNEL}),
+    judge=judge,
+    rank=80,
+)

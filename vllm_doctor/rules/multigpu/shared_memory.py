@@ -1,0 +1,81 @@
+"""VD802: the shared memory in which ranks exchange data is too small or full."""
+
+import re
+
+from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.launch._fault import named, severity, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.story import Fault
+
+_SIGBUS = re.compile(r"(?<![\d.])-7(?!\d)")
+_IDS = (
+    "shm-space",
+    "nccl-shm",
+    "shm-full",
+    "shm-bus",
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Was there no room in /dev/shm?"""
+    fault = named(case, *_IDS)
+    bus = _bus(case) if isinstance(fault, NotHere) else None
+    if isinstance(fault, NotHere | Unseen) and bus is None:
+        return fault
+    evidence = shown(case, fault, *_IDS) if isinstance(fault, Fault) else (case.line(bus or 0),)
+    asked = fault.fields("shm-space") if isinstance(fault, Fault) else {}
+    return finding(
+        RULE,
+        title=f"/dev/shm has {asked['free']} MiB free, and {asked['asked']} MiB are needed" if asked else RULE.title,
+        severity=severity(case, fault) if isinstance(fault, Fault) else Severity.BLOCKS_START,
+        confidence=Confidence.CONFIRMED if isinstance(fault, Fault) else Confidence.LIKELY,
+        evidence=(*evidence, *_free(case)),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "shm volume",
+                Direction.RAISE,
+                "a tmpfs of some GiB (--shm-size, --ipc=host, or an emptyDir of medium Memory)",
+            ),
+            thing(
+                ChangeKind.OS, "/dev/shm", Direction.REPAIR, "remove segments that ended processes left: ls -l /dev/shm"
+            ),
+        ),
+        refute="`df /dev/shm` shows room at the moment of the failure",
+    )
+
+
+def _bus(case: Case) -> int | None:
+    """Where a process died of SIGBUS (-7) although nothing failed: what tmpfs does when a page cannot be had."""
+    story = case.story
+    if story is None or story.root is not None:
+        return None
+    died = (h.index for h in story.deaths if any(_SIGBUS.search(v) for v in h.fields.values()))
+    return next((i for i in died if story.stopped is None or i < story.stopped), None)
+
+
+def _free(case: Case) -> tuple[Evidence, ...]:
+    """What /dev/shm holds now."""
+    machine = case.machine
+    if machine is None or machine.shm_total is None or machine.shm_free is None:
+        return ()
+    text = f"{machine.shm_free / GIB:.2f} GiB free of {machine.shm_total / GIB:.2f}"
+    return (Evidence("/dev/shm", "statvfs", text),)
+
+
+RULE = Rule(
+    code="VD802",
+    slug="shared-memory",
+    title="/dev/shm is too small or full",
+    node="multigpu",
+    cause=Cause.NCCL_SHM_TOO_SMALL,
+    phase=Phase.NCCL_OR_MULTIGPU,
+    reads=frozenset({Signal.LOG, Signal.MACHINE}),
+    judge=judge,
+    rank=8,
+    refines=frozenset({"VD517"}),
+)

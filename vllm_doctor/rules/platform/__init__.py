@@ -1,0 +1,1 @@
+"""The GPU, its driver and the libraries on them."""

@@ -1,0 +1,81 @@
+"""VD703: the build, or the compiler it uses, has no code for this generation of GPU."""
+
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._fault import named, severity, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, set_flag, thing
+
+_IDS = (
+    "no-kernel-image",
+    "kernel-image-invalid",
+    "compiler-pass",
+    "arch-ptxas",
+    "no-compiled-kernel",
+    "ampere-needed",
+    "quantization-capability",
+    "ptx-target",
+    "fp8-type",
+    "llvm-select",
+    "triton-too-old",
+    "function-invalid",
+    "translate-failed",
+)
+# What a compiler says when the card lacks an instruction that a kernel uses.
+_COMPILED = frozenset({"compiler-pass", "ptx-target", "fp8-type", "llvm-select", "translate-failed"})
+
+
+def judge(case: Case) -> Outcome:
+    """Is there no code for this GPU?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, NotHere | Unseen):
+        return fault
+    return finding(
+        RULE,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            thing(
+                ChangeKind.PACKAGE,
+                "triton-version",
+                Direction.CHANGE,
+                "a Triton made for the CUDA of this torch and for this card",
+            )
+            if fault.ids & {"kernel-image-invalid", "arch-ptxas"}
+            else None,
+            _backend(case) if fault.ids & _COMPILED else None,
+            thing(
+                ChangeKind.PACKAGE,
+                "vllm-version",
+                Direction.CHANGE,
+                "a build whose list of architectures has this card",
+                inventory="vllm_version",
+            ),
+        ),
+        refute="the same build runs another model on the same card",
+    )
+
+
+def _backend(case: Case) -> Change | None:
+    """A backend that needs no code for this generation; an option from 0.13.0, a variable before."""
+    why = "a backend whose kernels exist for this card"
+    change = set_flag(case, "attention-backend", "TRITON_ATTN", Direction.CHANGE, why)
+    return change or thing(
+        ChangeKind.ENV, "attention-backend", Direction.CHANGE, f"VLLM_ATTENTION_BACKEND: {why}", inventory="vllm_env"
+    )
+
+
+RULE = Rule(
+    code="VD703",
+    slug="gpu-architecture",
+    title="This build has no code for the GPU",
+    node="platform",
+    cause=Cause.GPU_ARCH_NOT_IN_BUILD,
+    phase=Phase.DRIVER_CUDA_MISMATCH,
+    also=frozenset({Phase.NOT_MEMORY}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    judge=judge,
+    rank=3,
+)

@@ -1,0 +1,95 @@
+"""VD701: the driver offers an older CUDA than this build was made for."""
+
+import re
+
+from vllm_doctor.knowledge.compat import Fit, table
+from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._fault import named, severity, shown
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.story import Fault
+
+_LOCAL = re.compile(r"cu\d{3}")
+_IDS = (
+    "driver-old",
+    "driver-insufficient",
+    "cuda-804",
+    "ptx-newer",
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Is the driver too old for the CUDA of this build?"""
+    fault = named(case, *_IDS)
+    unfit = _unfit(case)
+    if isinstance(fault, NotHere | Unseen) and unfit is None:
+        seen = case.driver is not None and case.version is not None
+        return Clear("the driver fits the CUDA of this build") if isinstance(fault, Unseen) and seen else fault
+    told = isinstance(fault, Fault)
+    found = fault.fields("driver-old").get("found") if isinstance(fault, Fault) else None
+    return finding(
+        RULE,
+        title=_title(found) if told or unfit is None else unfit.excerpt,
+        severity=severity(case, fault) if isinstance(fault, Fault) else Severity.BLOCKS_START,
+        confidence=Confidence.CONFIRMED if told else Confidence.LIKELY,
+        evidence=(
+            *(shown(case, fault, *_IDS) if isinstance(fault, Fault) else ()),
+            *((unfit,) if unfit is not None else ()),
+        ),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "driver",
+                Direction.UPGRADE,
+                "a branch that offers the CUDA of this build",
+                inventory="nvidia_driver_version",
+            ),
+            thing(
+                ChangeKind.PACKAGE,
+                "image",
+                Direction.CHANGE,
+                "or a build of vLLM for an older CUDA (its variant wheels)",
+                inventory="vllm_version",
+            ),
+        ),
+        refute="`nvidia-smi` shows a CUDA version at least that of `torch.version.cuda`",
+    )
+
+
+def _unfit(case: Case) -> Evidence | None:
+    """What the table of drivers and wheels says against this pair; None where it fits, serves, or nobody knows."""
+    driver, version, story = case.driver, case.version, case.story
+    if driver is None or driver.module is None or version is None or (story is not None and story.served(-1)):
+        return None
+    local = (case.version_text or "").partition("+")[2]
+    wheel = table().wheel(str(version))
+    cuda = f"{local[2:-1]}.{local[-1]}" if _LOCAL.fullmatch(local) else wheel.cuda if wheel is not None else None
+    if local.startswith("cpu") or cuda is None or table().fit(driver.module, cuda) is not Fit.FAIL:
+        return None
+    floor = table().family_floor(cuda)
+    text = f"Driver {driver.module} cannot run CUDA {cuda}, for which vLLM {version} was built"
+    return Evidence("driver", "/proc/driver/nvidia/version", f"{text}; needed is {floor} or newer" if floor else text)
+
+
+def _title(found: str | None) -> str:
+    """The driver's CUDA in words: 1000 × major + 10 × minor."""
+    if found is None:
+        return RULE.title
+    return f"The driver offers CUDA {int(found) // 1000}.{int(found) % 1000 // 10}; this build needs a newer one"
+
+
+RULE = Rule(
+    code="VD701",
+    slug="driver-too-old",
+    title="The NVIDIA driver is too old for this build of vLLM",
+    node="platform",
+    cause=Cause.DRIVER_TOO_OLD,
+    phase=Phase.DRIVER_CUDA_MISMATCH,
+    reads=frozenset({Signal.LOG, Signal.VERSION, Signal.DRIVER}),
+    judge=judge,
+    rank=0,
+    refines=frozenset({"VD706"}),
+)

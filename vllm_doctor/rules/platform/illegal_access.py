@@ -1,0 +1,89 @@
+"""VD705: a kernel read or wrote outside its memory: a defect, never a shortage."""
+
+from vllm_doctor.records.finding import Evidence, Finding
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._fault import named, severity, shown
+from vllm_doctor.rules.platform._xid import APPLICATION, Xid, xids
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, set_flag, upgrade
+
+_IDS = (
+    "illegal-access",
+    "launch-failure",
+    "misaligned",
+    "cublas-execution",
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Did a kernel touch a wrong address?"""
+    fault = named(case, *_IDS)
+    told = [x for x in xids(case.kernel, case.story) if x.code in APPLICATION and x.ours]
+    evidence = tuple(Evidence("kernel log", f"line {x.event.number}", x.event.text, x.event.at) for x in told[:2])
+    if isinstance(fault, Unseen):
+        return _alone(told[0], evidence) if told else Clear("no Xid of an application") if case.kernel else fault
+    if isinstance(fault, NotHere):
+        return fault
+    tuned = any(mark in file for file in fault.files for mark in ("autotune", "inductor", "triton_heuristics"))
+    split = (case.number("tensor-parallel-size") or 1) > 1
+    return finding(
+        RULE,
+        severity=severity(case, fault),
+        phase=Phase.GPU_FAULT if told else None,
+        evidence=(*shown(case, fault, *_IDS), *evidence),
+        changes=(
+            set_flag(
+                case,
+                "compilation-config",
+                None,
+                Direction.CHANGE,
+                "without the passes or the autotuning that made the failing kernel",
+            )
+            if tuned
+            else None,
+            set_flag(
+                case, "attention-backend", None, Direction.CHANGE, "another backend, if the failing frame is attention"
+            ),
+            set_flag(
+                case,
+                "disable-custom-all-reduce",
+                True,
+                Direction.ADD,
+                "NCCL instead, if the failing frame is an all-reduce",
+            )
+            if split
+            else None,
+            upgrade(case, "a release in which the kernel is mended"),
+        ),
+        refute="CUDA_LAUNCH_BLOCKING=1 shows another failure first, or the kernel log an Xid of the hardware",
+    )
+
+
+def _alone(first: Xid, evidence: tuple[Evidence, ...]) -> Finding:
+    """The kernel's log alone: it names the code and perhaps the process, not the kernel that did it."""
+    whose = f" of {first.process}" if first.process else ""
+    return finding(
+        RULE,
+        title=f"Xid {first.code}{whose}: {first.meaning}; the service log of that minute says which",
+        phase=Phase.GPU_FAULT,
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=evidence,
+        refute="the process that the line names is not vLLM's, or it is from before the last start",
+    )
+
+
+RULE = Rule(
+    code="VD705",
+    slug="illegal-access",
+    title="A kernel touched a wrong address",
+    node="not-memory",
+    cause=Cause.CUDA_ILLEGAL_ACCESS,
+    phase=Phase.NOT_MEMORY,
+    also=frozenset({Phase.GPU_FAULT}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.KERNEL}),
+    judge=judge,
+    rank=32,
+)

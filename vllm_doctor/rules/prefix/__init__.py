@@ -1,0 +1,1 @@
+"""Prefix caching: hits, misses and its defects."""

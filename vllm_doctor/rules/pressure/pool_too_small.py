@@ -1,0 +1,52 @@
+"""VD304: a request alone is larger than the whole KV pool (V0: it is ignored, or ends the engine)."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Direction, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, set_flag
+from vllm_doctor.rules.startup.kv_none import raise_utilization
+
+
+def judge(case: Case) -> Outcome:
+    """Did the block manager say that a prompt exceeds its capacity, or that no block is free?"""
+    story = case.story
+    if story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    root = case.root
+    ended = root is not None and "no-free-blocks" in root.ids
+    hits = story.all("prompt-above-pool") or (story.all("no-free-blocks") if ended else ())
+    if not hits:
+        return NotHere("no request exceeded the KV pool")
+    blocks, block = story.number("gpu-blocks", "blocks"), int(case.number("block-size") or 16)
+    fits = int(blocks * block) if blocks is not None else None
+    length = case.number("max-model-len")
+    return finding(
+        RULE,
+        severity=Severity.WILL_FAIL_UNDER_LOAD if ended else Severity.DEGRADED,
+        evidence=tuple(case.line(h.index) for h in hits[-2:]),
+        changes=(
+            set_flag(
+                case,
+                "max-model-len",
+                fits or int((length or 4096) // 2),
+                Direction.LOWER,
+                f"{blocks:.0f} blocks × {block} tokens" if blocks else "what the pool holds",
+            ),
+            raise_utilization(case, 1.0) if case.total_gib is not None else None,
+        ),
+        refute="the KV pool holds more tokens than the longest request",
+    )
+
+
+RULE = Rule(
+    code="VD304",
+    slug="request-above-pool",
+    title="One request needs more KV cache than there is",
+    node="pressure",
+    cause=Cause.KV_TOO_SMALL,
+    phase=Phase.RUNTIME_KV_PREEMPTION,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
+    judge=judge,
+    rank=42,
+)

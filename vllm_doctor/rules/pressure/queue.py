@@ -1,0 +1,66 @@
+"""VD305: the KV pool is full and requests queue up for it; nothing is thrown out, nothing fails, everybody waits."""
+
+from vllm_doctor.records.finding import Arithmetic, Change, Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.pressure._load import KV_USAGE, PREEMPTIONS, RUNNING, WAITING, highest, rate, total
+from vllm_doctor.rules.registry import Clear, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, set_flag
+
+_FULL = 0.95
+# More waiting than running means that a new request waits as long as one takes.
+_QUEUE = 1.0
+
+
+def judge(case: Case) -> Outcome:
+    """Was the pool full and the queue long in both scrapes?"""
+    metrics = case.metrics
+    if metrics is None:
+        return Unseen(frozenset({Signal.METRICS}))
+    if len(metrics.scrapes) < 2:
+        return Clear("one scrape does not show a queue that stays")
+    usage = [highest(s, KV_USAGE) for s in metrics.scrapes]
+    waiting = [total(s, WAITING) or 0.0 for s in metrics.scrapes]
+    running = [total(s, RUNNING) or 0.0 for s in metrics.scrapes]
+    full = all(u is not None and u >= _FULL for u in usage)
+    long = all(r > 0 and w > _QUEUE * r for w, r in zip(waiting, running, strict=True))
+    if not full or not long or rate(metrics, PREEMPTIONS):
+        return Clear("the pool is not full, the queue is short, or requests are preempted")
+    last = usage[-1] or 0.0
+    return finding(
+        RULE,
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=(
+            Evidence(metrics.url, "vllm:num_requests_waiting", f"{waiting[-1]:.0f} wait, {running[-1]:.0f} run"),
+        ),
+        arithmetic=(
+            Arithmetic("KV cache in use", round(last * 100, 1), "%", "vllm:kv_cache_usage_perc", metrics.url),
+            Arithmetic(
+                "waiting for each that runs", round(waiting[-1] / running[-1], 1), "", "waiting / running", metrics.url
+            ),
+        ),
+        changes=(_smaller(case),),
+        refute="the queue is empty a minute later under the same load",
+    )
+
+
+def _smaller(case: Case) -> Change | None:
+    if case.effective("kv-cache-dtype") not in {None, "auto", "bfloat16", "float16"}:
+        return None
+    why = "one byte an element: twice the tokens in the same pool, so twice the requests at once; check quality"
+    return set_flag(case, "kv-cache-dtype", "fp8", Direction.SET, why)
+
+
+RULE = Rule(
+    code="VD305",
+    slug="queue-on-full-pool",
+    title="The KV pool is full and requests queue up for it",
+    node="pressure",
+    cause=Cause.KV_TOO_SMALL,
+    phase=Phase.RUNTIME_KV_PREEMPTION,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.METRICS}),
+    judge=judge,
+    rank=46,
+)

@@ -1,0 +1,55 @@
+"""VD312: start after start of the same launch there is less memory for the KV cache: something is not given back."""
+
+from itertools import pairwise
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, gib, stop_others
+
+# Fewer starts, or a smaller loss, may be chance: another model's cache, a desktop.
+_STARTS = 3
+_LOSS = 0.1
+
+
+def judge(case: Case) -> Outcome:
+    """Did each of the last starts have less than the one before, and a tenth less in all?"""
+    story = case.story
+    if story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    now = story.number("kv-available", "size")
+    sizes = (*story.log.earlier_kv_gib, *((now,) if now is not None else ()))[-8:]
+    if len(sizes) < _STARTS:
+        return NotHere("fewer than three starts of this launch are in the log")
+    loss = sizes[0] - sizes[-1]
+    if not all(a > b for a, b in pairwise(sizes)) or loss < _LOSS * abs(sizes[0]):
+        return Clear("the memory for the KV cache is the same from start to start")
+    hit = story.last("kv-available")
+    return finding(
+        RULE,
+        title=(
+            f"In {len(sizes)} starts of the same launch the KV cache shrank from {sizes[0]:.2f} to {sizes[-1]:.2f} GiB"
+        ),
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(hit.index if hit is not None else 0),),
+        arithmetic=(
+            gib("lost since the first of these starts", loss, " → ".join(f"{s:.2f}" for s in sizes), "the log"),
+        ),
+        changes=(stop_others("processes of earlier starts that live on, or another service that grows"),),
+        refute="after a reboot the first start has as little",
+    )
+
+
+RULE = Rule(
+    code="VD312",
+    slug="shrinking-from-start-to-start",
+    title="Start after start there is less memory for the KV cache",
+    node="chronic",
+    cause=Cause.MEMORY_LEAK_BUG,
+    phase=Phase.RUNTIME_LEAK_OR_FRAGMENTATION,
+    reads=frozenset({Signal.LOG}),
+    judge=judge,
+    rank=46,
+)

@@ -1,0 +1,131 @@
+"""What rules say, made in one place: findings, arithmetic in GiB, changes that this version can follow."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+from vllm_doctor.knowledge import versions
+from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Finding, Scalar
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Rule
+
+
+@cache
+def _inventory() -> dict[str, str]:
+    path = Path(__file__).parents[1] / "knowledge" / "inventory_vars.json"
+    if not path.exists():
+        return {}
+    known = json.loads(path.read_text(encoding="utf-8"))
+    return {str(k): str(v) for k, v in known.items() if isinstance(v, str)}
+
+
+def inventory_var(flag: str) -> str:
+    """The inventory variable that sets a flag; a flag without one of its own goes into the mapping of all others."""
+    return _inventory().get(flag, "vllm_extra_args")
+
+
+def finding(
+    rule: Rule,
+    *,
+    evidence: tuple[Evidence, ...],
+    refute: str,
+    phase: Phase | None = None,
+    title: str = "",
+    severity: Severity = Severity.BLOCKS_START,
+    confidence: Confidence = Confidence.CONFIRMED,
+    arithmetic: tuple[Arithmetic, ...] = (),
+    changes: tuple[Change | None, ...] = (),
+) -> Finding:
+    """A finding of `rule`. Changes that this version does not have (None) fall away; `possible` carries none."""
+    offered = tuple(c for c in changes if c is not None) if confidence is not Confidence.POSSIBLE else ()
+    return Finding(
+        code=rule.code,
+        cause=rule.cause,
+        phase=phase or rule.phase,
+        title=title or rule.title,
+        severity=severity,
+        confidence=confidence,
+        evidence=evidence,
+        refute=refute,
+        arithmetic=arithmetic,
+        changes=offered,
+        doc=rule.code,
+    )
+
+
+def gib(name: str, value: float, formula: str, source: str) -> Arithmetic:
+    """A figure in GiB, to 2 decimals."""
+    return Arithmetic(name, round(value, 2), "GiB", formula, source)
+
+
+def set_flag(
+    case: Case,
+    name: str,
+    to: Scalar,
+    direction: Direction,
+    why: str,
+    *,
+    applicability: Applicability = Applicability.NEEDS_REVIEW,
+    predicted: dict[str, float] | None = None,
+) -> Change | None:
+    """A change of an option; None where this vLLM has no such option or the change would change nothing."""
+    fact = case.has_flag(name)
+    if fact is None:
+        return None
+    if fact.choices is not None and isinstance(to, str) and to not in fact.choices:
+        return None
+    before = case.effective(name)
+    typed = _typed(before)
+    if typed == to and to is not None:
+        return None
+    variable = inventory_var(fact.name) if to is not None or direction is Direction.REMOVE else None
+    return Change(ChangeKind.FLAG, fact.name, typed, to, direction, applicability, variable, predicted or {}, why)
+
+
+def _typed(value: str | bool | None) -> Scalar:
+    if isinstance(value, str):
+        for kind in (int, float):
+            try:
+                return kind(value)
+            except ValueError:
+                continue
+    return value
+
+
+def thing(
+    kind: ChangeKind,
+    name: str,
+    direction: Direction,
+    why: str,
+    *,
+    to: Scalar = None,
+    before: Scalar = None,
+    applicability: Applicability = Applicability.MANUAL,
+    inventory: str | None = None,
+) -> Change:
+    """A change of anything that is no option of vLLM: a variable, a package, a process, the hardware."""
+    # A line of the inventory needs a value, unless the line is what goes.
+    variable = inventory if to is not None or direction is Direction.REMOVE else None
+    return Change(kind, name, before, to, direction, applicability, variable, {}, why)
+
+
+def stop_others(why: str) -> Change:
+    """Stop what else holds the GPU."""
+    return thing(ChangeKind.OS, "other-gpu-processes", Direction.STOP, why)
+
+
+def upgrade(case: Case, why: str) -> Change | None:
+    """A newer vLLM: the newest that is known; None for a version that is at least as new."""
+    newest = versions.newest_known()
+    if case.version is not None and case.version >= newest:
+        return None
+    return thing(
+        ChangeKind.PACKAGE,
+        "vllm-version",
+        Direction.UPGRADE,
+        why,
+        to=str(newest),
+        before=case.version_text,
+        inventory="vllm_version",
+    )

@@ -1,0 +1,1 @@
+"""A start that runs out of memory."""

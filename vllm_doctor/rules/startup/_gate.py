@@ -1,0 +1,66 @@
+"""What every rule about a failed start asks first."""
+
+import msgspec
+
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.knowledge.torch_oom import TorchOom
+from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.registry import NotHere, Unseen
+from vllm_doctor.rules.say import gib
+from vllm_doctor.rules.story import Fault, Story
+
+# Messages by which the memory of the GPU says that it is exhausted.
+EXHAUSTED = frozenset({"torch-oom", "cuda-oom", "cublas-alloc", "nccl-oom", "nccl-calloc", "triton-oom", "cumem-oom"})
+
+
+class Oom(msgspec.Struct, frozen=True):
+    """The first fault is exhausted GPU memory; `torch` are its figures where torch wrote it."""
+
+    story: Story
+    fault: Fault
+    torch: TorchOom | None
+
+
+def exhausted(case: Case, *stages: Stage) -> Oom | NotHere | Unseen:
+    """The fault, if it is exhausted GPU memory in one of these stages."""
+    story = case.story
+    if story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    root = story.root
+    if root is None:
+        return NotHere("nothing failed for good")
+    if not root.ids & EXHAUSTED:
+        return NotHere("what failed first is not exhausted GPU memory")
+    if stages and root.stage not in stages:
+        return NotHere(f"memory ran out in the step {root.stage.value}")
+    return Oom(story, root, story.oom)
+
+
+def sums(torch: TorchOom | None) -> tuple[Arithmetic, ...]:
+    """torch's own figures as arithmetic, in GiB."""
+    if torch is None:
+        return ()
+    found = [gib("asked for", torch.asked / GIB, "one allocation", "torch's message")]
+    if torch.free is not None:
+        found.append(gib("free", torch.free / GIB, "on the whole card", "torch's message"))
+        found.append(gib("missing", (torch.asked - torch.free) / GIB, "asked for − free", "torch's message"))
+    if torch.allocated is not None:
+        found.append(gib("in use by torch", torch.allocated / GIB, "allocated by PyTorch", "torch's message"))
+    if torch.unused is not None:
+        found.append(gib("held unused by torch", torch.unused / GIB, "reserved but unallocated", "torch's message"))
+    return tuple(found)
+
+
+def tenants(torch: TorchOom | None) -> int | None:
+    """Bytes that others hold, where giving them back would have served the request; else None.
+
+    A tenth of the card or 2 GiB is more than contexts of the same service take.
+    """
+    if torch is None or torch.total is None or torch.free is None:
+        return None
+    held = torch.held_by_others
+    if held is None or held < min(2 * GIB, torch.total // 10):
+        return None
+    return held if torch.free + held >= torch.asked else None

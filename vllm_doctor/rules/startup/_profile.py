@@ -1,0 +1,39 @@
+"""What separates the causes of a failed measuring pass."""
+
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.startup._gate import Oom
+
+# Weights above this share of the card leave no room for the pass whatever its size: contexts, NCCL and workspaces take
+# 1 to 2 GiB of any card, and the fraction keeps a tenth.
+_FULL = 0.8
+_ADAPTERS = ("/lora/", "punica", "lora_")
+_COMPILED = ("torch_compile_cache", "torchinductor", "inductor_cache")
+
+
+def in_pass(oom: Oom) -> bool:
+    """Was it in the pass itself? Compiled code runs nowhere else during the start, though its frames name no step."""
+    if oom.fault.stage in {Stage.PROFILE, Stage.PROFILE_ENCODER}:
+        return True
+    near = range(max(0, oom.fault.index - 6), oom.fault.index + 1)
+    compiled = any(c in f for f in oom.fault.files for c in _COMPILED)
+    return compiled or any(c in oom.story.lines[i].text for i in near for c in _COMPILED)
+
+
+def in_sampler(oom: Oom) -> bool:
+    """Did the dummy batch of the sampler or pooler fail?"""
+    return bool({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"} & set(oom.fault.functions))
+
+
+def in_adapters(oom: Oom) -> bool:
+    """Did it fail among the buffers of LoRA adapters?"""
+    last = [f.replace("\\", "/") for f in oom.fault.files[-4:]]
+    return any(a in f for f in last for a in _ADAPTERS) or "create_lora_weights" in oom.fault.functions
+
+
+def weights_fill(case: Case) -> float | None:
+    """The share of the card that the weights take, where it is so large that no pass fits beside them."""
+    weights, total = case.weights_gib, case.total_gib
+    if weights is None or total is None or weights / total < _FULL:
+        return None
+    return weights / total

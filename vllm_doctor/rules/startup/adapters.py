@@ -1,0 +1,74 @@
+"""VD114: the buffers for LoRA adapters do not fit."""
+
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, set_flag
+from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
+from vllm_doctor.rules.startup._profile import in_adapters
+
+_PHASES = {Stage.WEIGHTS: Phase.STARTUP_WEIGHTS, Stage.SERVING: Phase.RUNTIME_PREFILL_BURST}
+
+
+def judge(case: Case) -> Outcome:
+    """Did memory run out among the buffers of adapters?"""
+    oom = exhausted(case, Stage.PROFILE, Stage.WEIGHTS, Stage.SERVING)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    if tenants(oom.torch) is not None:
+        return Clear("something else holds the memory that was missing")
+    if not in_adapters(oom):
+        return Clear("it did not fail among the buffers of adapters")
+    slots, rank = int(case.number("max-loras") or 1), int(case.number("max-lora-rank") or 16)
+    return finding(
+        RULE,
+        phase=_PHASES.get(oom.fault.stage, RULE.phase),
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(
+            Arithmetic(
+                "adapter slots",
+                slots * rank,
+                "rank columns",
+                f"{slots} slots × rank {rank}, whatever is loaded",
+                "the launch",
+            ),
+            *sums(oom.torch),
+        ),
+        changes=(
+            set_flag(
+                case,
+                "max-loras",
+                max(1, slots // 2),
+                Direction.LOWER,
+                "slots are allocated for this many adapters at once, used or not",
+            )
+            if slots > 1
+            else None,
+            set_flag(
+                case,
+                "max-lora-rank",
+                max(8, rank // 2),
+                Direction.LOWER,
+                "every slot is as large as this rank; set it to the largest rank that is really served",
+            )
+            if rank > 8
+            else None,
+        ),
+        refute="it fails in the same frame without --enable-lora",
+    )
+
+
+RULE = Rule(
+    code="VD114",
+    slug="lora-buffers",
+    title="The buffers for LoRA adapters do not fit",
+    node="startup-profile",
+    cause=Cause.LORA_OVERHEAD,
+    phase=Phase.STARTUP_PROFILE,
+    also=frozenset({Phase.STARTUP_WEIGHTS, Phase.RUNTIME_PREFILL_BURST}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    judge=judge,
+)

@@ -1,0 +1,56 @@
+"""VD141: after the KV cache was made, the warm-up (or the cache itself) asks for more than is left."""
+
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding
+from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
+from vllm_doctor.rules.startup._levers import fewer_tokens, lower_utilization
+from vllm_doctor.rules.startup._profile import in_sampler
+
+_PHASES = {Stage.KV: Phase.STARTUP_KV_CACHE}
+
+
+def judge(case: Case) -> Outcome:
+    """Did an allocation fail between the sizing of the KV cache and the end of the start?"""
+    oom = exhausted(case, Stage.WARMUP, Stage.SAMPLER, Stage.KV)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    if tenants(oom.torch) is not None:
+        return Clear("something else holds the memory that was missing")
+    if in_sampler(oom) or oom.fault.ids & {"sampler-oom", "pooler-oom"}:
+        return Clear("it is the sampler's dummy batch")
+    kv = oom.fault.stage is Stage.KV
+    return finding(
+        RULE,
+        title=(
+            "The KV cache was sized larger than what could be allocated"
+            if kv
+            else "The KV cache took so much that the warm-up after it found too little"
+        ),
+        phase=_PHASES.get(oom.fault.stage, RULE.phase),
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(
+            lower_utilization(
+                case, oom.torch, "the KV cache is what the fraction leaves over; it was taken before this step"
+            ),
+            None if kv else fewer_tokens(case, oom.torch, measuring=False),
+        ),
+        refute="the same allocation fails with a fraction lower by 0.1",
+    )
+
+
+RULE = Rule(
+    code="VD141",
+    slug="warm-up-after-kv",
+    title="Too little is left after the KV cache was made",
+    node="startup-warmup",
+    cause=Cause.UTILIZATION_TOO_HIGH,
+    phase=Phase.STARTUP_SAMPLER_WARMUP,
+    also=frozenset({Phase.STARTUP_KV_CACHE}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
+    judge=judge,
+)

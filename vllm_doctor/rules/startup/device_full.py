@@ -1,0 +1,46 @@
+"""VD104: the card was full before vLLM put anything on it: not even a context could be made."""
+
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, stop_others, thing
+from vllm_doctor.rules.startup._gate import exhausted, sums
+
+
+def judge(case: Case) -> Outcome:
+    """Did memory run out when the device was opened, before any weight?"""
+    oom = exhausted(case, Stage.DEVICE)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    return finding(
+        RULE,
+        confidence=Confidence.CONFIRMED if len(oom.story.crashes) > 1 or oom.torch is not None else Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "old-process",
+                Direction.STOP,
+                "an engine or worker of an earlier run outlives its server; systemctl kill of the "
+                "whole unit ends it, nvidia-smi shows it",
+            ),
+            stop_others("a driver context takes 0.3 to 0.6 GiB and there was less than that"),
+        ),
+        refute="nvidia-smi shows more than 1 GiB free on every card just before the start",
+    )
+
+
+RULE = Rule(
+    code="VD104",
+    slug="device-full",
+    title="The GPU was full before vLLM used it: something else, or an earlier run, holds it",
+    node="tenant",
+    cause=Cause.GPU_SHARED,
+    phase=Phase.OTHER_PROCESS_ON_GPU,
+    reads=frozenset({Signal.LOG}),
+    judge=judge,
+    rank=10,
+)

@@ -1,0 +1,61 @@
+"""VD101: far less is free at start than the fraction asks for, so something else holds the card."""
+
+from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, gib, stop_others
+from vllm_doctor.rules.startup._free import Shortage, lower_utilization, shortage
+
+# Above this share of the card the gap is no longer what a desktop or a driver context takes.
+_SMALL_GAP = 0.05
+
+
+def judge(case: Case) -> Outcome:
+    """Is the gap larger than a card of one's own could have?"""
+    if case.story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    short = shortage(case)
+    if short is None:
+        return NotHere("the check of free memory did not fail")
+    if short.gap <= _SMALL_GAP * short.total:
+        return Clear(f"only {short.gap:.2f} GiB are missing")
+    return _finding(case, short)
+
+
+def _finding(case: Case, short: Shortage) -> Finding:
+    return finding(
+        RULE,
+        title=(
+            f"{short.held:.2f} GiB of {short.device} are held by something else; {short.want:.2f} GiB "
+            f"were wanted, {short.free:.2f} are free"
+        ),
+        evidence=tuple(case.line(i) for i in short.lines),
+        arithmetic=(
+            gib("wanted at start", short.want, f"{short.total:.2f} GiB × {short.utilization:g}", "the error line"),
+            gib("held by others", short.held, f"{short.total:.2f} − {short.free:.2f}", "the error line"),
+            gib("missing", short.gap, f"{short.want:.2f} − {short.free:.2f}", "the error line"),
+        ),
+        changes=(
+            stop_others(
+                "nvidia-smi and vllm-doctor diagnose on the host name the holder; an engine left by "
+                "an earlier run counts"
+            ),
+            lower_utilization(case, short),
+        ),
+        refute="nvidia-smi shows no process on this GPU and its memory free just before the start",
+    )
+
+
+RULE = Rule(
+    code="VD101",
+    slug="free-memory-shared",
+    title="Something else holds the GPU's memory at start",
+    node="startup-free-memory",
+    cause=Cause.GPU_SHARED,
+    phase=Phase.STARTUP_FREE_MEMORY_CHECK,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    judge=judge,
+    rank=10,
+)

@@ -1,0 +1,196 @@
+"""VD120: weights and the measured peak use the whole budget; not one KV block is left."""
+
+import math
+
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Applicability, Cause, ChangeKind, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, gib, set_flag, stop_others, thing
+
+# The least KV cache that is worth starting with, GiB.
+_USEFUL = 1.0
+_HIGHEST = 0.97
+# Weights above this explain by themselves why a budget is used up, GiB.
+_LARGE_WEIGHTS = 4.0
+
+
+def judge(case: Case) -> Outcome:
+    """Did the start end because nothing was left for KV blocks?"""
+    story, root = case.story, case.root
+    if story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if root is None or not root.ids & {"no-kv-blocks", "autofit-impossible"}:
+        return NotHere("the log does not say that no KV block was left")
+    available = story.last("kv-available", "profile-breakdown")
+    lines = [root.hits[0].index] + ([available.index] if available is not None else [])
+    return finding(
+        RULE,
+        title="Nothing is left for the KV cache" + (_measured(case) or ""),
+        evidence=tuple(case.line(i) for i in lines),
+        arithmetic=_sum(case),
+        changes=_cpu(case) if _on_cpu(case) else _gpu(case),
+        refute="the log of the same launch shows a positive 'Available KV cache memory'",
+    )
+
+
+def _measured(case: Case) -> str | None:
+    left = _left(case)
+    return f": {left:.2f} GiB after weights and the measured peak" if left is not None else None
+
+
+def _left(case: Case) -> float | None:
+    story = case.story
+    if story is None:
+        return None
+    left = story.number("kv-available", "size")
+    return left if left is not None else story.number("profile-breakdown", "kv")
+
+
+def _sum(case: Case) -> tuple[Arithmetic, ...]:
+    fraction, source = case.utilization
+    total, weights, left = case.total_gib, case.weights_gib, _left(case)
+    found = []
+    if total is not None:
+        found.append(gib("budget", total * fraction, f"{total:.2f} GiB × {fraction:g}", source))
+    if weights is not None:
+        found.append(gib("weights", weights, "as loaded, per rank", "the log"))
+    if left is not None:
+        found.append(
+            gib("left for the KV cache", left, "budget − weights − peak of the profile pass − the rest", "the log")
+        )
+        if total is not None and weights is not None:
+            found.append(
+                gib(
+                    "activations and the rest",
+                    total * fraction - weights - left,
+                    "budget − weights − left",
+                    "from the above",
+                )
+            )
+    return tuple(found)
+
+
+def _gpu(case: Case) -> tuple[Change | None, ...]:
+    return (
+        raise_utilization(case, (-(_left(case) or 0.0)) + _USEFUL),
+        _fewer_tokens(case),
+        set_flag(
+            case,
+            "quantization",
+            "fp8",
+            Direction.ADD,
+            "halves 16-bit weights; a checkpoint that is already quantised is better",
+        )
+        if case.effective("quantization") in {None, False}
+        else None,
+        thing(
+            ChangeKind.FLAG, "model", Direction.CHANGE, "a smaller or more quantised checkpoint", inventory="vllm_model"
+        ),
+        _others(case),
+    )
+
+
+def _others(case: Case) -> Change | None:
+    """Where the weights do not explain it, or the release charges what others hold, others may."""
+    weights, version = case.weights_gib, case.version
+    charged = version is not None and Version((0, 8)) <= version <= Version((0, 9, 0))
+    if weights is not None and weights > _LARGE_WEIGHTS and not charged:
+        return None
+    return stop_others(
+        "vLLM 0.8.0 to 0.9.0 charges what others hold to its own budget; on any version it cannot be had by raising "
+        "the fraction"
+    )
+
+
+def raise_utilization(case: Case, missing: float) -> Change | None:
+    """A fraction that adds `missing` GiB to the budget, where the card has them; None where it has not."""
+    fraction, source = case.utilization
+    total = case.total_gib
+    if not case.launched:
+        why = f"by what {missing:.2f} GiB are of the card, if nvidia-smi shows them free"
+        return set_flag(case, "gpu-memory-utilization", None, Direction.RAISE, why)
+    if total is None:
+        if fraction >= 0.9:
+            return (
+                None
+                if fraction >= _HIGHEST
+                else set_flag(
+                    case,
+                    "gpu-memory-utilization",
+                    _HIGHEST,
+                    Direction.RAISE,
+                    f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the card out; the card's "
+                    "size is not known here",
+                )
+            )
+        wanted = min(0.92, round(fraction + max(0.1, missing / 24), 2))
+        return set_flag(
+            case,
+            "gpu-memory-utilization",
+            wanted,
+            Direction.RAISE,
+            f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the card out of the budget; take "
+            "what is really free",
+        )
+    wanted = min(_HIGHEST, math.ceil((fraction * total + missing) / total * 100) / 100)
+    if wanted <= fraction:
+        return None
+    why = f"({fraction * total:.2f} + {missing:.2f}) / {total:.2f}: the budget must grow by what is missing"
+    return set_flag(
+        case, "gpu-memory-utilization", wanted, Direction.RAISE, why, predicted={"budget_gib": round(wanted * total, 2)}
+    )
+
+
+def _fewer_tokens(case: Case) -> Change | None:
+    story = case.story
+    given = case.number("max-num-batched-tokens") or (
+        story.number("chunked-tokens", "tokens") if story is not None else None
+    )
+    if given is None or given <= 2048:
+        return None
+    floor = case.number("max-num-seqs") or 256
+    return set_flag(
+        case,
+        "max-num-batched-tokens",
+        max(2048, int(floor)),
+        Direction.LOWER,
+        "the peak of the profile pass grows with the tokens of one step; what it gives back goes to the KV cache",
+    )
+
+
+def _on_cpu(case: Case) -> bool:
+    story = case.story
+    if story is None:
+        return False
+    said = case.version_text or ""
+    return "+cpu" in said or case.effective("device-config") == "cpu" or story.first("cpu-kv-space") is not None
+
+
+def _cpu(case: Case) -> tuple[Change | None, ...]:
+    return (
+        thing(
+            ChangeKind.ENV,
+            "VLLM_CPU_KVCACHE_SPACE",
+            Direction.RAISE,
+            "GiB of host memory for the KV cache of the CPU backend; 0 leaves none",
+            to=4,
+            before=case.env("VLLM_CPU_KVCACHE_SPACE"),
+            applicability=Applicability.NEEDS_REVIEW,
+            inventory="vllm_environment",
+        ),
+    )
+
+
+RULE = Rule(
+    code="VD120",
+    slug="no-kv-blocks",
+    title="Nothing is left for the KV cache",
+    node="startup-kv",
+    cause=Cause.NO_KV_BLOCKS,
+    phase=Phase.STARTUP_KV_CACHE,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
+    judge=judge,
+)

@@ -1,0 +1,74 @@
+"""VD112: the pass that measures the peak runs out of memory because one step holds too many tokens."""
+
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Confidence, Phase
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, gib
+from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
+from vllm_doctor.rules.startup._levers import Tensor, fewer_tokens, tensor, tokens
+from vllm_doctor.rules.startup._profile import in_adapters, in_pass, in_sampler, weights_fill
+
+
+def judge(case: Case) -> Outcome:
+    """Is it the number of tokens of one step that makes the pass too large?"""
+    oom = exhausted(case, Stage.PROFILE, Stage.WEIGHTS)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    named = tensor(case, oom.torch)
+    if not in_pass(oom):
+        return Clear("it was not yet in the measuring pass")
+    if tenants(oom.torch) is not None:
+        return Clear("something else holds the memory that was missing")
+    if in_sampler(oom) or in_adapters(oom):
+        return Clear("it is the sampler's or an adapter's buffer, not the pass over the tokens")
+    if weights_fill(case) is not None and named is None:
+        return Clear("the weights alone fill the card")
+    return finding(
+        RULE,
+        title=_title(case, named),
+        confidence=Confidence.CONFIRMED if named is not None else Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(*_named(named), *sums(oom.torch), *_rest(case)),
+        changes=(fewer_tokens(case, oom.torch),),
+        refute="the same pass fails with a quarter of the tokens",
+    )
+
+
+def _title(case: Case, named: Tensor | None) -> str:
+    now = tokens(case)
+    if named is not None:
+        size = named.count * named.width * named.size / GIB
+        return (
+            f"{named.count} tokens in one step are too many: the tensor that failed is {named.formula} = {size:.2f} GiB"
+        )
+    return (
+        f"The measuring pass over {now[0]} tokens does not fit"
+        if now is not None
+        else "The measuring pass does not fit"
+    )
+
+
+def _named(named: Tensor | None) -> tuple[Arithmetic, ...]:
+    if named is None:
+        return ()
+    return (gib("largest activation", named.count * named.width * named.size / GIB, named.formula, named.shown),)
+
+
+def _rest(case: Case) -> tuple[Arithmetic, ...]:
+    weights = case.weights_gib
+    return (gib("weights", weights, "as loaded, per rank", "the log"),) if weights is not None else ()
+
+
+RULE = Rule(
+    code="VD112",
+    slug="batched-tokens",
+    title="One step holds too many tokens for the measuring pass",
+    node="startup-profile",
+    cause=Cause.BATCHED_TOKENS_TOO_LARGE,
+    phase=Phase.STARTUP_PROFILE,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.MODEL_CONFIG}),
+    judge=judge,
+)

@@ -1,0 +1,82 @@
+"""VD140: the dummy batch of the sampler does not fit: too many sequences times the vocabulary."""
+
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Phase
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding
+from vllm_doctor.rules.startup._gate import EXHAUSTED, sums, tenants
+from vllm_doctor.rules.startup._levers import fewer_sequences, lower_utilization, sequences
+
+_MESSAGES = frozenset({"sampler-oom", "pooler-oom"})
+_FRAMES = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})
+
+
+def judge(case: Case) -> Outcome:
+    """Did the warm-up of the sampler (or pooler) run out of memory?"""
+    story, root = case.story, case.root
+    if story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if root is None:
+        return NotHere("nothing failed for good")
+    said = root.ids & _MESSAGES
+    if not said and not (root.ids & EXHAUSTED and _FRAMES & set(root.functions)):
+        return NotHere("what failed first is not the sampler's dummy batch")
+    if tenants(story.oom) is not None:
+        return Clear("something else holds the memory that was missing")
+    measuring = root.stage == Stage.PROFILE
+    return finding(
+        RULE,
+        title=f"The sampler's dummy batch of {_rows(case)} sequences does not fit",
+        phase=Phase.STARTUP_PROFILE if measuring else Phase.STARTUP_SAMPLER_WARMUP,
+        evidence=tuple(case.line(h.index) for h in root.hits[:2]),
+        arithmetic=(*sums(story.oom), *_each(case)),
+        changes=(
+            fewer_sequences(case, story.oom),
+            None
+            if measuring
+            else lower_utilization(case, story.oom, "the warm-up runs after the KV cache took its share"),
+        ),
+        refute="the same start with a tenth of max_num_seqs fails in the same place",
+    )
+
+
+def _rows(case: Case) -> int:
+    root = case.root
+    for message in _MESSAGES:
+        fields = root.fields(message) if root is not None else {}
+        if "requests" in fields:
+            return int(fields["requests"])
+    return sequences(case)[0]
+
+
+def _each(case: Case) -> tuple[Arithmetic, ...]:
+    torch = case.story.oom if case.story is not None else None
+    if torch is None:
+        return ()
+    rows = _rows(case)
+    return (
+        Arithmetic(
+            "one sequence",
+            round(torch.asked / rows / 1024, 1),
+            "KiB",
+            f"{torch.asked / GIB:.2f} GiB / {rows}",
+            "torch's message",
+        ),
+    )
+
+
+RULE = Rule(
+    code="VD140",
+    slug="sampler-warm-up",
+    title="The sampler's dummy batch does not fit",
+    node="startup-warmup",
+    cause=Cause.MAX_NUM_SEQS_TOO_LARGE,
+    phase=Phase.STARTUP_SAMPLER_WARMUP,
+    also=frozenset({Phase.STARTUP_PROFILE}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
+    judge=judge,
+    refines=frozenset({"VD141"}),
+)

@@ -1,0 +1,45 @@
+"""VD118: a smaller type would make it fit: fp8 for the KV cache where half of what is needed is there."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, gib
+from vllm_doctor.rules.startup.kv_small import half_size_kv, too_small
+
+
+def judge(case: Case) -> Outcome:
+    """Would one byte an element hold the configured length?"""
+    if case.story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    small = too_small(case)
+    if small is None or small.need is None or small.have is None:
+        return NotHere("the KV cache was not too small for one request")
+    change = half_size_kv(case, small.need, small.have)
+    if change is None:
+        return Clear("half of what is needed is not there either, or the cache is already that small")
+    return finding(
+        RULE,
+        severity=Severity.ADVICE,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(small.index),),
+        arithmetic=(
+            gib("needed with one byte an element", small.need / 2, f"{small.need} / 2", "the error line"),
+            gib("available", small.have, "KV cache memory", "the error line"),
+        ),
+        changes=(change,),
+        refute="the model keeps state that is not KV (hybrid models), so that less than half is saved",
+    )
+
+
+RULE = Rule(
+    code="VD118",
+    slug="smaller-kv-type",
+    title="With one byte an element the configured length would fit",
+    node="startup-kv",
+    cause=Cause.SMALLER_DTYPE_NEEDED,
+    phase=Phase.STARTUP_KV_CACHE,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    judge=judge,
+    rank=50,
+)

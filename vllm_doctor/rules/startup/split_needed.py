@@ -1,0 +1,52 @@
+"""VD117: the weights need more than one GPU, and more are here than are used."""
+
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, gib
+from vllm_doctor.rules.startup._gate import exhausted, tenants
+from vllm_doctor.rules.startup._levers import more_gpus
+
+
+def judge(case: Case) -> Outcome:
+    """Would splitting over GPUs that stand idle make the weights fit?"""
+    oom = exhausted(case, Stage.WEIGHTS, Stage.PROFILE)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    used = int(case.number("tensor-parallel-size") or 1)
+    here = case.gpus
+    if here is None:
+        return Unseen(frozenset({Signal.GPUS}), "how many GPUs there are is not known")
+    whole, total = oom.story.number("checkpoint-size", "size"), case.total_gib
+    if len(here) < 2 * used or tenants(oom.torch) is not None:
+        return Clear(f"{len(here)} GPUs, {used} used")
+    if whole is None or total is None or whole / used < 0.8 * total:
+        return Clear("the size of the checkpoint does not show that it is too large")
+    return finding(
+        RULE,
+        title=(
+            f"{whole / used:.1f} GiB of weights a GPU on cards of {total:.1f} GiB, and {len(here) - used} "
+            "GPUs stand idle"
+        ),
+        severity=Severity.ADVICE,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(gib("weights a GPU after the split", whole / used / 2, f"{whole} / {2 * used}", "the log"),),
+        changes=(more_gpus(case),),
+        refute="the other GPUs are used by other services",
+    )
+
+
+RULE = Rule(
+    code="VD117",
+    slug="more-gpus-needed",
+    title="The weights need more GPUs than are used",
+    node="startup-weights",
+    cause=Cause.TP_NEEDED,
+    phase=Phase.STARTUP_WEIGHTS,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
+    judge=judge,
+    rank=50,
+)

@@ -1,0 +1,50 @@
+"""VD105: an allocation failed, and another process holds the memory that would have served it."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Phase, Severity
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, gib, stop_others
+from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
+
+
+def judge(case: Case) -> Outcome:
+    """Does torch's own message show that others hold a large part of the card?"""
+    oom = exhausted(case)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    if oom.torch is None:
+        return Clear("the message does not say who holds the memory")
+    held = tenants(oom.torch)
+    if held is None:
+        return Clear("this process itself holds nearly all of the card")
+    total = (oom.torch.total or 0) / GIB
+    mine = oom.torch.mine or 0
+    return finding(
+        RULE,
+        title=(
+            f"Others hold {held / GIB:.2f} of {total:.2f} GiB of GPU "
+            f"{oom.torch.gpu if oom.torch.gpu is not None else '?'}; this engine had {mine / GIB:.2f}"
+        ),
+        severity=Severity.WILL_FAIL_UNDER_LOAD if oom.story.served(-1, oom.fault.index) else Severity.BLOCKS_START,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(
+            gib("held by others", held / GIB, "total − free − this process", "torch's message"),
+            *sums(oom.torch),
+        ),
+        changes=(stop_others(f"{held / GIB:.2f} GiB come back, and {oom.torch.asked / GIB:.2f} were missing"),),
+        refute="the processes that torch lists are ranks of this same engine",
+    )
+
+
+RULE = Rule(
+    code="VD105",
+    slug="memory-held-by-others",
+    title="Another process holds the memory that was missing",
+    node="tenant",
+    cause=Cause.GPU_SHARED,
+    phase=Phase.OTHER_PROCESS_ON_GPU,
+    reads=frozenset({Signal.LOG}),
+    judge=judge,
+    rank=10,
+)

@@ -1,0 +1,71 @@
+"""VD110: the weights do not fit the card."""
+
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Direction, Phase
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, gib, set_flag
+from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
+from vllm_doctor.rules.startup._levers import more_gpus, quantise
+from vllm_doctor.rules.startup._profile import in_adapters, in_pass
+
+
+def judge(case: Case) -> Outcome:
+    """Did memory run out while weights were built, loaded or rearranged?"""
+    oom = exhausted(case, Stage.WEIGHTS)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    if tenants(oom.torch) is not None:
+        return Clear("something else holds the memory that was missing")
+    if in_pass(oom):
+        return Clear("the weights were loaded; it failed in the measuring pass")
+    if in_adapters(oom):
+        return Clear("it is the buffers of adapters that did not fit")
+    held = oom.torch.allocated / GIB if oom.torch is not None and oom.torch.allocated is not None else None
+    return finding(
+        RULE,
+        title="The weights do not fit the card"
+        + (f": {held:.2f} GiB of them were loaded when it was full" if held is not None else ""),
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(*sums(oom.torch), *_whole(case)),
+        changes=(
+            *quantise(case),
+            more_gpus(case),
+            set_flag(
+                case,
+                "cpu-offload-gb",
+                _offload(case),
+                Direction.RAISE,
+                "keeps this many GiB of weights in host memory; every step then waits for PCIe",
+            ),
+        ),
+        refute="nvidia-smi shows another process on this GPU while the weights load",
+    )
+
+
+def _offload(case: Case) -> int:
+    story = case.story
+    whole, total = (story.number("checkpoint-size", "size") if story is not None else None), case.total_gib
+    if whole is None or total is None:
+        return 10
+    return max(10, round(whole / int(case.number("tensor-parallel-size") or 1) - 0.7 * total))
+
+
+def _whole(case: Case) -> tuple[Arithmetic, ...]:
+    story = case.story
+    whole = story.number("checkpoint-size", "size") if story is not None else None
+    return (gib("checkpoint on disk", whole, "all files, before splitting", "the log"),) if whole is not None else ()
+
+
+RULE = Rule(
+    code="VD110",
+    slug="weights-do-not-fit",
+    title="The weights do not fit the card",
+    node="startup-weights",
+    cause=Cause.WEIGHTS_EXCEED_VRAM,
+    phase=Phase.STARTUP_WEIGHTS,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
+    judge=judge,
+)

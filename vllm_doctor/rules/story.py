@@ -1,0 +1,347 @@
+"""What a life's log tells, in order: how far the start came, what failed first, what followed from it, how it ended."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from vllm_doctor.knowledge.messages import Hit, messages, mile_stages, read, roles, scan
+from vllm_doctor.knowledge.stages import Stage, stage_of
+from vllm_doctor.knowledge.tracebacks import Crash, tracebacks
+from vllm_doctor.records.host import Launch
+from vllm_doctor.records.log import Log, LogLine
+
+if TYPE_CHECKING:
+    from vllm_doctor.knowledge.stats import Stats
+    from vllm_doctor.knowledge.torch_oom import TorchOom
+
+_ORDER = {stage: rank for rank, stage in enumerate(Stage)}
+
+# Exceptions that only say that another process, or a person, ended this one.
+_SYMPTOM_KINDS = frozenset(
+    {
+        "EngineDeadError",
+        "AsyncEngineDeadError",
+        "MQEngineDeadError",
+        "EngineGenerateError",
+        "SystemExit",
+        "CancelledError",
+        "BrokenPipeError",
+        "ConnectionResetError",
+        "ClientDisconnect",
+        "BrokenProcessPool",
+        "ExceptionGroup",
+        "TaskGroupError",
+    }
+)
+_SYMPTOM_TEXTS = (
+    "initialization failed. See root cause above",
+    "WorkerProc initialization failed",
+    "Engine process failed to start",
+    "Worker failed with error",
+    "Background loop is not running",
+    "Background loop has errored",
+    "Background loop is stopped",
+    "Engine loop is not running",
+    "cancelled",
+    "Failed core proc",
+    "Task finished unexpectedly. This should never happen",
+    "VllmWorker rank",
+    "worker died",
+    "ensure_kv_transfer_shutdown",
+)
+_CRASHES = 400
+_HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
+# What a rank says whose partner is gone: it did not fail first, whatever the order of the lines.
+_SURVIVOR_TEXTS = (
+    "ncclRemoteError",
+    "remote process exited",
+    "Connection closed by peer",
+    "Did the remote server shutdown or crash",
+    "store->get('0') got error",
+    "recvValue failed",
+    "failed to recv, got 0 bytes",
+)
+# No single request ends with these: the port is not had, or the CUDA context of the whole process is gone.
+_NEVER_OF_A_REQUEST = frozenset(
+    {"address-in-use", "illegal-access", "assert-device", "launch-failure", "misaligned", "ecc", "gpu-lost"}
+)
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """What failed first: the lines `index` to `last`, with its traceback and the messages in it."""
+
+    index: int
+    last: int
+    crash: Crash | None
+    hits: tuple[Hit, ...]
+    stage: Stage
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """Ids of the messages in it."""
+        return frozenset(h.id for h in self.hits)
+
+    def fields(self, message: str) -> dict[str, str]:
+        """The fields of its first message of this id; empty if there is none."""
+        return next((h.fields for h in self.hits if h.id == message), {})
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Functions of its traceback, outermost first."""
+        return self.crash.functions if self.crash is not None else ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Files of its traceback, outermost first."""
+        return tuple(f.file for link in self.crash.links for f in link.frames) if self.crash is not None else ()
+
+
+class Story:
+    """One life, read once; every part is computed when a rule first asks for it."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.lines: Sequence[LogLine] = log.last.lines
+
+    @cached_property
+    def hits(self) -> tuple[Hit, ...]:
+        """Every known message of this life."""
+        return scan(self.lines)
+
+    @cached_property
+    def crashes(self) -> tuple[Crash, ...]:
+        """Every traceback of this life."""
+        return tracebacks(self.lines)
+
+    def all(self, message: str) -> tuple[Hit, ...]:
+        """The hits of one message, in order."""
+        return self._by_id.get(message, ())
+
+    def first(self, *wanted: str) -> Hit | None:
+        """The first hit of any of these messages."""
+        found = [h for m in wanted for h in self.all(m)[:1]]
+        return min(found, key=lambda h: h.index, default=None)
+
+    def last(self, *wanted: str) -> Hit | None:
+        """The last hit of any of these messages."""
+        found = [h for m in wanted for h in self.all(m)[-1:]]
+        return max(found, key=lambda h: h.index, default=None)
+
+    def number(self, message: str, field: str) -> float | None:
+        """A figure that this life printed; of several the last one stands."""
+        hit = self.last(message)
+        text = hit.fields.get(field) if hit is not None else None
+        return float(text.replace(",", "")) if text else None
+
+    @cached_property
+    def _by_id(self) -> dict[str, tuple[Hit, ...]]:
+        grouped: dict[str, list[Hit]] = {}
+        for hit in self.hits:
+            grouped.setdefault(hit.id, []).append(hit)
+        return {k: tuple(v) for k, v in grouped.items()}
+
+    @cached_property
+    def is_vllm(self) -> bool:
+        """Does anything here come from vLLM? A log of another program says nothing about it."""
+        if any(mile_stages().get(h.id) not in {None, "serving"} or roles().get(h.id) == "death" for h in self.hits):
+            return True
+        if any(
+            "vllm" in f.file.replace("\\", "/").split("/") or "/vllm/" in f.file
+            for c in self.crashes
+            for k in c.links
+            for f in k.frames
+        ):
+            return True
+        return self.first("stats", "args-non-default", "args-namespace") is not None or any(
+            "vllm" in line.text.lower() for line in self.lines[:2000]
+        )
+
+    @cached_property
+    def by_vllm(self) -> bool:
+        """Did vLLM itself write here, rather than a program that speaks of it? Only then can it be said to be well."""
+        stages = mile_stages()
+        own = any(stages.get(h.id, "serving") != "serving" for h in self.hits)
+        tagged = any((line.process or "").startswith(("APIServer", "EngineCore", "Worker")) for line in self.lines)
+        return own or tagged or self.first("stats", "args-non-default", "args-namespace") is not None
+
+    @cached_property
+    def is_script(self) -> bool:
+        """Is it a script that had its answers, whose engine ends with it?"""
+        return (
+            self.first("offline-progress") is not None and self.first("app-started", "uvicorn-running", "stats") is None
+        )
+
+    @cached_property
+    def version(self) -> str | None:
+        """The version that the log prints."""
+        hit = self.last("engine-config") or self.last("server-version") or self.last("banner-version")
+        return hit.fields.get("version") if hit is not None else None
+
+    @cached_property
+    def engine(self) -> str | None:
+        """V0 or V1 where the log says it."""
+        hit = self.last("engine-config")
+        return hit.fields.get("engine") if hit is not None else None
+
+    @cached_property
+    def launch(self) -> Launch | None:
+        """The launch as the server printed it; None where it did not."""
+        from vllm_doctor.knowledge.launchline import from_log_arguments
+
+        hit = self.last("args-non-default", "args-namespace")
+        return from_log_arguments(self.lines[hit.index].text) if hit is not None else None
+
+    @cached_property
+    def config(self) -> dict[str, str | bool]:
+        """What the engine said it runs with."""
+        from vllm_doctor.knowledge.launchline import from_engine_config
+
+        hit = self.first("engine-config")
+        return from_engine_config(self.lines[hit.index].text) if hit is not None else {}
+
+    @cached_property
+    def miles(self) -> tuple[tuple[int, Stage], ...]:
+        """(index, stage) of each milestone."""
+        stages = mile_stages()
+        return tuple((h.index, Stage(stages[h.id])) for h in self.hits if h.id in stages)
+
+    def reached(self, before: int | None = None) -> Stage | None:
+        """The furthest stage that was reached (before a line)."""
+        found = [s for i, s in self.miles if before is None or i < before]
+        return max(found, key=_ORDER.__getitem__, default=None)
+
+    def served(self, after: int, until: int | None = None) -> bool:
+        """Did it serve, or become ready to, between two lines?"""
+        ready = _ORDER[Stage.READY]
+        return any(after < i and (until is None or i < until) and _ORDER[s] >= ready for i, s in self.miles)
+
+    @cached_property
+    def stats(self) -> "tuple[Stats, ...]":
+        """The statistics that the server printed every few seconds, in order."""
+        from vllm_doctor.knowledge.stats import parse_stats
+
+        read = (parse_stats(self.lines[h.index].text) for h in self.all("stats"))
+        return tuple(s for s in read if s is not None)
+
+    @cached_property
+    def stopped(self) -> int | None:
+        """Where an orderly end begins: a signal from outside, a person's interrupt, a job that was cancelled."""
+        return next((h.index for h in self.hits if roles().get(h.id) == "stop"), None)
+
+    @cached_property
+    def deaths(self) -> tuple[Hit, ...]:
+        """Notices that something died; effects, never causes."""
+        return tuple(h for h in self.hits if roles().get(h.id) == "death")
+
+    @cached_property
+    def root(self) -> Fault | None:
+        """What failed first and for good; None if nothing did."""
+        found = [f for f in self._candidates() if self._fatal(f)]
+        first = [f for f in found if not self._survivor(f)]
+        return min(first or found, key=lambda f: f.index, default=None)
+
+    @cached_property
+    def oom(self) -> "TorchOom | None":
+        """torch's figures in the first fault."""
+        root = self.root
+        if root is None:
+            return None
+        texts = [self.lines[h.index].text for h in root.hits if h.id == "torch-oom"]
+        from vllm_doctor.knowledge.torch_oom import torch_oom
+
+        return torch_oom(texts[0]) if texts else None
+
+    def _candidates(self) -> list[Fault]:
+        """Everything that may have failed first. Only the first crashes are looked at: the root is among them."""
+        owner: dict[int, Crash] = {}
+        said: dict[int, list[Hit]] = {}
+        for hit in self.hits:
+            if roles()[hit.id] == "cause":
+                said.setdefault(hit.index, []).append(hit)
+        found: list[Fault] = []
+        for crash in self.crashes[:_CRASHES]:
+            own = self._own_lines(crash)
+            owner.update(dict.fromkeys(own, crash))
+            if crash.level in _HANDLED or _symptom(crash):
+                continue
+            hits = tuple(h for i in own for h in said.get(i, ())) or _wrapped(crash)
+            found.append(Fault(crash.first, crash.last, crash, hits, self._stage(crash.functions, crash.first)))
+        relayed: list[Fault] = []
+        for index, here in said.items():
+            if self.lines[index].level in _HANDLED:
+                continue
+            relay = owner.get(index)
+            stage = self._stage(relay.functions if relay is not None else (), index)
+            (relayed if relay is not None else found).append(Fault(index, index, None, tuple(here), stage))
+        return found or relayed
+
+    def _own_lines(self, crash: Crash) -> list[int]:
+        speaker = (crash.process, crash.pid)
+        return [i for i in range(crash.first, crash.last + 1) if (self.lines[i].process, self.lines[i].pid) == speaker]
+
+    def _stage(self, functions: Sequence[str], index: int) -> Stage:
+        said = stage_of(functions)
+        if said is not None:
+            return said
+        reached = self.reached(index) or Stage.CONFIG
+        if reached is Stage.CONFIG and any(
+            h.id == "engine-core-fatal" and h.index - 3 < index + 400 for h in self.deaths
+        ):
+            return Stage.SERVING  # an excerpt without its start: this notice is written at run time only
+        return reached
+
+    def _survivor(self, fault: Fault) -> bool:
+        """Is it a rank that only noticed that another one was gone?"""
+        lines = (
+            self.lines[i].text for i in (self._own_lines(fault.crash) if fault.crash is not None else (fault.index,))
+        )
+        return any(told in text for text in lines for told in _SURVIVOR_TEXTS)
+
+    def _fatal(self, fault: Fault) -> bool:
+        """It ended the life: nothing was served between it and the death that followed, or the end of the log."""
+        death = next((h.index for h in self.deaths if h.index > fault.last), None)
+        if self.stopped is not None and fault.index > self.stopped:
+            return False
+        if fault.ids & _NEVER_OF_A_REQUEST:
+            return not self.served(fault.last, death)
+        outlived = self.stopped is not None and (death is None or death > self.stopped)
+        if outlived and fault.stage in {Stage.READY, Stage.SERVING}:
+            return False
+        if death is None and self._request_level(fault):
+            return False
+        return not self.served(fault.last, death)
+
+    def _request_level(self, fault: Fault) -> bool:
+        """An error that the API server wrote about one request while the engine went on."""
+        line = self.lines[fault.index]
+        ready = fault.stage in {Stage.READY, Stage.SERVING} and self.served(-1, fault.index)
+        if not ready or line.level not in {"ERROR", "CRITICAL"}:
+            return False
+        process = line.process or ""
+        if process:
+            return process.startswith(("APIServer", "ApiServer"))
+        # One process is all of them: what the engine's own step raised, or what says what it is, ends the engine.
+        return not fault.ids and stage_of(fault.functions) is not Stage.SERVING
+
+
+def _wrapped(crash: Crash) -> tuple[Hit, ...]:
+    """Messages that a terminal or a page has broken over several lines."""
+    texts = [f"{k.name}: " + " ".join(k.message.split()) for k in crash.links if "\n" in k.message]
+    causes = [m for m in messages() if m.role == "cause"] if texts else []
+    read_of = ((m.id, fields) for text in texts for m in causes if (fields := read(m, text)) is not None)
+    return tuple(Hit(i, crash.last, fields) for i, fields in read_of)
+
+
+def _symptom(crash: Crash) -> bool:
+    primary = [k for k in crash.links if not _is_symptom(k.kind, k.message)]
+    return not primary
+
+
+def _is_symptom(kind: str, message: str) -> bool:
+    return (
+        kind in _SYMPTOM_KINDS
+        or kind == "KeyboardInterrupt"
+        or any(t in message.split("\n", 1)[0] for t in _SYMPTOM_TEXTS)
+    )
