@@ -1,0 +1,1 @@
+"""Typer wiring, exit codes and the environment object; no logic."""

@@ -1,0 +1,37 @@
+"""`vllm-doctor bundle`."""
+
+from typing import Annotated
+
+import typer
+
+
+def bundle(
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="The file to write; by default named after the time.")
+    ] = None,
+    unit: Annotated[str | None, typer.Option(help="The systemd unit; all vLLM units if left out.")] = None,
+) -> None:
+    """Write what this host tells into one redacted file, which `diagnose --from FILE` judges elsewhere."""
+    from collections import Counter
+    from datetime import UTC, datetime
+
+    from vllm_doctor.cli.errors import UsageProblem
+    from vllm_doctor.gather.bundle import write_bundle
+    from vllm_doctor.gather.live import gather_all
+    from vllm_doctor.rules.engine import diagnose
+
+    target = output or f"vllm-doctor-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar.gz"
+    snapshots = gather_all(unit=unit)
+    diagnoses = [diagnose(snapshot) for snapshot in snapshots]
+    try:
+        ledger = write_bundle(snapshots, target, diagnoses)
+    except OSError as problem:
+        raise UsageProblem(
+            f"--output {target}: {problem.strerror}: name a file in a folder that you may write"
+        ) from None
+    typer.echo(f"{target}  ({', '.join(d.subject.unit or d.verdict.value for d in diagnoses)})")
+    for why, count in sorted(Counter(entry.why for entry in ledger).items()):
+        typer.echo(f"  taken out: {count} x {why}")
+    typer.echo(
+        "Only you can read it. Look at ledger.json in it before you send it: it tells what was taken out, and where."
+    )

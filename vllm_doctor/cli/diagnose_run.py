@@ -1,0 +1,207 @@
+"""Gathers what `diagnose` was given, or the host itself, judges it and prints the verdict."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.gather.logfile import read_logs
+from vllm_doctor.records.finding import Diagnosis
+from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Metrics
+from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.records.verdict import Severity, Verdict
+from vllm_doctor.rules.engine import diagnose
+from vllm_doctor.rules.registry import INTERNAL, rules
+
+FORMATS = ("human", "json", "html", "prometheus")
+_GIB = 1 << 30
+_WORST = (Verdict.FINDING, Verdict.UNKNOWN, Verdict.OK, Verdict.NOT_APPLICABLE)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The options of the command, as typed."""
+
+    logs: tuple[str, ...] = ()
+    launch: str | None = None
+    version: str | None = None
+    gpu: str | None = None
+    gpu_gib: float | None = None
+    gpus: int | None = None
+    metrics: str | None = None
+    kernel_log: str | None = None
+    nvidia_smi: str | None = None
+    bundle: str | None = None
+    unit: str | None = None
+    canary: bool = False
+
+    @property
+    def offline(self) -> bool:
+        """Anything to judge was given, so this host is not asked."""
+        return bool(self.logs) or any((self.launch, self.metrics, self.kernel_log, self.nvidia_smi, self.bundle))
+
+
+def run(given: Given, output: str, fail_on: str, target: str | None = None) -> int:
+    """The whole command; returns its exit code. `target` is a file to write instead of standard output."""
+    if output not in FORMATS:
+        raise UsageProblem(f"--format {output}: needed is one of {', '.join(FORMATS)}")
+    if fail_on not in tuple(Severity):
+        raise UsageProblem(f"--fail-on {fail_on}: needed is one of {', '.join(Severity)}")
+    if given.logs.count("-") > 1:
+        raise UsageProblem("--log - was given twice: standard input can be read once")
+    if given.offline and given.unit:
+        raise UsageProblem("--unit reads this host and --log, --launch, --metrics … read files: give one or the other")
+    if given.offline and given.canary:
+        raise UsageProblem("--canary asks this host's server and --log, --launch, --metrics … read files")
+    judged = [(diagnose(snapshot), snapshot) for snapshot in _snapshots(given)]
+    judged.sort(key=lambda pair: _WORST.index(pair[0].verdict))
+    _write(_rendered(judged, output, target), target if output != "prometheus" else None)
+    codes = {exit_code(verdict, Severity(fail_on)) for verdict, _ in judged}
+    return next(code for code in (Exit.INTERNAL, Exit.FINDINGS, Exit.INCOMPLETE, Exit.OK) if code in codes)
+
+
+def exit_code(diagnosis: Diagnosis, fail_on: Severity) -> int:
+    """1 wins over 3: something unknown never hides a finding, and is never 0 where the question needs it."""
+    order = list(Severity)
+    real = [f for f in diagnosis.findings if f.code != INTERNAL]
+    if any(order.index(f.severity) <= order.index(fail_on) for f in real):
+        return Exit.FINDINGS
+    if len(real) < len(diagnosis.findings):
+        return Exit.INTERNAL
+    return Exit.INCOMPLETE if diagnosis.verdict is Verdict.UNKNOWN else Exit.OK
+
+
+def _rendered(judged: Sequence[tuple[Diagnosis, Snapshot]], output: str, target: str | None) -> str:
+    """All units' diagnoses, the worst first; JSON is one object, the worst unit's, with the others in it."""
+    if output == "json":
+        from vllm_doctor.render.machine import dumps
+
+        return dumps(judged[0][0], [verdict for verdict, _ in judged[1:]])
+    if output == "prometheus":
+        from vllm_doctor.render import prometheus
+
+        told = [verdict for verdict, _ in judged]
+        codes = [rule.code for rule in rules()]
+        if target is not None:
+            prometheus.write(target, told, time.time(), codes)
+            return ""
+        return prometheus.text(told, time.time(), codes)
+    if output == "html":
+        from vllm_doctor.render.html import page
+
+        return page([(verdict, _argv(snapshot)) for verdict, snapshot in judged], taken_at=judged[0][1].taken_at)
+    from vllm_doctor.render.human import text
+
+    color = target is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    import shutil
+
+    width = shutil.get_terminal_size((100, 24)).columns
+    return "\n".join(text(verdict, color=color, width=width, argv=_argv(snapshot)) for verdict, snapshot in judged)
+
+
+def _argv(snapshot: Snapshot) -> tuple[str, ...]:
+    return snapshot.launch.value.argv if isinstance(snapshot.launch, Known) else ()
+
+
+def _write(text: str, target: str | None) -> None:
+    if target is None:
+        sys.stdout.write(text)
+        return
+    half = Path(f"{target}.{os.getpid()}")
+    try:
+        half.write_text(text, encoding="utf-8")
+        half.replace(target)
+    except OSError as problem:
+        half.unlink(missing_ok=True)
+        raise UsageProblem(f"--output {target}: {problem.strerror}: name a file that you may write") from None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _snapshots(given: Given) -> tuple[Snapshot, ...]:
+    if given.bundle is not None:
+        from vllm_doctor.gather.bundle import read_bundle
+
+        kept = read_bundle(given.bundle)
+        if isinstance(kept, Unknown):
+            raise UsageProblem(f"--from {kept.reason}. {kept.remedy}")
+        return kept
+    if not given.offline:
+        return _live(given)
+    return (
+        Snapshot(
+            taken_at=_now(),
+            log=read_logs(given.logs) if given.logs else NOT_GIVEN,
+            launch=_launch(given.launch),
+            version=Known(given.version, "--vllm-version") if given.version else NOT_GIVEN,
+            gpus=_gpus(given),
+            driver=_driver(given),
+            kernel=_kernel(given),
+            metrics=_metrics(given),
+        ),
+    )
+
+
+def _live(given: Given) -> tuple[Snapshot, ...]:
+    from vllm_doctor.gather.live import discover, gather_all
+
+    found = gather_all(unit=given.unit, canary=given.canary)
+    if given.unit is not None and isinstance(found[0].unit, Absent):
+        known = discover()
+        names = ", ".join(known.value) if isinstance(known, Known) else "none"
+        raise UsageProblem(f"--unit {given.unit}: {found[0].unit.reason}. vLLM units here: {names}")
+    return found
+
+
+def _launch(text: str | None) -> Reading[Launch]:
+    if text is None:
+        return NOT_GIVEN
+    from vllm_doctor.knowledge.launchline import parse_line
+
+    try:
+        return Known(parse_line(text), "--launch")
+    except ValueError as problem:
+        raise UsageProblem(f"--launch: {problem}: give the command as a shell would read it") from None
+
+
+def _gpus(given: Given) -> Reading[tuple[Gpu, ...]]:
+    if given.nvidia_smi is not None:
+        from vllm_doctor.gather.nvidia_smi import read_file
+
+        return read_file(given.nvidia_smi)
+    if given.gpu is None and given.gpu_gib is None and given.gpus is None:
+        return NOT_GIVEN
+    size = round(given.gpu_gib * _GIB) if given.gpu_gib else None
+    return Known(tuple(Gpu(i, given.gpu or "", total_bytes=size) for i in range(given.gpus or 1)), "the command line")
+
+
+def _driver(given: Given) -> Reading[Driver]:
+    if given.nvidia_smi is None:
+        return NOT_GIVEN
+    from vllm_doctor.gather.nvidia_smi import driver_of
+
+    return driver_of(given.nvidia_smi)
+
+
+def _kernel(given: Given) -> Reading[Kernel]:
+    if given.kernel_log is None:
+        return NOT_GIVEN
+    from vllm_doctor.gather.kernel import read_file
+
+    return read_file(given.kernel_log)
+
+
+def _metrics(given: Given) -> Reading[Metrics]:
+    if given.metrics is None:
+        return NOT_GIVEN
+    from vllm_doctor.gather.metrics import read_file
+
+    return read_file(given.metrics)

@@ -1,0 +1,58 @@
+"""`vllm-doctor explain` and `vllm-doctor flowchart`."""
+
+from typing import Annotated
+
+import typer
+
+
+def explain(
+    code: Annotated[
+        str | None,
+        typer.Argument(
+            help="A finding's code (VD121), or an option, variable or metric of vLLM (swap-space).", show_default=False
+        ),
+    ] = None,
+    *,
+    every: Annotated[bool, typer.Option("--list", help="List every code with its cause and title.")] = False,
+    vllm_version: Annotated[
+        str | None, typer.Option(help="Say what is true of this release.", show_default=False)
+    ] = None,
+) -> None:
+    """Say what a finding means, how it is recognised, what to do, and which common advice is wrong."""
+    from vllm_doctor.cli.errors import UsageProblem
+    from vllm_doctor.knowledge.versions import parse_version
+    from vllm_doctor.rules.explain import about, explained, listing, nearest
+    from vllm_doctor.rules.registry import by_code
+
+    if every:
+        for number, cause, phase, title in listing():
+            typer.echo(f"{number}  {cause:38} {phase:30} {title}")
+        return
+    if code is None:
+        raise UsageProblem("explain: needed is a code (vllm-doctor explain VD121), or --list for all of them")
+    at = parse_version(vllm_version) if vllm_version is not None else None
+    if vllm_version is not None and at is None:
+        raise UsageProblem(f"--vllm-version {vllm_version[:40]!r}: needed is a version such as 0.11.0")
+    wanted = code.strip()
+    rule = by_code().get(wanted.upper())
+    text = explained(rule, at) if rule is not None else about(wanted, at)
+    if text is None:
+        near = nearest(wanted)
+        hint = f"; --{near} is near" if near is not None else ""
+        raise UsageProblem(
+            f"explain: there is no {wanted[:40]!r}{hint}; vllm-doctor explain --list shows every code, "
+            "and options, variables and metrics go by the names that vLLM gives them"
+        )
+    typer.echo(text)
+
+
+def flowchart(
+    output: Annotated[str, typer.Option("--format", help="text or mermaid.")] = "text",
+) -> None:
+    """Print the whole flowchart, from the registry."""
+    from vllm_doctor.cli.errors import UsageProblem
+    from vllm_doctor.rules.explain import chart, mermaid
+
+    if output not in {"text", "mermaid"}:
+        raise UsageProblem(f"--format {output}: needed is text or mermaid")
+    typer.echo(chart() if output == "text" else mermaid(), nl=False)

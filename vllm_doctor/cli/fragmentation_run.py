@@ -1,0 +1,68 @@
+"""Gathers the metrics of one unit (or a saved scrape) and prints how its KV blocks are used."""
+
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.memory.allocator import allocator
+from vllm_doctor.memory.kv_use import kv_use
+from vllm_doctor.records.reading import Absent, Known, Unknown
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.render import fragmentation
+
+
+@dataclass(frozen=True)
+class Given:
+    """The options of the command, as typed."""
+
+    metrics: str | None
+    unit: str | None
+    version: str | None
+    max_model_len: int | None
+
+
+def run(given: Given, output: str) -> int:
+    """The whole command: 0, or 3 where the metrics could not be read."""
+    if output not in {"human", "json"}:
+        raise UsageProblem(f"--format {output}: needed is human or json")
+    snapshot = _snapshot(given)
+    metrics = snapshot.metrics
+    if not isinstance(metrics, Known):
+        sys.stdout.write(fragmentation.unseen(metrics, output))
+        return Exit.INCOMPLETE if isinstance(metrics, Unknown) else Exit.OK
+    use = kv_use(metrics.value, max_model_len=_longest(given, snapshot), version=_version(given, snapshot))
+    sys.stdout.write(fragmentation.report(use, allocator(snapshot), output, snapshot.subject))
+    return Exit.OK
+
+
+def _snapshot(given: Given) -> Snapshot:
+    if given.metrics is None:
+        from vllm_doctor.gather.live import gather_live
+
+        return gather_live(given.unit)
+    if given.unit is not None:
+        raise UsageProblem("--unit reads this host and --metrics a file: give one or the other")
+    from vllm_doctor.gather.metrics import read_file
+
+    absent = Absent("a saved scrape tells nothing of it")
+    return Snapshot(
+        taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        metrics=read_file(given.metrics),
+        gpus=absent,
+        log=absent,
+    )
+
+
+def _longest(given: Given, snapshot: Snapshot) -> int | None:
+    if given.max_model_len is not None:
+        return given.max_model_len
+    text = snapshot.launch.value.flags.get("max-model-len") if isinstance(snapshot.launch, Known) else None
+    return int(text) if isinstance(text, str) and text.isdecimal() else None
+
+
+def _version(given: Given, snapshot: Snapshot) -> str | None:
+    if given.version is not None:
+        return given.version
+    return snapshot.version.value if isinstance(snapshot.version, Known) else None

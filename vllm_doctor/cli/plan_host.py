@@ -1,0 +1,113 @@
+"""What `plan` takes from the host when the command line leaves it out: card, release, model, lengths of real
+requests."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from vllm_doctor.gather import nvml, release, systemd
+from vllm_doctor.gather.metrics import read_file
+from vllm_doctor.knowledge import serving
+from vllm_doctor.knowledge.launchline import parse_command
+from vllm_doctor.memory.question import PlanProblem, Question
+from vllm_doctor.memory.recommendation import Workload
+from vllm_doctor.records.reading import Absent, Known, Unknown
+
+DEADLINE_S = 2.0
+PROMPTS, OUTPUTS = "vllm:request_prompt_tokens", "vllm:request_generation_tokens"
+
+
+def fill(q: Question, *, unit: str | None, count: int | None) -> Question:
+    """The question with what this host knows. Raises PlanProblem, saying what could not be read and which option gives
+    it."""
+    found = _unit(unit) if not q.launch else None
+    argv = q.launch or (found.argv if found is not None else ())
+    if not argv:
+        raise PlanProblem("no launch line and no vLLM unit on this host; needed: -- vllm serve MODEL [flags]")
+    q = replace(q, launch=argv)
+    if q.gpu is None and q.gpu_memory_gib is None and q.available_kv_gib is None:
+        q = _card(q, count)
+    if q.version is None:
+        told = release.version(argv, None)
+        if not isinstance(told, Known):
+            raise PlanProblem(
+                f"--vllm-version is missing: {told.reason}; needed: the release that will run, such as 0.33.0"
+            )
+        q = replace(q, version=told.value)
+    if q.config is None:
+        q = replace(q, config=str(_config(found, argv)))
+    return q
+
+
+def _unit(name: str | None) -> systemd.Found | None:
+    units = systemd.find(name, DEADLINE_S)
+    if isinstance(units, Known) and units.value:
+        return units.value[0]
+    if name is not None and not isinstance(units, Known):
+        raise PlanProblem(f"--unit {name}: {units.reason}")
+    return None
+
+
+def _card(q: Question, count: int | None) -> Question:
+    """The cards that NVML tells; a host with cards of several kinds must be told which."""
+    gpus, _ = nvml.read()
+    if isinstance(gpus, Absent | Unknown) or not gpus.value:
+        reason = gpus.reason if isinstance(gpus, Absent | Unknown) else "NVML lists none"
+        raise PlanProblem(f"no card: {reason}; needed: --gpu NAME or --gpu-memory-gib N")
+    cards = gpus.value
+    kinds = {(g.name, g.total_bytes) for g in cards}
+    if len(kinds) > 1:
+        raise PlanProblem(
+            f"this host has cards of several kinds ({', '.join(sorted({g.name for g in cards}))}); needed: --gpu "
+            f"NAME and --gpus N of one kind"
+        )
+    total = cards[0].total_bytes
+    size = None if total is None else f"{total / 2**30:.3f}"
+    return replace(q, gpu=cards[0].name, gpu_memory_gib=size, gpus=count or len(cards))
+
+
+def _config(found: systemd.Found | None, argv: tuple[str, ...]) -> Path:
+    """The model's folder when the launch names one that exists here, else what the unit's caches hold."""
+    launch = parse_command(list(argv))
+    told = release.model_config(launch, {**os.environ, **(found.env if found is not None else {}), **launch.env}, None)
+    if isinstance(told, Known):
+        return Path(told.source)
+    raise PlanProblem(
+        f"--model-config is missing and the model was not found on this host ({told.reason}); needed: the model's "
+        f"config.json, or its folder"
+    )
+
+
+def workload(file: str) -> Workload:
+    """Lengths from the histograms of a saved /metrics page: the 99th percentile of prompt plus output, and the mean."""
+    told = read_file(file)
+    if not isinstance(told, Known):
+        raise PlanProblem(f"--metrics {file}: {told.reason}")
+    scrape = told.value.scrapes[-1]
+    prompts, outputs = serving.histogram(scrape, PROMPTS), serving.histogram(scrape, OUTPUTS)
+    if prompts is None or outputs is None or not prompts.count or not outputs.count:
+        raise PlanProblem(
+            f"--metrics {file}: no finished requests in {PROMPTS} and {OUTPUTS}; needed: a page of a server that has "
+            f"served"
+        )
+    high = [_percentile(h, 0.99) for h in (prompts, outputs)]
+    mean = prompts.total / prompts.count + outputs.total / outputs.count
+    running = serving.total(scrape, ("vllm:num_requests_running",))
+    waiting = serving.total(scrape, ("vllm:num_requests_waiting",))
+    context = None if None in high else int(sum(h for h in high if h is not None))
+    return Workload(
+        context,
+        None if running is None else int(running + (waiting or 0)) or None,
+        int(mean),
+        f"99 % of {int(prompts.count)} requests measured: prompt below {high[0]}, output below {high[1]}",
+    )
+
+
+def _percentile(h: serving.Histogram, share: float) -> float | None:
+    """The upper bound of the bucket that holds this share; None when it lies in the open last one."""
+    for bound, count in h.buckets:
+        if count >= share * h.count:
+            return None if bound == float("inf") else bound
+    return None

@@ -1,0 +1,187 @@
+"""What `plan` does with its options: host facts, question, prediction, choice, print."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+
+from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.knowledge.gpus import find, names
+from vllm_doctor.memory.choice import choose
+from vllm_doctor.memory.flags import SettingError
+from vllm_doctor.memory.launch import LaunchError
+from vllm_doctor.memory.plan import Prediction
+from vllm_doctor.memory.question import PlanProblem, Question, planner
+from vllm_doctor.memory.reading import ConfigError
+from vllm_doctor.memory.recommendation import PROFILES, Profile, Workload, safe
+from vllm_doctor.memory.remedies import hardware, remedies
+from vllm_doctor.render import plan as render
+
+_PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line of `plan`."""
+
+    launch: tuple[str, ...]
+    gpu: str | None
+    gpus: int | None
+    gpu_memory_gib: str | None
+    vllm_version: str | None
+    model_config: tuple[str, ...]
+    weights_gib: str | None
+    available_kv_gib: str | None
+    profile: str
+    context: int | None
+    concurrency: int | None
+    metrics: str | None
+    sweep: str | None
+    unit: str | None
+    learn: str | None
+    explain: bool
+    json: bool
+
+
+def run(o: Options) -> bool:
+    """Print the plan; True when the launch as asked starts. Raises UsageProblem for a question that has no answer."""
+    try:
+        if o.sweep is not None:
+            return _sweep(o)
+        return _one(o)
+    except _PROBLEMS as problem:
+        raise UsageProblem(f"plan: {problem}") from None
+
+
+def _question(o: Options, config: str | None) -> Question:
+    asked = Question(
+        o.launch, o.gpu, o.gpus or 1, o.gpu_memory_gib, o.vllm_version, config, o.weights_gib, o.available_kv_gib
+    )
+    card_known = o.gpu is not None or o.gpu_memory_gib is not None or o.available_kv_gib is not None
+    if o.launch and card_known and o.vllm_version and config:
+        filled = asked
+    else:
+        from vllm_doctor.cli.plan_host import fill
+
+        filled = fill(asked, unit=o.unit, count=o.gpus)
+    if o.learn is not None:
+        return filled
+    from vllm_doctor.memory.history import measured
+
+    return replace(filled, measured=measured(filled.gpu, filled.config or "", filled.version or "", filled.launch))
+
+
+def _workload(o: Options) -> Workload:
+    if o.metrics is None:
+        return Workload(o.context, o.concurrency, None, "as given by --context" if o.context else "")
+    from vllm_doctor.cli.plan_host import workload
+
+    measured = workload(o.metrics)
+    return replace(measured, context=o.context or measured.context, concurrency=o.concurrency or measured.concurrency)
+
+
+def _profile(name: str) -> Profile:
+    for known in PROFILES:
+        if name == known:
+            return known
+    raise PlanProblem(f"--profile: found {name!r}; needed: one of {', '.join(PROFILES)}")
+
+
+def _one(o: Options) -> bool:
+    if len(o.model_config) > 1:
+        raise PlanProblem("--model-config: found several; needed: one, or --sweep models")
+    profile = _profile(o.profile)
+    question = _question(o, o.model_config[0] if o.model_config else None)
+    plan = planner(question)
+    predicted = plan.predict()
+    if o.learn is not None:
+        return _learn(o, question, predicted)
+    choice = choose(plan, _workload(o), profile) if plan.total_gib is not None and o.available_kv_gib is None else None
+    fits = safe(predicted) or predicted.outcome == "rejected" or choice is None
+    told = render.Plan(
+        plan,
+        predicted,
+        choice,
+        () if fits else remedies(plan),
+        () if fits or (choice is not None and choice.fits and not o.explain) else hardware(plan),
+    )
+    if o.json:
+        import json
+
+        sys.stdout.write(json.dumps(render.as_dict(told)) + "\n")
+    else:
+        sys.stdout.write(render.text(told, explain=o.explain))
+    return predicted.outcome == "ok"
+
+
+def _learn(o: Options, question: Question, predicted: Prediction) -> bool:
+    from pathlib import Path
+
+    from vllm_doctor.memory.history import compare, read_log, remember
+
+    try:
+        text = sys.stdin.read() if o.learn == "-" else Path(o.learn or "").read_text(encoding="utf-8", errors="replace")
+    except OSError as problem:
+        raise PlanProblem(
+            f"--learn: {o.learn} cannot be read ({problem.strerror}); needed: a start-up log of vLLM"
+        ) from None
+    logged = read_log(text.splitlines())
+    found = compare(predicted, logged)
+    if not found:
+        raise PlanProblem(
+            f"--learn: {o.learn} holds none of the lines in which vLLM states its memory; needed: the log of a start"
+        )
+    try:
+        place = remember(question.gpu, question.config or "", question.version or "", question.launch, logged)
+    except OSError as problem:
+        raise PlanProblem(
+            f"--learn: the terms cannot be kept ({problem}); needed: a folder this user may write ($VLLM_DOCTOR_STATE)"
+        ) from None
+    if o.json:
+        import json
+
+        told = [{"term": d.term, "planned_gib": round(d.planned, 3), "logged_gib": round(d.logged, 3)} for d in found]
+        sys.stdout.write(
+            json.dumps({"schema_version": render.SCHEMA_VERSION, "compared": told, "kept_in": str(place)}) + "\n"
+        )
+    else:
+        sys.stdout.write(render.differences(found, str(place)))
+    return True
+
+
+def _sweep(o: Options) -> bool:
+    rows: list[tuple[str, int, Prediction | str]] = []
+    if o.sweep == "models":
+        if not o.model_config:
+            raise PlanProblem("--sweep models: no --model-config; needed: one for each model")
+        for config in o.model_config:
+            try:
+                plan = planner(_question(o, config))
+                rows.append((config, plan.gpus, plan.predict()))
+            except ConfigError as problem:
+                rows.append((config, o.gpus or 1, str(problem)))
+    else:
+        wanted = names() if o.sweep == "gpus" else tuple(n.strip() for n in (o.sweep or "").split(",") if n.strip())
+        first = wanted[0] if wanted else None
+        plan = planner(_question(replace(o, gpu=o.gpu or first), o.model_config[0] if o.model_config else None))
+        for name in wanted:
+            card = find(name)
+            if card is None:
+                raise PlanProblem(f"--sweep: found {name!r}; needed: gpus, models, or names of cards")
+            rows.append((card.name, plan.gpus, plan.on(card, plan.gpus).predict()))
+    if o.json:
+        import json
+
+        told = [
+            {
+                "name": n,
+                "gpus": c,
+                "predicted": None if isinstance(p, str) else render.figures(p),
+                "problem": p if isinstance(p, str) else None,
+            }
+            for n, c, p in rows
+        ]
+        sys.stdout.write(json.dumps({"schema_version": render.SCHEMA_VERSION, "sweep": told}) + "\n")
+    else:
+        sys.stdout.write(render.sweep(rows))
+    return any(not isinstance(p, str) and p.outcome == "ok" for _, _, p in rows)

@@ -1,0 +1,226 @@
+"""What `tune` must know of the unit before it begins; what it cannot know is said with the option that gives it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.gather import probe, release, systemd
+from vllm_doctor.gather.launch import parse_argv
+from vllm_doctor.gather.metrics import scrape_twice
+from vllm_doctor.knowledge import serving
+from vllm_doctor.operate import tune_bench, tune_unit
+from vllm_doctor.operate.tune_decide import Setting
+from vllm_doctor.operate.tune_load import Target
+from vllm_doctor.operate.tune_plan import Predict
+from vllm_doctor.operate.tune_unit import Service, number
+from vllm_doctor.records.host import Scrape
+from vllm_doctor.records.reading import Known
+
+if TYPE_CHECKING:
+    from vllm_doctor.cli.tune_run import Options
+
+# A mean of fewer requests says little of the service's own load.
+ENOUGH = 50
+PROMPT, OUTPUT = 512, 128
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """The service, the load and the bounds."""
+
+    service: Service
+    version: str
+    start: Setting
+    as_it_stands: bool
+    target: Target
+    lengths: str
+    tokenizer: str
+    bench: str | None
+    predict: Predict | None
+    plan: str
+    pool_tokens: int | None
+
+
+def facts(o: Options) -> Facts:
+    """Look at the unit. Raises UsageProblem."""
+    found = _unit(o)
+    flags = parse_argv(found.argv, found.env).flags
+    base = probe.base_url(flags)
+    if base is None:
+        raise UsageProblem(f"tune: {o.unit} listens on a Unix socket; needed: a TCP port, to put a load on it")
+    service = Service(found.unit.name, found.argv, base)
+    scrape = _metrics(base)
+    waiting = (serving.total(scrape, serving.RUNNING) or 0) + (serving.total(scrape, serving.WAITING) or 0)
+    if waiting and not (o.busy or o.dry_run):
+        raise UsageProblem(
+            f"tune: {o.unit} is serving {waiting:.0f} requests, which restarts would cut off; "
+            "needed: drain it first, or --busy"
+        )
+    predict, plan, planned = _plan(o, found)
+    version = release.version(found.argv, found.unit.main_pid)
+    start = _start(o, found.argv, planned)
+    target, lengths = _target(o, found, base, scrape, planned)
+    bench = None if o.load == "own" else tune_bench.program(found.argv)
+    if o.load == "vllm-bench" and bench is None:
+        raise UsageProblem(f"tune: --load vllm-bench: {found.argv[0]} has no `bench serve`; needed: --load own")
+    launch = parse_argv(found.argv, found.env)
+    tokenizer = flags.get("tokenizer")
+    return Facts(
+        service=service,
+        version=version.value if isinstance(version, Known) else "unknown",
+        start=start,
+        as_it_stands=o.from_seqs is None and o.from_tokens is None,
+        target=target,
+        lengths=lengths,
+        tokenizer=tokenizer if isinstance(tokenizer, str) else launch.model or target.model,
+        bench=bench,
+        predict=predict,
+        plan=plan,
+        pool_tokens=_pool(scrape),
+    )
+
+
+def _unit(o: Options) -> systemd.Found:
+    """The unit as it is without a trial; one that an earlier run left is ended first."""
+    found = systemd.find(o.unit, 5)
+    if not isinstance(found, Known):
+        raise UsageProblem(f"tune: --unit {o.unit}: {found.reason}")
+    one = found.value[0]
+    left = Service(one.unit.name, one.argv, "")
+    if left.drop_in.exists() and not o.dry_run:
+        tune_unit.restore(left)
+        found = systemd.find(o.unit, 5)
+        one = found.value[0] if isinstance(found, Known) else one
+        problem = tune_unit.ready(Service(one.unit.name, one.argv, _base(one)), o.ready_s)
+        if problem is not None:
+            raise UsageProblem(f"tune: a trial that an earlier run left was ended, and now {problem}")
+    if one.unit.active_state != "active":
+        raise UsageProblem(
+            f"tune: {o.unit} is {one.unit.active_state}; needed: a service that serves (vllm-doctor diagnose)"
+        )
+    if not one.argv or not one.argv[0].startswith("/"):
+        raise UsageProblem(
+            f"tune: the command line of {o.unit} cannot be read; needed: ExecStart= with an absolute path"
+        )
+    return one
+
+
+def _base(found: systemd.Found) -> str:
+    return probe.base_url(parse_argv(found.argv, found.env).flags) or ""
+
+
+def _metrics(base: str) -> Scrape:
+    told = scrape_twice(base, deadline_s=5, interval_s=0.2)
+    if not isinstance(told, Known):
+        raise UsageProblem(
+            f"tune: metrics: {told.reason}; needed: a server that answers, or nobody sees trouble coming"
+        )
+    return told.value.scrapes[-1]
+
+
+def _plan(o: Options, found: systemd.Found) -> tuple[Predict | None, str, dict[str, int]]:
+    """The prediction for changed flags, a word about it, and the launch's numbers as this release resolves them."""
+    from vllm_doctor.cli.plan_host import fill
+    from vllm_doctor.memory.flags import SettingError
+    from vllm_doctor.memory.history import measured
+    from vllm_doctor.memory.launch import LaunchError
+    from vllm_doctor.memory.question import PlanProblem, Question, planner
+    from vllm_doctor.memory.reading import ConfigError
+    from vllm_doctor.memory.recommendation import safe
+
+    try:
+        asked = fill(Question(found.argv), unit=o.unit, count=None)
+        terms = measured(asked.gpu, asked.config or "", asked.version or "", asked.launch)
+        plan = planner(replace(asked, measured=terms))
+        settings = plan.settings()
+        told = plan.predict()
+    except (PlanProblem, ConfigError, LaunchError, SettingError) as problem:
+        if not (o.without_plan or o.dry_run):
+            raise UsageProblem(
+                f"tune: no plan: {problem}. Without one nobody knows before a start whether it fits; needed: that, or "
+                "--without-plan (the KV pool alone bounds the ramp)"
+            ) from None
+        return None, f"none ({problem}); the KV pool alone bounds the ramp", {}
+    resolved = {"seqs": settings.seqs, "tokens": settings.batched, "length": settings.length}
+    if not safe(told):
+        return (
+            plan.predict,
+            f"it foresees {told.outcome} for the launch as it stands, so nothing larger is tried",
+            resolved,
+        )
+    return plan.predict, "what it calls safe bounds the ramp", resolved
+
+
+def _start(o: Options, argv: tuple[str, ...], planned: dict[str, int]) -> Setting:
+    seqs = o.from_seqs or number(argv, "max-num-seqs") or planned.get("seqs")
+    if seqs is None:
+        raise UsageProblem(f"tune: {o.unit} does not say max_num_seqs and no plan knows it; needed: --from-seqs N")
+    return Setting(seqs, o.from_tokens or number(argv, "max-num-batched-tokens") or planned.get("tokens"))
+
+
+def _target(o: Options, found: systemd.Found, base: str, scrape: Scrape, planned: dict[str, int]) -> tuple[Target, str]:
+    prompts, outputs = (serving.histogram(scrape, n) for n in (serving.PROMPT_LENGTHS, serving.OUTPUT_LENGTHS))
+    prompt, output, source = PROMPT, OUTPUT, f"fewer than {ENOUGH} requests are measured"
+    if prompts and outputs and prompts.mean and outputs.mean and min(prompts.count, outputs.count) >= ENOUGH:
+        prompt, output = max(1, round(prompts.mean)), max(2, round(outputs.mean))
+        source = f"the mean of {prompts.count:.0f} requests that it served"
+    if o.prompt_tokens or o.output_tokens:
+        prompt, output, source = o.prompt_tokens or prompt, o.output_tokens or output, "as asked for"
+    longest = number(found.argv, "max-model-len") or planned.get("length")
+    if longest is not None and prompt + output > longest:
+        if o.prompt_tokens or o.output_tokens:
+            raise UsageProblem(
+                f"tune: found a load of {prompt} + {output} tokens; needed: at most max_model_len, {longest}"
+            )
+        prompt, output = max(1, longest // 2), max(1, longest // 4)
+        source += f", shortened to max_model_len {longest}"
+    models = probe.probe(base, deadline_s=5).models
+    launch = parse_argv(found.argv, found.env)
+    served = launch.flags.get("served-model-name")
+    model = models[0] if models else served if isinstance(served, str) else launch.model
+    if model is None:
+        raise UsageProblem(
+            "tune: the served model's name is unknown; needed: /v1/models that answers, or --served-model-name"
+        )
+    return Target(base, model, prompt, output, _key(found)), source
+
+
+def _key(found: systemd.Found) -> str | None:
+    """The API key, from where the unit has it: its secrets file or its command line. It is only sent to the server."""
+    for word, after in zip(found.argv, (*found.argv[1:], ""), strict=True):
+        if word.partition("=")[0] == "--api-key":
+            return word.partition("=")[2] or after
+    for place in found.unit.properties.get("EnvironmentFiles", "").split():
+        if not place.startswith("/"):
+            continue
+        try:
+            lines = Path(place).read_text(encoding="utf-8").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            name, _, value = line.partition("=")
+            if name.strip() == "VLLM_API_KEY":
+                return _unquoted(value.strip())
+    return None
+
+
+def _unquoted(value: str) -> str:
+    """A value of an EnvironmentFile=, as systemd reads it."""
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        return re.sub(r"\\(.)", r"\1", value[1:-1])
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] == "'" else value
+
+
+def _pool(scrape: Scrape) -> int | None:
+    """Tokens of one engine's KV pool."""
+    told = serving.cache_config(scrape)
+    size = told.get("kv_cache_size_tokens", "")
+    if size.isdecimal():
+        return int(size)
+    blocks, block = told.get("num_gpu_blocks", ""), told.get("block_size", "")
+    return int(blocks) * int(block) if blocks.isdecimal() and block.isdecimal() else None

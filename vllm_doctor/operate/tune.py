@@ -1,0 +1,187 @@
+"""The ramp on a live service: one trial after another, each judged before the next, and always the way back.
+
+The order that keeps it safe: nothing is changed before the guard is armed; a trial is written down before it is tried;
+whatever ends the ramp (an end, an error, Ctrl-C), what served before is put back and answers before we leave.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from vllm_doctor.operate import tune_state
+from vllm_doctor.operate.tune_decide import Allowed, Limits, Row, Setting, Stop, best, following
+from vllm_doctor.operate.tune_load import Load, percentile
+from vllm_doctor.operate.tune_unit import NotDone
+from vllm_doctor.operate.tune_watch import Seen
+
+Clock = Callable[[], float]
+
+
+class Host(Protocol):
+    """The service under trial; what the ramp does to it and asks of it. Every call may raise NotDone."""
+
+    def guard(self, seconds: int) -> None:
+        """Arm what ends the trials if we cannot."""
+
+    def apply(self, setting: Setting) -> None:
+        """Restart the service with this setting."""
+
+    def ready(self, within_s: float) -> str | None:
+        """Wait until it answers; why it does not."""
+
+    def measure(self, at_once: int) -> tuple[Load, Seen]:
+        """Put the load on it and watch."""
+
+    def alive(self) -> str | None:
+        """Why it is not the same healthy process as before the load, or None."""
+
+    def explain(self) -> str | None:
+        """The doctor's word on why it failed, if it has one."""
+
+    def restore(self) -> bool:
+        """End the trial: what was there before serves again. False where no trial was under way."""
+
+
+class Ramp(msgspec.Struct, frozen=True):
+    """What is to be done. Times are in seconds; `budget_s` bounds the whole, the way back not counted."""
+
+    start: Setting
+    limits: Limits
+    allowed: Allowed
+    budget_s: float
+    ready_s: float
+    state: Path
+    key: str
+    as_it_stands: bool = True
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How the ramp ended. `restored` is False when what served before does not answer again: then `why` says so."""
+
+    rows: tuple[Row, ...]
+    best: Row | None
+    why: str
+    complete: bool
+    restored: bool = True
+    resumed: int = 0
+
+
+def ramp(what: Ramp, host: Host, say: Callable[[str], None], clock: Clock = time.monotonic) -> Outcome:
+    """Climb until a stop. KeyboardInterrupt goes on to the caller after the service was put back."""
+    state = tune_state.load(what.state, what.key)
+    resumed = len(state.rows)
+    if resumed:
+        say(f"goes on from {resumed} rows that were measured before ({what.state})")
+    why, complete, restored = "", False, True
+    try:
+        state, why, complete = _climb(what, state, host, say, clock)
+    except NotDone as problem:
+        state, why = _kept(what), str(problem)
+    except KeyboardInterrupt:
+        # Cut off by a person, not by the setting: it may be tried again.
+        tune_state.save(what.state, _kept(what))
+        raise
+    finally:
+        left = _put_back(host, what.ready_s, say)
+        if left is not None:
+            say(left)
+            restored, why = False, f"{left}; before that: {why}" if why else left
+    return Outcome(state.rows, best(state.rows, what.limits) if state.rows else None, why, complete, restored, resumed)
+
+
+def _kept(what: Ramp) -> tune_state.State:
+    """The finished rows on disk."""
+    kept = tune_state.load(what.state, what.key)
+    rows = tuple(r for r in kept.rows if r.problem != tune_state.CUT_OFF)
+    return msgspec.structs.replace(kept, rows=rows, trying=None)
+
+
+def _climb(
+    what: Ramp, state: tune_state.State, host: Host, say: Callable[[str], None], clock: Clock
+) -> tuple[tune_state.State, str, bool]:
+    end = clock() + what.budget_s
+    longest = 0.0
+    while True:
+        step = following(state.rows, what.limits, what.allowed) if state.rows else what.start
+        if isinstance(step, Stop):
+            return state, step.why, True
+        if clock() + longest > end:
+            return state, f"the time is used up; the next step would be {shown(step)} (run it again to go on)", False
+        began = clock()
+        changed = bool(state.rows) or not what.as_it_stands
+        if changed:
+            host.guard(int(end - began + 2 * what.ready_s + 600))
+        tune_state.save(what.state, msgspec.structs.replace(state, trying=step))
+        say(f"tries {shown(step)}")
+        try:
+            measured = _try(what, step, host, changed=changed)
+        except NotDone as refused:
+            measured = Row(step, problem=str(refused))
+        state = msgspec.structs.replace(state, rows=(*state.rows, measured), trying=None)
+        tune_state.save(what.state, state)
+        longest = max(longest, clock() - began)
+        say(told(measured))
+
+
+def _try(what: Ramp, step: Setting, host: Host, *, changed: bool) -> Row:
+    if changed:
+        host.apply(step)
+    problem = host.ready(what.ready_s)
+    if problem is not None:
+        return Row(step, problem=host.explain() or problem)
+    load, seen = host.measure(step.seqs)
+    problem = host.alive()
+    return row(step, load, seen, problem=(host.explain() or problem) if problem else "")
+
+
+def row(setting: Setting, load: Load, seen: Seen, *, problem: str = "") -> Row:
+    """The figures of one step."""
+    first = [s.first_s * 1000 for s in load.streams]
+    between = [b * 1000 for s in load.streams for b in s.between_s]
+    if not problem and seen.preemptions is None:
+        problem = "the server's metrics could not be read, so nobody watches the preemptions"
+    return Row(
+        setting=setting,
+        requests=len(load.streams),
+        errors=len(load.errors),
+        output_tps=round(load.output_tps, 2),
+        ttft_ms=percentile(first, 0.5),
+        ttft_p99_ms=percentile(first, 0.99),
+        itl_ms=percentile(between, 0.5),
+        itl_p99_ms=percentile(between, 0.99),
+        kv_peak=seen.kv_peak,
+        running_peak=seen.running_peak,
+        waiting_peak=seen.waiting_peak,
+        preemptions=seen.preemptions,
+        memory_free=seen.memory_free,
+        problem=problem or (load.errors[0] if load.errors and not load.streams else ""),
+    )
+
+
+def _put_back(host: Host, ready_s: float, say: Callable[[str], None]) -> str | None:
+    """End the trial; why what served before does not serve again, or None."""
+    try:
+        if not host.restore():
+            return None
+        say("puts back what served before")
+        problem = host.ready(ready_s)
+    except NotDone as refused:
+        problem = str(refused)
+    return None if problem is None else f"what served before DOES NOT ANSWER: {problem}"
+
+
+def shown(setting: Setting) -> str:
+    """The setting as a person says it."""
+    tokens = "" if setting.tokens is None else f", {setting.tokens} tokens a step"
+    return f"{setting.seqs} sequences{tokens}"
+
+
+def told(row: Row) -> str:
+    """One line about a row, for whoever waits."""
+    if row.problem:
+        return f"  {row.problem}"
+    kv = "unknown" if row.kv_peak is None else f"{row.kv_peak:.0%}"
+    return f"  {row.output_tps:.0f} tokens/s, KV use at most {kv}, {row.errors} errors"

@@ -1,0 +1,78 @@
+"""The load of `vllm bench serve`, where the release that serves has it: the same figures as published benchmarks."""
+
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.operate.tune_load import Load, Stream, Target
+
+# Each caller asks this many times: the first answers come together, the later ones as a service sees them.
+ROUNDS = 3
+
+
+class _Result(msgspec.Struct, frozen=True):
+    """What is read of the file that --save-detailed writes (vllm/benchmarks/serve.py); times in seconds."""
+
+    duration: float
+    ttfts: list[float]
+    itls: list[list[float]]
+    output_lens: list[int]
+    errors: list[str]
+
+
+def program(argv: tuple[str, ...]) -> str | None:
+    """The `vllm` that the unit starts, if its release brings the benchmark."""
+    vllm = Path(argv[0]).resolve() if argv else Path()
+    if vllm.name != "vllm" or not vllm.is_file():
+        return None
+    found = list(vllm.parent.parent.glob("lib/python3*/site-packages/vllm/benchmarks/serve.py"))
+    return str(vllm) if found else None
+
+
+def drive(vllm: str, target: Target, tokenizer: str, at_once: int, limit_s: float) -> Load:
+    """Run it with `at_once` requests in flight; at most `limit_s` seconds, its own start included.
+
+    A benchmark that does not end or does not write its file is one error: nothing is known of the requests then.
+    """
+    with tempfile.TemporaryDirectory(prefix="vllm-doctor-tune-") as folder:
+        file = Path(folder) / "result.json"
+        # The key goes through the environment: a command line is for all to read.
+        env = {"OPENAI_API_KEY": target.key or "none", "HF_HUB_OFFLINE": "1" if tokenizer.startswith("/") else "0"}
+        done = run(command(vllm, target, tokenizer, at_once, file), deadline_s=limit_s, env=env)
+        if isinstance(done, NotRun):
+            return Load((), (f"vllm bench serve: {done.reason}",), limit_s)
+        try:
+            told = msgspec.json.decode(file.read_bytes(), type=_Result)
+        except (OSError, msgspec.DecodeError) as problem:
+            said = (done.err.strip().splitlines() or [str(problem)])[-1]
+            return Load((), (f"vllm bench serve ended with {done.code}: {said[:200]}",), limit_s)
+    return loaded(told)
+
+
+def command(vllm: str, target: Target, tokenizer: str, at_once: int, file: Path) -> list[str]:
+    """The benchmark's command line."""
+    said = {
+        "backend": "openai",
+        "base-url": target.base,
+        "endpoint": "/v1/completions",
+        "model": target.model,
+        "tokenizer": tokenizer,
+        "dataset-name": "random",
+        "random-input-len": target.prompt_tokens,
+        "random-output-len": target.output_tokens,
+        "num-prompts": at_once * ROUNDS,
+        "max-concurrency": at_once,
+        "result-dir": file.parent,
+        "result-filename": file.name,
+    }
+    switches = ["--ignore-eos", "--save-result", "--save-detailed", "--disable-tqdm"]
+    return [vllm, "bench", "serve", *(w for name, value in said.items() for w in (f"--{name}", str(value))), *switches]
+
+
+def loaded(told: _Result) -> Load:
+    """The result file as a load."""
+    rows = zip(told.ttfts, told.itls, told.output_lens, told.errors, strict=False)
+    streams = [Stream(first, tuple(between), tokens) for first, between, tokens, error in rows if not error]
+    return Load(tuple(streams), tuple(e[-200:] for e in told.errors if e), told.duration)

@@ -1,0 +1,75 @@
+"""The ramp's host as it is: systemd, the server's port, the load, the doctor."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from vllm_doctor.operate import tune_bench, tune_load, tune_unit
+from vllm_doctor.operate.tune_decide import Setting
+from vllm_doctor.operate.tune_load import Load, Target
+from vllm_doctor.operate.tune_unit import Service
+from vllm_doctor.operate.tune_watch import Seen, Watch
+
+# A request under way when a step ends is no failure of the server.
+GRACE_S = 60.0
+
+
+class LiveHost(msgspec.Struct):
+    """One unit. `bench` is the release's vllm where its benchmark makes the load; else ours does."""
+
+    service: Service
+    target: Target
+    tokenizer: str
+    step_s: float
+    bench: str | None
+    say: Callable[[str], None]
+    pid: int | None = None
+
+    def guard(self, seconds: int) -> None:
+        """Arm what ends the trials if we cannot."""
+        tune_unit.guard(self.service, seconds)
+
+    def apply(self, setting: Setting) -> None:
+        """Restart the service with this setting."""
+        tune_unit.apply(self.service, setting)
+
+    def ready(self, within_s: float) -> str | None:
+        """Wait until it answers; why it does not."""
+        return tune_unit.ready(self.service, within_s)
+
+    def measure(self, at_once: int) -> tuple[Load, Seen]:
+        """Put the load on it and watch. A benchmark that cannot run gives way to our own load, and it is said."""
+        self.pid = tune_unit.main_pid(self.service.unit)
+        if self.bench is not None:
+            with Watch(self.service.base) as watch:
+                load = tune_bench.drive(self.bench, self.target, self.tokenizer, at_once, self.step_s * 10)
+            if load.streams:
+                return load, watch.seen()
+            self.say(
+                f"  {load.errors[0] if load.errors else 'the benchmark measured nothing'}: our own load from here on"
+            )
+            self.bench = None
+        with Watch(self.service.base) as watch:
+            load = tune_load.drive(self.target, at_once, self.step_s, max(GRACE_S, self.step_s * 2))
+        return load, watch.seen()
+
+    def alive(self) -> str | None:
+        """Why it is not the same healthy process as before the load, or None."""
+        pid = tune_unit.main_pid(self.service.unit)
+        if pid is None or pid != self.pid:
+            return "the service ended under the load"
+        return tune_unit.ready(self.service, 10)
+
+    def explain(self) -> str | None:
+        """The doctor's first finding on the unit; None when it has none."""
+        from vllm_doctor.gather.live import gather_live
+        from vllm_doctor.rules.engine import diagnose
+
+        findings = diagnose(gather_live(self.service.unit)).findings
+        return f"{findings[0].code}: {findings[0].title}" if findings else None
+
+    def restore(self) -> bool:
+        """End the trial: what was there before serves again. False where no trial was under way."""
+        ended = tune_unit.restore(self.service)
+        tune_unit.disarm()
+        return ended

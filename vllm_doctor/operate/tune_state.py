@@ -1,0 +1,56 @@
+"""The rows of a ramp on disk: one that was cut off goes on, and a step that took the host down is not tried again."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.operate.tune_decide import Row, Setting
+
+CUT_OFF = "an earlier run was cut off while this was tried, and could not say why"
+
+
+class State(msgspec.Struct, frozen=True):
+    """`key` names what the rows are true of: launch, release and shape of the load."""
+
+    key: str
+    rows: tuple[Row, ...] = ()
+    trying: Setting | None = None
+    schema_version: int = 1
+
+
+def key(argv: tuple[str, ...], version: str, *shape: object) -> str:
+    """A digest: the launch itself may hold what is nobody's business."""
+    return hashlib.sha256(repr((argv, version, shape)).encode()).hexdigest()[:16]
+
+
+def place(unit: str) -> Path:
+    """The state's file."""
+    folder = Path(os.environ.get("VLLM_DOCTOR_STATE") or "/var/lib/vllm-doctor")
+    return folder / f"tune-{unit.removesuffix('.service').replace('/', '-')}.json"
+
+
+def load(file: Path, wanted: str) -> State:
+    """The rows kept for `wanted`; none where the file is of another launch, missing or not ours."""
+    try:
+        kept = msgspec.json.decode(file.read_bytes(), type=State)
+    except (OSError, msgspec.DecodeError):
+        return State(wanted)
+    if kept.key != wanted:
+        return State(wanted)
+    if kept.trying is not None:
+        return State(wanted, (*kept.rows, Row(kept.trying, problem=CUT_OFF)))
+    return kept
+
+
+def save(file: Path, state: State) -> None:
+    """Write it whole or not at all, for root alone."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_suffix(".new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as out:
+        out.write(msgspec.json.encode(state))
+        out.flush()
+        os.fsync(out.fileno())
+    fresh.replace(file)

@@ -1,0 +1,183 @@
+"""The unit under a trial: a drop-in in /run that a reboot forgets, a restart, and the way back.
+
+A guard is a timer of systemd's own: if this program is killed or the login lost, the trial ends all the same.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.gather import systemd
+from vllm_doctor.gather.http import NoAnswer, get
+from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.operate.tune_decide import Setting
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.reading import Known
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
+from vllm_doctor.remedy.argv import applied
+from vllm_doctor.remedy.dropin import quoted
+
+NAME = "zzz-vllm-doctor-tune.conf"
+GUARD = "vllm-doctor-tune-guard"
+_UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]+\.service")
+POLL_S = 0.5
+
+
+class NotDone(Exception):  # noqa: N818 - it names what the operator meets
+    """systemd refused, or the service did not come back."""
+
+
+class Service(msgspec.Struct, frozen=True):
+    """The unit's name, its command line without any trial, and where it answers."""
+
+    unit: str
+    argv: tuple[str, ...]
+    base: str
+    runtime: Path = Path("/run/systemd/system")
+
+    @property
+    def drop_in(self) -> Path:
+        """Where a trial's drop-in lies: the name sorts behind every other, and /run does not outlive a reboot."""
+        return self.runtime / f"{self.unit}.d" / NAME
+
+
+def changes(argv: tuple[str, ...], setting: Setting, variable: Callable[[str], str | None]) -> tuple[Change, ...]:
+    """The setting as changes of the launch, what stays left out. `variable` names a flag's inventory variable."""
+    wanted = {"max-num-seqs": setting.seqs, "max-num-batched-tokens": setting.tokens}
+    found: list[Change] = []
+    for name, value in wanted.items():
+        before = number(argv, name)
+        if value is None or value == before:
+            continue
+        raised = before is not None and value > before
+        found.append(
+            Change(
+                kind=ChangeKind.FLAG,
+                name=name,
+                before=before,
+                after=value,
+                direction=Direction.SET if before is None else Direction.RAISE if raised else Direction.LOWER,
+                applicability=Applicability.NEEDS_REVIEW,
+                inventory_var=variable(name),
+                why="measured under load on this host",
+            )
+        )
+    return tuple(found)
+
+
+def number(argv: tuple[str, ...], name: str) -> int | None:
+    """A flag's whole number on a command line (`--name N`, `--name=N`, underscores too); None where it is not said."""
+    for word, after in zip(argv, (*argv[1:], ""), strict=True):
+        flag, _, given = word.partition("=")
+        if flag.startswith("--") and flag[2:].replace("_", "-") == name:
+            text = given or after
+            return int(text) if text.isdecimal() else None
+    return None
+
+
+def trial(service: Service, setting: Setting) -> str:
+    """The drop-in's text."""
+    words = applied(service.argv, changes(service.argv, setting, lambda _: None))
+    # A list setting must be emptied before it is set again, or systemd refuses two ExecStart= lines.
+    return (
+        "# A trial of `vllm-doctor tune`; it is taken away when the trial ends, and a reboot forgets it.\n"
+        f"[Service]\nExecStart=\nExecStart={' '.join(quoted(word) for word in words)}\n"
+    )
+
+
+def apply(service: Service, setting: Setting) -> None:
+    """Write the drop-in and restart. Raises NotDone."""
+    if not _UNIT.fullmatch(service.unit):
+        raise NotDone(f"{service.unit!r} is no name of a service")
+    service.drop_in.parent.mkdir(parents=True, exist_ok=True)
+    # Not for all eyes: a command line may hold a key.
+    descriptor = os.open(service.drop_in, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+        out.write(trial(service, setting))
+    _systemctl("daemon-reload")
+    _restart(service)
+
+
+def restore(service: Service) -> bool:
+    """Take the drop-in away and restart on what was there before; False where there was no trial to end."""
+    if not service.drop_in.exists():
+        return False
+    service.drop_in.unlink()
+    if not any(service.drop_in.parent.iterdir()):
+        service.drop_in.parent.rmdir()
+    _systemctl("daemon-reload")
+    _restart(service)
+    return True
+
+
+def _restart(service: Service) -> None:
+    # A trial that failed may have used up the unit's start limit; the way back must not be refused for that.
+    _systemctl("reset-failed", service.unit, tolerate=True)
+    _systemctl("restart", service.unit, deadline_s=300)
+
+
+def guard(service: Service, seconds: int) -> None:
+    """Arm the timer that ends a trial which nobody ends. Raises NotDone: without it there is no trial."""
+    disarm()
+    # No shell: systemd 252 writes `;` and `$` of a transient unit so that it cannot read them after a daemon-reload.
+    there = quoted(str(service.drop_in))
+    steps = [
+        "Type=oneshot",
+        f"ExecCondition=/usr/bin/test -e {there}",
+        f"ExecStartPre=/bin/rm -f -- {there}",
+        "ExecStartPre=/bin/systemctl daemon-reload",
+    ]
+    done = run(
+        [
+            *("systemd-run", f"--on-active={seconds}", f"--unit={GUARD}", "--collect", "--quiet"),
+            *(f"--property={step}" for step in steps),
+            *("--", "/bin/systemctl", "--no-block", "restart", "--", service.unit),
+        ],
+        deadline_s=20,
+    )
+    if isinstance(done, NotRun) or done.code != 0:
+        why = done.reason if isinstance(done, NotRun) else done.err.strip()
+        raise NotDone(f"the guard that would end the trial could not be armed: {why}")
+
+
+def disarm() -> None:
+    """The trial ended in order: the guard is not needed."""
+    run(["systemctl", "stop", f"{GUARD}.timer"], deadline_s=20)
+
+
+def _systemctl(*words: str, deadline_s: float = 60, tolerate: bool = False) -> None:
+    done = run(["systemctl", *words], deadline_s=deadline_s)
+    if tolerate:
+        return
+    if isinstance(done, NotRun):
+        raise NotDone(f"systemctl {' '.join(words)}: {done.reason}")
+    if done.code != 0:
+        raise NotDone(f"systemctl {' '.join(words)} failed: {done.err.strip()[:300]}")
+
+
+def main_pid(unit: str) -> int | None:
+    """The unit's main process; None where it has none."""
+    found = systemd.find(unit, 5)
+    return found.value[0].unit.main_pid if isinstance(found, Known) and found.value else None
+
+
+def ready(service: Service, within_s: float) -> str | None:
+    """Wait until /health answers 200; why it does not, or None. A service that ends meanwhile is not waited for."""
+    end = time.monotonic() + within_s
+    began: int | None = None
+    while time.monotonic() < end:
+        found = systemd.find(service.unit, 5)
+        if isinstance(found, Known) and found.value:
+            unit = found.value[0].unit
+            began = unit.main_pid if began is None else began
+            if unit.active_state == "failed" or (began is not None and unit.main_pid != began):
+                return "the service ended while it started"
+        answer = get(f"{service.base}/health", deadline_s=3, max_bytes=1 << 16)
+        if not isinstance(answer, NoAnswer) and answer.status == 200:
+            return None
+        time.sleep(POLL_S)
+    return f"the service was not ready within {within_s:.0f} s"

@@ -1,0 +1,50 @@
+"""The list of checks. The first twelve are those that a naive role lacks; the others ask whether the host has room."""
+
+from collections.abc import Callable
+
+from vllm_doctor.preflight.driver import (
+    branch_alive,
+    branch_supports_gpus,
+    fabric_manager,
+    flavour_legal,
+    gpu_present,
+    kernel_headers,
+    one_repository,
+    secure_boot_possible,
+)
+from vllm_doctor.preflight.records import Case, Row
+from vllm_doctor.preflight.release import compute_capability, libc_and_python, wheel_runs_on_driver
+from vllm_doctor.preflight.room import disk_space, host_memory, ports_free
+
+Check = Callable[[Case], Row]
+
+CHECKS: tuple[Check, ...] = (
+    gpu_present,
+    branch_supports_gpus,
+    branch_alive,
+    flavour_legal,
+    secure_boot_possible,
+    kernel_headers,
+    one_repository,
+    wheel_runs_on_driver,
+    compute_capability,
+    libc_and_python,
+    fabric_manager,
+    disk_space,
+    host_memory,
+    ports_free,
+)
+
+# What variables alone decide, for the GPUs that the inventory names.
+OF_VARIABLES: tuple[Check, ...] = (
+    branch_supports_gpus,
+    branch_alive,
+    flavour_legal,
+    wheel_runs_on_driver,
+    compute_capability,
+)
+
+
+def judge(case: Case, checks: tuple[Check, ...] = CHECKS) -> tuple[Row, ...]:
+    """All rows of one host, in the order of the checks."""
+    return tuple(check(case) for check in checks)

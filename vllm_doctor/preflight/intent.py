@@ -1,0 +1,189 @@
+"""From what Ansible hands over to records: variables to an `Intent`, the facts module's answer to a `Host`."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from vllm_doctor.knowledge.compat import Table, nearest, numbers
+from vllm_doctor.preflight.records import Disk, Headers, Host, Intent, Package, Repository, Row, Verdict
+
+
+def intent(values: Mapping[str, object], table: Table) -> Intent:
+    """What the variables of the roles want; a role that is not in play leaves its part at the default."""
+    count = values.get("preflight_gpu_count")
+    version = _text(values, "vllm_version")
+    variant = _text(values, "vllm_variant") or "auto"
+    return Intent(
+        driver=bool(values.get("nvidia_driver_enabled", False)),
+        driver_version=_text(values, "nvidia_driver_version") or table.default_driver,
+        driver_branch=_text(values, "nvidia_driver_branch"),
+        flavour=_text(values, "nvidia_driver_flavour") or "auto",
+        repository=_text(values, "nvidia_driver_repository") or "nvidia",
+        modules=_text(values, "nvidia_driver_modules") or "dkms",
+        fabric_manager=_text(values, "nvidia_driver_fabric_manager") or "auto",
+        end_of_life=_text(values, "preflight_end_of_life") or "warn",
+        vllm=version is not None,
+        vllm_version=version,
+        variant="cpu" if version is not None and version.endswith("+cpu") else variant,
+        python=_text(values, "preflight_python_version") or _python(_text(values, "vllm_python")),
+        forward_compat=bool(values.get("preflight_forward_compatibility", False)),
+        gpus=tuple(_words(values.get("preflight_gpus"))),
+        gpu_count=count if isinstance(count, int) and not isinstance(count, bool) else None,
+        releases_dir=_text(values, "preflight_releases_dir") or _text(values, "vllm_root") or "/opt/vllm",
+        models_dir=_text(values, "preflight_models_dir") or "/var/lib",
+        model_gib=_number(values.get("preflight_model_gib")),
+        memory_gib=_number(values.get("preflight_memory_gib")),
+        ports=_ports(values) if version is not None else (),
+    )
+
+
+def declared_host(wanted: Intent, table: Table) -> Host:
+    """The host that the inventory describes, for the checks that need no real one."""
+    devices = tuple(gpu.device for name in wanted.gpus if (gpu := table.gpu_named(name)) is not None)
+    return Host(gpus=devices or None)
+
+
+def contradictions(values: Mapping[str, object], wanted: Intent, table: Table) -> Iterator[Row]:
+    """Pins that cannot hold together, and names that no table knows."""
+    for name in wanted.gpus:
+        if table.gpu_named(name) is None:
+            close = nearest(name, table.gpu_names())
+            yield Row(
+                "GPU name", Verdict.FAIL, name, "a GPU of the compatibility table", f"preflight_gpus: {close or '?'}"
+            )
+    if wanted.driver and not _is_version(wanted.driver_version):
+        yield Row(
+            "driver version",
+            Verdict.FAIL,
+            wanted.driver_version,
+            "an exact version",
+            f"set nvidia_driver_version: {table.default_driver}",
+        )
+    elif wanted.driver_branch is not None and wanted.driver_branch != str(numbers(wanted.driver_version)[0]):
+        yield Row(
+            "contradictory pins",
+            Verdict.FAIL,
+            f"nvidia_driver_branch {wanted.driver_branch}, nvidia_driver_version {wanted.driver_version}",
+            "one branch",
+            "remove nvidia_driver_branch: it follows from the version",
+        )
+    toolkit = _text(values, "cuda_toolkit_version")
+    if bool(values.get("cuda_toolkit_enabled", False)) and toolkit is not None:
+        yield from _toolkit(toolkit, values, wanted, table)
+
+
+def _toolkit(toolkit: str, values: Mapping[str, object], wanted: Intent, table: Table) -> Iterator[Row]:
+    if table.toolkit_driver(toolkit) is None:
+        close = nearest(toolkit, table.toolkits())
+        yield Row(
+            "CUDA toolkit",
+            Verdict.FAIL,
+            f"cuda_toolkit_version {toolkit}",
+            "one of " + ", ".join(table.toolkits()),
+            f"set cuda_toolkit_version: {close or table.toolkits()[-1]}",
+        )
+    elif wanted.driver and table.fit(wanted.driver_version, toolkit) == "fail":
+        yield Row(
+            "contradictory pins",
+            Verdict.FAIL,
+            f"cuda_toolkit_version {toolkit}, nvidia_driver_version {wanted.driver_version}",
+            f"driver {table.family_floor(toolkit)} or newer",
+            f"set nvidia_driver_version: {table.toolkit_driver(toolkit)}",
+        )
+    for package in _words(values.get("cuda_toolkit_extra_packages")):
+        if package == "cuda" or package.startswith(
+            ("cuda-drivers", "nvidia-", "libnvidia-", "cuda-runtime", "cuda-demo")
+        ):
+            yield Row(
+                "two owners of a package",
+                Verdict.FAIL,
+                f"{package} in cuda_toolkit_extra_packages",
+                "driver packages only from the role nvidia_driver",
+                f"remove {package}: it brings a driver of its own",
+            )
+
+
+def host(facts: Mapping[str, object]) -> Host:
+    """The answer of the facts module as a record; what it could not read stays None."""
+    kernel, boot = _mapping(facts.get("kernel")), _mapping(facts.get("secure_boot"))
+    gpus, sources = facts.get("gpus"), facts.get("repositories")
+    candidates, listening = facts.get("fabric_manager_candidates"), facts.get("listening")
+    return Host(
+        gpus=tuple(_words(gpus)) if isinstance(gpus, list) else None,
+        switches=tuple(_words(facts.get("switches"))),
+        kernel=_text(kernel, "running"),
+        default_kernel=_text(kernel, "default"),
+        headers=tuple((str(name), Headers(str(state))) for name, state in _mapping(kernel.get("headers")).items()),
+        secure_boot=_flag(boot.get("enabled")),
+        mok_enrolled=_flag(boot.get("key_enrolled")),
+        repositories=tuple(Repository(str(row["owner"]), str(row["file"]), str(row["uri"])) for row in _rows(sources))
+        if isinstance(sources, list)
+        else None,
+        packages=tuple(
+            Package(str(row["name"]), str(row["version"]), _text(row, "owner")) for row in _rows(facts.get("packages"))
+        ),
+        loaded_driver=_text(_mapping(facts.get("driver")), "loaded"),
+        fabric_candidates=tuple(_words(candidates)) if isinstance(candidates, list) else None,
+        platform=_text(facts, "platform"),
+        machine=_text(facts, "machine"),
+        glibc=_text(facts, "glibc"),
+        python=_text(facts, "python"),
+        disk=tuple(
+            Disk(str(row["path"]), _number(row["free_gib"]), str(row["filesystem"])) for row in _rows(facts.get("disk"))
+        ),
+        memory_gib=_number(facts["memory_gib"]) if facts.get("memory_gib") is not None else None,
+        listening=tuple(
+            (port, str(row.get("name", ""))) for row in _rows(listening) for port in _integers([row["port"]])
+        )
+        if isinstance(listening, list)
+        else None,
+    )
+
+
+def _ports(values: Mapping[str, object]) -> tuple[int, ...]:
+    """The ports of all instances of the role vllm, or those that preflight_ports names."""
+    named = _integers(values.get("preflight_ports"))
+    if named:
+        return tuple(named)
+    common = values.get("vllm_port", 8000)
+    instances = _rows(values.get("vllm_instances")) or [{}]
+    return tuple(dict.fromkeys(_integers([instance.get("port", common) for instance in instances])))
+
+
+def _python(path: str | None) -> str | None:
+    """The version in an interpreter's name, such as /opt/python/bin/python3.12; None for a plain python3."""
+    found = re.search(r"python(\d+\.\d+)$", path or "")
+    return found.group(1) if found else None
+
+
+def _is_version(text: str) -> bool:
+    parts = text.split(".")
+    return len(parts) in {2, 3} and all(part.isdigit() for part in parts)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _rows(value: object) -> list[Mapping[str, object]]:
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+
+
+def _words(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else []
+
+
+def _integers(value: object) -> list[int]:
+    return [item for item in value if isinstance(item, int)] if isinstance(value, Sequence) else []
+
+
+def _text(values: Mapping[str, object], name: str) -> str | None:
+    value = values.get(name)
+    return str(value) if value not in {None, ""} else None
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,140 @@
+"""What the preflight judges and what it says; frozen, without I/O."""
+
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+
+from vllm_doctor.knowledge.compat import Gpu, Table
+
+
+class Verdict(StrEnum):
+    """The outcome of one check on one host."""
+
+    OK = "ok"
+    FAIL = "fail"
+    WARN = "warn"
+    UNKNOWN = "unknown"  # could not be read: neither ok nor a fault
+    NOT_APPLICABLE = "not-applicable"
+
+
+class Headers(StrEnum):
+    """Whether the headers of one kernel are there."""
+
+    INSTALLED = "installed"
+    AVAILABLE = "available"
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what was checked, what was found, what is needed, and what to do."""
+
+    check: str
+    verdict: Verdict
+    found: str = ""
+    needed: str = ""
+    action: str = ""
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What the inventory wants of one host. Sizes in GiB."""
+
+    driver: bool
+    driver_version: str
+    driver_branch: str | None = None
+    flavour: str = "auto"
+    repository: str = "nvidia"
+    modules: str = "dkms"
+    fabric_manager: str = "auto"
+    end_of_life: str = "warn"
+    vllm: bool = True
+    vllm_version: str | None = None
+    variant: str = "auto"
+    python: str | None = None
+    forward_compat: bool = False
+    attention_without_ptx: bool = False
+    gpus: tuple[str, ...] = ()
+    gpu_count: int | None = None
+    releases_dir: str = "/opt"
+    models_dir: str = "/var/lib"
+    model_gib: float = 0.0
+    memory_gib: float = 0.0
+    ports: tuple[int, ...] = ()
+
+    @property
+    def cpu(self) -> bool:
+        """Whether vLLM's CPU build is wanted; then no GPU fact matters."""
+        return self.variant == "cpu"
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A package source that can deliver NVIDIA's driver; `owner` is nvidia, distribution or other."""
+
+    owner: str
+    file: str
+    uri: str
+
+
+@dataclass(frozen=True)
+class Package:
+    """An installed package of the driver stack; `owner` as for a repository, None where its origin is not known."""
+
+    name: str
+    version: str
+    owner: str | None
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The room under a path, in GiB; paths on one file system share it."""
+
+    path: str
+    free_gib: float
+    filesystem: str
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a host says about itself. None, or an empty mapping where noted, means that it could not be read."""
+
+    gpus: tuple[str, ...] | None = None  # PCI device ids, one an installed GPU
+    switches: tuple[str, ...] = ()  # PCI device ids of NVIDIA bridges
+    kernel: str | None = None
+    default_kernel: str | None = None
+    headers: tuple[tuple[str, Headers], ...] = ()
+    secure_boot: bool | None = None
+    mok_enrolled: bool | None = None
+    repositories: tuple[Repository, ...] | None = None
+    packages: tuple[Package, ...] = ()
+    loaded_driver: str | None = None
+    fabric_candidates: tuple[str, ...] | None = None
+    platform: str | None = None
+    machine: str | None = None
+    glibc: str | None = None
+    python: str | None = None
+    disk: tuple[Disk, ...] = ()
+    memory_gib: float | None = None
+    listening: tuple[tuple[int, str], ...] | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One host to judge: what is wanted, what is there, what is known, and the day."""
+
+    intent: Intent
+    host: Host
+    table: Table
+    today: date
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs of the host that the table knows."""
+        return tuple(gpu for device in self.host.gpus or () if (gpu := self.table.gpu(device)) is not None)
+
+    @property
+    def driver(self) -> str | None:
+        """The driver that will run vLLM: the wanted one, or the loaded one where the role does not own it."""
+        return self.intent.driver_version if self.intent.driver else self.host.loaded_driver

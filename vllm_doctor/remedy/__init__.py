@@ -1,0 +1,1 @@
+"""A change becomes an inventory edit, a unit drop-in, a diff."""

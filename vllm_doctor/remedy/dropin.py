@@ -1,0 +1,47 @@
+"""The emergency measure: a drop-in that a person can paste at 3 a.m., and that the next playbook run takes away."""
+
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.remedy.argv import applied
+
+NAME = "zz-vllm-doctor.conf"
+
+
+def quoted(word: str) -> str:
+    """`word` as one word of a systemd command line (systemd.service(5), "COMMAND LINES"; specifiers and `$` doubled).
+
+    A model's name may come from a log, so nothing of it may act as a specifier, a variable or a second directive.
+    """
+    doubled = word.replace("%", "%%").replace("$", "$$")
+    if doubled and all(c.isalnum() or c in "-_./:=,@+%$" for c in doubled):
+        return doubled
+    escaped = doubled.replace("\\", "\\\\").replace('"', '\\"')
+    printable = "".join(c if c.isprintable() else "".join(f"\\x{b:02x}" for b in c.encode()) for c in escaped)
+    return f'"{printable}"'
+
+
+def path(unit: str) -> str:
+    """Where the drop-in of `unit` lies."""
+    return f"/etc/systemd/system/{unit}.d/{NAME}"
+
+
+def text(code: str, argv: tuple[str, ...], changes: tuple[Change, ...]) -> str | None:
+    """The drop-in for the changes that a unit can carry; None where there is none (a package, a card).
+
+    `argv` is the unit's effective command line; its first word must be an absolute path, as systemd wants it.
+    """
+    mine = tuple(c for c in changes if c.kind in {ChangeKind.FLAG, ChangeKind.ENV})
+    if not mine:
+        return None
+    lines = [f"# {code}, for the emergency only: the next playbook run removes this file.", "[Service]"]
+    for change in mine:
+        if change.kind is ChangeKind.ENV:
+            gone = change.direction is Direction.REMOVE or change.after is None
+            setting = quoted(f"{change.name}={change.after}")
+            lines.append(f"UnsetEnvironment={change.name}" if gone else f"Environment={setting}")
+    if any(c.kind is ChangeKind.FLAG for c in mine):
+        if not argv or not argv[0].startswith("/"):
+            return None
+        # A list setting must be emptied before it is set again, or systemd refuses two ExecStart= lines.
+        lines += ["ExecStart=", "ExecStart=" + " ".join(quoted(word) for word in applied(argv, mine))]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,54 @@
+"""The diagnosis as one self-contained page, for people who were not there."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vllm_doctor import __version__
+from vllm_doctor.records.finding import Diagnosis
+from vllm_doctor.records.verdict import Verdict
+from vllm_doctor.render import human
+from vllm_doctor.render.text import figure, visible
+
+_MEANS = {
+    Verdict.OK: "The service is healthy as far as could be seen.",
+    Verdict.FINDING: "A cause was found. What to change is below.",
+    Verdict.NOT_APPLICABLE: "There was nothing to diagnose.",
+    Verdict.UNKNOWN: "No answer: something that was needed could not be read.",
+}
+
+
+def page(judged: Sequence[tuple[Diagnosis, tuple[str, ...]]], *, taken_at: str = "") -> str:
+    """HTML without scripts and without anything fetched from elsewhere; every text in it is escaped.
+
+    Each diagnosis comes with the effective command line of its unit, from which the emergency drop-in is made.
+    """
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(visible=visible, figure=figure, scalar=human.scalar)
+    return environment.get_template("report.html.j2").render(
+        parts=[_part(diagnosis, argv) for diagnosis, argv in judged],
+        who=human.subject(judged[0][0].subject) if len(judged) == 1 else judged[0][0].subject.host or "",
+        severities=human.SEVERITIES,
+        applicability=human.APPLICABILITY,
+        change_line=human.change_line,
+        was=human.was,
+        taken_at=taken_at,
+        version=__version__,
+    )
+
+
+def _part(diagnosis: Diagnosis, argv: tuple[str, ...]) -> dict[str, object]:
+    return {
+        "diagnosis": diagnosis,
+        "roots": [f for f in diagnosis.findings if f.explained_by is None],
+        "means": _MEANS[diagnosis.verdict],
+        "who": human.subject(diagnosis.subject),
+        "emergency": {f.code: human.emergency(f, diagnosis.subject.unit, argv) for f in diagnosis.findings},
+    }

@@ -1,0 +1,236 @@
+"""A plan as JSON (the contract) and as text for a person at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vllm_doctor.knowledge.gpus import Gpu, template_for
+from vllm_doctor.memory.history import Difference
+from vllm_doctor.memory.plan import Prediction
+from vllm_doctor.memory.question import Planner
+from vllm_doctor.memory.recommendation import Choice
+from vllm_doctor.memory.remedies import Remedy
+
+SCHEMA_VERSION = 1
+_BAR = 56
+_OUTCOMES = {
+    "ok": "starts",
+    "kv-too-small": "does not start: the KV pool cannot hold one request",
+    "oom-profile": "does not start: out of memory in the profile run",
+    "oom-weights": "does not start: the weights do not fit",
+    "oom-cudagraph": "does not start: out of memory in graph capture or sampler warm-up",
+    "rejected": "does not start: vLLM refuses the flags",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a plan says. `remedies` and `hardware` are filled when the launch does not fit."""
+
+    planner: Planner
+    predicted: Prediction
+    choice: Choice | None
+    remedies: Sequence[Remedy] = ()
+    hardware: Sequence[tuple[Gpu, int, Prediction]] = ()
+    source: str = ""
+
+
+def _round(value: float | None, digits: int = 2) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+def figures(p: Prediction) -> dict[str, object]:
+    """The `predicted` object: per GPU, GiB, in the words of vLLM's start-up log."""
+    asked = p.outcome == "kv-too-small" or p.settings.auto_length
+    return {
+        "outcome": p.outcome,
+        "weights_gib": _round(p.weights_gib, 3),
+        "non_torch_gib": _round(p.non_torch_gib),
+        "activation_gib": _round(p.activation_gib, 3),
+        "cudagraph_gib": _round(p.cudagraph_gib),
+        "cudagraph_budget_gib": _round(p.cudagraph_budget_gib),
+        "available_kv_gib": _round(p.available_kv_gib),
+        "kv_tokens": p.kv_tokens,
+        "gpu_blocks": p.gpu_blocks,
+        "max_concurrency": None if p.concurrency is None else {"len": p.length, "x": _round(p.concurrency)},
+        "estimated_max_len": p.longest if asked else None,
+        "needed_kv_gib": _round(p.needed_kv_gib, 3),
+    }
+
+
+def _card(planner: Planner) -> dict[str, object]:
+    """What the plan was made for, and the unit template that belongs to it."""
+    name = None if planner.gpu is None else planner.gpu.name
+    return {
+        "name": name,
+        "gpus": planner.gpus,
+        "total_gib": _round(planner.total_gib, 3),
+        "template": template_for(name),
+    }
+
+
+def as_dict(plan: Plan) -> dict[str, object]:
+    """The JSON of the contract."""
+    p, c = plan.predicted, plan.choice
+    margin = None if p.margin_gib is None else [_round(p.margin_gib[0]), _round(p.margin_gib[1])]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "card": _card(plan.planner),
+        "predicted": figures(p),
+        "margin": {"available_kv_gib": margin},
+        "refused": [
+            {"flag": r.flag.removeprefix("--"), "found": r.found, "needed": r.needed} for r in p.settings.refusals
+        ],
+        "recommended": None
+        if c is None
+        else {
+            "launch": c.launch,
+            "env": {},
+            "predicted": figures(c.predicted),
+            "margin": {
+                "available_kv_gib": None
+                if c.predicted.margin_gib is None
+                else [_round(x) for x in c.predicted.margin_gib]
+            },
+        },
+        "because": []
+        if c is None
+        else [
+            {
+                "flag": r.flag,
+                "why": r.why,
+                "arithmetic": [
+                    {
+                        "name": s.name,
+                        "value": _round(s.value, 3),
+                        "unit": s.unit,
+                        "formula": s.formula,
+                        "source": s.source,
+                    }
+                    for s in r.arithmetic
+                ],
+            }
+            for r in c.because
+        ],
+        "remedies": [
+            {"flag": r.flag, "to": r.value, "available_kv_gib": _round(r.pool_gib), "cost": r.cost}
+            for r in plan.remedies
+        ],
+        "hardware": [
+            {"gpu": g.name, "gpus": n, "available_kv_gib": _round(q.available_kv_gib)} for g, n, q in plan.hardware[:6]
+        ],
+        "notes": [*plan.planner.notes, *p.settings.notes],
+    }
+
+
+def _bar(p: Prediction) -> list[str]:
+    if p.total_gib is None or p.available_kv_gib is None:
+        return []
+    parts = [
+        ("weights", p.weights_gib, "█"),
+        ("non-torch", p.non_torch_gib or 0.0, "▓"),
+        ("activations", p.activation_gib, "▒"),
+        ("graphs", p.cudagraph_gib, "▞"),
+        ("KV cache", max(p.available_kv_gib, 0.0), "░"),
+    ]
+    rest = p.total_gib - sum(size for _, size, _ in parts)
+    parts.append(("free" if rest >= 0 else "missing", abs(rest), "·" if rest >= 0 else "!"))
+    scale = _BAR / max(p.total_gib, sum(size for _, size, _ in parts[:-1]))
+    drawn = "".join(mark * round(size * scale) for _, size, mark in parts)
+    out = [f"  one GPU, {p.total_gib:.2f} GiB", f"  {drawn}"]
+    out += [f"    {mark} {name:<12} {size:8.2f} GiB  {100 * size / p.total_gib:5.1f} %" for name, size, mark in parts]
+    return out
+
+
+def text(plan: Plan, *, explain: bool = False) -> str:
+    """The plan for a person: outcome first, then figures, range, what to change, and the recommended launch with its
+    reasons."""
+    p, c = plan.predicted, plan.choice
+    s = p.settings
+    who = plan.planner.gpu.name if plan.planner.gpu is not None else "a card"
+    lines = [
+        f"vLLM {s.version} on {who}"
+        + (f" × {plan.planner.gpus}" if plan.planner.gpus > 1 else "")
+        + f": {_OUTCOMES[p.outcome]}"
+    ]
+    lines += [f"  refused  {r}" for r in s.refusals]
+    if p.available_kv_gib is not None:
+        span = (
+            ""
+            if p.margin_gib is None or p.margin_gib[0] == p.margin_gib[1]
+            else f"  (claimed range {p.margin_gib[0]:.2f} to {p.margin_gib[1]:.2f})"
+        )
+        lines.append(
+            f"  per GPU  weights {p.weights_gib:.2f} · non-torch {p.non_torch_gib or 0:.2f} · activation "
+            f"{p.activation_gib:.2f} · graphs {p.cudagraph_gib:.2f} GiB"
+        )
+        lines.append(
+            f"  KV pool  {p.available_kv_gib:.2f} GiB{span}; one request of {p.length} tokens needs "
+            f"{p.needed_kv_gib:.2f} GiB"
+        )
+        if p.kv_tokens is not None and p.concurrency is not None:
+            lines.append(
+                f"           {p.kv_tokens:,} tokens, {p.concurrency:.2f} requests of {p.length} tokens at once"
+            )
+        if p.outcome == "kv-too-small":
+            lines.append(f"           the longest request that fits: {p.longest or 0} tokens")
+    if explain:
+        lines += ["", *_bar(p), ""]
+        lines += [f"    {t.bytes / 2**30:7.2f} GiB  {t.name}: {t.formula}  [{t.source}]" for t in p.terms]
+    if plan.remedies:
+        lines += ["", "  any one of these lets it start:"]
+        lines += [f"    --{r.flag} {r.value:<10} pool {r.pool_gib:.2f} GiB; {r.cost}" for r in plan.remedies]
+    if plan.hardware:
+        lines += ["", "  cards that hold it as asked: " + ", ".join(f"{n} × {g.name}" for g, n, _ in plan.hardware[:5])]
+    if c is not None:
+        lines += ["", "  recommended"]
+        lines += [
+            f"    --{r.flag} {'' if c.launch.get(r.flag) is True else c.launch.get(r.flag)}".rstrip()
+            + f"\n        {r.why}"
+            for r in c.because
+        ]
+        if explain:
+            lines += [
+                f"        {x.name} = {x.value:.2f} {x.unit}: {x.formula}  [{x.source}]"
+                for r in c.because
+                for x in r.arithmetic
+            ]
+        if c.predicted.available_kv_gib is not None and c.predicted.kv_tokens is not None:
+            lines.append(
+                f"    gives {c.predicted.available_kv_gib:.2f} GiB of KV: {c.predicted.kv_tokens:,} tokens, "
+                f"{c.predicted.concurrency or 0:.2f} × {c.predicted.length}"
+            )
+    elif p.total_gib is not None:
+        lines += ["", "  no launch of this model is safe on these cards"]
+    notes = [*plan.planner.notes, *s.notes]
+    if notes:
+        lines += ["", *(f"  note: {n}" for n in notes)]
+    return "\n".join(lines) + "\n"
+
+
+def differences(found: Sequence[Difference], kept_in: str) -> str:
+    """Planned beside logged, one term a line."""
+    lines = [f"  {'term':<12} {'planned':>9} {'logged':>9} {'off':>8}   GiB"]
+    lines += [f"  {d.term:<12} {d.planned:>9.2f} {d.logged:>9.2f} {d.off:>+8.2f}" for d in found]
+    return (
+        "\n".join([*lines, f"  kept in {kept_in}: the next plan of this launch on this host uses the logged terms"])
+        + "\n"
+    )
+
+
+def sweep(rows: Sequence[tuple[str, int, Prediction | str]]) -> str:
+    """A table: one line for each card or model. A text instead of a prediction says why there is none."""
+    head = f"{'':<44} {'cards':>5} {'outcome':<14} {'weights':>8} {'KV GiB':>8} {'range':>15} {'tokens':>11}"
+    lines = [f"{head} {'× length':>9}"]
+    for name, count, p in rows:
+        if isinstance(p, str):
+            lines.append(f"{name[:44]:<44} {count:>5} {p}")
+            continue
+        span = "" if p.margin_gib is None else f"{p.margin_gib[0]:.1f}..{p.margin_gib[1]:.1f}"
+        pool = "" if p.available_kv_gib is None else f"{p.available_kv_gib:.2f}"
+        lines.append(
+            f"{name[:44]:<44} {count:>5} {p.outcome:<14} {p.weights_gib:>8.2f} {pool:>8} {span:>15} "
+            f"{p.kv_tokens or 0:>11,} {p.concurrency or 0:>9.2f}"
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,95 @@
+"""The diagnosis as a text file for node_exporter: what was found, what could not be seen, and when it last worked."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vllm_doctor.records.finding import Diagnosis
+from vllm_doctor.records.verdict import Verdict
+from vllm_doctor.render.text import visible
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+_LAST_SUCCESS = "vllm_doctor_last_success_timestamp_seconds"
+
+
+def write(path: str | os.PathLike[str], diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str] = ()) -> None:
+    """Replace the file at once (temporary file, rename), readable by all.
+
+    `codes` are all finding codes there are: those not found are told as 0, so that an alert sees them end. A run that
+    could not judge (verdict unknown) leaves the time of the last success as it was.
+    """
+    from prometheus_client import write_to_textfile
+
+    write_to_textfile(os.fspath(path), _registry(diagnoses, now, codes, _last_successes(Path(path))))
+    Path(path).chmod(0o644)
+
+
+def text(diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str] = ()) -> str:
+    """The same for standard output, where nothing is known of earlier runs."""
+    from prometheus_client import generate_latest
+
+    return generate_latest(_registry(diagnoses, now, codes, {})).decode()
+
+
+def _registry(
+    diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str], before: dict[str, float]
+) -> "CollectorRegistry":
+    from prometheus_client import CollectorRegistry, Gauge
+
+    registry = CollectorRegistry()
+    verdict = Gauge("vllm_doctor_verdict", "1 for the verdict of the last run.", ["unit", "verdict"], registry=registry)
+    found = Gauge("vllm_doctor_finding", "1 for each finding of the last run.", ["unit", "code"], registry=registry)
+    about = Gauge(
+        "vllm_doctor_finding_info",
+        "Cause, phase and severity of a finding of the last run.",
+        ["unit", "code", "cause", "phase", "severity", "explained_by"],
+        registry=registry,
+    )
+    unknown = Gauge("vllm_doctor_unknown_signals", "Signals that could not be read.", ["unit"], registry=registry)
+    unseen = Gauge(
+        "vllm_doctor_signal_unknown", "1 for each signal that could not be read.", ["unit", "signal"], registry=registry
+    )
+    success = Gauge(_LAST_SUCCESS, "When a run last came to a verdict.", ["unit"], registry=registry)
+    Gauge("vllm_doctor_last_run_timestamp_seconds", "When a run last ended.", registry=registry).set(now)
+    for diagnosis in diagnoses:
+        unit = visible(diagnosis.subject.unit or "", 200)
+        for word in Verdict:
+            verdict.labels(unit, word.value).set(word is diagnosis.verdict)
+        for code in codes:
+            found.labels(unit, code).set(0)
+        for finding in diagnosis.findings:
+            found.labels(unit, finding.code).set(1)
+            about.labels(
+                unit,
+                finding.code,
+                finding.cause.value,
+                finding.phase.value,
+                finding.severity.value,
+                finding.explained_by or "",
+            ).set(1)
+        unknown.labels(unit).set(len(diagnosis.unknown))
+        for missing in diagnosis.unknown:
+            unseen.labels(unit, missing.signal).set(1)
+        judged = diagnosis.verdict is not Verdict.UNKNOWN
+        if judged or unit in before:
+            success.labels(unit).set(now if judged else before[unit])
+    return registry
+
+
+def _last_successes(path: Path) -> dict[str, float]:
+    """When each unit was last judged, from the file that is about to be replaced."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        return {
+            sample.labels["unit"]: float(sample.value)
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == _LAST_SUCCESS and "unit" in sample.labels
+        }
+    except (OSError, ValueError, KeyError):
+        return {}
