@@ -1,0 +1,1 @@
+../../nvidia_driver/library/package_lock.py

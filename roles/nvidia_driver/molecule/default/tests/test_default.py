@@ -1,0 +1,73 @@
+import json
+import re
+
+VERSION = "580.105.08"
+
+
+def installed(host):
+    """{package: version} of everything that came from the stub repository at a driver's version."""
+    told = host.check_output("dpkg-query -W -f '${Package} ${Version}\\n'")
+    rows = dict(line.split(" ", 1) for line in told.splitlines())
+    return {name: version for name, version in rows.items() if re.match(r"[56]\d\d\.\d", version)}
+
+
+def test_one_version_although_the_repository_has_newer_ones(host):
+    versions = installed(host)
+    assert {"libcuda1", "libnvidia-ml1", "nvidia-kernel-open-dkms", "nvidia-fabricmanager"} <= set(versions)
+    assert set(versions.values()) == {f"{VERSION}-1"}
+
+
+def test_every_package_of_the_stack_is_held(host):
+    held = set(host.check_output("apt-mark showhold").split())
+    assert set(installed(host)) - held == set()
+
+
+def test_an_upgrade_of_everything_leaves_the_driver_alone(host):
+    proposed = host.check_output("apt-get -s -o Debug::NoLocking=1 dist-upgrade")
+    assert not re.search(r"^(Inst|Remv) .*(nvidia|cuda)", proposed, re.MULTILINE)
+
+
+def test_even_without_the_holds_the_pins_keep_it(host):
+    policy = host.check_output("apt-cache policy nvidia-driver-cuda libcuda1 nvidia-fabricmanager nvidia-open")
+    assert set(re.findall(r"Candidate: (\S+)", policy)) == {f"{VERSION}-1"}
+
+
+def test_unattended_upgrades_skip_driver_and_kernel(host):
+    told = host.check_output("apt-config dump Unattended-Upgrade::Package-Blacklist")
+    for pattern in ("^nvidia-", "^libnvidia-", "^libcuda1", "^linux-image", "^linux-headers"):
+        assert f'"{pattern}"' in told
+
+
+def test_loaded_on_disk_and_library_are_one_version(host):
+    assert VERSION in host.file("/proc/driver/nvidia/version").content_string
+    assert "Open Kernel Module" in host.file("/proc/driver/nvidia/version").content_string
+    assert host.check_output("modinfo -F version nvidia") == VERSION
+    assert host.file(f"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{VERSION}").exists
+
+
+def test_the_module_is_built_for_every_kernel(host):
+    kernels = host.check_output("ls /boot | sed -n 's/^vmlinuz-//p'").split()
+    assert len(kernels) == 2
+    for kernel in kernels:
+        assert host.package(f"linux-headers-{kernel}").is_installed
+        assert VERSION in host.file(f"/lib/modules/{kernel}/updates/dkms/nvidia.ko").content_string
+
+
+def test_nouveau_is_gone_and_out_of_every_initramfs(host):
+    assert not host.file("/sys/module/nouveau").exists
+    for image in host.check_output("ls /boot/initrd.img-*").split():
+        assert "blacklist nouveau" in host.check_output(f"tar -xOf {image}")
+
+
+def test_daemons_run_and_belong_to_the_driver(host):
+    for name in ("nvidia-persistenced", "nvidia-fabricmanager"):
+        assert host.service(name).is_running
+        assert host.service(name).is_enabled
+        told = host.check_output(f"systemctl show {name} -p ConditionResult -p After")
+        assert "systemd-modules-load.service" in told
+
+
+def test_the_host_tells_its_facts_itself(host):
+    facts = json.loads(host.check_output("/etc/ansible/facts.d/gpu.fact"))
+    assert facts["gpus"] == ["2330", "2330"]
+    assert facts["driver"]["loaded"] == VERSION

@@ -1,0 +1,149 @@
+# Copyright: the authors of vllm-doctor
+# Apache License 2.0 (see LICENSE)
+"""Judge every host of the play on the controller, print one table, and fail once.
+
+It runs once for the whole play. The checks and the compatibility table are the doctor's own
+(`vllm_doctor.preflight`, `vllm_doctor/knowledge/compat.json`), so that roles and doctor cannot disagree.
+"""
+
+import json
+import sys
+from datetime import date
+from pathlib import Path
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.vars import load_extra_vars
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
+
+from vllm_doctor.knowledge.compat import table  # noqa: E402
+from vllm_doctor.preflight import intent as wants  # noqa: E402
+from vllm_doctor.preflight import report  # noqa: E402
+from vllm_doctor.preflight.checks import OF_VARIABLES, judge  # noqa: E402
+from vllm_doctor.preflight.records import Case, Row, Verdict  # noqa: E402
+from vllm_doctor.preflight.sources import Sources  # noqa: E402
+from vllm_doctor.preflight.variables import Variables, options  # noqa: E402
+
+FLAGS = REPOSITORY / "vllm_doctor" / "knowledge" / "inventory_vars.json"
+
+
+class ActionModule(ActionBase):
+    """`preflight_judge: {stage: variables}` before any host is asked, `{stage: facts}` after."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp=None, task_vars=None):
+        """One table over all hosts of the play."""
+        result = super().run(tmp, task_vars)
+        _, arguments = self.validate_argument_spec(
+            {
+                "stage": {"type": "str", "required": True, "choices": ["variables", "facts"]},
+                "today": {"type": "str"},
+            }
+        )
+        hosts = task_vars.get("ansible_play_hosts_all") or [task_vars["inventory_hostname"]]
+        today = date.fromisoformat(arguments["today"]) if arguments["today"] else date.today()
+        judge_host = self._variables if arguments["stage"] == "variables" else self._facts
+        self._specs, self._defaults = _roles()
+        self._names = {option.name for option in self._specs}
+        rows = {host: judge_host(host, task_vars, today) for host in hosts}
+        failed = report.failures(rows)
+        text = report.table(rows)
+        result.update(
+            changed=False,
+            rows=[{"host": host, **_plain(row)} for host, of_host in rows.items() for row in of_host],
+            msg=f"{len(hosts)} hosts judged, none refused.\n{text}".strip(),
+        )
+        if failed:
+            result.update(failed=True)
+            result["msg"] = f"{failed} of {len(hosts)} hosts refused; nothing was changed on any host.\n\n{text}"
+        return result
+
+    def _values(self, host, task_vars):
+        """The host's variables by Ansible's precedence: role defaults, its inventory, what the play or -e sets for all.
+
+        `hostvars` knows the inventory only, `task_vars` everything but for one host. A value of the current host that
+        is neither its inventory's nor a default came from the play, and holds for every host.
+        """
+        hostvars, here = task_vars["hostvars"], task_vars["inventory_hostname"]
+        values = {**self._defaults, **self._templated(hostvars[host], hostvars[host])}
+        own = self._templated(hostvars[here], [name for name in self._names if name in hostvars[here]])
+        common = self._templated(task_vars, [name for name in self._names if name in task_vars])
+        play = {name: value for name, value in common.items() if value != own.get(name, self._defaults.get(name))}
+        return {**values, **play}
+
+    def _templated(self, values, names):
+        """Those of the values that can be templated now; an undefined reference is Ansible's to report."""
+        found = {}
+        for name in names:
+            try:
+                found[name] = self._templar.template(values[name])
+            except Exception as error:  # noqa: BLE001
+                self._display.vvv(f"preflight: {name}: {error}")
+        return found
+
+    def _variables(self, host, task_vars, today):
+        values = self._values(host, task_vars)
+        sources = Sources(
+            [Path(path) for path in task_vars.get("ansible_inventory_sources") or []],
+            Path(task_vars["playbook_dir"]) if task_vars.get("playbook_dir") else None,
+        )
+        groups = [str(name) for name in task_vars["hostvars"][host].get("group_names", [])]
+        # Only what somebody has written down is judged: facts and registered results have role prefixes too.
+        written = {item.variable for item in sources.definitions(host, groups)} | set(load_extra_vars(self._loader))
+        flags = json.loads(FLAGS.read_text(encoding="utf-8")) if FLAGS.exists() else {}
+        flags = {name: variable for name, variable in flags.items() if isinstance(variable, str)}
+        rows = Variables(self._specs, sources, flags).judge(
+            host,
+            groups,
+            {name: values[name] for name in written if name in values},
+            [str(name) for name in values.get("preflight_extra_variables") or []],
+        )
+        intent = wants.intent(values, table())
+        case = Case(intent, wants.declared_host(intent, table()), table(), today)
+        judged = [row for row in judge(case, OF_VARIABLES) if row.verdict in {Verdict.FAIL, Verdict.WARN}]
+        return (*rows, *wants.contradictions(values, intent, table()), *judged)
+
+    def _facts(self, host, task_vars, today):
+        values = self._values(host, task_vars)
+        answer = task_vars["hostvars"][host].get("preflight_host")
+        if not isinstance(answer, dict) or "facts" not in answer:
+            return (
+                Row(
+                    "facts", Verdict.FAIL, "the host did not answer", "its facts", "make it reachable, or leave it out"
+                ),
+            )
+        return judge(Case(wants.intent(values, table()), wants.host(answer["facts"]), table(), today))
+
+
+def _roles():
+    """(options, plain defaults) of every role beside this one."""
+    known, defaults = [], {}
+    for role in sorted((REPOSITORY / "roles").iterdir()):
+        specs = role / "meta" / "argument_specs.yml"
+        if specs.is_file():
+            try:
+                known += options(role.name, yaml.safe_load(specs.read_text(encoding="utf-8")) or {})
+            except yaml.YAMLError as error:
+                raise AnsibleActionFail(f"{specs}: {error}") from error
+        values = role / "defaults" / "main.yml"
+        if values.is_file():
+            found = yaml.safe_load(values.read_text(encoding="utf-8")) or {}
+            defaults.update({name: value for name, value in found.items() if "{{" not in str(value)})
+    return known, defaults
+
+
+def _plain(row):
+    return {
+        "check": row.check,
+        "verdict": str(row.verdict),
+        "found": row.found,
+        "needed": row.needed,
+        "action": row.action,
+    }

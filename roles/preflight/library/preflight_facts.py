@@ -1,0 +1,506 @@
+#!/usr/bin/python3
+# Copyright: the authors of vllm-doctor
+# Apache License 2.0 (see LICENSE)
+"""What a host says about its GPUs, kernels, firmware and packages. Changes nothing and needs no driver.
+
+The same file is an Ansible module and, copied to /etc/ansible/facts.d/gpu.fact, a local fact. Standard library only.
+What cannot be read is null, never a guess.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+DOCUMENTATION = r"""
+module: preflight_facts
+short_description: Facts for the preflight checks, without a driver
+description:
+  - Reads the PCI bus from sysfs, kernels and their headers, Secure Boot, package sources, installed driver packages,
+    glibc, Python, disk, memory and listening ports. Changes nothing.
+options:
+  root:
+    description: Where the host's file system begins. Commands are only asked when it is /.
+    type: path
+    default: /
+  light:
+    description: Leave the package manager alone; what only it knows is null.
+    type: bool
+    default: false
+  paths:
+    description: Paths whose free space matters.
+    type: list
+    elements: str
+    default: []
+  ports:
+    description: Ports whose listener matters.
+    type: list
+    elements: int
+    default: []
+  repository_uris:
+    description: URIs that count as NVIDIA's repository (a mirror), beside NVIDIA's own.
+    type: list
+    elements: str
+    default: []
+author:
+  - the authors of vllm-doctor
+"""
+
+EXAMPLES = r"""
+- name: The host has said what it is
+  preflight_facts:
+    paths: [/opt/vllm]
+    ports: [8000]
+  register: preflight_host
+"""
+
+RETURN = r"""
+facts:
+  description: The facts; what could not be read is null.
+  returned: always
+  type: dict
+"""
+
+NVIDIA = "0x10de"
+STACK = re.compile(
+    r"^(nvidia-|libnvidia-|libcuda1$|libcudadebugger|libnvcuvid|libnvoptix|libnv|cuda-drivers|xserver-xorg-video-nvidia"
+    r"|firmware-nvidia|kmod-nvidia|libxnvctrl|linux-(modules|objects|signatures)-nvidia)"
+)
+# nothing of the driver itself: containers, monitoring and the toolkit live by their own versions
+NOT_STACK = re.compile(r"^(nvidia-container-|libnvidia-container|nvidia-cuda-toolkit|nvidia-driver-assistant)")
+PROBES = ("nvidia-driver", "nvidia-open", "nvidia-driver-cuda", "libnvidia-ml1", "libnvidia-compute", "cuda-drivers")
+DISTRIBUTION_HOSTS = re.compile(r"(debian\.org|ubuntu\.com|rockylinux\.org|almalinux\.org|redhat\.com|centos\.org)")
+
+
+def below(root, path):
+    """A path of the host, seen from root."""
+    return Path(root) / path.lstrip("/")
+
+
+def read(root, path):
+    """The text of a file below root, or None."""
+    try:
+        return below(root, path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def entries(root, path):
+    """The names in a folder below root, or None."""
+    try:
+        return sorted(item.name for item in below(root, path).iterdir())
+    except OSError:
+        return None
+
+
+def ask(argv, seconds=20):
+    """Standard output of a command that only reads, or None."""
+    program = shutil.which(argv[0])
+    if program is None:
+        return None
+    environment = dict(os.environ, LC_ALL="C", LANGUAGE="C")
+    try:
+        done = subprocess.run(
+            [program, *argv[1:]], capture_output=True, text=True, timeout=seconds, check=False, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def pci(root):
+    """(GPU device ids, NVIDIA bridge device ids, PCI addresses) from sysfs; (None, [], []) without a bus to read."""
+    names = entries(root, "/sys/bus/pci/devices")
+    if names is None:
+        return None, [], []
+    gpus, bridges, addresses = [], [], []
+    for name in names:
+        base = "/sys/bus/pci/devices/" + name
+        if (read(root, base + "/vendor") or "").strip() != NVIDIA:
+            continue
+        device = (read(root, base + "/device") or "").strip().replace("0x", "")
+        kind = (read(root, base + "/class") or "").strip()
+        if kind.startswith("0x03"):
+            gpus.append(device)
+            addresses.append(name)
+        elif kind.startswith("0x0680"):
+            bridges.append(device)
+    return gpus, bridges, addresses
+
+
+def version_key(text):
+    """Sort key of a kernel release."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.findall(r"\d+|[A-Za-z]+", text)]
+
+
+def kernels(root, light):
+    """The running, the default-boot and all installed kernels, and whether each has headers."""
+    running = (read(root, "/proc/sys/kernel/osrelease") or "").strip() or None
+    images = [n[len("vmlinuz-") :] for n in entries(root, "/boot") or [] if n.startswith("vmlinuz-")]
+    installed = sorted((n for n in images if "rescue" not in n), key=version_key)
+    default = installed[-1] if installed else None
+    if root == "/":
+        told = ask(["grubby", "--default-kernel"])
+        if told and "vmlinuz-" in told:
+            default = told.strip().split("vmlinuz-", 1)[1]
+    wanted = list(dict.fromkeys([*installed, *([running] if running else [])]))
+    here = [k for k in wanted if below(root, "lib/modules/" + k + "/build").exists()]
+    offered = headers_offered([k for k in wanted if k not in here]) if root == "/" and not light else {}
+    states = {k: "installed" if k in here else offered.get(k, "unknown") for k in wanted}
+    return {"running": running, "default": default, "installed": installed, "headers": states}
+
+
+def headers_offered(missing):
+    """For kernels without headers: available, missing or unknown, as the package manager's lists say."""
+    if not missing or entries("/", "/etc/apt") is None or not has_lists():
+        return {}
+    names = {"linux-headers-" + kernel: kernel for kernel in missing}
+    answer = ask(["apt-cache", "policy", *names]) or ""
+    states = dict.fromkeys(missing, "missing")
+    current = None
+    for line in answer.splitlines():
+        if line and not line.startswith(" "):
+            current = names.get(line.rstrip(":"))
+        elif current and line.strip().startswith("Candidate:") and "(none)" not in line:
+            states[current] = "available"
+    return states
+
+
+def has_lists():
+    """Whether apt has any package list at all."""
+    return any(name.endswith("_Packages") or "_Packages." in name for name in entries("/", "/var/lib/apt/lists") or [])
+
+
+def secure_boot(root):
+    """Whether Secure Boot is on and whether the DKMS signing key is enrolled."""
+    if entries(root, "/sys/firmware/efi") is None:
+        return {"enabled": False if entries(root, "/sys/firmware") is not None else None, "key_enrolled": None}
+    try:
+        name = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+        enabled = below(root, "/sys/firmware/efi/efivars/" + name).read_bytes()[-1:] == b"\x01"
+    except OSError:
+        return {"enabled": None, "key_enrolled": None}
+    enrolled = None
+    for key in ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der"):
+        if root == "/" and Path(key).exists():
+            program = shutil.which("mokutil")
+            if program:
+                told = subprocess.run([program, "--test-key", key], capture_output=True, text=True, check=False)
+                enrolled = bool(enrolled) or "is already enrolled" in told.stdout
+    return {"enabled": enabled, "key_enrolled": enrolled if enrolled is not None else (False if enabled else None)}
+
+
+def driver(root):
+    """The loaded module (version, flavour), the one on disk, the user-space library, and whether nouveau is loaded."""
+    text = read(root, "/proc/driver/nvidia/version")
+    loaded = flavour = None
+    if text:
+        found = re.search(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", text)
+        loaded = found.group(1) if found else None
+        flavour = "open" if "Open Kernel Module" in text else "proprietary"
+    modules = entries(root, "/sys/module")
+    nouveau = "nouveau" in modules if modules is not None else None
+    on_disk = (ask(["modinfo", "-F", "version", "nvidia"]) or "").strip() if root == "/" else ""
+    library = None
+    for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"):
+        for name in entries(root, folder) or []:
+            found = re.match(r"libnvidia-ml\.so\.(\d+\.\d+(?:\.\d+)?)$", name)
+            library = found.group(1) if found else library
+    return {"loaded": loaded, "flavour": flavour, "on_disk": on_disk or None, "library": library, "nouveau": nouveau}
+
+
+def apt_sources(root):
+    """{URI: file} of every enabled apt source."""
+    found = {}
+    names = ["/etc/apt/sources.list"]
+    names += ["/etc/apt/sources.list.d/" + n for n in entries(root, "/etc/apt/sources.list.d") or []]
+    for name in names:
+        text = read(root, name) or ""
+        if name.endswith(".sources"):
+            for stanza in re.split(r"\n\s*\n", text):
+                if not re.search(r"(?mi)^Enabled:\s*(no|false)", stanza):
+                    for uris in re.findall(r"(?mi)^URIs:\s*(.+)$", stanza):
+                        for uri in uris.split():
+                            found.setdefault(uri.rstrip("/"), []).append(name)
+        elif name.endswith(".list"):
+            for line in text.splitlines():
+                hit = re.match(r"\s*deb\s+(?:\[[^\]]*\]\s+)?(\S+)", line)
+                if hit:
+                    found.setdefault(hit.group(1).rstrip("/"), []).append(name)
+    return found
+
+
+def owner_of(uri, ours):
+    """nvidia, distribution or other."""
+    uri = uri.rstrip("/")
+    if "nvidia.com" in uri or any(uri.startswith(known.rstrip("/")) for known in ours):
+        return "nvidia"
+    return "distribution" if DISTRIBUTION_HOSTS.search(uri) else "other"
+
+
+def repositories(root, ours):
+    """The sources that deliver the driver: NVIDIA's wherever defined, others only where they have the packages."""
+    if entries(root, "/etc/apt") is None:
+        return yum_repositories(root, ours)
+    sources = apt_sources(root)
+    rows = [
+        {"owner": "nvidia", "file": name, "uri": uri}
+        for uri, names in sources.items()
+        if owner_of(uri, ours) == "nvidia"
+        for name in names
+    ]
+    told = ask(["apt-cache", "policy", *PROBES]) if root == "/" else None
+    for uri in sorted(set(re.findall(r"^\s+-?\d+ (\S+:\S*/\S*) ", told or "", re.MULTILINE))):
+        owner = owner_of(uri, ours)
+        if owner != "nvidia":
+            rows.append({"owner": owner, "file": (sources.get(uri.rstrip("/")) or ["?"])[0], "uri": uri})
+    return rows
+
+
+def yum_repositories(root, ours):
+    """NVIDIA's repositories of a dnf host, as defined in files."""
+    names = entries(root, "/etc/yum.repos.d")
+    if names is None:
+        return None
+    rows = []
+    for name in names:
+        text = read(root, "/etc/yum.repos.d/" + name) or ""
+        for section in re.split(r"(?m)^(?=\[)", text):
+            uri = re.search(r"(?m)^\s*baseurl\s*=\s*(\S+)", section)
+            if uri and not re.search(r"(?m)^\s*enabled\s*=\s*0", section) and owner_of(uri.group(1), ours) == "nvidia":
+                rows.append({"owner": "nvidia", "file": "/etc/yum.repos.d/" + name, "uri": uri.group(1)})
+    return rows
+
+
+def packages(ours):
+    """Installed packages of the driver stack, with the owner of the repository that offers this very version."""
+    rows = []
+    if entries("/", "/etc/apt") is not None:
+        told = ask(["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Abbrev}\n"]) or ""
+        for line in told.splitlines():
+            name, version, state = [*line.split("\t"), "", ""][:3]
+            if state.startswith(("ii", "hi")) and STACK.match(name) and not NOT_STACK.match(name):
+                rows.append({"name": name, "version": version, "owner": None})
+        origins = apt_origins([row["name"] for row in rows], ours)
+        for row in rows:
+            row["owner"] = origins.get((row["name"], row["version"]))
+        return rows
+    told = ask(["rpm", "-qa", "--queryformat", "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n"])
+    for line in (told or "").splitlines():
+        name, version = line.split("\t")
+        if STACK.match(name) and not NOT_STACK.match(name):
+            rows.append({"name": name, "version": version, "owner": None})
+    return rows
+
+
+def apt_origins(names, ours):
+    """{(package, version): owner} where exactly one repository offers that version."""
+    if not names:
+        return {}
+    owners, package, version = {}, None, None
+    for line in (ask(["apt-cache", "policy", *names]) or "").splitlines():
+        if line and not line.startswith(" "):
+            package, version = line.rstrip(":"), None
+            continue
+        found = re.match(r" (?:\*\*\*|   ) (\S+) -?\d+$", line)
+        if found:
+            version = found.group(1)
+            continue
+        source = re.match(r"\s+-?\d+ (\S+:\S*/\S*) ", line)
+        if source and version:
+            owners.setdefault((package, version), set()).add(owner_of(source.group(1), ours))
+    return {key: next(iter(found)) for key, found in owners.items() if len(found) == 1}
+
+
+def fabric_candidates(rows):
+    """All versions of the fabric manager that the configured NVIDIA repository has; None where there is none."""
+    if not any(row["owner"] == "nvidia" for row in rows or []):
+        return None
+    if entries("/", "/etc/apt") is not None:
+        told = ask(["apt-cache", "madison", "nvidia-fabricmanager"]) or ""
+        return sorted({line.split("|")[1].strip() for line in told.splitlines() if line.count("|") == 2})
+    told = ask(["dnf", "-C", "-q", "repoquery", "--queryformat", "%{evr}\n", "nvidia-fabricmanager"], 60)
+    return sorted(set(told.split())) if told is not None else None
+
+
+def system(root):
+    """Distribution, machine, glibc and the host's own Python."""
+    text = read(root, "/etc/os-release") or ""
+    fields = dict(re.findall(r'(?m)^(\w+)="?([^"\n]*)"?$', text))
+    name, version = fields.get("ID", ""), fields.get("VERSION_ID", "")
+    if "rhel" in (name + " " + fields.get("ID_LIKE", "")).split():
+        name, version = "rhel", version.split(".")[0]
+    glibc = None
+    if root == "/":
+        try:
+            glibc = os.confstr("CS_GNU_LIBC_VERSION").split()[-1]
+        except (ValueError, OSError, AttributeError):
+            glibc = None
+    return {
+        "platform": name + "-" + version if name and version else None,
+        "machine": platform.machine(),
+        "glibc": glibc,
+        "python": platform.python_version(),
+    }
+
+
+def disk(root, paths):
+    """Free GiB under each path, judged at its nearest existing parent."""
+    rows = []
+    for path in paths:
+        place = below(root, path)
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        try:
+            free = os.statvfs(place)
+            gib = round(free.f_bavail * free.f_frsize / 2**30, 2)
+            rows.append({"path": path, "free_gib": gib, "filesystem": str(place.stat().st_dev)})
+        except OSError:
+            continue
+    return rows
+
+
+def memory(root):
+    """The host's memory in GiB, or None."""
+    found = re.search(r"MemTotal:\s+(\d+) kB", read(root, "/proc/meminfo") or "")
+    return round(int(found.group(1)) / 2**20, 2) if found else None
+
+
+def listening(root, ports):
+    """Who listens on these ports: the unit or the name of the process, as far as it can be read."""
+    if not ports:
+        return []
+    inodes, readable = {}, False
+    for name in ("/proc/net/tcp", "/proc/net/tcp6"):
+        text = read(root, name)
+        readable = readable or text is not None
+        for line in (text or "").splitlines()[1:]:
+            fields = line.split()
+            port = int(fields[1].rsplit(":", 1)[1], 16)
+            if fields[3] == "0A" and port in ports:
+                inodes["socket:[" + fields[9] + "]"] = port
+    if not readable:
+        return None
+    owners = dict.fromkeys(inodes.values(), "")
+    for pid in [n for n in entries(root, "/proc") or [] if n.isdigit()] if inodes else []:
+        try:
+            links = [str(fd.readlink()) for fd in below(root, "/proc/" + pid + "/fd").iterdir()]
+        except OSError:
+            continue
+        for link in links:
+            if link in inodes:
+                unit = re.search(r"/([^/\n]+\.service)", read(root, "/proc/" + pid + "/cgroup") or "")
+                owners[inodes[link]] = unit.group(1) if unit else (read(root, "/proc/" + pid + "/comm") or "").strip()
+    return [{"port": port, "name": name} for port, name in sorted(owners.items())]
+
+
+def collect(root="/", paths=(), ports=(), repository_uris=(), *, light=False):
+    """All facts of the host below root."""
+    gpus, switches, addresses = pci(root)
+    live = root == "/" and not light
+    sources = None if light else repositories(root, repository_uris)
+    return {
+        "gpus": gpus,
+        "gpu_addresses": addresses,
+        "switches": switches,
+        "kernel": kernels(root, light),
+        "secure_boot": secure_boot(root),
+        "driver": driver(root),
+        "repositories": sources,
+        "packages": packages(repository_uris) if live else [],
+        "fabric_manager_candidates": fabric_candidates(sources) if live else None,
+        "disk": disk(root, paths),
+        "memory_gib": memory(root),
+        "listening": listening(root, list(ports)),
+        **system(root),
+    }
+
+
+def ask_nvml():
+    """What the driver's library says, from this process: it may hang for good, so only a child calls it."""
+    import ctypes
+
+    library = ctypes.CDLL("libnvidia-ml.so.1")
+
+    def text(name, *handle):
+        buffer = ctypes.create_string_buffer(96)
+        return buffer.value.decode() if getattr(library, name)(*handle, buffer, 96) == 0 else None
+
+    def number(name, *handle):
+        value = ctypes.c_uint()
+        return value.value if getattr(library, name)(*handle, ctypes.byref(value)) == 0 else None
+
+    code = library.nvmlInit_v2()
+    if code:
+        return {"error": code}
+    gpus = []
+    for index in range(number("nvmlDeviceGetCount_v2") or 0):
+        handle = ctypes.c_void_p()
+        if library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
+            gpus.append({"index": index, "uuid": None})  # a lost card does not hide the others
+            continue
+        memory, pending, mig = (ctypes.c_ulonglong * 3)(), ctypes.c_uint(), ctypes.c_uint()
+        sized = library.nvmlDeviceGetMemoryInfo(handle, memory) == 0
+        sliced = library.nvmlDeviceGetMigMode(handle, ctypes.byref(mig), ctypes.byref(pending)) == 0
+        gpus.append(
+            {
+                "index": index,
+                "uuid": text("nvmlDeviceGetUUID", handle),
+                "name": text("nvmlDeviceGetName", handle),
+                "memory_bytes": memory[0] if sized else None,
+                "mig": bool(mig.value) if sliced else None,
+            }
+        )
+    return {
+        "driver": text("nvmlSystemGetDriverVersion"),
+        "cuda": number("nvmlSystemGetCudaDriverVersion"),
+        "gpus": gpus,
+    }
+
+
+def nvml(seconds=5):
+    """The child's answer, or null with the reason. A child that hangs in the driver is killed and not waited for."""
+    child = subprocess.Popen([sys.executable, __file__, "--nvml"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        told, _ = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        return {"error": "the driver did not answer within " + str(seconds) + " s"}
+    try:
+        return json.loads(told)
+    except ValueError:
+        return {"error": "no NVIDIA library"}
+
+
+def main():
+    """Answer as an Ansible module."""
+    from ansible.module_utils.basic import AnsibleModule  # only there when Ansible runs it
+
+    module = AnsibleModule(
+        argument_spec={
+            "root": {"type": "path", "default": "/"},
+            "light": {"type": "bool", "default": False},
+            "paths": {"type": "list", "elements": "str", "default": []},
+            "ports": {"type": "list", "elements": "int", "default": []},
+            "repository_uris": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    wanted = module.params
+    facts = collect(wanted["root"], wanted["paths"], wanted["ports"], wanted["repository_uris"], light=wanted["light"])
+    module.exit_json(changed=False, facts=facts)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--nvml"]:
+        json.dump(ask_nvml(), sys.stdout)
+    elif sys.argv[0].endswith(".fact"):
+        json.dump({**collect(light=True), "nvml": nvml()}, sys.stdout)
+    else:
+        main()

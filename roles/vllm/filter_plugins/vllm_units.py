@@ -1,0 +1,226 @@
+"""From the inventory's variables to the services of a host, and what is wrong with them before any host is asked."""
+
+import difflib
+import hashlib
+import re
+import sys
+from pathlib import Path
+
+from ansible.errors import AnsibleFilterError
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
+
+from vllm_doctor.knowledge import parser  # noqa: E402
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
+VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+OWN_KEYS = {"name", "model", "environment", "extra_args", "memory_max", "unit_template", "gpus"}
+
+
+def units(variables, settings):
+    """Compose one mapping for each service: what the unit's template and the role's tasks read.
+
+    `variables` are the role's, without their prefix; `settings` those of them that are arguments, in order. A word of
+    an instance goes before the variable, and that before the plan.
+    """
+    return [_unit(variables, settings, instance) for instance in variables["instances"]]
+
+
+def _unit(variables, settings, instance):
+    def said(key):
+        return instance.get(key, variables[key])
+
+    version = str(variables["version"])
+    knows = parser.knows(version) if VERSION.fullmatch(version) else frozenset()
+    plan = variables["plan"] or {}
+    arguments = {
+        name.replace("_", "-"): instance.get(name, value)
+        for name, value in settings.items()
+        if instance.get(name, value) is not None
+    }
+    if "shutdown-timeout" not in knows:
+        arguments.pop("shutdown-timeout", None)
+    merged = {**(plan.get("launch") or {}), **arguments, **said("extra_args")}
+    drain = int(arguments.get("shutdown-timeout", 0))
+    ready, pause, burst = (int(variables[key]) for key in ("ready_timeout", "restart_sec", "start_limit_burst"))
+    name = str(instance.get("name", ""))
+    return {
+        "instance": name,
+        "name": f"vllm@{name}",
+        "template": _template(said("unit_template"), variables["variant"]),
+        "version": version,
+        "user": variables["user"],
+        "group": variables["group"],
+        "state_directory": f"vllm/{name}",
+        "executable": f"{variables['root']}/current/bin/vllm",
+        "model": said("model"),
+        "offline": str(said("model")).startswith("/"),
+        "gpus": said("gpus"),
+        "arguments": merged,
+        "environment": {**(plan.get("env") or {}), **said("environment")},
+        "secrets_file": f"/etc/vllm/{name}.secrets" if variables["api_key"] or variables["secrets"] else "",
+        "restart_sec": pause,
+        "timeout_stop_sec": drain + 30,
+        "start_limit_burst": burst,
+        "start_limit_interval": burst * (ready + pause + drain + 30),
+        "memory_max": said("memory_max"),
+        "url": f"http://{_reachable(merged.get('host'))}:{merged.get('port', 8000)}",
+        "listens": str(merged.get("host") or "0.0.0.0"),  # noqa: S104 (what vLLM does without --host)
+        "port": merged.get("port", 8000),
+    }
+
+
+def _template(wanted, variant):
+    """Without a card there is nothing to find out; with one, the plan tells (tasks/plan.yml)."""
+    return "cpu" if wanted == "auto" and variant == "cpu" else wanted
+
+
+def known(unit):
+    """Add what the release knows to a unit: only its template reads the long list. A card not found out is any card."""
+    template = "generic" if unit["template"] == "auto" else unit["template"]
+    return {**unit, "template": template, "knows": sorted(parser.knows(unit["version"]))}
+
+
+def _reachable(host):
+    address = str(host or "127.0.0.1")
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104
+    return f"[{address}]" if ":" in address else address
+
+
+def problems(made, variables, locks, templates):
+    """List what would be refused on the host, as {found, needed, do}.
+
+    `locks` and `templates` are the names that there are.
+    """
+    wanted = f"{variables['version']}+{variables['variant']}"
+    found = []
+    if not VERSION.fullmatch(str(variables["version"])):
+        found.append(
+            _row(
+                f"vllm_version: {variables['version']}",
+                "an exact release, such as 0.32.0",
+                f"one of {', '.join(locks)}",
+            )
+        )
+    elif wanted not in locks:
+        found.append(
+            _row(
+                f"vLLM {wanted}",
+                f"a hash lock; there is {', '.join(locks) or 'none'}",
+                "choose one of these, or make one with tools/vllm_lock.py",
+            )
+        )
+    for key in ("name", "port"):
+        values = [unit["instance" if key == "name" else "port"] for unit in made]
+        found += [
+            _row(f"two instances with {key} {one}", f"one {key} each", f"change {key} of one of them")
+            for one in sorted({str(v) for v in values if values.count(v) > 1})
+        ]
+    for unit, instance in zip(made, variables["instances"], strict=True):
+        found += _of_unit(unit, instance, variables, templates)
+    return found
+
+
+def _of_unit(unit, instance, variables, templates):
+    at = f"vllm@{unit['instance']}: "
+    known = {*variables["arguments"], *OWN_KEYS}
+    found = []
+    if not NAME.fullmatch(unit["instance"]):
+        found.append(_row(f"an instance named {unit['instance']!r}", "lower-case letters, digits, - _ .", "rename it"))
+    for key in instance:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            found.append(
+                _row(
+                    f"{at}unknown key {key}",
+                    "a variable of the role without vllm_",
+                    f"write {near[0]}" if near else f"take {key} out",
+                )
+            )
+    if unit["template"] not in {*templates, "auto"}:
+        near = difflib.get_close_matches(str(unit["template"]), templates, n=1) or ["generic"]
+        found.append(
+            _row(
+                f"{at}vllm_unit_template: {unit['template']}",
+                f"one of {', '.join(templates)}",
+                f"vllm_unit_template: {near[0]}",
+            )
+        )
+    extra = instance.get("extra_args", variables["extra_args"])
+    for name, value in extra.items():
+        found += _of_extra(at, str(name), value, variables["arguments"])
+    if VERSION.fullmatch(unit["version"]):
+        for name, value in unit["arguments"].items():
+            if complaint := parser.complaint(str(name), value, unit["version"]):
+                where = f"vllm_extra_args: {name}" if name in extra else f"vllm_{str(name).replace('-', '_')}"
+                found.append(_row(f"{at}{complaint.found}", complaint.needed, f"{complaint.do} ({where})"))
+    if unit["listens"] not in LOOPBACK and not variables["api_key"] and not variables["allow_open"]:
+        found.append(
+            _row(
+                f"{at}open to everyone on {unit['listens']}",
+                "vllm_api_key",
+                "set vllm_api_key, or vllm_host: 127.0.0.1, or vllm_allow_open: true",
+            )
+        )
+    return found
+
+
+def _of_extra(at, name, value, arguments):
+    bare = name.lstrip("-").replace("_", "-")
+    if bare in {"api-key", "hf-token"}:
+        return [_row(f"{at}vllm_extra_args: {name}", "no secret on a command line", "use vllm_api_key or vllm_secrets")]
+    if bare.removeprefix("no-").replace("-", "_") in {*arguments, "model"}:
+        variable = f"vllm_{bare.removeprefix('no-').replace('-', '_')}"
+        return [_row(f"{at}vllm_extra_args: {name}", f"{variable}, which says the same", f"{variable}: {value}")]
+    if bare != name:
+        return [_row(f"{at}vllm_extra_args: {name}", "the long name without dashes in front", f"write {bare}")]
+    return []
+
+
+def _row(found, needed, do):
+    return {"found": found, "needed": needed, "do": do}
+
+
+def table(rows):
+    """Write problems as lines for people, once for all hosts that share one: `rows` are {host, found, needed, do}."""
+    shared = {}
+    for row in rows:
+        shared.setdefault((row["found"], row["needed"], row["do"]), []).append(row["host"])
+    return "\n".join(
+        f"{', '.join(dict.fromkeys(hosts))}\n  found:  {found}\n  needed: {needed}\n  do:     {do}"
+        for (found, needed, do), hosts in shared.items()
+    )
+
+
+def digest(*texts):
+    """Name a configuration by its contents."""
+    return hashlib.sha256("\0".join(map(str, texts)).encode()).hexdigest()
+
+
+def secrets(values):
+    """Write an EnvironmentFile=; systemd takes double quotes and backslashes away. Line breaks are refused."""
+    lines = []
+    for name, value in values.items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)) or "\n" in str(value):
+            raise AnsibleFilterError(f"secret {name}: a name of letters, digits and _, and a value of one line")
+        quoted = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("`", "\\`").replace("$", "\\$")
+        lines.append(f'{name}="{quoted}"\n')
+    return "".join(lines)
+
+
+class FilterModule:
+    """The filters of role vllm."""
+
+    def filters(self):
+        """Name them."""
+        return {
+            "vllm_units": units,
+            "vllm_known": known,
+            "vllm_problems": problems,
+            "vllm_table": table,
+            "vllm_digest": digest,
+            "vllm_secrets": secrets,
+        }

@@ -1,0 +1,125 @@
+#!/usr/bin/python
+# Copyright: the authors of vllm-doctor
+# Apache License 2.0 (see LICENSE)
+"""Wait until a vLLM service completes a prompt, or until it is plain that it will not."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: vllm_ready
+short_description: Wait until a vLLM service completes a prompt
+description:
+  - /health answers before, and sometimes long after, a model can be used, so a token is asked for.
+  - Stops as soon as the service fails or restarts by itself, and does not wait for the time to pass.
+  - The key is read on the host from the service's own file, sent as a header and never shown.
+options:
+  unit: {type: str, required: true, description: The systemd unit.}
+  url: {type: str, required: true, description: "Where it listens, such as http://127.0.0.1:8000."}
+  secrets_file: {type: str, default: "", description: The service's file of secrets; has VLLM_API_KEY.}
+  timeout: {type: int, default: 600, description: Seconds to wait.}
+author: the authors of vllm-doctor
+"""
+
+EXAMPLES = r"""
+- name: A completion answers
+  vllm_ready: {unit: vllm@main.service, url: "http://127.0.0.1:8000"}
+"""
+
+RETURN = r"""
+model: {type: str, returned: success, description: The model that answered.}
+seconds: {type: float, returned: always, description: How long it took.}
+service: {type: str, returned: failure, description: The unit that does not answer.}
+"""
+
+PAUSE, ASK_TIMEOUT = 0.5, 60
+
+
+def key_in(path: str) -> str:
+    """Read the key out of an EnvironmentFile; empty where there is none."""
+    text = Path(path).read_text(encoding="utf-8") if path and Path(path).exists() else ""
+    found = re.search(r'^VLLM_API_KEY="(.*)"$', text, re.MULTILINE)
+    return re.sub(r"\\(.)", r"\1", found[1]) if found else ""
+
+
+def state_of(module: AnsibleModule, unit: str) -> dict[str, str]:
+    """Ask systemd for what says whether the service lives."""
+    names = "ActiveState,SubState,NRestarts,Result,ExecMainStatus"
+    out = module.run_command(["systemctl", "show", f"--property={names}", unit], check_rc=True)[1]
+    return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+
+
+def ask(url: str, key: str, body: dict[str, object] | None = None) -> dict[str, object]:
+    """Send one request; raises OSError or ValueError where no JSON object comes back."""
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    data = json.dumps(body).encode() if body is not None else None
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # this host's own service, never a proxy
+    request = urllib.request.Request(url, data, headers)  # noqa: S310 (the scheme is the role's own)
+    with opener.open(request, timeout=ASK_TIMEOUT) as answer:
+        got = json.loads(answer.read())
+    if not isinstance(got, dict):
+        raise TypeError("the answer is no JSON object")
+    return got
+
+
+def completes(url: str, key: str) -> str:
+    """Get one token out of the first model that is served; returns its name."""
+    model = str(ask(f"{url}/v1/models", key)["data"][0]["id"])
+    ask(f"{url}/v1/completions", key, {"model": model, "prompt": "Hello", "max_tokens": 1})["choices"][0]["text"]
+    return model
+
+
+def given_up(state: dict[str, str], restarts: str) -> str:
+    """Say why waiting is of no use; empty while it may still come."""
+    active, sub = state.get("ActiveState", ""), state.get("SubState", "")
+    if active in {"failed", "inactive"} or sub.startswith("auto-restart") or state.get("NRestarts") != restarts:
+        return f"the service ended (result {state.get('Result')}, exit status {state.get('ExecMainStatus')})"
+    return ""
+
+
+def main() -> None:
+    """Poll both the service and systemd until one of them has the answer."""
+    module = AnsibleModule(
+        argument_spec={
+            "unit": {"type": "str", "required": True},
+            "url": {"type": "str", "required": True},
+            "secrets_file": {"type": "str", "default": "", "no_log": False},
+            "timeout": {"type": "int", "default": 600},
+        },
+        supports_check_mode=True,
+    )
+    unit, url = module.params["unit"], module.params["url"]
+    if module.check_mode:
+        module.exit_json(changed=False, seconds=0.0)
+    key = key_in(module.params["secrets_file"])
+    began = time.monotonic()
+    restarts = state_of(module, unit).get("NRestarts", "0")
+    last = "nothing was asked"
+    while time.monotonic() - began < module.params["timeout"]:
+        if why := given_up(state_of(module, unit), restarts):
+            module.fail_json(msg=f"{unit}: {why}", service=unit, seconds=round(time.monotonic() - began, 1))
+        try:
+            model = completes(url, key)
+        except urllib.error.HTTPError as error:
+            last = f"HTTP {error.code} from {error.url}"
+            if error.code in {401, 403}:
+                module.fail_json(msg=f"{unit}: the key is refused ({last})", service=unit)
+        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+            last = f"{type(error).__name__}: {error}"
+        else:
+            module.exit_json(changed=False, model=model, seconds=round(time.monotonic() - began, 1))
+        time.sleep(PAUSE)
+    waited = module.params["timeout"]
+    module.fail_json(msg=f"{unit}: no completion within {waited} s; last: {last}", service=unit, seconds=float(waited))
+
+
+if __name__ == "__main__":
+    main()
