@@ -1,0 +1,127 @@
+"""`vllm-doctor diagnose` on files, as a process: exit codes, formats, usage errors; its short way and the long one."""
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vllm_doctor.cli import diagnose, quick
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.main import run
+
+HEALTHY = (
+    "(APIServer pid=1) INFO 05-21 10:11:12 [api_server.py:1] vLLM API server version 0.11.0\n"
+    "(EngineCore pid=2) INFO 05-21 10:11:13 [core.py:1] Initializing a V1 LLM engine (v0.11.0) with config: model='m'\n"
+    "(APIServer pid=1) INFO:     Application startup complete.\n"
+)
+TOO_SMALL = HEALTHY.rpartition("(APIServer pid=1) INFO:")[0] + (
+    "(EngineCore pid=2) ERROR 05-21 10:11:14 [core.py:1] ValueError: To serve at least one request "
+    "with the models's max seq "
+    "len (131072), (16.00 GiB KV cache is needed, which is larger than the available KV cache memory "
+    "(5.31 GiB). Based on the "
+    "available memory, the estimated maximum model length is 43472.\n"
+)
+
+
+def vllm_doctor(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vllm_doctor.cli.main"]
+    entry = f"import sys; from vllm_doctor.cli.main import run; sys.exit(run({list(words)!r}))"
+    return subprocess.run(
+        [command[0], "-c", entry], input=stdin, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "words", "code"),
+    [
+        (HEALTHY, (), Exit.OK),
+        (TOO_SMALL, (), Exit.FINDINGS),
+        (TOO_SMALL, ("--fail-on", "blocks-start"), Exit.FINDINGS),
+        ("nothing of ours\n", (), Exit.INCOMPLETE),
+        ("", (), Exit.INCOMPLETE),
+        (HEALTHY, ("--format", "yaml"), Exit.USAGE),
+        (HEALTHY, ("--fail-on", "catastrophe"), Exit.USAGE),
+        (HEALTHY, ("--launch", "vllm serve 'unclosed"), Exit.USAGE),
+        (HEALTHY, ("--log", "-"), Exit.USAGE),
+        (HEALTHY, ("--unit", "vllm@chat"), Exit.USAGE),
+        (HEALTHY, ("--no-such-option",), Exit.USAGE),
+        (HEALTHY, ("--gpus", "many"), Exit.USAGE),
+        (HEALTHY, ("--help",), Exit.OK),
+    ],
+)
+def test_exit_codes(log: str, words: tuple[str, ...], code: Exit) -> None:
+    done = vllm_doctor("diagnose", "--log", "-", *words, stdin=log)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_a_milder_finding_than_asked_for_is_no_failure() -> None:
+    calm = TOO_SMALL.replace("ValueError", "Nothing")
+    assert vllm_doctor("diagnose", "--log", "-", "--fail-on", "blocks-start", stdin=calm).returncode != Exit.INTERNAL
+
+
+def test_json_names_cause_phase_and_change() -> None:
+    answer = json.loads(vllm_doctor("diagnose", "--log", "-", "--format", "json", stdin=TOO_SMALL).stdout)
+    (finding,) = answer["findings"]
+    assert (answer["verdict"], answer["phase"], finding["code"]) == ("finding", "startup-kv-cache", "VD121")
+    assert finding["cause"] == "kv-cache-too-small-for-max-model-len"
+    change = finding["changes"][0]
+    assert (change["name"], change["to"], change["direction"]) == ("max-model-len", 43472, "lower")
+    assert answer["path"]
+    assert {m["signal"] for m in answer["unknown"]} >= {"kernel", "metrics"}
+
+
+@pytest.mark.parametrize("output", ["human", "html"])
+def test_other_formats_say_the_same(output: str) -> None:
+    done = vllm_doctor("diagnose", "--log", "-", "--format", output, stdin=TOO_SMALL)
+    assert "VD121" in done.stdout
+    assert "43472" in done.stdout.replace(",", "")
+
+
+def test_hostile_text_is_neither_run_nor_printed_raw(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    log = TOO_SMALL.replace("model='m'", f"model='$(touch {marker})\x1b]0;owned\x07\x1b[2J'")
+    done = vllm_doctor("diagnose", "--log", "-", stdin=log)
+    assert not marker.exists()
+    assert "\x1b" not in done.stdout
+    assert "\x07" not in done.stdout
+
+
+def test_the_short_way_knows_no_option_that_the_long_one_has_not() -> None:
+    declared = set()
+    for parameter in inspect.signature(diagnose.diagnose).parameters.values():
+        option = parameter.annotation.__metadata__[0]
+        written = [n for n in (option.default, *(option.param_decls or ())) if isinstance(n, str) and n.startswith("-")]
+        declared.update(written or ["--" + parameter.name.replace("_", "-")])
+    assert set(quick.OPTIONS) <= declared
+
+
+@pytest.mark.parametrize("words", [["--log"], ["--gpus", "x"], ["--nope"], ["--help"], ["--gpu-memory-gib", "-1"]])
+def test_the_short_way_leaves_what_is_not_plain_to_the_long_one(words: list[str]) -> None:
+    assert quick.diagnose(words) is None
+
+
+def test_the_same_answer_by_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "log"
+    path.write_text(TOO_SMALL)
+    run(["diagnose", "--log", str(path), "--format", "json"])
+    short = capsys.readouterr().out
+    run(
+        [
+            "diagnose",
+            "--format",
+            "json",
+            "--log",
+            str(path),
+            "--fail-on",
+            "advice",
+            "--gpus",
+            "1",
+            "--gpu-memory-gib",
+            "0",
+        ]
+    )
+    assert json.loads(short)["findings"] == json.loads(capsys.readouterr().out)["findings"]

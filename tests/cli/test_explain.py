@@ -1,0 +1,106 @@
+"""`explain`, `flowchart` and shell completion, as a person types them."""
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vllm_doctor.cli import main
+from vllm_doctor.rules.chart import NODES
+from vllm_doctor.rules.registry import by_code, rules
+
+CLI = [str(Path(sys.executable).with_name("vllm-doctor"))]
+
+
+def typed(*words: str) -> subprocess.CompletedProcess[str]:
+    """The command in this process: the same edge, without the start of an interpreter for each word."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main.run(list(words))
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+
+
+def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*CLI, *words], capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **env}
+    )
+
+
+def test_every_code_is_listed_and_one_is_explained() -> None:
+    listed = typed("explain", "--list").stdout.splitlines()
+    assert [line.split()[0] for line in listed] == list(by_code())
+    page = typed("explain", "vd121").stdout
+    assert page.startswith("# VD121 ")
+    assert "## What to do" in page
+
+
+@pytest.mark.parametrize(
+    ("version", "word", "told"),
+    [("0.7.3", "true", "pinned"), ("0.10.0", "false", "V1 never swaps"), ("0.18.1", "false", "is gone")],
+)
+def test_advice_is_judged_for_the_release_that_is_asked_about(version: str, word: str, told: str) -> None:
+    said = typed("explain", "VD501", "--vllm-version", version).stdout
+    assert f"{word} in vLLM {version}" in said
+    assert told in said
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("swap-space", "0.4.3 to 0.17.1"),
+        ("--disable-log-requests", "--enable-log-requests"),
+        ("VLLM_ATTENTION_BACKEND", "--attention-backend"),
+        ("PYTORCH_ALLOC_CONF", "torch 2.9"),
+        ("max-num-on-the-fly-batches", "--max-num-seqs"),
+        ("vllm_prefix_cache_hit_rate", "vllm:prefix_cache_hits_total"),
+        ("expandable_segments", "custom_all_reduce.cuh"),
+    ],
+)
+def test_an_option_a_variable_or_a_metric_by_name(name: str, told: str) -> None:
+    answer = typed("explain", "--", name)
+    assert answer.returncode == 0
+    assert told in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["explain"], "needed is a code"),
+        (["explain", "VD000"], "there is no 'VD000'"),
+        (["explain", "gpu-memory-utilisation"], "--gpu-memory-utilization is near"),
+        (["explain", "VD501", "--vllm-version", "new"], "needed is a version"),
+        (["flowchart", "--format", "png"], "needed is text or mermaid"),
+    ],
+)
+def test_a_wrong_word_is_a_usage_error(words: list[str], told: str) -> None:
+    answer = typed(*words)
+    assert answer.returncode == 2
+    assert told in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_the_flowchart_has_every_box_and_every_rule() -> None:
+    text, diagram = typed("flowchart").stdout, typed("flowchart", "--format", "mermaid").stdout
+    assert diagram.startswith("flowchart TD\n")
+    for node in NODES:
+        assert node.question in text
+        assert f'  {node.id.replace("-", "_")}{{"' in diagram
+    for rule in rules():
+        assert f"yes → {rule.code} " in text
+        assert f"-- yes --> {rule.code}\n" in diagram
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_is_written_for_each_shell(shell: str) -> None:
+    script = run(_VLLM_DOCTOR_COMPLETE=f"source_{shell}").stdout
+    assert "_VLLM_DOCTOR_COMPLETE" in script
+    assert "complete" in script
+
+
+def test_bash_completes_a_command() -> None:
+    got = run(_VLLM_DOCTOR_COMPLETE="complete_bash", COMP_WORDS="vllm-doctor fl", COMP_CWORD="1").stdout
+    assert got.split() == ["flowchart"]

@@ -1,0 +1,35 @@
+"""`tune` refuses what it must not do, in words, before it looks at any host."""
+
+import os
+
+import pytest
+
+from vllm_doctor.cli.main import run
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--unit", "vllm@main"], "needed: --yes, or --dry-run"),
+        (["--unit", "vllm@main", "--yes", "--load", "wrk"], "needed: auto, vllm-bench or own"),
+        (["--unit", "vllm@main", "--yes", "--format", "xml"], "needed: human or json"),
+    ],
+)
+def test_bad_words_are_refused(words, said, capsys):
+    assert run(["tune", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_unit_must_be_named(capsys):
+    assert run(["tune", "--yes"]) == 2
+
+
+def test_who_may_not_restart_is_told_before_anything_else(monkeypatch, capsys):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert run(["tune", "--unit", "vllm@main", "--yes"]) == 2
+    assert "root" in capsys.readouterr().err
+
+
+def test_a_unit_that_is_not_there_is_no_traceback(capsys):
+    assert run(["tune", "--unit", "vllm@nowhere", "--dry-run"]) == 2
+    assert "vllm@nowhere" in capsys.readouterr().err

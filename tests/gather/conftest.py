@@ -1,0 +1,101 @@
+"""The simulated driver, a small HTTP server with bad manners, and programs on PATH that replay what was recorded."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.nvml_sim.build import build
+
+PROFILES = Path(__file__).parents[1] / "nvml_sim" / "profiles"
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that holds the simulated libnvidia-ml.so.1."""
+    return build(tmp_path_factory.mktemp("nvml")).parent
+
+
+class Nvml:
+    """A simulated machine for the child process; `say` appends lines to its description."""
+
+    def __init__(self, folder: Path, description: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._description = description
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+        monkeypatch.setenv("NVML_SIM", str(description))
+
+    def say(self, *lines: str) -> None:
+        with self._description.open("a") as file:
+            file.write("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def nvml_machine(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Nvml]:
+    def make(profile: str) -> Nvml:
+        description = tmp_path / "machine.txt"
+        description.write_text((PROFILES / f"{profile}.txt").read_text())
+        return Nvml(nvml_library, description, monkeypatch)
+
+    return make
+
+
+class Server:
+    """Answers every connection with what `reply` writes to the socket, in threads that end with the test."""
+
+    def __init__(self, reply: Callable[[socket.socket, threading.Event], None]) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._reply = reply
+        self.over = threading.Event()
+        self.base = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._one, args=(connection,), daemon=True).start()
+
+    def _one(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                connection.recv(65536)
+                self._reply(connection, self.over)
+            except OSError:
+                return
+
+    def close(self) -> None:
+        self.over.set()
+        self._listening.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Callable[[socket.socket, threading.Event], None]], Server]]:
+    open_ones: list[Server] = []
+
+    def start(reply: Callable[[socket.socket, threading.Event], None]) -> Server:
+        open_ones.append(Server(reply))
+        return open_ones[-1]
+
+    yield start
+    for server in open_ones:
+        server.close()
+
+
+@pytest.fixture
+def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Puts a shell script of this name first on PATH, in place of the host's own program."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def put(name: str, script: str) -> None:
+        program = folder / name
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+    return put

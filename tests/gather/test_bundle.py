@@ -1,0 +1,180 @@
+"""Canaries in every collector; none may leave in a bundle. And a bundle is judged as the host was."""
+
+import gzip
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vllm_doctor.gather.bundle import read_bundle, write_bundle
+from vllm_doctor.records.finding import Subject
+from vllm_doctor.records.host import (
+    Driver,
+    Gpu,
+    GpuProcess,
+    Kernel,
+    KernelEvent,
+    Launch,
+    Listener,
+    Machine,
+    Metrics,
+    Probe,
+    Process,
+    Sample,
+    Scrape,
+    Unit,
+)
+from vllm_doctor.records.log import Life, Log, LogLine
+from vllm_doctor.records.reading import Known, Unknown
+from vllm_doctor.records.snapshot import Signal, Snapshot
+from vllm_doctor.rules.engine import diagnose
+
+TOKEN = "hf_CanaryCanaryCanaryCanary42"  # noqa: S105 - a canary
+HOST = "gpu-node-7.internal"
+UUID = "GPU-deadbeef-1111-2222-3333-444444444444"
+ADDRESS = "10.11.12.13"
+CANARIES = (TOKEN, HOST, UUID, ADDRESS, "s3cr3t-password", "alice")
+POISON = (
+    f"--api-key s3cr3t-password HF_TOKEN={TOKEN} http://root:s3cr3t-password@{ADDRESS}/ {HOST} {UUID} /home/alice/x"
+)
+
+
+def poisoned() -> Snapshot:
+    """A snapshot whose every collector met every secret."""
+    line = LogLine(1, f"INFO {POISON}", "INFO", "APIServer", 7, "2026-01-01T00:00:00+00:00", "m.py:1", f"x {POISON}")
+    return Snapshot(
+        taken_at="2026-01-01T00:00:00+00:00",
+        subject=Subject(host=HOST, unit="vllm.service", gpu=UUID),
+        log=Known(Log(f"journal {HOST}", Life((line,)), 0, (POISON,)), "journal"),
+        kernel=Known(Kernel((KernelEvent(POISON, None, 1),), "boot"), "journalctl"),
+        unit=Known(
+            Unit("vllm.service", "loaded", "active", "running", "success", properties={"ExecStart": POISON}),
+            "systemctl",
+        ),
+        launch=Known(Launch(("vllm", "serve", POISON), POISON, {"x": POISON}, {"NAME": POISON}), "/proc/7/cmdline"),
+        version=Known("0.32.0", POISON),
+        metrics=Known(
+            Metrics(f"http://{ADDRESS}:8000/metrics", (Scrape(1.0, (Sample("vllm:x", {"l": POISON}, 1.0),)),)), "m"
+        ),
+        gpus=Known((Gpu(0, "NVIDIA L4", UUID, processes=(GpuProcess(7, 1, POISON),)),), "NVML"),
+        driver=Known(Driver(module="580.105.08"), POISON),
+        machine=Known(
+            Machine(
+                HOST,
+                processes=(Process(7, 1, POISON, (POISON,)),),
+                listeners=(Listener(8000, 7, POISON, None),),
+                disk_free={"/home/alice/models": 5},
+            ),
+            "/proc",
+        ),
+        probe=Known(Probe(health_error=POISON, models=(POISON,), server=POISON), "probe"),
+        model_config=Known({"model_type": "llama", "note": POISON}, "config.json"),
+        live=True,
+    )
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as tar:
+        return {m.name: (tar.extractfile(m) or io.BytesIO()).read() for m in tar.getmembers()}
+
+
+def test_no_canary_of_any_collector_leaves(tmp_path: Path) -> None:
+    path = tmp_path / "b.tar.gz"
+    snapshot = poisoned()
+    assert all(isinstance(getattr(snapshot, s.value), Known) for s in Signal), "a collector without a canary"
+    ledger = write_bundle([snapshot], path, [diagnose(snapshot)])
+    plain = gzip.decompress(path.read_bytes())
+    for canary in CANARIES:
+        assert canary.encode() not in plain, canary
+    assert {"snapshots.json", "journal.txt", "kernel.txt", "metrics.txt"} <= {entry.file for entry in ledger}
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_same_secret_has_the_same_token_everywhere(tmp_path: Path) -> None:
+    path = tmp_path / "b.tar.gz"
+    write_bundle([poisoned()], path)
+    files = contents(path)
+    ledger = json.loads(files["ledger.json"])
+    tokens = {
+        entry["token"] for entry in ledger if entry["characters"] == len(UUID) and entry["token"].startswith("<gpu")
+    }
+    assert tokens == {"<gpu-1>"}
+    assert b"<gpu-1>" in files["journal.txt"]
+    assert b"<gpu-1>" in files["kernel.txt"]
+
+
+def test_what_is_needed_to_judge_survives(tmp_path: Path) -> None:
+    path = tmp_path / "b.tar.gz"
+    snapshot = poisoned()
+    write_bundle([snapshot], path)
+    replayed = read_bundle(path)
+    assert not isinstance(replayed, Unknown)
+    assert isinstance(replayed[0].driver, Known)
+    assert replayed[0].driver.value.module == "580.105.08"
+    assert diagnose(replayed[0]).verdict == diagnose(snapshot).verdict
+
+
+def test_versions_are_no_addresses(tmp_path: Path) -> None:
+    told = "vLLM 0.10.1.1, v1.2.3.4, lib-1.2.3.4, x==1.2.3.4, 127.0.0.1:8000, 0.0.0.0:8000"
+    snapshot = msgspec.structs.replace(poisoned(), version=Known(told, "x"))
+    path = tmp_path / "b.tar.gz"
+    write_bundle([snapshot], path)
+    replayed = read_bundle(path)
+    assert not isinstance(replayed, Unknown)
+    assert replayed[0].version == Known(told, "x")
+
+
+def tar_of(files: dict[str, bytes], link: bool = False) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            if link:
+                member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+                tar.addfile(member)
+            else:
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"not a bundle",
+        b"[]",
+        b"[1]",
+        b'[{"taken_at": 3}]',
+        gzip.compress(b"junk"),
+        tar_of({"other": b"x"}),
+        tar_of({"manifest.json": b"{}"}),
+        tar_of({"manifest.json": b'{"bundle_version": 99}'}),
+        tar_of({"manifest.json": b'{"bundle_version": 1}', "snapshots.json": b"[" * 100000}),
+        tar_of({"manifest.json": b"", "snapshots.json": b""}, link=True),
+        tar_of({"manifest.json": b'{"bundle_version": 1}', "snapshots.json": b"[]"})[:60],
+    ],
+)
+def test_what_is_no_bundle_is_said(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "b"
+    path.write_bytes(data)
+    found = read_bundle(path)
+    assert isinstance(found, Unknown)
+    assert str(path) in found.reason
+
+
+def test_a_missing_file_or_a_folder_is_said(tmp_path: Path) -> None:
+    assert isinstance(read_bundle(tmp_path / "none"), Unknown)
+    assert isinstance(read_bundle(tmp_path), Unknown)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_break_the_reader(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.mktemp("b") / "b"
+    path.write_bytes(data)
+    assert isinstance(read_bundle(path), Unknown)

@@ -1,0 +1,108 @@
+"""journalctl's answers: one invocation, the ones before it, no permission, nothing there."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from vllm_doctor.gather import journal
+from vllm_doctor.gather.logfile import log_of_lines
+from vllm_doctor.records.reading import Known, Unknown
+
+Put = Callable[[str, str], None]
+
+
+def row(message: object, **more: object) -> str:
+    told = {"MESSAGE": message, "_PID": "7", "SYSLOG_IDENTIFIER": "vllm", "__REALTIME_TIMESTAMP": "1770000000000000"}
+    return json.dumps({**told, "__CURSOR": f"c{hash(str(message))}", **more})
+
+
+def replays(put: Put, tmp_path: Path, rows: list[str]) -> None:
+    recorded = tmp_path / "rows.json"
+    recorded.write_text("\n".join(rows) + "\n")
+    put(
+        "journalctl",
+        f"""n=; while [ $# -gt 0 ]; do [ "$1" = -n ] && n=$2; shift; done
+        if [ -n "$n" ]; then tail -n "$n" {recorded}; else cat {recorded}; fi""",
+    )
+
+
+def test_lines_with_time_and_process(on_path: Put, tmp_path: Path) -> None:
+    replays(on_path, tmp_path, [row("hello"), row([104, 105, 255]), row("bye", SYSLOG_IDENTIFIER="systemd", _PID="1")])
+    got = journal.entries("abc", 2)
+    assert isinstance(got, Known)
+    log = log_of_lines(got.value.lines, "journal")
+    assert [line.text for line in log.last.lines] == ["hello", "hi\ufffd", "bye"]
+    assert log.last.lines[0].pid == 7
+    assert log.last.lines[0].at == "2026-02-02T02:40:00+00:00"
+    assert log.last.lines[2].process == "systemd"
+
+
+def test_a_long_life_is_read_at_both_ends(on_path: Put, tmp_path: Path, monkeypatch: object) -> None:
+    rows = [row(f"line {n}") for n in range(20000)]
+    replays(on_path, tmp_path, rows)
+    got = journal.entries("abc", 5)
+    assert isinstance(got, Known)
+    assert got.value.gap
+    assert got.value.lines[0].endswith("line 0")
+    assert got.value.lines[-1].endswith("line 19999")
+    assert len(got.value.lines) <= journal.HEAD_LINES + journal.TAIL_LINES
+
+
+def test_no_line_twice_where_the_ends_meet(on_path: Put, tmp_path: Path) -> None:
+    count = journal.TAIL_LINES + 500
+    replays(on_path, tmp_path, [row(f"line {n}") for n in range(count)])
+    got = journal.entries("abc", 5)
+    assert isinstance(got, Known)
+    assert not got.value.gap
+    assert len(got.value.lines) == count
+
+
+def test_earlier_runs_and_how_they_ended(on_path: Put, tmp_path: Path) -> None:
+    def said(text: str, run: str) -> str:
+        return row(text, INVOCATION_ID=run, SYSLOG_IDENTIFIER="systemd")
+
+    replays(
+        on_path,
+        tmp_path,
+        [
+            said("Started vLLM.", "a"),
+            said("vllm.service: Failed with result 'exit-code'.", "a"),
+            said("Started vLLM.", "b"),
+            said("vllm.service: Deactivated successfully.", "b"),
+            said("vllm.service: Scheduled restart job, restart counter is at 1.", "b"),
+            said("Started vLLM.", "c"),
+        ],
+    )
+    got = journal.invocations("vllm.service", 2)
+    assert isinstance(got, Known)
+    assert [(r.invocation, r.failed) for r in got.value] == [("a", True), ("b", True), ("c", False)]
+
+
+def test_no_permission_names_the_command_that_grants_it(on_path: Put) -> None:
+    on_path("journalctl", "echo 'No journal files were opened due to insufficient permissions.' >&2; exit 1")
+    got = journal.entries("abc", 2)
+    assert isinstance(got, Unknown)
+    assert "no permission" in got.reason
+    assert "usermod -aG systemd-journal" in got.remedy
+
+
+def test_a_hint_about_other_users_without_lines_is_no_permission(on_path: Put) -> None:
+    on_path("journalctl", "echo 'Hint: You are currently not seeing messages from other users and the system.' >&2")
+    assert isinstance(journal.entries("abc", 2), Unknown)
+
+
+def test_no_journal_and_a_broken_one(on_path: Put) -> None:
+    on_path("journalctl", "echo 'No journal files were found.' >&2; exit 1")
+    got = journal.entries("abc", 2)
+    assert isinstance(got, Unknown)
+    assert "no journal files" in got.reason
+    on_path("journalctl", 'echo \'{"MESSAGE": "cut\'; echo not json; exit 0')
+    assert journal.entries("abc", 2) == Known(journal.Entries(()), "journal")
+
+
+def test_a_journal_that_hangs_is_left_behind(on_path: Put) -> None:
+    on_path("journalctl", "sleep 30")
+    began = time.monotonic()
+    assert isinstance(journal.entries("abc", 0.5), Unknown)
+    assert time.monotonic() - began < 2

@@ -1,0 +1,63 @@
+"""Several starts in one file: the last is judged, earlier ones are counted; processes of one start are one."""
+
+from vllm_doctor.gather.logfile import log_of_lines
+
+API = "(APIServer pid={pid}) INFO 05-21 10:11:12 [api_server.py:1] vLLM API server version 0.11.0"
+ARGS = "(APIServer pid={pid}) INFO 05-21 10:11:12 [utils.py:1] non-default args: {{'model': 'm{pid}'}}"
+CORE = (
+    "({name} pid={pid}) INFO 05-21 10:11:13 [core.py:1] Initializing a V1 LLM engine (v0.11.0) with config: model='m'"
+)
+
+
+def start(pid: int, cores: int = 1) -> list[str]:
+    names = ["EngineCore"] if cores == 1 else [f"EngineCore_DP{n}" for n in range(cores)]
+    return [
+        API.format(pid=pid),
+        ARGS.format(pid=pid),
+        *(CORE.format(name=n, pid=pid + 1 + i) for i, n in enumerate(names)),
+        "INFO:     Application startup complete.",
+    ]
+
+
+def test_the_last_of_three_lives() -> None:
+    log = log_of_lines([*start(100), *start(200), *start(300)], "x")
+    assert log.earlier_lives == 2
+    assert "pid=300" in log.last.lines[0].excerpt
+
+
+def test_data_parallel_cores_are_one_life() -> None:
+    assert log_of_lines(start(100, cores=4), "x").earlier_lives == 0
+
+
+def test_an_engine_restarted_in_a_script_is_another_life() -> None:
+    lines = [CORE.format(name="EngineCore", pid=10), "work", CORE.format(name="EngineCore", pid=20), "more"]
+    log = log_of_lines(lines, "x")
+    assert log.earlier_lives == 1
+    assert log.last.lines[-1].text == "more"
+
+
+def test_v0_without_process_tags() -> None:
+    life = [
+        "INFO 05-21 10:11:12 api_server.py:1] vLLM API server version 0.5.4",
+        "INFO 05-21 10:11:12 api_server.py:2] args: Namespace(model='m')",
+        "INFO 05-21 10:11:12 llm_engine.py:1] Initializing an LLM engine (v0.5.4) with config: model='m'",
+    ]
+    assert log_of_lines(life * 3, "x").earlier_lives == 2
+
+
+def test_a_refused_command_line_in_a_restart_loop() -> None:
+    refusal = ["usage: vllm serve [-h]", "vllm: error: unrecognized arguments: --nope"]
+    assert log_of_lines([*start(100), *refusal, *refusal], "x").earlier_lives == 2
+
+
+def test_systemd_announces_a_life() -> None:
+    began = "May 21 10:11:12 gpu01 systemd[1]: Starting vllm@chat.service - vLLM..."
+    log = log_of_lines([began, *start(100), began, *start(200)], "x")
+    assert log.earlier_lives == 1
+    assert log.last.lines[0].process == "systemd"
+
+
+def test_what_a_process_prints_before_it_names_itself_belongs_to_its_life() -> None:
+    detected = "INFO 05-21 10:11:11 [__init__.py:1] Automatically detected platform cuda."
+    log = log_of_lines([*start(100), detected, *start(200)], "x")
+    assert log.last.lines[0].text.startswith("Automatically")

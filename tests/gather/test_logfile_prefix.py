@@ -1,0 +1,158 @@
+"""Every way in which vLLM's own words come to a file, from 0.2 to 0.33, and what is left when the prefixes are gone."""
+
+import json
+
+import pytest
+
+from vllm_doctor.gather.logfile_prefix import LINE_LIMIT, Stripper, plain
+from vllm_doctor.records.log import LogLine
+
+WORDS = "Available KV cache memory: 5.31 GiB"
+
+
+def one(raw: str) -> LogLine:
+    (line,) = Stripper().lines(raw, 7)
+    return line
+
+
+@pytest.mark.parametrize(
+    ("raw", "process", "pid", "level", "module"),
+    [
+        (f"INFO 05-21 10:11:12 worker.py:241] {WORDS}", None, None, "INFO", "worker.py:241"),
+        (f"INFO 05-21 10:11:12 [worker.py:241] {WORDS}", None, None, "INFO", "worker.py:241"),
+        (
+            f"INFO 05-21 10:11:12 [v1/worker/gpu_worker.py:241] {WORDS}",
+            None,
+            None,
+            "INFO",
+            "v1/worker/gpu_worker.py:241",
+        ),
+        (f"(EngineCore_0 pid=12) INFO 05-21 10:11:12 [w.py:1] {WORDS}", "EngineCore_0", 12, "INFO", "w.py:1"),
+        (f"(EngineCore_DP0 pid=12) ERROR 05-21 10:11:12 [w.py:1] {WORDS}", "EngineCore_DP0", 12, "ERROR", "w.py:1"),
+        (f"(Worker_TP1 pid=13) INFO 05-21 10:11:12 [w.py:1] {WORDS}", "Worker_TP1", 13, "INFO", "w.py:1"),
+        (f"(VllmWorkerProcess pid=14) INFO 05-21 10:11:12 w.py:1] {WORDS}", "VllmWorkerProcess", 14, "INFO", "w.py:1"),
+        (f"(VllmWorker rank=1 pid=254) INFO 05-21 10:11:12 [w.py:1] {WORDS}", "VllmWorker_1", 254, "INFO", "w.py:1"),
+        (
+            f"(RayWorkerWrapper pid=9, ip=10.0.0.7) INFO 05-21 10:11:12 [w.py:1] {WORDS}",
+            "RayWorkerWrapper",
+            9,
+            "INFO",
+            "w.py:1",
+        ),
+        (f"(RayWorkerWrapper pid=9) [repeated 3x across cluster] {WORDS}", "RayWorkerWrapper", 9, None, None),
+        (
+            f"(EngineCore pid=1) (Worker_TP0 pid=2) INFO 05-21 10:11:12 [w.py:1] {WORDS}",
+            "Worker_TP0",
+            2,
+            "INFO",
+            "w.py:1",
+        ),
+        (f"[rank0]: {WORDS}", "rank0", None, None, None),
+        (f"(APIServer pid=5) INFO:     {WORDS}", "APIServer", 5, "INFO", "uvicorn"),
+        (f"May 21 10:11:12 gpu01 vllm[4242]: INFO 05-21 10:11:12 [w.py:1] {WORDS}", None, 4242, "INFO", "w.py:1"),
+        (f"May  1 10:11:12.123456 gpu01 vllm[4242]: (EngineCore pid=7) {WORDS}", "EngineCore", 7, None, None),
+        (
+            f"2026-05-21T10:11:12+0200 gpu01 vllm[4242]: INFO 05-21 10:11:12 [w.py:1] {WORDS}",
+            None,
+            4242,
+            "INFO",
+            "w.py:1",
+        ),
+        (f"[12345.678901] gpu01 vllm[4242]: {WORDS}", None, None, None, None),
+        (f"vllm-1  | INFO 05-21 10:11:12 [w.py:1] {WORDS}", None, None, "INFO", "w.py:1"),
+        (f"[pod/chat-0/vllm] INFO 05-21 10:11:12 [w.py:1] {WORDS}", None, None, "INFO", "w.py:1"),
+        (f"2026-05-21T10:11:12.123456789Z INFO 05-21 10:11:12 [w.py:1] {WORDS}", None, None, "INFO", "w.py:1"),
+        (f"2026-05-21T10:11:12.123456789Z stderr F {WORDS}", None, None, None, None),
+        (
+            f"\x1b[0;36m(EngineCore pid=3)\x1b[0;0m INFO 05-21 10:11:12 [w.py:1] {WORDS}",
+            "EngineCore",
+            3,
+            "INFO",
+            "w.py:1",
+        ),
+        (f"[0;36m(EngineCore pid=3)[0;0m INFO 05-21 10:11:12 [w.py:1] {WORDS}", "EngineCore", 3, "INFO", "w.py:1"),
+    ],
+)
+def test_the_words_are_found_behind_any_prefix(
+    raw: str, process: str | None, pid: int | None, level: str | None, module: str | None
+) -> None:
+    line = one(raw)
+    assert (line.text, line.process, line.pid, line.level, line.module) == (WORDS, process, pid, level, module)
+    assert line.number == 7
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"MESSAGE": WORDS, "_PID": "4242", "__REALTIME_TIMESTAMP": "1700000000000000"},
+        {"MESSAGE": list(WORDS.encode()), "_PID": "4242"},
+        {"log": WORDS + "\n", "stream": "stderr", "time": "2026-05-21T10:11:12Z"},
+        {"level": "info", "message": WORDS},
+    ],
+)
+def test_json_lines_of_journald_docker_and_loggers(row: dict[str, object]) -> None:
+    assert one(json.dumps(row)).text == WORDS
+
+
+def test_journald_export_format() -> None:
+    stripper = Stripper()
+    raw = ["__CURSOR=s=1", "__REALTIME_TIMESTAMP=1700000000000000", "_PID=4242", f"MESSAGE={WORDS}", "PRIORITY=6"]
+    assert [line.text for text in raw for line in stripper.lines(text, 1)] == [WORDS]
+
+
+def test_a_prefix_of_the_operator_is_learned() -> None:
+    stripper = Stripper()
+    lines = [line for n in range(3) for line in stripper.lines(f"prod-a INFO 05-21 10:11:12 [w.py:1] {WORDS} {n}", n)]
+    assert [line.text for line in lines][-2:] == [f"{WORDS} 1", f"{WORDS} 2"]
+    assert all(line.level == "INFO" for line in lines[-2:])
+
+
+def test_a_torn_line_is_two_lines() -> None:
+    raw = f"Capturing CUDA graphs:  34%|###  | 12/35(EngineCore pid=8) INFO 05-21 10:11:12 [w.py:1] {WORDS}"
+    first, second = Stripper().lines(raw, 1)
+    assert first.text.startswith("Capturing")
+    assert (second.process, second.text) == ("EngineCore", WORDS)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "(EngineCore pid=1) x " * 3000,
+        "INFO 05-21 10:11:12 [w.py:1] y " * 3000,
+        '{"a":' * 5000,
+        "(EngineCore pid=" + "9" * 9000 + ") z",
+        "May 21 10:11:12 gpu01 vllm[" + "9" * 9000 + "]: z",
+        "[rank" + "9" * 9000 + "]: z",
+        "[" * 20000,
+    ],
+    ids=lambda raw: raw[:16],
+)
+def test_a_hostile_line_is_only_a_line(raw: str) -> None:
+    assert Stripper().lines(raw, 1)
+
+
+def test_a_progress_bar_keeps_its_last_state() -> None:
+    raw = "Loading:   0%|   | 0/4\rLoading:  50%|##  | 2/4\rLoading: 100%|####| 4/4"
+    assert [line.text for line in Stripper().lines(raw, 1)] == ["Loading: 100%|####| 4/4"]
+
+
+def test_the_indentation_of_a_traceback_stays() -> None:
+    assert one('(EngineCore pid=3) ERROR 05-21 10:11:12 [core.py:1]   File "x.py", line 1, in f').text.startswith(
+        "  File"
+    )
+
+
+@pytest.mark.parametrize(
+    "hostile", ["\x1b]0;title\x07", "\x1b[2J\x1b[H", "\x9b31m", "\x07", "\u202e", "\x1bP1;2|\x1b\\"]
+)
+def test_nothing_that_acts_on_a_terminal_gets_through(hostile: str) -> None:
+    line = one(f"model {hostile} name")
+    assert all(c.isprintable() or c in "\ufffd\t" for c in line.text + line.excerpt)
+    assert plain(hostile).isprintable()
+
+
+def test_a_line_without_end_is_cut_in_its_middle() -> None:
+    line = one("x" * 1_000_000 + " the end")
+    assert len(line.text) < LINE_LIMIT + 100
+    assert line.text.endswith(" the end")
+    assert "characters left out" in line.text

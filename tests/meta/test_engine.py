@@ -1,0 +1,56 @@
+"""A rule that breaks is seen; the JSON of every verdict is what the shipped schema says; the path is whole."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.scenarios.loading import folders, snapshot
+from vllm_doctor.cli.diagnose_run import exit_code
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.records.snapshot import Signal, Snapshot
+from vllm_doctor.records.verdict import Cause, Phase, Severity, Verdict
+from vllm_doctor.render.machine import SCHEMA_FILE, dumps
+from vllm_doctor.rules import engine
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.chart import NODES
+from vllm_doctor.rules.registry import INTERNAL, Outcome, Rule
+
+VALIDATOR = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text(encoding="utf-8")))
+
+
+def broken(case: Case) -> Outcome:
+    raise ZeroDivisionError("planted")
+
+
+BROKEN = Rule("VD999", "broken", "Broken", "burst", Cause.OTHER, Phase.NOT_MEMORY, frozenset({Signal.LOG}), broken)
+
+
+def test_a_broken_rule_is_a_finding_about_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "rules", lambda: (BROKEN,))
+    verdict = engine.diagnose(Snapshot(taken_at=""))
+    assert [f.code for f in verdict.findings] == [INTERNAL]
+    assert "planted" in verdict.findings[0].evidence[0].excerpt
+    assert verdict.verdict is Verdict.UNKNOWN
+    assert exit_code(verdict, Severity.ADVICE) == Exit.INTERNAL
+
+
+def test_nothing_given_is_unknown_not_ok() -> None:
+    verdict = engine.diagnose(Snapshot(taken_at=""))
+    assert verdict.verdict is Verdict.UNKNOWN
+    assert exit_code(verdict, Severity.ADVICE) == Exit.INCOMPLETE
+
+
+@pytest.mark.parametrize("folder", folders(), ids=lambda p: p.name)
+def test_the_json_is_as_the_schema_says(folder: Path) -> None:
+    VALIDATOR.validate(json.loads(dumps(engine.diagnose(snapshot(folder)))))
+
+
+@pytest.mark.parametrize("folder", folders()[:5], ids=lambda p: p.name)
+def test_every_main_box_is_on_the_path(folder: Path) -> None:
+    walked = [s.node for s in engine.diagnose(snapshot(folder)).path]
+    assert [n.id for n in NODES if n.under is None] == [
+        w for w in walked if w in {n.id for n in NODES if n.under is None}
+    ]
+    assert walked[-1] == "verdict"

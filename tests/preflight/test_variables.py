@@ -1,0 +1,166 @@
+"""Bad input in an inventory: refused with the line to change, before any host is asked."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vllm_doctor.preflight.records import Row, Verdict
+from vllm_doctor.preflight.report import failures, table
+from vllm_doctor.preflight.sources import Sources
+from vllm_doctor.preflight.variables import Option, Variables, options
+
+KNOWN = (
+    Option("vllm_max_model_len", "vllm", "int"),
+    Option("vllm_version", "vllm", "str"),
+    Option("vllm_port", "vllm", "int"),
+    Option("vllm_extra_args", "vllm", "list"),
+    Option("vllm_enforce_eager", "vllm", "bool"),
+    Option("vllm_api_token", "vllm", "str"),
+    Option("nvidia_driver_enabled", "nvidia_driver", "bool"),
+    Option("nvidia_driver_flavour", "nvidia_driver", "str", ("auto", "open", "proprietary")),
+)
+
+
+class Inventory:
+    """An inventory folder with one file of group variables."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "group_vars").mkdir()
+        (folder / "hosts.yml").write_text("all:\n  children:\n    gpu:\n      hosts:\n        gpu1: {}\n")
+
+    def judge(self, text: str, allowed: tuple[str, ...] = ()) -> tuple[Row, ...]:
+        (self.folder / "group_vars" / "gpu.yml").write_text(text)
+        values = yaml.load(text.replace("!vault |", "|"), Loader=yaml.SafeLoader) or {}
+        variables = Variables(KNOWN, Sources([self.folder / "hosts.yml"]), {"max-model-len": "vllm_max_model_len"})
+        return variables.judge("gpu1", ["gpu"], values, allowed)
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Inventory:
+    return Inventory(tmp_path)
+
+
+def test_good_variables_draw_no_complaint(inventory: Inventory) -> None:
+    assert (
+        inventory.judge(
+            "vllm_version: '0.33.0'\nvllm_enforce_eager: true\nunrelated: 1\nvllm_extra_args: [--seed, '1']\n"
+        )
+        == ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "check", "action"),
+    [
+        ("---\nvllm_max_modle_len: 4096\n", "variable name", "group_vars/gpu.yml:2: write vllm_max_model_len"),
+        ("vlm_version: '0.33.0'\n", "variable name", "group_vars/gpu.yml:1: write vllm_version"),
+        ("\n\nvllm_version: 0.33\n", "variable type", "group_vars/gpu.yml:3: put it in quotes"),
+        ("nvidia_driver_enabled: 'yes'\n", "variable type", "group_vars/gpu.yml:1: write true without quotes"),
+        ("vllm_port: '8000'\n", "variable type", "group_vars/gpu.yml:1: write it as a number, without quotes"),
+        ("vllm_port: true\n", "variable type", "group_vars/gpu.yml:1: write it as a number, without quotes"),
+        ("nvidia_driver_flavour: opne\n", "variable type", "group_vars/gpu.yml:1: write open"),
+        ("vllm_extra_args: --port 1\n", "variable type", "group_vars/gpu.yml:1: write a list"),
+    ],
+)
+def test_names_and_types(inventory: Inventory, text: str, check: str, action: str) -> None:
+    rows = inventory.judge(text)
+    assert rows[0].check == check
+    assert rows[0].action.startswith(action)
+
+
+@pytest.mark.parametrize(
+    "args", ["[--port, '9000']", "[--port=9000]", "['--max_model_len 4096']", "[--no-enforce-eager]"]
+)
+def test_an_extra_argument_may_not_shadow_a_variable(inventory: Inventory, args: str) -> None:
+    rows = inventory.judge(f"vllm_extra_args: {args}\n")
+    assert [row.check for row in rows] == ["extra argument"]
+    assert rows[0].action.startswith("group_vars/gpu.yml:1: set vllm_")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm_api_token: abc123\n",
+        "vllm_extra_args: [hf_abcdefghijklmnopqrstuv]\n",
+        "mine:\n  deep:\n    db_password: hunter2\n",
+    ],
+)
+def test_a_secret_in_plain_text_is_refused_and_not_shown(inventory: Inventory, text: str) -> None:
+    rows = inventory.judge(text)
+    assert [row.check for row in rows] == ["secret in plain text"]
+    assert "hunter2" not in str(rows)
+    assert "abc123" not in str(rows)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm_api_token: '{{ vault_token }}'\n",
+        "vllm_api_token: ''\n",
+        "vllm_api_token: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  6162\n",
+        "other_token_file: /etc/x\n",
+        "use_token: true\n",
+    ],
+)
+def test_references_and_vault_values_are_fine(inventory: Inventory, text: str) -> None:
+    assert inventory.judge(text) == ()
+
+
+def test_a_variable_of_ones_own_can_be_allowed(inventory: Inventory) -> None:
+    assert inventory.judge("vllm_house_note: x\n")
+    assert inventory.judge("vllm_house_note: x\n", ("vllm_house_note",)) == ()
+
+
+def test_what_no_file_sets_came_from_the_command_line(inventory: Inventory) -> None:
+    variables = Variables(KNOWN, Sources([inventory.folder / "hosts.yml"]))
+    (row,) = variables.judge("gpu1", ["gpu"], {"nvidia_driver_enabled": "true"})
+    assert row.action.startswith("on the command line (-e): write true without quotes")
+
+
+def test_host_variables_win_over_group_variables(inventory: Inventory) -> None:
+    (inventory.folder / "host_vars").mkdir()
+    (inventory.folder / "host_vars" / "gpu1.yml").write_text("---\n# why\nvllm_port: '1'\n")
+    rows = inventory.judge("vllm_port: '1'\n")
+    assert rows[0].action.startswith("host_vars/gpu1.yml:3")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("hosts.ini", "[gpu]\ngpu1 vllm_prt=1\n", 2),
+        ("hosts.yml", "gpu:\n  hosts:\n    gpu1:\n      vllm_prt: 1\n", 4),
+        ("hosts.yml", "gpu:\n  hosts: {gpu1: }\n  vars:\n    vllm_prt: 1\n", 4),
+    ],
+)
+def test_lines_inside_the_inventory_file(tmp_path: Path, name: str, text: str, line: int) -> None:
+    (tmp_path / name).write_text(text)
+    (row,) = Variables(KNOWN, Sources([tmp_path / name])).judge("gpu1", ["gpu"], {"vllm_prt": 1})
+    assert row.action == f"{name}:{line}: write vllm_port"
+
+
+def test_options_of_argument_specs() -> None:
+    specs = {"argument_specs": {"main": {"options": {"a_b": {"type": "bool"}, "a_c": {"choices": [1, 2]}}}}}
+    assert list(options("a", specs)) == [Option("a_b", "a", "bool"), Option("a_c", "a", "str", (1, 2))]
+
+
+class TestTable:
+    FAIL = Row("disk space", Verdict.FAIL, "3 GiB", "30 GiB", "free the space")
+
+    def test_hosts_with_the_same_row_share_it(self) -> None:
+        text = table({"gpu1": (self.FAIL,), "gpu2": (self.FAIL,)})
+        assert "gpu1, gpu2" in text
+        assert text.count("disk space") == 1
+
+    def test_failures_come_first_and_ok_is_left_out(self) -> None:
+        warn = Row("driver branch alive", Verdict.WARN, "branch 535 ended", "580", "upgrade")
+        text = table({"gpu1": (warn, Row("x", Verdict.OK)), "gpu2": (self.FAIL,)})
+        assert text.index("disk space") < text.index("driver branch")
+        assert "(warn)" in text
+
+    def test_no_complaint_is_no_table(self) -> None:
+        assert table({"gpu1": (Row("x", Verdict.OK),)}) == ""
+
+    def test_count_of_failed_hosts(self) -> None:
+        assert failures({"a": (self.FAIL, self.FAIL), "b": ()}) == 1

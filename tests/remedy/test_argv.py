@@ -1,0 +1,51 @@
+"""Changes in a launch's argument list."""
+
+import pytest
+
+from vllm_doctor.records.finding import Change, Scalar
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
+from vllm_doctor.remedy.argv import applied
+
+
+def change(
+    name: str, after: Scalar, direction: Direction = Direction.SET, kind: ChangeKind = ChangeKind.FLAG
+) -> Change:
+    return Change(
+        kind=kind, name=name, before=None, after=after, direction=direction, applicability=Applicability.NEEDS_REVIEW
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "wanted"),
+    [
+        (("vllm", "--max-model-len", "9", "--x"), ("vllm", "--max-model-len", "4", "--x")),
+        (("vllm", "--max_model_len=9", "--x"), ("vllm", "--max-model-len", "4", "--x")),
+        (("vllm", "--x"), ("vllm", "--x", "--max-model-len", "4")),
+        (("vllm", "--max-model-len", "9", "--max-model-len", "8"), ("vllm", "--max-model-len", "4")),
+    ],
+)
+def test_a_value_replaces_every_earlier_one_in_its_place(argv: tuple[str, ...], wanted: tuple[str, ...]) -> None:
+    assert applied(argv, (change("max-model-len", 4),)) == wanted
+
+
+def test_a_switch_is_added_bare_and_taken_away_without_its_neighbour() -> None:
+    with_switch = applied(("vllm", "serve", "m"), (change("enforce-eager", after=True),))
+    assert with_switch == ("vllm", "serve", "m", "--enforce-eager")
+    assert applied(("vllm", "--swap-space", "4", "--port", "1"), (change("swap-space", None, Direction.REMOVE),)) == (
+        "vllm",
+        "--port",
+        "1",
+    )
+    assert applied(("vllm", "--enforce-eager", "--port", "1"), (change("enforce-eager", None, Direction.REMOVE),)) == (
+        "vllm",
+        "--port",
+        "1",
+    )
+
+
+def test_environment_changes_leave_the_command_line_alone() -> None:
+    assert applied(("vllm",), (change("A", "b", kind=ChangeKind.ENV),)) == ("vllm",)
+
+
+def test_zero_is_a_value_and_no_removal() -> None:
+    assert applied(("vllm",), (change("cpu-offload-gb", 0),)) == ("vllm", "--cpu-offload-gb", "0")

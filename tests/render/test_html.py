@@ -1,0 +1,41 @@
+"""One page that holds everything and runs nothing."""
+
+from html.parser import HTMLParser
+
+from sample import ARGV, HOSTILE, diagnosis, finding
+
+from vllm_doctor.records.finding import Evidence
+from vllm_doctor.render import html
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.links += [value or "" for name, value in attrs if name in {"src", "href"}]
+
+
+def test_the_page_tells_the_answer_and_needs_nothing_from_elsewhere() -> None:
+    page = html.page([(diagnosis(finding()), ARGV)], taken_at="2026-11-20T10:00:00+00:00")
+    tags = Tags()
+    tags.feed(page)
+    assert "vllm_max_model_len: 2048" in page
+    assert "A cause was found" in page
+    assert tags.links == []
+    assert "script" not in tags.seen
+
+
+def test_hostile_text_stays_text() -> None:
+    hostile = finding(title=HOSTILE, evidence=(Evidence(HOSTILE, HOSTILE, HOSTILE),), refute=HOSTILE)
+    page = html.page([(diagnosis(hostile, unit=HOSTILE), (HOSTILE,))])
+    tags = Tags()
+    tags.feed(page)
+    assert "script" not in tags.seen
+    assert "<script>alert" not in page
+    assert "{{ 7*7 }}" in page
+    assert "\x1b" not in page
+    assert "\u202e" not in page

@@ -1,0 +1,80 @@
+"""What a person sees: the answer and the change first, nothing that acts on the terminal."""
+
+import msgspec
+from sample import ARGV, HOSTILE, diagnosis, finding
+
+from vllm_doctor.records.finding import Change, Evidence
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Verdict
+from vllm_doctor.render import human
+
+
+def test_answer_evidence_arithmetic_and_change_are_on_the_first_screen() -> None:
+    shown = human.text(diagnosis(finding()), argv=ARGV, width=100)
+    screen = "\n".join(shown.splitlines()[:24])
+    for expected in (
+        "FINDING  startup-kv-cache · kv-cache-too-small-for-max-model-len",
+        "vllm.service on gpu7",
+        "VD131 the KV cache cannot hold one request",
+        "To serve at least one request",
+        "2,048 tokens",
+        "inventory: vllm_max_model_len: 2048",
+        "was 4096",
+        "/etc/systemd/system/vllm.service.d/zz-vllm-doctor.conf",
+        "--max-model-len 2048",
+    ):
+        assert expected in screen, shown
+
+
+def test_the_lasting_change_stands_before_the_emergency() -> None:
+    shown = human.text(diagnosis(finding()), argv=ARGV)
+    assert shown.index("inventory:") < shown.index("zz-vllm-doctor.conf")
+
+
+def test_what_could_not_be_seen_is_said_with_the_remedy() -> None:
+    shown = human.text(diagnosis(finding()))
+    assert "kernel: no permission" in shown
+    assert "-> sudo usermod -aG systemd-journal ops" in shown
+
+
+def test_consequences_are_listed_under_their_cause() -> None:
+    shown = human.text(diagnosis(finding(), finding("VD901", title="engine dead", explained_by="VD131")))
+    assert shown.index("Explains") < shown.index("VD901 engine dead")
+    assert shown.count("vllm-doctor explain") == 1
+
+
+def test_hostile_text_is_shown_and_does_nothing() -> None:
+    hostile = finding(title=HOSTILE, evidence=(Evidence(HOSTILE, HOSTILE, HOSTILE),), refute=HOSTILE)
+    for color in (False, True):
+        shown = human.text(diagnosis(hostile, unit=HOSTILE), color=color, argv=(HOSTILE, HOSTILE))
+        assert "\x1b]" not in shown
+        assert "\x1b[2J" not in shown
+        assert "\r" not in shown
+        assert "\x00" not in shown
+        assert "\u202e" not in shown
+        assert "[bold]" in shown
+        assert ":smile:" in shown
+        assert "\\x1b" in shown
+
+
+def test_without_color_there_is_no_escape_character() -> None:
+    assert "\x1b" not in human.text(diagnosis(finding()), color=False)
+    assert "\x1b" in human.text(diagnosis(finding()), color=True)
+
+
+def test_a_secret_on_the_command_line_keeps_the_drop_in_from_being_printed() -> None:
+    shown = human.text(diagnosis(finding()), argv=(*ARGV, "--api-key", "[hidden]"))
+    assert "carries a secret" in shown
+    assert "ExecStart=" not in shown
+
+
+def test_a_change_without_an_inventory_variable_names_the_thing() -> None:
+    reboot = Change(ChangeKind.HARDWARE, "host", None, None, Direction.SET, Applicability.MANUAL)
+    assert human.change_line(reboot) == "set host"
+    gone = Change(ChangeKind.FLAG, "swap-space", "4", None, Direction.REMOVE, Applicability.SAFE)
+    assert human.change_line(gone) == "take away --swap-space"
+
+
+def test_each_verdict_has_its_word() -> None:
+    for verdict in Verdict:
+        shown = human.text(msgspec.structs.replace(diagnosis(), verdict=verdict))
+        assert shown.startswith(verdict.value.upper().replace("_", " "))

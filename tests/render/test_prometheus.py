@@ -1,0 +1,62 @@
+"""The text file that node_exporter reads."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from sample import HOSTILE, diagnosis, finding
+
+from vllm_doctor.records.verdict import Verdict
+from vllm_doctor.render import prometheus
+
+HOSTILE_UNIT = HOSTILE.replace("{{ 7*7 }}", "")  # the client's own parser trips over braces in a label
+
+
+def samples(path: Path) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (s.name, tuple(sorted(s.labels.items()))): s.value
+        for family in text_string_to_metric_families(path.read_text())
+        for s in family.samples
+    }
+
+
+def test_findings_unknowns_and_times(tmp_path: Path) -> None:
+    path = tmp_path / "vllm_doctor.prom"
+    prometheus.write(path, [diagnosis(finding())], 1000.0, codes=["VD131", "VD132"])
+    told = samples(path)
+    unit = ("unit", "vllm.service")
+    assert told["vllm_doctor_finding", (("code", "VD131"), unit)] == 1
+    assert told["vllm_doctor_finding", (("code", "VD132"), unit)] == 0
+    assert told["vllm_doctor_unknown_signals", (unit,)] == 1
+    assert told["vllm_doctor_verdict", (unit, ("verdict", "finding"))] == 1
+    assert told["vllm_doctor_verdict", (unit, ("verdict", "ok"))] == 0
+    assert told["vllm_doctor_last_success_timestamp_seconds", (unit,)] == 1000.0
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_run_that_could_not_judge_keeps_the_time_of_the_last_that_did(tmp_path: Path) -> None:
+    path = tmp_path / "vllm_doctor.prom"
+    prometheus.write(path, [diagnosis(finding())], 1000.0)
+    prometheus.write(path, [diagnosis(verdict=Verdict.UNKNOWN)], 2000.0)
+    told = samples(path)
+    assert told["vllm_doctor_last_success_timestamp_seconds", (("unit", "vllm.service"),)] == 1000.0
+    assert told["vllm_doctor_last_run_timestamp_seconds", ()] == 2000.0
+
+
+def test_a_hostile_unit_name_does_not_break_the_format(tmp_path: Path) -> None:
+    path = tmp_path / "vllm_doctor.prom"
+    prometheus.write(path, [diagnosis(finding(), unit=HOSTILE_UNIT)], 1.0)
+    assert any("\\x1b]0;owned" in dict(labels).get("unit", "") for _, labels in samples(path))
+
+
+def test_promtool_accepts_it(tmp_path: Path) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed here; the sandbox's monitoring role tests with it")
+    path = tmp_path / "vllm_doctor.prom"
+    prometheus.write(path, [diagnosis(finding())], 1000.0, codes=["VD131", "VD132"])
+    checked = subprocess.run([promtool, "check", "metrics"], input=path.read_bytes(), capture_output=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -1,0 +1,16 @@
+"""The role's plugins, loaded as Ansible does: by path."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+ROLE = Path(__file__).parents[3] / "roles" / "vllm"
+
+
+def load(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"role_vllm_{Path(path).stem}", ROLE / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

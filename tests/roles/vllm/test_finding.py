@@ -1,0 +1,78 @@
+"""The failed play's message: what was seen, the sum, and the line to change with its place."""
+
+import json
+from pathlib import Path
+
+from tests.roles.vllm.plugins import load
+
+plugin = load("filter_plugins/vllm_finding.py")
+
+ANSWER = json.dumps(
+    {
+        "verdict": "finding",
+        "findings": [
+            {
+                "code": "VD121",
+                "title": "It does not fit",
+                "evidence": [{"source": "journal", "excerpt": "ValueError: too long"}],
+                "arithmetic": [{"name": "missing", "value": 0.53, "unit": "GiB", "formula": "1.53 − 1"}],
+                "changes": [
+                    {
+                        "name": "max-model-len",
+                        "from": 9,
+                        "to": 4,
+                        "direction": "lower",
+                        "inventory_var": "vllm_max_model_len",
+                    }
+                ],
+            },
+            {"code": "VD1", "title": "another"},
+        ],
+    }
+)
+
+
+def inventory(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = folder / f"{name.replace('__', '/')}.yml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def test_the_message_has_evidence_sum_and_the_line_with_its_place(tmp_path: Path) -> None:
+    here = inventory(tmp_path, hosts="vllm:\n", group_vars__vllm="---\nvllm_max_model_len: 9\n")
+    text = plugin.finding_text(ANSWER, "gpu01", ["vllm"], [here])
+    assert "VD121 It does not fit" in text
+    assert "ValueError: too long [journal]" in text
+    assert "missing = 0.53 GiB   (1.53 − 1)" in text
+    assert "change: vllm_max_model_len: 4   # now 9" in text
+    assert f"in {tmp_path}/group_vars/vllm.yml:2" in text
+    assert "also:  VD1 another" in text
+
+
+def test_the_strongest_file_is_named_and_those_of_others_are_not(tmp_path: Path) -> None:
+    line = "vllm_max_model_len: 9\n"
+    files = {"host_vars__gpu02": line, "group_vars__other": line, "group_vars__all": line}
+    here = inventory(tmp_path, **files)
+    assert str(plugin.where("vllm_max_model_len", "gpu01", ["vllm"], [here])).endswith("group_vars/all.yml:1")
+    inventory(tmp_path, host_vars__gpu01=line)
+    assert str(plugin.where("vllm_max_model_len", "gpu01", ["vllm"], [here])).endswith("host_vars/gpu01.yml:1")
+
+
+def test_of_two_inventories_the_later_wins(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    for folder in (first, second):
+        inventory(folder, group_vars__vllm="vllm_port: 1\n")
+    assert str(second) in str(plugin.where("vllm_port", "gpu01", ["vllm"], [first, second]))
+
+
+def test_a_variable_that_no_line_sets_is_said_so(tmp_path: Path) -> None:
+    assert "no line sets it yet" in plugin.where("vllm_port", "gpu01", [], [inventory(tmp_path, hosts="all:\n")])
+
+
+def test_without_an_answer_of_the_doctor_the_journal_speaks() -> None:
+    text = plugin.finding_text("", "gpu01", journal="last words")
+    assert "could not be asked" in text
+    assert "last words" in text
+    assert "verdict unknown" in plugin.finding_text('{"verdict": "unknown", "findings": []}', "gpu01", journal="x")

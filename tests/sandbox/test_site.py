@@ -1,0 +1,95 @@
+"""site.yml against the sandbox: what cannot work is refused, or undone and explained, and the old service answers."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import REPO, TOOLS, Host
+
+
+class Inventory:
+    """The sandbox's inventory with one line laid over it, as an operator edits a line."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / "group_vars" / "vllm.yml"
+        self.file.parent.mkdir()
+        (folder / "hosts.yml").write_text("vllm:\n  hosts:\n    sandbox:\n")
+
+    def says(self, line: str) -> None:
+        self.file.write_text(f"---\n{line}\n")
+
+
+def site(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(TOOLS / "hosttest"), "ansible-playbook", "site.yml", "-i", "inventories/sandbox", *arguments]
+    environment = {**os.environ, "SANDBOX": os.environ.get("SANDBOX") or "sandbox", "ANSIBLE_NOCOLOR": "1"}
+    return subprocess.run(command, cwd=REPO, env=environment, capture_output=True, text=True, check=False)
+
+
+def served_length(host: Host) -> int:
+    """The context that the service which answers was started with; it must complete a prompt to count."""
+    body = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 2})
+    header = "Content-Type: application/json"
+    answer = json.loads(host.run(f"curl -sf -H '{header}' -d '{body}' http://127.0.0.1:8000/v1/completions"))
+    assert answer["usage"]["completion_tokens"] == 2
+    models = json.loads(host.run("curl -sf http://127.0.0.1:8000/v1/models"))
+    return int(models["data"][0]["max_model_len"])
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Inventory:
+    return Inventory(tmp_path)
+
+
+@pytest.fixture
+def restored(host: Host) -> Iterator[Host]:
+    """The sandbox is as its own inventory says when the test is done."""
+    yield host
+    again = site()
+    assert again.returncode == 0, again.stdout
+
+
+def test_a_flag_that_the_release_does_not_know_is_refused_before_the_host_is_asked(
+    host: Host, inventory: Inventory
+) -> None:
+    inventory.says("vllm_extra_args: {disable-log-requests: true}")
+    pid, unit = host.main_pid(), host.run(f"sha256sum {host.file}")
+
+    refused = site("-i", str(inventory.folder))
+
+    assert refused.returncode != 0
+    assert "--disable-log-requests" in refused.stdout
+    assert "a flag that vLLM 0.32.0 knows" in refused.stdout
+    assert "Gathering Facts" not in refused.stdout
+    assert "changed=0" in refused.stdout
+    assert (host.main_pid(), host.run(f"sha256sum {host.file}")) == (pid, unit)
+
+
+def test_a_context_that_does_not_fit_is_undone_and_explained_and_the_line_it_names_works(
+    restored: Host, inventory: Inventory
+) -> None:
+    host = restored
+    length = served_length(host)
+    inventory.says("vllm_max_model_len: 100000")
+
+    failed = site("-i", str(inventory.folder))
+
+    assert failed.returncode != 0
+    assert "1.53 GiB" in failed.stdout, failed.stdout
+    assert re.search(r"sum: +available = 1(\.0)? GiB", failed.stdout), failed.stdout
+    assert f"in {inventory.file}:2" in failed.stdout, failed.stdout
+    assert "what served before is back and answers" in failed.stdout
+    assert served_length(host) == length
+
+    line = re.search(r"change: (vllm_max_model_len: (\d+))", failed.stdout)
+    assert line
+    inventory.says(line[1])
+
+    served = site("-i", str(inventory.folder))
+
+    assert served.returncode == 0, served.stdout
+    assert served_length(host) == int(line[2])

@@ -1,0 +1,82 @@
+"""`tune` on the real service: it climbs, it stops, and what served before serves again, after Ctrl-C too."""
+
+import json
+
+import pytest
+
+from tests.sandbox.conftest import Host
+
+pytestmark = pytest.mark.sandbox
+# No card, so no plan; the steps are as short as the machine's two cores allow.
+SHORT = (
+    "--yes --slowdown 20 --without-plan --load own --prompt-tokens 64 --output-tokens 8 --step-seconds 5 --format json"
+)
+
+
+def launch(host: Host) -> str:
+    """What systemd would start."""
+    return host.run(f"systemctl show --property=ExecStart --value {host.unit} | sed 's/ ; start_time.*//'")
+
+
+def drop_in(host: Host) -> str:
+    return f"/run/systemd/system/{host.unit}.d/zzz-vllm-doctor-tune.conf"
+
+
+def test_a_ramp_measures_recommends_and_leaves_nothing(host: Host) -> None:
+    host.whole()
+    before = launch(host)
+    done = host.exec(f"vllm-doctor tune --unit {host.unit} --fresh --most-seqs 16 {SHORT}", timeout_s=1800)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["restored"], told["complete"]) == (0, True, True), done.stderr
+    first, second = told["rows"][:2]
+    assert (first["setting"]["seqs"], second["setting"]["seqs"]) == (8, 16)
+    assert second["running_peak"] > first["setting"]["seqs"], "the trial's number was not in force"
+    assert all(row["requests"] and row["kv_peak"] and row["preemptions"] == 0 for row in told["rows"])
+    assert told["inventory"] in ([], ["vllm_max_num_seqs: 16"])
+    assert launch(host) == before
+    assert host.answers()
+    assert host.exec(f"test -e {drop_in(host)}").returncode == 1
+    assert "tune-guard" not in host.run("systemctl list-units --all --no-legend")
+
+
+def test_ctrl_c_in_a_trial_puts_back_what_served(host: Host) -> None:
+    before = launch(host)
+    script = f"""
+        vllm-doctor tune --unit {host.unit} --fresh --most-seqs 16 {SHORT} & ramp=$!
+        until test -e {drop_in(host)}; do kill -0 $ramp; sleep 0.2; done
+        kill -INT $ramp
+        wait $ramp || echo "ended with $?"
+    """
+    done = host.exec(script, timeout_s=1800)
+    assert "ended with 130" in done.stdout, done.stderr
+    assert launch(host) == before
+    assert host.answers()
+    assert host.exec(f"test -e {drop_in(host)}").returncode == 1
+
+
+def test_the_guard_ends_a_trial_whose_program_was_killed(host: Host) -> None:
+    before = launch(host)
+    script = f"""
+        vllm-doctor tune --unit {host.unit} --fresh --most-seqs 16 {SHORT} & ramp=$!
+        until test -e {drop_in(host)}; do kill -0 $ramp; sleep 0.2; done
+        kill -KILL $ramp
+        wait $ramp || true
+        test -e {drop_in(host)}
+        systemctl is-active vllm-doctor-tune-guard.timer
+        systemctl start vllm-doctor-tune-guard.service  # its time, come early
+    """
+    host.run(script, timeout_s=1800)
+    host.until("the end of the trial", lambda: host.exec(f"test -e {drop_in(host)}").returncode == 1, within_s=30)
+    host.until("what served before", lambda: launch(host) == before, within_s=120)
+    host.run("systemctl stop vllm-doctor-tune-guard.timer")
+    host.ready()
+
+
+def test_it_asks_before_it_restarts_anything(host: Host) -> None:
+    pid = host.main_pid()
+    done = host.exec(f"vllm-doctor tune --unit {host.unit}")
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+    shown = host.run(f"vllm-doctor tune --unit {host.unit} --dry-run")
+    assert "16 sequences" in shown
+    assert host.main_pid() == pid

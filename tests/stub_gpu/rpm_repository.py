@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Build a dnf repository shaped like NVIDIA's for EL 9: names, epoch, versions, streams and dependencies, no content.
+
+usage: rpm_repository.py FOLDER [VERSION …]      (needs rpmbuild, createrepo_c and modifyrepo_c)
+
+Quirks that are kept: epoch 3; a branch is a module stream and a full version is not a stream; metas depend with `>=`;
+DKMS comes from another repository (EPEL).
+"""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+VERSIONS = ("580.65.06", "580.105.08", "595.71.05")
+
+HEAD = """
+Name: {name}
+Epoch: {epoch}
+Version: {version}
+Release: 1.el9
+Summary: stub
+License: none
+AutoReqProv: no
+%description
+stub
+"""
+
+MODULE = """
+for build in /lib/modules/*/build; do
+  folder="${{build%/build}}/updates/dkms"; mkdir -p "$folder"
+  printf 'version={version}\\nlicense={license}\\n' > "$folder/nvidia.ko"
+done
+"""
+
+
+def package(name, requires=(), files=(), post="", **fields):
+    """One subpackage of a spec."""
+    lines = [f"%package -n {name}", f"Summary: {name}", "AutoReqProv: no"]
+    lines += [f"Requires: {need}" for need in requires]
+    lines += [f"{key}: {value}" for key, value in fields.items()]
+    lines += [f"%description -n {name}", "stub", f"%files -n {name}", *files]
+    if post:
+        lines += [f"%post -n {name}", post]
+    return "\n".join(lines) + "\n"
+
+
+def unit(name):
+    """Install commands for a unit whose program only sleeps."""
+    path = f"%{{buildroot}}/usr/lib/systemd/system/{name}.service"
+    text = f"[Unit]\\nDescription={name}\\n[Service]\\nExecStart=/bin/sleep infinity\\n"
+    text += "[Install]\\nWantedBy=multi-user.target\\n"
+    return f"mkdir -p $(dirname {path}); printf '{text}' > {path}"
+
+
+def driver(version):
+    """(spec, names) of one driver release."""
+    exact, atleast = f"= 3:{version}", f">= 3:{version}"
+    library = f"/usr/lib64/libnvidia-ml.so.{version}"
+    daemons = ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-imex")
+    parts = {
+        "nvidia-driver-cuda": {
+            "requires": [
+                f"nvidia-driver-cuda-libs {exact}",
+                f"nvidia-persistenced {exact}",
+                f"nvidia-kmod-common {atleast}",
+            ]
+        },
+        "nvidia-driver-cuda-libs": {"files": [library]},
+        "nvidia-kmod-common": {},
+        "nvidia-modprobe": {},
+        "kmod-nvidia-open-dkms": {
+            "requires": ["dkms", f"nvidia-kmod-common {exact}"],
+            "Conflicts": "kmod-nvidia-latest-dkms",
+            "post": MODULE.format(version=version, license="Dual MIT/GPL"),
+        },
+        "kmod-nvidia-latest-dkms": {
+            "requires": ["dkms", f"nvidia-kmod-common {exact}"],
+            "Conflicts": "kmod-nvidia-open-dkms",
+            "post": MODULE.format(version=version, license="NVIDIA"),
+        },
+        "nvidia-open": {"requires": [f"nvidia-driver-cuda {atleast}", f"kmod-nvidia-open-dkms {atleast}"]},
+        **{name: {"files": [f"/usr/lib/systemd/system/{name}.service"]} for name in daemons},
+    }
+    install = [f"mkdir -p %{{buildroot}}/usr/lib64; : > %{{buildroot}}{library}", *map(unit, daemons)]
+    spec = HEAD.format(name="nvidia-stub", epoch=3, version=version)
+    spec += "".join(package(name, **parts[name]) for name in parts)
+    return spec + "%install\n" + "\n".join(install) + "\n", list(parts)
+
+
+def base(kernel):
+    """What the rest of the system would bring: a shell to depend on, DKMS, EPEL, the lock plugin, kernel headers."""
+    build = f"/lib/modules/{kernel}/build"
+    names = ("dkms", "epel-release", "python3-dnf-plugin-versionlock")
+    spec = HEAD.format(name="stub", epoch=0, version="9.5") + "".join(package(name) for name in names)
+    spec += package("stub-base", Provides="/bin/sh, /usr/bin/sh, /bin/bash")
+    spec += package("kernel-devel-matched", files=[f"{build}/Makefile"], Provides=f"kernel-devel-{kernel}")
+    return spec + f"%install\nmkdir -p %{{buildroot}}{build}; : > %{{buildroot}}{build}/Makefile\n"
+
+
+def build(folder, name, spec):
+    """Run rpmbuild on one spec."""
+    path = folder / f"{name}.spec"
+    path.write_text(spec)
+    argv = ["rpmbuild", "-bb", "--quiet", "--define", f"_rpmdir {folder}", "--define", "_build_id_links none", path]
+    subprocess.run([*argv[:-1], "--define", "__os_install_post %{nil}", path], check=True)
+
+
+def streams(versions, names):
+    """The modules document: one stream a branch."""
+    out = []
+    for branch in sorted({version.split(".")[0] for version in versions}):
+        rpms = [
+            f"        - {name}-3:{version}-1.el9.x86_64"
+            for version in versions
+            if version.startswith(branch)
+            for name in names
+        ]
+        head = f"""---
+document: modulemd
+version: 2
+data:
+  name: nvidia-driver
+  stream: "{branch}-open"
+  version: 20261120
+  context: stub{branch}
+  arch: x86_64
+  summary: stub
+  description: stub
+  license:
+    module: [MIT]
+  profiles:
+    default:
+      rpms: [nvidia-open]
+  artifacts:
+    rpms:
+"""
+        out.append(head + "\n".join(rpms) + "\n...\n")
+    return "".join(out)
+
+
+def main():
+    """Build everything and its index."""
+    folder = Path(sys.argv[1])
+    versions = sys.argv[2:] or VERSIONS
+    folder.mkdir(parents=True, exist_ok=True)
+    names = []
+    for version in versions:
+        spec, names = driver(version)
+        build(folder, version, spec)
+    build(folder, "base", base(os.environ.get("KERNEL", platform.release())))
+    subprocess.run(["createrepo_c", "--quiet", folder], check=True)
+    (folder / "modules.yaml").write_text(streams(versions, names))
+    subprocess.run(["modifyrepo_c", "--mdtype=modules", folder / "modules.yaml", folder / "repodata"], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The units that templates render: composed as the role composes them (roles/vllm/filter_plugins/vllm_units.py)."""
+
+import shlex
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import jinja2
+
+from vllm_doctor.knowledge import parser
+
+ROOT = Path(__file__).resolve().parents[2]
+CARDS = sorted(p.name.removesuffix(".service.j2") for p in (ROOT / "templates/gpu").glob("*.service.j2"))
+NVIDIA = [c for c in CARDS if c != "cpu"]
+# 0.11.0: V1 alone, attention backend by variable. 0.19.1: V100's last, CUDA 12. 0.33.0: the newest that was read.
+VERSIONS = ("0.11.0", "0.19.1", "0.33.0")
+PLANNED = {
+    "host": "127.0.0.1",
+    "port": 8000,
+    "max-model-len": 8192,
+    "max-num-seqs": 128,
+    "max-num-batched-tokens": 8192,
+    "gpu-memory-utilization": 0.9,
+}
+
+
+def unit(card: str, version: str, gpus: tuple[str, ...] = (), **changes: object) -> dict[str, object]:
+    """The variable `unit` of templates/README.md, with the plan's numbers filled in."""
+    return {
+        "instance": "main",
+        "name": "vllm@main",
+        "template": card,
+        "version": version,
+        "user": "vllm",
+        "group": "vllm",
+        "state_directory": "vllm/main",
+        "executable": "/opt/vllm/current/bin/vllm",
+        "model": "/var/lib/models/llama",
+        "offline": True,
+        "gpus": list(gpus),
+        "arguments": PLANNED,
+        "environment": {},
+        "knows": sorted(parser.knows(version)),
+        "secrets_file": "",
+        "restart_sec": 10,
+        "timeout_stop_sec": 60,
+        "start_limit_burst": 3,
+        "start_limit_interval": 2100,
+        "memory_max": "",
+        **changes,
+    }
+
+
+def render(card: str, version: str, gpus: tuple[str, ...] = (), **changes: object) -> str:
+    """The unit's text, rendered as Ansible renders it."""
+    return _template().render(unit=unit(card, version, gpus, **changes))
+
+
+@cache
+def _template() -> jinja2.Template:
+    loader = jinja2.FileSystemLoader(ROOT / "templates")
+    strict = jinja2.StrictUndefined
+    env = jinja2.Environment(loader=loader, trim_blocks=True, keep_trailing_newline=True, undefined=strict)  # noqa: S701
+    return env.get_template("unit.service.j2")
+
+
+def command(text: str) -> list[str]:
+    """ExecStart's words. systemd's quotes are the shell's as far as they are used here (no $, no %)."""
+    start = text.index("ExecStart=") + len("ExecStart=")
+    return shlex.split(text[start : text.index("\n\n", start)].replace("\\\n", " "))
+
+
+def arguments(text: str) -> dict[str, str]:
+    """Flags of ExecStart with their value; empty for a switch."""
+    words = [*command(text), "--"]
+    return {
+        word[2:]: "" if after.startswith("--") else after
+        for word, after in pairwise(words)
+        if word.startswith("--") and word != "--"
+    }
+
+
+def environment(text: str) -> dict[str, str]:
+    """The variables that Environment= lines set."""
+    lines = [
+        line.removeprefix("Environment=").strip('"') for line in text.splitlines() if line.startswith("Environment=")
+    ]
+    return dict(line.split("=", 1) for line in lines)
