@@ -95,9 +95,13 @@ class Host:
         """Does /health answer 200?"""
         return self.exec("curl -sf -m 3 -o /dev/null http://127.0.0.1:8000/health").returncode == 0
 
+    def settled(self) -> bool:
+        """Is it active with no job waiting? A restart that was only asked for leaves the old process answering a while."""
+        return self.show("ActiveState") == "active" and self.show("Job") in ("", "0")
+
     def ready(self) -> None:
-        """Wait until it serves."""
-        self.until("readiness", self.answers)
+        """Wait until it serves, and nothing is about to end that."""
+        self.until("readiness", lambda: self.settled() and self.answers())
 
     def metric(self, name: str) -> float:
         """A metric of vLLM, summed over its series."""
