@@ -96,7 +96,7 @@ class Host:
         return self.exec("curl -sf -m 3 -o /dev/null http://127.0.0.1:8000/health").returncode == 0
 
     def settled(self) -> bool:
-        """Is it active with no job waiting? A restart that was only asked for leaves the old process answering a while."""
+        """Is it active with no job waiting? The old process answers for a while after a restart was asked for."""
         return self.show("ActiveState") == "active" and self.show("Job") in ("", "0")
 
     def ready(self) -> None:
