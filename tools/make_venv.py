@@ -77,7 +77,9 @@ def main() -> int:
             "-r",
             LOCKS / "uv.txt",
         )
-        run(uv, "pip", "sync", "--quiet", "--python", PYTHON, "--require-hashes", LOCKS / "dev.txt")
+        # Compiled once here: where PYTHONDONTWRITEBYTECODE is set, Ansible would be compiled anew at every play.
+        sync = ("pip", "sync", "--quiet", "--compile-bytecode", "--python", PYTHON)
+        run(uv, *sync, "--require-hashes", LOCKS / "dev.txt")
         run(uv, "pip", "install", "--quiet", "--python", PYTHON, "--no-deps", "--no-build-isolation", "--editable", ".")
         run(PYTHON, "tools/collections_from_pypi.py")
     except subprocess.CalledProcessError as error:
