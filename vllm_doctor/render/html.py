@@ -1,13 +1,18 @@
 """The diagnosis as one self-contained page, for people who were not there."""
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vllm_doctor import __version__
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.render import human
 from vllm_doctor.render.text import figure, visible
+
+if TYPE_CHECKING:
+    import jinja2
 
 _MEANS = {
     Verdict.OK: "The service is healthy as far as could be seen.",
@@ -22,6 +27,20 @@ def page(judged: Sequence[tuple[Diagnosis, tuple[str, ...]]], *, taken_at: str =
 
     Each diagnosis comes with the effective command line of its unit, from which the emergency drop-in is made.
     """
+    return _template().render(
+        parts=[_part(diagnosis, argv) for diagnosis, argv in judged],
+        who=human.subject(judged[0][0].subject) if len(judged) == 1 else judged[0][0].subject.host or "",
+        severities=human.SEVERITIES,
+        applicability=human.APPLICABILITY,
+        change_line=human.change_line,
+        was=human.was,
+        taken_at=taken_at,
+        version=__version__,
+    )
+
+
+@cache
+def _template() -> "jinja2.Template":
     import jinja2
 
     environment = jinja2.Environment(
@@ -32,16 +51,7 @@ def page(judged: Sequence[tuple[Diagnosis, tuple[str, ...]]], *, taken_at: str =
         lstrip_blocks=True,
     )
     environment.filters.update(visible=visible, figure=figure, scalar=human.scalar)
-    return environment.get_template("report.html.j2").render(
-        parts=[_part(diagnosis, argv) for diagnosis, argv in judged],
-        who=human.subject(judged[0][0].subject) if len(judged) == 1 else judged[0][0].subject.host or "",
-        severities=human.SEVERITIES,
-        applicability=human.APPLICABILITY,
-        change_line=human.change_line,
-        was=human.was,
-        taken_at=taken_at,
-        version=__version__,
-    )
+    return environment.get_template("report.html.j2")
 
 
 def _part(diagnosis: Diagnosis, argv: tuple[str, ...]) -> dict[str, object]:
