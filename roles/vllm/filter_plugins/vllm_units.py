@@ -113,12 +113,6 @@ def problems(made, variables, locks, templates):
                 "choose one of these, or make one with tools/vllm_lock.py",
             )
         )
-    for key in ("name", "port"):
-        values = [unit["instance" if key == "name" else "port"] for unit in made]
-        found += [
-            _row(f"two instances with {key} {one}", f"one {key} each", f"change {key} of one of them")
-            for one in sorted({str(v) for v in values if values.count(v) > 1})
-        ]
     for unit, instance in zip(made, variables["instances"], strict=True):
         found += _of_unit(unit, instance, variables, templates)
     return found
@@ -185,13 +179,17 @@ def _row(found, needed, do):
 
 
 def table(rows):
-    """Write problems as lines for people, once for all hosts that share one: `rows` are {host, found, needed, do}."""
+    """Write problems as lines for people, once for all hosts that share one.
+
+    `rows` are {host, found, needed, do}, and where known {in}: the file and line that say it.
+    """
     shared = {}
     for row in rows:
-        shared.setdefault((row["found"], row["needed"], row["do"]), []).append(row["host"])
+        shared.setdefault((row["found"], row["needed"], row["do"], row.get("in", "")), []).append(row["host"])
     return "\n".join(
         f"{', '.join(dict.fromkeys(hosts))}\n  found:  {found}\n  needed: {needed}\n  do:     {do}"
-        for (found, needed, do), hosts in shared.items()
+        + (f"\n  in:     {place}" if place else "")
+        for (found, needed, do, place), hosts in shared.items()
     )
 
 

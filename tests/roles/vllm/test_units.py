@@ -72,7 +72,6 @@ def test_a_release_without_the_flag_for_draining_is_not_given_it() -> None:
         ({"version": "latest"}, ["an exact release"]),
         ({"version": "0.30.0"}, ["vLLM 0.30.0+cpu", "a hash lock", "0.31.0+cpu, 0.32.0+cpu"]),
         ({"unit_template": "h100"}, ["vllm_unit_template: h100-sxm"]),
-        ({"instances": [{"name": "a"}, {"name": "b"}]}, ["two instances with port 8000"]),
         ({"instances": [{"name": "main", "max_model_length": 1}]}, ["write max_model_len"]),
         ({"instances": [{"name": "../etc"}]}, ["'../etc'"]),
         ({"host": "10.1.2.3"}, ["open to everyone on 10.1.2.3", "vllm_allow_open"]),

@@ -1,0 +1,80 @@
+"""What two services of one host cannot share: a name, a port, or a card of which each wants more than is left."""
+
+
+def collisions(units, variant):
+    """List what the services of one host would fight over, as {found, needed, do}; `do` is the line to write."""
+    return [*_names(units), *_ports(units), *([] if variant == "cpu" else _cards(units))]
+
+
+def _names(units):
+    for name, here in _shared(units, "instance").items():
+        places = " and ".join(str(units.index(unit) + 1) for unit in here)
+        yield {
+            "found": f"two instances with name {name}: entries {places} of vllm_instances",
+            "needed": "one name each",
+            "do": f"vllm_instances: {{name: {_free(name, units)}}} in one of them",
+        }
+
+
+def _ports(units):
+    taken = {str(unit["port"]) for unit in units}
+    for port, here in _shared(units, "port").items():
+        free = next(str(n) for n in range(int(port) + 1, 65536) if str(n) not in taken) if port.isdigit() else "…"
+        yield {
+            "found": f"two instances with port {port}: {_listed(here)}",
+            "needed": "one port each",
+            "do": f"vllm_instances: {{name: {here[-1]['instance']}, port: {free}}}",
+        }
+
+
+def _cards(units):
+    """vLLM takes its share of a whole card, 0.9 or so unless told, and refuses to start where less is free."""
+    seen = set()
+    for card in [*dict.fromkeys(card for unit in units for card in unit["gpus"]), None]:
+        # Without a list a service sees every card, and takes the first of them.
+        here = [unit for unit in units if not unit["gpus"] or card in unit["gpus"]]
+        if len(here) < 2 or (key := tuple(unit["instance"] for unit in here)) in seen:
+            continue
+        seen.add(key)
+        shares = [_share(unit) for unit in here]
+        if None not in shares and sum(shares) <= 1:
+            continue
+        said = ", ".join(f"{unit['name']} {share or 'not set'}" for unit, share in zip(here, shares, strict=True))
+        each = int(90 / len(here)) / 100
+        entries = ", ".join(f"{{name: {unit['instance']}, gpu_memory_utilization: {each}}}" for unit in here)
+        yield {
+            "found": f"{len(here)} instances on {card or 'the same GPU'}; gpu_memory_utilization: {said}",
+            "needed": "a GPU each, or shares that add up to 1 at most",
+            "do": f"vllm_instances: [{entries}], or other gpus",
+        }
+
+
+def _share(unit):
+    try:
+        return float(unit["arguments"]["gpu-memory-utilization"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _shared(units, key):
+    found = {}
+    for unit in units:
+        found.setdefault(str(unit[key]), []).append(unit)
+    return {value: here for value, here in found.items() if len(here) > 1}
+
+
+def _free(name, units):
+    names = {unit["instance"] for unit in units}
+    return next(word for number in range(2, len(units) + 3) if (word := f"{name}-{number}") not in names)
+
+
+def _listed(units):
+    return ", ".join(unit["name"] for unit in units)
+
+
+class FilterModule:
+    """The filter of what collides."""
+
+    def filters(self):
+        """Name it."""
+        return {"vllm_collisions": collisions}

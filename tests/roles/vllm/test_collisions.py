@@ -1,0 +1,62 @@
+"""Services of one host that would fight: refused before any host is asked, with the line to write."""
+
+from typing import Any
+
+import pytest
+
+from tests.roles.vllm.plugins import load
+
+plugin = load("filter_plugins/vllm_collisions.py")
+A, B = "GPU-11111111-2222-3333-4444-00000000000a", "GPU-11111111-2222-3333-4444-00000000000b"
+
+
+def service(name: str, port: int = 8000, gpus: tuple[str, ...] = (), share: object = None) -> dict[str, Any]:
+    arguments = {} if share is None else {"gpu-memory-utilization": share}
+    return {"instance": name, "name": f"vllm@{name}", "port": port, "gpus": list(gpus), "arguments": arguments}
+
+
+def judged(*units: dict[str, Any], variant: str = "cu130") -> list[tuple[str, str]]:
+    return [(row["found"], row["do"]) for row in plugin.collisions(list(units), variant)]
+
+
+def test_a_port_of_each_and_a_card_of_each_is_well() -> None:
+    assert judged(service("a", 8000, (A,)), service("b", 8001, (B,))) == []
+
+
+def test_a_port_twice_names_a_free_one() -> None:
+    ((found, do),) = judged(service("a"), service("b"), service("c", 8001), variant="cpu")
+    assert found == "two instances with port 8000: vllm@a, vllm@b"
+    assert do == "vllm_instances: {name: b, port: 8002}"
+
+
+def test_a_name_twice_names_both_entries() -> None:
+    ((found, do),) = judged(service("a", 1), service("b", 2), service("a", 3), variant="cpu")
+    assert "entries 1 and 3" in found
+    assert "{name: a-2}" in do
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (service("a", 1, (A,)), service("b", 2, (A,))),
+        (service("a", 1, (A, B)), service("b", 2, (B,))),
+        (service("a", 1), service("b", 2, (B,))),  # no list: every card
+        (service("a", 1), service("b", 2)),
+        (service("a", 1, (A,), 0.6), service("b", 2, (A,), 0.6)),
+        (service("a", 1, (A,), 0.4), service("b", 2, (A,))),  # the second takes vLLM's own share
+        (service("a", 1, (A,), 0.4), service("b", 2, (A,), "half")),
+    ],
+)
+def test_one_card_for_two_without_shares_that_add_up_is_refused(first: dict[str, Any], second: dict[str, Any]) -> None:
+    ((found, do),) = judged(first, second)
+    assert "2 instances on" in found
+    assert "{name: a, gpu_memory_utilization: 0.45}, {name: b, gpu_memory_utilization: 0.45}" in do
+
+
+def test_shares_that_add_up_and_slices_of_one_card_are_well() -> None:
+    assert judged(service("a", 1, (A,), 0.5), service("b", 2, (A,), "0.5")) == []
+    assert judged(service("a", 1, ("MIG-1",)), service("b", 2, ("MIG-2",))) == []
+
+
+def test_the_cpu_build_has_no_card_to_share() -> None:
+    assert judged(service("a", 1), service("b", 2), variant="cpu") == []
