@@ -74,6 +74,27 @@ HYBRID_LIKE: dict[str, object] = {
     "attn_output_gate": True,
     "torch_dtype": "bfloat16",
 }
+GPT_OSS_20B: dict[str, object] = {
+    "architectures": ["GptOssForCausalLM"],
+    "model_type": "gpt_oss",
+    "hidden_size": 2880,
+    "intermediate_size": 2880,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "vocab_size": 201088,
+    "max_position_embeddings": 131072,
+    "attention_bias": True,
+    "sliding_window": 128,
+    "layer_types": ["sliding_attention", "full_attention"] * 12,
+    "num_local_experts": 32,
+    "num_experts_per_tok": 4,
+    "quantization_config": {
+        "quant_method": "mxfp4",
+        "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "lm_head"],
+    },
+}
 
 
 def arch(config: dict[str, object], **changes: object) -> Architecture:

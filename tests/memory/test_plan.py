@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.memory.models import DEEPSEEK_LIKE, LLAMA_8B
+from tests.memory.models import DEEPSEEK_LIKE, GPT_OSS_20B, LLAMA_8B
 from vllm_doctor.cli.main import run
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.memory.choice import choose
@@ -329,3 +329,21 @@ def test_a_quantisation_that_is_not_known_is_said_and_widens_the_range(model):
 def test_the_exit_code_says_whether_it_starts(model, capsys, flags, code):
     asked = ["--vllm-version", "0.33.0", "--gpu", "H100", "--model-config", model(LLAMA_8B)]
     assert command(*asked, "--", "vllm", "serve", "m", *flags) == code
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "utilization", "outcome"),
+    [
+        ("H100", "0.19.0", "0.95", "oom-cudagraph"),  # logged: the sampler's warm-up found 1.78 GiB in pieces
+        ("H100", "0.19.0", "0.90", "ok"),
+        ("H100", "0.16.0", "0.95", "ok"),  # torch 2.9 left no such pieces
+        ("H100", "0.25.1", "0.95", "ok"),  # loading splits no large block any more
+        ("A100 80GB", "0.19.0", "0.95", "ok"),  # Marlin converts in place of Triton
+    ],
+)
+def test_pieces_that_loading_strands_are_missed_by_the_sampler(model, gpu, version, utilization, outcome):  # noqa: PLR0917
+    p = plan(
+        model(GPT_OSS_20B), f"--gpu-memory-utilization {utilization} --max-model-len 8192", gpu=gpu, version=version
+    ).predict()
+    assert p.outcome == outcome
+    assert any(t.name == "stranded while loading" for t in p.terms) == (gpu == "H100" and version == "0.19.0")

@@ -9,6 +9,7 @@ from vllm_doctor.knowledge.gpus import Gpu
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.memory.activation import Activation, estimate
 from vllm_doctor.memory.architecture import Architecture
+from vllm_doctor.memory.fragments import stranded
 from vllm_doctor.memory.kv import Pool
 from vllm_doctor.memory.launch import Refusal
 from vllm_doctor.memory.pages import pool_of
@@ -69,6 +70,7 @@ class Stage:
     weights: float
     activation: Activation
     pool: Pool | None
+    stranded: float
 
 
 def quantisation(a: Architecture, s: Settings) -> Scheme:
@@ -101,7 +103,7 @@ def _stage(a: Architecture, s: Settings, gpu: Gpu | None, index: int, fmt: Schem
         first_stage=index == 0,
         last_stage=index == s.parallel.pp - 1,
     )
-    return Stage(weights, activation, pool_of(a, s, gpu, index))
+    return Stage(weights, activation, pool_of(a, s, gpu, index), stranded(a, s, gpu, index, fmt))
 
 
 def predict(
@@ -188,11 +190,23 @@ def _one(  # noqa: PLR0917
         needed,
         budget,
         total_gib,
-        stage.activation.terms,
+        _terms(stage),
         pool,
         stage.activation,
         s,
     )
+
+
+def _terms(stage: Stage) -> tuple[Term, ...]:
+    if not stage.stranded:
+        return stage.activation.terms
+    lost = Term(
+        "stranded while loading",
+        stage.stranded,
+        "gate and up minus down, of each layer's experts; missing once pool and graphs are there",
+        "vLLM pull request 41268",
+    )
+    return (*stage.activation.terms, lost)
 
 
 def held_before_start(s: Settings, gpu: Gpu | None) -> float:
@@ -241,7 +255,7 @@ def _failure(  # noqa: PLR0917
         return "oom-profile"
     if outcome != "ok":
         return outcome
-    left = free - weights - rest - max(available, 0.0) - captured.gib
+    left = free - weights - rest - max(available, 0.0) - captured.gib - stage.stranded / GIB
     if left < 0:
         return "oom-cudagraph"
     forward = max((t.bytes for t in stage.activation.terms if t.name.startswith("forward")), default=0.0) / GIB

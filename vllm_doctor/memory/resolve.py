@@ -199,7 +199,7 @@ def resolve(  # noqa: PLR0917
             "disable-hybrid-kv-cache-manager",
             default=flags.text("kv-transfer-config") is not None and version < Version((0, 16)),
         ),
-        capture_sizes=_captures(flags, seqs, batched, draft, version),
+        capture_sizes=_captures(flags, seqs, batched, draft, version, arch),
         skip_encoder=flags.on("skip-mm-profiling", default=False),
         language_only=flags.on("language-model-only", default=False),
         image_limit=image if isinstance(image, int) and not isinstance(image, bool) else None,
@@ -235,8 +235,11 @@ def _kv_dtype(flags: Flags) -> str:
     return asked
 
 
-def _captures(flags: Flags, seqs: int, batched: int, draft: int, version: Version) -> int | None:
-    """Largest captured batch, when the launch limits it."""
+def _captures(  # noqa: PLR0917
+    flags: Flags, seqs: int, batched: int, draft: int, version: Version, arch: Architecture
+) -> int | None:
+    """Largest captured batch, when the launch, the release or the model limits it. gpt-oss raises the limit, whatever
+    the number of sequences (model_executor/models/config.py GptOssForCausalLMConfig)."""
     listed = flags.text("cudagraph-capture-sizes") or flags.text("cuda-graph-sizes")
     if listed:
         sizes = [whole("cudagraph-capture-sizes", s) for s in re.split(r"[,\s\[\]]+", listed) if s]
@@ -244,6 +247,8 @@ def _captures(flags: Flags, seqs: int, batched: int, draft: int, version: Versio
     asked = flags.int("max-cudagraph-capture-size", 0, 0, 10**6)
     if asked:
         return asked
+    if arch.model_type == "gpt_oss":
+        return min(1024, batched)
     if version < Version((0, 10, 2)):
         return None
     return min(2 * seqs * (1 + draft), 512, batched)

@@ -150,7 +150,8 @@ def _recurrent(a: Architecture, p: str, tp: int) -> Iterator[Matrix]:
     yield Matrix("conv", (values + 2 * keys) * r.conv, 1, vector=True)
 
 
-def _feed_forward(a: Architecture, index: int, p: str, par: Parallel) -> Iterator[Matrix]:
+def feed_forward(a: Architecture, index: int, p: str, par: Parallel) -> Iterator[Matrix]:
+    """The matrices of one layer's MLP or experts, as one rank holds them (fused_moe/layer.py)."""
     moe = a.moe if a.moe is not None and index in a.moe.layers else None
     if moe is None:
         if a.width:
@@ -186,7 +187,7 @@ def _layer(a: Architecture, index: int, par: Parallel, prefix: str) -> Iterator[
     elif layer.kind != "none":
         yield from _attention(a, layer, p, par.tp)
     if a.model_type != "nemotron_h" or layer.kind == "none":
-        yield from _feed_forward(a, index, p, par)
+        yield from feed_forward(a, index, p, par)
     yield Matrix("norm", a.norms_per_layer * a.hidden, 1, vector=True)
 
 
@@ -225,7 +226,7 @@ def rope_bytes(a: Architecture, target: Target) -> float:
     return sum(rows * width for rows, width in a.ropes) * target.rope_element
 
 
-def _padded(m: Matrix, fmt: Format, target: Target) -> Matrix:
+def padded(m: Matrix, fmt: Format, target: Target) -> Matrix:
     """MXFP4 experts are padded to the kernel's tile: Marlin (below compute capability 9) hidden 256 and width 128,
     Triton on Hopper the inner side 256 (its value layout), Blackwell both 256 (fused_moe/oracle/mxfp4.py)."""
     if fmt is not MXFP4 or target.capability is None or not m.expert:
@@ -249,7 +250,7 @@ def _sum(matrices: Iterable[Matrix], scheme: Scheme, base: Format, target: Targe
     total = 0.0
     for n, plain_matrix in enumerate(matrices):
         fmt = base if plain_matrix.vector else scheme.choose(plain_matrix.name, plain_matrix.expert)
-        m = _padded(plain_matrix, fmt, target)
+        m = padded(plain_matrix, fmt, target)
         out, inner = ceil(m.out), ceil(m.inner)
         values = out * inner * fmt.bits / 8 * m.count
         total += fmt.bytes(out, inner) * m.count - values
