@@ -61,7 +61,8 @@ class Branch:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as its PCI id tells it, before any driver exists. `name` is None for an unnamed card of a known chip."""
+    """A GPU as its PCI id tells it, before any driver exists. `name` is None for an unnamed card of a known chip;
+    `mig` is how many compute slices it can be cut into, 0 where it cannot."""
 
     device: str
     name: str | None
@@ -73,6 +74,7 @@ class Gpu:
     first_branch: int
     last_branch: int | None
     min_cuda: str
+    mig: int = 0
 
     @property
     def label(self) -> str:
@@ -180,6 +182,7 @@ class Table:
             facts["first_branch"],
             family["last_branch"],
             facts["cuda"],
+            named.get("mig", facts.get("mig", 0)),
         )
 
     def is_nvswitch(self, device: str) -> bool:

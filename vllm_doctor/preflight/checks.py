@@ -1,4 +1,4 @@
-"""The list of checks. The first twelve are those that a naive role lacks; the others ask whether the host has room."""
+"""The list of checks. The first twelve are those that a naive role lacks; the others ask for room and a fit."""
 
 from collections.abc import Callable
 
@@ -12,9 +12,11 @@ from vllm_doctor.preflight.driver import (
     one_repository,
     secure_boot_possible,
 )
+from vllm_doctor.preflight.fit import model_fits
 from vllm_doctor.preflight.records import Case, Row
 from vllm_doctor.preflight.release import compute_capability, libc_and_python, wheel_runs_on_driver
 from vllm_doctor.preflight.room import disk_space, host_memory, ports_free
+from vllm_doctor.preflight.slices import slices_possible
 
 Check = Callable[[Case], Row]
 
@@ -33,6 +35,8 @@ CHECKS: tuple[Check, ...] = (
     disk_space,
     host_memory,
     ports_free,
+    model_fits,
+    slices_possible,
 )
 
 # What variables alone decide, for the GPUs that the inventory names.
@@ -42,6 +46,8 @@ OF_VARIABLES: tuple[Check, ...] = (
     flavour_legal,
     wheel_runs_on_driver,
     compute_capability,
+    model_fits,
+    slices_possible,
 )
 
 

@@ -4,11 +4,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from vllm_doctor.knowledge.compat import Table, nearest, numbers
+from vllm_doctor.preflight.launches import launches
 from vllm_doctor.preflight.records import Disk, Headers, Host, Intent, Package, Repository, Row, Verdict
 
 
-def intent(values: Mapping[str, object], table: Table) -> Intent:
-    """What the variables of the roles want; a role that is not in play leaves its part at the default."""
+def intent(values: Mapping[str, object], table: Table, flags: Mapping[str, str] | None = None) -> Intent:
+    """What the variables of the roles want; a role that is not in play leaves its part at the default.
+
+    `flags` maps the flags of `vllm serve` to inventory variables; without it no launch is composed.
+    """
     count = values.get("preflight_gpu_count")
     version = _text(values, "vllm_version")
     variant = _text(values, "vllm_variant") or "auto"
@@ -33,13 +37,20 @@ def intent(values: Mapping[str, object], table: Table) -> Intent:
         model_gib=_number(values.get("preflight_model_gib")),
         memory_gib=_number(values.get("preflight_memory_gib")),
         ports=_ports(values) if version is not None else (),
+        launches=launches(values, flags or {}) if version is not None else (),
+        slices=tuple(
+            (str(gpu), tuple(_words(profiles))) for gpu, profiles in _mapping(values.get("host_settings_mig")).items()
+        ),
     )
 
 
-def declared_host(wanted: Intent, table: Table) -> Host:
-    """The host that the inventory describes, for the checks that need no real one."""
-    devices = tuple(gpu.device for name in wanted.gpus if (gpu := table.gpu_named(name)) is not None)
-    return Host(gpus=devices or None)
+def declared_host(wanted: Intent, table: Table, model_configs: Mapping[str, str] | None = None) -> Host:
+    """The host that the inventory describes, for the checks that need no real one. One name is all of its cards."""
+    named = [gpu.device for name in wanted.gpus if (gpu := table.gpu_named(name)) is not None]
+    devices = named * (wanted.gpu_count or 1) if len(named) == 1 else named
+    # How many cards there are decides whether a model fits: without the count nothing is said yet.
+    counted = (model_configs or {}) if wanted.gpu_count is not None else {}
+    return Host(gpus=tuple(devices) or None, model_configs=tuple(counted.items()))
 
 
 def contradictions(values: Mapping[str, object], wanted: Intent, table: Table) -> Iterator[Row]:
@@ -102,8 +113,11 @@ def _toolkit(toolkit: str, values: Mapping[str, object], wanted: Intent, table: 
             )
 
 
-def host(facts: Mapping[str, object]) -> Host:
-    """The answer of the facts module as a record; what it could not read stays None."""
+def host(facts: Mapping[str, object], model_configs: Mapping[str, str] | None = None) -> Host:
+    """The answer of the facts module as a record; what it could not read stays None.
+
+    `model_configs` maps models to the files in which the controller keeps their config.json.
+    """
     kernel, boot = _mapping(facts.get("kernel")), _mapping(facts.get("secure_boot"))
     gpus, sources = facts.get("gpus"), facts.get("repositories")
     candidates, listening = facts.get("fabric_manager_candidates"), facts.get("listening")
@@ -136,6 +150,7 @@ def host(facts: Mapping[str, object]) -> Host:
         )
         if isinstance(listening, list)
         else None,
+        model_configs=tuple((model_configs or {}).items()),
     )
 
 

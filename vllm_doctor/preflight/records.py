@@ -38,6 +38,17 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Launch:
+    """One instance as the inventory asks for it: words after `vllm serve MODEL`; `gpus` empty for all of the host."""
+
+    name: str
+    model: str
+    words: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Intent:
     """What the inventory wants of one host. Sizes in GiB."""
 
@@ -62,6 +73,8 @@ class Intent:
     model_gib: float = 0.0
     memory_gib: float = 0.0
     ports: tuple[int, ...] = ()
+    launches: tuple[Launch, ...] = ()
+    slices: tuple[tuple[str, tuple[str, ...]], ...] = ()  # GPU index to MIG profiles
 
     @property
     def cpu(self) -> bool:
@@ -118,6 +131,7 @@ class Host:
     disk: tuple[Disk, ...] = ()
     memory_gib: float | None = None
     listening: tuple[tuple[int, str], ...] | None = None
+    model_configs: tuple[tuple[str, str], ...] = ()  # model to the config.json that was read, a path on the controller
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ It runs once for the whole play. The checks and the compatibility table are the 
 import json
 import sys
 from datetime import date
+from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import yaml
 from ansible.errors import AnsibleActionFail
@@ -52,7 +54,10 @@ class ActionModule(ActionBase):
         judge_host = self._variables if arguments["stage"] == "variables" else self._facts
         self._specs, self._defaults = _roles()
         self._names = {option.name for option in self._specs}
-        rows = {host: judge_host(host, task_vars, today) for host in hosts}
+        flags = json.loads(FLAGS.read_text(encoding="utf-8")) if FLAGS.exists() else {}
+        self._flags = {name: variable for name, variable in flags.items() if isinstance(variable, str)}
+        with TemporaryDirectory(prefix="preflight-") as self._kept:
+            rows = {host: judge_host(host, task_vars, today) for host in hosts}
         failed = report.failures(rows)
         text = report.table(rows)
         result.update(
@@ -97,16 +102,14 @@ class ActionModule(ActionBase):
         groups = [str(name) for name in task_vars["hostvars"][host].get("group_names", [])]
         # Only what somebody has written down is judged: facts and registered results have role prefixes too.
         written = {item.variable for item in sources.definitions(host, groups)} | set(load_extra_vars(self._loader))
-        flags = json.loads(FLAGS.read_text(encoding="utf-8")) if FLAGS.exists() else {}
-        flags = {name: variable for name, variable in flags.items() if isinstance(variable, str)}
-        rows = Variables(self._specs, sources, flags).judge(
+        rows = Variables(self._specs, sources, self._flags).judge(
             host,
             groups,
             {name: values[name] for name in written if name in values},
             [str(name) for name in values.get("preflight_extra_variables") or []],
         )
-        intent = wants.intent(values, table())
-        case = Case(intent, wants.declared_host(intent, table()), table(), today)
+        intent = wants.intent(values, table(), self._flags)
+        case = Case(intent, wants.declared_host(intent, table(), self._configs(values, {})), table(), today)
         judged = [row for row in judge(case, OF_VARIABLES) if row.verdict in {Verdict.FAIL, Verdict.WARN}]
         return (*rows, *wants.contradictions(values, intent, table()), *judged)
 
@@ -119,7 +122,23 @@ class ActionModule(ActionBase):
                     "facts", Verdict.FAIL, "the host did not answer", "its facts", "make it reachable, or leave it out"
                 ),
             )
-        return judge(Case(wants.intent(values, table()), wants.host(answer["facts"]), table(), today))
+        intent = wants.intent(values, table(), self._flags)
+        configs = self._configs(values, answer["facts"].get("models") or {})
+        return judge(Case(intent, wants.host(answer["facts"], configs), table(), today))
+
+    def _configs(self, values, read):
+        """Model to a config.json on the controller: what the host has goes before what the inventory names.
+
+        `read` is model to text; one file a text, so that hosts with the same model share one plan.
+        """
+        named = values.get("preflight_model_configs") or {}
+        configs = {str(model): self._loader.path_dwim(str(path)) for model, path in named.items()}
+        for model, text in read.items():
+            path = Path(self._kept) / sha256(text.encode()).hexdigest()[:12] / "config.json"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            configs[model] = str(path)
+        return configs
 
 
 def _roles():

@@ -48,6 +48,11 @@ options:
     type: list
     elements: str
     default: []
+  models:
+    description: Folders of models whose config.json is to be read.
+    type: list
+    elements: str
+    default: []
 author:
   - the authors of vllm-doctor
 """
@@ -323,10 +328,26 @@ def fabric_candidates(rows):
     if not any(row["owner"] == "nvidia" for row in rows or []):
         return None
     if entries("/", "/etc/apt") is not None:
-        told = ask(["apt-cache", "madison", "nvidia-fabricmanager"]) or ""
+        names = (ask(["apt-cache", "pkgnames", "nvidia-fabricmanager"]) or "").split()
+        told = (ask(["apt-cache", "madison", *names]) or "") if names else ""
         return sorted({line.split("|")[1].strip() for line in told.splitlines() if line.count("|") == 2})
     told = ask(["dnf", "-C", "-q", "repoquery", "--queryformat", "%{evr}\n", "nvidia-fabricmanager"], 60)
     return sorted(set(told.split())) if told is not None else None
+
+
+def model_configs(root, models):
+    """The config.json of each model folder that has one of a plausible size, as text."""
+    found = {}
+    for folder in models:
+        path = below(root, folder + "/config.json")
+        try:
+            small = path.stat().st_size < 1 << 20
+        except OSError:
+            continue
+        text = read(root, folder + "/config.json") if small else None
+        if text is not None:
+            found[folder] = text
+    return found
 
 
 def system(root):
@@ -400,7 +421,7 @@ def listening(root, ports):
     return [{"port": port, "name": name} for port, name in sorted(owners.items())]
 
 
-def collect(root="/", paths=(), ports=(), repository_uris=(), *, light=False):
+def collect(root="/", paths=(), ports=(), repository_uris=(), models=(), *, light=False):
     """All facts of the host below root."""
     gpus, switches, addresses = pci(root)
     live = root == "/" and not light
@@ -418,6 +439,7 @@ def collect(root="/", paths=(), ports=(), repository_uris=(), *, light=False):
         "disk": disk(root, paths),
         "memory_gib": memory(root),
         "listening": listening(root, list(ports)),
+        "models": model_configs(root, models),
         **system(root),
     }
 
@@ -489,11 +511,13 @@ def main():
             "paths": {"type": "list", "elements": "str", "default": []},
             "ports": {"type": "list", "elements": "int", "default": []},
             "repository_uris": {"type": "list", "elements": "str", "default": []},
+            "models": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
     wanted = module.params
-    facts = collect(wanted["root"], wanted["paths"], wanted["ports"], wanted["repository_uris"], light=wanted["light"])
+    lists = [wanted[name] for name in ("paths", "ports", "repository_uris", "models")]
+    facts = collect(wanted["root"], *lists, light=wanted["light"])
     module.exit_json(changed=False, facts=facts)
 
 

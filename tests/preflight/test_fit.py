@@ -1,0 +1,184 @@
+"""Whether the model fits is in the same table, for all hosts, before one is changed."""
+
+import json
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from vllm_doctor.knowledge.compat import table
+from vllm_doctor.preflight.fit import model_fits
+from vllm_doctor.preflight.launches import launches
+from vllm_doctor.preflight.records import Case, Host, Intent, Launch, Row, Verdict
+from vllm_doctor.preflight.slices import slices_possible
+
+H100, L4, T4, A30, RTXPRO = "2330", "27b8", "1eb8", "20b7", "2bb5"
+FLAGS = json.loads((Path(__file__).parents[2] / "vllm_doctor/knowledge/inventory_vars.json").read_text())
+MODEL = "/srv/models/llama"
+LLAMA_8B = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 32,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "torch_dtype": "bfloat16",
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA_8B))
+    return str(path)
+
+
+def judge(gpus: tuple[str, ...] | None, config: str | None, **values: object) -> Row:
+    values = {"vllm_model": MODEL, **values}
+    intent = Intent(
+        driver=True,
+        driver_version="580.105.08",
+        vllm_version="0.32.0",
+        variant=str(values.get("vllm_variant", "cu130")),
+        launches=launches(values, FLAGS),
+    )
+    configs = ((MODEL, config),) if config else ()
+    return model_fits(Case(intent, Host(gpus=gpus, model_configs=configs), table(), date(2026, 11, 21)))
+
+
+class TestFit:
+    def test_it_fits_and_says_the_sum(self, config: str) -> None:
+        row = judge((H100,), config, vllm_max_model_len=32768)
+        assert row.verdict is Verdict.OK
+        assert row.found.startswith("vllm@main on 1 x NVIDIA H100 80GB HBM3: 79.19 x 0.92 - weights 14.99 ")
+        assert row.found.endswith("GiB for the KV cache")
+
+    def test_an_override_that_cannot_fit_is_refused_with_the_sum_and_the_value_that_does(self, config: str) -> None:
+        row = judge((L4,), config, vllm_max_model_len=131072)
+        assert row.verdict is Verdict.FAIL
+        assert "kv-too-small: 22.03 x 0.92 - weights 14.99 " in row.found
+        assert row.needed.endswith("GiB for one request of 131072 tokens")
+        value = int(row.action.removeprefix("set vllm_max_model_len: "))
+        assert judge((L4,), config, vllm_max_model_len=value).verdict is Verdict.OK
+
+    def test_what_the_inventory_leaves_open_the_plan_chooses(self, config: str) -> None:
+        assert judge((L4,), config).verdict is Verdict.OK  # a shorter context than the model's own
+
+    def test_weights_that_spill_into_host_memory_are_a_warning(self, config: str) -> None:
+        row = judge((T4,), config)
+        assert row.verdict is Verdict.WARN
+        assert "in host memory" in row.found
+
+    def test_more_ranks_than_cards(self, config: str) -> None:
+        row = judge((H100, H100), config, vllm_tensor_parallel_size=4)
+        assert row.verdict is Verdict.FAIL
+        assert "at most the 2" in row.needed
+
+    def test_an_instance_goes_before_the_variable(self, config: str) -> None:
+        row = judge((L4,), config, vllm_max_model_len=131072, vllm_instances=[{"name": "short", "max_model_len": 512}])
+        assert row.verdict is Verdict.OK
+        assert row.found.startswith("vllm@short on 1 x")
+
+    def test_the_worst_instance_is_the_hosts_answer(self, config: str) -> None:
+        instances = [{"name": "short"}, {"name": "long", "max_model_len": 131072, "gpus": ["GPU-1"]}]
+        row = judge((L4, L4), config, vllm_max_model_len=4096, vllm_instances=instances)
+        assert row.verdict is Verdict.FAIL
+        assert row.found.startswith("vllm@long on 1 x")
+
+
+class TestUnknown:
+    def test_no_config_anywhere_is_said_so(self) -> None:
+        row = judge((H100,), None)
+        assert row.verdict is Verdict.UNKNOWN
+        assert f"no config.json of {MODEL} on the host or in preflight_model_configs" in row.found
+        assert "asks again on the host" in row.action
+
+    def test_cards_of_several_kinds(self, config: str) -> None:
+        assert judge((H100, L4), config).verdict is Verdict.UNKNOWN
+
+    def test_a_bus_that_cannot_be_read(self, config: str) -> None:
+        assert judge(None, config).verdict is Verdict.UNKNOWN
+
+    def test_a_config_that_is_no_config(self, tmp_path: Path) -> None:
+        (tmp_path / "config.json").write_text("[]")
+        row = judge((H100,), str(tmp_path / "config.json"))
+        assert row.verdict is Verdict.UNKNOWN
+        assert "needed: one JSON object" in row.found
+
+    def test_a_slice_is_not_a_card(self, config: str) -> None:
+        row = judge((H100,), config, vllm_instances=[{"name": "a", "gpus": ["MIG-1"]}])
+        assert row.verdict is Verdict.UNKNOWN
+
+    def test_a_controller_without_the_planners_packages(self, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "vllm_doctor.memory.choice", None)
+        row = judge((H100,), config, vllm_max_model_len=777)  # a launch of its own: answers are kept
+        assert row.verdict is Verdict.UNKNOWN
+
+    def test_the_cpu_build_has_no_card(self, config: str) -> None:
+        assert judge((), config, vllm_variant="cpu").verdict is Verdict.NOT_APPLICABLE
+
+
+class TestLaunches:
+    def test_words_are_those_of_the_role(self) -> None:
+        (launch,) = launches(
+            {
+                "vllm_model": MODEL,
+                "vllm_host": "0.0.0.0",  # noqa: S104
+                "vllm_enforce_eager": True,
+                "vllm_enable_prefix_caching": False,
+                "vllm_plan": {"launch": {"max-num-seqs": 8, "max-model-len": 1}},
+                "vllm_max_model_len": 2,
+                "vllm_extra_args": {"max-logprobs": 3},
+                "vllm_environment": {"VLLM_USE_V1": "1", "OTHER": "x"},
+            },
+            FLAGS,
+        )
+        assert launch.environment == ("VLLM_USE_V1=1",)
+        assert "--host" not in launch.words
+        assert "--enforce-eager" in launch.words
+        assert "--no-enable-prefix-caching" in launch.words
+        pairs = dict(zip(launch.words, launch.words[1:], strict=False))
+        assert (pairs["--max-num-seqs"], pairs["--max-model-len"], pairs["--max-logprobs"]) == ("8", "2", "3")
+
+    def test_no_model_is_no_launch(self) -> None:
+        assert launches({}, FLAGS) == ()
+
+
+class TestSlices:
+    @pytest.mark.parametrize(
+        ("gpus", "layout", "verdict", "says"),
+        [
+            ((H100,), {"0": ("3g.40gb", "3g.40gb")}, Verdict.OK, "GPU 0: 3g.40gb 3g.40gb"),
+            ((H100,), {"0": ("1g.10gb+me", "19")}, Verdict.OK, "GPU 0"),
+            ((A30,), {"0": ("2g.12gb", "2g.12gb")}, Verdict.OK, "GPU 0"),
+            ((RTXPRO,), {"0": ("2g.48gb", "2g.48gb", "1g.24gb")}, Verdict.FAIL, "5 compute slices"),
+            ((H100,), {"0": ("4g.40gb", "4g.40gb")}, Verdict.FAIL, "at most 7"),
+            ((H100,), {"0": ("3g.40",)}, Verdict.FAIL, "'3g.40'"),
+            ((L4,), {"0": ("1g.10gb",)}, Verdict.FAIL, "NVIDIA L4"),
+            ((H100,), {"1": ("1g.10gb",)}, Verdict.FAIL, "GPU 1 of 1"),
+            (None, {"0": ("1g.10gb",)}, Verdict.UNKNOWN, "no card is known"),
+            ((H100,), {}, Verdict.NOT_APPLICABLE, ""),
+        ],
+    )
+    def test_layout(
+        self, gpus: tuple[str, ...] | None, layout: dict[str, tuple[str, ...]], verdict: Verdict, says: str
+    ) -> None:
+        intent = Intent(driver=True, driver_version="580.105.08", slices=tuple(layout.items()))
+        row = slices_possible(Case(intent, Host(gpus=gpus), table(), date(2026, 11, 21)))
+        assert row.verdict is verdict
+        assert says in f"{row.found} {row.needed}"
+
+    def test_tensor_parallelism_across_slices(self) -> None:
+        intent = Intent(
+            driver=True,
+            driver_version="580.105.08",
+            slices=(("0", ("1g.10gb",)),),
+            launches=(Launch("vllm@main", MODEL, ("--tensor-parallel-size", "2")),),
+        )
+        row = slices_possible(Case(intent, Host(gpus=(H100,)), table(), date(2026, 11, 21)))
+        assert row.verdict is Verdict.FAIL
+        assert "no NVLink" in row.needed

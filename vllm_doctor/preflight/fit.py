@@ -1,0 +1,122 @@
+"""Does the model fit the cards that the bus shows? The planner's word, before a driver, a wheel or a service exists.
+
+The planner needs packages that an Ansible controller may lack; then the answer is unknown, and the role vllm asks
+again on the host before a service is touched.
+"""
+
+import functools
+from typing import TYPE_CHECKING
+
+from vllm_doctor.preflight.records import Case, Launch, Row, Verdict
+
+if TYPE_CHECKING:
+    from vllm_doctor.memory.plan import Prediction
+    from vllm_doctor.memory.question import Planner
+
+_NAME = "model fits"
+_OTHERWISE = "take a smaller or quantised model, more cards, or larger ones"
+_LATER = "the role vllm asks again on the host, before its service is touched"
+
+
+def model_fits(case: Case) -> Row:
+    """15: every instance's weights, activations and one request of its length fit its cards."""
+    if case.intent.cpu or not case.intent.vllm or not case.intent.launches:
+        return Row(_NAME, Verdict.NOT_APPLICABLE)
+    rows = [_one(case, launch) for launch in case.intent.launches]
+    for verdict in (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN):
+        for row in rows:
+            if row.verdict is verdict:
+                return row
+    return Row(_NAME, Verdict.OK, "; ".join(row.found for row in rows))
+
+
+def _one(case: Case, launch: Launch) -> Row:
+    """One instance: what is missing for an answer, or the answer."""
+    if case.host.gpus is None or not case.gpus:
+        return _unknown(launch, "no card is known", "a card")
+    if case.intent.slices or any(name.startswith("MIG-") for name in launch.gpus):
+        return _unknown(launch, "MIG slices: their memory is known once they are made", "whole cards")
+    if len({gpu.device for gpu in case.gpus}) > 1:
+        return _unknown(launch, "cards of several kinds", "one kind")
+    config = dict(case.host.model_configs).get(launch.model)
+    if config is None:
+        return _unknown(
+            launch,
+            f"no config.json of {launch.model} on the host or in preflight_model_configs",
+            "the model's config.json",
+        )
+    version, count = case.intent.vllm_version or "", len(launch.gpus) or len(case.gpus)
+    try:
+        return _judged(launch, case.gpus[0].label, count, version, config)
+    except ImportError as missing:
+        return _unknown(launch, f"the controller has no Python package {missing.name}", "it, for the planner")
+
+
+@functools.cache  # a fleet has few kinds of hosts
+def _judged(launch: Launch, card: str, count: int, version: str, config: str) -> Row:
+    """The plan, with the planner's own numbers where the inventory says nothing. Raises ImportError."""
+    from vllm_doctor.memory.choice import choose
+    from vllm_doctor.memory.flags import SettingError
+    from vllm_doctor.memory.launch import LaunchError
+    from vllm_doctor.memory.question import PlanProblem, Question, planner
+    from vllm_doctor.memory.reading import ConfigError
+    from vllm_doctor.memory.recommendation import Workload, safe
+
+    words = (*launch.environment, "vllm", "serve", launch.model, *launch.words)
+    try:
+        plan = planner(Question(words, gpu=card, gpus=count, version=version, config=config))
+        choice = choose(plan, Workload(), "balanced")
+        chosen = choice.launch if choice else {}
+        left_open = {name: value for name, value in chosen.items() if name not in plan.line.flags}
+        told = plan.predict({n: v if isinstance(v, bool) else str(v) for n, v in left_open.items()})
+    except (PlanProblem, ConfigError, LaunchError, SettingError) as problem:
+        return _unknown(launch, str(problem), "a launch that can be planned")
+    outcome = "" if told.outcome == "ok" else f"{told.outcome}: "
+    found = f"{launch.name} on {count} x {plan.gpu.name if plan.gpu else card}: {outcome}{_sum(plan, told)}"
+    offload = left_open.get("cpu-offload-gb")
+    if safe(told) and offload:
+        spilled = f"{offload} GiB of the weights in host memory, which every step reads over PCIe"
+        return Row(_NAME, Verdict.WARN, f"{found}, with {spilled}", "weights on the card", _OTHERWISE)
+    if safe(told):
+        return Row(_NAME, Verdict.OK, found)
+    better = [
+        f"{_variable(n)}: {v}" for n, v in chosen.items() if n in plan.line.flags and plan.line.flags[n] != str(v)
+    ]
+    return Row(
+        _NAME,
+        Verdict.WARN if told.outcome == "ok" else Verdict.FAIL,
+        found,
+        _needed(told),
+        f"set {', '.join(better)}" if better else _OTHERWISE,
+    )
+
+
+def _sum(plan: "Planner", told: "Prediction") -> str:
+    """The arithmetic per card, or what the release would refuse."""
+    if told.settings.refusals:
+        return "; ".join(f"{r.flag} {r.found}, which vLLM refuses" for r in told.settings.refusals)
+    pool = f"{told.available_kv_gib or 0.0:.2f} GiB for the KV cache"
+    if told.settings.kv_bytes:
+        return f"{pool}, as asked, of {plan.total_gib:g} GiB"
+    parts = (
+        ("weights", told.weights_gib),
+        ("non-torch", told.non_torch_gib),
+        ("activation", told.activation_gib),
+        ("graphs", told.cudagraph_budget_gib),
+    )
+    minus = "".join(f" - {name} {value:.2f}" for name, value in parts if value)
+    return f"{plan.total_gib:g} x {told.settings.utilization:g}{minus} = {pool}"
+
+
+def _needed(told: "Prediction") -> str:
+    if told.settings.refusals:
+        return "; ".join(r.needed for r in told.settings.refusals)
+    return f"{told.needed_kv_gib:.2f} GiB for one request of {told.length} tokens"
+
+
+def _variable(flag: str) -> str:
+    return f"vllm_{flag.replace('-', '_')}"
+
+
+def _unknown(launch: Launch, found: str, needed: str) -> Row:
+    return Row(_NAME, Verdict.UNKNOWN, f"{launch.name}: {found}", needed, _LATER)

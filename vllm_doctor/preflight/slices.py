@@ -1,0 +1,66 @@
+"""Can the cards be sliced as the inventory declares? (NVIDIA, MIG user guide: supported GPUs and profiles.)"""
+
+import itertools
+import re
+
+from vllm_doctor.preflight.records import Case, Row, Verdict
+
+_NAME = "MIG layout"
+_PROFILE = re.compile(r"(?:\d+c\.)?(?P<parts>\d+)g\.\d+gb(?:[+-][a-z.]+)?|(?P<id>\d+)")
+_LAYOUT = 'a list of profiles, such as {"0": [3g.40gb, 3g.40gb]}'
+
+
+def slices_possible(case: Case) -> Row:
+    """16: every declared slice is a profile, its card can be sliced, and has that many slices."""
+    if not case.intent.slices or case.intent.cpu:
+        return Row(_NAME, Verdict.NOT_APPLICABLE)
+    for index, profiles in case.intent.slices:
+        for profile in profiles:
+            if not _PROFILE.fullmatch(profile):
+                return _fail(
+                    f"GPU {index}: {profile!r}", _LAYOUT, "correct host_settings_mig (nvidia-smi mig -lgip lists them)"
+                )
+    for launch in case.intent.launches:
+        if _ranks(launch.words) > 1:
+            return _fail(
+                f"{launch.name} with --tensor-parallel-size {_ranks(launch.words)}",
+                "1: slices have no NVLink between them",
+                "set vllm_tensor_parallel_size: 1, or give up host_settings_mig",
+            )
+    if not case.host.gpus:
+        return Row(_NAME, Verdict.UNKNOWN, "no card is known", "cards that can be sliced", "")
+    for index, profiles in case.intent.slices:
+        row = _of_card(case, index, profiles)
+        if row is not None:
+            return row
+    layouts = (f"GPU {index}: {' '.join(profiles) or 'whole'}" for index, profiles in case.intent.slices)
+    return Row(_NAME, Verdict.OK, "; ".join(layouts))
+
+
+def _of_card(case: Case, index: str, profiles: tuple[str, ...]) -> Row | None:
+    devices = case.host.gpus or ()
+    if not index.isdigit() or int(index) >= len(devices):
+        return _fail(f"GPU {index} of {len(devices)}", f"0 to {len(devices) - 1}", "correct host_settings_mig")
+    gpu = case.table.gpu(devices[int(index)])
+    if gpu is None or not profiles:
+        return None  # an unknown card is the first check's complaint
+    parts = [match["parts"] for profile in profiles if (match := _PROFILE.fullmatch(profile))]
+    asked = sum(int(part) for part in parts if part)
+    if not gpu.mig:
+        return _fail(f"GPU {index}, {gpu.label}", "a card that can be sliced", "take it out of host_settings_mig")
+    if asked > gpu.mig:
+        return _fail(
+            f"GPU {index}: {' '.join(profiles)}, {asked} compute slices",
+            f"at most {gpu.mig} on {gpu.label}",
+            "declare fewer or smaller slices in host_settings_mig",
+        )
+    return None
+
+
+def _ranks(words: tuple[str, ...]) -> int:
+    after = dict(itertools.pairwise(words)).get("--tensor-parallel-size", "1")
+    return int(after) if after.isdigit() else 1
+
+
+def _fail(found: str, needed: str, action: str) -> Row:
+    return Row(_NAME, Verdict.FAIL, found, needed, action)
