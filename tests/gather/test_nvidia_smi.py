@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vllm_doctor.gather.nvidia_smi import driver_of, gpus, read_file
+from vllm_doctor.gather.nvidia_smi import gpus, read_both, read_file
 from vllm_doctor.records.reading import Known, Unknown
 
 MIB = 1 << 20
@@ -100,7 +100,7 @@ def test_comma_separated() -> None:
 def test_the_driver(tmp_path: Path) -> None:
     path = tmp_path / "smi"
     path.write_text(TABLE)
-    found = driver_of(str(path))
+    found = read_both(str(path))[1]
     assert isinstance(found, Known)
     assert (found.value.module, found.value.cuda) == ("580.105.08", "13.0")
 
@@ -124,4 +124,4 @@ def test_failures_are_unknown_in_its_own_words(text: str, word: str) -> None:
 
 def test_a_missing_file() -> None:
     assert isinstance(read_file("/no/such/file"), Unknown)
-    assert isinstance(driver_of("/no/such/file"), Unknown)
+    assert isinstance(read_both("/no/such/file")[1], Unknown)

@@ -14,9 +14,14 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
     gpu: Annotated[str | None, typer.Option(help="The card, as nvidia-smi names it.")] = None,
     gpu_memory_gib: Annotated[float | None, typer.Option(help="Memory of one card in GiB.", min=0.0)] = None,
     gpus: Annotated[int | None, typer.Option(help="How many cards.", min=0)] = None,
-    metrics: Annotated[str | None, typer.Option(help="A saved scrape of /metrics.")] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="A saved scrape of /metrics; `-` is standard input, here and below.")
+    ] = None,
     kernel_log: Annotated[str | None, typer.Option(help="A saved kernel log (journalctl -k, dmesg).")] = None,
     nvidia_smi: Annotated[str | None, typer.Option("--nvidia-smi", help="Saved output of nvidia-smi.")] = None,
+    model_config: Annotated[
+        str | None, typer.Option(help="The model's config.json, or its folder: sizes of tensors follow from it.")
+    ] = None,
     bundle: Annotated[str | None, typer.Option("--from", help="A bundle that `vllm-doctor bundle` wrote.")] = None,
     unit: Annotated[str | None, typer.Option(help="The systemd unit on this host; all vLLM units if left out.")] = None,
     canary: Annotated[
@@ -46,6 +51,7 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         metrics=metrics,
         kernel_log=kernel_log,
         nvidia_smi=nvidia_smi,
+        model_config=model_config,
         bundle=bundle,
         unit=unit,
         canary=canary,

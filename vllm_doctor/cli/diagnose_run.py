@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.gather.logfile import read_logs
@@ -37,14 +39,26 @@ class Given:
     metrics: str | None = None
     kernel_log: str | None = None
     nvidia_smi: str | None = None
+    model_config: str | None = None
     bundle: str | None = None
     unit: str | None = None
     canary: bool = False
 
     @property
+    def piped(self) -> list[str]:
+        """The options that ask for standard input."""
+        files = (
+            ("--kernel-log", self.kernel_log), ("--metrics", self.metrics), ("--nvidia-smi", self.nvidia_smi),
+            ("--model-config", self.model_config), ("--from", self.bundle),
+        )  # fmt: skip
+        named = [("--log", name) for name in self.logs] + [(option, name or "") for option, name in files]
+        return [f"{option} -" for option, name in named if name == "-"]
+
+    @property
     def offline(self) -> bool:
         """Anything to judge was given, so this host is not asked."""
-        return bool(self.logs) or any((self.launch, self.metrics, self.kernel_log, self.nvidia_smi, self.bundle))
+        read = (self.launch, self.metrics, self.kernel_log, self.nvidia_smi, self.bundle)
+        return bool(self.logs) or any(read)
 
 
 def run(given: Given, output: str, fail_on: str, target: str | None = None) -> int:
@@ -53,8 +67,8 @@ def run(given: Given, output: str, fail_on: str, target: str | None = None) -> i
         raise UsageProblem(f"--format {output}: needed is one of {', '.join(FORMATS)}")
     if fail_on not in tuple(Severity):
         raise UsageProblem(f"--fail-on {fail_on}: needed is one of {', '.join(Severity)}")
-    if given.logs.count("-") > 1:
-        raise UsageProblem("--log - was given twice: standard input can be read once")
+    if len(piped := given.piped) > 1:
+        raise UsageProblem(f"{' and '.join(piped)}: standard input can be read once; give the other as a file")
     if given.offline and given.unit:
         raise UsageProblem("--unit reads this host and --log, --launch, --metrics … read files: give one or the other")
     if given.offline and given.canary:
@@ -133,21 +147,30 @@ def _snapshots(given: Given) -> tuple[Snapshot, ...]:
         kept = read_bundle(given.bundle)
         if isinstance(kept, Unknown):
             raise UsageProblem(f"--from {kept.reason}. {kept.remedy}")
-        return kept
+        return _with_given(kept, given)
     if not given.offline:
-        return _live(given)
+        return _with_given(_live(given), given)
+    gpus, driver = _cards(given)
     return (
         Snapshot(
             taken_at=_now(),
             log=read_logs(given.logs) if given.logs else NOT_GIVEN,
             launch=_launch(given.launch),
-            version=Known(given.version, "--vllm-version") if given.version else NOT_GIVEN,
-            gpus=_gpus(given),
-            driver=_driver(given),
+            version=_version(given),
+            gpus=gpus,
+            driver=driver,
+            model_config=_model_config(given.model_config),
             kernel=_kernel(given),
             metrics=_metrics(given),
         ),
     )
+
+
+def _with_given(found: tuple[Snapshot, ...], given: Given) -> tuple[Snapshot, ...]:
+    """What a host or a bundle does not tell may be said on the command line; what is said there counts."""
+    said = {"version": _version(given), "gpus": _cards(given)[0], "model_config": _model_config(given.model_config)}
+    told = {name: reading for name, reading in said.items() if reading != NOT_GIVEN}
+    return tuple(msgspec.structs.replace(snapshot, **told) for snapshot in found) if told else found
 
 
 def _live(given: Given) -> tuple[Snapshot, ...]:
@@ -172,23 +195,29 @@ def _launch(text: str | None) -> Reading[Launch]:
         raise UsageProblem(f"--launch: {problem}: give the command as a shell would read it") from None
 
 
-def _gpus(given: Given) -> Reading[tuple[Gpu, ...]]:
+def _version(given: Given) -> Reading[str]:
+    return Known(given.version, "--vllm-version") if given.version else NOT_GIVEN
+
+
+def _cards(given: Given) -> tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]:
+    """What nvidia-smi told, else what the command line says of the cards."""
     if given.nvidia_smi is not None:
-        from vllm_doctor.gather.nvidia_smi import read_file
+        from vllm_doctor.gather.nvidia_smi import read_both
 
-        return read_file(given.nvidia_smi)
+        return read_both(given.nvidia_smi)
     if given.gpu is None and given.gpu_gib is None and given.gpus is None:
-        return NOT_GIVEN
+        return NOT_GIVEN, NOT_GIVEN
     size = round(given.gpu_gib * _GIB) if given.gpu_gib else None
-    return Known(tuple(Gpu(i, given.gpu or "", total_bytes=size) for i in range(given.gpus or 1)), "the command line")
+    cards = tuple(Gpu(i, given.gpu or "", total_bytes=size) for i in range(given.gpus or 1))
+    return Known(cards, "the command line"), NOT_GIVEN
 
 
-def _driver(given: Given) -> Reading[Driver]:
-    if given.nvidia_smi is None:
+def _model_config(name: str | None) -> Reading[dict[str, object]]:
+    if name is None:
         return NOT_GIVEN
-    from vllm_doctor.gather.nvidia_smi import driver_of
+    from vllm_doctor.gather.release import read_model_config
 
-    return driver_of(given.nvidia_smi)
+    return read_model_config(name)
 
 
 def _kernel(given: Given) -> Reading[Kernel]:

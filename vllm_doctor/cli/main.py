@@ -29,7 +29,9 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except UsageProblem as problem:
-        print(f"vllm-doctor: {problem}", file=sys.stderr)
+        from vllm_doctor.render.text import visible
+
+        print("vllm-doctor:", "\n".join(map(visible, str(problem).splitlines())), file=sys.stderr)
         return Exit.USAGE
     except BrokenPipeError:
         # The reader went away (`| head`); what it saw was all it wanted.

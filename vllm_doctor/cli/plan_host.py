@@ -16,7 +16,7 @@ from vllm_doctor.memory.recommendation import Workload
 from vllm_doctor.records.reading import Absent, Known, Unknown
 
 DEADLINE_S = 2.0
-PROMPTS, OUTPUTS = "vllm:request_prompt_tokens", "vllm:request_generation_tokens"
+PROMPTS, OUTPUTS = serving.PROMPT_LENGTHS, serving.OUTPUT_LENGTHS
 
 
 def fill(q: Question, *, unit: str | None, count: int | None) -> Question:
@@ -94,8 +94,8 @@ def workload(file: str) -> Workload:
         )
     high = [_percentile(h, 0.99) for h in (prompts, outputs)]
     mean = prompts.total / prompts.count + outputs.total / outputs.count
-    running = serving.total(scrape, ("vllm:num_requests_running",))
-    waiting = serving.total(scrape, ("vllm:num_requests_waiting",))
+    running = serving.total(scrape, serving.RUNNING)
+    waiting = serving.total(scrape, serving.WAITING)
     context = None if None in high else int(sum(h for h in high if h is not None))
     return Workload(
         context,

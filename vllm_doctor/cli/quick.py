@@ -14,6 +14,7 @@ TEXTS = (
     "--metrics",
     "--kernel-log",
     "--nvidia-smi",
+    "--model-config",
     "--from",
     "--unit",
     "--format",
@@ -66,6 +67,7 @@ def diagnose(words: Sequence[str]) -> int | None:
         metrics=texts.get("--metrics"),
         kernel_log=texts.get("--kernel-log"),
         nvidia_smi=texts.get("--nvidia-smi"),
+        model_config=texts.get("--model-config"),
         bundle=texts.get("--from"),
         unit=texts.get("--unit"),
     )

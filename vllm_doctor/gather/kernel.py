@@ -1,13 +1,13 @@
 """The kernel's log of this boot: the OOM killer, NVIDIA's Xid lines, version mismatches."""
 
 import json
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from vllm_doctor.gather import journal
 from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.gather.textfile import read_end, title
 from vllm_doctor.records.host import Kernel, KernelEvent
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -69,19 +69,13 @@ def _kernel_in_journal() -> bool:
 
 
 def read_file(path: str) -> Reading[Kernel]:
-    """A kernel log from a file (`dmesg`, `journalctl -k`, /var/log/kern.log)."""
-    try:
-        with Path(path).open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - (32 << 20)))
-            data = file.read()
-    except OSError as problem:
-        return Unknown(
-            f"{path}: {(problem.strerror or str(problem)).lower()}", "check the path given with --kernel-log"
-        )
+    """A kernel log from a file or standard input (`dmesg`, `journalctl -k`, /var/log/kern.log)."""
+    data = read_end(path, "--kernel-log")
+    if isinstance(data, Unknown):
+        return data
     if b"\0" in data[:4096]:
-        return Unknown(f"{path}: not a text file", "give the output of: journalctl -k -b --no-pager")
-    return Known(Kernel(events(data.decode(errors="replace").splitlines())), path)
+        return Unknown(f"{title(path)}: not a text file", "give the output of: journalctl -k -b --no-pager")
+    return Known(Kernel(events(data.decode(errors="replace").splitlines())), title(path))
 
 
 def events(lines: Iterable[str]) -> tuple[KernelEvent, ...]:

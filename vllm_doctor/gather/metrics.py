@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from vllm_doctor.gather.http import NoAnswer, get
+from vllm_doctor.gather.textfile import read_end, title
 from vllm_doctor.records.host import Metrics, Sample, Scrape
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -83,10 +84,10 @@ def read_file(path: str) -> Reading[Metrics]:
     """Scrapes kept in a file: an exposition as `curl` wrote it, or several after one another, or our own JSON."""
     import msgspec
 
-    try:
-        data = Path(path).read_bytes()
-    except OSError as problem:
-        return Unknown(f"{path}: {(problem.strerror or str(problem)).lower()}", "check the path given with --metrics")
+    data = read_end(path, "--metrics")
+    if isinstance(data, Unknown):
+        return data
+    path = title(path)
     if data[:1] == b"{":
         try:
             return Known(msgspec.json.decode(data, type=Metrics), path)

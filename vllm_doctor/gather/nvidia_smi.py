@@ -2,18 +2,19 @@
 
 import csv
 import re
-from pathlib import Path
 
+from vllm_doctor.gather.textfile import read_end, title
 from vllm_doctor.records.host import Driver, Gpu, GpuProcess
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
 MIB = 1 << 20
 _TABLE_NAME = re.compile(
-    r"^\|\s+(\d+)\s+(\S.*?)\s+(?:On|Off|N/A)\s+\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)", re.MULTILINE
+    r"^\|\s+(\d{1,6})\s+(\S.*?)\s+(?:On|Off|N/A)\s+\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)",
+    re.MULTILINE,
 )
-_TABLE_MEMORY = re.compile(r"\|\s+(\d+)MiB\s*/\s*(\d+)MiB\s*\|")
+_TABLE_MEMORY = re.compile(r"\|\s+(\d{1,12})MiB\s*/\s*(\d{1,12})MiB\s*\|")
 _TABLE_PROCESS = re.compile(
-    r"^\|\s+(\d+)\s+\S+\s+\S+\s+(\d+)\s+(?:C\+G|C|G|M\+C)\s+(\S.*?)\s+(?:(\d+)MiB|N/A)\s+\|", re.MULTILINE
+    r"^\|\s+(\d{1,6})\s+\S+\s+\S+\s+(\d{1,10})\s+(?:C\+G|C|G|M\+C)\s+(\S.*?)\s+(?:(\d{1,12})MiB|N/A)\s+\|", re.MULTILINE
 )
 _DRIVER = re.compile(r"Driver Version\s*:\s*([\d.]+)")
 _CUDA = re.compile(r"CUDA (?:UMD )?Version\s*:\s*([\d.]+)")
@@ -21,28 +22,25 @@ _HINT = "give the output of nvidia-smi, nvidia-smi -q, or nvidia-smi --query-gpu
 
 
 def read_file(path: str) -> Reading[tuple[Gpu, ...]]:
-    """The GPUs in a saved output of nvidia-smi, of any of its three forms."""
-    try:
-        text = Path(path).read_text(errors="replace")
-    except OSError as problem:
-        return Unknown(
-            f"{path}: {(problem.strerror or str(problem)).lower()}", "check the path given with --nvidia-smi"
-        )
-    return gpus(text, path)
+    """The GPUs in a saved output of nvidia-smi, of any of its three forms; `-` is standard input."""
+    return read_both(path)[0]
 
 
-def driver_of(path: str) -> Reading[Driver]:
-    """The driver that the same output names."""
-    try:
-        text = Path(path).read_text(errors="replace")
-    except OSError as problem:
-        return Unknown(
-            f"{path}: {(problem.strerror or str(problem)).lower()}", "check the path given with --nvidia-smi"
-        )
+def read_both(path: str) -> tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]:
+    """The GPUs, and the driver that the same output names; it is read once."""
+    data = read_end(path, "--nvidia-smi")
+    if isinstance(data, Unknown):
+        return data, data
+    text = data.decode("utf-8", "replace")
+    return gpus(text, title(path)), driver_of(text, title(path))
+
+
+def driver_of(text: str, source: str) -> Reading[Driver]:
+    """The driver that an output of nvidia-smi names."""
     module, cuda = _DRIVER.search(text), _CUDA.search(text)
     if module is None:
-        return Unknown(f"{path}: it names no driver version", _HINT)
-    return Known(Driver(module=module[1], cuda=cuda[1] if cuda else None), path)
+        return Unknown(f"{source}: it names no driver version", _HINT)
+    return Known(Driver(module=module[1], cuda=cuda[1] if cuda else None), source)
 
 
 def gpus(text: str, source: str) -> Reading[tuple[Gpu, ...]]:
@@ -122,7 +120,7 @@ def _csv(text: str) -> tuple[Gpu, ...]:
         cells = dict(zip(columns, row, strict=True))
         found.append(
             Gpu(
-                index=int(cells["index"]) if cells.get("index", "").isdecimal() else index,
+                index=int(cells["index"]) if re.fullmatch(r"\d{1,6}", cells.get("index", "")) else index,
                 name=cells.get("name") or cells.get("gpu_name") or "?",
                 uuid=cells.get("uuid") or cells.get("gpu_uuid"),
                 total_bytes=_mib(cells.get("memory.total")),
@@ -143,7 +141,7 @@ def _field(block: str, name: str) -> str | None:
 
 
 def _mib(text: str | None) -> int | None:
-    found = re.match(r"(\d+)(?: MiB)?$", text or "")
+    found = re.match(r"(\d{1,12})(?: MiB)?$", text or "")
     return int(found[1]) * MIB if found else None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vllm_doctor.gather import procfs
+from vllm_doctor.gather.textfile import read_end, title
 from vllm_doctor.records.host import Launch
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
@@ -71,6 +72,21 @@ def model_config(launch: Launch, env: Mapping[str, str], user: str | None) -> Re
     return Unknown(
         f"no config.json for {launch.model} (looked in {', '.join(looked[:3])})", "give it: --model-config FILE"
     )
+
+
+def read_model_config(name: str) -> Reading[dict[str, object]]:
+    """A config.json that a person gives, or the one in the folder given; `-` is standard input."""
+    path = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
+    data = read_end(str(path), "--model-config")
+    if isinstance(data, Unknown):
+        return data
+    try:
+        config = json.loads(data)
+    except (ValueError, RecursionError) as broken:
+        return Unknown(f"{title(str(path))}: no JSON: {str(broken)[:120]}", "give the model's config.json, whole")
+    if not isinstance(config, dict) or not config:
+        return Unknown(f"{title(str(path))}: not a model configuration", "give the model's config.json")
+    return Known(config, title(str(path)))
 
 
 def _candidates(launch: Launch, env: Mapping[str, str], user: str | None) -> Iterator[Path]:

@@ -3,20 +3,35 @@
 A counter that went down was reset by a restart between the scrapes: there is no rate then, neither 0 nor negative.
 """
 
+import re
 from collections.abc import Iterator
 
 import msgspec
 
 from vllm_doctor.records.host import Metrics, Scrape
 
-# Newest name first; the older ones are of V1 up to 0.11 and of V0 (metrics.json has the versions).
+# Newest name first; the older ones are of V1 up to 0.11 and of V0 (metrics.json has the versions). Counters also
+# stand here without the `_total` that the client library adds, as some collectors take it away again.
 KV_USE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 RUNNING = ("vllm:num_requests_running",)
 WAITING = ("vllm:num_requests_waiting",)
 SWAPPED = ("vllm:num_requests_swapped",)
-PREEMPTIONS = ("vllm:num_preemptions_total",)
-PREFIX_QUERIES = ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total")
-PREFIX_HITS = ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total")
+PREEMPTIONS = ("vllm:num_preemptions_total", "vllm:num_preemptions")
+FINISHED = ("vllm:request_success_total", "vllm:request_success")
+PREFIX_QUERIES = (
+    "vllm:prefix_cache_queries_total",
+    "vllm:prefix_cache_queries",
+    "vllm:gpu_prefix_cache_queries_total",
+    "vllm:gpu_prefix_cache_queries",
+)
+PREFIX_HITS = (
+    "vllm:prefix_cache_hits_total",
+    "vllm:prefix_cache_hits",
+    "vllm:gpu_prefix_cache_hits_total",
+    "vllm:gpu_prefix_cache_hits",
+)
+EXTERNAL_QUERIES = ("vllm:external_prefix_cache_queries_total", "vllm:external_prefix_cache_queries")
+EXTERNAL_HITS = ("vllm:external_prefix_cache_hits_total", "vllm:external_prefix_cache_hits")
 PROMPT_LENGTHS = "vllm:request_prompt_tokens"
 OUTPUT_LENGTHS = "vllm:request_generation_tokens"
 CACHE_CONFIG = "vllm:cache_config_info"
@@ -92,6 +107,11 @@ def histogram(scrape: Scrape, name: str) -> Histogram | None:
 def cache_config(scrape: Scrape) -> dict[str, str]:
     """The labels of `vllm:cache_config_info`: block_size, num_gpu_blocks and what else this version puts there."""
     return next((dict(s.labels) for s in scrape.samples if _same(s.name, CACHE_CONFIG)), {})
+
+
+def whole(text: str | None) -> int | None:
+    """A label's value as a count above 0; None for `None`, `auto` and what is no count."""
+    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,12}", text) and int(text) > 0 else None
 
 
 def engines(scrape: Scrape) -> Iterator[str]:

@@ -5,14 +5,14 @@ import re
 import msgspec
 
 _FIELD = {
-    "prompt": re.compile(r"Avg prompt throughput: ([\d.]+)"),
-    "generation": re.compile(r"Avg generation throughput: ([\d.]+)"),
-    "running": re.compile(r"Running: (\d+) reqs"),
-    "waiting": re.compile(r"(?:Waiting|Pending): (\d+) reqs"),
-    "swapped": re.compile(r"Swapped: (\d+) reqs"),
-    "preemptions": re.compile(r"Preemptions: (\d+)"),
-    "kv": re.compile(r"\b(?!CPU\b)\w+ KV cache usage: ([\d.]+)%"),
-    "hit_rate": re.compile(r"(?<!External )(?:[Pp]refix cache hit rate: (?:GPU: )?)([\d.]+)%"),
+    "prompt": re.compile(r"Avg prompt throughput: (\d{1,12}(?:\.\d{1,6})?)"),
+    "generation": re.compile(r"Avg generation throughput: (\d{1,12}(?:\.\d{1,6})?)"),
+    "running": re.compile(r"Running: (\d{1,12}) reqs"),
+    "waiting": re.compile(r"(?:Waiting|Pending): (\d{1,12}) reqs"),
+    "swapped": re.compile(r"Swapped: (\d{1,12}) reqs"),
+    "preemptions": re.compile(r"Preemptions: (\d{1,12})"),
+    "kv": re.compile(r"\b(?!CPU\b)\w+ KV cache usage: (\d{1,12}(?:\.\d{1,6})?)%"),
+    "hit_rate": re.compile(r"(?<!External )(?:[Pp]refix cache hit rate: (?:GPU: )?)(\d{1,12}(?:\.\d{1,6})?)%"),
 }
 
 

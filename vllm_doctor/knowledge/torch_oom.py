@@ -5,15 +5,15 @@ import re
 import msgspec
 
 _UNITS = {"bytes": 1, "byte": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_SIZE = r"(\d+(?:\.\d+)?) (bytes?|[KMGT]iB|B)\b"
+_SIZE = r"(\d{1,15}(?:\.\d{1,9})?) (bytes?|[KMGT]iB|B)\b"
 
 _ASKED = re.compile(r"(CUDA|HIP|XPU|NPU) out of memory\. Tried to allocate " + _SIZE)
-_GPU = re.compile(r"GPU (\d+)")
+_GPU = re.compile(r"GPU (\d{1,6})")
 _TOTAL = re.compile(r"total capac(?:i)?ty of " + _SIZE)
 _TOTAL_OLD = re.compile(_SIZE + r" total capacity")
 _FREE = re.compile(r"of which " + _SIZE + r" is free")
 _FREE_OLD = re.compile(r"; " + _SIZE + r" free")
-_OTHER = re.compile(r"Process (\d+) has " + _SIZE + r" memory in use")
+_OTHER = re.compile(r"Process (\d{1,10}) has " + _SIZE + r" memory in use")
 _MINE = re.compile(r"this process has " + _SIZE + r" memory in use")
 _ALLOCATED = re.compile(r"allocated memory " + _SIZE + r" is allocated by PyTorch")
 _ALLOCATED_OLD = re.compile(_SIZE + r" already allocated")

@@ -9,7 +9,7 @@ import msgspec
 from vllm_doctor.records.log import LogLine
 
 START = "Traceback (most recent call last)"
-_FRAME = re.compile(r'\s*(?:\^\s*)?File "([^"]+)", line (\d+), in (.+)')
+_FRAME = re.compile(r'\s*(?:\^\s*)?File "([^"]+)", line (\d{1,9}), in (.+)')
 _RAISED = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (.*))?)?$", re.DOTALL)
 _NAMES = re.compile(
     r"(?:Error|Exception|Interrupt|Exit|Warning|Failure|Timeout|Cancelled|Unsupported|NotFound|OutOfResources)\w*$"
@@ -20,6 +20,9 @@ _LOOSE = re.compile(
     r"|(?:Runtime|Value|Assertion|OS|Key|Type|Import|ModuleNotFound|Attribute|NotImplemented|Index|Memory|Permission|FileNotFound"
     r"|Timeout|ZeroDivision|Name|Lookup|Overflow|Connection|OutOfMemory|Accelerator|Inductor)Error): "
 )
+# The class of an exception is capitalised; what a call is written as is not. Tells them apart where indentation was lost.
+_CLASS = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::(?: |$)|$)")
+_CALLED = re.compile(r"(\w+)\(")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _MESSAGE_LINES = 14
 
@@ -66,8 +69,14 @@ class Crash(msgspec.Struct, frozen=True):
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """Every function of every link, outermost first, link by link."""
-        return tuple(frame.function for link in self.links for frame in link.frames)
+        """Every function of every link, outermost first, link by link; at last what the innermost frame called."""
+        return tuple(name for link in self.links for name in _names(link.frames))
+
+
+def _names(frames: Sequence[Frame]) -> list[str]:
+    """The frames' functions, and the call that the last one's code shows: in a cut traceback its own frame is missing."""
+    called = _CALLED.search(frames[-1].code) if frames else None
+    return [*(f.function for f in frames), *([called[1]] if called is not None else [])]
 
 
 class _Open(msgspec.Struct):
@@ -81,6 +90,8 @@ class _Open(msgspec.Struct):
     message: list[str] = []
     name: str = ""
     chained: bool = False
+    # Begun in the middle: its head stands before the log's first line, or in lines that another process tore apart.
+    torn: bool = False
 
     def close_link(self) -> None:
         if self.name:
@@ -117,8 +128,9 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
         elif current is not None:
             _close(current, found)
             del opened[stream]
-        if _LOOSE.match(text):
-            opened[stream] = loose = _Open(line.process, line.pid, index, index, line.level)
+        frame = _FRAME.match(text) is not None
+        if frame or _LOOSE.match(text):
+            opened[stream] = loose = _Open(line.process, line.pid, index, index, line.level, torn=frame)
             _feed(loose, text, index)
     for current in opened.values():
         _close(current, found)
@@ -153,7 +165,7 @@ def _feed(crash: _Open, text: str, index: int) -> bool:
         crash.message.append(text)
     elif not crash.frames and not crash.links and not stripped:
         pass
-    elif text[:1] in {" ", "\t"} or not stripped or stripped.startswith("[…"):
+    elif text[:1] in {" ", "\t"} or not stripped or stripped.startswith("[…") or _unindented(crash, stripped):
         if crash.frames and stripped and set(stripped) - set("^~ ") and not crash.frames[-1].code:
             last = crash.frames[-1]
             crash.frames[-1] = Frame(last.file, last.line, last.function, stripped)
@@ -167,9 +179,16 @@ def _feed(crash: _Open, text: str, index: int) -> bool:
     return True
 
 
+def _unindented(crash: _Open, stripped: str) -> bool:
+    """Is it the code of the last frame, or the marks under it, in a log that lost its indentation?"""
+    if not crash.frames:
+        return False
+    return not set(stripped) - set("^~ ") or (not crash.frames[-1].code and _CLASS.match(stripped) is None)
+
+
 def _close(crash: _Open, found: list[Crash]) -> None:
     crash.close_link()
-    if not crash.links and crash.frames:
+    if not crash.links and crash.frames and not crash.torn:
         crash.links.append(Link("", "", tuple(crash.frames)))
     if crash.links:
         found.append(Crash(tuple(crash.links), crash.process, crash.pid, crash.first, crash.last, crash.level))

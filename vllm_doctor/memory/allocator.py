@@ -8,7 +8,7 @@ from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 
 _UNIT = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_SIZE = r"([\d.]+) (bytes|[KMGT]iB)"
+_SIZE = r"(\d{1,15}(?:\.\d{1,9})?) (bytes|[KMGT]iB)"
 _TORCH = re.compile(
     rf"Tried to allocate {_SIZE}.*?of which {_SIZE} is free.*?{_SIZE} is allocated by PyTorch"
     rf".*?{_SIZE} is reserved by PyTorch"

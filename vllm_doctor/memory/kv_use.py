@@ -57,10 +57,10 @@ def kv_use(metrics: Metrics, *, max_model_len: int | None, version: str | None) 
     """The use of the pool at the last scrape. `max_model_len` in tokens; the version decides on block sizes."""
     scrape = metrics.scrapes[-1]
     config = serving.cache_config(scrape)
-    size = _whole(config.get("effective_attention_block_size")) or _whole(config.get("block_size"))
+    size = serving.whole(config.get("effective_attention_block_size")) or serving.whole(config.get("block_size"))
     engines = max(1, len(serving.gauges(scrape, serving.KV_USE)))
-    blocks = _whole(config.get("num_gpu_blocks"))
-    pool = _whole(config.get("kv_cache_size_tokens")) or (blocks * size if blocks and size else None)
+    blocks = serving.whole(config.get("num_gpu_blocks"))
+    pool = serving.whole(config.get("kv_cache_size_tokens")) or (blocks * size if blocks and size else None)
     if blocks is None and pool is not None and size:
         blocks = pool // size
     blocks = blocks * engines if blocks is not None else None
@@ -157,7 +157,3 @@ def _allowed(size: int, fact: FlagFact | None) -> bool | None:
     if fact is None or fact.exists is None:
         return None
     return fact.exists and (fact.choices is None or size in fact.choices)
-
-
-def _whole(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() and int(text) > 0 else None

@@ -11,6 +11,7 @@ from vllm_doctor.memory.plan import Prediction
 from vllm_doctor.memory.question import Planner
 from vllm_doctor.memory.recommendation import Choice
 from vllm_doctor.memory.remedies import Remedy
+from vllm_doctor.render.text import visible
 
 SCHEMA_VERSION = 1
 _BAR = 56
@@ -185,11 +186,9 @@ def text(plan: Plan, *, explain: bool = False) -> str:
         lines += ["", "  cards that hold it as asked: " + ", ".join(f"{n} × {g.name}" for g, n, _ in plan.hardware[:5])]
     if c is not None:
         lines += ["", "  recommended"]
-        lines += [
-            f"    --{r.flag} {'' if c.launch.get(r.flag) is True else c.launch.get(r.flag)}".rstrip()
-            + f"\n        {r.why}"
-            for r in c.because
-        ]
+        for r in c.because:
+            value = "" if c.launch.get(r.flag) is True else c.launch.get(r.flag)
+            lines += [f"    --{r.flag} {value}".rstrip(), f"        {r.why}"]
         if explain:
             lines += [
                 f"        {x.name} = {x.value:.2f} {x.unit}: {x.formula}  [{x.source}]"
@@ -206,7 +205,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
     notes = [*plan.planner.notes, *s.notes]
     if notes:
         lines += ["", *(f"  note: {n}" for n in notes)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(visible(line) for line in lines) + "\n"
 
 
 def differences(found: Sequence[Difference], kept_in: str) -> str:
@@ -225,12 +224,12 @@ def sweep(rows: Sequence[tuple[str, int, Prediction | str]]) -> str:
     lines = [f"{head} {'× length':>9}"]
     for name, count, p in rows:
         if isinstance(p, str):
-            lines.append(f"{name[:44]:<44} {count:>5} {p}")
+            lines.append(f"{visible(name[:44]):<44} {count:>5} {visible(p)}")
             continue
         span = "" if p.margin_gib is None else f"{p.margin_gib[0]:.1f}..{p.margin_gib[1]:.1f}"
         pool = "" if p.available_kv_gib is None else f"{p.available_kv_gib:.2f}"
         lines.append(
-            f"{name[:44]:<44} {count:>5} {p.outcome:<14} {p.weights_gib:>8.2f} {pool:>8} {span:>15} "
+            f"{visible(name[:44]):<44} {count:>5} {p.outcome:<14} {p.weights_gib:>8.2f} {pool:>8} {span:>15} "
             f"{p.kv_tokens or 0:>11,} {p.concurrency or 0:>9.2f}"
         )
     return "\n".join(lines) + "\n"

@@ -13,6 +13,8 @@ from vllm_doctor.records.snapshot import Signal, Snapshot
 from vllm_doctor.rules.story import Fault, Story
 
 GIB = 1 << 30
+# No option of vLLM takes a number of this size; what has one was not read right.
+_ABSURD = 1e15
 _CARD = re.compile(r"(\d{1,3})\s*GB\b", re.IGNORECASE)
 
 
@@ -90,7 +92,8 @@ class Case:
         if found is None:
             return None
         scale = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20, "g": 10**9, "G": 1 << 30}[found[2]]
-        return float(found[1]) * scale
+        read = float(found[1]) * scale
+        return read if abs(read) < _ABSURD else None
 
     def env(self, name: str) -> str | None:
         """A variable of the launch's environment."""

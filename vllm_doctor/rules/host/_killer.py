@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from vllm_doctor.records.host import Kernel, KernelEvent
 from vllm_doctor.rules.story import Story
 
-_KILLED = re.compile(r"Killed process (?P<pid>\d+) \((?P<name>[^)]*)\).*?anon-rss:(?P<rss>\d+)kB")
+_KILLED = re.compile(r"Killed process (?P<pid>\d{1,10}) \((?P<name>[^)]*)\).*?anon-rss:(?P<rss>\d{1,15})kB")
 _LIMIT = re.compile(
-    r"oom-kill:constraint=CONSTRAINT_MEMCG.*?oom_memcg=(?P<group>[^,\s]+).*?task=(?P<name>[^,]+),pid=(?P<pid>\d+)"
+    r"oom-kill:constraint=CONSTRAINT_MEMCG.*?oom_memcg=(?P<group>[^,\s]+).*?task=(?P<name>[^,]+),pid=(?P<pid>\d{1,10})"
 )
 _SYSTEMD = re.compile(r"Killed (?P<group>/\S+) due to memory pressure")
 _OURS = ("vllm", "python", "ray::", "enginecor", "worker", "pt_main")

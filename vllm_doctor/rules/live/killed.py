@@ -10,7 +10,7 @@ from vllm_doctor.rules.live._kernel import oom_killer_was_at_work
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, thing
 
-_ENDED = re.compile(r"Main process exited, code=(?:killed|dumped), status=(\d+)/(\w+)")
+_ENDED = re.compile(r"Main process exited, code=(?:killed|dumped), status=(\d{1,4})/(\w+)")
 _ASKED = ("Stopping ", "State 'stop-sig")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from vllm_doctor.records.host import Gpu, Kernel, KernelEvent
 from vllm_doctor.rules.story import Story
 
-_LINE = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<code>\d+)(?:, (?P<rest>.*))?")
+_LINE = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<code>\d{1,4})\b(?:, (?P<rest>.*))?")
 _LOST = re.compile(r"fallen off the bus", re.IGNORECASE)
 _ACTION = re.compile(r"recovery action changed from .*? to \S+ \((?P<action>[^)]*)\)")
 _PROCESS = re.compile(r"name=(?P<name>[^,<]+)")

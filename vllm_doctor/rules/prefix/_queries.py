@@ -1,22 +1,7 @@
-"""Hits and queries of the prefix cache, in tokens, by the names of every version."""
+"""Enough hits and queries of a prefix cache to mean something, in tokens."""
 
+from vllm_doctor.knowledge.serving import total
 from vllm_doctor.records.host import Metrics
-from vllm_doctor.rules.pressure._load import total
-
-QUERIES = (
-    "vllm:prefix_cache_queries_total",
-    "vllm:prefix_cache_queries",
-    "vllm:gpu_prefix_cache_queries_total",
-    "vllm:gpu_prefix_cache_queries",
-)
-HITS = (
-    "vllm:prefix_cache_hits_total",
-    "vllm:prefix_cache_hits",
-    "vllm:gpu_prefix_cache_hits_total",
-    "vllm:gpu_prefix_cache_hits",
-)
-EXTERNAL_QUERIES = ("vllm:external_prefix_cache_queries_total", "vllm:external_prefix_cache_queries")
-EXTERNAL_HITS = ("vllm:external_prefix_cache_hits_total", "vllm:external_prefix_cache_hits")
 
 # Fewer queried tokens than this say nothing about a hit rate: some dozens of prompts.
 ENOUGH = 200_000.0

@@ -1,10 +1,11 @@
 """VD402: KV offload stores blocks and never finds one again."""
 
+from vllm_doctor.knowledge.serving import EXTERNAL_HITS, EXTERNAL_QUERIES, PREFIX_HITS, PREFIX_QUERIES
 from vllm_doctor.records.finding import Arithmetic, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.prefix._queries import ENOUGH, EXTERNAL_HITS, EXTERNAL_QUERIES, HITS, QUERIES, counted
+from vllm_doctor.rules.prefix._queries import ENOUGH, counted
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, upgrade
 
@@ -18,7 +19,7 @@ def judge(case: Case) -> Outcome:
     if got is None or got[0] == 0:
         return NotHere("no external cache is asked")
     queries, hits = got
-    local = counted(metrics, QUERIES, HITS)
+    local = counted(metrics, PREFIX_QUERIES, PREFIX_HITS)
     if queries < ENOUGH or hits > 0:
         return Clear(f"{hits:.0f} hits of {queries:.0f} queried tokens")
     if local is not None and local[0] > 0 and local[1] == 0:

@@ -2,12 +2,12 @@
 
 import msgspec
 
+from vllm_doctor.knowledge.serving import FINISHED, KV_USE, PREEMPTIONS, RUNNING, WAITING, highest, rate, total
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.host import Scrape
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.pressure._load import FINISHED, KV_USAGE, PREEMPTIONS, RUNNING, WAITING, highest, rate, total
 from vllm_doctor.rules.registry import Clear, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag
 from vllm_doctor.rules.startup._levers import sequences
@@ -54,7 +54,7 @@ def _of_metrics(case: Case) -> _Storm | None:
     if metrics is None:
         return None
     each, last = rate(metrics, PREEMPTIONS), metrics.scrapes[-1]
-    usage = highest(last, KV_USAGE)
+    usage = highest(last, KV_USE)
     if len(metrics.scrapes) == 1:
         return _of_one_scrape(metrics.url, last, usage)
     if each is None or each < _RATE or (usage is not None and usage * 100 < _FULL and not total(last, WAITING)):
@@ -88,7 +88,7 @@ def _since_start(case: Case) -> _Storm | None:
     if metrics is None:
         return None
     last = metrics.scrapes[-1]
-    count, finished, usage = total(last, PREEMPTIONS), total(last, FINISHED), highest(last, KV_USAGE)
+    count, finished, usage = total(last, PREEMPTIONS), total(last, FINISHED), highest(last, KV_USE)
     if count is None or usage is None or count < _COUNTED or usage * 100 < _FULL:
         return None
     if finished is not None and count < _SHARE * finished:

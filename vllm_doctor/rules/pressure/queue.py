@@ -1,10 +1,10 @@
 """VD305: the KV pool is full and requests queue up for it; nothing is thrown out, nothing fails, everybody waits."""
 
+from vllm_doctor.knowledge.serving import KV_USE, PREEMPTIONS, RUNNING, WAITING, highest, rate, total
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.pressure._load import KV_USAGE, PREEMPTIONS, RUNNING, WAITING, highest, rate, total
 from vllm_doctor.rules.registry import Clear, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag
 
@@ -20,7 +20,7 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.METRICS}))
     if len(metrics.scrapes) < 2:
         return Clear("one scrape does not show a queue that stays")
-    usage = [highest(s, KV_USAGE) for s in metrics.scrapes]
+    usage = [highest(s, KV_USE) for s in metrics.scrapes]
     waiting = [total(s, WAITING) or 0.0 for s in metrics.scrapes]
     running = [total(s, RUNNING) or 0.0 for s in metrics.scrapes]
     full = all(u is not None and u >= _FULL for u in usage)

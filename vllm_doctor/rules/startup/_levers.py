@@ -128,7 +128,7 @@ def _shapes(case: Case) -> list[tuple[int, int, str]]:
         shape = _SHAPE.search(code)
         if shape is None:
             continue
-        fixed = [int(d) for d in re.findall(r"(?<![\w.])\d+(?!\w)", shape[1])]
+        fixed = [int(d) for d in re.findall(r"(?<![\w.])\d{1,12}(?!\w)", shape[1])]
         product = math.prod(fixed) if fixed else 0
         if product > 1:
             found.append((product, _DTYPES.get(shape[2] or "bfloat16", 2), code.strip()))
