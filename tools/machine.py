@@ -29,8 +29,13 @@ PACKAGES = {  # command that shows that it is there → Debian package
     "iptables": "iptables",
     "mmdebstrap": "mmdebstrap",
 }
-ROOTLESS_PACKAGES = {"newuidmap": "uidmap", "slirp4netns": "slirp4netns", "fuse-overlayfs": "fuse-overlayfs"}
+ROOTLESS_PACKAGES = {"podman": "podman", "newuidmap": "uidmap"}
+ROOTLESS_NETWORK = ("pasta", "slirp4netns")  # either carries a user's containers to the network
 HELPER_PATHS = "/usr/lib/podman:/usr/libexec/podman:/usr/sbin:/sbin:/usr/local/libexec/podman"
+SUBORDINATE_IDS = (Path("/etc/subuid"), Path("/etc/subgid"))
+TUNNEL = Path("/dev/net/tun")
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUP = Path("/proc/self/cgroup")
 UP_GIB = 8  # .venv 0.3, image and host 3.5, packages 2.5, and room to work
 PIP_INDEX = "https://pypi.org/simple"
 
@@ -49,10 +54,10 @@ def missing_packages() -> list[str]:
     """List the Debian packages still to install; elsewhere than on Debian's kin only podman can be asked for."""
     if not have("apt-get"):
         return [] if have("podman") else ["podman"]
-    wanted = dict(PACKAGES) if is_root() else {"podman": "podman", **ROOTLESS_PACKAGES}
-    if not is_root() and have("podman"):
-        return []  # an ordinary laptop's podman is complete as installed
+    wanted = PACKAGES if is_root() else ROOTLESS_PACKAGES
     missing = [package for command, package in wanted.items() if not have(command)]
+    if not is_root() and not any(have(command) for command in ROOTLESS_NETWORK):
+        missing.append("slirp4netns")
     if not have_venv_module():
         missing.append("python3-venv")
     return missing
@@ -110,7 +115,7 @@ def packages_can_be_installed() -> str | None:
 def cgroups_are_unified() -> str | None:
     """systemd as PID 1 in a container needs cgroup v2; as root we can mount our own beside an old hierarchy."""
     kind = subprocess.run(
-        ["stat", "-fc", "%T", "/sys/fs/cgroup"], capture_output=True, text=True, check=False
+        ["stat", "-fc", "%T", str(CGROUPS)], capture_output=True, text=True, check=False
     ).stdout.strip()
     if kind == "cgroup2fs":
         return None
@@ -122,7 +127,7 @@ def cgroups_are_unified() -> str | None:
     ):
         return None
     return (
-        f"/sys/fs/cgroup is {kind or 'not mounted'}, cgroup v2 is needed: "
+        f"{CGROUPS} is {kind or 'not mounted'}, cgroup v2 is needed: "
         "boot with systemd.unified_cgroup_hierarchy=1 on the kernel command line, or run as root"
     )
 
@@ -132,12 +137,46 @@ def user_has_subordinate_ids() -> str | None:
     if is_root():
         return None
     user = os.environ.get("USER") or str(os.geteuid())
-    for table in ("/etc/subuid", "/etc/subgid"):
-        lines = Path(table).read_text().splitlines() if Path(table).exists() else []
+    for table in SUBORDINATE_IDS:
+        lines = table.read_text().splitlines() if table.exists() else []
         if not any(line.split(":")[0] in {user, str(os.geteuid())} for line in lines):
             remedy = f"sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
             return f"{table} grants {user} no ids, rootless podman needs them: {remedy}"
     return None
+
+
+def user_has_a_tunnel() -> str | None:
+    """Rootless networking opens /dev/net/tun; distributions let everyone, hardened machines may not."""
+    if is_root() or os.access(TUNNEL, os.R_OK | os.W_OK):
+        return None
+    if not TUNNEL.exists():
+        return f"{TUNNEL} does not exist, rootless podman's network needs it: sudo modprobe tun"
+    return f"{TUNNEL} is closed to you, rootless podman's network needs it: sudo chmod 0666 {TUNNEL}"
+
+
+def user_owns_a_cgroup() -> str | None:
+    """systemd in a rootless container needs a cgroup that its user may divide; a login session gives one."""
+    if is_root() or Path(os.environ.get("XDG_RUNTIME_DIR", "/nonexistent"), "systemd", "private").exists():
+        return None
+    lines = OWN_CGROUP.read_text().splitlines()
+    ours = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
+    if os.access(CGROUPS / ours.lstrip("/"), os.W_OK):
+        return None
+    return (
+        f"the cgroup {ours} is not yours to divide, systemd in a rootless container needs that: log in by ssh or on a "
+        "console rather than with su, so that systemd starts your session, or run as root"
+    )
+
+
+def podman_works() -> str | None:
+    """Ask podman itself: a user's set-up has more corners than can be checked from outside."""
+    if missing_packages():
+        return None
+    done = subprocess.run([PODMAN, "info"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode == 0:
+        return None
+    words = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
+    return f"podman does not work here ({words}): make `podman info` succeed first"
 
 
 def storage_folder() -> Path:
@@ -211,12 +250,14 @@ def problems(port: int | None, group: str, *, disk_gib: float, memory_gib: float
         packages_can_be_installed(),
         cgroups_are_unified(),
         user_has_subordinate_ids(),
+        user_has_a_tunnel(),
+        user_owns_a_cgroup(),
         disk_has_room(disk_gib),
         memory_suffices(memory_gib),
         port_is_free(port, group) if port else None,
         package_index_answers(),
     ]
-    return [problem for problem in found if problem]
+    return [problem for problem in found if problem] or [problem for problem in [podman_works()] if problem]
 
 
 def install_missing() -> None:
