@@ -76,7 +76,19 @@ _STEPS: tuple[tuple[Stage, frozenset[str]], ...] = (
     (Stage.WARMUP, frozenset({"compile_or_warm_up_model", "warm_up_model", "_warm_up_model", "kernel_warmup"})),
     (
         Stage.WEIGHTS,
-        frozenset({"load_model", "get_model", "process_weights_after_loading", "create_weights", "reload_weights"}),
+        frozenset(
+            {
+                "load_model",
+                "get_model",
+                "initialize_model",
+                "_initialize_model",
+                "make_layers",
+                "load_weights",
+                "process_weights_after_loading",
+                "create_weights",
+                "reload_weights",
+            }
+        ),
     ),
     (Stage.DEVICE, frozenset({"init_device", "set_device_index", "set_device", "init_worker_distributed_environment"})),
     (

@@ -52,6 +52,9 @@ _SYMPTOM_TEXTS = (
     "ensure_kv_transfer_shutdown",
 )
 _CRASHES = 400
+# Written at run time only: the notice of a dead engine to a request, and the modules that answer requests.
+_RUN_TIME_DEATHS = frozenset({"engine-core-fatal", "engine-dead"})
+_RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
 # What a rank says whose partner is gone: it did not fail first, whatever the order of the lines.
 _SURVIVOR_TEXTS = (
@@ -286,11 +289,13 @@ class Story:
         if said is not None:
             return said
         reached = self.reached(index) or Stage.CONFIG
-        if reached is Stage.CONFIG and any(
-            h.id == "engine-core-fatal" and h.index - 3 < index + 400 for h in self.deaths
-        ):
-            return Stage.SERVING  # an excerpt without its start: this notice is written at run time only
-        return reached
+        return Stage.SERVING if reached is Stage.CONFIG and self._at_run_time(index) else reached
+
+    def _at_run_time(self, index: int) -> bool:
+        """In an excerpt without its start: does what stands around the line come from a server that was serving?"""
+        module = (self.lines[index].module or "").rsplit("/", 1)[-1]
+        dead = any(h.id in _RUN_TIME_DEATHS and h.index - 3 < index + 400 for h in self.deaths)
+        return dead or module.startswith(_RUN_TIME_MODULES)
 
     def _survivor(self, fault: Fault) -> bool:
         """Is it a rank that only noticed that another one was gone?"""

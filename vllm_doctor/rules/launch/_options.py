@@ -1,6 +1,7 @@
 """The options that this release refuses: those that argparse named, or, where no log was given, those of the launch."""
 
 import difflib
+import itertools
 import shlex
 from dataclasses import dataclass
 
@@ -18,12 +19,13 @@ from vllm_doctor.rules.say import thing
 
 @dataclass(frozen=True)
 class Refused:
-    """`known` are options that other releases have, `unknown` those that none has."""
+    """`known` are options that other releases have, `unknown` those that none has, `words` what is no option at all."""
 
     evidence: tuple[Evidence, ...]
     known: tuple[str, ...]
     unknown: tuple[str, ...]
     confidence: Confidence
+    words: tuple[str, ...] = ()
 
 
 def refused(case: Case) -> Refused | NotHere | Unseen:
@@ -45,7 +47,9 @@ def refused(case: Case) -> Refused | NotHere | Unseen:
     at = case.version or versions.newest_known()
     known = tuple(o for o in options if (fact := versions.flag(o, at)) is not None and fact.exists is not True)
     unknown = tuple(o for o in options if o not in known)
-    return Refused((case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED)
+    # What follows an option is its value; only what stands before the first one was meant as a word of its own.
+    alone = tuple(itertools.takewhile(lambda w: not w.startswith("-"), parts))
+    return Refused((case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED, alone)
 
 
 def _of_launch(flags: tuple[str, ...], at: Version) -> Refused | NotHere | Unseen:

@@ -16,6 +16,7 @@ _IDS = (
     "symbol-undefined",
     "binary-incompatible",
     "ops-missing",
+    "transformers-attribute",
     "libstdcxx",
     "operator-missing",
     "compiler-missing",
@@ -53,9 +54,17 @@ def judge(case: Case) -> Outcome:
         RULE,
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (case.line(fault.last),),
-        title=f"Needed to compile kernels at start, and not there: {tool}" if tool else RULE.title,
+        title=_title(fault, tool),
         changes=(
             thing(ChangeKind.OS, "build-tools", Direction.ADD, tool) if tool else None,
+            thing(
+                ChangeKind.PACKAGE,
+                "transformers",
+                Direction.CHANGE,
+                "the release that this vLLM was made for: `pip show -v vllm` names the range",
+            )
+            if "transformers-attribute" in fault.ids
+            else None,
             thing(
                 ChangeKind.PACKAGE,
                 "python-env",
@@ -65,6 +74,15 @@ def judge(case: Case) -> Outcome:
         ),
         refute="`python -m vllm.collect_env` works in the environment of the unit",
     )
+
+
+def _title(fault: Fault, tool: str | None) -> str:
+    if tool:
+        return f"Needed to compile kernels at start, and not there: {tool}"
+    lacks = fault.fields("transformers-attribute")
+    if lacks:
+        return f"transformers and this vLLM do not fit each other: {lacks['kind']} has no {lacks['name']}"
+    return RULE.title
 
 
 def _while_importing(fault: Fault) -> bool:

@@ -1,11 +1,12 @@
 """VD502: the launch uses an option that no release has: mistyped, or of another program."""
 
+from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, Phase
+from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.launch._options import hint, refused, remove
+from vllm_doctor.rules.launch._options import Refused, hint, refused, remove
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding
+from vllm_doctor.rules.say import finding, thing
 
 
 def judge(case: Case) -> Outcome:
@@ -13,8 +14,10 @@ def judge(case: Case) -> Outcome:
     got = refused(case)
     if isinstance(got, NotHere | Unseen):
         return got
-    if not got.unknown:
+    if not got.unknown and (got.known or not got.words):
         return Clear("other releases have what was refused" if got.known else "no option was refused")
+    if not got.unknown:
+        return _words(got)
     hints = {o: hint(case, o) for o in got.unknown}
     return finding(
         RULE,
@@ -23,6 +26,24 @@ def judge(case: Case) -> Outcome:
         evidence=got.evidence,
         changes=tuple(remove(option, why) for option, why in hints.items()),
         refute="`vllm serve --help=all` of this very environment lists the option",
+    )
+
+
+def _words(got: Refused) -> Finding:
+    """No option at all: a word too many, mostly the command itself given again to an image that already runs it."""
+    command = got.words[0] in {"serve", "vllm", "python", "python3", "bash", "/bin/bash", "sh"}
+    why = (
+        "the image's entry point is already the server: arguments only, the model first"
+        if command
+        else "the model is named once: as the first word after `vllm serve`, or with --model for api_server.py"
+    )
+    return finding(
+        RULE,
+        title=f"A word too many stands in the launch: {' '.join(got.words)[:120]}",
+        confidence=got.confidence,
+        evidence=got.evidence,
+        changes=(thing(ChangeKind.OS, "command", Direction.CHANGE, why),),
+        refute="the same command by hand, in the same image, is accepted",
     )
 
 

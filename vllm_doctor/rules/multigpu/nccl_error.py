@@ -31,6 +31,14 @@ def judge(case: Case) -> Outcome:
         evidence=shown(case, fault, *_IDS),
         changes=(
             thing(
+                ChangeKind.OS,
+                "shm volume",
+                Direction.RAISE,
+                "in a container the call that fails is mostly the one for a segment in /dev/shm, 64 MiB by default",
+            )
+            if "nccl-system" in fault.ids or fault.fields("nccl-any").get("why") == "unhandled system error"
+            else None,
+            thing(
                 ChangeKind.ENV, "NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO", inventory="vllm_env"
             ),
             set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL instead of vLLM's own all-reduce"),

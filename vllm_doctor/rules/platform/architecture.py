@@ -16,6 +16,7 @@ _IDS = (
     "no-compiled-kernel",
     "ampere-needed",
     "quantization-capability",
+    "scheme-capability",
     "ptx-target",
     "fp8-type",
     "llvm-select",

@@ -46,6 +46,15 @@ def judge(case: Case) -> Outcome:
             )
             if library
             else None,
+            thing(
+                ChangeKind.ENV,
+                "LD_LIBRARY_PATH",
+                Direction.CHANGE,
+                "put the driver's own libcuda before the image's compat folder: the CUDA of the image is older than the driver",
+                inventory="vllm_env",
+            )
+            if "cuda-803" in fault.ids
+            else None,
             _reload() if library is None else None,
         ),
         refute="/proc/driver/nvidia/version shows the version of the libraries",

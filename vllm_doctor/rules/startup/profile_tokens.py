@@ -1,14 +1,14 @@
 """VD112: the pass that measures the peak runs out of memory because one step holds too many tokens."""
 
 from vllm_doctor.knowledge.stages import Stage
-from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, Confidence, Phase
+from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, gib
-from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
-from vllm_doctor.rules.startup._levers import Tensor, fewer_tokens, tensor, tokens
+from vllm_doctor.rules.say import finding, gib, set_flag
+from vllm_doctor.rules.startup._gate import Oom, exhausted, sums, tenants
+from vllm_doctor.rules.startup._levers import Tensor, fewer_tokens, sequences, tensor, tokens
 from vllm_doctor.rules.startup._profile import in_adapters, in_pass, in_sampler, weights_fill
 
 
@@ -32,9 +32,21 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.CONFIRMED if named is not None else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*_named(named), *sums(oom.torch), *_rest(case)),
-        changes=(fewer_tokens(case, oom.torch),),
+        changes=(_fewer_pictures(case, oom) or fewer_tokens(case, oom.torch),),
         refute="the same pass fails with a quarter of the tokens",
     )
+
+
+def _fewer_pictures(case: Case, oom: Oom) -> Change | None:
+    """V0 profiles an encoder-decoder model with max_num_seqs sequences, each with the longest input of the encoder."""
+    if not any(f.endswith("enc_dec_model_runner.py") for f in oom.fault.files):
+        return None
+    now = sequences(case)[0]
+    to = min(16, now // 2)
+    if to < 1:
+        return None
+    why = f"the pass holds the longest encoder input of each of {now} sequences"
+    return set_flag(case, "max-num-seqs", to, Direction.LOWER, why)
 
 
 def _title(case: Case, named: Tensor | None) -> str:

@@ -9,8 +9,10 @@ from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding
 from vllm_doctor.rules.startup._gate import EXHAUSTED, sums, tenants
 from vllm_doctor.rules.startup._levers import fewer_sequences, lower_utilization, sequences
+from vllm_doctor.rules.story import Fault, Story
 
 _MESSAGES = frozenset({"sampler-oom", "pooler-oom"})
+_NEAR = 200
 _FRAMES = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})
 
 
@@ -21,7 +23,7 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     if root is None:
         return NotHere("nothing failed for good")
-    said = root.ids & _MESSAGES
+    said = bool(root.ids & _MESSAGES) or _relayed(story, root)
     if not said and not (root.ids & EXHAUSTED and _FRAMES & set(root.functions)):
         return NotHere("what failed first is not the sampler's dummy batch")
     if tenants(story.oom) is not None:
@@ -41,6 +43,13 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the same start with a tenth of max_num_seqs fails in the same place",
     )
+
+
+def _relayed(story: Story, root: Fault) -> bool:
+    """Several ranks fail at once: the allocator's line and the one that says what it was for may not stand together."""
+    told = story.first(*_MESSAGES)
+    lone = root.crash is None or not root.crash.root.frames
+    return bool(root.ids & EXHAUSTED) and lone and told is not None and root.index <= told.index <= root.last + _NEAR
 
 
 def _rows(case: Case) -> int:
