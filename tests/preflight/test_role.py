@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.preflight.test_fit import LLAMA_8B
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLAY = """
 - hosts: all
@@ -20,6 +22,7 @@ PLAY = """
     - ansible.builtin.import_role: {name: preflight, tasks_from: variables.yml}
 """
 
+FINE = {"nvidia_driver_enabled": True, "vllm_version": "0.33.0", "vllm_variant": "auto"}
 # host: (its variables, the check that must refuse it, a part of what it says)
 BAD: dict[str, tuple[dict[str, object], str, str]] = {
     "typo": ({"nvidia_driver_verison": "580.105.08"}, "variable name", "write nvidia_driver_version"),
@@ -44,17 +47,67 @@ BAD: dict[str, tuple[dict[str, object], str, str]] = {
         "branch 580 or older",
     ),
     "shadow": ({"vllm_extra_args": {"max-model-len": 4096}}, "extra argument", "set vllm_max_model_len instead"),
+    "no-branch": ({"nvidia_driver_version": "582.10.01"}, "driver branch alive", "no such branch is known"),
+    "no-toolkit": (
+        {"cuda_toolkit_enabled": True, "cuda_toolkit_version": "13.0.9"},
+        "CUDA toolkit",
+        "cuda_toolkit_version: 13.0.2",
+    ),
+    "toolkit-driver": (
+        {"cuda_toolkit_enabled": True, "nvidia_driver_version": "570.124.06", "vllm_version": "0.19.1"},
+        "contradictory pins",
+        "nvidia_driver_version: 580.105.08",
+    ),
+    "two-owners": (
+        {"cuda_toolkit_enabled": True, "cuda_toolkit_extra_packages": ["cuda-drivers"]},
+        "two owners of a package",
+        "it brings a driver of its own",
+    ),
+    "slices": (
+        {"preflight_gpus": ["NVIDIA L4"], "host_settings_mig": {"0": ["1g.10gb"]}},
+        "MIG layout",
+        "a card that can be sliced",
+    ),
+    "too-long": (
+        {
+            "preflight_gpus": ["NVIDIA L4"],
+            "preflight_gpu_count": 1,
+            "preflight_model_configs": {"/srv/models/llama": "llama.json"},
+            "vllm_model": "/srv/models/llama",
+            "vllm_max_model_len": 131072,
+        },
+        "model fits",
+        "for one request of 131072 tokens",
+    ),
     "secret": ({"vllm_api_key": "not-in-a-vault"}, "secret in plain text", "ansible-vault"),
 }
+
+# What a bad inventory may hold, and the hosts above that hold it.
+DEMANDED = {
+    "a typo": ["typo"],
+    "a version that does not exist": ["no-release", "no-version", "no-branch", "no-toolkit"],
+    "a string for a boolean": ["boolean"],
+    "two owners of a package": ["two-owners"],
+    "an unknown GPU": ["gpu-name"],
+    "contradictory pins": ["two-branches", "toolkit-driver", "old-driver", "volta"],
+    "an extra argument that shadows a variable": ["shadow"],
+    "a secret in plain group_vars": ["secret"],
+    "a value that is no choice": ["choice"],
+    "a launch or a layout that the cards cannot hold": ["too-long", "slices"],
+}
+
+
+def test_every_kind_of_bad_input_has_a_host() -> None:
+    assert sorted(name for names in DEMANDED.values() for name in names) == sorted(BAD)
 
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     folder = tmp_path_factory.mktemp("inventory")
     (folder / "play.yml").write_text(PLAY)
+    (folder / "llama.json").write_text(json.dumps(LLAMA_8B))
     (folder / "host_vars").mkdir()
-    fine = {"nvidia_driver_enabled": True, "vllm_version": "0.33.0", "vllm_variant": "auto"}
-    hosts = {"fine": fine, **{name: {**fine, **case[0]} for name, case in BAD.items()}}
+    hosts = {"fine": FINE, **{name: {**FINE, **case[0]} for name, case in BAD.items()}}
     for name, values in hosts.items():
         (folder / "host_vars" / f"{name}.yml").write_text(yaml.safe_dump(values))
     (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": dict.fromkeys(hosts, None)}}))
@@ -87,15 +140,13 @@ def test_bad_input_is_refused(verdicts: dict[str, object], name: str) -> None:
     assert says in f"{rows[0]['found']} {rows[0]['needed']} {rows[0]['action']}"
 
 
-@pytest.mark.parametrize("name", ["typo", "boolean", "choice", "shadow", "secret"])
+@pytest.mark.parametrize("name", BAD)
 def test_the_line_to_change_is_named(verdicts: dict[str, object], name: str) -> None:
-    (row,) = [row for row in verdicts["result"]["rows"] if row["host"] == name and row["verdict"] == "fail"]  # type: ignore[index]
-    variable = next(iter(BAD[name][0]))
-    lines = yaml.safe_dump(
-        {"nvidia_driver_enabled": True, "vllm_version": "0.33.0", "vllm_variant": "auto", **BAD[name][0]}
-    )
-    number = next(i for i, line in enumerate(lines.splitlines(), 1) if line.startswith(variable))
-    assert row["action"].startswith(f"host_vars/{name}.yml:{number}: ")
+    rows = [row for row in verdicts["result"]["rows"] if row["host"] == name and row["verdict"] == "fail"]  # type: ignore[index]
+    lines = yaml.safe_dump({**FINE, **BAD[name][0]}).splitlines()
+    places = {f"host_vars/{name}.yml:{number}: ": line for number, line in enumerate(lines, 1)}
+    line = next(line for place, line in places.items() if rows[0]["action"].startswith(place))
+    assert line.partition(":")[0] in BAD[name][0]
 
 
 def test_a_good_host_beside_them_has_no_complaint(verdicts: dict[str, object]) -> None:

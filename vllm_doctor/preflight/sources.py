@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
+
+from vllm_doctor.preflight.records import Row
 
 _SUFFIXES = {".yml", ".yaml", ".json", ""}
 _WHOLE_FILE_VAULT = "$ANSIBLE_VAULT"
@@ -52,6 +54,13 @@ class Sources:
         for folder in self._folders:
             found += [item for path in _files(folder / "host_vars", host) for item in _keys(path)]
         return tuple(found)
+
+    def located(self, row: Row, definitions: Sequence[Definition]) -> Row:
+        """The row with the line to change before its action, where an inventory file sets what the row speaks of."""
+        places = {item.variable: item for item in definitions}  # the strongest definition is the last one
+        spoken = re.findall(r"[a-z]\w+", f"{row.action} {row.found} {row.needed}") if row.action else []
+        place = next((places[word] for word in spoken if word in places), None)
+        return row if place is None else replace(row, action=f"{place.at(self.base)}: {row.action}")
 
 
 def _files(folder: Path, name: str) -> Iterator[Path]:

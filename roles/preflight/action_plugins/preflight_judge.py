@@ -56,6 +56,10 @@ class ActionModule(ActionBase):
         self._names = {option.name for option in self._specs}
         flags = json.loads(FLAGS.read_text(encoding="utf-8")) if FLAGS.exists() else {}
         self._flags = {name: variable for name, variable in flags.items() if isinstance(variable, str)}
+        self._sources = Sources(
+            [Path(path) for path in task_vars.get("ansible_inventory_sources") or []],
+            Path(task_vars["playbook_dir"]) if task_vars.get("playbook_dir") else None,
+        )
         with TemporaryDirectory(prefix="preflight-") as self._kept:
             rows = {host: judge_host(host, task_vars, today) for host in hosts}
         failed = report.failures(rows)
@@ -95,13 +99,10 @@ class ActionModule(ActionBase):
 
     def _variables(self, host, task_vars, today):
         values = self._values(host, task_vars)
-        sources = Sources(
-            [Path(path) for path in task_vars.get("ansible_inventory_sources") or []],
-            Path(task_vars["playbook_dir"]) if task_vars.get("playbook_dir") else None,
-        )
-        groups = [str(name) for name in task_vars["hostvars"][host].get("group_names", [])]
+        sources, groups = self._sources, _groups(host, task_vars)
         # Only what somebody has written down is judged: facts and registered results have role prefixes too.
-        written = {item.variable for item in sources.definitions(host, groups)} | set(load_extra_vars(self._loader))
+        definitions = sources.definitions(host, groups)
+        written = {item.variable for item in definitions} | set(load_extra_vars(self._loader))
         rows = Variables(self._specs, sources, self._flags).judge(
             host,
             groups,
@@ -111,7 +112,8 @@ class ActionModule(ActionBase):
         intent = wants.intent(values, table(), self._flags)
         case = Case(intent, wants.declared_host(intent, table(), self._configs(values, {})), table(), today)
         judged = [row for row in judge(case, OF_VARIABLES) if row.verdict in {Verdict.FAIL, Verdict.WARN}]
-        return (*rows, *wants.contradictions(values, intent, table()), *judged)
+        told = (*wants.contradictions(values, intent, table()), *judged)
+        return (*rows, *(sources.located(row, definitions) for row in told))
 
     def _facts(self, host, task_vars, today):
         values = self._values(host, task_vars)
@@ -124,7 +126,9 @@ class ActionModule(ActionBase):
             )
         intent = wants.intent(values, table(), self._flags)
         configs = self._configs(values, answer["facts"].get("models") or {})
-        return judge(Case(intent, wants.host(answer["facts"], configs), table(), today))
+        rows = judge(Case(intent, wants.host(answer["facts"], configs), table(), today))
+        definitions = self._sources.definitions(host, _groups(host, task_vars))
+        return tuple(self._sources.located(row, definitions) for row in rows)
 
     def _configs(self, values, read):
         """Model to a config.json on the controller: what the host has goes before what the inventory names.
@@ -139,6 +143,11 @@ class ActionModule(ActionBase):
             path.write_text(text, encoding="utf-8")
             configs[model] = str(path)
         return configs
+
+
+def _groups(host, task_vars):
+    """The groups of a host, the strongest last."""
+    return [str(name) for name in task_vars["hostvars"][host].get("group_names", [])]
 
 
 def _roles():
