@@ -104,6 +104,7 @@ _STEPS: tuple[tuple[Stage, frozenset[str]], ...] = (
                 "worker_busy_loop",
                 "execute_model",
                 "sample_tokens",
+                "_get_prompt_logprobs_dict",
                 "run_background_loop",
                 "step",
             }

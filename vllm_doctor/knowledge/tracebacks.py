@@ -20,7 +20,7 @@ _LOOSE = re.compile(
     r"|(?:Runtime|Value|Assertion|OS|Key|Type|Import|ModuleNotFound|Attribute|NotImplemented|Index|Memory|Permission|FileNotFound"
     r"|Timeout|ZeroDivision|Name|Lookup|Overflow|Connection|OutOfMemory|Accelerator|Inductor)Error): "
 )
-# The class of an exception is capitalised; what a call is written as is not. Tells them apart where indentation was lost.
+# The class of an exception is capitalised, a call is not: this tells them apart where indentation was lost.
 _CLASS = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::(?: |$)|$)")
 _CALLED = re.compile(r"(\w+)\(")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
@@ -74,7 +74,7 @@ class Crash(msgspec.Struct, frozen=True):
 
 
 def _names(frames: Sequence[Frame]) -> list[str]:
-    """The frames' functions, and the call that the last one's code shows: in a cut traceback its own frame is missing."""
+    """The frames' functions, and the call that the last one's code shows: a cut traceback lacks its frame."""
     called = _CALLED.search(frames[-1].code) if frames else None
     return [*(f.function for f in frames), *([called[1]] if called is not None else [])]
 

@@ -1,5 +1,6 @@
 """What a life's log tells, in order: how far the start came, what failed first, what followed from it, how it ended."""
 
+import itertools
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -52,6 +53,8 @@ _SYMPTOM_TEXTS = (
     "ensure_kv_transfer_shutdown",
 )
 _CRASHES = 400
+# Lines of an exception's message that its logger writes before the traceback.
+_HEADING = 3
 # Written at run time only: the notice of a dead engine to a request, and the modules that answer requests.
 _RUN_TIME_DEATHS = frozenset({"engine-core-fatal", "engine-dead"})
 _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
@@ -269,7 +272,9 @@ class Story:
             owner.update(dict.fromkeys(own, crash))
             if crash.level in _HANDLED or _symptom(crash):
                 continue
-            hits = tuple(h for i in own for h in said.get(i, ())) or _wrapped(crash)
+            heading = self._heading(crash)
+            owner.update(dict.fromkeys(heading, crash))
+            hits = tuple(h for i in (*heading, *own) for h in said.get(i, ())) or _wrapped(crash)
             found.append(Fault(crash.first, crash.last, crash, hits, self._stage(crash.functions, crash.first)))
         relayed: list[Fault] = []
         for index, here in said.items():
@@ -283,6 +288,13 @@ class Story:
     def _own_lines(self, crash: Crash) -> list[int]:
         speaker = (crash.process, crash.pid)
         return [i for i in range(crash.first, crash.last + 1) if (self.lines[i].process, self.lines[i].pid) == speaker]
+
+    def _heading(self, crash: Crash) -> list[int]:
+        """The lines right before a traceback in which the same speaker already said what it is about (V0 logs both)."""
+        speaker = self.lines[crash.first]
+        before = range(crash.first - 1, max(-1, crash.first - 1 - _HEADING), -1)
+        same = itertools.takewhile(lambda i: _speaks_on(self.lines[i], speaker), before)
+        return sorted(same)
 
     def _stage(self, functions: Sequence[str], index: int) -> Stage:
         said = stage_of(functions)
@@ -329,6 +341,11 @@ class Story:
             return process.startswith(("APIServer", "ApiServer"))
         # One process is all of them: what the engine's own step raised, or what says what it is, ends the engine.
         return not fault.ids and stage_of(fault.functions) is not Stage.SERVING
+
+
+def _speaks_on(line: LogLine, then: LogLine) -> bool:
+    """Did the same line of vLLM's code, in the same process, write both?"""
+    return then.module is not None and (line.process, line.pid, line.module) == (then.process, then.pid, then.module)
 
 
 def _wrapped(crash: Crash) -> tuple[Hit, ...]:

@@ -50,7 +50,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.ENV,
                 "LD_LIBRARY_PATH",
                 Direction.CHANGE,
-                "put the driver's own libcuda before the image's compat folder: the CUDA of the image is older than the driver",
+                "the driver's own libcuda before the compat folder of the image, whose CUDA is older than the driver",
                 inventory="vllm_env",
             )
             if "cuda-803" in fault.ids
