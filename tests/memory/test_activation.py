@@ -119,3 +119,32 @@ def test_a_long_v0_profile_of_a_vision_model_takes_the_card():
     }
     assert peak(seeing, "--max-model-len 32768", "0.7.3", "V100").peak / GIB == pytest.approx(4.06, abs=0.15)
     assert peak(seeing, "--max-model-len 128000", "0.7.3", "V100").peak / GIB > 20
+
+
+@pytest.mark.parametrize(
+    ("flags", "gib"),
+    [
+        ("--max-model-len 2048", 1.40),  # logged on a V100: the sampler was reached
+        ("--max-model-len 131072 --max-num-batched-tokens 2048", 0.23),  # chunked: the forward pass alone
+    ],
+)
+def test_v0_of_07_samples_only_where_a_profile_is_not_cut_in_chunks(flags, gib):
+    config = {
+        **LLAMA_8B,
+        "hidden_size": 3584,
+        "intermediate_size": 18944,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "num_hidden_layers": 28,
+        "vocab_size": 152064,
+    }
+    assert peak(config, flags, "0.7.2", "V100 32GB").peak / GIB == pytest.approx(gib, abs=0.08)
+
+
+def test_flashinfers_sampler_may_be_installed_and_then_the_peak_is_smaller():
+    # 1.26 GiB with torch's sampler, 0.48 with FlashInfer's, whose presence no launch line shows before 0.11.1.
+    flags = "--max-num-seqs 256 --max-num-batched-tokens 2048"
+    got = peak(LLAMA_8B, flags, "0.10.0")
+    assert got.otherwise < 0.5 * got.peak
+    told = peak(LLAMA_8B, flags, "0.12.0")
+    assert told.otherwise == told.peak

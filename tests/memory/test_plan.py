@@ -341,9 +341,22 @@ def test_the_exit_code_says_whether_it_starts(model, capsys, flags, code):
         ("A100 80GB", "0.19.0", "0.95", "ok"),  # Marlin converts in place of Triton
     ],
 )
-def test_pieces_that_loading_strands_are_missed_by_the_sampler(model, gpu, version, utilization, outcome):  # noqa: PLR0917
+def test_pieces_that_loading_strands_are_missed_by_the_sampler(model, gpu, version, utilization, outcome):
     p = plan(
         model(GPT_OSS_20B), f"--gpu-memory-utilization {utilization} --max-model-len 8192", gpu=gpu, version=version
     ).predict()
     assert p.outcome == outcome
     assert any(t.name == "stranded while loading" for t in p.terms) == (gpu == "H100" and version == "0.19.0")
+
+
+def test_a_card_with_doubled_memory_is_planned_and_said(model):
+    p = planner(Question(("vllm", "serve", "m"), "NVIDIA GeForce RTX 4090", 1, "47.37", "0.19.0", model(LLAMA_8B)))
+    assert p.total_gib == 47.37
+    assert any("47.37" in n for n in p.notes)
+
+
+def test_before_012_the_range_holds_both_layouts_of_mxfp4_on_hopper(model):
+    # gpt-oss-20b: 13.5 GiB for Triton, 14.3 for Marlin; the pool of a start with either lies in the range.
+    low, high = plan(model(GPT_OSS_20B), "--max-model-len 8192", version="0.11.2").predict().margin_gib
+    later = plan(model(GPT_OSS_20B), "--max-model-len 8192", version="0.12.0").predict().margin_gib
+    assert high - low > later[1] - later[0] + 0.2

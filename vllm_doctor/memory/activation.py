@@ -26,12 +26,15 @@ SMALL = 8 * MIB
 
 @dataclass(frozen=True)
 class Activation:
-    """The transient peak (what the log calls peak activation) and what stays allocated after it, with the terms."""
+    """The transient peak (what the log calls peak activation) and what stays allocated after it, with the terms.
+    `otherwise` is the peak if what the launch does not tell is the other way round (which sampler is installed, whether
+    the profile reached it)."""
 
     peak: float
     kept: float
     terms: tuple[Term, ...]
     winner: str
+    otherwise: float
 
 
 def tensor(tokens: int, width: int, element: int) -> int:
@@ -59,10 +62,33 @@ def sampler_bytes_per_logit(version: Version, engine: str, v2_runner: bool, elem
     )
 
 
-def _v0_samples(version: Version) -> bool:
-    """Did the V0 profile run reach the sorting sampler? Start-up logs of 0.6.x and 0.8.x show its 38 bytes per
-    logit; those of 0.7.x and 0.9.x show the forward pass alone (fitted: eight logs)."""
-    return version < Version((0, 7)) or Version((0, 8)) <= version < Version((0, 9))
+# Releases whose V1 sampler is FlashInfer's wherever that is installed and nothing is asked
+# (v1/sample/ops/topk_topp_sampler.py); from 0.11.1 it has to be asked for, since 0.20 it is the default.
+_EITHER = (Version((0, 8)), Version((0, 11, 1)))
+_FLASHINFER_EXTRA = 12  # logits, then fp32 copy, probabilities and one more: a start of 0.10.0 and one of 0.11.0
+
+
+def _v0_samples(s: Settings) -> bool:
+    """Did the V0 profile run reach the sorting sampler? Start-up logs of 0.6.x and 0.8.x show its 38 bytes per logit,
+    those of 0.7.x only on one card and without chunked prefill; those of 0.9.x show the forward pass alone (fitted:
+    eleven logs)."""
+    if Version((0, 7)) <= s.version < Version((0, 8)):
+        return not s.chunked and s.parallel.tp == 1
+    return s.version < Version((0, 9))
+
+
+def _otherwise(s: Settings, sampler: Term | None, rows: int, vocab: int) -> float | None:
+    """The sampler's bytes if the host, which a launch line does not show, is the other way round; None where there is
+    one way only."""
+    if sampler is None:
+        return None
+    if s.engine == "V0":
+        return sampler.bytes if not _v0_samples(s) else None
+    low, high = _EITHER
+    if low <= s.version < high and s.flashinfer_asked is None:
+        per, _ = sampler_bytes_per_logit(s.version, s.engine, s.v2_runner, s.element)
+        return sampler.bytes - rows * vocab * (per - s.element - _FLASHINFER_EXTRA)
+    return None
 
 
 def _cublas(capability: float | None) -> int:
@@ -154,7 +180,8 @@ def estimate(
             )
         )
     keeps_workspace = s.engine == "V1" and s.version >= Version((0, 12)) and a.model_type != "gpt_oss"
-    sampled = last_stage and not s.pooling and (s.engine == "V1" or _v0_samples(s.version))
+    logits = last_stage and not s.pooling
+    sampled = logits and (s.engine == "V1" or _v0_samples(s))
     if s.engine == "V0" and s.parallel.tp > 1:
         # custom all-reduce writes to a new tensor (distributed/device_communicators/custom_all_reduce.py)
         forward = Term(
@@ -201,27 +228,11 @@ def estimate(
                 "mla/common.py",
             )
         )
-    if sampled:
-        rows = seqs
-        vocab = padded_vocab(a.vocab, s.parallel.tp)
-        per, why = sampler_bytes_per_logit(s.version, s.engine, s.v2_runner, e)
-        size = rows * vocab * per + e * tokens * a.hidden + e * rows * a.hidden
-        stages.append(
-            Term(
-                "logits and sampler",
-                size,
-                f"{rows} × {vocab} × {per} B ({why}) + {tokens} × {a.hidden} × {e} B",
-                "v1/sample/sampler.py",
-            )
-        )
-        if s.engine == "V1" and s.version >= Version((0, 17)) and not s.flashinfer_sampler and not s.v2_runner:
-            buffer = 4.0 * multiprocessors * vocab
-            stages[-1] = Term(
-                stages[-1].name,
-                size + buffer,
-                stages[-1].formula + f" + {multiprocessors} × {vocab} × 4 B (Triton buffer)",
-                "topk_topp_triton.py",
-            )
+    sampler = _sampler(a, s, seqs, multiprocessors) if logits else None
+    other = _otherwise(s, sampler, seqs, padded_vocab(a.vocab, s.parallel.tp))
+    alone = max(t.bytes for t in stages)
+    if sampled and sampler is not None:
+        stages.append(sampler)
     winner = max(stages, key=lambda t: t.bytes)
     towers = max((t.bytes for t in terms if t.name == "vision encoder"), default=0.0)
     peak = max(winner.bytes + under, towers) + _cublas(capability)
@@ -230,6 +241,27 @@ def estimate(
             peak - moe.bytes,
             kept + moe.bytes,
         )  # measured as consumed since 0.27: P1 - A1 leaves persistent blocks out
+    differs = 0.0 if other is None else max(other, alone) - winner.bytes
     return Activation(
-        peak, kept, (*terms, *stages), winner.name if peak > towers + _cublas(capability) else "vision encoder"
+        peak,
+        kept,
+        (*terms, *stages),
+        winner.name if peak > towers + _cublas(capability) else "vision encoder",
+        peak + differs,
     )
+
+
+def _sampler(a: Architecture, s: Settings, rows: int, multiprocessors: int) -> Term:
+    """Logits of one row a sequence and what the sampler makes of them, over the hidden states of the pass."""
+    e, vocab = s.element, padded_vocab(a.vocab, s.parallel.tp)
+    per, why = sampler_bytes_per_logit(s.version, s.engine, s.v2_runner, e)
+    size = float(rows * vocab * per + e * s.batched * a.hidden + e * rows * a.hidden)
+    formula = f"{rows} × {vocab} × {per} B ({why}) + {s.batched} × {a.hidden} × {e} B"
+    if s.engine == "V1" and s.version >= Version((0, 17)) and not s.flashinfer_sampler and not s.v2_runner:
+        return Term(
+            "logits and sampler",
+            size + 4.0 * multiprocessors * vocab,
+            f"{formula} + {multiprocessors} × {vocab} × 4 B (Triton buffer)",
+            "topk_topp_triton.py",
+        )
+    return Term("logits and sampler", size, formula, "v1/sample/sampler.py")

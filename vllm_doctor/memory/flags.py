@@ -16,7 +16,7 @@ class SettingError(Exception):
 
 def whole(name: str, text: str) -> int:
     """A whole number as vLLM reads it: 32768, 32k (1000), 32K (1024), 1.5M. Raises SettingError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)", text.strip())
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)([kKmMgGtT]?)", text.strip(), re.ASCII)
     if not found or ("." in found[1] and not found[2]):
         raise SettingError(f"--{name}: found {text!r}; needed: a whole number of tokens or things, such as 8192 or 8k")
     return int(float(found[1]) * _HUMAN.get(found[2], 1))
@@ -69,7 +69,7 @@ class Flags:
         try:
             loaded = json.loads(text)
         except (ValueError, RecursionError):
-            if re.fullmatch(r"\w+=\d+(,\w+=\d+)*", text):
+            if re.fullmatch(r"\w+=\d{1,18}(,\w+=\d{1,18})*", text):
                 return {k: int(v) for k, v in (p.split("=") for p in text.split(","))}
             raise SettingError(f"--{name}: found {text[:60]!r}; needed: JSON") from None
         return loaded if isinstance(loaded, dict) else {}

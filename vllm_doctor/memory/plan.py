@@ -20,6 +20,9 @@ from vllm_doctor.memory.term import Term
 from vllm_doctor.memory.weights import Target, rank_weights
 
 GIB = 1 << 30
+# Until then Hopper lays MXFP4 experts out for Triton only where triton_kernels was installed by hand or by the image,
+# and for Marlin elsewhere: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
+TRITON_KERNELS = Version((0, 12))
 # Share of a step's activations lost to fragmentation: a public log of 200000 batched tokens on 80 GB shows 6.19 GiB
 # reserved but unallocated beside 19.5 GiB of live activations when 5.34 GiB more were refused.
 FRAGMENTED = 6.19 / 19.5
@@ -71,6 +74,7 @@ class Stage:
     activation: Activation
     pool: Pool | None
     stranded: float
+    heavier: float  # what the weights are more if the host's kernels lay them out the other way
 
 
 def quantisation(a: Architecture, s: Settings) -> Scheme:
@@ -86,15 +90,21 @@ def _stage(a: Architecture, s: Settings, gpu: Gpu | None, index: int, fmt: Schem
         rope_element=s.element,
     )
     shown = replace(a, vision=None) if s.language_only else a
-    weights = rank_weights(
-        shown,
-        fmt,
-        s.parallel,
-        index,
-        target,
-        draft_mtp=s.speculative == "mtp",
-        draft_eagle=s.speculative in {"eagle", "eagle3"},
-    )
+
+    def load(to: Target) -> float:
+        return rank_weights(
+            shown,
+            fmt,
+            s.parallel,
+            index,
+            to,
+            draft_mtp=s.speculative == "mtp",
+            draft_eagle=s.speculative in {"eagle", "eagle3"},
+        )
+
+    weights, heavier = load(target), 0.0
+    if fmt.name == "mxfp4" and s.version < TRITON_KERNELS and 9.0 <= (target.capability or 0) < 10.0:
+        heavier = max(0.0, load(replace(target, capability=8.9)) - weights)
     activation = estimate(
         shown,
         s,
@@ -103,7 +113,7 @@ def _stage(a: Architecture, s: Settings, gpu: Gpu | None, index: int, fmt: Schem
         first_stage=index == 0,
         last_stage=index == s.parallel.pp - 1,
     )
-    return Stage(weights, activation, pool_of(a, s, gpu, index), stranded(a, s, gpu, index, fmt))
+    return Stage(weights, activation, pool_of(a, s, gpu, index), stranded(a, s, gpu, index, fmt), heavier)
 
 
 def predict(
@@ -145,7 +155,7 @@ def _one(  # noqa: PLR0917
         available = s.kv_bytes / GIB
     if available is None and budget is not None:
         available = budget - weights - rest - active - charged
-        below, above = _spread(a, s, fmt, weights, stage.activation, outside, captured if charged else None, known)
+        below, above = _spread(a, s, fmt, weights, stage, outside, captured if charged else None, known)
         margin = (available - below, available + above)
     elif available is not None:
         margin = (available, available)
@@ -275,13 +285,14 @@ def _spread(  # noqa: PLR0917
     s: Settings,
     fmt: Scheme,
     weights: float,
-    act: Activation,
+    stage: Stage,
     outside: Estimate,
     charged: Estimate | None,
     known: Known,
 ) -> tuple[float, float]:
     """How far below and above the predicted pool the real one may lie: the terms' uncertainties, taken as
     independent."""
+    act = stage.activation
     more: list[float] = []  # a term may be larger: the pool smaller
     less: list[float] = []
     if known.weights_gib is None:
@@ -306,6 +317,8 @@ def _spread(  # noqa: PLR0917
         if s.engine == "V0" and act.winner == "logits and sampler":
             forward = max((t.bytes for t in act.terms if t.name.startswith("forward")), default=0.0) / GIB
             less.append(peak - forward)
+        if s.engine == "V0" and s.version < Version((0, 6, 4)):
+            more.append(0.3 * peak)  # blocks that torch kept after the pass counted as used
     if known.non_torch_gib is None:
         more.append(outside.above)
         less.append(outside.below)
@@ -314,4 +327,7 @@ def _spread(  # noqa: PLR0917
         less.append(charged.below)
     below, above = sqrt(sum(x * x for x in more)), sqrt(sum(x * x for x in less))
     strange = 0.0 if a.known else 0.1 * (weights + act.peak / GIB) + 0.5
-    return below + strange, above + strange
+    # What is one way or the other is no spread around a middle: it is added whole.
+    heavier = stage.heavier / GIB if known.weights_gib is None else 0.0
+    differs = (act.otherwise - act.peak) / GIB if known.activation_gib is None else 0.0
+    return below + strange + heavier + max(differs, 0.0), above + strange + max(-differs, 0.0)

@@ -85,6 +85,11 @@ def gib(name: str, text: str | None, high: float) -> float | None:
     return value
 
 
+def _doubled(card: Gpu, total: float) -> bool:
+    """Cards whose memory was doubled by a workshop (RTX 4090 with 48 GB, RTX 2080 Ti with 22 GB) keep their name."""
+    return 1.9 * card.total_gib <= total <= 2.1 * card.total_gib
+
+
 def card_of(name: str | None, total: float | None) -> Gpu | None:
     """The card of a name, or None for no name. Raises PlanProblem with the nearest names."""
     if name is None:
@@ -97,7 +102,7 @@ def card_of(name: str | None, total: float | None) -> Gpu | None:
             f"--gpu: found {name!r}; needed: the name of an NVIDIA card{offered}; or --gpu-memory-gib N alone for a "
             f"card that is not listed"
         )
-    if total is not None and not 0.5 * card.total_gib <= total <= 1.25 * card.total_gib:
+    if total is not None and not (0.5 * card.total_gib <= total <= 1.25 * card.total_gib or _doubled(card, total)):
         raise PlanProblem(
             f"--gpu-memory-gib: found {total:g}; needed: about {card.total_gib:g}, which is what {card.name} has"
         )
@@ -142,6 +147,8 @@ def planner(q: Question) -> Planner:
         notes.append(
             f"vLLM {version} is older than {sampled()[0]}, the oldest release that was read; planned as that one"
         )
+    if card is not None and total is not None and _doubled(card, total):
+        notes.append(f"{card.name} is sold with {card.total_gib:g} GiB; planned with the {total:g} that were given")
     if card is not None and not card.exact and q.gpu_memory_gib is None:
         notes.append(
             f"{card.name}: {card.total_gib:g} GiB follows from the nameplate, not from a log; give --gpu-memory-gib"

@@ -212,6 +212,7 @@ def resolve(  # noqa: PLR0917
         estimate_graphs=(estimate != "0")
         if version >= Version((0, 20))
         else (estimate == "1" and version >= Version((0, 18))),
+        flashinfer_asked=None if sampler is None else sampler == "1",
         flashinfer_sampler=(sampler != "0") if version >= Version((0, 20)) else sampler == "1",
         async_scheduling=flags.on("async-scheduling", default=version >= Version((0, 14))),
         mamba_dtype=flags.text("mamba-ssm-cache-dtype") or "auto",

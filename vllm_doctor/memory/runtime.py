@@ -30,11 +30,12 @@ def non_torch(a: Architecture, s: Settings, gpu: Gpu | None) -> Estimate:
     """Growth of non-torch memory between the first snapshot and the end of the profile run.
 
     Fitted: one card 0.01-0.16 GiB (V0, eight logs), 0.07-0.14 (0.10-0.17), 0.24-0.27 (0.18-0.26: more kernels are
-    loaded before the pool is sized; llm-d planner runs of 0.19); several cards over NVLink 2.06-2.13 (the same runs:
-    all-reduce workspaces), over PCIe 0.2-0.5 (2080 Ti, 4090, L40S, 5090 logs).
+    loaded before the pool is sized; llm-d planner runs of 0.19; 0.04 on a V100 without graphs); several cards over
+    NVLink 2.06-2.13 (the same runs: all-reduce workspaces), over PCIe 0.2-0.3 (2080 Ti, 4090, L40S; 0.5 from 0.18),
+    and 0.05-0.09 from 0.11 on, when NCCL is there before the first look (L40S, a 24 GB card).
     """
     several = s.parallel.tp > 1
-    linked = gpu is None or gpu.link == "nvlink"
+    linked = gpu is not None and gpu.link == "nvlink"
     if s.engine == "V0" and several and s.version < Version((0, 6, 4)):
         # The whole growth of used memory counted then, blocks that torch kept included (worker/worker.py of 0.5.4).
         # Fitted to two logs: 9.7 GiB (0.5.3, 8 cards) and 13 GiB (0.2.5, 4 cards) beyond weights and pool.
@@ -42,15 +43,22 @@ def non_torch(a: Architecture, s: Settings, gpu: Gpu | None) -> Estimate:
     if s.engine == "V0":
         return Estimate(0.28, 0.15, 0.3) if several else Estimate(0.09, 0.09, 0.12)
     if s.version < Version((0, 18)):
+        if several and gpu is None:
+            return Estimate(0.4, 0.35, 1.5)  # neither the link nor its buffers are known
+        if several and linked:
+            return Estimate(1.4, 1.0, 0.8)
         if several:
-            return Estimate(1.4, 1.0, 0.8) if linked else Estimate(0.35, 0.2, 0.3)
-        return Estimate(0.11, 0.05, 0.1)
-    if several:
-        base = Estimate(2.08, 0.06, 0.12) if linked else Estimate(0.5, 0.3, 0.4)
+            return Estimate(0.12, 0.1, 0.3) if s.version >= Version((0, 11)) else Estimate(0.28, 0.15, 0.3)
+        return Estimate(0.11, 0.1, 0.1)
+    if several and gpu is None:
+        base = Estimate(0.8, 0.7, 1.5)
+    elif several:
+        base = Estimate(2.08, 0.06, 0.12) if linked else Estimate(0.5, 0.45, 0.4)
     elif s.parallel.pp > 1:
         base = Estimate(0.1, 0.08, 0.25)
     else:
-        base = Estimate(0.25, 0.03, 0.24)
+        plain = s.eager or gpu is None or (gpu.capability or 0) < 9.0
+        base = Estimate(0.25, 0.2 if plain else 0.03, 0.24)
     if s.version >= Version((0, 27)):
         return Estimate(
             base.gib - (0.1 if s.v2_runner else 0.0) + persistent(a, s), base.below + 0.15, base.above + 0.3

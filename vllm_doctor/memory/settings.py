@@ -52,6 +52,7 @@ class Settings:
     custom_all_reduce: bool = True
     estimate_graphs: bool = False
     flashinfer_sampler: bool = False
+    flashinfer_asked: bool | None = None
     async_scheduling: bool = True
     mamba_dtype: str = "auto"
     notes: tuple[str, ...] = ()
