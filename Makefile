@@ -8,7 +8,7 @@ DO ?= test
 export SANDBOX PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help up down venv lock lint format test molecule bench docs clean
+.PHONY: help up down venv lock lint format test molecule bench fuzz docs clean
 
 help: ## show this
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -43,6 +43,10 @@ molecule: ## one scenario: make molecule ROLE=vllm SCENARIO=default DO=converge
 
 bench: venv ## every benches/bench_*.py
 	@set -e; for bench in benches/bench_*.py; do echo "== $$bench"; .venv/bin/python "$$bench"; done
+
+fuzz: venv ## ten minutes on each target that reads what others wrote (TARGET=log MINUTES=60)
+	@set -e; for target in $(or $(TARGET),log long_log written metrics bundle snapshot launch plan host); do \
+	  echo "== $$target"; .venv/bin/python -m tests.fuzz.run $$target -max_total_time=$$(( $(or $(MINUTES),10) * 60 )) -verbosity=0; done
 
 clean: down ## also remove every test host of this checkout, .venv and build outputs
 	@! command -v podman >/dev/null || tools/host.py down

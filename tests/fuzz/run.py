@@ -20,25 +20,20 @@ with atheris.instrument_imports(include=["vllm_doctor"]):
     LOADED = (app, diagnose_run, plan_run, rules())  # what is imported late would else not be watched
 
 HERE = Path(__file__).parent
+SEEDS = HERE / "seeds"
 KEPT = HERE.parents[1] / ".cache" / "fuzz"
 
 
-def corpus(target: str) -> list[str]:
-    """The folders that libFuzzer reads: its own first, into which it writes, and our seeds."""
-    own = KEPT / target
-    own.mkdir(parents=True, exist_ok=True)
-    seeds = HERE / "seeds" / target
-    if target in {"log", "long_log", "written"}:
-        for folder in folders():
-            if (folder / "log.txt").exists():
-                (own / f"scenario-{folder.name}").write_bytes((folder / "log.txt").read_bytes())
-    if target in {"metrics", "launch"}:
-        for folder in folders():
-            given = scenario(folder).get("given", {}).get(target)
-            if given:
-                text = given if isinstance(given, str) else "----\n".join(given)
-                (own / f"scenario-{folder.name}").write_text(text, encoding="utf-8")
-    return [str(own), *([str(seeds)] if seeds.is_dir() else [])]
+def from_scenarios(target: str, folder: Path) -> None:
+    """Write what the scenarios give to this target, as a start that reaches every rule."""
+    for scene in folders():
+        given = scenario(scene).get("given", {})
+        text = given.get("launch" if target == "plan" else target)
+        if target in {"log", "long_log", "written"} and (scene / "log.txt").exists():
+            text = (scene / "log.txt").read_text(encoding="utf-8")
+        if text:
+            kept = text if isinstance(text, str) else "----\n".join(text)
+            (folder / f"scenario-{scene.name}").write_text(kept, encoding="utf-8")
 
 
 _NUMBER = re.compile(rb"-?\d[\d.,]*")
@@ -58,16 +53,25 @@ def mutated(data: bytes, limit: int, seed: int) -> bytes:
     return (data[: chosen.start()] + dice.choice(_ODD) + data[chosen.end() :])[:limit]
 
 
-def main() -> None:
-    """Run libFuzzer until its limit or the first failure."""
-    if sys.argv[1:2] == [] or sys.argv[1] not in TARGETS:
+def main(words: list[str]) -> None:
+    """Run libFuzzer until its limit or the first failure. `--kept FOLDER` keeps elsewhere, and starts from the seeds
+    alone."""
+    target, *options = words or [""]
+    if target not in TARGETS:
         sys.exit(f"needed is one of {', '.join(TARGETS)}")
-    target = sys.argv.pop(1)
+    kept = KEPT / target
+    if options[:1] == ["--kept"]:
+        kept, options = Path(options[1]), options[2:]
+    kept.mkdir(parents=True, exist_ok=True)
+    if kept == KEPT / target:
+        from_scenarios(target, kept)
+    read = [str(folder) for folder in (kept, SEEDS / target) if folder.is_dir()]
     mutator = {} if target == "snapshot" else {"custom_mutator": mutated}
-    options = ["-max_len=16384", *sys.argv[1:], f"-artifact_prefix={KEPT / target}/"]
-    atheris.Setup([sys.argv[0], *options, *corpus(target)], TARGETS[target], **mutator)
+    atheris.Setup(
+        [sys.argv[0], "-max_len=16384", f"-artifact_prefix={kept}/", *options, *read], TARGETS[target], **mutator
+    )
     atheris.Fuzz()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

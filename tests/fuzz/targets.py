@@ -60,6 +60,10 @@ _MODEL = {
 _OURS = re.compile(rb"vllm| pid=|INFO|WARNING|ERROR|CRITICAL|DEBUG|EngineCore|APIServer|Worker", re.IGNORECASE)
 
 
+_CARD = "NVIDIA H100 80GB HBM3"
+_ENDINGS = {Exit.OK, Exit.FINDINGS, Exit.USAGE, Exit.INCOMPLETE}
+
+
 class _Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag in _TAGS, f"<{tag}> came through"
@@ -226,21 +230,29 @@ def _run(words: list[str]) -> tuple[int, str, str]:
 
 
 def launch(data: bytes) -> None:
-    """A launch line: diagnosed, planned, and made into a drop-in and an inventory line."""
+    """A launch line: diagnosed, and made into a drop-in and an inventory line."""
     text = data.decode("utf-8", "replace")
-    asked = ["diagnose", "--launch", text, "--vllm-version", "0.33.0", "--gpu", "NVIDIA H100 80GB HBM3"]
-    code, told, complaint = _run(asked)
-    assert code in {Exit.OK, Exit.FINDINGS, Exit.USAGE, Exit.INCOMPLETE}, complaint
+    code, told, complaint = _run(["diagnose", "--launch", text, "--vllm-version", "0.33.0", "--gpu", _CARD])
+    assert code in _ENDINGS, complaint
     _harmless(told + complaint)
     try:
         parsed = parse_line(text)
     except ValueError:
         return
     judged(Snapshot(taken_at=_NOW, launch=Known(parsed, "--launch"), version=Known("0.8.5", "--vllm-version")))
-    with _file(json.dumps(_MODEL).encode()) as config:
-        asked = ["plan", "--gpu", "NVIDIA H100 80GB HBM3", "--vllm-version", "0.33.0", "--model-config", config]
-        code, told, complaint = _run([*asked, "--explain", "--", *shlex.split(text)])
-    assert code in {Exit.OK, Exit.FINDINGS, Exit.USAGE, Exit.INCOMPLETE}, complaint
+
+
+def plan(data: bytes) -> None:
+    """A launch line, planned; after a line `----` a config.json may follow."""
+    line, _, config = data.partition(b"\n----\n")
+    try:
+        words = shlex.split(line.decode("utf-8", "replace"))
+    except ValueError:
+        return
+    with _file(config or json.dumps(_MODEL).encode()) as name:
+        asked = ["plan", "--gpu", _CARD, "--vllm-version", "0.33.0", "--model-config", name, "--explain", "--"]
+        code, told, complaint = _run([*asked, *words])
+    assert code in _ENDINGS, complaint
     _harmless(told + complaint)
 
 
@@ -270,6 +282,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "bundle": bundle,
     "snapshot": snapshots,
     "launch": launch,
+    "plan": plan,
     "host": host,
     "written": written,
 }

@@ -61,7 +61,7 @@ def parse(text: str) -> tuple[Sample, ...] | str:
                 for sample in family.samples
                 if sample.name.startswith(_KEPT)
             )
-    except (ValueError, KeyError, IndexError, TypeError) as broken:
+    except (ValueError, KeyError, IndexError, TypeError, OverflowError) as broken:
         return f"not in the Prometheus format ({str(broken)[:80]})"
     if not any(s.name.startswith(_OURS) for s in found):
         return "no vLLM metric in it: another program answers here" if text.strip() else "an empty answer"

@@ -3,6 +3,7 @@
 A counter that went down was reset by a restart between the scrapes: there is no rate then, neither 0 nor negative.
 """
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -95,13 +96,21 @@ def histogram(scrape: Scrape, name: str) -> Histogram | None:
     count = total_ = 0.0
     for sample in scrape.samples:
         if _same(sample.name, f"{name}_bucket"):
-            bound = float(sample.labels.get("le", "inf"))
-            buckets[bound] = buckets.get(bound, 0.0) + sample.value
+            bound = _bound(sample.labels.get("le", "+Inf"))
+            if bound is not None:
+                buckets[bound] = buckets.get(bound, 0.0) + sample.value
         elif _same(sample.name, f"{name}_count"):
             count += sample.value
         elif _same(sample.name, f"{name}_sum"):
             total_ += sample.value
     return Histogram(tuple(sorted(buckets.items())), count, total_) if buckets else None
+
+
+def _bound(text: str) -> float | None:
+    """A bucket's upper bound; None for what is no length."""
+    if text in {"+Inf", "inf"}:
+        return math.inf
+    return float(text) if re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,9})?(e\+?[0-9]{1,2})?", text) else None
 
 
 def cache_config(scrape: Scrape) -> dict[str, str]:

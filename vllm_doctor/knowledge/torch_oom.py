@@ -50,7 +50,7 @@ class TorchOom(msgspec.Struct, frozen=True):
     @property
     def fragmented(self) -> bool:
         """Would the memory that torch holds unused have served the request, had it been in one piece?"""
-        return self.unused is not None and self.unused >= self.asked
+        return self.unused is not None and self.unused >= self.asked > 0
 
 
 def size(number: str, unit: str) -> int:

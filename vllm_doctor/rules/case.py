@@ -95,6 +95,11 @@ class Case:
         read = float(found[1]) * scale
         return read if abs(read) < _ABSURD else None
 
+    def count(self, name: str) -> int | None:
+        """An option's value as a number of things; None if it is absent or counts nothing."""
+        value = self.number(name)
+        return int(value) if value is not None and value >= 1 else None
+
     def env(self, name: str) -> str | None:
         """A variable of the launch's environment."""
         launch = self.launch
@@ -160,10 +165,10 @@ class Case:
         self.touched.update({Signal.LOG, Signal.GPUS})
         story = self._story
         if story is not None:
-            if story.oom is not None and story.oom.total is not None:
+            if story.oom is not None and story.oom.total:
                 return story.oom.total / GIB
             for message in ("free-below-wanted", "memory-breakdown", "profile-took"):
-                if (total := story.number(message, "total")) is not None:
+                if total := story.number(message, "total"):
                     return total
         gpus = self._snapshot.gpus
         if isinstance(gpus, Known) and gpus.value:

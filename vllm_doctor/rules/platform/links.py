@@ -20,7 +20,7 @@ def judge(case: Case) -> Outcome:
     narrow = _narrow(gpus)
     if not down and not narrow:
         return Clear("every link is as wide as the card allows")
-    ranks = int(case.number("tensor-parallel-size") or 1)
+    ranks = case.count("tensor-parallel-size") or 1
     return finding(
         RULE,
         title="; ".join([*(_down(g) for g in down), *(_width(g) for g in narrow)][:3]),

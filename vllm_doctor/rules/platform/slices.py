@@ -16,7 +16,7 @@ def judge(case: Case) -> Outcome:
     slices = tuple(g for g in gpus if g.mig_parent is not None)
     if not slices:
         return NotHere("no card is cut into MIG slices")
-    ranks = int(case.number("tensor-parallel-size") or 1)
+    ranks = case.count("tensor-parallel-size") or 1
     whole = sum(1 for g in gpus if g.mig_parent is None and not g.mig_mode)
     if ranks < 2 or ranks <= whole or (story is not None and story.served(-1)):
         return Clear("one rank takes one slice")

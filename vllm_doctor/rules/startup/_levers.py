@@ -58,12 +58,12 @@ def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | 
 
 def tokens(case: Case) -> tuple[int, str] | None:
     """Tokens of one step as launched, with where the figure stands."""
-    given = case.number("max-num-batched-tokens")
+    given = case.count("max-num-batched-tokens")
     if given is not None:
-        return int(given), "--max-num-batched-tokens"
+        return given, "--max-num-batched-tokens"
     story = case.story
     said = story.number("chunked-tokens", "tokens") if story is not None else None
-    if said is not None:
+    if said:
         return int(said), "the log"
     if case.version is None:
         return None
@@ -73,9 +73,9 @@ def tokens(case: Case) -> tuple[int, str] | None:
 
 def sequences(case: Case) -> tuple[int, str]:
     """Sequences of one step as launched, with where the figure stands."""
-    given = case.number("max-num-seqs")
+    given = case.count("max-num-seqs")
     if given is not None:
-        return int(given), "--max-num-seqs"
+        return given, "--max-num-seqs"
     default = versions.batch_defaults(case.version or versions.newest_known(), case.total_gib, case.gpu_name)
     return default.seqs, default.source
 
@@ -141,7 +141,7 @@ def _dimensions(case: Case) -> list[tuple[int, int, str]]:
         return []
     inner = config.get("text_config")
     merged = {**config, **inner} if isinstance(inner, dict) else config
-    parts = int(case.number("tensor-parallel-size") or 1)
+    parts = case.count("tensor-parallel-size") or 1
     found: list[tuple[int, int, str]] = []
     for name, factor, split in (
         ("intermediate_size", 1, True),
@@ -211,7 +211,8 @@ def _per_token(case: Case, torch: TorchOom | None, count: int) -> float | None:
         return None
     # Where the weights are not known all of it counts as the pass: the estimate is then on the safe side.
     live = torch.allocated - (case.weights_gib or 0.0) * GIB + torch.asked
-    return live / count if live > 0 else torch.asked / count * 4
+    each = live / count if live > 0 else torch.asked / count * 4
+    return each or None
 
 
 def _fitting(case: Case, torch: TorchOom | None, count: int) -> int:
@@ -265,7 +266,7 @@ def quantise(case: Case) -> tuple[Change | None, ...]:
 
 def more_gpus(case: Case) -> Change | None:
     """The next number of GPUs to split over, where that many are known to be here or nothing is known of them."""
-    now = int(case.number("tensor-parallel-size") or 1)
+    now = case.count("tensor-parallel-size") or 1
     here = case.gpus
     to = now * 2
     if here is not None and len(here) < to:

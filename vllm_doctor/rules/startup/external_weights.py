@@ -5,7 +5,7 @@ import math
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Direction, Phase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, gib, set_flag
 
 # Room for a KV cache, activations and the context of this process, GiB.
@@ -21,6 +21,8 @@ def judge(case: Case) -> Outcome:
     if root is None or not fields:
         return NotHere("no other process holds this engine's weights")
     held, fraction, want = float(fields["held"]), float(fields["util"]), float(fields["want"])
+    if not fraction or not want:
+        return Clear("the figures of the error line cannot be")
     total = want / fraction
     to = min(0.97, math.ceil((held + _ROOM) / total * 100) / 100)
     return finding(

@@ -15,7 +15,7 @@ def judge(case: Case) -> Outcome:
     oom = exhausted(case, Stage.WEIGHTS, Stage.PROFILE)
     if isinstance(oom, NotHere | Unseen):
         return oom
-    used = int(case.number("tensor-parallel-size") or 1)
+    used = case.count("tensor-parallel-size") or 1
     here = case.gpus
     if here is None:
         return Unseen(frozenset({Signal.GPUS}), "how many GPUs there are is not known")

@@ -19,7 +19,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("the check of the swap space did not fail")
     fields = root.fields("swap-too-large")
     swap, ram = float(fields["swap"]), float(fields["ram"])
-    parts = int(case.number("tensor-parallel-size") or 1)
+    parts = case.count("tensor-parallel-size") or 1
     to = int(ram * _WARNED / parts)
     return finding(
         RULE,

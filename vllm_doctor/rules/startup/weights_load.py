@@ -50,7 +50,7 @@ def _offload(case: Case) -> int:
     whole, total = (story.number("checkpoint-size", "size") if story is not None else None), case.total_gib
     if whole is None or total is None:
         return 10
-    return max(10, round(whole / int(case.number("tensor-parallel-size") or 1) - 0.7 * total))
+    return max(10, round(whole / (case.count("tensor-parallel-size") or 1) - 0.7 * total))
 
 
 def _whole(case: Case) -> tuple[Arithmetic, ...]:
