@@ -1,9 +1,23 @@
-"""What two services of one host cannot share: a name, a port, or a card of which each wants more than is left."""
+"""What two services of one host cannot share: a name, a port, a card of which each wants more than is left."""
 
 
 def collisions(units, variant):
     """List what the services of one host would fight over, as {found, needed, do}; `do` is the line to write."""
     return [*_names(units), *_ports(units), *([] if variant == "cpu" else _cards(units))]
+
+
+def taken(units, unlisted):
+    """List the ports that a service of no entry holds and a listed one wants, as {found, needed, do}."""
+    holders = {str(one["url"]).rpartition(":")[2]: one["name"] for one in unlisted if one["active"] and one["url"]}
+    return [
+        {
+            "found": f"{holder} serves on port {unit['port']}, which {unit['name']} wants, and has no entry",
+            "needed": "one port each",
+            "do": f"vllm_remove_unlisted: true, which lets {holder} drain and removes it; or another port",
+        }
+        for unit in units
+        if (holder := holders.get(str(unit["port"])))
+    ]
 
 
 def _names(units):
@@ -73,8 +87,8 @@ def _listed(units):
 
 
 class FilterModule:
-    """The filter of what collides."""
+    """The filters of what collides."""
 
     def filters(self):
-        """Name it."""
-        return {"vllm_collisions": collisions}
+        """Name them."""
+        return {"vllm_collisions": collisions, "vllm_taken": taken}

@@ -18,11 +18,11 @@ def finding_text(answer, host, groups=(), sources=(), journal=""):
     except (ValueError, TypeError):
         diagnosis = None
     if not isinstance(diagnosis, dict):
-        return f"The doctor could not be asked. The service's last lines:\n{_indent(journal)}"
+        return f"The doctor could not be asked.{_indent(journal)}"
     findings = [one for one in diagnosis.get("findings") or [] if isinstance(one, dict)]
     if not findings:
         verdict = diagnosis.get("verdict")
-        return f"The doctor has no finding (verdict {verdict}). The service's last lines:\n{_indent(journal)}"
+        return f"The doctor has no finding (verdict {verdict}).{_indent(journal)}"
     root, rest = findings[0], findings[1:]
     lines = [f"{root.get('code')} {root.get('title')}"]
     lines += [f"  seen:  {one.get('excerpt')} [{one.get('source')}]" for one in root.get("evidence") or []]
@@ -36,8 +36,9 @@ def finding_text(answer, host, groups=(), sources=(), journal=""):
     return "\n".join(lines)
 
 
-def _indent(text):
-    return "\n".join(f"  {line}" for line in str(text).splitlines()[-25:])
+def _indent(journal):
+    lines = [f"  {line}" for line in str(journal).splitlines()[-25:]]
+    return "\n".join([" The service's last lines:", *lines]) if lines else ""
 
 
 def _number(value):

@@ -26,6 +26,9 @@ options:
   release: {type: path, description: The release that answered.}
   digest: {type: str, description: The name of the configuration that answered.}
   url: {type: str, description: Where it answered.}
+  run:
+    type: str
+    description: The run of the role that it answered in; the same for all services that one run changed.
   state: {type: str, choices: [kept, now, before], default: kept, description: What to do.}
 author: the authors of vllm-doctor
 """
@@ -47,7 +50,7 @@ url: {type: str, returned: when found, description: Where it answered.}
 secrets_file: {type: str, returned: when found, description: The file of its secrets; empty for none.}
 """
 
-SAID = ("release", "digest", "url")
+SAID = ("release", "digest", "url", "run")
 
 
 def write(path: Path, content: bytes, mode: int) -> bool:
@@ -82,7 +85,8 @@ def keep(folder: Path, unit: Path, secrets: str, said: dict[str, str]) -> bool:
     if (now / "digest").is_file() and (now / "digest").read_text().strip() == said["digest"]:
         return False
     shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(mode=0o700, parents=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    beside.mkdir(mode=0o700)
     write(beside / "unit", unit.read_bytes(), 0o600)
     if secrets:
         write(beside / "secrets", Path(secrets).read_bytes(), 0o600)
@@ -114,10 +118,11 @@ def main() -> None:
             "release": {"type": "path"},
             "digest": {"type": "str"},
             "url": {"type": "str"},
+            "run": {"type": "str"},
             "state": {"type": "str", "choices": ["kept", "now", "before"], "default": "kept"},
         },
         required_if=[
-            ("state", "kept", ["release", "digest", "url"]),
+            ("state", "kept", ["release", "digest", "url", "run"]),
             ("state", "now", ["current"]),
             ("state", "before", ["current"]),
         ],
@@ -134,7 +139,7 @@ def main() -> None:
     if not (kept / "digest").is_file():
         module.exit_json(changed=False, found=False)
     changed = put_back(kept, unit, given["secrets_file"], Path(given["current"]))
-    said = {name: (kept / name).read_text().strip() for name in SAID}
+    said = {name: (kept / name).read_text().strip() for name in SAID if name != "run"}
     secrets = given["secrets_file"] if (kept / "secrets").is_file() else ""
     module.exit_json(changed=changed, found=True, secrets_file=secrets, **said)
 

@@ -26,6 +26,12 @@ options:
   url: {type: str, required: true, description: "Where it listens, such as http://127.0.0.1:8000."}
   secrets_file: {type: str, default: "", description: The service's file of secrets; has VLLM_API_KEY.}
   timeout: {type: int, default: 600, description: Seconds to wait.}
+  start_timeout:
+    type: int
+    default: 0
+    description: >-
+      Seconds from its start that a service which does not listen yet may take, where that is longer than C(timeout).
+      vLLM listens once the model is loaded.
 author: the authors of vllm-doctor
 """
 
@@ -52,29 +58,35 @@ def key_in(path: str) -> str:
 
 def state_of(module: AnsibleModule, unit: str) -> dict[str, str]:
     """Ask systemd for what says whether the service lives."""
-    names = "ActiveState,SubState,NRestarts,Result,ExecMainStatus"
+    names = "ActiveState,SubState,NRestarts,Result,ExecMainStatus,ActiveEnterTimestampMonotonic"
     out = module.run_command(["systemctl", "show", f"--property={names}", unit], check_rc=True)[1]
     return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
 
-def ask(url: str, key: str, body: dict[str, object] | None = None) -> dict[str, object]:
-    """Send one request; raises OSError or ValueError where no JSON object comes back."""
+def ask(url: str, key: str, seconds: float, body: dict[str, object] | None = None) -> dict[str, object]:
+    """Send one request; raises OSError or ValueError where no JSON object comes back within that many seconds."""
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     data = json.dumps(body).encode() if body is not None else None
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # this host's own service, never a proxy
     request = urllib.request.Request(url, data, headers)  # noqa: S310 (the scheme is the role's own)
-    with opener.open(request, timeout=ASK_TIMEOUT) as answer:
+    with opener.open(request, timeout=seconds) as answer:
         got = json.loads(answer.read())
     if not isinstance(got, dict):
         raise TypeError("the answer is no JSON object")
     return got
 
 
-def completes(url: str, key: str) -> str:
+def completes(url: str, key: str, seconds: float) -> str:
     """Get one token out of the first model that is served; returns its name."""
-    model = str(ask(f"{url}/v1/models", key)["data"][0]["id"])
-    ask(f"{url}/v1/completions", key, {"model": model, "prompt": "Hello", "max_tokens": 1})["choices"][0]["text"]
+    model = str(ask(f"{url}/v1/models", key, seconds)["data"][0]["id"])
+    body: dict[str, object] = {"model": model, "prompt": "Hello", "max_tokens": 1}
+    ask(f"{url}/v1/completions", key, seconds, body)["choices"][0]["text"]
     return model
+
+
+def not_listening(error: BaseException) -> bool:
+    """Say whether nobody listens: vLLM binds its port at once and listens when the model is loaded."""
+    return isinstance(error, urllib.error.URLError) and isinstance(error.reason, ConnectionRefusedError)
 
 
 def given_up(state: dict[str, str], restarts: str) -> str:
@@ -93,6 +105,7 @@ def main() -> None:
             "url": {"type": "str", "required": True},
             "secrets_file": {"type": "str", "default": "", "no_log": False},
             "timeout": {"type": "int", "default": 600},
+            "start_timeout": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )
@@ -101,24 +114,27 @@ def main() -> None:
         module.exit_json(changed=False, seconds=0.0)
     key = key_in(module.params["secrets_file"])
     began = time.monotonic()
-    restarts = state_of(module, unit).get("NRestarts", "0")
-    last = "nothing was asked"
-    while time.monotonic() - began < module.params["timeout"]:
-        if why := given_up(state_of(module, unit), restarts):
-            module.fail_json(msg=f"{unit}: {why}", service=unit, seconds=round(time.monotonic() - began, 1))
+    first = state_of(module, unit)
+    # CLOCK_MONOTONIC for systemd and for Python: org.freedesktop.systemd1(5), time.monotonic.
+    started = int(first.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
+    end, end_of_start = began + module.params["timeout"], started + module.params["start_timeout"]
+    last, loading = "nothing was asked", False
+    while (now := time.monotonic()) < (max(end, end_of_start) if loading else end):
+        if why := given_up(state_of(module, unit), first.get("NRestarts", "0")):
+            module.fail_json(msg=f"{unit}: {why}", service=unit, seconds=round(now - began, 1))
         try:
-            model = completes(url, key)
+            model = completes(url, key, max(1.0, min(ASK_TIMEOUT, end - now)))
         except urllib.error.HTTPError as error:
-            last = f"HTTP {error.code} from {error.url}"
+            last, loading = f"HTTP {error.code} from {error.url}", False
             if error.code in {401, 403}:
                 module.fail_json(msg=f"{unit}: the key is refused ({last})", service=unit)
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-            last = f"{type(error).__name__}: {error}"
+            last, loading = f"{type(error).__name__}: {error}", not_listening(error)
         else:
             module.exit_json(changed=False, model=model, seconds=round(time.monotonic() - began, 1))
         time.sleep(PAUSE)
-    waited = module.params["timeout"]
-    module.fail_json(msg=f"{unit}: no completion within {waited} s; last: {last}", service=unit, seconds=float(waited))
+    waited = round(time.monotonic() - began, 1)
+    module.fail_json(msg=f"{unit}: no completion within {waited:.0f} s; last: {last}", service=unit, seconds=waited)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,117 @@
+#!/usr/bin/python
+# Copyright: the authors of vllm-doctor
+# Apache License 2.0 (see LICENSE)
+"""What a host serves: the role's services, what systemd says of them, and the configurations that answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: vllm_served
+short_description: What a host serves, whatever the inventory says
+description:
+  - Reads which services the role has made here, whether they run and start at boot, and as what they last answered.
+  - Changes nothing.
+options:
+  root: {type: path, default: /opt/vllm, description: Where releases and kept configurations lie.}
+  units: {type: path, default: /etc/systemd/system, description: Where units lie.}
+  secrets: {type: path, default: /etc/vllm, description: Where the services' secrets lie.}
+author: the authors of vllm-doctor
+"""
+
+EXAMPLES = r"""
+- name: What serves here is known
+  vllm_served:
+  register: here
+"""
+
+RETURN = r"""
+current: {type: str, returned: always, description: The release that serves; empty for none.}
+releases: {type: list, returned: always, description: The names of the releases on the host.}
+services:
+  type: list
+  elements: dict
+  returned: always
+  description: >-
+    For each service its C(instance), C(name), C(active), C(enabled), C(secrets_file) (empty for none), as C(now) and
+    C(before) what was kept when it answered (release, digest, url, run; null where it never did), C(url) from there,
+    and C(files), what the role and the doctor have laid down for it, its unit first.
+"""
+
+OURS = "# Rendered by role vllm"
+KEPT = ("release", "digest", "url", "run")
+
+
+def kept(folder: Path) -> dict[str, str] | None:
+    """Read a configuration that answered; one written by an earlier version of this role has no run."""
+    if not (folder / "digest").is_file():
+        return None
+    return {name: (folder / name).read_text().strip() if (folder / name).is_file() else "" for name in KEPT}
+
+
+def instances(root: Path, units: Path) -> list[str]:
+    """Name the services that the role made: by their units, and by what answered."""
+    by_unit = [
+        path.name.removeprefix("vllm@").removesuffix(".service")
+        for path in units.glob("vllm@?*.service")
+        if OURS in path.read_text(encoding="utf-8", errors="replace")[:200]
+    ]
+    answered = [path.name for path in (root / "served").glob("*") if kept(path / "now")]
+    return sorted({*by_unit, *answered})
+
+
+def states(shown: str) -> dict[str, dict[str, str]]:
+    """Read `systemctl show` of several units: blocks of NAME=VALUE, one for each."""
+    blocks = (dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in shown.split("\n\n"))
+    return {block["Id"]: block for block in blocks if "Id" in block}
+
+
+def service(name: str, root: Path, units: Path, secrets: Path, state: dict[str, str]) -> dict[str, object]:
+    """Say of one service what is known."""
+    folder, file, unit = root / "served" / name, secrets / f"{name}.secrets", f"vllm@{name}.service"
+    now = kept(folder / "now")
+    drop_ins = [units / f"{unit}.d", Path("/run/systemd/system") / f"{unit}.d"]
+    return {
+        "instance": name,
+        "name": f"vllm@{name}",
+        "active": state.get("ActiveState") == "active",
+        "enabled": state.get("UnitFileState") == "enabled",
+        "secrets_file": str(file) if file.exists() else "",
+        "now": now,
+        "before": kept(folder / "before"),
+        "url": now["url"] if now else "",
+        "files": [str(path) for path in (units / unit, *drop_ins, file, folder) if path.exists()],
+    }
+
+
+def main() -> None:
+    """Read, and answer."""
+    module = AnsibleModule(
+        argument_spec={
+            "root": {"type": "path", "default": "/opt/vllm"},
+            "units": {"type": "path", "default": "/etc/systemd/system"},
+            "secrets": {"type": "path", "default": "/etc/vllm", "no_log": False},
+        },
+        supports_check_mode=True,
+    )
+    root, units, secrets = (Path(module.params[name]) for name in ("root", "units", "secrets"))
+    names = instances(root, units)
+    shown = ""
+    if names:
+        asked = [f"vllm@{name}.service" for name in names]
+        shown = module.run_command(["systemctl", "show", "--property=Id,ActiveState,UnitFileState", *asked])[1]
+    told = states(shown)
+    link = root / "current"
+    module.exit_json(
+        changed=False,
+        current=str(link.readlink()) if link.is_symlink() else "",
+        releases=sorted(path.name for path in (root / "releases").glob("*") if path.is_dir()),
+        services=[service(name, root, units, secrets, told.get(f"vllm@{name}.service", {})) for name in names],
+    )
+
+
+if __name__ == "__main__":
+    main()

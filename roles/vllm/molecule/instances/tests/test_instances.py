@@ -1,0 +1,207 @@
+"""Two services on one host, and each playbook for what serves; in this order each test finds what the one before left.
+
+The playbooks are played as an operator does, over the scenario's inventory with a line changed.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[5]
+KEY = "molecule-instances"
+PORTS = {"chat": 8000, "code": 8001}
+CHAT = {"name": "chat", "served_model_name": "chat"}
+CODE = {
+    "name": "code",
+    "port": 8001,
+    "model": "/srv/models/other",
+    "served_model_name": "code",
+    "max_model_len": 1024,
+    "environment": {"VLLM_LOGGING_LEVEL": "WARNING"},
+}
+
+
+def play(playbook, *instances, check=False, **variables):
+    """Play a playbook over the scenario's inventory, with these entries of vllm_instances; (exit code, output)."""
+    given = variables | ({"vllm_instances": list(instances)} if instances else {})
+    command = ["ansible-playbook", playbook, "-i", os.environ["MOLECULE_INVENTORY_FILE"], "-e", json.dumps(given)]
+    done = subprocess.run(
+        [*command, *(["--check"] if check else [])],
+        cwd=REPO,
+        env={**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def post(host, name, tokens=4, *, seconds=120):
+    """Ask a service for a completion with curl on the host; (status, answer)."""
+    body = json.dumps({"model": name, "prompt": "Once", "max_tokens": tokens, "ignore_eos": True})
+    config = shlex.quote(f'header = "Authorization: Bearer {KEY}"')
+    url = f"http://127.0.0.1:{PORTS[name]}/v1/completions"
+    options = f"--silent --config - --max-time {seconds} --write-out '\\n%{{http_code}}'"
+    data = f"--header 'Content-Type: application/json' --data {shlex.quote(body)}"
+    answer, _, status = host.run(f"printf %s {config} | curl {options} {data} {url}").stdout.rpartition("\n")
+    return int(status or 0), json.loads(answer) if answer.startswith("{") else {}
+
+
+def show(host, name, *properties):
+    words = " ".join(f"-p {one}" for one in properties)
+    return host.check_output(f"systemctl show vllm@{name} --value {words}").splitlines()
+
+
+def pid(host, name):
+    return int(show(host, name, "MainPID")[0])
+
+
+def changed(output):
+    (found,) = set(re.findall(r"changed=(\d+)", output))
+    return int(found)
+
+
+def test_each_completes_with_flags_and_words_of_its_own(host):
+    for name, port in PORTS.items():
+        status, answer = post(host, name)
+        assert (status, answer["model"], answer["usage"]["completion_tokens"]) == (200, name, 4)
+        config = shlex.quote(f'header = "Authorization: Bearer {KEY}"')
+        models = host.check_output(f"printf %s {config} | curl -s --config - http://127.0.0.1:{port}/v1/models")
+        assert json.loads(models)["data"][0]["max_model_len"] == {"chat": 2048, "code": 1024}[name]
+    environments = {
+        name: host.check_output(f"tr '\\0' '\\n' < /proc/{pid(host, name)}/environ").splitlines() for name in PORTS
+    }
+    assert "VLLM_LOGGING_LEVEL=WARNING" in environments["code"]
+    assert not [line for line in environments["chat"] if line.startswith("VLLM_LOGGING_LEVEL")]
+    assert {line for lines in environments.values() for line in lines if line.startswith("HOME=")} == {
+        "HOME=/var/lib/vllm/chat",
+        "HOME=/var/lib/vllm/code",
+    }
+
+
+def test_the_doctor_judges_every_service_of_the_host():
+    code, output = play("playbooks/diagnose.yml")
+    assert code == 0, output
+    assert "vllm@chat.service" in output
+    assert "vllm@code.service" in output
+
+
+def test_what_would_collide_is_refused_and_nothing_is_touched(host):
+    before = pid(host, "chat"), pid(host, "code")
+    code, output = play("site.yml", CHAT, {**CODE, "port": 8000})
+    assert code != 0
+    assert "two instances with port 8000: vllm@chat, vllm@code" in output
+    assert "vllm_instances: {name: code, port: 8001}" in output
+    assert "changed=0" in output
+    assert (pid(host, "chat"), pid(host, "code")) == before
+
+
+def test_a_change_of_one_starts_that_one_anew_and_no_other(host):
+    chat, code = pid(host, "chat"), pid(host, "code")
+    longer = {**CODE, "max_model_len": 2048}
+
+    status, output = play("site.yml", CHAT, longer, check=True)
+    assert status == 0, output
+    assert "vllm@code would be drained, started anew and asked for a completion" in output
+    assert "vllm@chat would be" not in output
+    assert (pid(host, "chat"), pid(host, "code")) == (chat, code)
+
+    status, output = play("site.yml", CHAT, longer)
+    assert status == 0, output
+    assert pid(host, "chat") == chat
+    assert pid(host, "code") != code
+    assert post(host, "code")[0] == 200
+
+
+def test_rollback_undoes_the_change_of_the_one_and_leaves_the_other(host):
+    chat = pid(host, "chat")
+    status, output = play("playbooks/rollback.yml")
+    assert status == 0, output
+    assert pid(host, "chat") == chat
+    assert "--max-model-len 1024" in host.check_output("systemctl cat vllm@code")
+    assert post(host, "code")[0] == 200
+
+
+def test_recover_finds_the_one_that_hangs_explains_it_and_leaves_the_healthy_one_alone(host):
+    chat, code = pid(host, "chat"), pid(host, "code")
+    engine = host.check_output(f"pgrep -P {code} -f VLLM::EngineCor")
+    host.check_output(f"kill -STOP {engine}")
+    assert host.run("curl -sf -m 5 -o /dev/null http://127.0.0.1:8001/health").rc == 0, "health says nothing of it"
+
+    status, output = play("playbooks/recover.yml", check=True)
+    assert status == 0, output
+    assert (pid(host, "chat"), pid(host, "code")) == (chat, code)
+
+    status, output = play("playbooks/recover.yml")
+    assert status == 0, output
+    assert "vllm@code.service: no completion within" in output
+    assert "VD901" in output
+    assert engine in output
+    assert "vllm@chat.service: no completion" not in output
+    assert pid(host, "chat") == chat
+    assert pid(host, "code") != code
+    assert post(host, "code")[0] == 200
+
+
+def test_recover_leaves_what_answers_and_waits_for_what_still_loads(host):
+    host.check_output("systemctl restart vllm@code")
+    before = pid(host, "chat"), pid(host, "code")
+    status, output = play("playbooks/recover.yml")
+    assert status == 0, output
+    assert changed(output) == 0
+    assert (pid(host, "chat"), pid(host, "code")) == before
+    assert post(host, "code")[0] == 200
+
+
+def test_drain_lets_a_request_in_flight_finish(host):
+    tokens = 600
+    with ThreadPoolExecutor(1) as client:
+        answer = client.submit(post, host, "chat", tokens)
+        running = "curl -s http://127.0.0.1:8000/metrics | awk '/^vllm:num_requests_running/ {print int($2)}'"
+        deadline = time.monotonic() + 60
+        while host.run(running).stdout.strip() != "1":
+            assert time.monotonic() < deadline, "the request never ran"
+        status, output = play("playbooks/drain.yml")
+        assert status == 0, output
+        code, body = answer.result()
+    assert (code, body["usage"]["completion_tokens"]) == (200, tokens)
+    for name in PORTS:
+        assert set(show(host, name, "ActiveState", "Result")) == {"inactive", "success"}
+
+
+def test_one_that_is_no_longer_listed_is_removed_by_consent_only(host):
+    status, output = play("site.yml", CHAT, check=True)
+    assert status == 0, output
+    assert "vllm@code has no entry in vllm_instances and goes on as it is (stopped)" in output
+    assert "vllm_remove_unlisted: true" in output
+
+    status, output = play("site.yml", CHAT, check=True, vllm_remove_unlisted=True)
+    assert status == 0, output
+    assert "(item=/etc/systemd/system/vllm@code.service)" in output
+    assert host.file("/etc/systemd/system/vllm@code.service").exists
+
+    status, output = play("site.yml", CHAT, vllm_remove_unlisted=True)
+    assert status == 0, output
+    for path in ("/etc/systemd/system/vllm@code.service", "/etc/vllm/code.secrets", "/opt/vllm/served/code"):
+        assert not host.file(path).exists, path
+    assert "vllm@code" not in host.check_output("systemctl list-units --all --no-legend 'vllm@*'")
+    assert not host.service("vllm@code").is_enabled
+    assert post(host, "chat")[0] == 200
+
+    status, output = play("site.yml", CHAT, vllm_remove_unlisted=True)
+    assert (status, changed(output)) == (0, 0), output
+
+
+def test_a_new_one_is_not_given_the_port_of_one_that_goes_on(host):
+    chat = pid(host, "chat")
+    status, output = play("site.yml", {**CODE, "port": 8000})
+    assert status != 0
+    assert "vllm@chat serves on port 8000, which vllm@code wants, and has no entry" in output
+    assert "vllm_remove_unlisted: true" in output
+    assert pid(host, "chat") == chat

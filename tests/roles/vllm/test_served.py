@@ -1,0 +1,57 @@
+"""What a host says that it serves: the role's own units and what answered, not other people's."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.roles.vllm.plugins import load
+
+module = load("library/vllm_served.py")
+RENDERED = "# Rendered by role vllm for vllm@x: change the inventory\n[Unit]\n"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    units = tmp_path / "units"
+    (units / "vllm@.service.d").mkdir(parents=True)
+    (units / "vllm@chat.service").write_text(RENDERED)
+    (units / "vllm@by-hand.service").write_text("[Unit]\n")
+    (units / "vllm@.service").write_text(RENDERED)
+    now = tmp_path / "served" / "gone" / "now"
+    now.mkdir(parents=True)
+    (now / "digest").write_text("d\n")
+    (now / "url").write_text("http://127.0.0.1:8002\n")
+    (tmp_path / "served" / "never").mkdir()
+    return tmp_path
+
+
+def test_services_are_known_by_their_unit_or_by_what_answered(host: Path) -> None:
+    assert module.instances(host, host / "units") == ["chat", "gone"]
+
+
+def test_a_host_where_nothing_is_installed_serves_nothing(tmp_path: Path) -> None:
+    assert module.instances(tmp_path / "opt", tmp_path / "units") == []
+
+
+def test_what_was_kept_by_an_earlier_version_of_the_role_has_no_run(host: Path) -> None:
+    told = module.service("gone", host, host / "units", host / "secrets", {})
+    assert told["now"] == {"release": "", "digest": "d", "url": "http://127.0.0.1:8002", "run": ""}
+    assert (told["before"], told["url"], told["active"]) == (None, "http://127.0.0.1:8002", False)
+
+
+def test_its_files_are_its_own(host: Path) -> None:
+    secrets = host / "secrets"
+    secrets.mkdir()
+    for name in ("chat", "chat.two"):
+        (secrets / f"{name}.secrets").touch()
+    told = module.service("chat", host, host / "units", secrets, {"ActiveState": "active", "UnitFileState": "enabled"})
+    assert told["files"] == [str(host / "units" / "vllm@chat.service"), str(secrets / "chat.secrets")]
+    assert (told["active"], told["enabled"]) == (True, True)
+
+
+def test_blocks_of_systemctl_are_told_apart() -> None:
+    shown = "Id=vllm@a.service\nActiveState=active\n\nActiveState=failed\nId=vllm@b.service\n"
+    assert {name: state["ActiveState"] for name, state in module.states(shown).items()} == {
+        "vllm@a.service": "active",
+        "vllm@b.service": "failed",
+    }
