@@ -9,7 +9,7 @@ from tests.memory.models import DEEPSEEK_LIKE, GPT_OSS_20B, LLAMA_8B
 from vllm_doctor.cli.main import run
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.memory.choice import choose
-from vllm_doctor.memory.plan import Known
+from vllm_doctor.memory.known import Known
 from vllm_doctor.memory.question import Question, planner
 from vllm_doctor.memory.recommendation import Workload, safe, table_tokens
 from vllm_doctor.memory.remedies import hardware, remedies

@@ -40,8 +40,8 @@ def plan(  # noqa: PLR0917
     learn: Annotated[
         str | None,
         typer.Option(
-            help="A start-up log of this very launch (- is standard input): compare it with the plan and keep its "
-            "terms for the next one."
+            help="A start-up log of this very launch (a file, - for standard input, or `journal` for the unit's own): "
+            "compare it with the plan and keep its terms for the next one."
         ),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Draw the memory of one GPU and list every term.")] = False,

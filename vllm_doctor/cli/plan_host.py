@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from vllm_doctor.gather import nvml, release, systemd
+from vllm_doctor.gather import journal, nvml, release, systemd
 from vllm_doctor.gather.metrics import read_file
 from vllm_doctor.knowledge import serving
 from vllm_doctor.knowledge.launchline import parse_command
@@ -39,6 +39,19 @@ def fill(q: Question, *, unit: str | None, count: int | None) -> Question:
     if q.config is None:
         q = replace(q, config=str(_config(found, argv)))
     return q
+
+
+def start_log(name: str | None) -> tuple[str, list[str]]:
+    """The version of a unit's vLLM and what its present start wrote to the journal. Raises PlanProblem where there is
+    none."""
+    found = _unit(name)
+    if found is None or found.unit.invocation_id is None:
+        raise PlanProblem(f"--learn {name or 'journal'}: no vLLM service runs here; needed: one that was started")
+    told = release.version(found.argv, None)
+    read = journal.entries(found.unit.invocation_id, DEADLINE_S)
+    if not isinstance(read, Known):
+        raise PlanProblem(f"--learn journal: {read.reason}; needed: {journal.remedy()}")
+    return told.value if isinstance(told, Known) else "", list(read.value.lines)
 
 
 def _unit(name: str | None) -> systemd.Found | None:

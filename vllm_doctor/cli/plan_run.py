@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.knowledge.gpus import find, names
@@ -11,7 +13,7 @@ from vllm_doctor.memory.choice import choose
 from vllm_doctor.memory.flags import SettingError
 from vllm_doctor.memory.launch import LaunchError
 from vllm_doctor.memory.plan import Prediction
-from vllm_doctor.memory.question import PlanProblem, Question, planner
+from vllm_doctor.memory.question import Planner, PlanProblem, Question, planner
 from vllm_doctor.memory.reading import ConfigError
 from vllm_doctor.memory.recommendation import PROFILES, Profile, Workload, safe
 from vllm_doctor.memory.remedies import hardware, remedies
@@ -59,16 +61,16 @@ def _question(o: Options, config: str | None) -> Question:
     )
     card_known = o.gpu is not None or o.gpu_memory_gib is not None or o.available_kv_gib is not None
     if o.launch and card_known and o.vllm_version and config:
-        filled = asked
-    else:
-        from vllm_doctor.cli.plan_host import fill
+        return asked
+    from vllm_doctor.cli.plan_host import fill
 
-        filled = fill(asked, unit=o.unit, count=o.gpus)
-    if o.learn is not None:
-        return filled
-    from vllm_doctor.memory.history import measured
+    return fill(asked, unit=o.unit, count=o.gpus)
 
-    return replace(filled, measured=measured(filled.gpu, filled.config or "", filled.version or "", filled.launch))
+
+def _remembered(plan: Planner, question: Question) -> Planner:
+    from vllm_doctor.memory.history import recall
+
+    return plan.with_history(recall(plan.gpu.name if plan.gpu is not None else None, Path(question.config or "")))
 
 
 def _workload(o: Options) -> Workload:
@@ -91,11 +93,13 @@ def _one(o: Options) -> bool:
     if len(o.model_config) > 1:
         raise PlanProblem("--model-config: found several; needed: one, or --sweep models")
     profile = _profile(o.profile)
-    question = _question(o, o.model_config[0] if o.model_config else None)
-    plan = planner(question)
-    predicted = plan.predict()
     if o.learn is not None:
-        return _learn(o, question, predicted)
+        from vllm_doctor.cli.plan_learn import learn
+
+        return learn(o.learn, partial(_question, o, o.model_config[0] if o.model_config else None), o.unit, json=o.json)
+    question = _question(o, o.model_config[0] if o.model_config else None)
+    plan = _remembered(planner(question), question)
+    predicted = plan.predict()
     choice = choose(plan, _workload(o), profile) if plan.total_gib is not None and o.available_kv_gib is None else None
     fits = safe(predicted) or predicted.outcome == "rejected" or choice is None
     told = render.Plan(
@@ -112,41 +116,6 @@ def _one(o: Options) -> bool:
     else:
         sys.stdout.write(render.text(told, explain=o.explain))
     return predicted.outcome == "ok"
-
-
-def _learn(o: Options, question: Question, predicted: Prediction) -> bool:
-    from pathlib import Path
-
-    from vllm_doctor.memory.history import compare, read_log, remember
-
-    try:
-        text = sys.stdin.read() if o.learn == "-" else Path(o.learn or "").read_text(encoding="utf-8", errors="replace")
-    except OSError as problem:
-        raise PlanProblem(
-            f"--learn: {o.learn} cannot be read ({problem.strerror}); needed: a start-up log of vLLM"
-        ) from None
-    logged = read_log(text.splitlines())
-    found = compare(predicted, logged)
-    if not found:
-        raise PlanProblem(
-            f"--learn: {o.learn} holds none of the lines in which vLLM states its memory; needed: the log of a start"
-        )
-    try:
-        place = remember(question.gpu, question.config or "", question.version or "", question.launch, logged)
-    except OSError as problem:
-        raise PlanProblem(
-            f"--learn: the terms cannot be kept ({problem}); needed: a folder this user may write ($VLLM_DOCTOR_STATE)"
-        ) from None
-    if o.json:
-        import json
-
-        told = [{"term": d.term, "planned_gib": round(d.planned, 3), "logged_gib": round(d.logged, 3)} for d in found]
-        sys.stdout.write(
-            json.dumps({"schema_version": render.SCHEMA_VERSION, "compared": told, "kept_in": str(place)}) + "\n"
-        )
-    else:
-        sys.stdout.write(render.differences(found, str(place)))
-    return True
 
 
 def _sweep(o: Options) -> bool:

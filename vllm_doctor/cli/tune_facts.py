@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,7 +126,7 @@ def _plan(o: Options, found: systemd.Found) -> tuple[Predict | None, str, dict[s
     """The prediction for changed flags, a word about it, and the launch's numbers as this release resolves them."""
     from vllm_doctor.cli.plan_host import fill
     from vllm_doctor.memory.flags import SettingError
-    from vllm_doctor.memory.history import measured
+    from vllm_doctor.memory.history import recall
     from vllm_doctor.memory.launch import LaunchError
     from vllm_doctor.memory.question import PlanProblem, Question, planner
     from vllm_doctor.memory.reading import ConfigError
@@ -135,8 +134,8 @@ def _plan(o: Options, found: systemd.Found) -> tuple[Predict | None, str, dict[s
 
     try:
         asked = fill(Question(found.argv), unit=o.unit, count=None)
-        terms = measured(asked.gpu, asked.config or "", asked.version or "", asked.launch)
-        plan = planner(replace(asked, measured=terms))
+        plan = planner(asked)
+        plan = plan.with_history(recall(plan.gpu.name if plan.gpu is not None else None, Path(asked.config or "")))
         settings = plan.settings()
         told = plan.predict()
     except (PlanProblem, ConfigError, LaunchError, SettingError) as problem:

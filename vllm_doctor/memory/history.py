@@ -1,7 +1,7 @@
-"""What real starts on this host logged, beside what was planned: the next plan of the same launch uses the measured
-terms.
+"""What real starts on this host logged, beside what was planned: the next plan uses the measured terms.
 
-One small JSON file a host. A record is found again by card, model, version and the flags that the terms depend on.
+One small JSON file a host. A record is found again by card, model, and the settings that the terms depend on, however
+the launch spelled them; a launch that differs in other settings still gets the weights.
 """
 
 from __future__ import annotations
@@ -10,19 +10,45 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from vllm_doctor.knowledge.gpus import find
-from vllm_doctor.memory.plan import Known, Prediction
+from vllm_doctor.memory.known import Known
+from vllm_doctor.memory.plan import GRAPHS_IN_PEAK, Prediction
+from vllm_doctor.memory.settings import Settings
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 KEEP = 500
-# Flags that change no term of the start.
-_IRRELEVANT = re.compile(
-    r"^--(host|port|api-key|served-model-name|uvicorn-log-level|chat-template|tool-call-parser|reasoning-parser|seed|ssl-.*|log-.*|disable-log-.*)$"
+# Settings that size the pool or say how it came to be, and change no term before it.
+_NO_TERM = frozenset(
+    {
+        "utilization",
+        "kv_bytes",
+        "blocks_override",
+        "prefix_caching",
+        "hybrid_manager",
+        "auto_length",
+        "notes",
+        "refusals",
+        "defaulted",
+        "flashinfer_asked",
+    }
 )
+_WEIGHTS = (
+    "version",
+    "parallel",
+    "dtype",
+    "quantization",
+    "speculative",
+    "draft_tokens",
+    "offload_gib",
+    "language_only",
+    "loras",
+    "lora_rank",
+    "gguf",
+)
+_TERMS = ("weights_gib", "non_torch_gib", "activation_gib", "graphs_gib")
 
 _PATTERNS = (
     (
@@ -36,10 +62,16 @@ _PATTERNS = (
         "activation_gib",
         re.compile(
             r"PyTorch activation peak memory takes (\d+\.\d+) ?GiB|"
-            r"torch peak memory increase (?:in GiB: |is )(\d+\.\d+)|(\d+\.\d+) GiB for peak activation"
+            r"torch peak memory increase(?: in GiB)?(?:: | is )(\d+\.\d+)|(\d+\.\d+) GiB for peak activation"
         ),
     ),
-    ("non_torch_gib", re.compile(r"non_torch_memory takes (\d+\.\d+) ?GiB|(\d+\.\d+) GiB for non-torch memory")),
+    (
+        "non_torch_gib",
+        re.compile(
+            r"non_torch_memory takes (\d+\.\d+) ?GiB|(\d+\.\d+) GiB for non-torch memory|"
+            r"non-torch forward increase memory: (\d+\.\d+)"
+        ),
+    ),
     ("consumed_gib", re.compile(r"(\d+\.\d+) GiB for consumed memory")),
     (
         "graphs_gib",
@@ -116,34 +148,85 @@ def compare(p: Prediction, logged: Known) -> list[Difference]:
     ]
 
 
-def key(gpu: str | None, config: str, version: str, argv: Sequence[str]) -> str:
-    """The name of a record: card, model description, version and the flags that matter, hashed."""
-    card = find(gpu) if gpu else None
-    flags: list[str] = []
-    skip = False
-    for i, word in enumerate(argv):
-        if skip:
-            skip = False
-            continue
-        if _IRRELEVANT.match(word.split("=", 1)[0]):
-            skip = "=" not in word and i + 1 < len(argv) and not argv[i + 1].startswith("-")
-            continue
-        flags.append(word.replace("_", "-") if word.startswith("--") else word)
-    path = Path(config)
-    file = path / "config.json" if path.is_dir() else path
+def whole(p: Prediction, logged: Known) -> Known:
+    """The logged terms, and where the peak is not logged (most releases do so only when debugging) what the logged pool
+    leaves for it: budget − weights − non-torch − charged graphs − pool."""
+    pool = logged.available_kv_gib
+    if logged.activation_gib is not None or pool is None or p.budget_gib is None or p.settings.kv_bytes:
+        return logged
+    weights = p.weights_gib if logged.weights_gib is None else logged.weights_gib
+    outside = (p.non_torch_gib or 0.0) if logged.non_torch_gib is None else logged.non_torch_gib
+    charged = p.cudagraph_budget_gib if p.settings.version < GRAPHS_IN_PEAK else 0.0
+    rest = round(p.budget_gib - weights - outside - charged - pool, 3)
+    return replace(logged, activation_gib=rest) if rest > 0 else logged
+
+
+@dataclass(frozen=True)
+class History:
+    """The starts of one model on this host's cards. `starts` are records by name, as they lie in the file."""
+
+    card: str | None = None
+    model: str = ""
+    starts: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+    def known(self, s: Settings) -> Known:
+        """The terms logged by the last start with these settings; only its weights where other settings differ;
+        nothing known where there was none."""
+        record = self.starts.get(self.name(s))
+        if record is not None:
+            terms = _figures(record.get("logged"))
+            return Known(
+                terms["weights_gib"], None, terms["non_torch_gib"], terms["activation_gib"], terms["graphs_gib"]
+            )
+        family = self._digest({n: str(getattr(s, n)) for n in _WEIGHTS})
+        for other in reversed(list(self.starts.values())):
+            if other.get("family") == family:
+                return Known(weights_gib=_figures(other.get("logged"))["weights_gib"])
+        return Known()
+
+    def record(self, p: Prediction, logged: Known) -> dict[str, object]:
+        """What is kept of a start: its terms as planned and as logged."""
+        return {
+            "family": self._digest({n: str(getattr(p.settings, n)) for n in _WEIGHTS}),
+            "card": self.card,
+            "version": str(p.settings.version),
+            "planned": {d.term: round(d.planned, 3) for d in compare(p, logged)},
+            "logged": {name: value for name, value in vars(whole(p, logged)).items() if value is not None},
+        }
+
+    def name(self, s: Settings) -> str:
+        """The name of a start's record: card, model description, and the settings that terms depend on, hashed."""
+        return self._digest({f.name: str(getattr(s, f.name)) for f in fields(s) if f.name not in _NO_TERM})
+
+    def _digest(self, what: Mapping[str, str]) -> str:
+        return hashlib.sha256(json.dumps([self.card, self.model, what], sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _figures(record: object) -> dict[str, float | None]:
+    """The terms of a record that are sizes a card could hold; what is no such number is not known."""
+    values: dict[str, float | None] = dict.fromkeys(_TERMS)
+    if isinstance(record, dict):
+        for name in _TERMS:
+            value = record.get(name)
+            if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 4096:
+                values[name] = float(value)
+    return values
+
+
+def recall(card: str | None, config: Path) -> History:
+    """What this host knows of a model on a card; an empty history where nothing can be read."""
+    file = config / "config.json" if config.is_dir() else config
     try:
         model = hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError:
-        model = config
-    return hashlib.sha256(
-        json.dumps([card.name if card is not None else gpu, model, version, sorted(flags)]).encode()
-    ).hexdigest()[:32]
+        model = str(config)
+    return History(card, model, _load(folder() / "starts.json"))
 
 
-def _load(file: Path) -> dict[str, dict[str, float]]:
+def _load(file: Path) -> dict[str, dict[str, object]]:
     try:
         loaded = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     starts = (
         loaded.get("starts") if isinstance(loaded, dict) and loaded.get("schema_version") == SCHEMA_VERSION else None
@@ -151,25 +234,9 @@ def _load(file: Path) -> dict[str, dict[str, float]]:
     return {k: v for k, v in starts.items() if isinstance(v, dict)} if isinstance(starts, dict) else {}
 
 
-def measured(gpu: str | None, config: str, version: str, argv: Sequence[str]) -> Known:
-    """The terms logged by an earlier start of the same launch on this host; nothing known when there was none."""
-    record = _load(folder() / "starts.json").get(key(gpu, config, version, argv), {})
-    values = {
-        n: float(v)
-        for n, v in record.items()
-        if isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v < 4096
-    }
-    return Known(
-        values.get("weights_gib"),
-        None,
-        values.get("non_torch_gib"),
-        values.get("activation_gib"),
-        values.get("graphs_gib"),
-    )
-
-
-def remember(gpu: str | None, config: str, version: str, argv: Sequence[str], logged: Known) -> Path:
-    """Keep what a start logged; the oldest records go first. Raises OSError where the folder cannot be written."""
+def remember(history: History, p: Prediction, logged: Known) -> tuple[Path, bool]:
+    """Keep what a start logged; the oldest records go first. True where that is news. Raises OSError where the folder
+    cannot be written."""
     from filelock import FileLock
 
     place = folder()
@@ -177,12 +244,13 @@ def remember(gpu: str | None, config: str, version: str, argv: Sequence[str], lo
     file = place / "starts.json"
     with FileLock(str(file) + ".lock", timeout=5):
         starts = _load(file)
-        name = key(gpu, config, version, argv)
+        name, record = history.name(p.settings), history.record(p, logged)
+        if starts.get(name) == record:
+            return file, False
         starts.pop(name, None)
-        kept = replace(logged, available_kv_gib=None)
-        starts[name] = {n: v for n, v in vars(kept).items() if v is not None}
+        starts[name] = record
         text = json.dumps({"schema_version": SCHEMA_VERSION, "starts": dict(list(starts.items())[-KEEP:])}, indent=1)
         fresh = file.with_suffix(".new")
         fresh.write_text(text, encoding="utf-8")
         fresh.replace(file)
-    return file
+    return file, True

@@ -10,6 +10,7 @@ from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.memory.activation import Activation, estimate
 from vllm_doctor.memory.architecture import Architecture
 from vllm_doctor.memory.fragments import stranded
+from vllm_doctor.memory.known import Known
 from vllm_doctor.memory.kv import Pool
 from vllm_doctor.memory.launch import Refusal
 from vllm_doctor.memory.pages import pool_of
@@ -20,24 +21,13 @@ from vllm_doctor.memory.term import Term
 from vllm_doctor.memory.weights import Target, rank_weights
 
 GIB = 1 << 30
+GRAPHS_IN_PEAK = Version((0, 27))  # from then on the graph estimate is logged inside the peak
 # Until then Hopper lays MXFP4 experts out for Triton only where triton_kernels was installed by hand or by the image,
 # and for Marlin elsewhere: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
 TRITON_KERNELS = Version((0, 12))
 # Share of a step's activations lost to fragmentation: a public log of 200000 batched tokens on 80 GB shows 6.19 GiB
 # reserved but unallocated beside 19.5 GiB of live activations when 5.34 GiB more were refused.
 FRAGMENTED = 6.19 / 19.5
-
-
-@dataclass(frozen=True)
-class Known:
-    """Terms that are known instead of predicted, in GiB per GPU (a measured start, an index of the checkpoint, a
-    question)."""
-
-    weights_gib: float | None = None
-    available_kv_gib: float | None = None
-    non_torch_gib: float | None = None
-    activation_gib: float | None = None
-    graphs_gib: float | None = None
 
 
 @dataclass(frozen=True)
@@ -146,8 +136,8 @@ def _one(  # noqa: PLR0917
     captured = graphs(a, s)
     captured = Estimate(known.graphs_gib, 0.02, 0.02) if known.graphs_gib is not None else captured
     charged = captured.gib if s.estimate_graphs and not (s.v2_runner and s.version < Version((0, 29))) else 0.0
-    if known.activation_gib is not None and s.version >= Version((0, 27)):
-        charged = 0.0  # these releases log the graph estimate inside the peak
+    if known.activation_gib is not None and s.version >= GRAPHS_IN_PEAK:
+        charged = 0.0
     budget = total_gib * s.utilization if total_gib is not None else None
     available: float | None = known.available_kv_gib
     margin: tuple[float, float] | None = None

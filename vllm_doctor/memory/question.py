@@ -10,8 +10,10 @@ from vllm_doctor.knowledge.gpus import Gpu, find, nearest
 from vllm_doctor.knowledge.versions import Version, newest_known, parse_version, sampled
 from vllm_doctor.memory.architecture import Architecture
 from vllm_doctor.memory.describe import describe
+from vllm_doctor.memory.history import History
+from vllm_doctor.memory.known import Known
 from vllm_doctor.memory.launch import LaunchLine, parse_launch
-from vllm_doctor.memory.plan import Known, Prediction, predict, quantisation
+from vllm_doctor.memory.plan import Prediction, predict, quantisation
 from vllm_doctor.memory.reading import read_config
 from vllm_doctor.memory.resolve import resolve
 from vllm_doctor.memory.settings import Settings
@@ -48,6 +50,7 @@ class Planner:
     gpus: int
     known: Known
     notes: tuple[str, ...] = ()
+    history: History = field(default_factory=History)
 
     def settings(self, changes: dict[str, str | bool | None] | None = None) -> Settings:
         """The launch resolved, with flags changed or (None) left out."""
@@ -58,11 +61,19 @@ class Planner:
         """The prediction for the launch with these changes. A known pool says nothing about a changed launch, so it
         counts only without changes."""
         known = self.known if not changes else replace(self.known, available_kv_gib=None, activation_gib=None)
-        return predict(self.arch, self.settings(changes), self.gpu, self.total_gib, known)
+        s = self.settings(changes)
+        return predict(self.arch, s, self.gpu, self.total_gib, known.over(self.history.known(s)))
+
+    def with_history(self, history: History) -> Planner:
+        """The same, with what earlier starts on this host logged in the place of predicted terms."""
+        if history.known(self.settings()) == Known():
+            return replace(self, history=history)
+        note = "terms logged by an earlier start of this launch on this host replace predicted ones"
+        return replace(self, history=history, notes=(*self.notes, note))
 
     def on(self, gpu: Gpu, gpus: int) -> Planner:
         """The same launch on other cards."""
-        return replace(self, gpu=gpu, total_gib=gpu.total_gib, gpus=gpus)
+        return replace(self, gpu=gpu, total_gib=gpu.total_gib, gpus=gpus, history=History())
 
 
 def gib(name: str, text: str | None, high: float) -> float | None:
@@ -160,6 +171,4 @@ def planner(q: Question) -> Planner:
             f"quantisation {fmt.name}: its layout is not known here, so the weights are a guess; --weights-gib says "
             f"better"
         )
-    if q.measured != Known():
-        notes.append("terms logged by an earlier start of this launch on this host replace predicted ones")
     return Planner(arch, line, version, card, total, q.gpus, known, tuple(notes))

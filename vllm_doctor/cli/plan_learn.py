@@ -1,0 +1,77 @@
+"""`plan --learn`: what a start logged beside what was planned, kept for the next plan on this host."""
+
+from __future__ import annotations
+
+import json as jsons
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from vllm_doctor.memory.history import Difference, compare, read_log, recall, remember
+from vllm_doctor.memory.question import PlanProblem, Question, planner
+from vllm_doctor.render import plan as render
+
+JOURNAL = "journal"
+_NO_GPU = "the CPU build has no profile run: there is nothing to compare with a plan"
+
+
+def learn(source: str, ask: Callable[[], Question], unit: str | None, *, json: bool) -> bool:
+    """Compare, keep and print; True, also where there is nothing that a plan could be compared with. Raises
+    PlanProblem where the start says nothing or the terms cannot be kept."""
+    if source == JOURNAL:
+        from vllm_doctor.cli.plan_host import start_log
+
+        version, lines = start_log(unit)
+        if "+cpu" in version:
+            return _not_applicable(_NO_GPU, json=json)
+    else:
+        lines = _file(source)
+    question = ask()
+    plan = planner(question)
+    logged = read_log(lines)
+    predicted = plan.predict()
+    found = compare(predicted, logged)
+    if not found:
+        raise PlanProblem(
+            f"--learn: {source} holds none of the lines in which vLLM states its memory; needed: the log of a start"
+        )
+    history = recall(plan.gpu.name if plan.gpu is not None else None, Path(question.config or ""))
+    try:
+        place, news = remember(history, predicted, logged)
+    except OSError as problem:
+        raise PlanProblem(
+            f"--learn: the terms cannot be kept ({problem}); needed: a folder this user may write ($VLLM_DOCTOR_STATE)"
+        ) from None
+    _print(found, str(place), news=news, json=json)
+    return True
+
+
+def _file(source: str) -> list[str]:
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8", errors="replace")
+    except OSError as problem:
+        raise PlanProblem(
+            f"--learn: {source} cannot be read ({problem.strerror}); needed: a start-up log of vLLM"
+        ) from None
+    return text.splitlines()
+
+
+def _not_applicable(reason: str, *, json: bool) -> bool:
+    told = {"schema_version": render.SCHEMA_VERSION, "verdict": "not_applicable", "reason": reason, "changed": False}
+    sys.stdout.write(jsons.dumps(told) + "\n" if json else f"not applicable: {reason}\n")
+    return True
+
+
+def _print(found: list[Difference], place: str, *, news: bool, json: bool) -> None:
+    if not json:
+        sys.stdout.write(render.differences(found, place))
+        return
+    told = [{"term": d.term, "planned_gib": round(d.planned, 3), "logged_gib": round(d.logged, 3)} for d in found]
+    answer = {
+        "schema_version": render.SCHEMA_VERSION,
+        "verdict": "ok",
+        "compared": told,
+        "kept_in": place,
+        "changed": news,
+    }
+    sys.stdout.write(jsons.dumps(answer) + "\n")

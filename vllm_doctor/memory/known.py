@@ -1,0 +1,22 @@
+"""Terms of a start that are known before it is planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Known:
+    """Terms that are known instead of predicted, in GiB per GPU (a measured start, an index of the checkpoint, a
+    question)."""
+
+    weights_gib: float | None = None
+    available_kv_gib: float | None = None
+    non_torch_gib: float | None = None
+    activation_gib: float | None = None
+    graphs_gib: float | None = None
+
+    def over(self, other: Known) -> Known:
+        """These terms, and the other's where these are not known."""
+        pairs = ((name, getattr(self, name), theirs) for name, theirs in vars(other).items())
+        return Known(**{name: theirs if mine is None else mine for name, mine, theirs in pairs})
