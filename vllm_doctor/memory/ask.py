@@ -1,111 +1,148 @@
-"""Small questions that rules ask of the memory model: each takes plain facts and answers with a figure, or None for
-not known."""
+"""What a diagnosis asks of the memory model: what would this start be with a change in its launch?
+
+Where the start logged its own pool, the plan tells only by how much the change moves it: the log is nearer to the truth
+than any plan.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from vllm_doctor.knowledge.versions import parse_version
-from vllm_doctor.memory.activation import tensor
-from vllm_doctor.memory.architecture import Architecture
 from vllm_doctor.memory.describe import describe
 from vllm_doctor.memory.flags import SettingError
-from vllm_doctor.memory.kv import Pool
+from vllm_doctor.memory.known import Known
 from vllm_doctor.memory.launch import LaunchError, parse_launch
-from vllm_doctor.memory.pages import pool_of
-from vllm_doctor.memory.plan import GIB
-from vllm_doctor.memory.question import Planner, PlanProblem, Question, planner
-from vllm_doctor.memory.reading import ConfigError, read_config
-from vllm_doctor.memory.resolve import resolve
+from vllm_doctor.memory.plan import GIB, Prediction, predict
+from vllm_doctor.memory.question import Planner, PlanProblem, card_of
+from vllm_doctor.memory.reading import ConfigError, Section
 
-__all__ = [
-    "activation_gib",
-    "bytes_per_token",
-    "longest_request",
-    "needed_gib",
-    "pool_for",
-    "tensor",
-    "utilization_gib",
-    "what_if",
-]
-
+Value = str | bool | None
 _PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
-
-
-def activation_gib(tokens: int, width: int, element: int = 2) -> float:
-    """GiB of one (tokens x width) activation: 200000 x 14336 x 2 B = 5.34 GiB."""
-    return tensor(tokens, width, element) / GIB
-
-
-def bytes_per_token(layers: int, kv_heads: int, head_dim: int, *, tp: int = 1, element: int = 2) -> int:
-    """Bytes of KV per token and rank of a full-attention model: layers x heads x 2 x head size x element. KV heads
-    are copied when TP exceeds them (v1/kv_cache_interface.py FullAttentionSpec)."""
-    return layers * max(1, kv_heads // tp) * 2 * head_dim * element
-
-
-def architecture(config: Path) -> Architecture | None:
-    """The architecture of a config.json, or None when it cannot be read."""
-    try:
-        return describe(read_config(config))
-    except ConfigError:
-        return None
-
-
-def pool_for(config: Path, argv: list[str], version: str) -> Pool | None:
-    """The KV pool's arithmetic for a model and its launch line; None when either cannot be read."""
-    parsed = parse_version(version)
-    arch = architecture(config)
-    if parsed is None or arch is None:
-        return None
-    try:
-        settings = resolve(parse_launch(argv, parsed), parsed, arch, None, None, 4096)
-    except _PROBLEMS:
-        return None
-    return pool_of(arch, settings, None)
-
-
-def needed_gib(pool: Pool, length: int) -> float:
-    """GiB that vLLM wants before it serves one request of `length` tokens."""
-    return pool.needed(length) / GIB
-
-
-def longest_request(pool: Pool, available_gib: float, limit: int) -> int:
-    """The largest max_model_len up to `limit` that a pool of this size allows; 0 if none."""
-    return pool.longest(available_gib * GIB, limit)
-
-
-def utilization_gib(total_gib: float, before: float, after: float) -> float:
-    """GiB by which the pool grows when gpu_memory_utilization goes from `before` to `after` and nothing else
-    changes."""
-    return total_gib * (after - before)
+# Changes of these move the weights of one GPU, so that what was logged of them no longer holds.
+_WEIGHTS = frozenset(
+    {
+        "tensor-parallel-size",
+        "pipeline-parallel-size",
+        "enable-expert-parallel",
+        "quantization",
+        "dtype",
+        "cpu-offload-gb",
+        "language-model-only",
+    }
+)
+# vLLM logs sizes with two decimals.
+_ROUNDING = 0.01
+# How far a planned difference between two launches may be off.
+_OFF = 0.15
 
 
 @dataclass(frozen=True)
-class Known:
-    """What a host told: enough for a prediction of changed flags."""
+class Start:
+    """What is known of a start. `weights_gib` and `pool_gib` are what it logged, of one GPU."""
 
-    config: Path
     argv: tuple[str, ...]
     version: str
+    config: Mapping[str, object]
     gpu: str | None = None
     total_gib: float | None = None
     gpus: int = 1
+    weights_gib: float | None = None
+    pool_gib: float | None = None
 
 
-def what_if(known: Known, changes: dict[str, str | bool | None]) -> float | None:
-    """GiB of KV pool predicted for the launch with changed flags; None when the facts do not allow a prediction."""
+@dataclass(frozen=True)
+class Outlook:
+    """A launch as planned: vLLM's outcome, the KV pool of one GPU in GiB and tokens, and the longest request that it
+    takes. `hopeless` is it where it would not start even at the good end of the plan's range."""
+
+    outcome: str
+    pool_gib: float
+    tokens: int | None
+    longest: int | None
+    hopeless: bool
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """Answers for one start, as long as nothing but its flags change."""
+
+    planner: Planner
+    now: Prediction
+    pool_gib: float | None
+
+    def outlook(self, changes: Mapping[str, Value]) -> Outlook | None:
+        """The launch with these flags set or (None) left out; None where no plan can be made of it."""
+        moved = bool(_WEIGHTS & changes.keys())
+        planner = replace(self.planner, known=Known()) if moved else self.planner
+        try:
+            then = planner.predict(dict(changes))
+            if self.pool_gib is None or self.now.available_kv_gib is None or then.available_kv_gib is None:
+                return _told(then, then.margin_gib[1] if then.margin_gib is not None else None)
+            change = then.available_kv_gib - self.now.available_kv_gib
+            pool = self.pool_gib + change
+            then = predict(planner.arch, then.settings, None, None, Known(available_kv_gib=pool))
+            return _told(then, pool + _ROUNDING + _OFF * abs(change))
+        except _PROBLEMS:
+            return None
+
+    def further(self, flag: str, value: float) -> int | float | None:
+        """The value nearest to `value` with which the launch starts, farther from what it is now; None if none is."""
+        before = self.planner.line.flags.get(flag)
+        try:
+            now = float(before) if isinstance(before, str) else None
+        except ValueError:
+            return None
+        for tried in _farther(flag, value, rises=now is not None and value > now, gpus=self.planner.gpus):
+            seen = self.outlook({flag: str(tried)})
+            if seen is not None and seen.outcome == "ok":
+                return tried
+        return None
+
+
+def foresee(start: Start) -> Foresight | None:
+    """None where release, model, card or launch do not allow a plan, or vLLM would refuse the launch as it is read."""
+    version = parse_version(start.version)
+    if version is None or "+cpu" in start.version or start.total_gib is None:
+        return None
     try:
-        plan: Planner = planner(
-            Question(
-                known.argv,
-                known.gpu,
-                known.gpus,
-                None if known.total_gib is None else f"{known.total_gib:.3f}",
-                known.version,
-                str(known.config),
-            )
+        planner = Planner(
+            arch=describe(Section(start.config)),
+            line=parse_launch(list(start.argv), version),
+            version=version,
+            gpu=card_of(start.gpu or None, start.total_gib),
+            total_gib=start.total_gib,
+            gpus=start.gpus,
+            known=Known(weights_gib=start.weights_gib),
         )
-        return plan.predict(changes).available_kv_gib
+        now = planner.predict()
     except _PROBLEMS:
         return None
+    return Foresight(planner, now, start.pool_gib) if not now.settings.refusals else None
+
+
+def _told(p: Prediction, best_gib: float | None) -> Outlook | None:
+    if p.available_kv_gib is None:
+        return None
+    hopeless = p.outcome != "ok"
+    if p.outcome == "kv-too-small" and p.pool is not None and best_gib is not None and best_gib > 0:
+        hopeless = p.pool.longest(best_gib * GIB, p.length) < p.length
+    return Outlook(p.outcome, p.available_kv_gib, p.kv_tokens, p.longest, hopeless)
+
+
+def _farther(flag: str, value: float, *, rises: bool, gpus: int) -> Iterator[int | float]:
+    if flag == "gpu-memory-utilization":
+        steps = range(round(value * 100) + 1, 98) if rises else range(round(value * 100) - 1, 30, -1)
+        yield from (step / 100 for step in steps)
+    elif flag == "tensor-parallel-size":
+        tried = int(value) * 2
+        while rises and tried <= gpus:
+            yield tried
+            tried *= 2
+    elif flag in {"max-model-len", "max-num-batched-tokens", "max-num-seqs"} and not rises:
+        least = 1 if flag == "max-num-seqs" else 512
+        tried = int(value) * 3 // 4
+        while tried >= least:
+            yield tried // 256 * 256 if tried > 4096 else tried
+            tried = tried * 3 // 4

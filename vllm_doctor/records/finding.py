@@ -38,7 +38,11 @@ class Arithmetic(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True, rename={"before": "from", "after": "to"}):
-    """One exact change. `name` is the option without dashes, the variable, the package or the thing."""
+    """One exact change. `name` is the option without dashes, the variable, the package or the thing.
+
+    `predicted` holds figures by name (GiB of one GPU, tokens) and, where the changed launch was planned, its `outcome`
+    in the words of `plan`.
+    """
 
     kind: ChangeKind
     name: str
@@ -47,7 +51,7 @@ class Change(msgspec.Struct, frozen=True, rename={"before": "from", "after": "to
     direction: Direction
     applicability: Applicability
     inventory_var: str | None = None
-    predicted: dict[str, float] = {}
+    predicted: dict[str, float | str] = {}
     why: str = ""
 
 

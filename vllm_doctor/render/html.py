@@ -34,6 +34,7 @@ def page(judged: Sequence[tuple[Diagnosis, tuple[str, ...]]], *, taken_at: str =
         applicability=human.APPLICABILITY,
         change_line=human.change_line,
         was=human.was,
+        predicted=human.predicted,
         taken_at=taken_at,
         version=__version__,
     )

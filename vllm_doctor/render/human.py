@@ -156,8 +156,8 @@ def _changes(console: Console, finding: Finding, unit: str | None, argv: tuple[s
         line.append(visible(change_line(change)), style="bold green")
         line.append(f"   {was(change)}{APPLICABILITY[change.applicability]}", style="dim")
         console.print(line, soft_wrap=True)
-        for name, value in change.predicted.items():
-            console.print(Text(f"    then {visible(name)} = {figure(value)}"))
+        if change.predicted:
+            console.print(Text(f"    then {predicted(change)}"))
         if change.why:
             console.print(Padding(Text(visible(change.why)), (0, 0, 0, 4)))
     _emergency(console, finding, unit, argv)
@@ -194,6 +194,8 @@ def change_line(change: Change) -> str:
     if line is not None:
         return f"inventory: {line}"
     if change.kind.value == "flag":
+        if change.name == "model" and change.after is None:
+            return "another model"
         if change.direction is Direction.REMOVE or change.after is None:
             return f"take away --{change.name}"
         return f"--{change.name}" if change.after is True else f"--{change.name} {scalar(change.after)}"
@@ -202,6 +204,34 @@ def change_line(change: Change) -> str:
     return f"{change.direction.value} {change.name}" + (
         f" to {scalar(change.after)}" if change.after is not None else ""
     )
+
+
+_FIGURES = {
+    "available_kv_gib": "{} GiB for the KV cache",
+    "kv_tokens": "{} tokens in it",
+    "budget_gib": "{} GiB for vLLM in all",
+    "needed_kv_gib": "{} GiB of KV cache needed for one request",
+    "max_model_len": "requests of up to {} tokens",
+}
+_OUTCOMES = {
+    "ok": "as planned, it starts",
+    "kv-too-small": "as planned, the KV cache is still too small for one request",
+    "oom-weights": "as planned, the weights still do not fit",
+    "oom-profile": "as planned, the measuring pass still runs out of memory",
+    "oom-cudagraph": "as planned, graph capture still runs out of memory",
+    "rejected": "as planned, vLLM refuses the launch",
+}
+
+
+def predicted(change: Change) -> str:
+    """`41.2 GiB for the KV cache, 514,432 tokens in it; as planned, it starts`: what the change leads to."""
+    told = [
+        _FIGURES.get(name, f"{visible(name)} = {{}}").format(figure(value))
+        for name, value in change.predicted.items()
+        if not isinstance(value, str)
+    ]
+    outcome = str(change.predicted.get("outcome", ""))
+    return "; ".join(filter(None, [", ".join(told), _OUTCOMES.get(outcome, visible(outcome))]))
 
 
 def was(change: Change) -> str:

@@ -76,12 +76,25 @@ class Case:
         self.touched.update({Signal.LOG, Signal.LAUNCH})
         return self._flags.get(name)
 
+    @property
+    def flags(self) -> dict[str, str | bool]:
+        """All options of this life that are known: what the log printed over what was given."""
+        self.touched.update({Signal.LOG, Signal.LAUNCH})
+        return self._flags
+
     def effective(self, name: str) -> str | bool | None:
         """As `flag`, and where that is silent what the engine itself said it runs with."""
         given = self.flag(name)
         if given is not None:
             return given
         return self._story.config.get(name) if self._story is not None else None
+
+    @property
+    def model(self) -> str | None:
+        """The model's name or folder, where anything says it."""
+        told = self.effective("model")
+        launch = self.launch
+        return told if isinstance(told, str) else launch.model if launch is not None else None
 
     def number(self, name: str) -> float | None:
         """An option's value as a number (`8k` and `1e4` as vLLM reads them); None if it is absent or no number."""

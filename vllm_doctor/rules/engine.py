@@ -10,6 +10,7 @@ from vllm_doctor.records.snapshot import Signal, Snapshot
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity, Verdict
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.chart import NODES
+from vllm_doctor.rules.foresight import foreseen
 from vllm_doctor.rules.registry import INTERNAL, Clear, NotHere, Outcome, Rule, Unseen, by_code, rules
 from vllm_doctor.rules.story import Story
 
@@ -30,7 +31,7 @@ def diagnose(snapshot: Snapshot) -> Diagnosis:
     """The verdict on a snapshot, with everything that led to it."""
     case = Case(snapshot)
     outcomes = [(rule, ask(rule, case)) for rule in rules()]
-    findings = _ordered(_without_fallbacks(outcomes))
+    findings = foreseen(case, _ordered(_without_fallbacks(outcomes)))
     missing = _missing(snapshot)
     verdict, because = _verdict(case, snapshot, findings)
     path = (*_walk(outcomes, findings), Step("verdict", "What is the verdict?", verdict.value, because))
@@ -211,8 +212,7 @@ def _serving(snapshot: Snapshot) -> bool:
 def _facts(case: Case) -> dict[str, Scalar]:
     """What was read of the subject itself: version, model, how far the start came, lives before this one."""
     facts: dict[str, Scalar] = {"vllm_version": case.version_text}
-    model = case.effective("model")
-    facts["model"] = model if isinstance(model, str) else None
+    facts["model"] = case.model
     story = case.story
     if story is not None:
         reached = story.reached()

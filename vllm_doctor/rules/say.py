@@ -1,6 +1,7 @@
 """What rules say, made in one place: findings, arithmetic in GiB, changes that this version can follow."""
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def set_flag(
     why: str,
     *,
     applicability: Applicability = Applicability.NEEDS_REVIEW,
-    predicted: dict[str, float] | None = None,
+    predicted: Mapping[str, float] | None = None,
 ) -> Change | None:
     """A change of an option; None where this vLLM has no such option or the change would change nothing."""
     fact = case.has_flag(name)
@@ -80,7 +81,7 @@ def set_flag(
     if typed == to and to is not None:
         return None
     variable = inventory_var(fact.name) if to is not None or direction is Direction.REMOVE else None
-    return Change(ChangeKind.FLAG, fact.name, typed, to, direction, applicability, variable, predicted or {}, why)
+    return Change(ChangeKind.FLAG, fact.name, typed, to, direction, applicability, variable, {**(predicted or {})}, why)
 
 
 def _typed(value: str | bool | None) -> Scalar:
