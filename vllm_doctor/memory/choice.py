@@ -12,6 +12,7 @@ from math import floor
 
 from vllm_doctor.knowledge.versions import Version, flag
 from vllm_doctor.memory.flags import SettingError
+from vllm_doctor.memory.history import History
 from vllm_doctor.memory.launch import LaunchError
 from vllm_doctor.memory.plan import GIB, Prediction, held_before_start
 from vllm_doctor.memory.question import Planner
@@ -360,7 +361,29 @@ def _values(changes: Changes) -> dict[str, int | float | str | bool]:
 
 
 def choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None:
-    """The recommended launch for a workload on these cards; None when nothing that was tried is safe."""
+    """The recommended launch for a workload on these cards; None when nothing that was tried is safe.
+
+    What earlier starts on this host logged judges the choice, and makes another only where it turns out not to be safe:
+    a launch that serves is not restarted for a few hundred tokens more. `tune` is for that.
+    """
+    if planner.history.starts:
+        first = _choose(replace(planner, history=History()), work, profile)
+        if first is not None:
+            measured = _mended(planner).predict(
+                {k: v if isinstance(v, bool) else str(v) for k, v in first.launch.items()}
+            )
+            if safe(measured):
+                return replace(first, predicted=measured)
+    return _choose(planner, work, profile)
+
+
+def _choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None:
+    choice = Chooser(_mended(planner), work, profile).choose()
+    return choice if choice.fits else None
+
+
+def _mended(planner: Planner) -> Planner:
+    """The launch without what this release or these cards refuse."""
     if any(
         r.flag in {"--tensor-parallel-size", "--pipeline-parallel-size"} and "divisor" in r.needed
         for r in planner.settings().refusals
@@ -384,5 +407,4 @@ def choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None:
                 planner.line, refusals=(), flags={k: v for k, v in planner.line.flags.items() if k not in dropped}
             ),
         )
-    choice = Chooser(planner, work, profile).choose()
-    return choice if choice.fits else None
+    return planner

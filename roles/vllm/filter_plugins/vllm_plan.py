@@ -83,9 +83,20 @@ def _row(unit, answer):
     }
 
 
+def difference(answer):
+    """Write what a start logged beside what was planned, in one line."""
+    terms = json.loads(answer).get("compared") or []
+    return "; ".join(f"{t['term']} {t['planned_gib']} planned, {t['logged_gib']} GiB logged" for t in terms)
+
+
 class FilterModule:
     """The filters of the plan."""
 
     def filters(self):
         """Name them."""
-        return {"vllm_plan_command": command, "vllm_planned": planned, "vllm_plan_refused": refused}
+        return {
+            "vllm_plan_command": command,
+            "vllm_plan_difference": difference,
+            "vllm_plan_refused": refused,
+            "vllm_planned": planned,
+        }
