@@ -136,3 +136,27 @@ def test_a_unit_that_is_not_there_is_a_usage_error(on_path: Put) -> None:
     )
     code, _, _ = doctor("--unit", "vllm@typo")
     assert code == 2
+
+
+def test_memory_that_shrinks_from_run_to_run_is_seen_over_the_journal_s_runs(on_path: Put, tmp_path: Path) -> None:
+    def start(gib: float) -> list[str]:
+        return [
+            "(APIServer pid=7) INFO 03-14 09:01:00 [api_server.py:1839] vLLM API server version 0.11.0",
+            "(APIServer pid=7) INFO 03-14 09:01:00 [utils.py:233] non-default args: {'model': 'm'}",
+            f"(EngineCore_DP0 pid=8) INFO 03-14 09:08:00 [gpu_worker.py:298] Available KV cache memory: {gib} GiB",
+            "(APIServer pid=7) INFO:     Application startup complete.",
+        ]
+
+    runs = {"a" * 32: 50.1, "b" * 32: 44.0, "0123456789abcdef0123456789abcdef": 38.5}
+    for run, gib in runs.items():
+        lines(tmp_path, *start(gib))
+        (tmp_path / "rows").rename(tmp_path / run)
+    said = tmp_path / "systemd"
+    told = [{"MESSAGE": "Started vLLM.", "INVOCATION_ID": run, "__REALTIME_TIMESTAMP": "1"} for run in runs]
+    said.write_text("".join(json.dumps(row) + "\n" for row in told))
+    asked = f'case "$*" in *_PID=1*) cat {said}; exit;; *-k*) exit 0;; esac'
+    journal = f"{asked}; for last; do :; done; cat {tmp_path}/${{last##*=}}"
+    host(on_path, active="inactive", sub="dead", result="success", journal=journal)
+    _, out, _ = doctor("--format", "json")
+    found = {f["code"]: f for f in json.loads(out)["findings"]}
+    assert "50.10 → 44.00 → 38.50" in found["VD312"]["arithmetic"][0]["formula"]

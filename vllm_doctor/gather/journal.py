@@ -16,6 +16,8 @@ from vllm_doctor.records.reading import Known, Reading, Unknown
 HEAD_LINES = 4000
 TAIL_LINES = 4000
 MAX_BYTES = 24 << 20
+# A start of vLLM up to its KV cache is some hundred lines, each about 600 bytes as JSON.
+_START_BYTES = 768 << 10
 _HOST = socket.gethostname()
 _FIELDS = "MESSAGE,_PID,SYSLOG_IDENTIFIER,_COMM"
 _ENDED_BY_ITSELF = re.compile("Failed with result|Scheduled restart job")
@@ -84,6 +86,13 @@ def entries(invocation: str, deadline_s: float) -> Reading[Entries]:
     return Known(Entries(tuple(_line(row) for row in before + last), gap=not joined), "journal")
 
 
+def head(invocation: str, deadline_s: float) -> tuple[str, ...]:
+    """The first lines that the service wrote in an invocation, as many as its start needs; none where they cannot be
+    read."""
+    got = _journalctl([f"_SYSTEMD_INVOCATION_ID={invocation}"], _FIELDS, deadline_s, max_bytes=_START_BYTES)
+    return tuple(_line(row) for row in _rows(got.out)) if isinstance(got, Ran) else ()
+
+
 def _journalctl(arguments: list[str], fields: str, deadline_s: float, max_bytes: int = MAX_BYTES) -> Ran | Unknown:
     got = run(
         ["journalctl", "--no-pager", "-o", "json", f"--output-fields={fields}", *arguments],
@@ -141,7 +150,7 @@ def _line(row: dict[str, object]) -> str:
 def when(row: dict[str, object]) -> str:
     """The entry's time in ISO 8601, UTC."""
     stamp = _text(row.get("__REALTIME_TIMESTAMP"))
-    if not stamp.isdecimal():
+    if not re.fullmatch(r"[0-9]{1,17}", stamp):
         return "1970-01-01T00:00:00+00:00"
     moment = datetime.datetime.fromtimestamp(int(stamp) / 1e6, tz=datetime.UTC)
     return moment.isoformat(timespec="seconds")

@@ -3,15 +3,23 @@
 import datetime
 import os
 import re
+import time
+from collections.abc import Sequence
+from functools import partial
 
 from vllm_doctor.gather import journal, kernel
-from vllm_doctor.gather.logfile import log_of_lines, read_logs
+from vllm_doctor.gather.logfile import earlier_kv, log_of_lines, read_logs
 from vllm_doctor.gather.redact import scrub, scrub_values
 from vllm_doctor.gather.systemd import Found
+from vllm_doctor.gather.together import Task
 from vllm_doctor.records.host import Kernel
 from vllm_doctor.records.log import Life, Log
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
+# Two runs before this one are the fewest that show a trend; more than this many add nothing to it.
+FEWEST = 2
+MOST = 7
+HEADS_S = 1.0
 # A run that says one of these has a story of its own.
 _TOLD = re.compile(r"Application startup complete|\bERROR\b|Traceback|: error:|Main process exited|\bFATAL\b")
 _OOM = re.compile(r"oom-kill|oom_kill|Out of memory|Killed process|invoked oom-killer")
@@ -55,7 +63,18 @@ def judged_log(
     last = Life(log.last.lines, log.last.complete_head, log.last.skipped_bytes + (1 if got.value.gap else 0))
     scope = f"invocation {invocation}, boot {kernel.boot_id() or 'unknown'}"
     notes = (*log.notes, scope, *note, *_before(known[:earlier]))
-    return Known(Log(log.source, last, max(earlier, log.earlier_lives), notes), "journal")
+    kv = _kv_before([run.invocation for run in known[:earlier]], last, min(deadline_s, HEADS_S))
+    return Known(Log(log.source, last, max(earlier, log.earlier_lives), notes, (*kv, *log.earlier_kv_gib)), "journal")
+
+
+def _kv_before(invocations: Sequence[str], last: Life, deadline_s: float) -> tuple[float, ...]:
+    """What earlier runs of this boot had for their KV cache, read from their first lines, all at the same time."""
+    if len(invocations) < FEWEST or not any("Available KV cache memory" in line.text for line in last.lines):
+        return ()
+    reading = [Task(partial(journal.head, one, deadline_s)) for one in invocations[-MOST:]]
+    until = time.monotonic() + deadline_s + 0.2
+    lives = [log_of_lines(task.result(until, ()), "journal").last.lines for task in reading]
+    return earlier_kv([*lives, last.lines])
 
 
 def _only_starting(got: Reading[journal.Entries]) -> bool:

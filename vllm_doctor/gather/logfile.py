@@ -86,15 +86,14 @@ def cut(lines: Sequence[LogLine], source: str, skipped: int = 0, notes: Sequence
         complete_head=skipped == 0 or bool(begins) or _launches(lines[:400]),
         skipped_bytes=skipped,
     )
-    return Log(source, life, len(begins), tuple(notes), _earlier_kv(lines, begins))
+    edges = [0, *begins, len(lines)] if begins and begins[0] else [*begins, len(lines)]
+    return Log(source, life, len(begins), tuple(notes), earlier_kv([lines[a:b] for a, b in pairwise(edges)]))
 
 
-def _earlier_kv(lines: Sequence[LogLine], begins: Sequence[int]) -> tuple[float, ...]:
+def earlier_kv(lives: Sequence[Sequence[LogLine]]) -> tuple[float, ...]:
     """What each earlier life of the last one's launch had for its KV cache; a rank's smallest figure counts."""
-    if not begins:
+    if len(lives) < 2:
         return ()
-    edges = [0, *begins, len(lines)] if begins[0] else [*begins, len(lines)]
-    lives = [lines[a:b] for a, b in pairwise(edges)]
     launches = [next((line.text for line in life if any(a in line.text for a in ARGUMENTS)), None) for life in lives]
     found: list[float] = []
     for launch, life in zip(launches[:-1], lives[:-1], strict=True):
