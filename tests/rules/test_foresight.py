@@ -146,3 +146,10 @@ def _pool(foresight, changes) -> float:
 
 def test_every_lever_is_an_option_of_vllm() -> None:
     assert set(versions.flag_names(versions.newest_known())) >= LEVERS
+
+
+def test_on_a_host_the_planned_pool_stands_beside_the_logged_one() -> None:
+    live = diagnose(msgspec.structs.replace(told("vd121-kv-small-fires-0331"), live=True)).facts
+    assert isinstance(live["planned_kv_gib"], float)
+    assert live["available_kv_gib"] == pytest.approx(5.31, abs=0.1)
+    assert "planned_kv_gib" not in diagnose(told("vd121-kv-small-fires-0331")).facts

@@ -43,8 +43,8 @@ def fill(q: Question, *, unit: str | None, count: int | None) -> Question:
 
 
 def start_log(name: str | None) -> tuple[bool, list[str]]:
-    """Does a unit run the CPU build, and what did its present start write to the journal? Raises PlanProblem where there
-    is none."""
+    """Does a unit run the CPU build, and what did its present start write to the journal? Raises PlanProblem where
+    there is none."""
     found = _unit(name)
     if found is None or found.unit.invocation_id is None:
         raise PlanProblem(f"--learn {name or 'journal'}: no vLLM service runs here; needed: one that was started")

@@ -10,7 +10,7 @@ from vllm_doctor.records.snapshot import Signal, Snapshot
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity, Verdict
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.chart import NODES
-from vllm_doctor.rules.foresight import foreseen
+from vllm_doctor.rules.foresight import foreseen, planned_kv_gib
 from vllm_doctor.rules.registry import INTERNAL, Clear, NotHere, Outcome, Rule, Unseen, by_code, rules
 from vllm_doctor.rules.story import Story
 
@@ -230,4 +230,6 @@ def _facts(case: Case) -> dict[str, Scalar]:
                 facts[name] = value
     if case.weights_gib is not None:
         facts["weights_gib"] = case.weights_gib
+    if case.live and "available_kv_gib" in facts and (planned := planned_kv_gib(case)) is not None:
+        facts["planned_kv_gib"] = planned
     return facts
