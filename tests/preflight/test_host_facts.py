@@ -179,3 +179,11 @@ def test_the_answer_becomes_a_record(facts: ModuleType, tmp_path: Path) -> None:
 def test_an_empty_answer_is_all_unknown() -> None:
     record = host({})
     assert (record.gpus, record.secure_boot, record.repositories, record.listening) == (None, None, None, None)
+
+
+def test_configs_of_models_are_read_and_what_is_none_is_left_out(facts: ModuleType, tmp_path: Path) -> None:
+    for name, text in (("good", "{}"), ("huge", " " * (1 << 20))):
+        (tmp_path / "srv" / name).mkdir(parents=True)
+        (tmp_path / "srv" / name / "config.json").write_text(text)
+    answer = facts.collect(str(tmp_path), models=["/srv/good", "/srv/huge", "/srv/absent"])
+    assert answer["models"] == {"/srv/good": "{}"}
