@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Write docs/findings.md from the registry of rules, or with --check say that it is stale."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from vllm_doctor.rules.chart import NODES
+from vllm_doctor.rules.explain import page
+from vllm_doctor.rules.registry import Rule, rules
+
+REPO = Path(__file__).resolve().parent.parent
+TARGET = REPO / "docs" / "findings.md"
+HEAD = """\
+# What the doctor can find
+
+Made from the registry of rules (`make docs`), in the order in which the flowchart asks. `vllm-doctor explain CODE`
+prints a finding's whole page: how it is recognised, what to do, and which common advice about it is wrong.
+`vllm-doctor flowchart` draws the chart.
+"""
+
+
+def meaning(rule: Rule) -> str:
+    """The first sentence of the rule's page."""
+    told = page(rule).partition("\n## What it is\n")[2].partition("\n## ")[0]
+    sentence = re.split(r"(?<=\.)\s(?=[A-Z`-])", " ".join(told.split()), maxsplit=1)[0]
+    return sentence.replace("|", "\\|")
+
+
+def row(rule: Rule) -> str:
+    """One line of a table; the code leads to the page."""
+    link = os.path.relpath(Path(rule.judge.__code__.co_filename).with_suffix(".md"), TARGET.parent)
+    return f"| [{rule.code}]({link}) | {rule.title} | `{rule.cause.value}` | {meaning(rule)} |"
+
+
+def text() -> str:
+    """The whole page: a section for each box of the flowchart that has findings."""
+    parts = [HEAD]
+    for node in NODES:
+        here = [rule for rule in rules() if rule.node == node.id]
+        if node.under is None or here:
+            parts.append(f"\n{'##' if node.under is None else '###'} {node.question}\n")
+        if here:
+            parts.append("\n| Code | Finding | Cause | What it means |\n| --- | --- | --- | --- |\n")
+            parts.append("".join(f"{row(rule)}\n" for rule in here))
+    return "".join(parts)
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check."""
+    wanted = text()
+    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == wanted:
+        return 0
+    if "--check" in arguments:
+        print("docs/findings.md: not what the rules say; do: make docs")
+        return 1
+    TARGET.write_text(wanted, encoding="utf-8")
+    print("wrote docs/findings.md")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
