@@ -81,6 +81,8 @@ def up(group: str, host: str | None, options: argparse.Namespace) -> str:
         flags = [word for key, value in labels.items() for word in ("--label", f"vllm-doctor.{key}={value}")]
         podman("run", "--detach", *flags, *arguments, image)
     wait_until_booted(name)
+    # systemd does this itself at boot, but not in a container; without it credentials never reach a service.
+    podman("exec", name, "mount", "--make-rshared", "/")
     prepare(name)
     return name
 

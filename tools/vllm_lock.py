@@ -70,8 +70,10 @@ def requirement(package: dict[str, object]) -> str:
         raise SystemExit(
             f"{package['name']}=={package['version']}: no wheel for Linux and {', '.join(sorted(PYTHONS))}"
         )
+    # To == a wheel folder's torch X+cpu is an X, and its hash then stops the installation for a GPU.
+    sign = "===" if package["name"] == "torch" and "+" not in str(package["version"]) else "=="
     return " \\\n    ".join(
-        [f"{package['name']}=={package['version']}", *(f"--hash=sha256:{digest}" for digest in kept)]
+        [f"{package['name']}{sign}{package['version']}", *(f"--hash=sha256:{digest}" for digest in kept)]
     )
 
 

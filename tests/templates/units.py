@@ -31,6 +31,7 @@ def unit(card: str, version: str, gpus: tuple[str, ...] = (), **changes: object)
         "name": "vllm@main",
         "template": card,
         "version": version,
+        "release": f"{version}+cu130-0123abcd",
         "user": "vllm",
         "group": "vllm",
         "state_directory": "vllm/main",

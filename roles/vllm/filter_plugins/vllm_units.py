@@ -17,7 +17,19 @@ from vllm_doctor.knowledge import parser  # noqa: E402
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-OWN_KEYS = {"name", "model", "environment", "extra_args", "memory_max", "unit_template", "gpus"}
+OWN_KEYS = {
+    "name",
+    "model",
+    "model_allow",
+    "model_ignore",
+    "environment",
+    "extra_args",
+    "memory_max",
+    "unit_template",
+    "gpus",
+}
+# A name on a hub; everything else is a folder, or a place that vLLM itself streams from (s3://…).
+HUB_NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*")
 
 
 def units(variables, settings):
@@ -43,6 +55,10 @@ def _unit(variables, settings, instance):
     }
     if "shutdown-timeout" not in knows:
         arguments.pop("shutdown-timeout", None)
+    # A folder has no revision, and clients ask for the model by the name that the inventory has.
+    hub = _hub(str(said("model")), str(arguments.pop("revision", "")), variables, said)
+    if hub:
+        arguments.setdefault("served-model-name", hub["repo"])
     merged = {**(plan.get("launch") or {}), **arguments, **said("extra_args")}
     drain = int(arguments.get("shutdown-timeout", 0))
     ready, pause, burst = (int(variables[key]) for key in ("ready_timeout", "restart_sec", "start_limit_burst"))
@@ -56,8 +72,10 @@ def _unit(variables, settings, instance):
         "group": variables["group"],
         "state_directory": f"vllm/{name}",
         "executable": f"{variables['root']}/current/bin/vllm",
-        "model": said("model"),
-        "offline": str(said("model")).startswith("/"),
+        "model": hub["folder"] if hub else said("model"),
+        "offline": bool(hub) or str(said("model")).startswith("/"),
+        "hub": hub,
+        "release": variables["release"],
         "gpus": said("gpus"),
         "arguments": merged,
         "environment": {**(plan.get("env") or {}), **said("environment")},
@@ -70,6 +88,19 @@ def _unit(variables, settings, instance):
         "url": f"http://{_reachable(merged.get('host'))}:{merged.get('port', 8000)}",
         "listens": str(merged.get("host") or "0.0.0.0"),  # noqa: S104 (what vLLM does without --host)
         "port": merged.get("port", 8000),
+    }
+
+
+def _hub(name, revision, variables, said):
+    """Say where a model of a hub lies on the host, one folder for each commit; None for a model that is there."""
+    if not HUB_NAME.fullmatch(name):
+        return None
+    return {
+        "repo": name,
+        "revision": revision,
+        "allow": list(said("model_allow")),
+        "ignore": list(said("model_ignore")),
+        "folder": f"{variables['models_dir']}/{name.replace('/', '--')}/{revision}",
     }
 
 

@@ -10,9 +10,7 @@ import yaml
 from tests.roles.vllm.plugins import ROLE, load
 
 plugin = load("filter_plugins/vllm_units.py")
-ARGUMENTS = [
-    line.removeprefix("  - ") for line in (ROLE / "vars/main.yml").read_text().splitlines() if line[:4] == "  - "
-]
+ARGUMENTS = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__vllm_arguments"]
 DEFAULTS = {
     name.removeprefix("vllm_"): value
     for name, value in yaml.safe_load((ROLE / "defaults/main.yml").read_text()).items()
@@ -23,7 +21,13 @@ TEMPLATES = ["cpu", "generic", "h100-sxm"]
 
 def judged(**inventory: Any) -> tuple[list[dict[str, Any]], str]:
     """The units of an inventory, and its problems as text."""
-    variables = {**DEFAULTS, "model": "/srv/models/tiny", "arguments": ARGUMENTS, **inventory}
+    variables = {
+        **DEFAULTS,
+        "model": "/srv/models/tiny",
+        "arguments": ARGUMENTS,
+        "release": "0.32.0+cpu-0123abcd",
+        **inventory,
+    }
     settings = {name: variables[name] for name in ARGUMENTS}
     units = plugin.units(variables, settings)
     rows = plugin.problems(units, variables, LOCKS, TEMPLATES)

@@ -1,0 +1,119 @@
+"""Models that come from a hub: which, at which commit, into which folder, and what is wrong with how they are asked."""
+
+import json
+import re
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+HUB_TOKENS = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}
+SECRET = re.compile(
+    r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)$|SECRET", re.IGNORECASE
+)
+
+
+def models(units):
+    """List the models that the services of a host take from a hub, each once: services share a folder."""
+    return list({unit["hub"]["folder"]: unit["hub"] for unit in units if unit["hub"]}.values())
+
+
+def problems(units, variables):
+    """List what is wrong with models and secrets before any host is asked, as {found, needed, do}."""
+    found = []
+    folders = {}
+    for unit in units:
+        at, hub = f"{unit['name']}: ", unit["hub"]
+        found += [
+            _row(
+                f"{at}vllm_environment: {name}, which everyone on the host can read in the unit",
+                "a secret in vllm_secrets",
+                f"vllm_environment: take {name} out, and put it into vllm_secrets",
+            )
+            for name in unit["environment"]
+            if SECRET.search(str(name))
+        ]
+        if not hub:
+            continue
+        if variables["generated_model"]:
+            found.append(_row(f"{at}a generated model named {hub['repo']}", "a folder", "vllm_model: /srv/models/tiny"))
+        if not COMMIT.fullmatch(hub["revision"]):
+            found.append(
+                _row(
+                    f"{at}{hub['repo']} at {hub['revision'] or 'no revision'}",
+                    "an exact commit, 40 hexadecimal digits: a branch is another model tomorrow",
+                    f"vllm_revision: the first column of `git ls-remote {variables['hub_endpoint']}/{hub['repo']}"
+                    f" {hub['revision'] or 'main'}`",
+                )
+            )
+        first = folders.setdefault(hub["folder"], unit)
+        if first["hub"] != hub:
+            found.append(
+                _row(
+                    f"{at}{hub['repo']} with other files than {first['name']}",
+                    "one choice of files for a folder that services share",
+                    "vllm_instances: the same model_allow and model_ignore in both entries",
+                )
+            )
+    if any(unit["hub"] for unit in units) or all(unit["offline"] for unit in units):
+        found += [
+            _row(
+                f"vllm_secrets: {name}, in the environment of a service that asks no hub",
+                "the token where the download alone reads it",
+                f"vllm_secrets: take {name} out, and set vllm_hub_token",
+            )
+            for name in variables["secret_names"]
+            if name in HUB_TOKENS
+        ]
+    return found
+
+
+def _row(found, needed, do):
+    return {"found": found, "needed": needed, "do": do}
+
+
+def choice(hub):
+    """Write the words of fetch_model.py that say which model, which files and where."""
+    words = [hub["folder"], f"--repo={hub['repo']}", f"--revision={hub['revision']}"]
+    return words + [f"--{kind}={pattern}" for kind in ("allow", "ignore") for pattern in hub[kind]]
+
+
+def refused(results):
+    """List the models that could not be made whole, as {found, needed, do}."""
+    return [_why(result) for result in results if result.get("rc")]
+
+
+def _why(result):
+    try:
+        return json.loads(result["stdout"].strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        said = " ".join((result.get("stderr") or "").split())[-300:]
+        return {
+            "found": f"{result['item']['repo']}: the download ended without an answer: {said}",
+            "needed": f"{result['item']['folder']}, whole",
+            "do": "run again: it goes on where it ended",
+        }
+
+
+def told(results):
+    """Write what would be fetched, a line for each model that is not whole; `results` are of --plan, or skipped."""
+    lines = []
+    for result in results:
+        hub = result["item"]
+        what = f"{hub['repo']} at {hub['revision']} into {hub['folder']}"
+        if "rc" not in result:
+            lines.append(f"{what}: how much is known once the release that asks the hub is there")
+        elif result["rc"] == 0 and (answer := json.loads(result["stdout"]))["changed"]:
+            lines.append(f"{what}: {answer['files']} files, {answer['bytes'] / 2**30:.2f} GiB")
+    return lines
+
+
+class FilterModule:
+    """The filters of models."""
+
+    def filters(self):
+        """Name them."""
+        return {
+            "vllm_models": models,
+            "vllm_model_problems": problems,
+            "vllm_model_choice": choice,
+            "vllm_fetch_refused": refused,
+            "vllm_fetch_told": told,
+        }

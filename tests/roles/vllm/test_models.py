@@ -1,0 +1,213 @@
+"""Models of a hub: what is asked for, what is refused before a host is asked, and which folder is whole."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.roles.vllm.plugins import load
+from tests.roles.vllm.test_units import judged, plugin
+
+models = load("filter_plugins/vllm_models.py")
+fetch = load("files/fetch_model.py")
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def complaints(**inventory: Any) -> str:
+    variables = {"generated_model": False, "hub_endpoint": "https://huggingface.co", "secret_names": [], **inventory}
+    rows = models.problems(judged(**inventory)[0], variables)
+    return str(plugin.table([{"host": "gpu01", **row} for row in rows]))
+
+
+def test_a_model_of_a_hub_is_served_from_the_folder_of_its_commit_under_its_own_name() -> None:
+    (unit,), _ = judged(model="org/Llama-3.1", revision=COMMIT)
+    assert unit["model"] == f"/var/lib/vllm-models/org--Llama-3.1/{COMMIT}"
+    assert unit["offline"]
+    assert unit["arguments"]["served-model-name"] == "org/Llama-3.1"
+    assert "revision" not in unit["arguments"]
+
+
+def test_a_name_of_ones_own_stays() -> None:
+    (unit,), _ = judged(model="org/Llama-3.1", revision=COMMIT, served_model_name="llama")
+    assert unit["arguments"]["served-model-name"] == "llama"
+
+
+@pytest.mark.parametrize(("model", "offline"), [("/srv/models/tiny", True), ("s3://bucket/llama", False)])
+def test_a_folder_and_a_stream_are_nobody_elses_business(model: str, offline: bool) -> None:
+    (unit,), _ = judged(model=model, revision=COMMIT)
+    assert (unit["hub"], unit["model"], unit["offline"]) == (None, model, offline)
+    assert complaints(model=model) == ""
+
+
+def test_services_share_a_folder_and_it_is_fetched_once() -> None:
+    two = [{"name": "a", "port": 1}, {"name": "b", "port": 2}, {"name": "c", "port": 3, "model": "org/other"}]
+    units, _ = judged(model="org/Llama", revision=COMMIT, instances=two)
+    assert [one["repo"] for one in models.models(units)] == ["org/Llama", "org/other"]
+
+
+@pytest.mark.parametrize(
+    ("inventory", "words"),
+    [
+        ({"model": "org/Llama"}, ["org/Llama at no revision", "git ls-remote https://huggingface.co/org/Llama main"]),
+        ({"model": "org/Llama", "revision": "v1"}, ["org/Llama at v1", "40 hexadecimal digits", "org/Llama v1`"]),
+        ({"model": "org/Llama", "revision": COMMIT[:12]}, ["an exact commit"]),
+        ({"model": "org/Llama", "revision": COMMIT, "generated_model": True}, ["vllm_model: /srv/models/tiny"]),
+        ({"environment": {"HF_TOKEN": "x"}}, ["vllm_environment: HF_TOKEN", "vllm_secrets"]),
+        ({"environment": {"AWS_SECRET_ACCESS_KEY": "x"}}, ["everyone on the host can read"]),
+        ({"secret_names": ["HF_TOKEN"]}, ["vllm_secrets: take HF_TOKEN out, and set vllm_hub_token"]),
+        (
+            {
+                "model": "org/Llama",
+                "revision": COMMIT,
+                "instances": [{"name": "a"}, {"name": "b", "port": 2, "model_allow": ["*.gguf"]}],
+            },
+            ["vllm@b: org/Llama with other files than vllm@a", "vllm_instances"],
+        ),
+    ],
+)
+def test_what_cannot_be_fetched_exactly_is_refused_with_the_line_to_write(
+    inventory: dict[str, Any], words: list[str]
+) -> None:
+    said = complaints(**inventory)
+    assert all(word in said for word in words), said
+
+
+def test_an_exact_commit_and_ordinary_variables_draw_no_complaint() -> None:
+    environment = {"VLLM_LOGGING_LEVEL": "INFO", "TOKENIZERS_PARALLELISM": "false", "VLLM_KEEP_ALIVE": "1"}
+    assert complaints(model="org/Llama", revision=COMMIT, environment=environment, secret_names=["VLLM_API_KEY"]) == ""
+
+
+def test_the_answers_of_a_fetch_become_rows() -> None:
+    hub = {"repo": "org/Llama", "revision": COMMIT, "folder": "/m", "allow": ["*.json"], "ignore": []}
+    assert models.choice(hub) == ["/m", "--repo=org/Llama", f"--revision={COMMIT}", "--allow=*.json"]
+    row = {"found": "a", "needed": "b", "do": "c"}
+    results = [
+        {"rc": 0, "stdout": "{}", "item": hub},
+        {"rc": 1, "stdout": json.dumps(row), "item": hub},
+        {"rc": 137, "stdout": "", "stderr": "code=killed", "item": hub},
+    ]
+    refused = models.refused(results)
+    assert refused[0] == row
+    assert "code=killed" in refused[1]["found"]
+    assert "it goes on where it ended" in refused[1]["do"]
+
+
+def test_check_mode_says_how_much_would_come_and_when_it_cannot_know() -> None:
+    hub = {"repo": "org/Llama", "revision": COMMIT, "folder": "/m"}
+    answer = {"changed": True, "files": 3, "bytes": 3 * 2**30}
+    there = {"changed": False, "files": 3, "bytes": 0}
+    results = [{"rc": 0, "stdout": json.dumps(one), "item": hub} for one in (answer, there)] + [{"item": hub}]
+    assert [line.partition("/m: ")[2] for line in models.told(results)] == [
+        "3 files, 3.00 GiB",
+        "how much is known once the release that asks the hub is there",
+    ]
+
+
+def named(*names: str) -> list[Any]:
+    return [fetch.File(name, 1, "git:0") for name in names]
+
+
+def kept(*names: str, allow: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> set[str]:
+    return {file.name for file in fetch.chosen(named(*names), allow, ignore)}
+
+
+class TestChoice:
+    def test_weights_that_are_there_twice_come_as_safetensors(self) -> None:
+        assert kept("config.json", "model-1.safetensors", "pytorch_model-1.bin", "pytorch_model.bin.index.json") == {
+            "config.json",
+            "model-1.safetensors",
+        }
+
+    def test_weights_that_are_there_once_come_as_they_are(self) -> None:
+        assert kept("config.json", "pytorch_model.bin") == {"config.json", "pytorch_model.bin"}
+
+    def test_each_folder_counts_for_itself(self) -> None:
+        assert kept("model.safetensors", "2_Dense/pytorch_model.bin") == {
+            "model.safetensors",
+            "2_Dense/pytorch_model.bin",
+        }
+
+    def test_patterns_choose_and_reach_into_folders(self) -> None:
+        names = ("a.gguf", "b.gguf", "original/consolidated.00.pth", "model.safetensors", "x.bin")
+        assert kept(*names, ignore=("original/*", "*.gguf")) == {"model.safetensors"}
+        assert kept(*names, allow=("a.*", "x.bin", "*.safetensors")) == {"a.gguf", "x.bin", "model.safetensors"}
+
+
+class TestWhole:
+    """The folder is judged by its marker; the hub is asked in the Molecule scenario `models`."""
+
+    @pytest.fixture
+    def request_of(self, tmp_path: Path) -> Any:
+        (tmp_path / "config.json").write_text("{}")
+        content = b"weights" * 1000
+        (tmp_path / "model.safetensors").write_bytes(content)
+        asked = fetch.Request(tmp_path, "org/Llama", COMMIT)
+        marker = fetch.Marker(asked)
+        blob = hashlib.sha1(b"blob 2\0{}", usedforsecurity=False).hexdigest()
+        for file in (
+            fetch.File("config.json", 2, f"git:{blob}"),
+            fetch.File("model.safetensors", 7000, f"sha256:{hashlib.sha256(content).hexdigest()}"),
+        ):
+            assert marker.holds(file)
+        marker.write(complete=True)
+        return asked
+
+    def test_nobody_is_asked_about_a_whole_folder(self, request_of: Any) -> None:
+        assert fetch.bring(request_of, None, plan=False, verify=False) == {"changed": False, "files": 2, "bytes": 0}
+
+    @pytest.mark.parametrize("damage", ["shorter", "other content", "gone"])
+    def test_a_damaged_file_is_found(self, request_of: Any, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = request_of.folder / "model.safetensors"
+        if damage == "gone":
+            file.unlink()
+        else:
+            file.write_bytes(b"weights" if damage == "shorter" else b"weighty" * 1000)
+
+        def asked(*_: object) -> None:
+            raise fetch.RefusedError("the hub is asked", "", "")
+
+        monkeypatch.setattr(fetch, "listing", asked)
+        with pytest.raises(fetch.RefusedError, match="the hub is asked"):
+            fetch.bring(request_of, None, plan=True, verify=False)
+
+    def test_a_file_that_was_written_anew_as_it_was_is_no_damage(self, request_of: Any) -> None:
+        (request_of.folder / "config.json").write_text("{}")
+        assert fetch.bring(request_of, None, plan=False, verify=False)["changed"] is False
+
+    def test_another_choice_of_files_is_another_folder(self, request_of: Any) -> None:
+        other = fetch.Request(request_of.folder, "org/Llama", COMMIT, allow=("*.json",))
+        assert not fetch.Marker(other).complete
+
+    def test_a_torn_marker_is_no_marker(self, request_of: Any) -> None:
+        (request_of.folder / fetch.MARKER).write_text('{"repo": "org')
+        assert not fetch.Marker(request_of).complete
+
+
+def test_a_disk_that_is_too_small_is_refused_with_the_sum(tmp_path: Path) -> None:
+    with pytest.raises(fetch.RefusedError) as refused:
+        fetch.judge_room(fetch.Request(tmp_path, "org/Llama", COMMIT), 2**60, 5)
+    assert refused.value.row["needed"] == f"{2**30:.2f} GiB: 5 files of org/Llama that are not there yet"
+    assert "vllm_models_dir" in refused.value.row["do"]
+
+
+def test_a_partial_file_counts_as_far_as_it_goes(tmp_path: Path) -> None:
+    file = fetch.File("a", 100, "sha256:ab")
+    asked = fetch.Request(tmp_path, "org/Llama", COMMIT)
+    assert fetch.missing_bytes(asked, [file]) == 100
+    (tmp_path / fetch.PARTIAL).mkdir()
+    (tmp_path / fetch.PARTIAL / "sha256-ab").write_bytes(b"x" * 60)
+    assert fetch.missing_bytes(asked, [file]) == 40
+
+
+def test_a_credential_that_did_not_arrive_is_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    assert fetch.credential("hub-token") is None
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    with pytest.raises(fetch.RefusedError, match="did not hand over"):
+        fetch.credential("hub-token")
+    (tmp_path / "hub-token").write_text("abc\n")
+    assert fetch.credential("hub-token") == "abc"
