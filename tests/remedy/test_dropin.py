@@ -28,6 +28,11 @@ def test_environment_is_set_and_unset() -> None:
     )
 
 
+def test_a_name_that_is_no_variable_s_is_not_written() -> None:
+    hostile = change("X\nExecStartPre=/bin/reboot", "1", kind=ChangeKind.ENV)
+    assert dropin.text("VD1", ("/x",), (hostile,)) is None
+
+
 def test_nothing_is_written_where_a_unit_cannot_help() -> None:
     assert dropin.text("VD1", ("/x",), (change("driver", "580", kind=ChangeKind.PACKAGE),)) is None
     assert dropin.text("VD1", ("relative",), (change("max-model-len", 4),)) is None

@@ -23,6 +23,33 @@ def test_the_line_reads_back_as_the_value(value: Scalar) -> None:
     assert yaml.safe_load(text) == {"vllm_x": value}
 
 
+class Reader(yaml.SafeLoader):
+    """YAML as Ansible reads it: what is marked unsafe is a text, and is never a template."""
+
+
+Reader.add_constructor("!unsafe", lambda loader, node: ("unsafe", loader.construct_scalar(node)))
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["{{ lookup('pipe', 'reboot') }}", "a {% for x in y %}", "{# #}", "{{ '\n' }}\nvllm_model: other", "'\"{{"],
+)
+def test_a_template_in_a_value_is_marked_as_text(hostile: str) -> None:
+    for value, wanted in ((hostile, ("unsafe", hostile)), ({"k": hostile}, {"k": ("unsafe", hostile)})):
+        text = assignment("vllm_x", value)
+        assert "\n" not in text
+        assert yaml.load(text, Reader) == {"vllm_x": wanted}  # noqa: S506 - a safe loader with one tag more
+
+
+@pytest.mark.parametrize(
+    "hostile", ["a\nvllm_model: other", "a\n\n- b", "\x1b[2J", "\u2028x", "%n ; reboot", "&a *b !!c"]
+)
+def test_a_hostile_value_stays_one_line_and_one_value(hostile: str) -> None:
+    text = assignment("vllm_x", hostile)
+    assert len(text.splitlines()) == 1
+    assert yaml.safe_load(text) == {"vllm_x": hostile}
+
+
 def test_a_flag_without_a_variable_goes_into_the_mapping() -> None:
     lasting = change("some-flag", 4)
     assert line(structs.replace(lasting, inventory_var="vllm_extra_args")) == "vllm_extra_args: {some-flag: 4}"

@@ -3,6 +3,7 @@
 import datetime
 import os
 import re
+import shlex
 import socket
 import time
 from dataclasses import dataclass
@@ -131,7 +132,8 @@ def _snapshot(chosen: Found, shared: Shared, deadline_s: float, *, canary: bool)
         launch=launch,
         version=_version(log, chosen.argv, pid),
         metrics=scraped.result(
-            max(until, time.monotonic() + HTTP_S), Unknown("metrics: no answer in time", f"curl -m 5 {base}/metrics")
+            max(until, time.monotonic() + HTTP_S),
+            Unknown("metrics: no answer in time", f"curl -m 5 {shlex.quote(f'{base}/metrics')}"),
         ),
         gpus=cards,
         driver=driver,

@@ -1,6 +1,7 @@
 """Reads logs of a service into the one record that rules judge: the last life, and how many came before it."""
 
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -125,7 +126,7 @@ def _read_one(name: str) -> Read | Unknown:
     except IsADirectoryError:
         return Unknown(f"{name}: is a directory", "name the log file in it")
     except PermissionError:
-        return Unknown(f"{name}: permission denied", f"run as a user who may read it: ls -l {name}")
+        return Unknown(f"{name}: permission denied", f"run as a user who may read it: ls -l {shlex.quote(name)}")
     except OSError as problem:
         return Unknown(f"{name}: {problem.strerror or problem}", "")
     if isinstance(got, NotText):

@@ -7,6 +7,8 @@ import msgspec
 from vllm_doctor.records.log import LogLine
 
 SERVER = "vLLM API server version"
+# The same in releases with a banner, of which this is the line that names the version.
+BANNER = "█  version "
 ARGUMENTS = ("non-default args:", "args: Namespace(")
 ENGINE = ("Initializing a V1 LLM engine", "Initializing a V0 LLM engine", "Initializing an LLM engine")
 REFUSED = ("error: unrecognized arguments", "error: argument ")
@@ -65,7 +67,7 @@ def _starts_here(line: LogLine, seen: _Seen) -> bool | None:
         return (
             seen.anything if text.startswith("Starting ") or (text.startswith("Started ") and not seen.server) else None
         )
-    if SERVER in text:
+    if SERVER in text or BANNER in text:
         if (line.process or "").startswith("ApiServer"):
             return None
         new = seen.server or bool(seen.engines) or seen.refused or seen.arguments

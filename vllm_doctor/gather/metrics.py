@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 import time
 from pathlib import Path
 
@@ -15,7 +16,10 @@ MAX_BYTES = 8 << 20
 _OURS = ("vllm:", "vllm_")
 _KEPT = (*_OURS, "process_", "http_request")
 _SHARES = ("kv_cache_usage_perc", "gpu_cache_usage_perc", "cpu_cache_usage_perc")
-_CURIOUS = "curl -s -m 5 {url} | head"
+
+
+def _curious(url: str) -> str:
+    return f"curl -s -m 5 {shlex.quote(url)} | head"
 
 
 def scrape_twice(base: str, *, deadline_s: float, interval_s: float = INTERVAL_S) -> Reading[Metrics]:
@@ -38,14 +42,12 @@ def _scrape(url: str, deadline_s: float) -> Scrape | Unknown:
     at = time.time()
     answer = get(url, deadline_s=deadline_s, max_bytes=MAX_BYTES)
     if isinstance(answer, NoAnswer):
-        return Unknown(f"{answer.reason}", _CURIOUS.format(url=url))
+        return Unknown(f"{answer.reason}", _curious(url))
     if answer.status != 200:
-        return Unknown(
-            f"{url} answers {answer.status} (server: {answer.server or 'unnamed'})", _CURIOUS.format(url=url)
-        )
+        return Unknown(f"{url} answers {answer.status} (server: {answer.server or 'unnamed'})", _curious(url))
     samples = parse(answer.body.decode("utf-8", "replace"))
     if isinstance(samples, str):
-        return Unknown(f"{url}: {samples} (server: {answer.server or 'unnamed'})", _CURIOUS.format(url=url))
+        return Unknown(f"{url}: {samples} (server: {answer.server or 'unnamed'})", _curious(url))
     return Scrape(at, samples)
 
 
@@ -92,7 +94,7 @@ def read_file(path: str) -> Reading[Metrics]:
         try:
             return Known(msgspec.json.decode(data, type=Metrics), path)
         except (msgspec.DecodeError, json.JSONDecodeError) as broken:
-            return Unknown(f"{path}: not kept metrics: {broken}", _CURIOUS.format(url="http://127.0.0.1:8000/metrics"))
+            return Unknown(f"{path}: not kept metrics: {broken}", _curious("http://127.0.0.1:8000/metrics"))
     if b"\0" in data[:4096]:
         return Unknown(f"{path}: not a text file", "give what /metrics answered: curl -s HOST:8000/metrics > FILE")
     parsed = parse(data.decode("utf-8", "replace"))

@@ -31,6 +31,9 @@ def read_both(path: str) -> tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]:
     data = read_end(path, "--nvidia-smi")
     if isinstance(data, Unknown):
         return data, data
+    if b"\0" in data[:4096]:
+        unreadable = Unknown(f"{title(path)}: not a text file", _HINT)
+        return unreadable, unreadable
     text = data.decode("utf-8", "replace")
     return gpus(text, title(path)), driver_of(text, title(path))
 
@@ -109,7 +112,10 @@ def _query(text: str) -> tuple[Gpu, ...]:
 
 
 def _csv(text: str) -> tuple[Gpu, ...]:
-    rows = list(csv.reader(text.splitlines(), skipinitialspace=True))
+    try:
+        rows = list(csv.reader(text.splitlines(), skipinitialspace=True))
+    except csv.Error:
+        return ()
     if len(rows) < 2 or not any(cell.startswith(("name", "memory.total", "index", "uuid")) for cell in rows[0]):
         return ()
     columns = [cell.partition(" [")[0] for cell in rows[0]]

@@ -1,6 +1,7 @@
 """Asks the server itself: does /health answer, which models does it name, does a completion come back."""
 
 import json
+import re
 from collections.abc import Mapping
 
 from vllm_doctor.gather.http import NoAnswer, get
@@ -20,7 +21,7 @@ def base_url(flags: Mapping[str, str | bool]) -> str | None:
 def port_of(flags: Mapping[str, str | bool]) -> int:
     """The launch's port; 8000 is vLLM's own."""
     text = flags.get("port")
-    return int(text) if isinstance(text, str) and text.isdecimal() and 0 < int(text) < 65536 else 8000
+    return int(text) if isinstance(text, str) and re.fullmatch("[0-9]{1,5}", text) and 0 < int(text) < 65536 else 8000
 
 
 def probe(base: str, *, deadline_s: float) -> Probe:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -61,9 +62,14 @@ def model_config(launch: Launch, env: Mapping[str, str], user: str | None) -> Re
         except FileNotFoundError:
             continue
         except PermissionError:
-            return Unknown(f"{file}: no permission", f"run as root, or: sudo -u {user or 'vllm'} vllm-doctor diagnose")
+            return Unknown(
+                f"{file}: no permission", f"run as root, or: sudo -u {shlex.quote(user or 'vllm')} vllm-doctor diagnose"
+            )
         except (OSError, ValueError) as broken:
-            return Unknown(f"{file}: not a model configuration: {str(broken)[:120]}", f"python3 -m json.tool {file}")
+            return Unknown(
+                f"{file}: not a model configuration: {str(broken)[:120]}",
+                f"python3 -m json.tool {shlex.quote(str(file))}",
+            )
         if isinstance(config, dict):
             return Known(config, str(file))
         return Unknown(f"{file}: not a model configuration", "")

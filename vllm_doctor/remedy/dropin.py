@@ -1,10 +1,16 @@
 """The emergency measure: a drop-in that a person can paste at 3 a.m., and that the next playbook run takes away."""
 
+import re
+
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.remedy.argv import applied
 
 NAME = "zz-vllm-doctor.conf"
+
+
+# What systemd takes for the name of a variable; any other name would be a directive of its own.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def quoted(word: str) -> str:
@@ -30,7 +36,7 @@ def text(code: str, argv: tuple[str, ...], changes: tuple[Change, ...]) -> str |
 
     `argv` is the unit's effective command line; its first word must be an absolute path, as systemd wants it.
     """
-    mine = tuple(c for c in changes if c.kind in {ChangeKind.FLAG, ChangeKind.ENV})
+    mine = tuple(c for c in changes if c.kind is ChangeKind.FLAG or (c.kind is ChangeKind.ENV and _NAME.match(c.name)))
     if not mine:
         return None
     lines = [f"# {code}, for the emergency only: the next playbook run removes this file.", "[Service]"]
