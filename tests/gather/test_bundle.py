@@ -143,23 +143,23 @@ def tar_of(files: dict[str, bytes], link: bool = False) -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"not a bundle",
-        b"[]",
-        b"[1]",
-        b'[{"taken_at": 3}]',
-        gzip.compress(b"junk"),
-        tar_of({"other": b"x"}),
-        tar_of({"manifest.json": b"{}"}),
-        tar_of({"manifest.json": b'{"bundle_version": 99}'}),
-        tar_of({"manifest.json": b'{"bundle_version": 1}', "snapshots.json": b"[" * 100000}),
-        tar_of({"manifest.json": b"", "snapshots.json": b""}, link=True),
-        tar_of({"manifest.json": b'{"bundle_version": 1}', "snapshots.json": b"[]"})[:60],
-    ],
-)
+NO_BUNDLES = {  # named: an archive holds the time it was made, and a name made from it would differ between workers
+    "empty": b"",
+    "text": b"not a bundle",
+    "empty list": b"[]",
+    "list of a number": b"[1]",
+    "snapshot of one key": b'[{"taken_at": 3}]',
+    "gzip of text": gzip.compress(b"junk"),
+    "another archive": tar_of({"other": b"x"}),
+    "manifest alone": tar_of({"manifest.json": b"{}"}),
+    "unknown version": tar_of({"manifest.json": b'{"bundle_version": 99}'}),
+    "nested without end": tar_of({"manifest.json": b'{"bundle_version": 1}', "snapshots.json": b"[" * 100000}),
+    "links": tar_of({"manifest.json": b"", "snapshots.json": b""}, link=True),
+    "cut short": tar_of({"manifest.json": b'{"bundle_version": 1}', "snapshots.json": b"[]"})[:60],
+}
+
+
+@pytest.mark.parametrize("data", NO_BUNDLES.values(), ids=NO_BUNDLES)
 def test_what_is_no_bundle_is_said(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "b"
     path.write_bytes(data)
