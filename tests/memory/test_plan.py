@@ -360,3 +360,51 @@ def test_before_012_the_range_holds_both_layouts_of_mxfp4_on_hopper(model):
     low, high = plan(model(GPT_OSS_20B), "--max-model-len 8192", version="0.11.2").predict().margin_gib
     later = plan(model(GPT_OSS_20B), "--max-model-len 8192", version="0.12.0").predict().margin_gib
     assert high - low > later[1] - later[0] + 0.2
+
+
+def test_a_length_that_serves_nobody_is_not_recommended(model):
+    # 8B on a T4: 14.99 of 14.56 GiB. What fits is said with the length that it serves, or that nothing does.
+    p = plan(model(LLAMA_8B), gpu="T4", version="0.33.0")
+    choice = choose(p, Workload(), "balanced")
+    assert choice.launch["cpu-offload-gb"] > 0
+    assert choice.launch["max-model-len"] >= 1024
+    big = {**LLAMA_8B, "num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64}
+    assert choose(plan(model(big), gpu="T4", version="0.33.0"), Workload(), "balanced") is None
+
+
+def test_where_no_change_does_alone_a_shorter_length_goes_with_it_and_cards_are_named(model, capsys):
+    asked = ["--vllm-version", "0.33.0", "--gpu", "T4", "--model-config", model(LLAMA_8B)]
+    assert command(*asked, "--", "vllm", "serve", "m") == 1
+    told = capsys.readouterr().out
+    assert "each with --max-model-len 8192" in told
+    assert "--quantization bitsandbytes" in told
+    assert "cards that hold it as asked: 1 × NVIDIA A100-SXM4-40GB" in told
+
+
+SLICE = "NVIDIA A100-SXM4-80GB MIG 3g.40gb"
+
+
+def test_a_mig_slice_is_planned_with_its_own_memory(model):
+    p = plan(model(LLAMA_8B), "--max-model-len 8192", gpu=SLICE, version="0.33.0")
+    assert p.total_gib == pytest.approx(39.1, abs=0.1)
+    assert p.predict().outcome == "ok"
+    assert find("A100 MIG 9g.90gb") is None
+    assert find(SLICE, 39.25).total_gib == 39.25
+    assert find(SLICE).template == "a100-80"
+
+
+@pytest.mark.parametrize("flags", ["-tp 2", "-pp 2"])
+def test_slices_are_not_joined(model, flags):
+    p = plan(model(LLAMA_8B), f"{flags} --max-model-len 8192", gpu=SLICE, gpus=2, version="0.33.0")
+    assert p.predict().outcome == "rejected"
+    assert "MIG" in str(p.predict().settings.refusals[0])
+    choice = choose(p, Workload(), "balanced")
+    assert choice.launch.get("tensor-parallel-size", 1) == 1
+    assert choice.launch.get("pipeline-parallel-size", 1) == 1
+
+
+def test_a_sweep_tells_what_starts_first(model, capsys):
+    asked = ["--vllm-version", "0.33.0", "--sweep", "T4,H100,L4", "--model-config", model(LLAMA_8B)]
+    assert command(*asked, "--", "vllm", "serve", "m", "--max-model-len", "8192") == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert [r.split()[1] for r in rows] == ["L4", "H100", "T4"]

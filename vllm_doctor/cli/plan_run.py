@@ -100,14 +100,16 @@ def _one(o: Options) -> bool:
     question = _question(o, o.model_config[0] if o.model_config else None)
     plan = _remembered(planner(question), question)
     predicted = plan.predict()
-    choice = choose(plan, _workload(o), profile) if plan.total_gib is not None and o.available_kv_gib is None else None
-    fits = safe(predicted) or predicted.outcome == "rejected" or choice is None
+    whole = plan.total_gib is not None and o.available_kv_gib is None  # a card was asked about, not a pool alone
+    choice = choose(plan, _workload(o), profile) if whole else None
+    fits = safe(predicted) or predicted.outcome == "rejected" or not whole
+    stopgap = choice is not None and "cpu-offload-gb" in choice.launch and "cpu-offload-gb" not in plan.line.flags
     told = render.Plan(
         plan,
         predicted,
         choice,
         () if fits else remedies(plan),
-        () if fits or (choice is not None and choice.fits and not o.explain) else hardware(plan),
+        () if fits or (choice is not None and not stopgap and not o.explain) else hardware(plan),
     )
     if o.json:
         import json

@@ -1,4 +1,4 @@
-"""NVIDIA cards: what torch reports as total memory, compute capability, multiprocessors, links.
+"""NVIDIA cards: what torch reports as total memory, compute capability, multiprocessors, links; MIG slices of them.
 
 Totals are in GiB as cudaMemGetInfo reports them (below the nameplate: ECC and firmware keep a part), read from
 start-up logs or nvidia-smi listings; `exact` is False where only the nameplate is known and about 1.5 % is taken off.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,7 @@ class Gpu:
     unified: bool = False
     exact: bool = True
     template: str = "generic"
+    slice: bool = False
 
 
 @cache
@@ -68,9 +69,37 @@ def names() -> tuple[str, ...]:
     return tuple(_table())
 
 
+_SLICE = re.compile(r"\bMIG\s+(?:\d+c\.)?(\d)g\.(\d+)gb\b(?:\+\S+)?", re.IGNORECASE)
+# A slice has this share of what its profile is called after (3g.40gb: 39.1 GiB; NVIDIA, MIG user guide, profiles).
+_SLICE_SHARE = 0.977
+
+
+def _sliced(card: Gpu, gpcs: int, size: int, memory_gib: float | None) -> Gpu:
+    """A MIG slice: its own memory, its sevenths of the multiprocessors, no way to another slice but the host."""
+    total = memory_gib or min(round(size * _SLICE_SHARE, 2), card.total_gib)
+    return replace(
+        card,
+        name=f"{card.name} MIG {gpcs}g.{size}gb",
+        total_gib=total,
+        multiprocessors=card.multiprocessors * gpcs // 8,
+        link="pcie",
+        exact=False,
+        slice=True,
+    )
+
+
 def find(name: str, memory_gib: float | None = None) -> Gpu | None:
     """The card of this name as nvidia-smi, torch or a person writes it, or None. A family name with two sizes (A100,
-    V100) is settled by `memory_gib`, else the larger one."""
+    V100) is settled by `memory_gib`, else the larger one. `… MIG 3g.40gb` is a slice."""
+    if (found := _SLICE.search(name)) is not None:
+        card = find(name[: found.start()])
+        if card is None or int(found[2]) > card.total_gib * 1.05:
+            return None
+        return _sliced(card, int(found[1]), int(found[2]), memory_gib)
+    return _whole(name, memory_gib)
+
+
+def _whole(name: str, memory_gib: float | None) -> Gpu | None:
     key = _key(name)
     known = _aliases().get(key)
     if known is not None and (

@@ -8,7 +8,7 @@ long, how wide a step, how many requests.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import floor
+from math import ceil, floor
 
 from vllm_doctor.knowledge.versions import Version, flag
 from vllm_doctor.memory.flags import SettingError
@@ -17,6 +17,9 @@ from vllm_doctor.memory.launch import LaunchError
 from vllm_doctor.memory.plan import GIB, Prediction, held_before_start
 from vllm_doctor.memory.question import Planner
 from vllm_doctor.memory.recommendation import Changes, Choice, Profile, Reason, Sum, Workload, safe, table_tokens
+
+# Tokens of the shortest request that is worth a service; a launch that cannot take it is no recommendation.
+LEAST = 1024
 
 
 class Chooser:
@@ -27,6 +30,7 @@ class Chooser:
         self.changes: Changes = {}
         self.reasons: list[Reason] = []
         self.arch = planner.arch
+        self.useful = True
 
     def predict(self, **more: str | bool | None) -> Prediction:
         """Predict with the choices so far and some more (underscores for dashes)."""
@@ -41,7 +45,7 @@ class Chooser:
         """Settle every flag in turn."""
         asked = self.planner.settings()
         length = self._wanted(asked.length, auto=asked.auto_length)
-        self._spread(length)
+        length = self._spread(length)
         self._utilization()
         self._length(length)
         self._tokens()
@@ -58,7 +62,7 @@ class Chooser:
                 "shared prompt beginnings are computed once; it takes no memory beyond the pool",
             )
         final = self.planner.predict(self.changes)
-        return Choice(_values(self.changes), final, tuple(self.reasons), safe(final))
+        return Choice(_values(self.changes), final, tuple(self.reasons), safe(final) and self.useful)
 
     def _wanted(self, asked: int, *, auto: bool) -> int:
         if self.work.context:
@@ -67,14 +71,11 @@ class Chooser:
             return min(2048, self.arch.context)
         return self.arch.context if auto else asked
 
-    def _spread(self, length: int) -> None:
-        """TP x PP: the fewest cards on which weights, activations and one request of `length` fit."""
+    def _spread(self, length: int) -> int:
+        """TP x PP: the fewest cards on which weights, activations and one request of `length` fit; the length to go on
+        with, shorter where weights had to leave the card."""
         flags, gpus = self.planner.line.flags, self.planner.gpus
         tp_now, pp_now = self.planner.settings().parallel.tp, self.planner.settings().parallel.pp
-        if tp_now * pp_now <= gpus and self._holds(tp_now, pp_now, length):
-            if gpus > 1 or "tensor-parallel-size" in flags:
-                self._spread_reason(tp_now, pp_now)
-            return
         splits = [
             (tp, pp)
             for tp in range(1, gpus + 1)
@@ -82,44 +83,50 @@ class Chooser:
             if pp <= len(self.arch.layers) and self._divides(tp)
         ]
         # Stages only where tensor parallelism alone does not do: they add latency. Fewest cards first.
-        for tp, pp in sorted(splits, key=lambda split: (split[1] > 1, split[0] * split[1], split[1])):
-            if self._holds(tp, pp, length):
-                self._spread_reason(tp, pp)
-                return
-        self._offload()
+        splits.sort(key=lambda split: (split[1] > 1, split[0] * split[1], split[1]))
+        if tp_now * pp_now <= gpus:
+            splits.insert(0, (tp_now, pp_now))
+        for most in (8192, LEAST):
+            for tp, pp in splits:
+                if self._holds(tp, pp, min(length, most)):
+                    if gpus > 1 or "tensor-parallel-size" in flags:
+                        self._spread_reason(tp, pp)
+                    return length
+        return self._offload(length)
 
     def _divides(self, tp: int) -> bool:
         heads, kv = self.arch.heads, self.arch.kv_heads
         return not (heads and heads % tp) and not (kv and self.arch.mla is None and kv % tp and tp % kv)
 
-    def _offload(self) -> None:
-        """The last resort: a part of the weights stays in host memory."""
-        p = self.predict(max_model_len="256", max_num_seqs="8", max_num_batched_tokens="2048")
+    def _offload(self, length: int) -> int:
+        """The last resort: a part of the weights stays in host memory, for few and short requests."""
+        short = min(length, 4096)
+        small: Changes = {
+            "max-model-len": str(short),
+            "max-num-seqs": "8",
+            "max-num-batched-tokens": str(max(2048, short)),
+        }
+        p = self.planner.predict({**self.changes, **small})
         fact = flag("cpu-offload-gb", self.planner.version)
         if fact is None or not fact.exists or p.margin_gib is None or p.settings.refusals:
-            return
-        missing = p.needed_kv_gib - p.margin_gib[0] + 1.0
-        for more in (0.0, 2.0, 4.0):
-            size = round(max(missing, 0.0) + more)
-            if 0 < size < 0.7 * p.weights_gib and safe(
-                self.predict(
-                    cpu_offload_gb=str(size), max_model_len="256", max_num_seqs="8", max_num_batched_tokens="2048"
-                )
-            ):
+            return length
+        for size in range(max(1, ceil(p.needed_kv_gib - p.margin_gib[0])), int(0.7 * p.weights_gib) + 1):
+            if safe(self.planner.predict({**self.changes, **small, "cpu-offload-gb": str(size)})):
+                self.changes["max-num-seqs"] = small["max-num-seqs"]
                 self.keep(
                     "cpu-offload-gb",
                     size,
                     "nothing else makes the weights fit; every step reads this part over PCIe, so it is slow: a "
                     "larger card or a quantised checkpoint is better",
+                    Sum("weights left on the card", p.weights_gib - size, "GiB", f"{p.weights_gib:.2f} − {size}", ""),
                 )
-                return
+                return short
+        return length
 
     def _holds(self, tp: int, pp: int, length: int) -> bool:
         try:
             return safe(
-                self.predict(
-                    tensor_parallel_size=str(tp), pipeline_parallel_size=str(pp), max_model_len=str(min(length, 8192))
-                )
+                self.predict(tensor_parallel_size=str(tp), pipeline_parallel_size=str(pp), max_model_len=str(length))
             )
         except (SettingError, LaunchError):
             return False
@@ -213,6 +220,7 @@ class Chooser:
                 )
             limited = fitting if fitting < 1024 else fitting // 256 * 256
         limited = max(limited, 1)
+        self.useful = limited >= min(wanted, LEAST)
         shrunk = f" (asked: {wanted}; more does not fit even once)" if limited < wanted else ""
         named = (
             f"the workload's longest request, {self.work.context}, {self.work.source}"
@@ -384,10 +392,7 @@ def _choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None
 
 def _mended(planner: Planner) -> Planner:
     """The launch without what this release or these cards refuse."""
-    if any(
-        r.flag in {"--tensor-parallel-size", "--pipeline-parallel-size"} and "divisor" in r.needed
-        for r in planner.settings().refusals
-    ):
+    if any(r.flag in {"--tensor-parallel-size", "--pipeline-parallel-size"} for r in planner.settings().refusals):
         planner = replace(
             planner,
             line=replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllm_doctor.knowledge.gpus import Gpu, find, names
 from vllm_doctor.knowledge.versions import flag
@@ -10,15 +10,19 @@ from vllm_doctor.memory.plan import GIB, Prediction
 from vllm_doctor.memory.question import Planner
 from vllm_doctor.memory.recommendation import Changes, safe
 
+Try = tuple[str, list[str], str]  # a flag, the values that are tried in turn, and what it costs
+
 
 @dataclass(frozen=True)
 class Remedy:
-    """One change that makes the launch fit, what the pool becomes, and what it costs."""
+    """One change that makes the launch fit, what the pool becomes, and what it costs; `length` is the shorter
+    max_model_len that it needs beside it, where no change does alone."""
 
     flag: str
     value: str
     pool_gib: float
     cost: str
+    length: int | None = None
 
 
 def _works(planner: Planner, changes: Changes) -> Prediction | None:
@@ -35,13 +39,44 @@ def _halves(start: int, least: int) -> list[int]:
     return out
 
 
+# Lengths that are tried beside a change where no change does alone.
+_SHORTER = (8192, 4096, 2048)
+
+
 def remedies(planner: Planner) -> list[Remedy]:
-    """Single changes that are safe, cheapest for the service first; empty when none is."""
+    """Single changes that are safe, cheapest for the service first; where none is, those that are with a shorter
+    max_model_len. Empty when nothing does."""
+    alone = _single(planner)
+    if alone or planner.total_gib is None:
+        return alone
+    for length in _SHORTER:
+        if length < planner.settings().length:
+            shorter = replace(
+                planner, line=replace(planner.line, flags={**planner.line.flags, "max-model-len": str(length)})
+            )
+            found = [replace(r, length=length) for r in _single(shorter) if r.flag != "max-model-len"]
+            if found:
+                return found
+    return []
+
+
+def _single(planner: Planner) -> list[Remedy]:
     p = planner.predict()
-    s = p.settings
-    if s.refusals or planner.total_gib is None:
+    if p.settings.refusals or planner.total_gib is None:
         return []
-    tries: list[tuple[str, list[str], str]] = [
+    found: list[Remedy] = []
+    for name, values, cost in [*_flags(planner, p), *_quantised(planner, p), *_offloaded(planner, p)]:
+        for value in values:
+            good = _works(planner, {name: True if value == "true" else value})
+            if good is not None:
+                found.append(Remedy(name, value, good.available_kv_gib or 0.0, cost))
+                break
+    return found
+
+
+def _flags(planner: Planner, p: Prediction) -> list[Try]:
+    s = p.settings
+    tries: list[Try] = [
         (
             "max-num-batched-tokens",
             [str(n) for n in _halves(s.batched, 512 if s.chunked else s.length)],
@@ -67,29 +102,33 @@ def remedies(planner: Planner) -> list[Remedy]:
         if (not planner.arch.heads or planner.arch.heads % tp == 0) and tp * s.parallel.pp <= planner.gpus:
             tries.append(("tensor-parallel-size", [str(tp)], "more cards for one copy of the model"))
             break
-    if p.outcome in {"oom-weights", "oom-profile"} or (p.available_kv_gib or 0) < 0:
-        short = max(1, int(-(p.margin_gib[0] if p.margin_gib else 0.0) + p.needed_kv_gib) + 1)
-        if flag("cpu-offload-gb", planner.version) is not None:
-            tries.append(
-                (
-                    "cpu-offload-gb",
-                    [str(short), str(short + 2)],
-                    "a part of the weights crosses PCIe at every step: much slower",
-                )
-            )
-    found: list[Remedy] = []
-    for name, values, cost in tries:
-        for value in values:
-            good = _works(planner, {name: True if value == "true" else value})
-            if good is not None:
-                found.append(Remedy(name, value, good.available_kv_gib or 0.0, cost))
-                break
-    return found
+    return tries
+
+
+def _quantised(planner: Planner, p: Prediction) -> list[Try]:
+    s = p.settings
+    if planner.arch.quantization is not None or s.quantization is not None or s.gguf is not None:
+        return []
+    four = ("quantization", ["bitsandbytes"], "weights in 4 bits, made while loading: slower; or a 4-bit checkpoint")
+    if planner.gpu is not None and (planner.gpu.capability or 0) >= 8.9:
+        return [("quantization", ["fp8"], "weights in 8 bits, made while loading"), four]
+    return [four]
+
+
+def _offloaded(planner: Planner, p: Prediction) -> list[Try]:
+    if p.outcome not in {"oom-weights", "oom-profile"} and (p.available_kv_gib or 0) >= 0:
+        return []
+    short = max(1, int(-(p.margin_gib[0] if p.margin_gib else 0.0) + p.needed_kv_gib) + 1)
+    if flag("cpu-offload-gb", planner.version) is None or short >= 0.7 * p.weights_gib:
+        return []
+    slow = "a part of the weights crosses PCIe at every step: much slower"
+    return [("cpu-offload-gb", [str(short), str(short + 2)], slow)]
 
 
 def hardware(planner: Planner) -> list[tuple[Gpu, int, Prediction]]:
     """The smallest set-ups of one kind of card on which the launch is safe as asked: (card, how many, prediction)."""
     found: list[tuple[Gpu, int, Prediction]] = []
+    split: dict[int, float] = {}  # weights of one card by how many share them: most cards are ruled out by these alone
     for name in names():
         gpu = find(name)
         if gpu is None or gpu.unified or gpu.template == "generic":
@@ -97,8 +136,10 @@ def hardware(planner: Planner) -> list[tuple[Gpu, int, Prediction]]:
         for count in (1, 2, 4, 8):
             if planner.arch.heads and planner.arch.heads % count:
                 continue
-            moved = planner.on(gpu, count)
-            p = moved.predict({"tensor-parallel-size": str(count), "pipeline-parallel-size": None})
+            if split.get(count, 0.0) > gpu.total_gib:
+                continue
+            p = planner.on(gpu, count).predict({"tensor-parallel-size": str(count), "pipeline-parallel-size": None})
+            split[count] = min(split.get(count, p.weights_gib), p.weights_gib)
             if safe(p):
                 found.append((gpu, count, p))
                 break

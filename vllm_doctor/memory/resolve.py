@@ -122,6 +122,14 @@ def resolve(  # noqa: PLR0917
         flags.on("enable-expert-parallel", default=False),
     )
     _check_parallel(par, arch, gpus, refusals)
+    if gpu is not None and gpu.slice and par.tp * par.pp > 1:
+        refusals.append(
+            Refusal(
+                "--tensor-parallel-size" if par.tp > 1 else "--pipeline-parallel-size",
+                str(max(par.tp, par.pp)),
+                f"1: NCCL does not join MIG slices ({gpu.name}); a larger slice, or whole cards",
+            )
+        )
     length, auto = _length(flags, arch, env, refusals)
     pooling = flags.text("runner") == "pooling" or flags.text("task") in {
         "embed",

@@ -115,7 +115,13 @@ def as_dict(plan: Plan) -> dict[str, object]:
             for r in c.because
         ],
         "remedies": [
-            {"flag": r.flag, "to": r.value, "available_kv_gib": _round(r.pool_gib), "cost": r.cost}
+            {
+                "flag": r.flag,
+                "to": r.value,
+                "available_kv_gib": _round(r.pool_gib),
+                "cost": r.cost,
+                "with_max_model_len": r.length,
+            }
             for r in plan.remedies
         ],
         "hardware": [
@@ -180,7 +186,9 @@ def text(plan: Plan, *, explain: bool = False) -> str:
         lines += ["", *_bar(p), ""]
         lines += [f"    {t.bytes / 2**30:7.2f} GiB  {t.name}: {t.formula}  [{t.source}]" for t in p.terms]
     if plan.remedies:
-        lines += ["", "  any one of these lets it start:"]
+        shorter = plan.remedies[0].length
+        with_ = "" if shorter is None else f", each with --max-model-len {shorter}"
+        lines += ["", f"  any one of these lets it start{with_}:"]
         lines += [f"    --{r.flag} {r.value:<10} pool {r.pool_gib:.2f} GiB; {r.cost}" for r in plan.remedies]
     if plan.hardware:
         lines += ["", "  cards that hold it as asked: " + ", ".join(f"{n} × {g.name}" for g, n, _ in plan.hardware[:5])]
@@ -218,11 +226,19 @@ def differences(found: Sequence[Difference], kept_in: str) -> str:
     )
 
 
+def _rank(row: tuple[str, int, Prediction | str]) -> tuple[int, float]:
+    p = row[2]
+    if isinstance(p, str):
+        return 2, 0.0
+    return (0, p.total_gib or 0.0) if p.outcome == "ok" else (1, -(p.available_kv_gib or 0.0))
+
+
 def sweep(rows: Sequence[tuple[str, int, Prediction | str]]) -> str:
     """A table: one line for each card or model. A text instead of a prediction says why there is none."""
     head = f"{'':<44} {'cards':>5} {'outcome':<14} {'weights':>8} {'KV GiB':>8} {'range':>15} {'tokens':>11}"
     lines = [f"{head} {'× length':>9}"]
-    for name, count, p in rows:
+    # What starts comes first, the smallest card of them at the top.
+    for name, count, p in sorted(rows, key=_rank):
         if isinstance(p, str):
             lines.append(f"{visible(name[:44]):<44} {count:>5} {visible(p)}")
             continue
