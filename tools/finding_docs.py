@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from vllm_doctor.rules.chart import NODES
-from vllm_doctor.rules.explain import page
+from vllm_doctor.rules.explain import meaning
 from vllm_doctor.rules.registry import Rule, rules
 
 REPO = Path(__file__).resolve().parent.parent
@@ -23,17 +23,15 @@ prints a finding's whole page: how it is recognised, what to do, and which commo
 """
 
 
-def meaning(rule: Rule) -> str:
-    """The first sentence of the rule's page."""
-    told = page(rule).partition("\n## What it is\n")[2].partition("\n## ")[0]
-    sentence = re.split(r"(?<=\.)\s(?=[A-Z`-])", " ".join(told.split()), maxsplit=1)[0]
-    return sentence.replace("|", "\\|")
+def first_sentence(rule: Rule) -> str:
+    """What the finding means, in a line."""
+    return re.split(r"(?<=\.)\s(?=[A-Z`-])", meaning(rule), maxsplit=1)[0].replace("|", "\\|")
 
 
 def row(rule: Rule) -> str:
     """One line of a table; the code leads to the page."""
     link = os.path.relpath(Path(rule.judge.__code__.co_filename).with_suffix(".md"), TARGET.parent)
-    return f"| [{rule.code}]({link}) | {rule.title} | `{rule.cause.value}` | {meaning(rule)} |"
+    return f"| [{rule.code}]({link}) | {rule.title} | `{rule.cause.value}` | {first_sentence(rule)} |"
 
 
 def text() -> str:

@@ -104,3 +104,27 @@ def test_a_completion_script_is_written_for_each_shell(shell: str) -> None:
 def test_bash_completes_a_command() -> None:
     got = run(_VLLM_DOCTOR_COMPLETE="complete_bash", COMP_WORDS="vllm-doctor fl", COMP_CWORD="1").stdout
     assert got.split() == ["flowchart"]
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("vllm-doctor explain VD12", "VD121"),
+        ("vllm-doctor flowchart --format m", "mermaid"),
+        ("vllm-doctor diagnose --fail-on de", "degraded"),
+        ("vllm-doctor diagnose --model-", "--model-config"),
+    ],
+)
+def test_the_shell_is_offered_codes_and_words(words: str, offered: str) -> None:
+    count = str(len(words.split()) - 1)
+    asked = run(COMP_WORDS=words, COMP_CWORD=count, _VLLM_DOCTOR_COMPLETE="complete_bash")
+    assert offered in asked.stdout.split(), asked.stderr
+
+
+def test_the_chart_asks_what_lies_under_a_box_before_it_goes_on() -> None:
+    lines = typed("flowchart").stdout.splitlines()
+    inner = next(n for n in NODES if n.under == "startup")
+    outer = next(at for at, line in enumerate(lines) if line == "Did it run out of memory while starting?")
+    assert lines[outer + 1].endswith(inner.question)
+    following = next(at for at, line in enumerate(lines) if at > outer and line == "  no ↓")
+    assert all(any(n.question in line for line in lines[outer:following]) for n in NODES if n.under == "startup")

@@ -119,6 +119,21 @@ def test_what_is_needed_to_judge_survives(tmp_path: Path) -> None:
     assert diagnose(replayed[0]).verdict == diagnose(snapshot).verdict
 
 
+def test_an_instance_of_a_unit_is_no_mail_address(tmp_path: Path) -> None:
+    texts = (
+        "vllm@main.service: Failed",
+        "/etc/systemd/system/vllm@main.service.d",
+        "ask ops@example.org or x@y.service.org",
+    )
+    shot = Snapshot(taken_at="t", kernel=Known(Kernel(tuple(KernelEvent(text) for text in texts)), "k"))
+    write_bundle([shot], tmp_path / "b")
+    read = read_bundle(tmp_path / "b")
+    assert not isinstance(read, Unknown)
+    kernel = read[0].kernel
+    assert isinstance(kernel, Known)
+    assert [event.text for event in kernel.value.events] == [*texts[:2], "ask <mail-1> or <mail-2>"]
+
+
 def test_versions_are_no_addresses(tmp_path: Path) -> None:
     told = "vLLM 0.10.1.1, v1.2.3.4, lib-1.2.3.4, x==1.2.3.4, 127.0.0.1:8000, 0.0.0.0:8000"
     snapshot = msgspec.structs.replace(poisoned(), version=Known(told, "x"))

@@ -29,6 +29,15 @@ def test_the_page_tells_the_answer_and_needs_nothing_from_elsewhere() -> None:
     assert "script" not in tags.seen
 
 
+def test_who_was_not_there_reads_what_it_does_to_the_service_and_what_to_do_first() -> None:
+    page = html.page([(diagnosis(finding("VD121")), ARGV)])
+    top = page.partition("<h2>")[0]
+    assert "The service does not start before this is changed." in top
+    assert "Do this: <code>inventory: vllm_max_model_len: 2048</code>" in top
+    assert "one request of `max_model_len` tokens would not fit" in page
+    assert "proved by the evidence below" in page
+
+
 def test_hostile_text_stays_text() -> None:
     hostile = finding(title=HOSTILE, evidence=(Evidence(HOSTILE, HOSTILE, HOSTILE),), refute=HOSTILE)
     page = html.page([(diagnosis(hostile, unit=HOSTILE), (HOSTILE,))])

@@ -3,7 +3,7 @@
 import msgspec
 from sample import ARGV, HOSTILE, diagnosis, finding
 
-from vllm_doctor.records.finding import Change, Evidence
+from vllm_doctor.records.finding import Change, Evidence, Missing
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Verdict
 from vllm_doctor.render import human
 
@@ -34,6 +34,31 @@ def test_what_could_not_be_seen_is_said_with_the_remedy() -> None:
     shown = human.text(diagnosis(finding()))
     assert "kernel: no permission" in shown
     assert "-> sudo usermod -aG systemd-journal ops" in shown
+
+
+def test_what_only_the_host_tells_is_one_line() -> None:
+    missing = (
+        Missing("unit", "not given", ""),
+        Missing("probe", "not given", ""),
+        Missing("log", "not given", "--log"),
+    )
+    shown = human.text(msgspec.structs.replace(diagnosis(finding()), unknown=missing))
+    assert "unit, probe: only the host itself tells" in shown
+    assert "log: not given" in shown
+
+
+def test_what_was_read_is_said_in_words() -> None:
+    facts = {"vllm_version": "0.32.0", "kv_tokens": 65536.0, "bytes_skipped": 0, "complete_head": False, "model": None}
+    shown = human.text(msgspec.structs.replace(diagnosis(verdict=Verdict.OK), facts=facts))
+    assert "  vLLM 0.32.0\n  KV cache 65536 tokens\n  the beginning of this run was not in what was read\n" in shown
+
+
+def test_a_planned_change_says_what_it_leads_to() -> None:
+    change = msgspec.structs.replace(
+        finding().changes[0], predicted={"available_kv_gib": 5.31, "kv_tokens": 43488, "outcome": "ok"}
+    )
+    shown = human.text(diagnosis(finding(changes=(change,))), width=120)
+    assert "then 5.31 GiB for the KV cache, 43,488 tokens in it; as planned, it starts" in shown
 
 
 def test_consequences_are_listed_under_their_cause() -> None:

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from vllm_doctor.cli import complete
+
 
 def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
     log: Annotated[
@@ -23,18 +25,29 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         str | None, typer.Option(help="The model's config.json, or its folder: sizes of tensors follow from it.")
     ] = None,
     bundle: Annotated[str | None, typer.Option("--from", help="A bundle that `vllm-doctor bundle` wrote.")] = None,
-    unit: Annotated[str | None, typer.Option(help="The systemd unit on this host; all vLLM units if left out.")] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(help="The systemd unit on this host; all vLLM units if left out.", autocompletion=complete.units),
+    ] = None,
     canary: Annotated[
         bool, typer.Option("--canary", help="Also ask the server for one token, as a client would.")
     ] = False,
-    output: Annotated[str, typer.Option("--format", help="human, json, html or prometheus.")] = "human",
+    output: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="human, json, html or prometheus.",
+            autocompletion=complete.of("human", "json", "html", "prometheus"),
+        ),
+    ] = "human",
     target: Annotated[
         str | None, typer.Option("--output", "-o", help="Write to this file instead of the terminal, at once.")
     ] = None,
     fail_on: Annotated[
         str,
         typer.Option(
-            help="The mildest severity that makes exit 1: blocks-start, will-fail-under-load, degraded or advice."
+            help="The mildest severity that makes exit 1: blocks-start, will-fail-under-load, degraded or advice.",
+            autocompletion=complete.of("blocks-start", "will-fail-under-load", "degraded", "advice"),
         ),
     ] = "advice",
 ) -> None:

@@ -4,12 +4,16 @@ from typing import Annotated
 
 import typer
 
+from vllm_doctor.cli import complete
+
 
 def explain(
     code: Annotated[
         str | None,
         typer.Argument(
-            help="A finding's code (VD121), or an option, variable or metric of vLLM (swap-space).", show_default=False
+            help="A finding's code (VD121), or an option, variable or metric of vLLM (swap-space).",
+            show_default=False,
+            autocompletion=complete.codes,
         ),
     ] = None,
     *,
@@ -47,7 +51,9 @@ def explain(
 
 
 def flowchart(
-    output: Annotated[str, typer.Option("--format", help="text or mermaid.")] = "text",
+    output: Annotated[
+        str, typer.Option("--format", help="text or mermaid.", autocompletion=complete.of("text", "mermaid"))
+    ] = "text",
 ) -> None:
     """Print the whole flowchart, from the registry."""
     from vllm_doctor.cli.errors import UsageProblem

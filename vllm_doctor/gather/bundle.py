@@ -28,13 +28,15 @@ _SNAPSHOTS = "snapshots.json"
 _MANIFEST = "manifest.json"
 
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+_UNITS = "service|socket|target|timer|slice|scope|mount|path"
 _IDENTITIES = (
     ("gpu", re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")),
     # Not a version: those stand after a `v`, `-`, `=` or `.`, or begin with 0.
     ("ip", re.compile(rf"(?<![\w.=+-])(?!127\.|0\.){_OCTET}(?:\.{_OCTET}){{3}}(?![\w.])")),
     ("ip", re.compile(r"(?<![\w:])(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{1,4}(?![\w:])", re.IGNORECASE)),
     ("user", re.compile(r"(?<=/home/)[\w.-]+")),
-    ("mail", re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.-]+\b")),
+    # Not an instance of a systemd unit, vllm@main.service.
+    ("mail", re.compile(rf"\b[\w.+-]+@(?![\w.:\\-]+\.(?:{_UNITS})(?:\.d)?(?![\w-]|\.\w))[\w-]+\.[\w.-]+\b")),
 )
 
 

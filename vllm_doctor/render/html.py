@@ -7,13 +7,26 @@ from typing import TYPE_CHECKING
 
 from vllm_doctor import __version__
 from vllm_doctor.records.finding import Diagnosis
-from vllm_doctor.records.verdict import Verdict
+from vllm_doctor.records.verdict import Confidence, Severity, Verdict
 from vllm_doctor.render import human
 from vllm_doctor.render.text import figure, visible
+from vllm_doctor.rules.explain import meaning
+from vllm_doctor.rules.registry import by_code
 
 if TYPE_CHECKING:
     import jinja2
 
+_EFFECTS = {
+    Severity.BLOCKS_START: "The service does not start before this is changed.",
+    Severity.WILL_FAIL_UNDER_LOAD: "The service runs, and fails under load until this is changed.",
+    Severity.DEGRADED: "The service runs, with less than it could give.",
+    Severity.ADVICE: "The service runs; this would make it better.",
+}
+_CERTAINTIES = {
+    Confidence.CONFIRMED: "proved by the evidence below",
+    Confidence.LIKELY: "likely: the evidence below leaves little else",
+    Confidence.POSSIBLE: "possible: nothing to act on yet",
+}
 _MEANS = {
     Verdict.OK: "The service is healthy as far as could be seen.",
     Verdict.FINDING: "A cause was found. What to change is below.",
@@ -31,6 +44,8 @@ def page(judged: Sequence[tuple[Diagnosis, tuple[str, ...]]], *, taken_at: str =
         parts=[_part(diagnosis, argv) for diagnosis, argv in judged],
         who=human.subject(judged[0][0].subject) if len(judged) == 1 else judged[0][0].subject.host or "",
         severities=human.SEVERITIES,
+        effects=_EFFECTS,
+        certainties=_CERTAINTIES,
         applicability=human.APPLICABILITY,
         change_line=human.change_line,
         was=human.was,
@@ -55,11 +70,18 @@ def _template() -> "jinja2.Template":
     return environment.get_template("report.html.j2")
 
 
+def _meaning(code: str) -> str:
+    rule = by_code().get(code)
+    return meaning(rule) if rule is not None else ""
+
+
 def _part(diagnosis: Diagnosis, argv: tuple[str, ...]) -> dict[str, object]:
     return {
         "diagnosis": diagnosis,
         "roots": [f for f in diagnosis.findings if f.explained_by is None],
         "means": _MEANS[diagnosis.verdict],
         "who": human.subject(diagnosis.subject),
+        "facts": human.facts(diagnosis),
+        "meanings": {f.code: _meaning(f.code) for f in diagnosis.findings},
         "emergency": {f.code: human.emergency(f, diagnosis.subject.unit, argv) for f in diagnosis.findings},
     }

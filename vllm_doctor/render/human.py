@@ -7,10 +7,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from vllm_doctor.records.finding import Change, Diagnosis, Finding, Scalar, Subject
+from vllm_doctor.records.finding import Change, Diagnosis, Finding, Missing, Scalar, Subject
+from vllm_doctor.records.reading import NOT_GIVEN
 from vllm_doctor.records.verdict import Applicability, Direction, Severity, Verdict
 from vllm_doctor.remedy import dropin, inventory
 from vllm_doctor.render.text import figure, visible
+from vllm_doctor.rules.chart import NODES
 
 _STYLES = {
     Verdict.OK: "bold green",
@@ -74,9 +76,8 @@ def _head(console: Console, diagnosis: Diagnosis) -> None:
             console.print(Text(f"  {visible(diagnosis.path[-1].because, 600)}"))
         if hint := HINTS.get(diagnosis.verdict):
             console.print(Text(f"  {hint}"))
-        for name, value in diagnosis.facts.items():
-            if value is not None:
-                console.print(Text(f"  {visible(name)}: {scalar(value)}"))
+        for fact in facts(diagnosis):
+            console.print(Text(f"  {fact}"))
 
 
 def _notes(console: Console, diagnosis: Diagnosis) -> None:
@@ -87,6 +88,27 @@ def _notes(console: Console, diagnosis: Diagnosis) -> None:
     for name, note in diagnosis.facts.items():
         if name.startswith("log_note_") and isinstance(note, str) and note.startswith("judged"):
             console.print(Text(visible(note), style="dim"))
+
+
+_FACTS = {
+    "vllm_version": "vLLM {}",
+    "model": "model {}",
+    "reached": "last step of the start seen: {}",
+    "weights_gib": "weights {} GiB",
+    "available_kv_gib": "KV cache {} GiB",
+    "kv_tokens": "KV cache {} tokens",
+    "earlier_lives": "{} earlier run(s) in this boot or log",
+    "bytes_skipped": "{} bytes in the middle of this run were not read",
+}
+
+
+def facts(diagnosis: Diagnosis) -> list[str]:
+    """What was read of the subject, a line each; what is nought or not known is left out."""
+    told = [shown.format(scalar(value)) for name, shown in _FACTS.items() if (value := diagnosis.facts.get(name))]
+    if diagnosis.facts.get("complete_head") is False:
+        told.append("the beginning of this run was not in what was read")
+    notes = [str(value) for name, value in diagnosis.facts.items() if name.startswith("log_note_")]
+    return told + [visible(note, 300) for note in notes]
 
 
 def subject(who: Subject) -> str:
@@ -245,6 +267,8 @@ def scalar(value: Scalar) -> str:
         return "not set"
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, float) and value == int(value):
+        return str(int(value))
     return visible(str(value), 400)
 
 
@@ -253,12 +277,18 @@ def _path(console: Console, diagnosis: Diagnosis) -> None:
         return
     console.print()
     console.print(Text("Path through the flowchart", style="bold"))
+    inner = {node.id for node in NODES if node.under is not None}
     for step in diagnosis.path:
-        line = Text(f"  {visible(step.question)} ")
+        line = Text(f"{visible(step.question)} ")
         line.append(visible(step.answer), style="bold")
         if step.because:
             line.append(f" - {visible(step.because, 300)}", style="dim")
-        console.print(line)
+        console.print(Padding(line, (0, 0, 0, 4 if step.node in inner else 2)))
+
+
+def of_the_host_alone(missing: Missing) -> bool:
+    """Was it not given, and can no file give it?"""
+    return missing.reason == NOT_GIVEN.reason and not missing.remedy
 
 
 def _unseen(console: Console, diagnosis: Diagnosis) -> None:
@@ -266,7 +296,10 @@ def _unseen(console: Console, diagnosis: Diagnosis) -> None:
         return
     console.print()
     console.print(Text("Could not be seen", style="bold yellow"))
-    for missing in diagnosis.unknown:
+    only_there = [m.signal for m in diagnosis.unknown if of_the_host_alone(m)]
+    if only_there:
+        console.print(Padding(Text(f"{', '.join(only_there)}: only the host itself tells"), (0, 0, 0, 2)))
+    for missing in (m for m in diagnosis.unknown if not of_the_host_alone(m)):
         console.print(Padding(Text(f"{missing.signal}: {visible(missing.reason, 400)}"), (0, 0, 0, 2)))
         if missing.remedy:
             console.print(Padding(Text(f"-> {visible(missing.remedy, 400)}", style="dim"), (0, 0, 0, 4)))

@@ -6,7 +6,7 @@ from pathlib import Path
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.claims import Claim, as_text, claims_about, claims_of, replacements
 from vllm_doctor.knowledge.versions import FlagFact, Version
-from vllm_doctor.rules.chart import NODES
+from vllm_doctor.rules.chart import NODES, Node
 from vllm_doctor.rules.registry import Rule, rules
 
 HEADINGS = ("What it is", "How it is recognised", "What to do", "What is often said", "Sources")
@@ -18,6 +18,12 @@ def page(rule: Rule) -> str:
     if module.__file__ is None:
         raise FileNotFoundError(rule.code)
     return Path(module.__file__).with_suffix(".md").read_text(encoding="utf-8")
+
+
+def meaning(rule: Rule) -> str:
+    """What the finding is, in a sentence or two: the first paragraph of its page."""
+    told = page(rule).partition("\n## What it is\n")[2].partition("\n## ")[0].strip()
+    return " ".join(told.partition("\n\n")[0].split())
 
 
 def explained(rule: Rule, at: Version | None) -> str:
@@ -96,14 +102,17 @@ def listing() -> list[tuple[str, str, str, str]]:
 def chart() -> str:
     """The whole flowchart as indented text: boxes in the order of asking, with the rules that answer them."""
     lines: list[str] = []
-    for node in NODES:
-        indent = "  " if node.under is not None else ""
-        lines.append(f"{indent}{node.question}")
-        lines.extend(f"{indent}  yes → {r.code} {r.title} [{r.cause.value}]" for r in rules() if r.node == node.id)
-        if node.under is None:
-            lines.append("  no ↓")
+    for node in (n for n in NODES if n.under is None):
+        lines += [node.question, *_answers(node, "  ")]
+        for inner in (n for n in NODES if n.under == node.id):
+            lines += [f"  yes ↘ {inner.question}", *_answers(inner, "      ")]
+        lines.append("  no ↓")
     lines.append("nothing is wrong: ok; what could not be seen: unknown")
     return "\n".join(lines) + "\n"
+
+
+def _answers(node: Node, indent: str) -> list[str]:
+    return [f"{indent}yes → {r.code} {r.title} [{r.cause.value}]" for r in rules() if r.node == node.id]
 
 
 def mermaid() -> str:

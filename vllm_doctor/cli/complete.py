@@ -1,0 +1,28 @@
+"""What the shell offers after <Tab>; nothing is imported before it is asked."""
+
+from collections.abc import Callable, Iterator
+
+
+def codes(incomplete: str) -> Iterator[tuple[str, str]]:
+    """The finding codes that begin so, each with its title."""
+    from vllm_doctor.rules.explain import listing
+
+    return ((code, title) for code, _, _, title in listing() if code.startswith(incomplete.upper()))
+
+
+def of(*words: str) -> Callable[[str], list[str]]:
+    """One of these words."""
+
+    def beginning(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return beginning
+
+
+def units(incomplete: str) -> list[str]:
+    """The vLLM units of this host."""
+    from vllm_doctor.gather.live import discover
+    from vllm_doctor.records.reading import Known
+
+    found = discover(1.0)
+    return [name for name in found.value if name.startswith(incomplete)] if isinstance(found, Known) else []
