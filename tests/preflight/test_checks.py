@@ -244,6 +244,45 @@ class TestWheelRunsOnDriver:
         later = replace(intent, vllm_version="0.33.0")
         assert "cu129" not in row(release.wheel_runs_on_driver, later).action
 
+    @pytest.mark.parametrize(
+        ("version", "driver_version", "locked", "chosen"),
+        [
+            ("0.32.0", "580.105.08", ("cpu", "cu130"), "cu130"),
+            ("0.27.1", "580.105.08", ("cpu", "cu129", "cu130"), "cu130"),  # the newest that the driver runs by itself
+            ("0.27.1", "575.57.08", ("cpu", "cu129", "cu130"), "cu129"),
+            ("0.27.1", "595.71.05", ("cu129",), "cu129"),  # older runtime, newer driver
+        ],
+    )
+    def test_auto_takes_the_newest_build_that_has_a_lock_and_fits(
+        self, version: str, driver_version: str, locked: tuple[str, ...], chosen: str
+    ) -> None:
+        intent = replace(INTENT, vllm_version=version, driver_version=driver_version, locked=locked)
+        assert release.choose_variant(Case(intent, HOST, table(), date(2026, 11, 21))) == chosen
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"locked": ("cpu",)}, ["has a lock for cpu", "tools/vllm_lock.py"]),
+            ({"driver_version": "570.124.06"}, ["cu130: vLLM 0.32.0 brings CUDA 13.0; driver 570.124.06", "580.65.06"]),
+            ({"vllm_version": "0.27.1", "driver_version": "570.124.06"}, ["make 0.27.1+cu129.lock"]),
+        ],
+    )
+    def test_auto_is_refused_with_the_sum_where_no_build_fits(
+        self, row: Judge, change: dict[str, object], words: list[str]
+    ) -> None:
+        intent = replace(INTENT, **{"vllm_version": "0.32.0", "locked": ("cpu", "cu130"), **change})  # type: ignore[arg-type]
+        found = row(release.wheel_runs_on_driver, intent)
+        assert found.verdict is Verdict.FAIL
+        assert all(word in f"{found.found} {found.needed} {found.action}" for word in words), found
+
+    def test_auto_is_the_cpu_build_only_where_the_inventory_says_that_there_is_no_gpu(self) -> None:
+        intent = replace(INTENT, driver=False, vllm_version="0.32.0", locked=("cpu", "cu130"))
+        case = Case(intent, replace(HOST, gpus=()), table(), date(2026, 11, 21))
+        assert not isinstance(release.choose_variant(replace(case, intent=replace(intent, gpu_count=0))), Row)
+        # A card that fell off the bus is not a host without one.
+        assert driver.gpu_present(case).verdict is Verdict.FAIL
+        assert isinstance(release.choose_variant(case), Row)
+
     def test_a_typo_gets_the_nearest_release(self, row: Judge) -> None:
         found = row(release.wheel_runs_on_driver, replace(INTENT, vllm_version="0.33.00"))
         assert "0.33.0?" in found.action

@@ -119,6 +119,15 @@ def test_what_no_file_sets_came_from_the_command_line(inventory: Inventory) -> N
     assert row.action.startswith("on the command line (-e): write true without quotes")
 
 
+def test_a_secret_typed_with_e_is_refused_and_not_shown(inventory: Inventory) -> None:
+    variables = Variables(KNOWN, Sources([inventory.folder / "hosts.yml"]))
+    typed = {"vllm_api_token": "hunter2", "mine": "hf_abcdefghijklmnopqrstuv", "vllm_port": 8000, "use_token": "true"}
+    rows = variables.typed_secrets(typed)
+    assert [row.found.split()[0] for row in rows] == ["mine", "vllm_api_token"]
+    assert "hunter2" not in str(rows)
+    assert "-e @FILE" in rows[1].action
+
+
 def test_host_variables_win_over_group_variables(inventory: Inventory) -> None:
     (inventory.folder / "host_vars").mkdir()
     (inventory.folder / "host_vars" / "gpu1.yml").write_text("---\n# why\nvllm_port: '1'\n")

@@ -7,6 +7,8 @@ from vllm_doctor.knowledge.compat import Table, nearest, numbers
 from vllm_doctor.preflight.launches import launches
 from vllm_doctor.preflight.records import Disk, Headers, Host, Intent, Package, Repository, Row, Verdict
 
+_STORE = "/var/lib/vllm-models"  # the role vllm's own default
+
 
 def intent(values: Mapping[str, object], table: Table, flags: Mapping[str, str] | None = None) -> Intent:
     """What the variables of the roles want; a role that is not in play leaves its part at the default.
@@ -33,7 +35,7 @@ def intent(values: Mapping[str, object], table: Table, flags: Mapping[str, str] 
         gpus=tuple(_words(values.get("preflight_gpus"))),
         gpu_count=count if isinstance(count, int) and not isinstance(count, bool) else None,
         releases_dir=_text(values, "preflight_releases_dir") or _text(values, "vllm_root") or "/opt/vllm",
-        models_dir=_text(values, "preflight_models_dir") or "/var/lib",
+        models_dir=next(filter(None, (_text(values, f"{role}_models_dir") for role in ("preflight", "vllm"))), _STORE),
         model_gib=_number(values.get("preflight_model_gib")),
         memory_gib=_number(values.get("preflight_memory_gib")),
         ports=_ports(values) if version is not None else (),

@@ -63,6 +63,7 @@ class Intent:
     vllm: bool = True
     vllm_version: str | None = None
     variant: str = "auto"
+    locked: tuple[str, ...] = ()  # variants of this release that have a hash lock; empty where nobody looked
     python: str | None = None
     forward_compat: bool = False
     attention_without_ptx: bool = False
@@ -78,8 +79,8 @@ class Intent:
 
     @property
     def cpu(self) -> bool:
-        """Whether vLLM's CPU build is wanted; then no GPU fact matters."""
-        return self.variant == "cpu"
+        """Whether vLLM's CPU build is wanted; then no GPU fact matters. A host without a GPU says so, or lacks one."""
+        return self.variant == "cpu" or (self.variant == "auto" and self.gpu_count == 0)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """The checks of a vLLM release against the driver, the GPU and the system's C library and Python."""
 
+from dataclasses import replace
+
 from vllm_doctor.knowledge.compat import Fit, Table, nearest, numbers
 from vllm_doctor.preflight.records import Case, Row, Verdict
 
@@ -7,10 +9,54 @@ _OK, _FAIL, _WARN = Verdict.OK, Verdict.FAIL, Verdict.WARN
 _UNKNOWN, _SKIP = Verdict.UNKNOWN, Verdict.NOT_APPLICABLE
 
 
+_BUILD = "wheel's CUDA x driver"
+_BEST_FIRST = (_OK, _WARN, _UNKNOWN, _FAIL)
+
+
 def wheel_runs_on_driver(case: Case) -> Row:
     """8: the CUDA of the wheel is not newer than the driver can run."""
-    name = "wheel's CUDA x driver"
     if case.intent.cpu or not case.intent.vllm or case.intent.vllm_version is None:
+        return Row(_BUILD, _SKIP)
+    if case.intent.variant != "auto" or not case.intent.locked:
+        return _build_runs(case)
+    chosen = choose_variant(case)
+    return chosen if isinstance(chosen, Row) else _build_runs(_with_variant(case, chosen))
+
+
+def choose_variant(case: Case) -> str | Row:
+    """What `vllm_variant: auto` means here: of the builds with a hash lock the newest that fits best; else why none."""
+    version, locked = case.intent.vllm_version or "", case.intent.locked
+    if case.intent.cpu and "cpu" in locked:
+        return "cpu"
+    builds = [name for name in locked if (name == "cpu") == case.intent.cpu]
+    if not builds:
+        return Row(
+            _BUILD,
+            _FAIL,
+            f"vLLM {version} has a lock for {', '.join(locked) or 'no build'}",
+            f"the hash lock of a build for {'the CPU' if case.intent.cpu else 'NVIDIA GPUs'}",
+            "set vllm_version to a release that has one, or make it with tools/vllm_lock.py",
+        )
+    rows = {name: _build_runs(_with_variant(case, name)) for name in builds}
+    best = min(builds, key=lambda name: (_BEST_FIRST.index(rows[name].verdict), [-n for n in _cuda(case, name)]))
+    if rows[best].verdict in {_OK, _WARN}:
+        return best
+    found = "; ".join(f"{name}: {rows[name].found}" for name in builds)
+    return replace(rows[best], found=found)
+
+
+def _with_variant(case: Case, name: str) -> Case:
+    return replace(case, intent=replace(case.intent, variant=name))
+
+
+def _cuda(case: Case, name: str) -> tuple[int, ...]:
+    variant = case.table.variant(name)
+    return numbers(variant.cuda) if variant else ()
+
+
+def _build_runs(case: Case) -> Row:
+    name = _BUILD
+    if case.intent.vllm_version is None:
         return Row(name, _SKIP)
     wheel = case.table.wheel(case.intent.vllm_version)
     if wheel is None:
@@ -48,6 +94,8 @@ def wheel_runs_on_driver(case: Case) -> Row:
             return Row(name, _WARN, f"CUDA {cuda} on {driver} by forward compatibility", "cuda-compat on the host", "")
         older = _variant_for(driver, wheel.version, case.table)
         way = f"set vllm_variant: {older}, or " if older else ""
+        if older and case.intent.locked and older not in case.intent.locked:
+            way = f"make {wheel.version}+{older}.lock with tools/vllm_lock.py, or "
         return Row(
             name,
             _FAIL,

@@ -118,6 +118,20 @@ class Variables:
                     f"{where}: encrypt it with ansible-vault encrypt_string, and replace the secret: it was readable",
                 )
 
+    def typed_secrets(self, values: Mapping[str, object]) -> tuple[Row, ...]:
+        """Secrets among what was typed after -e: everybody on the controller sees it, and the history keeps it."""
+        return tuple(
+            Row(
+                "secret in plain text",
+                Verdict.FAIL,
+                f"{name} on the command line (value not shown)",
+                "a vault value, or a file that only root reads",
+                f"write it into a vault file and give -e @FILE, or set {name} in the inventory; and replace the secret",
+            )
+            for name, value in sorted(values.items())
+            if _is_secret(name, str(value))
+        )
+
     def _where(self, name: str, places: Mapping[str, Definition], action: str) -> str:
         place = places.get(name)
         return f"{place.at(self._sources.base) if place else 'on the command line (-e)'}: {action}"
@@ -175,12 +189,14 @@ def _plain_secrets(name: str, node: yaml.Node, line: int) -> Iterator[tuple[str,
     elif isinstance(node, yaml.SequenceNode):
         for value in node.value:
             yield from _plain_secrets("", value, value.start_mark.line + 1)
-    elif isinstance(node, yaml.ScalarNode) and node.tag != "!vault":
-        text = node.value.strip()
-        named = bool(_SECRET_NAME.search(name)) and text not in _NULL and "{{" not in text
-        boolean = text.casefold() in _BOOLEAN_WORDS
-        if (named and not boolean) or _SECRET_VALUE.match(text):
-            yield name or "a list item", line
+    elif isinstance(node, yaml.ScalarNode) and node.tag != "!vault" and _is_secret(name, node.value.strip()):
+        yield name or "a list item", line
+
+
+def _is_secret(name: str, text: str) -> bool:
+    """Whether a value is one by the variable's name or by its own shape; a reference to a vault value is none."""
+    named = bool(_SECRET_NAME.search(name)) and text not in _NULL and "{{" not in text
+    return (named and text.casefold() not in _BOOLEAN_WORDS) or bool(_SECRET_VALUE.match(text))
 
 
 def _almost(name: str, close: str) -> bool:

@@ -8,13 +8,16 @@ It runs once for the whole play. The checks and the compatibility table are the 
 
 import json
 import sys
+from dataclasses import replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import yaml
+from ansible import context
 from ansible.errors import AnsibleActionFail
+from ansible.parsing.splitter import parse_kv
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 
@@ -109,11 +112,12 @@ class ActionModule(ActionBase):
             {name: values[name] for name in written if name in values},
             [str(name) for name in values.get("preflight_extra_variables") or []],
         )
-        intent = wants.intent(values, table(), self._flags)
+        intent = _locked(wants.intent(values, table(), self._flags))
         case = Case(intent, wants.declared_host(intent, table(), self._configs(values, {})), table(), today)
         judged = [row for row in judge(case, OF_VARIABLES) if row.verdict in {Verdict.FAIL, Verdict.WARN}]
         told = (*wants.contradictions(values, intent, table()), *judged)
-        return (*rows, *(sources.located(row, definitions) for row in told))
+        typed = Variables(self._specs, sources).typed_secrets(_typed(self._loader))
+        return (*rows, *typed, *(sources.located(row, definitions) for row in told))
 
     def _facts(self, host, task_vars, today):
         values = self._values(host, task_vars)
@@ -124,7 +128,7 @@ class ActionModule(ActionBase):
                     "facts", Verdict.FAIL, "the host did not answer", "its facts", "make it reachable, or leave it out"
                 ),
             )
-        intent = wants.intent(values, table(), self._flags)
+        intent = _locked(wants.intent(values, table(), self._flags))
         configs = self._configs(values, answer["facts"].get("models") or {})
         rows = judge(Case(intent, wants.host(answer["facts"], configs), table(), today))
         definitions = self._sources.definitions(host, _groups(host, task_vars))
@@ -165,6 +169,22 @@ def _roles():
             found = yaml.safe_load(values.read_text(encoding="utf-8")) or {}
             defaults.update({name: value for name, value in found.items() if "{{" not in str(value)})
     return known, defaults
+
+
+def _typed(loader):
+    """What was written out after -e; @FILE is not."""
+    words = [str(word) for word in context.CLIARGS.get("extra_vars") or () if not str(word).startswith("@")]
+    found = {}
+    for word in words:
+        values = loader.load(word) if word.lstrip()[:1] in {"{", "["} else parse_kv(word)
+        found.update(values if isinstance(values, dict) else {})
+    return found
+
+
+def _locked(intent):
+    """Add which builds of the wanted release the role vllm has a hash lock for: `auto` chooses among them."""
+    locks = (REPOSITORY / "roles" / "vllm" / "files" / "locks").glob(f"{intent.vllm_version}+*.lock")
+    return replace(intent, locked=tuple(sorted(lock.stem.partition("+")[2] for lock in locks)))
 
 
 def _plain(row):

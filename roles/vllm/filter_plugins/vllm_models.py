@@ -24,8 +24,8 @@ def problems(units, variables):
         found += [
             _row(
                 f"{at}vllm_environment: {name}, which everyone on the host can read in the unit",
-                "a secret in vllm_secrets",
-                f"vllm_environment: take {name} out, and put it into vllm_secrets",
+                f"a secret in {(place := 'vllm_hub_token' if name in HUB_TOKENS else 'vllm_secrets')}",
+                f"vllm_environment: take {name} out, and put it into {place}",
             )
             for name in unit["environment"]
             if SECRET.search(str(name))

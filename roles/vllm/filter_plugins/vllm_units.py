@@ -133,20 +133,31 @@ def problems(made, variables, locks, templates):
             _row(
                 f"vllm_version: {variables['version']}",
                 "an exact release, such as 0.32.0",
-                f"one of {', '.join(locks)}",
+                _with_lock(variables, locks),
             )
         )
-    elif wanted not in locks:
+    elif wanted not in {*locks, *(lock.partition("+")[0] + "+auto" for lock in locks)}:
         found.append(
             _row(
                 f"vLLM {wanted}",
                 f"a hash lock; there is {', '.join(locks) or 'none'}",
-                "choose one of these, or make one with tools/vllm_lock.py",
+                f"{_with_lock(variables, locks)}, or make the lock with tools/vllm_lock.py",
             )
         )
     for unit, instance in zip(made, variables["instances"], strict=True):
         found += _of_unit(unit, instance, variables, templates)
     return found
+
+
+def _with_lock(variables, locks):
+    """Write the line that asks for what has a lock: another build of the release, else the newest of the build."""
+    pairs = [lock.partition("+")[::2] for lock in locks]
+    builds = [build for version, build in pairs if version == str(variables["version"])]
+    if builds:
+        return f"vllm_variant: {builds[-1]}"
+    releases = [version for version, build in pairs if build == variables["variant"]] or [v for v, _ in pairs]
+    newest = max(releases, key=lambda version: [int(n) for n in re.findall(r"\d+", version)], default="…")
+    return f'vllm_version: "{newest}"'
 
 
 def _of_unit(unit, instance, variables, templates):

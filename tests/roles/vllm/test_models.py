@@ -54,8 +54,8 @@ def test_services_share_a_folder_and_it_is_fetched_once() -> None:
         ({"model": "org/Llama", "revision": "v1"}, ["org/Llama at v1", "40 hexadecimal digits", "org/Llama v1`"]),
         ({"model": "org/Llama", "revision": COMMIT[:12]}, ["an exact commit"]),
         ({"model": "org/Llama", "revision": COMMIT, "generated_model": True}, ["vllm_model: /srv/models/tiny"]),
-        ({"environment": {"HF_TOKEN": "x"}}, ["vllm_environment: HF_TOKEN", "vllm_secrets"]),
-        ({"environment": {"AWS_SECRET_ACCESS_KEY": "x"}}, ["everyone on the host can read"]),
+        ({"environment": {"HF_TOKEN": "x"}}, ["vllm_environment: HF_TOKEN", "put it into vllm_hub_token"]),
+        ({"environment": {"AWS_SECRET_ACCESS_KEY": "x"}}, ["everyone on the host can read", "into vllm_secrets"]),
         ({"secret_names": ["HF_TOKEN"]}, ["vllm_secrets: take HF_TOKEN out, and set vllm_hub_token"]),
         (
             {

@@ -1,0 +1,39 @@
+"""vllm_variant: auto on the controller: the build that the host's driver runs, out of those that have a hash lock."""
+
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
+
+from vllm_doctor.knowledge.compat import table  # noqa: E402
+from vllm_doctor.preflight import intent as wants  # noqa: E402
+from vllm_doctor.preflight.records import Case, Row  # noqa: E402
+from vllm_doctor.preflight.release import choose_variant, wheel_runs_on_driver  # noqa: E402
+
+
+def choice(values, locks, facts):
+    """Choose by the inventory's words, the locks (`version+variant`) and preflight's facts of the host.
+
+    {variant, because}, or {found, needed, do} where no build runs.
+    """
+    wanted = wants.intent({**values, "vllm_variant": "auto"}, table())
+    of_release = [lock.partition("+") for lock in locks if lock.startswith(f"{values['vllm_version']}+")]
+    named = tuple(variant for _, _, variant in of_release)
+    case = Case(replace(wanted, locked=named), wants.host(facts), table(), datetime.now(UTC).date())
+    chosen = choose_variant(case)
+    if isinstance(chosen, Row):
+        return {"found": chosen.found, "needed": chosen.needed, "do": chosen.action}
+    judged = wheel_runs_on_driver(case)
+    return {"variant": chosen, "because": judged.found or "preflight_gpu_count: 0"}
+
+
+class FilterModule:
+    """The filter of the variant."""
+
+    def filters(self):
+        """Name it."""
+        return {"vllm_variant_choice": choice}
