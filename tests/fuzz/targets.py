@@ -5,6 +5,7 @@ for output that its own reader refuses.
 """
 
 import contextlib
+import copy
 import io
 import json
 import re
@@ -87,11 +88,15 @@ def judged(shot: Snapshot) -> Verdict:
     argv = shot.launch.value.argv if isinstance(shot.launch, Known) else ()
     told_json = dumps(told)
     assert told_json.isascii()
-    json.loads(told_json)
+    json.loads(told_json, parse_constant=_no_number)
     # Telling takes longer than judging, so each input is told in one format, which its own bytes choose.
     for tell in TELLERS if EVERY_FORMAT else TELLERS[zlib.crc32(told_json.encode()) % len(TELLERS) :][:1]:
         tell(told, argv)
     return told.verdict
+
+
+def _no_number(word: str) -> None:
+    raise AssertionError(f"{word} is no JSON")
 
 
 def _on_a_terminal(told: Diagnosis, argv: tuple[str, ...]) -> None:
@@ -211,7 +216,7 @@ def _spoil(tree: Any, choose: _Choices) -> None:
             continue
         odd = choose.below(len(_ODD) + 4)
         if odd < len(_ODD):
-            here[key] = _ODD[odd]
+            here[key] = copy.deepcopy(_ODD[odd])
         elif odd == len(_ODD) and isinstance(here, dict):
             del here[key]
         elif odd == len(_ODD) + 1 and isinstance(here, dict):

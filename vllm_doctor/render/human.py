@@ -267,7 +267,7 @@ def scalar(value: Scalar) -> str:
         return "not set"
     if isinstance(value, bool):
         return "on" if value else "off"
-    if isinstance(value, float) and value == int(value):
+    if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return visible(str(value), 400)
 

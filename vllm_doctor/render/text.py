@@ -19,6 +19,6 @@ def _written_out(found: re.Match[str]) -> str:
 
 def figure(value: float) -> str:
     """A number as a person reads it: whole numbers grouped, others with as many digits as tell something."""
-    if value == int(value) and abs(value) < 1e15:
+    if float(value).is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:,.2f}" if abs(value) >= 0.1 else f"{value:.3g}"

@@ -1,6 +1,7 @@
 """What rules say, made in one place: findings, arithmetic in GiB, changes that this version can follow."""
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -86,11 +87,10 @@ def set_flag(
 
 def _typed(value: str | bool | None) -> Scalar:
     if isinstance(value, str):
-        for kind in (int, float):
-            try:
-                return kind(value)
-            except ValueError:
-                continue
+        if re.fullmatch(r"-?[0-9]{1,15}", value):
+            return int(value)
+        if re.fullmatch(r"-?([0-9]{1,15}\.?[0-9]{0,15}|\.[0-9]{1,15})(e[+-]?[0-9]{1,2})?", value):
+            return float(value)
     return value
 
 

@@ -44,6 +44,8 @@ def shortage(case: Case) -> Shortage | None:
     found = []
     for hit in story.all("free-below-wanted"):
         f = hit.fields
+        if not float(f["total"]):
+            continue
         device = f.get("device", "the GPU")
         found.append(
             Shortage(device, float(f["free"]), float(f["total"]), float(f["util"]), float(f["want"]), (hit.index,))
