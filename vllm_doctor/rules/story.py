@@ -85,6 +85,11 @@ class Fault(msgspec.Struct, frozen=True):
     stage: Stage
 
     @property
+    def bare(self) -> bool:
+        """Is it only an exception's own line, that nothing here knows?"""
+        return not self.hits and self.crash is not None and not any(k.frames for k in self.crash.links)
+
+    @property
     def ids(self) -> frozenset[str]:
         """Ids of the messages in it."""
         return frozenset(h.id for h in self.hits)
@@ -245,8 +250,10 @@ class Story:
     def root(self) -> Fault | None:
         """What failed first and for good; None if nothing did."""
         found = [f for f in self._candidates() if self._fatal(f)]
-        first = [f for f in found if not self._survivor(f)]
-        return min(first or found, key=lambda f: f.index, default=None)
+        first = [f for f in found if not self._survivor(f)] or found
+        # An exception's line alone, without calls and unknown, is often a library's noise: what has either comes first.
+        told = [f for f in first if not f.bare]
+        return min(told or first, key=lambda f: f.index, default=None)
 
     @cached_property
     def oom(self) -> "TorchOom | None":

@@ -19,6 +19,7 @@ _IDS = (
     "hub-cas",
     "name-unresolved",
     "name-unknown",
+    "harmony-vocab",
 )
 # Whose exceptions mean the network whatever they say.
 _CLIENTS = ("requests.exceptions.", "huggingface_hub.", "httpx.", "httpcore.", "urllib3.exceptions.", "modelscope.hub.")
@@ -58,6 +59,15 @@ def judge(case: Case) -> Outcome:
                 "a way to the hub (DNS, proxy), or a copy of the model on disk and HF_HUB_OFFLINE=1",
             )
             if not refused
+            else None,
+            thing(
+                ChangeKind.ENV,
+                "TIKTOKEN_ENCODINGS_BASE",
+                Direction.SET,
+                "a folder with o200k_base.tiktoken, which gpt-oss needs beside its weights; remove the broken copy",
+                inventory="vllm_env",
+            )
+            if "harmony-vocab" in fault.ids
             else None,
             set_flag(case, "model", None, Direction.CHANGE, "the repository's name, or a folder that exists")
             if missing

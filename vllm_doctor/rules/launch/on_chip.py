@@ -1,12 +1,12 @@
 """VD519: a kernel does not fit the on-chip shared memory of this GPU; that is neither VRAM nor /dev/shm."""
 
-from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
+from vllm_doctor.records.verdict import Cause, Phase
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._backend import other_backend
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, set_flag, thing
+from vllm_doctor.rules.say import finding
 
 _IDS = (
     "triton-shared",
@@ -23,19 +23,8 @@ def judge(case: Case) -> Outcome:
         RULE,
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
-        changes=(_backend(case),),
+        changes=(other_backend(case, "a backend that is not in the traceback has kernels of another size"),),
         refute="the same model starts on a GPU of a newer generation with the same backend",
-    )
-
-
-def _backend(case: Case) -> Change | None:
-    """Another attention backend: an option from 0.13.0, a variable before."""
-    why = "a backend that is not in the traceback has kernels of another size"
-    change = set_flag(case, "attention-backend", "TRITON_ATTN", Direction.CHANGE, why)
-    if change is not None:
-        return change
-    return thing(
-        ChangeKind.ENV, "attention-backend", Direction.CHANGE, f"VLLM_ATTENTION_BACKEND: {why}", inventory="vllm_env"
     )
 
 

@@ -9,7 +9,7 @@ from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, shown
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, inventory_var, set_flag, thing
+from vllm_doctor.rules.say import finding, inventory_var, set_flag, thing, upgrade
 from vllm_doctor.rules.story import Fault
 
 _IDS = (
@@ -18,7 +18,10 @@ _IDS = (
     "utilization-range",
     "world-size",
     "parallel-size",
+    "ray-gpus",
     "heads-divisible",
+    "tp-plan",
+    "quant-config-missing",
     "chat-template-path",
     "argument-invalid",
     "arguments-required",
@@ -144,7 +147,9 @@ def _said(fault: Fault) -> str:
 
 def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     length, tokens = fault.fields("length-above-model"), fault.fields("tokens-below-length")
-    sizes = fault.fields("world-size") or fault.fields("parallel-size")
+    split = _split(case, fault) or _quantized(case, fault)
+    if split:
+        return split
     if length:
         why = "the positions of the model's own config; more gives wrong output or a CUDA error"
         return (set_flag(case, "max-model-len", int(length["derived"]), Direction.LOWER, why),)
@@ -160,23 +165,11 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
             set_flag(case, "max-num-batched-tokens", int(tokens["limit"]), Direction.RAISE, why),
             set_flag(case, "max-num-seqs", int(tokens["tokens"]), Direction.LOWER, "or fewer sequences"),
         )
-    if sizes:
-        why = "as many as there are GPUs here"
-        return (set_flag(case, "tensor-parallel-size", int(sizes["gpus"]), Direction.LOWER, why),)
-    if "heads-divisible" in fault.ids:
-        heads, size = (int(fault.fields("heads-divisible")[k]) for k in ("heads", "size"))
-        to = next((n for n in range(size - 1, 0, -1) if heads % n == 0), 1)
-        why = f"divides {heads} attention heads"
-        return (set_flag(case, "tensor-parallel-size", to, Direction.LOWER, why),)
     if "utilization-range" in fault.ids:
         return (set_flag(case, "gpu-memory-utilization", 0.9, Direction.LOWER, "a fraction from 0 to 1, not percent"),)
     if "lora-rank" in fault.ids:
         why = "the rank of the adapter that is served"
         return (set_flag(case, "max-lora-rank", int(fault.fields("lora-rank")["rank"]), Direction.RAISE, why),)
-    differs = fault.fields("quantization-differs")
-    if differs:
-        why = f"the checkpoint says {differs['model']} of itself; without the option vLLM follows it"
-        return (set_flag(case, "quantization", None, Direction.REMOVE, why),)
     if "device-ordinal" in fault.ids:
         why = "names a GPU that is not there; every rank needs one of its own"
         return (thing(ChangeKind.ENV, "CUDA_VISIBLE_DEVICES", Direction.CHANGE, why, inventory="vllm_env"),)
@@ -188,6 +181,45 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         return ()
     why = "a value that the message accepts"
     return (thing(ChangeKind.FLAG, name, Direction.CHANGE, why, inventory=inventory_var(name)),)
+
+
+def _split(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """Over how many GPUs the model may be split."""
+    sizes = fault.fields("world-size") or fault.fields("parallel-size")
+    if sizes:
+        why = "as many as there are GPUs here"
+        return (set_flag(case, "tensor-parallel-size", int(sizes["gpus"]), Direction.LOWER, why),)
+    if "ray-gpus" in fault.ids:
+        why = "no more ranks than there are GPUs in the cluster: `ray status`"
+        return (set_flag(case, "tensor-parallel-size", len(case.gpus) if case.gpus else None, Direction.LOWER, why),)
+    if "heads-divisible" in fault.ids:
+        heads, size = (int(fault.fields("heads-divisible")[k]) for k in ("heads", "size"))
+        to = next((n for n in range(size - 1, 0, -1) if heads % n == 0), 1)
+        why = f"divides {heads} attention heads"
+        return (set_flag(case, "tensor-parallel-size", to, Direction.LOWER, why),)
+    if "tp-plan" in fault.ids:
+        why = "Transformers' code of this model says nothing of how to split it; vLLM's own models can be split"
+        return (
+            set_flag(case, "tensor-parallel-size", 1, Direction.LOWER, why),
+            upgrade(case, "a release that has an implementation of its own for this model"),
+        )
+    return ()
+
+
+def _quantized(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """What the checkpoint says of its own quantization."""
+    differs = fault.fields("quantization-differs")
+    if differs:
+        why = f"the checkpoint says {differs['model']} of itself; without the option vLLM follows it"
+        return (set_flag(case, "quantization", None, Direction.REMOVE, why),)
+    method = fault.fields("quant-config-missing").get("method")
+    if method:
+        why = f"the checkpoint is not one of {method}: it holds no configuration for it"
+        return (
+            set_flag(case, "quantization", None, Direction.REMOVE, why),
+            set_flag(case, "model", None, Direction.CHANGE, f"or a checkpoint that was quantized with {method}"),
+        )
+    return ()
 
 
 def _named_option(case: Case, fault: Fault) -> str | None:
@@ -214,7 +246,7 @@ RULE = Rule(
     node="refused",
     cause=Cause.BAD_FLAG,
     phase=Phase.FLAG_ERROR,
-    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
     judge=judge,
     rank=22,
 )

@@ -12,7 +12,9 @@ from vllm_doctor.rules.say import gib
 from vllm_doctor.rules.story import Fault, Story
 
 # Messages by which the memory of the GPU says that it is exhausted.
-EXHAUSTED = frozenset({"torch-oom", "cuda-oom", "cublas-alloc", "nccl-oom", "nccl-calloc", "triton-oom", "cumem-oom"})
+EXHAUSTED = frozenset(
+    {"torch-oom", "cuda-oom", "cublas-alloc", "nccl-oom", "nccl-calloc", "triton-oom", "cumem-oom", "oom-nvml"}
+)
 
 
 class Oom(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from vllm_doctor.knowledge.stages import Stage
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, Direction, Phase
+from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, gib, set_flag
@@ -28,6 +28,8 @@ def judge(case: Case) -> Outcome:
         RULE,
         title="The weights do not fit the card"
         + (f": {held:.2f} GiB of them were loaded when it was full" if held is not None else ""),
+        # Without figures nobody can say that it is not another process that holds the card.
+        confidence=Confidence.CONFIRMED if oom.torch is not None else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_whole(case)),
         changes=(

@@ -1,0 +1,16 @@
+"""Another attention backend, named the way the release wants it."""
+
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.say import set_flag, thing
+
+
+def other_backend(case: Case, why: str) -> Change:
+    """An option from 0.13.0, a variable before."""
+    change = set_flag(case, "attention-backend", "TRITON_ATTN", Direction.CHANGE, why)
+    if change is not None:
+        return change
+    return thing(
+        ChangeKind.ENV, "attention-backend", Direction.CHANGE, f"VLLM_ATTENTION_BACKEND: {why}", inventory="vllm_env"
+    )

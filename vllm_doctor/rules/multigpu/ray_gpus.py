@@ -1,0 +1,58 @@
+"""VD805: Ray has not got the GPUs that the launch asks for, and the start waits for them."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._fault import named, shown
+from vllm_doctor.rules.multigpu.waiting import final_run
+from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, set_flag, thing
+
+_IDS = ("ray-placement",)
+
+
+def judge(case: Case) -> Outcome:
+    """Does it wait for GPUs, or did it give up waiting?"""
+    story = case.story
+    if story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    fault = named(case, *_IDS)
+    over = not isinstance(fault, NotHere | Unseen)
+    run = final_run(story, story.all("ray-wait")) if case.root is None else ()
+    if not over and not run:
+        return NotHere("nobody waits for a placement group")
+    gpus = case.gpus
+    return finding(
+        RULE,
+        title=RULE.title if over else f"{RULE.title}: waited {run[-1].fields['seconds']} s and longer",
+        confidence=Confidence.CONFIRMED if over else Confidence.LIKELY,
+        evidence=(
+            shown(case, fault, *_IDS)
+            if not isinstance(fault, NotHere | Unseen)
+            else (case.line(run[0].index), case.line(run[-1].index))
+        ),
+        changes=(
+            set_flag(
+                case,
+                "tensor-parallel-size",
+                len(gpus) if gpus else None,
+                Direction.LOWER,
+                "no more ranks than there are GPUs in the cluster",
+            ),
+            thing(ChangeKind.OS, "ray-nodes", Direction.ADD, "or let the other nodes join first: `ray status`"),
+        ),
+        refute="`ray status` shows as many free GPUs as ranks",
+    )
+
+
+RULE = Rule(
+    code="VD805",
+    slug="ray-gpus",
+    title="Ray has not got the GPUs that the launch asks for",
+    node="multigpu",
+    cause=Cause.OTHER,
+    phase=Phase.NOT_MEMORY,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
+    judge=judge,
+    rank=53,
+)

@@ -1,0 +1,104 @@
+"""VD804: the start waits for a rank that does not come, and says so until it is ended."""
+
+import itertools
+from collections.abc import Sequence
+
+from vllm_doctor.knowledge.messages import Hit
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
+from vllm_doctor.rules.story import Story
+
+# Each of these lines stands for a minute; compiling and autotuning take some of them.
+_MINUTES = 10
+_RETRIES = 2
+
+
+def judge(case: Case) -> Outcome:
+    """Does the life end in a wait?"""
+    story = case.story
+    if story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if case.root is not None:
+        return NotHere("something failed for good")
+    tries = final_run(story, story.all("store-retry"))
+    if len(tries) >= _RETRIES:
+        return _store(case, tries)
+    minutes = _unbroken(story, final_run(story, story.all("broadcast-wait")))
+    if len(minutes) >= _MINUTES and any(stage is not Stage.CONFIG for _, stage in story.miles):
+        return _ranks(case, minutes)
+    return NotHere("the life does not end in a wait")
+
+
+def final_run(story: Story, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """The hits after which no step of the start was reached any more; none once it served."""
+    if story.served(-1):
+        return ()
+    last = max((i for i, stage in story.miles if stage is not Stage.CONFIG), default=-1)
+    return tuple(h for h in hits if h.index > last)
+
+
+def _unbroken(story: Story, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """Those of the hits with which the life ends: nothing else was written between them (a progress bar would be)."""
+    end = len(story.lines) if story.stopped is None else story.stopped
+    at = {h.index: h for h in hits}
+    spoken = (i for i in range(end - 1, -1, -1) if story.lines[i].text.strip())
+    return tuple(at[i] for i in itertools.takewhile(at.__contains__, spoken))[::-1]
+
+
+def _store(case: Case, run: Sequence[Hit]) -> Outcome:
+    host, port = (run[-1].fields[k] for k in ("host", "port"))
+    return finding(
+        RULE,
+        title=f"The rank cannot reach its own meeting point {host}:{port}",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(run[0].index), case.line(run[-1].index)),
+        changes=(
+            thing(
+                ChangeKind.ENV,
+                "VLLM_HOST_IP",
+                Direction.SET,
+                "an address of this host that its firewall and VPN let through; 127.0.0.1 for a single host",
+                inventory="vllm_env",
+            ),
+        ),
+        refute=f"a connection to {host}:{port} from this host is accepted while the server starts",
+    )
+
+
+def _ranks(case: Case, run: Sequence[Hit]) -> Outcome:
+    return finding(
+        RULE,
+        title=f"Ranks have waited for one another for {len(run)} minutes, and nothing else happened",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(run[0].index), case.line(run[-1].index)),
+        changes=(
+            thing(
+                ChangeKind.ENV,
+                "NCCL_P2P_DISABLE",
+                Direction.SET,
+                "to find out whether direct copies between the cards are at fault (slower)",
+                to=1,
+                inventory="vllm_env",
+            ),
+            set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL instead of vLLM's own all-reduce"),
+            upgrade(case, "hangs between ranks are mended release by release"),
+        ),
+        refute="a rank computes meanwhile: its GPU is busy in `nvidia-smi`, its memory changes",
+    )
+
+
+RULE = Rule(
+    code="VD804",
+    slug="start-waits",
+    title="The start waits for a rank that does not come",
+    node="multigpu",
+    cause=Cause.NCCL_TIMEOUT,
+    phase=Phase.NCCL_OR_MULTIGPU,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    judge=judge,
+    rank=54,
+)
