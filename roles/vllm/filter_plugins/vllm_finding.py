@@ -49,7 +49,8 @@ def _change(change, host, groups, sources):
     variable = change.get("inventory_var")
     before = change.get("from")
     if not variable:
-        text = f"{change.get('kind')} {change.get('name')}: {change.get('to')}"
+        done = change.get("to") if change.get("to") is not None else change.get("why")
+        text = f"{change.get('direction')} {change.get('name')}: {done}"
     elif variable in {"vllm_extra_args", "vllm_environment"}:
         text = f"{variable}: {{{change.get('name')}: {_yaml(change.get('to'))}}}"
     elif change.get("direction") == "remove" or change.get("to") is None:

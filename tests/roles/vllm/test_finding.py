@@ -51,6 +51,13 @@ def test_the_message_has_evidence_sum_and_the_line_with_its_place(tmp_path: Path
     assert "also:  VD1 another" in text
 
 
+def test_what_no_variable_changes_says_what_to_do() -> None:
+    repair = {"kind": "os", "name": "vllm@main.service", "from": None, "to": None, "direction": "repair"}
+    finding = {"code": "VD901", "title": "it hangs", "changes": [{**repair, "why": "systemctl restart it"}]}
+    text = plugin.finding_text(json.dumps({"verdict": "finding", "findings": [finding]}), "gpu01")
+    assert "change: repair vllm@main.service: systemctl restart it" in text
+
+
 def test_the_strongest_file_is_named_and_those_of_others_are_not(tmp_path: Path) -> None:
     line = "vllm_max_model_len: 9\n"
     files = {"host_vars__gpu02": line, "group_vars__other": line, "group_vars__all": line}
