@@ -168,6 +168,11 @@ def test_a_half_is_said_only_where_the_release_does_not_fall_back_by_itself(card
     assert "dtype" not in arguments(render(card, "0.19.1"))
 
 
+def test_what_is_compiled_at_start_is_compiled_by_the_toolkit_of_the_inventory():
+    assert environment(render("h100-sxm", "0.33.0", cuda_home="/usr/local/cuda-13.0"))["CUDA_HOME"].endswith("13.0")
+    assert "CUDA_HOME" not in environment(render("h100-sxm", "0.33.0"))
+
+
 def test_cards_without_peer_access_say_so():
     assert environment(render("rtx4090", "0.33.0", UUIDS[:2]))["NCCL_P2P_DISABLE"] == "1"
     assert "disable-custom-all-reduce" in arguments(render("rtx4090", "0.33.0", UUIDS[:2]))

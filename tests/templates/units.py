@@ -39,6 +39,7 @@ def unit(card: str, version: str, gpus: tuple[str, ...] = (), **changes: object)
         "model": "/var/lib/models/llama",
         "offline": True,
         "gpus": list(gpus),
+        "cuda_home": "",
         "arguments": PLANNED,
         "environment": {},
         "knows": sorted(parser.knows(version)),

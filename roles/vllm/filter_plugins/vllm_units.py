@@ -77,6 +77,7 @@ def _unit(variables, settings, instance):
         "hub": hub,
         "release": variables["release"],
         "gpus": said("gpus"),
+        "cuda_home": variables["cuda_home"],
         "arguments": merged,
         "environment": {**(plan.get("env") or {}), **said("environment")},
         "secrets_file": f"/etc/vllm/{name}.secrets" if variables["api_key"] or variables["secrets"] else "",

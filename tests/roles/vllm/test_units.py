@@ -26,6 +26,7 @@ def judged(**inventory: Any) -> tuple[list[dict[str, Any]], str]:
         "model": "/srv/models/tiny",
         "arguments": ARGUMENTS,
         "release": "0.32.0+cpu-0123abcd",
+        "cuda_home": "",
         **inventory,
     }
     settings = {name: variables[name] for name in ARGUMENTS}
