@@ -111,8 +111,18 @@ class Host:
     def tail(self) -> str:
         return self.exec(f"systemctl status --no-pager -n 30 {self.unit} | cut -c1-200").stdout
 
-    def whole(self) -> None:
-        """As it was rendered, and serving."""
+    def as_rendered(self) -> bool:
+        """Does it serve with the very words of its unit, and none of a test or a trial?"""
+        if "/run/" in self.show("DropInPaths") or not (self.settled() and self.answers()):
+            return False
+        rendered = self.show("ExecStart").partition("argv[]=")[2].partition(" ; ")[0]
+        running = self.run(f"tr '\\0' ' ' < /proc/{self.main_pid()}/cmdline")
+        return self.show("NeedDaemonReload") == "no" and running.endswith(rendered)
+
+    def whole(self, *, anew: bool = False) -> None:
+        """As it was rendered, and serving; started anew if it is not, or if `anew` asks for counters at zero."""
+        if not anew and self.as_rendered():
+            return
         self.run(
             f"rm -f {self.drop_in}; systemctl daemon-reload; systemctl reset-failed {self.unit} || true; "
             f"systemctl restart {self.unit}"

@@ -40,6 +40,12 @@ def served_length(host: Host) -> int:
     return int(models["data"][0]["max_model_len"])
 
 
+@pytest.fixture(autouse=True)
+def served(host: Host) -> None:
+    """Nothing is about to end what serves."""
+    host.ready()
+
+
 @pytest.fixture
 def inventory(tmp_path: Path) -> Inventory:
     return Inventory(tmp_path)

@@ -13,6 +13,12 @@ SHORT = (
 )
 
 
+@pytest.fixture(autouse=True)
+def served(host: Host) -> None:
+    """Each test finds the service as it was rendered, whatever the one before left."""
+    host.whole()
+
+
 def launch(host: Host) -> str:
     """What systemd would start."""
     return host.run(f"systemctl show --property=ExecStart --value {host.unit} | sed 's/ ; start_time.*//'")
@@ -23,7 +29,6 @@ def drop_in(host: Host) -> str:
 
 
 def test_a_ramp_measures_recommends_and_leaves_nothing(host: Host) -> None:
-    host.whole()
     before = launch(host)
     done = host.exec(f"vllm-doctor tune --unit {host.unit} --fresh --most-seqs 16 {SHORT}", timeout_s=1800)
     told = json.loads(done.stdout)
