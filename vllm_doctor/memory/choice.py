@@ -287,25 +287,22 @@ class Chooser:
         asked = self.planner.settings().batched if "max-num-batched-tokens" in self.planner.line.flags else None
         if asked is not None and asked <= floor_ and safe(self.predict()) and self.profile == "balanced":
             return
-        base = self.predict(max_num_batched_tokens=str(self._least()))
         best = self._least()
-        for tokens in sorted({2048, 4096, 8192, 16384, floor_, 24576, 32768}):
+        for tokens in sorted({2048, 4096, 8192, 16384, floor_}):
+            narrow = self.profile == "conservative" and tokens > max(2048, floor_ // 2)
             if (
-                tokens < self._least()
-                or (self.profile == "conservative" and tokens > max(2048, floor_ // 2))
-                or tokens > floor_
+                self._least() < tokens <= floor_
+                and not narrow
+                and safe(self.predict(max_num_batched_tokens=str(tokens)))
             ):
-                continue
-            p = self.predict(max_num_batched_tokens=str(tokens))
-            if safe(p) and (p.available_kv_gib or 0.0) >= 0.75 * (base.available_kv_gib or 0.0):
                 best = tokens
         p = self.predict(max_num_batched_tokens=str(best))
         peak = p.activation.peak / GIB
         self.keep(
             "max-num-batched-tokens",
             best,
-            "the widest step whose activations leave the pool whole: prefill is fastest in wide steps, and every "
-            "token of width is paid from the pool",
+            "prefill is fastest in wide steps, up to what pays on a card of this size; every token of width is paid "
+            "from the pool",
             Sum(
                 "activation peak",
                 peak,

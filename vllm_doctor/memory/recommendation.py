@@ -63,8 +63,9 @@ def safe(p: Prediction) -> bool:
 
 
 def table_tokens(total_gib: float) -> int:
-    """max_num_batched_tokens that published guides give for a card's size: the floor of the choice where it fits."""
-    if total_gib < 14:
+    """max_num_batched_tokens that published guides give for a card's size (24 GB 4096, 40 GB 8192, 80 GB 16384 to
+    24576): the floor of the choice where it fits. Below 24 GB they give none; 2048 is vLLM's own default there."""
+    if total_gib < 20:
         return 2048
     if total_gib < 35:
         return 4096
