@@ -12,20 +12,7 @@ from vllm_doctor.memory.recommendation import Workload, safe, table_tokens
 
 SMALL = {**LLAMA_8B, "num_hidden_layers": 16, "hidden_size": 2048, "intermediate_size": 8192, "head_dim": 64}
 MODELS = {"1b": SMALL, "8b": LLAMA_8B, "experts": GPT_OSS_20B, "latent": DEEPSEEK_LIKE, "hybrid": HYBRID_LIKE}
-CARDS = (
-    "T4",
-    "V100 32GB",
-    "L4",
-    "RTX 4090",
-    "RTX 5090",
-    "A100 40GB",
-    "L40S",
-    "A100 80GB",
-    "H100",
-    "H200",
-    "B200",
-    "GB10",
-)
+CARDS = ("T4", "L4", "RTX 5090", "A100 40GB", "H100", "B200", "GB10")
 VERSIONS = ("0.8.5", "0.19.1", "0.33.0")
 
 

@@ -39,7 +39,7 @@ class Chooser:
     def keep(self, name: str, value: float | str | bool, why: str, *sums: Sum) -> None:
         """Settle a flag."""
         self.changes[name] = value if isinstance(value, bool) else str(value)
-        self.reasons.append(Reason(name, why, sums))
+        self.reasons = [r for r in self.reasons if r.flag != name] + [Reason(name, why, sums)]
 
     def choose(self) -> Choice:
         """Settle every flag in turn."""
@@ -50,6 +50,7 @@ class Chooser:
         self._length(length)
         self._tokens()
         self._seqs()
+        self._tokens()  # fewer requests may have left room for a wider step
         if (
             self.planner.version >= Version((0, 9))
             and not self.arch.hybrid
