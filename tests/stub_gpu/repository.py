@@ -36,12 +36,21 @@ update-initramfs -u
 """
 DKMS_PRERM = "#!/bin/sh\nset -e\nrm -f /lib/modules/*/updates/dkms/nvidia.ko\n"
 SLEEPER = "#!/bin/sh\nexec sleep infinity\n"
-# The real one refuses to start beside a driver of another version.
-FABRIC = """#!/bin/sh
+# The real ones refuse to start beside a driver of another version.
+SAME = """#!/bin/sh
 grep -q " {version} " /proc/driver/nvidia/version ||
-  {{ echo "fabric manager {version}: driver version mismatch" >&2; exit 1; }}
+  {{ echo "{version}: driver version mismatch" >&2; exit 1; }}
+"""
+# On NVLink 5 boards (no switch on the bus) the start script wants the management device and starts the subnet manager.
+FABRIC = (
+    SAME
+    + """if ! grep -qs 0x0680 /sys/bus/pci/devices/*/class; then
+  [ -e /sys/module/ib_umad ] || {{ echo "Kernel module ib_umad has not been loaded" >&2; exit 1; }}
+  /opt/nvidia/nvlsm/sbin/nvlsm &
+fi
 exec sleep infinity
 """
+)
 
 
 class Package:
@@ -136,7 +145,7 @@ def driver(version):
     yield Package("nvidia-settings", deb)
     yield Package("nvidia-xconfig", deb)
     yield Package("nvidia-kernel-support", deb, f"firmware-nvidia-gsp {exact}, nvidia-modprobe (>= {version})")
-    yield Package("firmware-nvidia-gsp", deb)
+    yield Package("firmware-nvidia-gsp", deb, "", {f"/lib/firmware/nvidia/{version}/gsp_ga10x.bin": "0" * 65536})
     for kind, licence, other in (("-open", "Dual MIT/GPL", ""), ("", "NVIDIA", "-open")):
         scripts = {"postinst": DKMS_POSTINST.format(version=version, license=licence), "prerm": DKMS_PRERM}
         yield Package(
@@ -156,8 +165,21 @@ def driver(version):
         },
     )
     yield Package(
-        "nvidia-imex", deb, "", {"/usr/bin/nvidia-imex": SLEEPER, **unit("nvidia-imex", "/usr/bin/nvidia-imex")}
+        "nvidia-imex",
+        deb,
+        "",
+        {
+            "/usr/bin/nvidia-imex": SAME.format(version=version) + "exec sleep infinity\n",
+            "/etc/nvidia-imex/nodes_config.cfg": "",
+            **unit("nvidia-imex", "/usr/bin/nvidia-imex"),
+        },
     )
+    yield from pinning(version, deb)
+
+
+def pinning(version, deb):
+    """The packages that choose a branch or a version by a preferences file."""
+    branch = version.split(".")[0]
     names = (
         "cuda-drivers* nvidia-open* nvidia-driver* nvidia-kernel* nvidia-fabricmanager* nvidia-imex* src:nvidia*:any"
     )
@@ -180,7 +202,7 @@ def machine(kernels):
         yield Package(f"linux-headers-{kernel}", "99-1", "", {f"/lib/modules/{kernel}/build/Makefile": ""})
     yield Package("linux-headers-amd64", "99-1", f"linux-headers-{kernels[-1]}")
     yield Package("dkms", "99-1")
-    yield Package("nvlsm", "2025.06.11-1", "", unit("nvlsm", "/bin/sleep infinity"))
+    yield Package("nvlsm", "2025.06.11-1", "", {"/opt/nvidia/nvlsm/sbin/nvlsm": "#!/bin/sh\nsleep infinity\n"})
     for version, name in (("13.0.2-1", "13-0"), ("12.8.1-1", "12-8")):
         folder = "/usr/local/cuda-" + name.replace("-", ".")
         nvcc = f"#!/bin/sh\necho 'Cuda compilation tools, release {name.replace('-', '.')}'\n"
@@ -190,26 +212,33 @@ def machine(kernels):
         yield Package("cuda", version, f"cuda-toolkit-{name} (>= {version}), cuda-drivers")
 
 
-def main():
-    """Build everything and its index."""
-    folder = Path(sys.argv[1])
-    versions = sys.argv[2:] or VERSIONS
-    kernels = os.environ.get("KERNELS", platform.release()).split()
+def write(folder, packages, origin="NVIDIA"):
+    """Build the packages and an index with this origin."""
     folder.mkdir(parents=True, exist_ok=True)
-    packages = [package for version in versions for package in driver(version)]
-    by_name = {(package.name, package.version): package for package in [*packages, *machine(kernels)]}
+    by_name = {(package.name, package.version): package for package in packages}
     with ThreadPoolExecutor(4) as pool:
         stanzas = list(pool.map(lambda package: package.build(folder), by_name.values()))
     index = "\n".join(stanzas)
     (folder / "Packages").write_text(index)
     (folder / "Packages.gz").write_bytes(gzip.compress(index.encode()))
     # hashes of the index, so that apt accepts the folder as a repository; unsigned, the source says [trusted=yes]
-    lines = ["Origin: NVIDIA", "Label: NVIDIA CUDA", "Suite: stub", "Codename: stub", "SHA256:"]
+    lines = [f"Origin: {origin}", f"Label: {origin}", "Suite: stub", "Codename: stub", "SHA256:"]
     for name in ("Packages", "Packages.gz"):
         data = (folder / name).read_bytes()
         lines.append(f" {hashlib.sha256(data).hexdigest()} {len(data)} {name}")
     (folder / "Release").write_text("\n".join(lines) + "\n")
     subprocess.run(["rm", "-rf", folder / "build"], check=True)
+
+
+def host_kernels():
+    """The kernels that the host says it has."""
+    return os.environ.get("KERNELS", platform.release()).split()
+
+
+def main():
+    """Build everything and its index."""
+    versions = sys.argv[2:] or VERSIONS
+    write(Path(sys.argv[1]), [*(p for version in versions for p in driver(version)), *machine(host_kernels())])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build a dnf repository shaped like NVIDIA's for EL 9: names, epoch, versions, streams and dependencies, no content.
+"""Build a dnf repository shaped like NVIDIA's for EL: names, epoch, versions, streams and dependencies, no content.
 
 usage: rpm_repository.py FOLDER [VERSION …]      (needs rpmbuild, createrepo_c and modifyrepo_c)
 
@@ -13,13 +13,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+EL = os.environ.get("EL", "9")
 VERSIONS = ("580.65.06", "580.105.08", "595.71.05")
 
 HEAD = """
 Name: {name}
 Epoch: {epoch}
 Version: {version}
-Release: 1.el9
+Release: 1.el{el}
 Summary: stub
 License: none
 AutoReqProv: no
@@ -84,7 +85,7 @@ def driver(version):
         **{name: {"files": [f"/usr/lib/systemd/system/{name}.service"]} for name in daemons},
     }
     install = [f"mkdir -p %{{buildroot}}/usr/lib64; : > %{{buildroot}}{library}", *map(unit, daemons)]
-    spec = HEAD.format(name="nvidia-stub", epoch=3, version=version)
+    spec = HEAD.format(el=EL, name="nvidia-stub", epoch=3, version=version)
     spec += "".join(package(name, **parts[name]) for name in parts)
     return spec + "%install\n" + "\n".join(install) + "\n", list(parts)
 
@@ -93,7 +94,7 @@ def base(kernel):
     """What the rest of the system would bring: a shell to depend on, DKMS, EPEL, the lock plugin, kernel headers."""
     build = f"/lib/modules/{kernel}/build"
     names = ("dkms", "epel-release", "python3-dnf-plugin-versionlock")
-    spec = HEAD.format(name="stub", epoch=0, version="9.5") + "".join(package(name) for name in names)
+    spec = HEAD.format(el=EL, name="stub", epoch=0, version="9.5") + "".join(package(name) for name in names)
     spec += package("stub-base", Provides="/bin/sh, /usr/bin/sh, /bin/bash")
     spec += package("kernel-devel-matched", files=[f"{build}/Makefile"], Provides=f"kernel-devel-{kernel}")
     return spec + f"%install\nmkdir -p %{{buildroot}}{build}; : > %{{buildroot}}{build}/Makefile\n"
@@ -112,7 +113,7 @@ def streams(versions, names):
     out = []
     for branch in sorted({version.split(".")[0] for version in versions}):
         rpms = [
-            f"        - {name}-3:{version}-1.el9.x86_64"
+            f"        - {name}-3:{version}-1.el{EL}.x86_64"
             for version in versions
             if version.startswith(branch)
             for name in names
@@ -151,8 +152,9 @@ def main():
         build(folder, version, spec)
     build(folder, "base", base(os.environ.get("KERNEL", platform.release())))
     subprocess.run(["createrepo_c", "--quiet", folder], check=True)
-    (folder / "modules.yaml").write_text(streams(versions, names))
-    subprocess.run(["modifyrepo_c", "--mdtype=modules", folder / "modules.yaml", folder / "repodata"], check=True)
+    if int(EL) < 10:  # EL 10 has no module streams
+        (folder / "modules.yaml").write_text(streams(versions, names))
+        subprocess.run(["modifyrepo_c", "--mdtype=modules", folder / "modules.yaml", folder / "repodata"], check=True)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-../../nvidia_driver/library/package_lock.py
