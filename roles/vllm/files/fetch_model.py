@@ -31,6 +31,7 @@ from pathlib import Path, PurePosixPath
 MARKER, PARTIAL = ".complete.json", ".partial"
 WORKERS = 4
 GIB = 2**30
+HTTP_LIMIT = 50 * 10**9  # huggingface_hub.constants.MAX_HTTP_DOWNLOAD_SIZE, a limit of the hub
 # Weights in other formats: left out where the same folder has them as safetensors, which vLLM takes first.
 DUPLICATES = {".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack"}
 
@@ -169,6 +170,13 @@ def listing(request: Request, token: str | None) -> list[File]:
         large = entry.lfs.sha256 if entry.lfs else None
         files.append(File(str(name), int(entry.size or 0), f"sha256:{large}" if large else f"git:{entry.blob_id}"))
     wanted = chosen(files, request.allow, request.ignore)
+    for file in wanted:
+        if file.size > HTTP_LIMIT:
+            raise RefusedError(
+                f"{file.name} of {request.repo} has {file.size / GIB:.0f} GiB",
+                f"files up to {HTTP_LIMIT / GIB:.0f} GiB: larger ones come by the hub's Xet client alone",
+                "bring the model into a folder of the host by other means (hf download), and set vllm_model to it",
+            )
     if not wanted:
         raise RefusedError(
             f"{request.repo} has {len(files)} files and none is wanted",

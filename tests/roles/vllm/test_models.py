@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -190,6 +192,37 @@ def test_a_disk_that_is_too_small_is_refused_with_the_sum(tmp_path: Path) -> Non
         fetch.judge_room(fetch.Request(tmp_path, "org/Llama", COMMIT), 2**60, 5)
     assert refused.value.row["needed"] == f"{2**30:.2f} GiB: 5 files of org/Llama that are not there yet"
     assert "vllm_models_dir" in refused.value.row["do"]
+
+
+class Hub:
+    """huggingface_hub as far as a listing goes; the real one is asked in Molecule."""
+
+    def __init__(self, *entries: tuple[str, int]) -> None:
+        lfs = SimpleNamespace(sha256="ab")
+        self.siblings = [SimpleNamespace(rfilename=name, size=size, lfs=lfs, blob_id="") for name, size in entries]
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        api = SimpleNamespace(model_info=lambda *_, **__: self)
+        monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(HfApi=lambda **_: api))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "says"),
+    [
+        ("model.safetensors", 60 * 10**9, "model.safetensors of org/Llama has 56 GiB"),
+        ("../../etc/cron.d/x", 1, "a file named ../../etc/cron.d/x"),
+        ("/etc/passwd", 1, "a file named /etc/passwd"),
+        (".complete.json", 1, "a file named .complete.json"),
+        ("original/x.pth", 1, "1 files and none is wanted"),
+    ],
+)
+def test_what_a_hub_may_not_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, size: int, says: str
+) -> None:
+    Hub((name, size)).install(monkeypatch)
+    asked = fetch.Request(tmp_path, "org/Llama", COMMIT, ignore=("original/*",))
+    with pytest.raises(fetch.RefusedError, match=says):
+        fetch.listing(asked, None)
 
 
 def test_a_partial_file_counts_as_far_as_it_goes(tmp_path: Path) -> None:
