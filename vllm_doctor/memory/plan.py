@@ -111,9 +111,7 @@ def predict(
 ) -> Prediction:
     """Predict one start. `total_gib` is the card's memory as torch reports it; without it only the cache arithmetic
     of a known pool is given. Raises ConfigError for a broken quantization_config."""
-    known = known or Known()
-    fmt = quantisation(a, s)
-    results = [_one(a, s, gpu, total_gib, known, fmt, i) for i in sorted({0, s.parallel.pp - 1})]
+    results = stages(a, s, gpu, total_gib, known)
     binding = min(
         results, key=lambda p: (p.outcome == "ok", p.available_kv_gib if p.available_kv_gib is not None else 0.0)
     )
@@ -122,6 +120,14 @@ def predict(
         return binding
     # Each stage logs a pool of its own; the claimed range holds them all.
     return replace(binding, margin_gib=(min(r[0] for r in ranges), max(r[1] for r in ranges)))
+
+
+def stages(
+    a: Architecture, s: Settings, gpu: Gpu | None, total_gib: float | None, known: Known | None = None
+) -> list[Prediction]:
+    """The prediction of the first and of the last pipeline stage: one where there is one. Raises as `predict`."""
+    fmt = quantisation(a, s)
+    return [_one(a, s, gpu, total_gib, known or Known(), fmt, i) for i in sorted({0, s.parallel.pp - 1})]
 
 
 def _one(  # noqa: PLR0917

@@ -13,7 +13,7 @@ from vllm_doctor.memory.describe import describe
 from vllm_doctor.memory.history import History
 from vllm_doctor.memory.known import Known
 from vllm_doctor.memory.launch import LaunchLine, parse_launch
-from vllm_doctor.memory.plan import Prediction, predict, quantisation
+from vllm_doctor.memory.plan import Prediction, predict, quantisation, stages
 from vllm_doctor.memory.reading import read_config
 from vllm_doctor.memory.resolve import resolve
 from vllm_doctor.memory.settings import Settings
@@ -63,6 +63,11 @@ class Planner:
         known = self.known if not changes else replace(self.known, available_kv_gib=None, activation_gib=None)
         s = self.settings(changes)
         return predict(self.arch, s, self.gpu, self.total_gib, known.over(self.history.known(s)))
+
+    def stages(self) -> list[Prediction]:
+        """The launch as asked, one prediction for the first and one for the last pipeline stage."""
+        s = self.settings()
+        return stages(self.arch, s, self.gpu, self.total_gib, self.known.over(self.history.known(s)))
 
     def with_history(self, history: History) -> Planner:
         """The same, with what earlier starts on this host logged in the place of predicted terms."""

@@ -131,7 +131,21 @@ def as_dict(plan: Plan) -> dict[str, object]:
     }
 
 
-def _bar(p: Prediction) -> list[str]:
+def _bars(planner: Planner) -> list[str]:
+    """One bar for all GPUs that hold the same; the first and the last stage where they differ."""
+    bars = [
+        _bar(p, _whose(p, first=n == 0, several=p.settings.parallel.pp > 1)) for n, p in enumerate(planner.stages())
+    ]
+    return [line for bar in bars for line in bar]
+
+
+def _whose(p: Prediction, *, first: bool, several: bool) -> str:
+    count = p.settings.parallel.tp
+    each = "one GPU" if count == 1 else f"each of {count} GPUs"
+    return each if not several else f"{each} of the {'first' if first else 'last'} of {p.settings.parallel.pp} stages"
+
+
+def _bar(p: Prediction, whose: str) -> list[str]:
     if p.total_gib is None or p.available_kv_gib is None:
         return []
     parts = [
@@ -145,7 +159,7 @@ def _bar(p: Prediction) -> list[str]:
     parts.append(("free" if rest >= 0 else "missing", abs(rest), "·" if rest >= 0 else "!"))
     scale = _BAR / max(p.total_gib, sum(size for _, size, _ in parts[:-1]))
     drawn = "".join(mark * round(size * scale) for _, size, mark in parts)
-    out = [f"  one GPU, {p.total_gib:.2f} GiB", f"  {drawn}"]
+    out = [f"  {whose}, {p.total_gib:.2f} GiB", f"  {drawn}"]
     out += [f"    {mark} {name:<12} {size:8.2f} GiB  {100 * size / p.total_gib:5.1f} %" for name, size, mark in parts]
     return out
 
@@ -183,7 +197,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
         if p.outcome == "kv-too-small":
             lines.append(f"           the longest request that fits: {p.longest or 0} tokens")
     if explain:
-        lines += ["", *_bar(p), ""]
+        lines += ["", *_bars(plan.planner), ""]
         lines += [f"    {t.bytes / 2**30:7.2f} GiB  {t.name}: {t.formula}  [{t.source}]" for t in p.terms]
     if plan.remedies:
         shorter = plan.remedies[0].length
