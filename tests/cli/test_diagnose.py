@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.memory.models import LLAMA_8B
+from tests.scenarios.loading import FOLDER, snapshot
 from vllm_doctor.cli import diagnose, quick
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
+from vllm_doctor.gather.bundle import write_bundle
 
 HEALTHY = (
     "(APIServer pid=1) INFO 05-21 10:11:12 [api_server.py:1] vLLM API server version 0.11.0\n"
@@ -125,3 +128,29 @@ def test_the_same_answer_by_both_ways(tmp_path: Path, capsys: pytest.CaptureFixt
         ]
     )
     assert json.loads(short)["findings"] == json.loads(capsys.readouterr().out)["findings"]
+
+
+def test_what_a_bundle_does_not_tell_may_be_said_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept, config = tmp_path / "b.tar.gz", tmp_path / "config.json"
+    write_bundle([snapshot(FOLDER / "vd121-kv-small-fires-0331")], kept)
+    config.write_text(json.dumps(LLAMA_8B))
+    words = ["diagnose", "--format", "json", "--from", str(kept), "--gpu", "NVIDIA H100 80GB HBM3"]
+    run(words)
+    (bare,) = json.loads(capsys.readouterr().out)["findings"]
+    run([*words, "--model-config", str(tmp_path)])
+    (told,) = json.loads(capsys.readouterr().out)["findings"]
+    assert "outcome" not in bare["changes"][0]["predicted"]
+    assert told["changes"][0]["predicted"]["outcome"] == "ok"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "not json", "[" * 5000, '{"hidden_size": 1e999}'])
+def test_a_model_configuration_that_is_none_is_unknown_and_hides_no_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    log, config = tmp_path / "log", tmp_path / "config.json"
+    log.write_text(TOO_SMALL)
+    config.write_text(content)
+    code = run(["diagnose", "--format", "json", "--log", str(log), "--model-config", str(config)])
+    told = json.loads(capsys.readouterr().out)
+    assert (code, told["findings"][0]["code"]) == (Exit.FINDINGS, "VD121")
+    assert content.startswith('{"') or "model_config" in [m["signal"] for m in told["unknown"]]

@@ -167,10 +167,17 @@ def _snapshots(given: Given) -> tuple[Snapshot, ...]:
 
 
 def _with_given(found: tuple[Snapshot, ...], given: Given) -> tuple[Snapshot, ...]:
-    """What a host or a bundle does not tell may be said on the command line; what is said there counts."""
-    said = {"version": _version(given), "gpus": _cards(given)[0], "model_config": _model_config(given.model_config)}
+    """What a host or a bundle does not tell may be said on the command line. What is said of version and model counts
+    in any case; what the host saw of its cards is more than a name."""
+    said = {"version": _version(given), "model_config": _model_config(given.model_config)}
     told = {name: reading for name, reading in said.items() if reading != NOT_GIVEN}
-    return tuple(msgspec.structs.replace(snapshot, **told) for snapshot in found) if told else found
+    cards = _cards(given)[0]
+    return tuple(
+        msgspec.structs.replace(
+            snapshot, **told, gpus=snapshot.gpus if isinstance(snapshot.gpus, Known) or cards == NOT_GIVEN else cards
+        )
+        for snapshot in found
+    )
 
 
 def _live(given: Given) -> tuple[Snapshot, ...]:
