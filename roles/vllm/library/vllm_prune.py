@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 import shutil
 from pathlib import Path
@@ -32,6 +33,9 @@ RETURN = r"""
 removed: {type: list, returned: always, description: The names of the releases that were removed.}
 needed: {type: list, returned: always, description: The names of the releases that may not be removed.}
 """
+
+
+CACHES = Path("/var/cache/vllm")  # the units' CacheDirectory: <instance>/<release>
 
 
 def named(root: Path) -> set[str]:
@@ -71,11 +75,13 @@ def spare(root: Path, needed: set[str], keep: int) -> list[Path]:
     return others[: max(0, len(others) - room)]
 
 
-def remove(root: Path, release: Path) -> None:
-    """Take the marker first: what is left of an interrupted removal is no release."""
+def remove(root: Path, release: Path, caches: Path = CACHES) -> None:
+    """Take the marker first: what is left of an interrupted removal is no release. What it compiled goes with it."""
     (release / ".complete").unlink(missing_ok=True)
     shutil.rmtree(release)
     (root / "locks" / f"{release.name}.lock").unlink(missing_ok=True)
+    for cache in caches.glob(f"*/{glob.escape(release.name)}"):
+        shutil.rmtree(cache, ignore_errors=True)
 
 
 def main() -> None:

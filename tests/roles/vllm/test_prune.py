@@ -74,3 +74,11 @@ def test_an_interrupted_removal_leaves_no_release_that_looks_complete(
     with pytest.raises(OSError, match="power"):
         module.remove(root, root / "releases" / "a")
     assert not (root / "releases" / "a" / ".complete").exists()
+
+
+def test_a_removed_release_takes_what_it_compiled_along(root: Path) -> None:
+    caches = root / "caches"
+    for name in ("main/a", "code/a", "main/b"):
+        (caches / name / "triton").mkdir(parents=True)
+    module.remove(root, root / "releases" / "a", caches)
+    assert sorted(str(path.relative_to(caches)) for path in caches.glob("*/*")) == ["main/b"]
