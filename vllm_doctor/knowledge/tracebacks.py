@@ -187,8 +187,9 @@ def _unindented(crash: _Open, stripped: str) -> bool:
 
 
 def _close(crash: _Open, found: list[Crash]) -> None:
+    unnamed = () if crash.name else tuple(crash.frames)
     crash.close_link()
-    if not crash.links and crash.frames and not crash.torn:
-        crash.links.append(Link("", "", tuple(crash.frames)))
+    if not crash.links and unnamed and not crash.torn:
+        crash.links.append(Link("", "", unnamed))
     if crash.links:
         found.append(Crash(tuple(crash.links), crash.process, crash.pid, crash.first, crash.last, crash.level))

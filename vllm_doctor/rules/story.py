@@ -1,6 +1,7 @@
 """What a life's log tells, in order: how far the start came, what failed first, what followed from it, how it ended."""
 
 import itertools
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -58,6 +59,8 @@ _HEADING = 3
 # Written at run time only: the notice of a dead engine to a request, and the modules that answer requests.
 _RUN_TIME_DEATHS = frozenset({"engine-core-fatal", "engine-dead"})
 _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
+# How the V0 engine's loop logs what a step raised; its start logs the message alone.
+_REPR = re.compile(r"[A-Z]\w*(?:Error|Exception)\(['\"]")
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
 # What a rank says whose partner is gone: it did not fail first, whatever the order of the lines.
 _SURVIVOR_TEXTS = (
@@ -282,6 +285,8 @@ class Story:
             heading = self._heading(crash)
             owner.update(dict.fromkeys(heading, crash))
             hits = tuple(h for i in (*heading, *own) for h in said.get(i, ())) or _wrapped(crash)
+            if not hits and not crash.root.name:
+                continue  # cut off before it said what it is
             found.append(Fault(crash.first, crash.last, crash, hits, self._stage(crash.functions, crash.first)))
         relayed: list[Fault] = []
         for index, here in said.items():
@@ -313,6 +318,9 @@ class Story:
     def _at_run_time(self, index: int) -> bool:
         """In an excerpt without its start: does what stands around the line come from a server that was serving?"""
         module = (self.lines[index].module or "").rsplit("/", 1)[-1]
+        near = self.lines[max(0, index - _HEADING) : index + 1]
+        if any(_REPR.match(line.text) and line.level == "ERROR" for line in near):
+            return True
         dead = any(h.id in _RUN_TIME_DEATHS and h.index - 3 < index + 400 for h in self.deaths)
         return dead or module.startswith(_RUN_TIME_MODULES)
 

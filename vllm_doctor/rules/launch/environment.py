@@ -22,12 +22,14 @@ _IDS = (
     "compiler-missing",
     "headers-missing",
     "nvcc-missing",
+    "nvcc-not-there",
     "ninja-missing",
 )
 # What compiles kernels while the server starts is no Python package.
 _TOOLS = {
     "compiler-missing": "a C compiler (gcc, or CC set)",
     "headers-missing": "the headers of this Python (python3-dev)",
+    "nvcc-not-there": "the CUDA toolkit (nvcc, CUDA_HOME)",
     "nvcc-missing": "the CUDA toolkit (nvcc, CUDA_HOME)",
     "ninja-missing": "ninja",
 }

@@ -35,6 +35,7 @@ _IDS = (
     "tool-parser-needed",
     "reasoning-parser-unknown",
     "device-ordinal",
+    "device-uuid",
 )
 # Where vLLM checks what it was given, before any engine is made.
 _CHECKED_IN = re.compile(
@@ -170,8 +171,12 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if "lora-rank" in fault.ids:
         why = "the rank of the adapter that is served"
         return (set_flag(case, "max-lora-rank", int(fault.fields("lora-rank")["rank"]), Direction.RAISE, why),)
-    if "device-ordinal" in fault.ids:
-        why = "names a GPU that is not there; every rank needs one of its own"
+    if fault.ids & {"device-ordinal", "device-uuid"}:
+        why = (
+            "names a GPU that is not there; every rank needs one of its own"
+            if "device-ordinal" in fault.ids
+            else "this release reads indices only; give the container only that MIG slice and leave it unset"
+        )
         return (thing(ChangeKind.ENV, "CUDA_VISIBLE_DEVICES", Direction.CHANGE, why, inventory="vllm_env"),)
     if "capability-required" in fault.ids:
         why = "the card has no arithmetic of that type"

@@ -1,0 +1,53 @@
+"""VD314: an engine that slept does not get its memory back: something else has it."""
+
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.startup._gate import exhausted, sums
+from vllm_doctor.rules.startup._levers import lower_utilization
+
+
+def judge(case: Case) -> Outcome:
+    """Did mapping the memory of a sleeping engine again fail?"""
+    oom = exhausted(case)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    waking = "wake_up" in oom.fault.functions
+    slept = oom.story.first("sleep-freed")
+    mapped = "cumem-oom" in oom.fault.ids and oom.fault.stage in {Stage.CONFIG, Stage.READY, Stage.SERVING}
+    if not waking and not (mapped and slept is not None and slept.index < oom.fault.index):
+        return Clear("it ran out of memory awake")
+    return finding(
+        RULE,
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.CONFIRMED if waking else Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(
+            lower_utilization(case, oom.torch, "what wakes up must fit beside what took its place"),
+            thing(
+                ChangeKind.OS,
+                "other-gpu-processes",
+                Direction.STOP,
+                "or let the trainer give its memory back first (empty its cache, offload), then wake the engine",
+            ),
+        ),
+        refute="nvidia-smi shows as much free before the wake-up as the sleep freed",
+    )
+
+
+RULE = Rule(
+    code="VD314",
+    slug="wake-up-finds-no-memory",
+    title="The engine wakes up and its memory is taken",
+    node="chronic",
+    cause=Cause.UTILIZATION_TOO_HIGH,
+    phase=Phase.RUNTIME_LEAK_OR_FRAGMENTATION,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
+    judge=judge,
+    rank=30,
+    refines=frozenset({"VD201", "VD208", "VD310"}),
+)
