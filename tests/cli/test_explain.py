@@ -38,6 +38,10 @@ def test_every_code_is_listed_and_one_is_explained() -> None:
     assert "## What to do" in page
 
 
+def test_the_code_for_a_defect_of_our_own_is_explained_too() -> None:
+    assert "exit code is 4" in typed("explain", "vd0001").stdout
+
+
 @pytest.mark.parametrize(
     ("version", "word", "told"),
     [("0.7.3", "true", "pinned"), ("0.10.0", "false", "V1 never swaps"), ("0.18.1", "false", "is gone")],

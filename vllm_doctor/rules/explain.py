@@ -7,9 +7,16 @@ from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.claims import Claim, as_text, claims_about, claims_of, replacements
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.rules.chart import NODES, Node
-from vllm_doctor.rules.registry import Rule, rules
+from vllm_doctor.rules.registry import INTERNAL, Rule, rules
 
 HEADINGS = ("What it is", "How it is recognised", "What to do", "What is often said", "Sources")
+
+
+_OURS = f"""\
+# {INTERNAL} A rule of vllm-doctor failed
+
+The other rules have answered, and what they found stands. What this one would have said is not known, so the verdict
+is never ok; without another finding the exit code is 4. Please report it with the bundle: vllm-doctor bundle."""
 
 
 def page(rule: Rule) -> str:
@@ -39,6 +46,8 @@ def explained(rule: Rule, at: Version | None) -> str:
 
 def about(name: str, at: Version | None) -> str | None:
     """What an option, an environment variable or a metric is, release by release; None for a name nobody knows."""
+    if name.upper() == INTERNAL:
+        return _OURS
     release = at or versions.newest_known()
     option = versions.flag(name, release)
     variable = versions.env(name, release)
