@@ -144,6 +144,14 @@ def _pool(foresight, changes) -> float:
     return seen.pool_gib
 
 
+def test_a_fraction_that_vllm_would_refuse_is_refused_whatever_pool_was_logged() -> None:
+    foresight = foresee(Start(("vllm", "serve", "m"), "0.11.0", LLAMA_8B, "NVIDIA A10G", 22.06, pool_gib=3.5))
+    assert foresight is not None
+    seen = foresight.outlook({"gpu-memory-utilization": "0.99"})
+    assert seen is not None
+    assert (seen.outcome, seen.hopeless) == ("rejected", True)
+
+
 def test_every_lever_is_an_option_of_vllm() -> None:
     assert set(versions.flag_names(versions.newest_known())) >= LEVERS
 

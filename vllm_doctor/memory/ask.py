@@ -78,7 +78,8 @@ class Foresight:
         planner = replace(self.planner, known=Known()) if moved else self.planner
         try:
             then = planner.predict(dict(changes))
-            if self.pool_gib is None or self.now.available_kv_gib is None or then.available_kv_gib is None:
+            refused = then.outcome == "rejected"
+            if refused or self.pool_gib is None or self.now.available_kv_gib is None or then.available_kv_gib is None:
                 return _told(then, then.margin_gib[1] if then.margin_gib is not None else None)
             change = then.available_kv_gib - self.now.available_kv_gib
             pool = self.pool_gib + change
