@@ -1,13 +1,14 @@
 """VD114: the buffers for LoRA adapters do not fit."""
 
 from vllm_doctor.knowledge.stages import Stage
-from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag
-from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
+from vllm_doctor.rules.startup._gate import Oom, exhausted, sums, tenants
+from vllm_doctor.rules.startup._levers import fewer_tokens, lower_utilization
 from vllm_doctor.rules.startup._profile import in_adapters
 
 _PHASES = {Stage.WEIGHTS: Phase.STARTUP_WEIGHTS, Stage.SERVING: Phase.RUNTIME_PREFILL_BURST}
@@ -56,8 +57,17 @@ def judge(case: Case) -> Outcome:
             )
             if rank > 8
             else None,
+            *(_at_run_time(case, oom) if oom.fault.stage is Stage.SERVING else ()),
         ),
         refute="it fails in the same frame without --enable-lora",
+    )
+
+
+def _at_run_time(case: Case, oom: Oom) -> tuple[Change | None, ...]:
+    """The slots were there when it started: what one step's tokens need beside them comes out of what is left over."""
+    return (
+        lower_utilization(case, oom.torch, "run-time buffers come out of what the fraction leaves over"),
+        fewer_tokens(case, oom.torch, measuring=False),
     )
 
 
