@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -133,3 +134,16 @@ def test_the_kernel_log_may_come_from_standard_input() -> None:
     xid = b"[  1.5] NVRM: Xid (PCI:0000:17:00): 79, pid=7, name=VLLM::EngineCor, GPU has fallen off the bus.\n"
     code, answer, err = doctor("--kernel-log", "-", stdin=[xid])
     assert (code, answer["phase"]) == (1, "gpu-fault"), err
+
+
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+def test_a_log_may_come_through_a_pipe_packed_or_not(tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(packed(BEGIN + END))
+    code, answer, err = doctor("--log", "-", stdin=[path.read_bytes()])
+    assert (code, answer["verdict"]) == (1, "finding"), err
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["sh", "-c", 'cat "$0" > "$1"', path, pipe]):
+        code, answer, err = doctor("--log", str(pipe))
+    assert (code, answer["verdict"]) == (1, "finding"), err

@@ -1,7 +1,10 @@
 """Reads logs of a service into the one record that rules judge: the last life, and how many came before it."""
 
+import io
+import os
 import re
 import shlex
+import stat
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -136,11 +139,19 @@ def _read_one(name: str) -> Read | Unknown:
 
 def _read_stdin() -> Read | NotText:
     with open(sys.stdin.fileno(), "rb", closefd=False) as source:
-        return logfile_open.stream(source)
+        return _read_pipe(source)
+
+
+def _read_pipe(source: io.BufferedReader) -> Read | NotText:
+    """What comes through a pipe, packed or not."""
+    kind = logfile_open.compression(source.peek(8))
+    return logfile_open.stream(source) if kind is None else logfile_open.decompressed(source, kind)
 
 
 def _read_file(path: Path) -> Read | NotText:
     with path.open("rb", buffering=0) as file:
+        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):  # --log <(journalctl -u vllm)
+            return _read_pipe(io.BufferedReader(file))
         head = file.read(65536)
         kind = logfile_open.compression(head)
         if kind is None and logfile_open.utf16(head) is None and path.is_file():

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 import msgspec
 
@@ -129,8 +129,8 @@ def _blocks(source: Source, notes: list[str], broken: tuple[type[Exception], ...
         yield block
 
 
-def decompressed(path: Path, kind: str) -> Read | NotText:
-    """A compressed file's contents. The libraries are loaded only when there is such a file."""
+def decompressed(path: Path | IO[bytes], kind: str) -> Read | NotText:
+    """The contents of a compressed file or stream. The libraries are loaded only when there is one."""
     if kind == "gzip":
         import gzip
         import zlib
