@@ -1,7 +1,9 @@
 """The extractor on a small wheel written here, and its merge into what is known."""
 
 import json
+import os
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +98,22 @@ def test_the_static_reading_agrees_with_the_releases_own_parser(version):
 
     assert own - set(flag_names(version)) - {n for n in own if canonical(n) in flag_names(version)} == set()
     assert set(flag_names(version)) - own == set()
+
+
+def wheels() -> list[Path]:
+    """Wheels of vLLM that lie on this machine: in $VLLM_DOCTOR_WHEELS and where pip finds links."""
+    words = f"{os.environ.get('VLLM_DOCTOR_WHEELS', '')} {os.environ.get('PIP_FIND_LINKS', '')}".split()
+    folders = [Path(word.removeprefix("file://")) for word in words]
+    return sorted(w for folder in folders if folder.is_dir() for w in folder.glob("vllm*-*.whl"))
+
+
+def test_the_kept_file_follows_from_the_wheels_that_are_here():
+    here = [extract(wheel) for wheel in wheels()]
+    if not here:
+        pytest.skip("no wheel of vLLM here: name a folder in VLLM_DOCTOR_WHEELS")
+    kept = json.loads(DATA.read_text())
+    known = [r for r in here if str(r.version) in kept["sampled"]]
+    assert known, (
+        f"none of {[str(r.version) for r in here]} is in versions.json: python -m vllm_doctor.knowledge.extract"
+    )
+    assert dumps(merge(kept, known)) == DATA.read_text()

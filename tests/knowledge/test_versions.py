@@ -132,3 +132,17 @@ def test_no_total_exceeds_its_nameplate():
         card = gpus.find(name)
         assert 5 < card.total_gib < 300, name
         assert card.multiprocessors > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "value"),
+    [("tokenizer-mode", "0.33.0", "hf"), ("scheduling-policy", "0.15.1", "priority"), ("block-size", "0.31.0", 256)],
+)
+def test_a_value_that_the_wheel_takes_is_among_the_choices(name, version, value):
+    choices = flag(name, as_version(version)).choices
+    assert choices is None or value in choices
+
+
+@pytest.mark.parametrize(("name", "version"), [("all2all-backend", "0.13.0"), ("stream-interval", "0.12.0")])
+def test_a_flag_is_there_from_the_first_wheel_that_has_it(name, version):
+    assert flag(name, as_version(version)).exists

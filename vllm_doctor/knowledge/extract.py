@@ -65,11 +65,15 @@ def _texts(place: Path) -> Iterator[tuple[str, str]]:
 
 
 def _version(place: Path) -> Version:
-    found = re.match(r"vllm[-_]?(\d[^-]*)", place.name) or re.match(r"(\d+\.\d+[^-]*)", place.name)
+    found = re.match(r"vllm(?:_cpu)?[-_]?(\d[^-]*)", place.name) or re.match(r"(\d+\.\d+[^-]*)", place.name)
     version = parse_version(found[1]) if found else None
     if version is None:
         raise ExtractError(f"{place}: the name holds no version; needed: vllm-X.Y.Z-….whl, or a folder named X.Y.Z")
     return version
+
+
+class _AnyText(Exception):  # noqa: N818 - no error: any text goes
+    """The type takes any text."""
 
 
 class _Classes:
@@ -78,9 +82,23 @@ class _Classes:
     def __init__(self, modules: Mapping[str, ast.Module]) -> None:
         self.fields: dict[str, dict[str, tuple[str | None, str | None]]] = {}  # class → field → (type, default)
         self.types: dict[str, str] = {}
+        self.tables: dict[str, str] = {}
         for module in modules.values():
             for node in module.body:
                 self._top(node)
+            for deep in ast.walk(module):
+                self._table(deep)
+
+    def _table(self, node: ast.AST) -> None:
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and isinstance(node.value, ast.Call)
+            and isinstance(node.value.func, ast.Name)
+            and node.value.func.id == "get_kwargs"
+            and node.value.args
+        ):
+            self.tables[node.targets[0].id] = ast.unparse(node.value.args[0])
 
     def _top(self, node: ast.stmt) -> None:
         if isinstance(node, ast.ClassDef):
@@ -105,38 +123,49 @@ class _Classes:
         inner = re.match(r"Field\(default=([^,()]+|'[^']*')[,)]", source)
         return inner[1] if inner else source
 
-    def owner(self, name: str) -> tuple[str | None, str | None] | None:
-        """(type, default) of a field as the config class that owns it has it."""
+    def owner(self, name: str, table: str = "") -> tuple[str | None, str | None] | None:
+        """(type, default) of a field as the config class that owns it has it; `table` is the variable that holds its
+        fields (`scheduler_kwargs = get_kwargs(SchedulerConfig)`)."""
+        said = self.fields.get(self.tables.get(table, ""), {})
+        if name in said:
+            return said[name]
         for cls, listed in self.fields.items():
             if cls.endswith("Config") and name in listed:
                 return listed[name]
         return None
 
-    def choices(self, kind: str | None, depth: int = 4) -> list[object] | None:
-        """The values of a Literal type, through aliases; None when any value goes."""
-        if kind is None or depth == 0:
+    def choices(self, kind: str | None) -> list[object] | None:
+        """The values of a Literal type, through aliases; None when any value goes. As vLLM makes its parser (engine/
+        arg_utils.py literal_to_kwargs): beside `str` the values are mere hints, beside other types they hold."""
+        if kind is None:
             return None
-        parts = [
-            p.strip()
-            for p in re.split(r"\|(?![^\[]*\])", re.sub(r"^Optional\[(.*)\]$", r"\1", kind))
-            if p.strip() != "None"
-        ]
-        out: list[object] = []
-        for part in parts:
-            if part.startswith("Literal["):
-                try:
-                    value = ast.literal_eval("(" + part[len("Literal[") : -1] + ",)")
-                except (ValueError, SyntaxError):
-                    return None
-                out += value
-            elif part in self.types and ("Literal[" in self.types[part] or self.types[part] in self.types):
-                inner = self.choices(self.types[part], depth - 1)
-                if inner is None:
-                    return None
-                out += inner
-            else:
-                return None
-        return out or None
+        try:
+            return self._values(ast.parse(kind, mode="eval").body, 6) or None
+        except (SyntaxError, _AnyText):
+            return None
+
+    def _values(self, node: ast.expr, depth: int) -> list[object]:
+        if depth == 0:
+            return []
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            return self._values(node.left, depth) + self._values(node.right, depth)
+        if isinstance(node, ast.Name):
+            if node.id == "str":
+                raise _AnyText
+            alias = self.types.get(node.id)
+            return [] if alias is None else self._values(ast.parse(alias, mode="eval").body, depth - 1)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            if node.value.id == "Literal":
+                return [v for each in inner for v in self._literal(each, depth)]
+            if node.value.id in {"Optional", "InitVar", "SkipValidation", "Union"}:
+                return [v for each in inner for v in self._values(each, depth - 1)]
+            if node.value.id == "Annotated":
+                return self._values(inner[0], depth - 1)
+        return []
+
+    def _literal(self, node: ast.expr, depth: int) -> list[object]:
+        return [node.value] if isinstance(node, ast.Constant) else self._values(node, depth - 1)
 
 
 def _keyword(call: ast.Call, name: str) -> ast.expr | None:
@@ -182,7 +211,8 @@ def _of_call(call: ast.Call, classes: _Classes) -> tuple[str, Found] | None:
     ):
         fed = spread.slice.value
     engine = classes.fields.get("EngineArgs", {})
-    owner = classes.owner(fed) if fed else None
+    table = spread.value.id if isinstance(spread, ast.Subscript) and isinstance(spread.value, ast.Name) else ""
+    owner = classes.owner(fed, table) if fed else None
     if fed is not None:
         annotated = engine.get(fed) or owner
         kind = owner[0] if owner is not None else annotated[0] if annotated is not None else None
