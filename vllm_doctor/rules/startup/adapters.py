@@ -79,6 +79,6 @@ RULE = Rule(
     cause=Cause.LORA_OVERHEAD,
     phase=Phase.STARTUP_PROFILE,
     also=frozenset({Phase.STARTUP_WEIGHTS, Phase.RUNTIME_PREFILL_BURST}),
-    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.MODEL_CONFIG}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
     judge=judge,
 )
