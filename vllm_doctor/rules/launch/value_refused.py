@@ -188,6 +188,10 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     return (thing(ChangeKind.FLAG, name, Direction.CHANGE, why, inventory=inventory_var(name)),)
 
 
+# More ranks than any model is split over.
+_RANKS = 4096
+
+
 def _split(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """Over how many GPUs the model may be split."""
     sizes = fault.fields("world-size") or fault.fields("parallel-size")
@@ -199,7 +203,7 @@ def _split(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         return (set_flag(case, "tensor-parallel-size", len(case.gpus) if case.gpus else None, Direction.LOWER, why),)
     if "heads-divisible" in fault.ids:
         heads, size = (int(fault.fields("heads-divisible")[k]) for k in ("heads", "size"))
-        to = next((n for n in range(size - 1, 0, -1) if heads % n == 0), 1)
+        to = next((n for n in range(min(size - 1, heads, _RANKS), 0, -1) if heads % n == 0), 1)
         why = f"divides {heads} attention heads"
         return (set_flag(case, "tensor-parallel-size", to, Direction.LOWER, why),)
     if "tp-plan" in fault.ids:
