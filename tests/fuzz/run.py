@@ -68,7 +68,9 @@ def main(words: list[str]) -> None:
     read = [str(folder) for folder in (kept, SEEDS / target) if folder.is_dir()]
     mutator = {} if target == "snapshot" else {"custom_mutator": mutated}
     atheris.Setup(
-        [sys.argv[0], "-max_len=16384", f"-artifact_prefix={kept}/", *options, *read], TARGETS[target], **mutator
+        [sys.argv[0], "-max_len=16384", "-timeout=30", f"-artifact_prefix={kept}/", *options, *read],
+        TARGETS[target],
+        **mutator,
     )
     atheris.Fuzz()
 
