@@ -50,6 +50,11 @@ def tune(
 
     if format_ not in {"human", "json"}:
         raise UsageProblem(f"--format: found {format_!r}; needed: human or json")
+    if load == "guidellm":
+        raise UsageProblem(
+            "--load guidellm: its options and its report change from release to release, and none was tried here; "
+            "needed: auto, vllm-bench or own"
+        )
     if load not in {"auto", "vllm-bench", "own"}:
         raise UsageProblem(f"--load: found {load!r}; needed: auto, vllm-bench or own")
     code = run(
