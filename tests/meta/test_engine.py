@@ -5,10 +5,13 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
-from tests.scenarios.loading import folders, snapshot
+from tests.scenarios.loading import FOLDER, folders, snapshot
 from vllm_doctor.cli.diagnose_run import exit_code
 from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.records.host import Probe
+from vllm_doctor.records.reading import Absent, Known
 from vllm_doctor.records.snapshot import Signal, Snapshot
 from vllm_doctor.records.verdict import Cause, Phase, Severity, Verdict
 from vllm_doctor.render.machine import SCHEMA_FILE, dumps
@@ -34,6 +37,13 @@ def test_a_broken_rule_is_a_finding_about_us(monkeypatch: pytest.MonkeyPatch) ->
     assert "planted" in verdict.findings[0].evidence[0].excerpt
     assert verdict.verdict is Verdict.UNKNOWN
     assert exit_code(verdict, Severity.ADVICE) == Exit.INTERNAL
+
+
+def test_a_completion_that_could_not_be_judged_is_unknown_not_ok() -> None:
+    given = snapshot(FOLDER / "vd901-health-but-no-token-fires")
+    asked = Probe(health_status=200, completion_unknown="the server wants a key")
+    told = engine.diagnose(replace(given, probe=Known(asked, "probe"), metrics=Absent("no page"), gpus=Absent("none")))
+    assert (told.verdict, told.path[-1].because) == (Verdict.UNKNOWN, "the server wants a key")
 
 
 def test_nothing_given_is_unknown_not_ok() -> None:

@@ -9,9 +9,8 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-import msgspec
-
 from vllm_doctor.gather import journal, kernel, nvml, probe, procfs, release, systemd
+from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.launch import is_vllm, parse_argv
 from vllm_doctor.gather.life import judged_log, since_start
 from vllm_doctor.gather.metrics import scrape_twice
@@ -102,6 +101,7 @@ def _snapshot(chosen: Found, shared: Shared, deadline_s: float, *, canary: bool)
     running = state.active_state in {"active", "activating", "deactivating", "reloading"}
     pid = state.main_pid if running else None
     launch, env = _launch(chosen, pid)
+    from_files = environment_files(state.properties.get("EnvironmentFiles", ""))
     flags = launch.value.flags if isinstance(launch, Known) else {}
     base = probe.base_url(flags)
     asked: Task[Probe | None] = Task(lambda: probe.probe(base, deadline_s=HTTP_S) if base else None)
@@ -116,10 +116,9 @@ def _snapshot(chosen: Found, shared: Shared, deadline_s: float, *, canary: bool)
         answered = probe.probe(base, deadline_s=SILENCE_S)
     healthy = answered is not None and answered.health_status == 200
     if canary and healthy and answered is not None and base is not None and isinstance(launch, Known):
-        key = env.get("VLLM_API_KEY")
-        done = probe.canary(base, launch.value, answered.models, deadline_s=CANARY_S, key=key)
-        answered = msgspec.structs.replace(answered, completion=done)
-    secrets = secret_values((*chosen.argv, *procfs.cmdline(pid or 0)), env)
+        key = env.get("VLLM_API_KEY") or from_files.get("VLLM_API_KEY")
+        answered = probe.canary(base, launch.value, answered, deadline_s=CANARY_S, key=key)
+    secrets = secret_values((*chosen.argv, *procfs.cmdline(pid or 0)), from_files | env)
     log = judged_log(chosen, runs, secrets, healthy=healthy, deadline_s=deadline_s)
     host = machine.result(max(until, time.monotonic() + HTTP_S), None)
     cards, driver = shared.cards()

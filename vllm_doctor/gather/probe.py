@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from vllm_doctor.gather.http import NoAnswer, get
 from vllm_doctor.records.host import Launch, Probe
 
@@ -34,18 +36,23 @@ def probe(base: str, *, deadline_s: float) -> Probe:
     return Probe(health_status=health.status, models=named, server=health.server or None)
 
 
-def canary(
-    base: str, launch: Launch, models: tuple[str, ...], *, deadline_s: float, key: str | None = None
-) -> bool | None:
-    """Whether one token really comes back; None where no model is known to ask. Costs the server one decode step."""
-    model = models[0] if models else launch.model
+def canary(base: str, launch: Launch, found: Probe, *, deadline_s: float, key: str | None = None) -> Probe:
+    """`found`, and whether one token really comes back. Costs the server one decode step."""
+    model = found.models[0] if found.models else launch.model
     if model is None:
-        return None
+        return replace(found, completion_unknown="no model is known to ask for a completion")
     body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}).encode()
     answer = get(f"{base}/v1/completions", deadline_s=deadline_s, body=body, max_bytes=1 << 20, bearer=key)
     if isinstance(answer, NoAnswer):
-        return False
-    return None if answer.status in {401, 403, 404} else answer.status == 200
+        return replace(found, completion=False)
+    if answer.status in {401, 403}:
+        whose = "another key than the unit's" if key else "a key, and none can be read here; run this as root"
+        return replace(
+            found, completion_unknown=f"the server answers a completion with {answer.status}: it wants {whose}"
+        )
+    if answer.status == 404:
+        return replace(found, completion_unknown=f"the server has no model {model[:200]}, or no /v1/completions")
+    return replace(found, completion=answer.status == 200)
 
 
 def _models(body: bytes) -> tuple[str, ...]:

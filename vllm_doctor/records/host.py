@@ -160,10 +160,14 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """Whether the server answers: /health's status code and whether a real completion came back; None is not asked."""
+    """Whether the server answers: /health's status code and whether a real completion came back; None is not asked.
+
+    `completion_unknown` says why a completion that was asked for could not be judged.
+    """
 
     health_status: int | None = None
     health_error: str | None = None
     completion: bool | None = None
+    completion_unknown: str = ""
     models: tuple[str, ...] = ()
     server: str | None = None

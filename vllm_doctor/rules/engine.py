@@ -185,6 +185,8 @@ def _live_verdict(snapshot: Snapshot) -> tuple[Verdict, str]:
         reading = getattr(snapshot, name)
         if isinstance(reading, Unknown) and (name != "metrics" or _serving(snapshot)):
             return Verdict.UNKNOWN, f"the {name} could not be read: {reading.reason}"
+    if isinstance(snapshot.probe, Known) and snapshot.probe.value.completion_unknown:
+        return Verdict.UNKNOWN, snapshot.probe.value.completion_unknown
     if _serving(snapshot):
         return Verdict.OK, "/health answers, and every rule that could look found nothing"
     unit = snapshot.unit.value if isinstance(snapshot.unit, Known) else None

@@ -1,0 +1,55 @@
+"""A completion asked for as a client would: it comes back, it does not, or nobody can tell."""
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.gather.conftest import Server
+from vllm_doctor.gather.environment_file import environment_files
+from vllm_doctor.gather.probe import canary
+from vllm_doctor.records.host import Launch, Probe
+
+LAUNCH = Launch(argv=(), model=None, flags={})
+HEALTHY = Probe(health_status=200, models=("tiny",))
+Serve = Callable[[Callable[[socket.socket, threading.Event], None]], Server]
+
+
+def answering(status: int) -> Callable[[socket.socket, threading.Event], None]:
+    def answer(client: socket.socket, _: threading.Event) -> None:
+        client.sendall(f"HTTP/1.1 {status} Said\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+
+    return answer
+
+
+def asked(serve: Serve, status: int, key: str | None = None) -> Probe:
+    return canary(serve(answering(status)).base, LAUNCH, HEALTHY, deadline_s=5, key=key)
+
+
+def test_a_completion_that_comes_back_and_one_that_does_not(serve: Serve) -> None:
+    assert asked(serve, 200).completion is True
+    assert asked(serve, 500).completion is False
+
+
+@pytest.mark.parametrize(("key", "words"), [(None, "run this as root"), ("k", "another key than the unit's")])
+def test_a_server_that_wants_a_key_is_unknown_and_says_what_is_needed(
+    serve: Serve, key: str | None, words: str
+) -> None:
+    found = asked(serve, 401, key)
+    assert found.completion is None
+    assert words in found.completion_unknown
+
+
+def test_without_a_model_nothing_is_asked() -> None:
+    found = canary("http://127.0.0.1:1", LAUNCH, Probe(health_status=200), deadline_s=5)
+    assert (found.completion, found.completion_unknown) == (None, "no model is known to ask for a completion")
+
+
+def test_a_unit_s_environment_file_is_read_as_systemd_reads_it(tmp_path: Path) -> None:
+    file = tmp_path / "main.secrets"
+    file.write_text("# the key\nVLLM_API_KEY=\"a # b\"\n; old\nHF_TOKEN='x=y'\nbroken 'line\n")
+    assert environment_files(f"{file} (ignore_errors=no)") == {"VLLM_API_KEY": "a # b", "HF_TOKEN": "x=y"}
+    assert environment_files(f"{tmp_path}/none (ignore_errors=yes)") == {}
+    assert environment_files("") == {}
