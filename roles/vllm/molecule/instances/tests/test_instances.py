@@ -33,13 +33,18 @@ def play(playbook, *instances, check=False, **variables):
     done = subprocess.run(
         [*command, *(["--check"] if check else [])],
         cwd=REPO,
-        env={**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+        env={
+            **os.environ,
+            "ANSIBLE_CONFIG": str(REPO / "ansible.cfg"),
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_FORCE_COLOR": "0",
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    return done.returncode, done.stdout
+    return done.returncode, " ".join(done.stdout.split())  # Ansible wraps long messages
 
 
 def post(host, name, tokens=4, *, seconds=120):

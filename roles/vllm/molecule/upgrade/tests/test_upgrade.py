@@ -27,13 +27,18 @@ def play(playbook, *options, **variables):
     done = subprocess.run(
         ["ansible-playbook", f"playbooks/{playbook}.yml", "-i", inventory, *options, "-e", json.dumps(variables)],
         cwd=REPO,
-        env={**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+        env={
+            **os.environ,
+            "ANSIBLE_CONFIG": str(REPO / "ansible.cfg"),
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_FORCE_COLOR": "0",
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    return done.returncode, done.stdout
+    return done.returncode, " ".join(done.stdout.split())  # Ansible wraps long messages
 
 
 def serves(host):
