@@ -88,11 +88,13 @@ def test_each_completes_with_flags_and_words_of_its_own(host):
     assert len(set(homes)) == 2, homes
 
 
-def test_the_doctor_judges_every_service_of_the_host():
+def test_the_doctor_judges_every_service_of_the_host_and_touches_none(host):
+    before = pid(host, "chat"), pid(host, "code")
     code, output = play("playbooks/diagnose.yml")
     assert code == 0, output
     assert "vllm@chat.service" in output
     assert "vllm@code.service" in output
+    assert (pid(host, "chat"), pid(host, "code")) == before
 
 
 def test_what_would_collide_is_refused_and_nothing_is_touched(host):
