@@ -89,14 +89,16 @@ def up(group: str, host: str | None, options: argparse.Namespace) -> str:
 
 def resumed(name: str, digest: str) -> bool:
     """Start this host if it is there and was made in the same way; otherwise clear the way for a new one."""
-    wanted = '{{index .Config.Labels "vllm-doctor.run"}} {{.State.Running}}'
+    wanted = '{{index .Config.Labels "vllm-doctor.run"}} {{.State.Running}} {{.State.Pid}}'
     found = podman("inspect", "--format", wanted, name, check=False)
     if found.returncode != 0:
         return False
-    label, _, running = found.stdout.strip().partition(" ")
-    if label == digest and (running == "true" or podman("start", name, check=False).returncode == 0):
+    label, running, pid = found.stdout.split()
+    # When somebody killed the host together with the process that watches it, podman goes on calling it running.
+    dead = running == "true" and not Path("/proc", pid).exists()
+    if label == digest and not dead and (running == "true" or podman("start", name, check=False).returncode == 0):
         return True
-    say(f"{name} was made differently or does not start: made anew")
+    say(f"{name} was made differently, was killed or does not start: made anew")
     podman("rm", "--force", "--time", "10", name)
     return False
 

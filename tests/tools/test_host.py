@@ -75,3 +75,15 @@ def test_the_image_is_named_after_what_goes_into_it(monkeypatch: pytest.MonkeyPa
     assert host_image.image_name("13") != before
     (tmp_path / "packages.txt").write_text("systemd\ndbus\n")
     assert host_image.image_name("12") != before
+
+
+def test_a_host_killed_behind_podmans_back_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def podman(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        calls.append(words[0])
+        return subprocess.CompletedProcess(words, 0, stdout=f"digest true {2**22 + 1}\n", stderr="")
+
+    monkeypatch.setattr(host, "podman", podman)
+    assert not host.resumed("vd-host", "digest")
+    assert calls == ["inspect", "rm"]
