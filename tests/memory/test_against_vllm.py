@@ -5,10 +5,10 @@ import json
 import os
 import random
 import subprocess
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 
 from vllm_doctor.memory.kv import Rules, Spec, pool
 

@@ -1,8 +1,6 @@
 """What a change leads to is planned where release, card, launch and model are known; what would not help is not
 offered."""
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
@@ -130,7 +128,7 @@ def test_where_a_fact_is_missing_nothing_is_foreseen(start: Start) -> None:
 
 def test_weights_that_were_logged_count_until_a_change_moves_them() -> None:
     start = Start(("vllm", "serve", "m"), "0.11.0", LLAMA_8B, "NVIDIA A10G", 22.06, gpus=2)
-    bare, logged = foresee(start), foresee(replace(start, weights_gib=10.0))
+    bare, logged = foresee(start), foresee(msgspec.structs.replace(start, weights_gib=10.0))
     assert bare is not None
     assert logged is not None
     kept, moved = {"max-num-seqs": "64"}, {"tensor-parallel-size": "2"}

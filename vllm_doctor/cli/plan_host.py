@@ -4,8 +4,9 @@ requests."""
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from vllm_doctor.gather import journal, nvml, release, systemd
 from vllm_doctor.gather.metrics import read_file

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.knowledge.gpus import find, names
@@ -22,8 +24,7 @@ from vllm_doctor.render import plan as render
 _PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """The command line of `plan`."""
 
     launch: tuple[str, ...]

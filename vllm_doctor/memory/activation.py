@@ -8,7 +8,7 @@ profile) lies under both. Sizes in bytes on one rank; T tokens, S sequences, H h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.memory.architecture import Architecture
@@ -24,8 +24,7 @@ CUBLAS = {9: 32 * MIB, 10: 32 * MIB, 12: 32 * MIB}
 SMALL = 8 * MIB
 
 
-@dataclass(frozen=True)
-class Activation:
+class Activation(msgspec.Struct, frozen=True):
     """The transient peak (what the log calls peak activation) and what stays allocated after it, with the terms.
     `otherwise` is the peak if what the launch does not tell is the other way round (which sampler is installed, whether
     the profile reached it)."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from vllm_doctor.memory.reading import Section
 
 LayerKind = Literal["full", "sliding", "chunked", "mla", "linear", "mamba", "conv", "none"]
 
 
-@dataclass(frozen=True)
-class Mla:
+class Mla(msgspec.Struct, frozen=True):
     """Multi-head latent attention: ranks and head parts (DeepSeek)."""
 
     kv_rank: int
@@ -23,8 +23,7 @@ class Mla:
     indexer_dim: int = 0
 
 
-@dataclass(frozen=True)
-class Linear:
+class Linear(msgspec.Struct, frozen=True):
     """A recurrent layer: gated delta net ("gdn") or Mamba, with the shape of its state."""
 
     kind: Literal["gdn", "mamba2", "mamba1", "conv"]
@@ -36,8 +35,7 @@ class Linear:
     state_float32: bool
 
 
-@dataclass(frozen=True)
-class Moe:
+class Moe(msgspec.Struct, frozen=True):
     """Experts of the layers that have them; widths in channels."""
 
     experts: int
@@ -49,8 +47,7 @@ class Moe:
     shared_gate: bool = False
 
 
-@dataclass(frozen=True)
-class Vision:
+class Vision(msgspec.Struct, frozen=True):
     """A vision tower, reduced to what its weights and its activations follow from."""
 
     layers: int
@@ -67,8 +64,7 @@ class Vision:
     deepstack: int = 0
 
 
-@dataclass(frozen=True)
-class Attention:
+class Attention(msgspec.Struct, frozen=True):
     """One attention layer: heads and head sizes over all ranks. `window` is tokens (sliding, chunked)."""
 
     kind: LayerKind
@@ -81,8 +77,7 @@ class Attention:
     k_is_v: bool = False
 
 
-@dataclass(frozen=True)
-class Architecture:
+class Architecture(msgspec.Struct, frozen=True):
     """A model as the planner sees it. Sizes are over all ranks; `known` is False for a model type never checked."""
 
     model_type: str
@@ -114,7 +109,7 @@ class Architecture:
     ropes: tuple[tuple[int, int], ...] = ()  # (rows, rotary size) of each cos/sin table
     multimodal: bool = False
     text_prefix: str = "model"
-    quantization: Section | None = field(default=None, compare=False)
+    quantization: Section | None = None
     doubts: tuple[str, ...] = ()
 
     @property

@@ -7,7 +7,9 @@ than any plan.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from vllm_doctor.knowledge.versions import parse_version
 from vllm_doctor.memory.describe import describe
@@ -38,8 +40,7 @@ _ROUNDING = 0.01
 _OFF = 0.15
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """What is known of a start. `weights_gib` and `pool_gib` are what it logged, of one GPU."""
 
     argv: tuple[str, ...]
@@ -52,8 +53,7 @@ class Start:
     pool_gib: float | None = None
 
 
-@dataclass(frozen=True)
-class Outlook:
+class Outlook(msgspec.Struct, frozen=True):
     """A launch as planned: vLLM's outcome, the KV pool of one GPU in GiB and tokens, and the longest request that it
     takes. `hopeless` is it where it would not start even at the good end of the plan's range."""
 
@@ -64,8 +64,7 @@ class Outlook:
     hopeless: bool
 
 
-@dataclass(frozen=True)
-class Foresight:
+class Foresight(msgspec.Struct, frozen=True):
     """Answers for one start, as long as nothing but its flags change."""
 
     planner: Planner

@@ -7,8 +7,9 @@ long, how wide a step, how many requests.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil, floor
+
+from msgspec.structs import replace
 
 from vllm_doctor.knowledge.versions import Version, flag
 from vllm_doctor.memory.flags import SettingError

@@ -3,15 +3,14 @@ model's pass."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from vllm_doctor.memory.architecture import Architecture, Vision
 from vllm_doctor.memory.settings import Settings
 from vllm_doctor.memory.term import Term
 
 
-@dataclass(frozen=True)
-class Encoder:
+class Encoder(msgspec.Struct, frozen=True):
     """Bytes that stay (outputs, pixels), and the terms; the one named "vision encoder" is the encoder's own peak."""
 
     kept: float

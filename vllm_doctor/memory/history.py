@@ -11,8 +11,10 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import asdict, replace
 
 from vllm_doctor.memory.known import Known
 from vllm_doctor.memory.plan import GRAPHS_IN_PEAK, Prediction
@@ -89,8 +91,7 @@ _PATTERNS = (
 )
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """One term: planned and logged, in GiB."""
 
     term: str
@@ -161,13 +162,12 @@ def whole(p: Prediction, logged: Known) -> Known:
     return replace(logged, activation_gib=rest) if rest > 0 else logged
 
 
-@dataclass(frozen=True)
-class History:
+class History(msgspec.Struct, frozen=True):
     """The starts of one model on this host's cards. `starts` are records by name, as they lie in the file."""
 
     card: str | None = None
     model: str = ""
-    starts: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    starts: Mapping[str, Mapping[str, object]] = msgspec.field(default_factory=dict)
 
     def known(self, s: Settings) -> Known:
         """The terms logged by the last start with these settings; only its weights where other settings differ;
@@ -191,12 +191,12 @@ class History:
             "card": self.card,
             "version": str(p.settings.version),
             "planned": {d.term: round(d.planned, 3) for d in compare(p, logged)},
-            "logged": {name: value for name, value in vars(whole(p, logged)).items() if value is not None},
+            "logged": {name: value for name, value in asdict(whole(p, logged)).items() if value is not None},
         }
 
     def name(self, s: Settings) -> str:
         """The name of a start's record: card, model description, and the settings that terms depend on, hashed."""
-        return self._digest({f.name: str(getattr(s, f.name)) for f in fields(s) if f.name not in _NO_TERM})
+        return self._digest({name: str(getattr(s, name)) for name in s.__struct_fields__ if name not in _NO_TERM})
 
     def _digest(self, what: Mapping[str, str]) -> str:
         return hashlib.sha256(json.dumps([self.card, self.model, what], sort_keys=True).encode()).hexdigest()[:32]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
+from msgspec.structs import asdict
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """Terms that are known instead of predicted, in GiB per GPU (a measured start, an index of the checkpoint, a
     question)."""
 
@@ -18,5 +18,5 @@ class Known:
 
     def over(self, other: Known) -> Known:
         """These terms, and the other's where these are not known."""
-        pairs = ((name, getattr(self, name), theirs) for name, theirs in vars(other).items())
+        pairs = ((name, getattr(self, name), theirs) for name, theirs in asdict(other).items())
         return Known(**{name: theirs if mine is None else mine for name, mine, theirs in pairs})

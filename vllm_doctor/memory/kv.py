@@ -6,17 +6,18 @@ messages) and, for the V0 engine, worker/cache_engine.py. All sizes are bytes on
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from vllm_doctor.knowledge.versions import Version
 
 Kind = Literal["full", "sliding", "chunked", "mla", "mamba", "cross"]
 
 
-@dataclass(frozen=True)
-class Spec:
+class Spec(msgspec.Struct, frozen=True):
     """What one layer keeps. `token_bytes` x `block` is its page; a recurrent layer keeps `state_bytes` whatever the
     length."""
 
@@ -36,8 +37,7 @@ class Spec:
         return self.state_bytes if self.kind == "mamba" else self.block * self.token_bytes
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """What a version does: see `rules_for`."""
 
     hybrid: bool = True  # groups by kind; False keeps sliding layers as full ones
@@ -51,16 +51,14 @@ class Rules:
     align_states: bool = False  # prefix caching of recurrent layers: two states a request
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """Layers that share a block table: how many (padded), and the spec of each."""
 
     layers: int
     spec: Spec
 
 
-@dataclass(frozen=True)
-class Pool:
+class Pool(msgspec.Struct, frozen=True):
     """The grouped cache of one rank: bytes of one block over all layers, and the groups."""
 
     block_bytes: int

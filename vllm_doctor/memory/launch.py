@@ -7,8 +7,9 @@ prefixes, `--no-flag` for booleans, `-O3`, and nested keys (`--compilation-confi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from difflib import get_close_matches
+
+import msgspec
 
 from vllm_doctor.knowledge.versions import FlagFact, Version, canonical, complete, env, flag, flag_names
 
@@ -26,8 +27,7 @@ _SWITCHES = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why this version's vLLM would not start with the line: the flag, what was given, what it takes."""
 
     flag: str
@@ -38,8 +38,7 @@ class Refusal:
         return f"{self.flag}: found {self.found}; needed: {self.needed}"
 
 
-@dataclass(frozen=True)
-class LaunchLine:
+class LaunchLine(msgspec.Struct, frozen=True):
     """A parsed launch. `flags` maps canonical long names to text, or True/False for switches; `unknown` are names that
     neither this version nor any sampled one is known to have."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil, lcm
+
+from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Gpu
 from vllm_doctor.knowledge.versions import Version

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import sqrt
+
+import msgspec
+from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Gpu
 from vllm_doctor.knowledge.versions import Version
@@ -30,8 +32,7 @@ TRITON_KERNELS = Version((0, 12))
 FRAGMENTED = 6.19 / 19.5
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(msgspec.Struct, frozen=True):
     """What vLLM would log, per GPU, in GiB; None where the question gave no card. `terms` explain every figure."""
 
     outcome: str
@@ -56,8 +57,7 @@ class Prediction:
     settings: Settings
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(msgspec.Struct, frozen=True):
     """One pipeline stage's terms in bytes."""
 
     weights: float

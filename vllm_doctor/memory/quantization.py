@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from math import ceil
 
+import msgspec
+
 from vllm_doctor.memory.reading import ConfigError, Section
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(msgspec.Struct, frozen=True):
     """Storage of one matrix: `bits` per value, one scale of `scale_bytes` per `group` values of the input side (0: per
     output channel; None: per tensor), or per block x block tile; zero points of `zero_bits` per group."""
 
@@ -144,8 +144,7 @@ class Names:
 Choose = Callable[[str, bool], Format]  # (module name, is it an expert?) → its format
 
 
-@dataclass(frozen=True)
-class Scheme:
+class Scheme(msgspec.Struct, frozen=True):
     """How a checkpoint is quantised: a format for every module name. `exact` is False where the layout is a guess."""
 
     name: str

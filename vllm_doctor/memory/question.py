@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Gpu, find, nearest
 from vllm_doctor.knowledge.versions import Version, newest_known, parse_version, sampled
@@ -23,8 +25,7 @@ class PlanProblem(Exception):  # noqa: N818
     """A question that cannot be answered: what was found and what is needed."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """What was asked, as text; None is what was left out."""
 
     launch: tuple[str, ...]
@@ -35,11 +36,10 @@ class Question:
     config: str | None = None
     weights_gib: str | None = None
     available_kv_gib: str | None = None
-    measured: Known = field(default_factory=Known)
+    measured: Known = msgspec.field(default_factory=Known)
 
 
-@dataclass(frozen=True)
-class Planner:
+class Planner(msgspec.Struct, frozen=True):
     """Everything that stays the same while the launch is varied."""
 
     arch: Architecture
@@ -50,7 +50,7 @@ class Planner:
     gpus: int
     known: Known
     notes: tuple[str, ...] = ()
-    history: History = field(default_factory=History)
+    history: History = msgspec.field(default_factory=History)
 
     def settings(self, changes: dict[str, str | bool | None] | None = None) -> Settings:
         """The launch resolved, with flags changed or (None) left out."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from vllm_doctor.memory.plan import GIB, Prediction
 
@@ -12,8 +13,7 @@ PROFILES: tuple[Profile, ...] = ("conservative", "balanced", "max")
 Changes = dict[str, str | bool | None]
 
 
-@dataclass(frozen=True)
-class Workload:
+class Workload(msgspec.Struct, frozen=True):
     """What the service must do: tokens of the longest request, requests at once, and the mean request. None is not
     said."""
 
@@ -23,8 +23,7 @@ class Workload:
     source: str = ""
 
 
-@dataclass(frozen=True)
-class Sum:
+class Sum(msgspec.Struct, frozen=True):
     """One line of arithmetic."""
 
     name: str
@@ -34,8 +33,7 @@ class Sum:
     source: str
 
 
-@dataclass(frozen=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True):
     """Why a flag has its value."""
 
     flag: str
@@ -43,8 +41,7 @@ class Reason:
     arithmetic: tuple[Sum, ...] = ()
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """The recommended flags, what they predict, and why. `fits` is False when nothing that was tried is safe."""
 
     launch: dict[str, int | float | str | bool]

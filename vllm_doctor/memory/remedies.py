@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Gpu, find, names
 from vllm_doctor.knowledge.versions import flag
@@ -13,8 +14,7 @@ from vllm_doctor.memory.recommendation import Changes, safe
 Try = tuple[str, list[str], str]  # a flag, the values that are tried in turn, and what it costs
 
 
-@dataclass(frozen=True)
-class Remedy:
+class Remedy(msgspec.Struct, frozen=True):
     """One change that makes the launch fit, what the pool becomes, and what it costs; `length` is the shorter
     max_model_len that it needs beside it, where no change does alone."""
 

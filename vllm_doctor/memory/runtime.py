@@ -6,7 +6,7 @@ Each constant says what was measured; those fitted to published start-up logs sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from vllm_doctor.knowledge.gpus import Gpu
 from vllm_doctor.knowledge.versions import Version
@@ -17,8 +17,7 @@ from vllm_doctor.memory.weights import padded_vocab
 GIB = 1 << 30
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True):
     """A figure in GiB, and how far below and above it the truth may lie."""
 
     gib: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.memory.launch import Refusal
@@ -11,8 +11,7 @@ from vllm_doctor.memory.weights import Parallel
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4}
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """A launch with nothing left open. Sizes in tokens, sequences and bytes; `auto_length` asks for the longest that
     fits."""
 
@@ -57,4 +56,4 @@ class Settings:
     mamba_dtype: str = "auto"
     notes: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
-    defaulted: frozenset[str] = field(default_factory=frozenset)
+    defaulted: frozenset[str] = msgspec.field(default_factory=frozenset)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(msgspec.Struct, frozen=True):
     """One figure of the sum: what, how many bytes, the formula with its numbers, and the vLLM source of it."""
 
     name: str

@@ -8,8 +8,9 @@ kv_b_proj), distributed/utils.py (layers of a pipeline stage).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from math import ceil
+
+import msgspec
 
 from vllm_doctor.memory.architecture import Architecture, Attention, Vision
 from vllm_doctor.memory.quantization import MXFP4, Format, Scheme, plain
@@ -17,8 +18,7 @@ from vllm_doctor.memory.quantization import MXFP4, Format, Scheme, plain
 GIB = 1 << 30
 
 
-@dataclass(frozen=True)
-class Parallel:
+class Parallel(msgspec.Struct, frozen=True):
     """How the model is spread: tensor, pipeline and data parallel sizes, and whether experts are spread whole."""
 
     tp: int = 1
@@ -41,8 +41,7 @@ def stage_layers(count: int, pp: int) -> tuple[int, ...]:
     return tuple(parts)
 
 
-@dataclass(frozen=True)
-class Matrix:
+class Matrix(msgspec.Struct, frozen=True):
     """One weight of a layer: name in the checkpoint, shape on this rank, how many times. Matrices of one `tensor` are
     fused by vLLM into one allocation (qkv_proj, gate_up_proj); a `vector` keeps the model dtype."""
 
@@ -55,8 +54,7 @@ class Matrix:
     tensor: str = ""
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """Where the weights go: bytes per value of the model dtype, the allocator's habit, padding of MXFP4 experts."""
 
     element: int = 2

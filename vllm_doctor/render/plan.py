@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from vllm_doctor.knowledge.gpus import Gpu, template_for
 from vllm_doctor.memory.history import Difference
@@ -25,8 +26,7 @@ _OUTCOMES = {
 }
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """All that a plan says. `remedies` and `hardware` are filled when the launch does not fit."""
 
     planner: Planner
