@@ -1,1 +1,1 @@
-"""Typer wiring, exit codes and the environment object; no logic."""
+"""The wiring of options, exit codes and the environment object; no logic."""

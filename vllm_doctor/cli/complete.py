@@ -1,25 +1,35 @@
 """What the shell offers after <Tab>; nothing is imported before it is asked."""
 
-from collections.abc import Callable, Iterator
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from click import Context, Parameter
+    from click.shell_completion import CompletionItem
 
 
-def codes(incomplete: str) -> Iterator[tuple[str, str]]:
+def codes(_ctx: Context, _param: Parameter, incomplete: str) -> list[CompletionItem]:
     """The finding codes that begin so, each with its title."""
+    from click.shell_completion import CompletionItem
+
     from vllm_doctor.rules.explain import listing
 
-    return ((code, title) for code, _, _, title in listing() if code.startswith(incomplete.upper()))
+    wanted = incomplete.upper()
+    return [CompletionItem(code, help=title) for code, _, _, title in listing() if code.startswith(wanted)]
 
 
-def of(*words: str) -> Callable[[str], list[str]]:
+def of(*words: str) -> Callable[[Context, Parameter, str], list[str]]:
     """One of these words."""
 
-    def beginning(incomplete: str) -> list[str]:
+    def beginning(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
         return [word for word in words if word.startswith(incomplete)]
 
     return beginning
 
 
-def units(incomplete: str) -> list[str]:
+def units(_ctx: Context, _param: Parameter, incomplete: str) -> list[str]:
     """The vLLM units of this host."""
     from vllm_doctor.gather.live import discover
     from vllm_doctor.records.reading import Known

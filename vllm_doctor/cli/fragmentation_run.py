@@ -1,8 +1,9 @@
 """Gathers the metrics of one unit (or a saved scrape) and prints how its KV blocks are used."""
 
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+import msgspec
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
@@ -13,8 +14,7 @@ from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.render import fragmentation
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """The options of the command, as typed."""
 
     metrics: str | None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.cli.tune_options import Options
 from vllm_doctor.gather import probe, release, systemd
 from vllm_doctor.gather.launch import parse_argv
 from vllm_doctor.gather.metrics import scrape_twice
@@ -20,9 +20,6 @@ from vllm_doctor.operate.tune_plan import Predict
 from vllm_doctor.operate.tune_unit import Service, number
 from vllm_doctor.records.host import Scrape
 from vllm_doctor.records.reading import Known
-
-if TYPE_CHECKING:
-    from vllm_doctor.cli.tune_run import Options
 
 # A mean of fewer requests says little of the service's own load.
 ENOUGH = 50

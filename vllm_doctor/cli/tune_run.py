@@ -14,6 +14,7 @@ import msgspec
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.tune_facts import Facts, facts
+from vllm_doctor.cli.tune_options import Options
 from vllm_doctor.operate import tune_state, tune_unit
 from vllm_doctor.operate.tune import Outcome, Ramp, ramp, shown
 from vllm_doctor.operate.tune_decide import Limits, Setting, trouble
@@ -22,31 +23,6 @@ from vllm_doctor.operate.tune_plan import allowance
 from vllm_doctor.records.finding import Change
 from vllm_doctor.render import tune as render
 from vllm_doctor.rules.say import inventory_var
-
-
-class Options(msgspec.Struct, frozen=True):
-    """The command line of `tune`; times in seconds."""
-
-    unit: str
-    yes: bool
-    dry_run: bool
-    budget_s: float
-    step_s: float
-    ready_s: float
-    from_seqs: int | None
-    from_tokens: int | None
-    most_seqs: int | None
-    prompt_tokens: int | None
-    output_tokens: int | None
-    kv_use: float
-    slowdown: float
-    ttft_ms: float | None
-    itl_ms: float | None
-    load: str
-    without_plan: bool
-    busy: bool
-    fresh: bool
-    json: bool
 
 
 def run(o: Options) -> int:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, total_ordering
+from functools import cache, lru_cache, total_ordering
 from pathlib import Path
 from typing import Literal
 
@@ -228,6 +228,7 @@ def _fact(name: str, entry: Mapping[str, object], at: Version) -> FlagFact:
     )
 
 
+@lru_cache(maxsize=4096)
 def flag(name: str, version: Version | str) -> FlagFact | None:
     """What is known of a flag at a version; None when no sampled release has a flag of this name. The name may be
     written with dashes, underscores or as an alias (`-tp`)."""

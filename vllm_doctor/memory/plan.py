@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import sqrt
 
 import msgspec
@@ -20,7 +21,7 @@ from vllm_doctor.memory.quantization import Scheme, scheme
 from vllm_doctor.memory.runtime import Estimate, graphs, non_torch
 from vllm_doctor.memory.settings import Settings
 from vllm_doctor.memory.term import Term
-from vllm_doctor.memory.weights import Target, rank_weights
+from vllm_doctor.memory.weights import Parallel, Target, rank_weights
 
 GIB = 1 << 30
 GRAPHS_IN_PEAK = Version((0, 27))  # from then on the graph estimate is logged inside the peak
@@ -72,6 +73,21 @@ def quantisation(a: Architecture, s: Settings) -> Scheme:
     return scheme(a.quantization, s.quantization, s.element, s.gguf)
 
 
+@lru_cache(maxsize=1024)
+def _loaded(  # noqa: PLR0917
+    a: Architecture,
+    quantized: tuple[str | None, int, str | None],
+    parallel: Parallel,
+    index: int,
+    target: Target,
+    draft: str | None,
+) -> float:
+    """Bytes of one rank's weights. Kept: a search varies what they do not depend on, and they are most of its work."""
+    fmt = scheme(a.quantization, *quantized)
+    eagle = draft in {"eagle", "eagle3"}
+    return rank_weights(a, fmt, parallel, index, target, draft_mtp=draft == "mtp", draft_eagle=eagle)
+
+
 def _stage(a: Architecture, s: Settings, gpu: Gpu | None, index: int, fmt: Scheme) -> Stage:
     target = Target(
         s.element,
@@ -82,15 +98,7 @@ def _stage(a: Architecture, s: Settings, gpu: Gpu | None, index: int, fmt: Schem
     shown = replace(a, vision=None) if s.language_only else a
 
     def load(to: Target) -> float:
-        return rank_weights(
-            shown,
-            fmt,
-            s.parallel,
-            index,
-            to,
-            draft_mtp=s.speculative == "mtp",
-            draft_eagle=s.speculative in {"eagle", "eagle3"},
-        )
+        return _loaded(shown, (s.quantization, s.element, s.gguf), s.parallel, index, to, s.speculative)
 
     weights, heavier = load(target), 0.0
     if fmt.name == "mxfp4" and s.version < TRITON_KERNELS and 9.0 <= (target.capability or 0) < 10.0:
