@@ -47,9 +47,34 @@ def test_without_a_model_nothing_is_asked() -> None:
     assert (found.completion, found.completion_unknown) == (None, "no model is known to ask for a completion")
 
 
-def test_a_unit_s_environment_file_is_read_as_systemd_reads_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("VLLM_API_KEY=plain", "plain"),
+        ("  VLLM_API_KEY =  two words  ", "two words"),
+        ('VLLM_API_KEY="a # b"', "a # b"),
+        ("VLLM_API_KEY='x=y\\n'", "x=y\\n"),
+        ('VLLM_API_KEY="a\\"b\\$c\\n"', 'a"b$c\\n'),
+        ("VLLM_API_KEY=a\\$b\\ c", "a$b c"),
+        ("VLLM_API_KEY=it's", "it's"),
+        ("VLLM_API_KEY=\"one\" 'two' three", "onetwothree"),
+        ("VLLM_API_KEY=one\\\n  two", "one  two"),
+        ('VLLM_API_KEY="one\ntwo"', "one\ntwo"),
+        ("VLLM_API_KEY=", ""),
+        ("# VLLM_API_KEY=old \\\nVLLM_API_KEY=still a comment\nVLLM_API_KEY=new", "new"),
+        ("; note\nbroken 'line\n0BAD=1\nVLLM_API_KEY=after", "after"),
+    ],
+)
+def test_a_unit_s_environment_file_is_read_as_systemd_reads_it(tmp_path: Path, line: str, value: str) -> None:
     file = tmp_path / "main.secrets"
-    file.write_text("# the key\nVLLM_API_KEY=\"a # b\"\n; old\nHF_TOKEN='x=y'\nbroken 'line\n")
-    assert environment_files(f"{file} (ignore_errors=no)") == {"VLLM_API_KEY": "a # b", "HF_TOKEN": "x=y"}
-    assert environment_files(f"{tmp_path}/none (ignore_errors=yes)") == {}
+    file.write_text(f"# the key\n{line}\nHF_TOKEN=t\n")
+    assert environment_files(f"{file} (ignore_errors=no)") == {"VLLM_API_KEY": value, "HF_TOKEN": "t"}
+
+
+def test_files_that_cannot_be_read_assign_nothing_and_the_last_one_wins(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.write_text("VLLM_API_KEY=a\nHF_TOKEN=t\n")
+    second.write_text("VLLM_API_KEY=b\n")
+    shown = f"{first} (ignore_errors=no)\n{second} (ignore_errors=yes)\n{tmp_path}/none (ignore_errors=yes)"
+    assert environment_files(shown) == {"VLLM_API_KEY": "b", "HF_TOKEN": "t"}
     assert environment_files("") == {}

@@ -68,6 +68,15 @@ def test_a_unit_with_all_that_systemd_says(on_path: Put) -> None:
     assert one.env["VLLM_USE_V1"] == "0"
 
 
+def test_every_environment_file_is_kept(on_path: Put) -> None:
+    files = "EnvironmentFiles=/etc/a (ignore_errors=no)\nEnvironmentFiles=/etc/b c (ignore_errors=yes)\n"
+    answers(on_path, UNIT + files)
+    found = systemd.find("vllm", 2)
+    assert isinstance(found, Known)
+    kept = found.value[0].unit.properties["EnvironmentFiles"]
+    assert kept.splitlines() == ["/etc/a (ignore_errors=no)", "/etc/b c (ignore_errors=yes)"]
+
+
 def test_no_secret_is_in_the_unit(on_path: Put) -> None:
     answers(on_path, UNIT)
     found = systemd.find("vllm", 2)

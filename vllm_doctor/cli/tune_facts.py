@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.tune_options import Options
 from vllm_doctor.gather import probe, release, systemd
+from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.launch import parse_argv
 from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.knowledge import serving
@@ -191,25 +191,7 @@ def _key(found: systemd.Found) -> str | None:
     for word, after in zip(found.argv, (*found.argv[1:], ""), strict=True):
         if word.partition("=")[0] == "--api-key":
             return word.partition("=")[2] or after
-    for place in found.unit.properties.get("EnvironmentFiles", "").split():
-        if not place.startswith("/"):
-            continue
-        try:
-            lines = Path(place).read_text(encoding="utf-8").splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            name, _, value = line.partition("=")
-            if name.strip() == "VLLM_API_KEY":
-                return _unquoted(value.strip())
-    return None
-
-
-def _unquoted(value: str) -> str:
-    """A value of an EnvironmentFile=, as systemd reads it."""
-    if len(value) > 1 and value[0] == value[-1] == '"':
-        return re.sub(r"\\(.)", r"\1", value[1:-1])
-    return value[1:-1] if len(value) > 1 and value[0] == value[-1] == "'" else value
+    return environment_files(found.unit.properties.get("EnvironmentFiles", "")).get("VLLM_API_KEY")
 
 
 def _pool(scrape: Scrape) -> int | None:

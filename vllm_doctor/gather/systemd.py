@@ -92,7 +92,12 @@ def _trouble(found: Found) -> tuple[int, str]:
 def _blocks(text: str) -> list[dict[str, str]]:
     blocks: list[dict[str, str]] = []
     for block in text.split("\n\n"):
-        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        values: dict[str, str] = {}
+        for name, equals, value in (line.partition("=") for line in block.splitlines()):
+            # Each file of EnvironmentFile= is a line of its own.
+            before = f"{values[name]}\n" if name == "EnvironmentFiles" and name in values else ""
+            if equals:
+                values[name] = before + value
         if values.get("Id"):
             blocks.append(values)
     return blocks
