@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from tests.scenarios.loading import FOLDER, folders, snapshot
@@ -20,6 +21,12 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.registry import INTERNAL, Outcome, Rule
 
+ROLE_VARIABLES = {
+    name
+    for path in (Path(__file__).resolve().parents[2] / "roles").glob("*/meta/argument_specs.yml")
+    for entry in yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"].values()
+    for name in entry.get("options", {})
+}
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text(encoding="utf-8")))
 
 
@@ -64,3 +71,9 @@ def test_every_main_box_is_on_the_path(folder: Path) -> None:
         w for w in walked if w in {n.id for n in NODES if n.under is None}
     ]
     assert walked[-1] == "verdict"
+
+
+@pytest.mark.parametrize("folder", folders(), ids=lambda p: p.name)
+def test_a_change_is_a_line_of_a_variable_that_a_role_has(folder: Path) -> None:
+    changes = [c for f in engine.diagnose(snapshot(folder)).findings for c in f.changes]
+    assert {c.inventory_var for c in changes} - {None} <= ROLE_VARIABLES

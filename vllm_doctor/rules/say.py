@@ -111,6 +111,28 @@ def thing(
     return Change(kind, name, before, to, direction, applicability, variable, {}, why)
 
 
+def environment(
+    name: str,
+    direction: Direction,
+    why: str,
+    *,
+    to: Scalar = None,
+    before: Scalar = None,
+    applicability: Applicability = Applicability.MANUAL,
+) -> Change:
+    """A change of the process's environment: in the inventory an entry of the role's mapping."""
+    return thing(
+        ChangeKind.ENV,
+        name,
+        direction,
+        why,
+        to=to,
+        before=before,
+        applicability=applicability,
+        inventory="vllm_environment",
+    )
+
+
 def stop_others(why: str) -> Change:
     """Stop what else holds the GPU."""
     return thing(ChangeKind.OS, "other-gpu-processes", Direction.STOP, why)

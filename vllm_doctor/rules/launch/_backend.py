@@ -1,9 +1,9 @@
 """Another attention backend, named the way the release wants it."""
 
 from vllm_doctor.records.finding import Change
-from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.say import set_flag, thing
+from vllm_doctor.rules.say import environment, set_flag
 
 
 def other_backend(case: Case, why: str) -> Change:
@@ -11,6 +11,4 @@ def other_backend(case: Case, why: str) -> Change:
     change = set_flag(case, "attention-backend", "TRITON_ATTN", Direction.CHANGE, why)
     if change is not None:
         return change
-    return thing(
-        ChangeKind.ENV, "attention-backend", Direction.CHANGE, f"VLLM_ATTENTION_BACKEND: {why}", inventory="vllm_env"
-    )
+    return environment("attention-backend", Direction.CHANGE, f"VLLM_ATTENTION_BACKEND: {why}")

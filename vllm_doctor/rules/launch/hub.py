@@ -5,7 +5,7 @@ from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, set_flag, thing
+from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
 _IDS = (
     "hub-gated",
@@ -43,12 +43,10 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(
-            thing(
-                ChangeKind.ENV,
+            environment(
                 "HF_TOKEN",
                 Direction.CHANGE,
                 "a token whose account was granted access to this repository, given through the unit's credentials",
-                inventory="vllm_hf_token",
             )
             if refused
             else None,
@@ -60,12 +58,10 @@ def judge(case: Case) -> Outcome:
             )
             if not refused
             else None,
-            thing(
-                ChangeKind.ENV,
+            environment(
                 "TIKTOKEN_ENCODINGS_BASE",
                 Direction.SET,
                 "a folder with o200k_base.tiktoken, which gpt-oss needs beside its weights; remove the broken copy",
-                inventory="vllm_env",
             )
             if "harmony-vocab" in fault.ids
             else None,

@@ -5,7 +5,7 @@ from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.say import environment, finding, thing
 
 _IDS = (
     "linker-cuda",
@@ -34,13 +34,7 @@ def judge(case: Case) -> Outcome:
                 "libcuda.so beside the driver's libcuda.so.1 (the -dev link), then ldconfig; in a "
                 "container the toolkit mounts it",
             ),
-            thing(
-                ChangeKind.ENV,
-                "LIBRARY_PATH",
-                Direction.SET,
-                "or the folder that holds it, for the linker",
-                inventory="vllm_env",
-            ),
+            environment("LIBRARY_PATH", Direction.SET, "or the folder that holds it, for the linker"),
         ),
         refute="`ldconfig -p | grep libcuda.so` shows libcuda.so and libcuda.so.1",
     )

@@ -9,7 +9,7 @@ from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, shown
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, inventory_var, set_flag, thing, upgrade
+from vllm_doctor.rules.say import environment, finding, inventory_var, set_flag, thing, upgrade
 from vllm_doctor.rules.story import Fault
 
 _IDS = (
@@ -177,7 +177,7 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
             if "device-ordinal" in fault.ids
             else "this release reads indices only; give the container only that MIG slice and leave it unset"
         )
-        return (thing(ChangeKind.ENV, "CUDA_VISIBLE_DEVICES", Direction.CHANGE, why, inventory="vllm_env"),)
+        return (environment("CUDA_VISIBLE_DEVICES", Direction.CHANGE, why),)
     if "capability-required" in fault.ids:
         why = "the card has no arithmetic of that type"
         return (set_flag(case, "dtype", "half", Direction.CHANGE, why),)

@@ -5,7 +5,7 @@ from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, set_flag, thing
+from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
 _IDS = (
     "nccl-system",
@@ -38,16 +38,12 @@ def judge(case: Case) -> Outcome:
             )
             if "nccl-system" in fault.ids or fault.fields("nccl-any").get("why") == "unhandled system error"
             else None,
-            thing(
-                ChangeKind.ENV, "NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO", inventory="vllm_env"
-            ),
+            environment("NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO"),
             set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL instead of vLLM's own all-reduce"),
-            thing(
-                ChangeKind.ENV,
+            environment(
                 "PYTORCH_CUDA_ALLOC_CONF",
                 Direction.REMOVE,
                 "expandable_segments and custom all-reduce do not go together",
-                inventory="vllm_env",
             )
             if "all-reduce-arg" in fault.ids
             else None,

@@ -1,11 +1,12 @@
 """VD801: a collective operation did not end: one rank did not take part."""
 
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
+from vllm_doctor.records.verdict import Cause, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
+from vllm_doctor.rules.multigpu._hang import ways_out
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
+from vllm_doctor.rules.say import finding
 
 _IDS = (
     "nccl-watchdog",
@@ -26,18 +27,7 @@ def judge(case: Case) -> Outcome:
         title=f"{op} did not end within {int(limit) // 1000} s" if op and limit else RULE.title,
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
-        changes=(
-            thing(
-                ChangeKind.ENV,
-                "NCCL_P2P_DISABLE",
-                Direction.SET,
-                "to find out whether direct copies between the cards are at fault (slower)",
-                to=1,
-                inventory="vllm_env",
-            ),
-            set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL instead of vLLM's own all-reduce"),
-            upgrade(case, "hangs between ranks are mended release by release"),
-        ),
+        changes=ways_out(case),
         refute="another rank failed first: its traceback stands above, or in its own log",
     )
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from vllm_doctor.knowledge.messages import Hit
 from vllm_doctor.knowledge.stages import Stage
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
+from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.multigpu._hang import ways_out
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
+from vllm_doctor.rules.say import environment, finding
 from vllm_doctor.rules.story import Story
 
 # Each of these lines stands for a minute; compiling and autotuning take some of them.
@@ -57,12 +58,10 @@ def _store(case: Case, run: Sequence[Hit]) -> Outcome:
         confidence=Confidence.LIKELY,
         evidence=(case.line(run[0].index), case.line(run[-1].index)),
         changes=(
-            thing(
-                ChangeKind.ENV,
+            environment(
                 "VLLM_HOST_IP",
                 Direction.SET,
                 "an address of this host that its firewall and VPN let through; 127.0.0.1 for a single host",
-                inventory="vllm_env",
             ),
         ),
         refute=f"a connection to {host}:{port} from this host is accepted while the server starts",
@@ -75,18 +74,7 @@ def _ranks(case: Case, run: Sequence[Hit]) -> Outcome:
         title=f"Ranks have waited for one another for {len(run)} minutes, and nothing else happened",
         confidence=Confidence.LIKELY,
         evidence=(case.line(run[0].index), case.line(run[-1].index)),
-        changes=(
-            thing(
-                ChangeKind.ENV,
-                "NCCL_P2P_DISABLE",
-                Direction.SET,
-                "to find out whether direct copies between the cards are at fault (slower)",
-                to=1,
-                inventory="vllm_env",
-            ),
-            set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL instead of vLLM's own all-reduce"),
-            upgrade(case, "hangs between ranks are mended release by release"),
-        ),
+        changes=ways_out(case),
         refute="a rank computes meanwhile: its GPU is busy in `nvidia-smi`, its memory changes",
     )
 

@@ -6,7 +6,7 @@ from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, set_flag, thing
+from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
 _IDS = (
     "no-kernel-image",
@@ -63,9 +63,7 @@ def _backend(case: Case) -> Change | None:
     """A backend that needs no code for this generation; an option from 0.13.0, a variable before."""
     why = "a backend whose kernels exist for this card"
     change = set_flag(case, "attention-backend", "TRITON_ATTN", Direction.CHANGE, why)
-    return change or thing(
-        ChangeKind.ENV, "attention-backend", Direction.CHANGE, f"VLLM_ATTENTION_BACKEND: {why}", inventory="vllm_env"
-    )
+    return change or environment("attention-backend", Direction.CHANGE, f"VLLM_ATTENTION_BACKEND: {why}")
 
 
 RULE = Rule(

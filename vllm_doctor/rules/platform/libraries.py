@@ -6,7 +6,7 @@ from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase, Sev
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.say import environment, finding, thing
 
 # How the files of the CUDA toolkit, cuDNN, NCCL and the driver begin.
 CUDA_LIBRARIES = ("libcu", "libnv", "libnccl")
@@ -46,12 +46,10 @@ def judge(case: Case) -> Outcome:
             )
             if library
             else None,
-            thing(
-                ChangeKind.ENV,
+            environment(
                 "LD_LIBRARY_PATH",
                 Direction.CHANGE,
                 "the driver's own libcuda before the compat folder of the image, whose CUDA is older than the driver",
-                inventory="vllm_env",
             )
             if "cuda-803" in fault.ids
             else None,

@@ -6,7 +6,7 @@ from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.say import environment, finding, thing
 
 _IDS = (
     "cuda-802",
@@ -52,12 +52,7 @@ def judge(case: Case) -> Outcome:
             )
             if "driver-silent" in fault.ids
             else None,
-            thing(
-                ChangeKind.ENV,
-                "CUDA_VISIBLE_DEVICES",
-                Direction.CHANGE,
-                "name devices that exist and that the unit may open",
-            )
+            environment("CUDA_VISIBLE_DEVICES", Direction.CHANGE, "name devices that exist and that the unit may open")
             if fault.ids & {"no-gpus", "device-type", "devices-busy"}
             else None,
             thing(

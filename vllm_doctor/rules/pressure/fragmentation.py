@@ -2,12 +2,12 @@
 
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Applicability, Cause, ChangeKind, Direction, Phase, Severity
+from vllm_doctor.records.verdict import Applicability, Cause, Direction, Phase, Severity
 from vllm_doctor.rules.burst._serving import at_run_time
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.pressure._allocator import fragmented
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, gib, thing
+from vllm_doctor.rules.say import environment, finding, gib
 from vllm_doctor.rules.startup._gate import sums, tenants
 from vllm_doctor.rules.startup._levers import lower_utilization
 
@@ -57,8 +57,7 @@ def _segments(case: Case) -> Change | None:
     ) is not True
     if parallel or case.flag("enable-sleep-mode") is True or case.flag("kv-transfer-config") is not None:
         return None
-    return thing(
-        ChangeKind.ENV,
+    return environment(
         "PYTORCH_CUDA_ALLOC_CONF",
         Direction.SET,
         "segments that grow instead of new ones; not with tensor parallelism and custom all-reduce, "
@@ -66,7 +65,6 @@ def _segments(case: Case) -> Change | None:
         to="expandable_segments:True",
         before=case.env("PYTORCH_CUDA_ALLOC_CONF"),
         applicability=Applicability.NEEDS_REVIEW,
-        inventory="vllm_environment",
     )
 
 

@@ -4,10 +4,10 @@ from vllm_doctor.knowledge.stages import Stage
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Applicability, Cause, ChangeKind, Confidence, Direction, Phase
+from vllm_doctor.records.verdict import Applicability, Cause, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, gib, set_flag, thing
+from vllm_doctor.rules.say import environment, finding, gib, set_flag
 from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
 from vllm_doctor.rules.startup._levers import eager, lower_utilization
 
@@ -60,16 +60,7 @@ def _count_graphs(case: Case) -> Change | None:
         return None
     name = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
     why = f"takes the estimated {estimate:.2f} GiB off the KV cache before it is made"
-    return thing(
-        ChangeKind.ENV,
-        name,
-        Direction.SET,
-        why,
-        to=1,
-        before=case.env(name),
-        applicability=Applicability.NEEDS_REVIEW,
-        inventory="vllm_env",
-    )
+    return environment(name, Direction.SET, why, to=1, before=case.env(name), applicability=Applicability.NEEDS_REVIEW)
 
 
 def _fewer_sizes(case: Case) -> Change | None:

@@ -8,7 +8,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, gib, set_flag, stop_others, thing
+from vllm_doctor.rules.say import environment, finding, gib, set_flag, stop_others, thing
 
 # The least KV cache that is worth starting with, GiB.
 _USEFUL = 1.0
@@ -171,15 +171,13 @@ def _on_cpu(case: Case) -> bool:
 
 def _cpu(case: Case) -> tuple[Change | None, ...]:
     return (
-        thing(
-            ChangeKind.ENV,
+        environment(
             "VLLM_CPU_KVCACHE_SPACE",
             Direction.RAISE,
             "GiB of host memory for the KV cache of the CPU backend; 0 leaves none",
             to=4,
             before=case.env("VLLM_CPU_KVCACHE_SPACE"),
             applicability=Applicability.NEEDS_REVIEW,
-            inventory="vllm_environment",
         ),
     )
 
