@@ -1,16 +1,12 @@
 """The command line. A command is a module that declares its options; its body imports what it needs when it runs."""
 
-import os
-from collections.abc import Sequence
 from importlib import import_module
+from typing import Annotated
 
-import click
+import typer
 
 from vllm_doctor import __version__
-from vllm_doctor.cli.exit_codes import Exit
 
-PROGRAM = "vllm-doctor"
-COMPLETION = "_VLLM_DOCTOR_COMPLETE"
 _MODULES = {
     "diagnose": "diagnose",
     "bundle": "bundle",
@@ -22,39 +18,25 @@ _MODULES = {
 }
 
 
-class _Commands(click.Group):
-    """Imports a command when it is called by its name."""
-
-    def list_commands(self, _ctx: click.Context) -> list[str]:
-        return list(_MODULES)
-
-    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _MODULES:
-            return None
-        command = getattr(import_module(f"vllm_doctor.cli.{_MODULES[name]}"), name)
-        return command if isinstance(command, click.Command) else None
+def app(word: str) -> typer.Typer:
+    """The application with the command of this name; all commands for any other word (help, a typo)."""
+    made = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+    made.callback()(_doctor)
+    for name in (word,) if word in _MODULES else _MODULES:
+        made.command(name)(getattr(import_module(f"vllm_doctor.cli.{_MODULES[name]}"), name))
+    return made
 
 
-@click.group(cls=_Commands, context_settings={"show_default": True, "max_content_width": 100})
-@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
-def app() -> None:
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"vllm-doctor {__version__}")
+        raise typer.Exit
+
+
+def _doctor(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
     """Deploy vLLM on GPU hosts, and know why it ran out of memory."""
-
-
-def run(argv: Sequence[str]) -> int:
-    """Parse the words and run the command; its exit code. Raises what the command raises."""
-    asked = os.environ.get(COMPLETION)
-    if asked:
-        from click.shell_completion import shell_complete
-
-        return shell_complete(app, {}, PROGRAM, COMPLETION, asked)
-    # Not click's main(): that answers Ctrl-C, a closed pipe and errors with exit codes of its own.
-    try:
-        with app.make_context(PROGRAM, list(argv)) as ctx:
-            code = app.invoke(ctx)
-    except click.exceptions.Exit as end:
-        return end.exit_code
-    except click.ClickException as problem:
-        problem.show()
-        return Exit.USAGE
-    return code if isinstance(code, int) else Exit.OK

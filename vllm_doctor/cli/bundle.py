@@ -1,14 +1,16 @@
 """`vllm-doctor bundle`."""
 
-import click
+from typing import Annotated
 
-from vllm_doctor.cli import complete
+import typer
 
 
-@click.command()
-@click.option("--output", "-o", help="The file to write; by default named after the time.")
-@click.option("--unit", shell_complete=complete.units, help="The systemd unit; all vLLM units if left out.")
-def bundle(output: str | None, unit: str | None) -> None:
+def bundle(
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="The file to write; by default named after the time.")
+    ] = None,
+    unit: Annotated[str | None, typer.Option(help="The systemd unit; all vLLM units if left out.")] = None,
+) -> None:
     """Write what this host tells into one redacted file, which `diagnose --from FILE` judges elsewhere."""
     from collections import Counter
     from datetime import UTC, datetime
@@ -27,9 +29,9 @@ def bundle(output: str | None, unit: str | None) -> None:
         raise UsageProblem(
             f"--output {target}: {problem.strerror}: name a file in a folder that you may write"
         ) from None
-    click.echo(f"{target}  ({', '.join(d.subject.unit or d.verdict.value for d in diagnoses)})")
+    typer.echo(f"{target}  ({', '.join(d.subject.unit or d.verdict.value for d in diagnoses)})")
     for why, count in sorted(Counter(entry.why for entry in ledger).items()):
-        click.echo(f"  taken out: {count} x {why}")
-    click.echo(
+        typer.echo(f"  taken out: {count} x {why}")
+    typer.echo(
         "Only you can read it. Look at ledger.json in it before you send it: it tells what was taken out, and where."
     )

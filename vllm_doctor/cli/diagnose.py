@@ -1,41 +1,72 @@
 """`vllm-doctor diagnose`."""
 
-from typing import Any
+from typing import Annotated
 
-import click
+import typer
 
 from vllm_doctor.cli import complete
-from vllm_doctor.records.verdict import Severity
-
-FORMATS = ("human", "json", "html", "prometheus")
 
 
-@click.command()
-@click.option("--log", "logs", multiple=True, help="A log file; `-` is standard input. May be repeated.")
-@click.option("--launch", help="The launch, as one text: 'vllm serve MODEL --flag …'.")
-@click.option("--vllm-version", "version", help="The vLLM version, where the log does not print it.")
-@click.option("--gpu", help="The card, as nvidia-smi names it.")
-@click.option("--gpu-memory-gib", "gpu_gib", type=click.FloatRange(min=0), help="Memory of one card in GiB.")
-@click.option("--gpus", type=click.IntRange(min=0), help="How many cards.")
-@click.option("--metrics", help="A saved scrape of /metrics; `-` is standard input, here and below.")
-@click.option("--kernel-log", help="A saved kernel log (journalctl -k, dmesg).")
-@click.option("--nvidia-smi", help="Saved output of nvidia-smi.")
-@click.option("--model-config", help="The model's config.json, or its folder: sizes of tensors follow from it.")
-@click.option("--from", "bundle", help="A bundle that `vllm-doctor bundle` wrote.")
-@click.option("--unit", shell_complete=complete.units, help="The unit on this host; all vLLM units if left out.")
-@click.option("--canary", is_flag=True, help="Also ask the server for one token, as a client would.")
-@click.option(
-    "--format", "output", default="human", shell_complete=complete.of(*FORMATS), help=f"{', '.join(FORMATS)}."
-)
-@click.option("--output", "-o", "target", help="Write to this file instead of the terminal, at once.")
-@click.option(
-    "--fail-on",
-    default="advice",
-    shell_complete=complete.of(*Severity),
-    help=f"The mildest severity that makes exit 1: {', '.join(Severity)}.",
-)
-def diagnose(output: str, target: str | None, fail_on: str, **given: Any) -> int:
+def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
+    log: Annotated[
+        list[str] | None, typer.Option("--log", help="A log file; `-` is standard input. May be repeated.")
+    ] = None,
+    launch: Annotated[str | None, typer.Option(help="The launch, as one text: 'vllm serve MODEL --flag …'.")] = None,
+    vllm_version: Annotated[str | None, typer.Option(help="The vLLM version, where the log does not print it.")] = None,
+    gpu: Annotated[str | None, typer.Option(help="The card, as nvidia-smi names it.")] = None,
+    gpu_memory_gib: Annotated[float | None, typer.Option(help="Memory of one card in GiB.", min=0.0)] = None,
+    gpus: Annotated[int | None, typer.Option(help="How many cards.", min=0)] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="A saved scrape of /metrics; `-` is standard input, here and below.")
+    ] = None,
+    kernel_log: Annotated[str | None, typer.Option(help="A saved kernel log (journalctl -k, dmesg).")] = None,
+    nvidia_smi: Annotated[str | None, typer.Option("--nvidia-smi", help="Saved output of nvidia-smi.")] = None,
+    model_config: Annotated[
+        str | None, typer.Option(help="The model's config.json, or its folder: sizes of tensors follow from it.")
+    ] = None,
+    bundle: Annotated[str | None, typer.Option("--from", help="A bundle that `vllm-doctor bundle` wrote.")] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(help="The systemd unit on this host; all vLLM units if left out.", autocompletion=complete.units),
+    ] = None,
+    canary: Annotated[
+        bool, typer.Option("--canary", help="Also ask the server for one token, as a client would.")
+    ] = False,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="human, json, html or prometheus.",
+            autocompletion=complete.of("human", "json", "html", "prometheus"),
+        ),
+    ] = "human",
+    target: Annotated[
+        str | None, typer.Option("--output", "-o", help="Write to this file instead of the terminal, at once.")
+    ] = None,
+    fail_on: Annotated[
+        str,
+        typer.Option(
+            help="The mildest severity that makes exit 1: blocks-start, will-fail-under-load, degraded or advice.",
+            autocompletion=complete.of("blocks-start", "will-fail-under-load", "degraded", "advice"),
+        ),
+    ] = "advice",
+) -> None:
     """Say why vLLM ran out of memory, or what else it is, with the evidence and the exact change."""
     from vllm_doctor.cli.diagnose_run import Given, run
 
-    return run(Given(**given), output, fail_on, target)
+    given = Given(
+        logs=tuple(log or ()),
+        launch=launch,
+        version=vllm_version,
+        gpu=gpu,
+        gpu_gib=gpu_memory_gib,
+        gpus=gpus,
+        metrics=metrics,
+        kernel_log=kernel_log,
+        nvidia_smi=nvidia_smi,
+        model_config=model_config,
+        bundle=bundle,
+        unit=unit,
+        canary=canary,
+    )
+    raise typer.Exit(run(given, output, fail_on, target))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from vllm_doctor.cli.diagnose import FORMATS
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.gather.logfile import read_logs
@@ -21,6 +20,7 @@ from vllm_doctor.records.verdict import Severity, Verdict
 from vllm_doctor.rules.engine import diagnose
 from vllm_doctor.rules.registry import INTERNAL, rules
 
+FORMATS = ("human", "json", "html", "prometheus")
 _GIB = 1 << 30
 _WORST = (Verdict.FINDING, Verdict.UNKNOWN, Verdict.OK, Verdict.NOT_APPLICABLE)
 

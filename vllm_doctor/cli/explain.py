@@ -1,19 +1,28 @@
 """`vllm-doctor explain` and `vllm-doctor flowchart`."""
 
-import click
+from typing import Annotated
+
+import typer
 
 from vllm_doctor.cli import complete
 
 
-@click.command()
-@click.argument("code", required=False, shell_complete=complete.codes)
-@click.option("--list", "every", is_flag=True, help="List every code with its cause and title.")
-@click.option("--vllm-version", help="Say what is true of this release.")
-def explain(code: str | None, *, every: bool, vllm_version: str | None) -> None:
-    """Say what a finding means, how it is recognised, what to do, and which common advice is wrong.
-
-    CODE is a finding's code (VD121), or an option, variable or metric of vLLM (swap-space).
-    """
+def explain(
+    code: Annotated[
+        str | None,
+        typer.Argument(
+            help="A finding's code (VD121), or an option, variable or metric of vLLM (swap-space).",
+            show_default=False,
+            autocompletion=complete.codes,
+        ),
+    ] = None,
+    *,
+    every: Annotated[bool, typer.Option("--list", help="List every code with its cause and title.")] = False,
+    vllm_version: Annotated[
+        str | None, typer.Option(help="Say what is true of this release.", show_default=False)
+    ] = None,
+) -> None:
+    """Say what a finding means, how it is recognised, what to do, and which common advice is wrong."""
     from vllm_doctor.cli.errors import UsageProblem
     from vllm_doctor.knowledge.versions import parse_version
     from vllm_doctor.rules.explain import about, explained, listing, nearest
@@ -21,7 +30,7 @@ def explain(code: str | None, *, every: bool, vllm_version: str | None) -> None:
 
     if every:
         for number, cause, phase, title in listing():
-            click.echo(f"{number}  {cause:38} {phase:30} {title}")
+            typer.echo(f"{number}  {cause:38} {phase:30} {title}")
         return
     if code is None:
         raise UsageProblem("explain: needed is a code (vllm-doctor explain VD121), or --list for all of them")
@@ -38,18 +47,18 @@ def explain(code: str | None, *, every: bool, vllm_version: str | None) -> None:
             f"explain: there is no {wanted[:40]!r}{hint}; vllm-doctor explain --list shows every code, "
             "and options, variables and metrics go by the names that vLLM gives them"
         )
-    click.echo(text)
+    typer.echo(text)
 
 
-@click.command()
-@click.option(
-    "--format", "output", default="text", shell_complete=complete.of("text", "mermaid"), help="text or mermaid."
-)
-def flowchart(output: str) -> None:
+def flowchart(
+    output: Annotated[
+        str, typer.Option("--format", help="text or mermaid.", autocompletion=complete.of("text", "mermaid"))
+    ] = "text",
+) -> None:
     """Print the whole flowchart, from the registry."""
     from vllm_doctor.cli.errors import UsageProblem
     from vllm_doctor.rules.explain import chart, mermaid
 
     if output not in {"text", "mermaid"}:
         raise UsageProblem(f"--format {output}: needed is text or mermaid")
-    click.echo(chart() if output == "text" else mermaid(), nl=False)
+    typer.echo(chart() if output == "text" else mermaid(), nl=False)

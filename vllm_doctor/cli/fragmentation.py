@@ -1,24 +1,28 @@
 """`vllm-doctor fragmentation`."""
 
-from typing import Any
+from typing import Annotated
 
-import click
+import typer
 
 from vllm_doctor.cli import complete
 
 
-@click.command()
-@click.option("--metrics", help="A saved scrape of /metrics instead of this host.")
-@click.option(
-    "--unit",
-    shell_complete=complete.units,
-    help="The systemd unit; the one that is in trouble, or the only one, if left out.",
-)
-@click.option("--vllm-version", "version", help="The vLLM version of a saved scrape.")
-@click.option("--max-model-len", type=click.IntRange(min=1), help="The longest request of a saved scrape, in tokens.")
-@click.option("--format", "output", default="human", help="human or json.")
-def fragmentation(output: str, **given: Any) -> int:
+def fragmentation(
+    metrics: Annotated[str | None, typer.Option(help="A saved scrape of /metrics instead of this host.")] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="The systemd unit; the one that is in trouble, or the only one, if left out.",
+            autocompletion=complete.units,
+        ),
+    ] = None,
+    vllm_version: Annotated[str | None, typer.Option(help="The vLLM version of a saved scrape.")] = None,
+    max_model_len: Annotated[
+        int | None, typer.Option(help="The longest request of a saved scrape, in tokens.", min=1)
+    ] = None,
+    output: Annotated[str, typer.Option("--format", help="human or json.")] = "human",
+) -> None:
     """Say how the KV blocks are used: used, free, held by a request, lost inside blocks; how many more requests fit."""
     from vllm_doctor.cli.fragmentation_run import Given, run
 
-    return run(Given(**given), output)
+    raise typer.Exit(run(Given(metrics, unit, vllm_version, max_model_len), output))

@@ -16,9 +16,9 @@ def run(argv: list[str]) -> int:
         print(f"vllm-doctor {__version__}")
         return Exit.OK
     try:
-        from vllm_doctor.cli import app
+        from vllm_doctor.cli.app import app
 
-        return app.run(argv)
+        app(argv[0] if argv else "")(argv, prog_name="vllm-doctor")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else Exit.OK
     except KeyboardInterrupt:
@@ -41,6 +41,7 @@ def run(argv: list[str]) -> int:
             file=sys.stderr,
         )
         return Exit.INTERNAL
+    return Exit.OK
 
 
 def entry() -> None:

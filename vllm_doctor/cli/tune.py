@@ -1,58 +1,62 @@
 """`vllm-doctor tune`: the wiring of options; no logic."""
 
-from typing import Any
+from __future__ import annotations
 
-import click
+from typing import Annotated
+
+import typer
 
 from vllm_doctor.cli import complete
 from vllm_doctor.cli.errors import UsageProblem
 
-_COUNT = click.IntRange(min=1)
-_LIMIT = click.FloatRange(min=1)
 
-
-@click.command()
-@click.option(
-    "--unit",
-    required=True,
-    shell_complete=complete.units,
-    help="The unit to tune, such as vllm@main. It is restarted for every step.",
-)
-@click.option("--yes", is_flag=True, help="Consent: restart the service, again and again.")
-@click.option("--dry-run", is_flag=True, help="Show what would be tried; touch nothing.")
-@click.option(
-    "--minutes",
-    type=click.FloatRange(min=0.1),
-    default=30,
-    help="Time for the whole ramp, the way back not counted.",
-)
-@click.option("--step-seconds", "step_s", type=_LIMIT, default=30, help="Time of load for a step.")
-@click.option("--ready-seconds", "ready_s", type=_LIMIT, default=900, help="Time a start may take.")
-@click.option("--from-seqs", type=_COUNT, help="Begin with this max_num_seqs, not the unit's own.")
-@click.option("--from-tokens", type=_COUNT, help="Begin with this max_num_batched_tokens, not the unit's own.")
-@click.option("--most-seqs", type=_COUNT, help="Never try more sequences.")
-@click.option(
-    "--prompt-tokens",
-    type=_COUNT,
-    help="Prompt length of the load. Default: the mean measured, else 512.",
-)
-@click.option("--output-tokens", type=_COUNT, help="Output length of the load. Default: the mean measured, else 128.")
-@click.option("--kv-use", type=click.FloatRange(0.05, 1), default=0.90, help="Share of the KV pool where growth ends.")
-@click.option("--slowdown", type=_LIMIT, default=2.0, help="Most times the first row's p99 between tokens.")
-@click.option("--ttft-ms", type=_LIMIT, help="Limit of the p99 to the first token.")
-@click.option("--itl-ms", type=_LIMIT, help="Limit of the p99 between tokens.")
-@click.option("--load", default="auto", help="auto, vllm-bench (the release's own benchmark) or own.")
-@click.option("--without-plan", is_flag=True, help="Go on where no plan can be made: the KV pool bounds the ramp.")
-@click.option("--busy", is_flag=True, help="Begin although requests are being served; they are lost.")
-@click.option("--fresh", is_flag=True, help="Forget the rows of an earlier ramp.")
-@click.option("--format", "output", default="human", help="human or json.")
-def tune(unit: str, minutes: float, load: str, output: str, **given: Any) -> int:
+def tune(
+    *,
+    unit: Annotated[
+        str,
+        typer.Option(
+            help="The unit to tune, such as vllm@main. It is restarted for every step.", autocompletion=complete.units
+        ),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Consent: restart the service, again and again.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be tried; touch nothing.")] = False,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Time for the whole ramp, the way back not counted.")] = 30,
+    step_seconds: Annotated[float, typer.Option(min=1, help="Time of load for a step.")] = 30,
+    ready_seconds: Annotated[float, typer.Option(min=1, help="Time a start may take.")] = 900,
+    from_seqs: Annotated[
+        int | None, typer.Option(min=1, help="Begin with this max_num_seqs, not the unit's own.")
+    ] = None,
+    from_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Begin with this max_num_batched_tokens, not the unit's own.")
+    ] = None,
+    most_seqs: Annotated[int | None, typer.Option(min=1, help="Never try more sequences.")] = None,
+    prompt_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Prompt length of the load. Default: the mean that the server measured, else 512."),
+    ] = None,
+    output_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Output length of the load. Default: the mean measured, else 128.")
+    ] = None,
+    kv_use: Annotated[float, typer.Option(min=0.05, max=1, help="Share of the KV pool where growth ends.")] = 0.90,
+    slowdown: Annotated[float, typer.Option(min=1, help="Most times the first row's p99 between tokens.")] = 2.0,
+    ttft_ms: Annotated[float | None, typer.Option(min=1, help="Limit of the p99 to the first token.")] = None,
+    itl_ms: Annotated[float | None, typer.Option(min=1, help="Limit of the p99 between tokens.")] = None,
+    load: Annotated[str, typer.Option(help="auto, vllm-bench (the release's own benchmark) or own.")] = "auto",
+    without_plan: Annotated[
+        bool, typer.Option("--without-plan", help="Go on where no plan can be made; the KV pool alone bounds the ramp.")
+    ] = False,
+    busy: Annotated[
+        bool, typer.Option("--busy", help="Begin although requests are being served; they are lost.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget the rows of an earlier ramp.")] = False,
+    format_: Annotated[str, typer.Option("--format", help="human or json.")] = "human",
+) -> None:
     """Find the largest safe max_num_seqs and max_num_batched_tokens under load, and put back what served before."""
     from vllm_doctor.cli.tune_options import Options
     from vllm_doctor.cli.tune_run import run
 
-    if output not in {"human", "json"}:
-        raise UsageProblem(f"--format: found {output!r}; needed: human or json")
+    if format_ not in {"human", "json"}:
+        raise UsageProblem(f"--format: found {format_!r}; needed: human or json")
     if load == "guidellm":
         raise UsageProblem(
             "--load guidellm: its options and its report change from release to release, and none was tried here; "
@@ -60,5 +64,28 @@ def tune(unit: str, minutes: float, load: str, output: str, **given: Any) -> int
         )
     if load not in {"auto", "vllm-bench", "own"}:
         raise UsageProblem(f"--load: found {load!r}; needed: auto, vllm-bench or own")
-    name = unit if unit.endswith(".service") else f"{unit}.service"
-    return run(Options(unit=name, budget_s=minutes * 60, load=load, json=output == "json", **given))
+    code = run(
+        Options(
+            unit=unit if unit.endswith(".service") else f"{unit}.service",
+            yes=yes,
+            dry_run=dry_run,
+            budget_s=minutes * 60,
+            step_s=step_seconds,
+            ready_s=ready_seconds,
+            from_seqs=from_seqs,
+            from_tokens=from_tokens,
+            most_seqs=most_seqs,
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+            kv_use=kv_use,
+            slowdown=slowdown,
+            ttft_ms=ttft_ms,
+            itl_ms=itl_ms,
+            load=load,
+            without_plan=without_plan,
+            busy=busy,
+            fresh=fresh,
+            json=format_ == "json",
+        )
+    )
+    raise typer.Exit(code)
