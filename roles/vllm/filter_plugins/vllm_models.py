@@ -30,6 +30,14 @@ def problems(units, variables):
             for name in unit["environment"]
             if SECRET.search(str(name))
         ]
+        if not unit["model"]:
+            found.append(
+                _row(
+                    f"{at}no model",
+                    "a folder on the host, or a name on a hub with its commit",
+                    "vllm_model: /srv/models/NAME, or a name such as org/model and vllm_revision",
+                )
+            )
         if not hub:
             continue
         if variables["generated_model"]:

@@ -23,6 +23,7 @@ FINE: dict[str, object] = {"vllm_model": "org/llama", "vllm_revision": COMMIT, "
 BAD: dict[str, tuple[dict[str, object], str, str]] = {
     "no-lock": ({"vllm_version": "0.30.0"}, "vllm_version", 'vllm_version: "0.32.0", or make the lock'),
     "no-lock-auto": ({"vllm_version": "0.30.0", "vllm_variant": "auto"}, "vllm_version", "vLLM 0.30.0+auto"),
+    "no-model": ({"vllm_model": None}, "vllm_model", "vllm@main: no model"),
     "branch": ({"vllm_revision": "main"}, "vllm_revision", "git ls-remote https://huggingface.co/org/llama main"),
     "shadow": ({"vllm_extra_args": {"port": 9}}, "", "vllm_port: 9"),
     "open-secret": ({"vllm_environment": {"S3_SECRET": "{{ 'x' }}"}}, "vllm_environment", "put it into vllm_secrets"),
