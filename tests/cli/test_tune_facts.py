@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.memory.models import LLAMA_8B
 from tests.nvml_sim.build import build
 from vllm_doctor.cli import tune_facts
 from vllm_doctor.cli.errors import UsageProblem
@@ -15,20 +16,6 @@ from vllm_doctor.operate.tune_plan import allowance
 from vllm_doctor.records.host import Sample, Scrape, Unit
 
 SIM = Path(__file__).parents[1] / "nvml_sim"
-LLAMA = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-    "torch_dtype": "bfloat16",
-    "rms_norm_eps": 1e-5,
-    "hidden_act": "silu",
-}
 ASKED = SimpleNamespace(unit="vllm@main.service", without_plan=False, dry_run=False, from_seqs=None, from_tokens=None)
 
 
@@ -40,7 +27,7 @@ def host(tmp_path, monkeypatch):
     (release / "bin").mkdir()
     model = tmp_path / "model"
     model.mkdir()
-    (model / "config.json").write_text(json.dumps(LLAMA))
+    (model / "config.json").write_text(json.dumps(LLAMA_8B))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(build(tmp_path / "nvml").parent))
     monkeypatch.setenv("NVML_SIM", str(SIM / "profiles/h100x2.txt"))
     monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path))

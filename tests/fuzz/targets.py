@@ -22,6 +22,7 @@ from unittest import mock
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.memory.models import LLAMA_8B
 from tests.scenarios.loading import folders, snapshot
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
@@ -50,13 +51,6 @@ _TAGS = frozenset({
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "div", "strong", "p", "table", "tr", "th", "td",
     "code", "pre", "details", "summary", "section", "ul", "ol", "li", "span", "footer", "header", "main",
 })  # fmt: skip
-_MODEL = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32, "vocab_size": 128256,
-    "max_position_embeddings": 131072, "torch_dtype": "bfloat16",
-}  # fmt: skip
-
-
 # Without the name, a process tag of vLLM's or a header of its logger nothing in a text is vLLM's.
 _OURS = re.compile(rb"vllm| pid=|INFO|WARNING|ERROR|CRITICAL|DEBUG|EngineCore|APIServer|Worker", re.IGNORECASE)
 
@@ -254,7 +248,7 @@ def plan(data: bytes) -> None:
         words = shlex.split(line.decode("utf-8", "replace"))
     except ValueError:
         return
-    with _file(config or json.dumps(_MODEL).encode()) as name:
+    with _file(config or json.dumps(LLAMA_8B).encode()) as name:
         asked = ["plan", "--gpu", _CARD, "--vllm-version", "0.33.0", "--model-config", name, "--explain", "--"]
         code, told, complaint = _run([*asked, *words])
     assert code in _ENDINGS, complaint

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.memory.models import LLAMA_8B
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.preflight.fit import model_fits
 from vllm_doctor.preflight.launches import launches
@@ -16,18 +17,6 @@ from vllm_doctor.preflight.slices import slices_possible
 H100, L4, T4, A30, RTXPRO = "2330", "27b8", "1eb8", "20b7", "2bb5"
 FLAGS = json.loads((Path(__file__).parents[2] / "vllm_doctor/knowledge/inventory_vars.json").read_text())
 MODEL = "/srv/models/llama"
-LLAMA_8B = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "num_hidden_layers": 32,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-    "torch_dtype": "bfloat16",
-}
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.roles.vllm.test_plan import LLAMA, SIM
+from tests.memory.models import LLAMA_8B
+from tests.roles.vllm.test_plan import SIM
 
 REPO = Path(__file__).parents[3]
 PLAY = """
@@ -35,7 +36,7 @@ def executable(path, text):
 def play(tmp_path):
     """Run the role's task over the real doctor, on a host with two H100s; systemd and journal are told by files."""
     subprocess.run([sys.executable, SIM / "build.py", tmp_path], check=True)
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
     release, tools = tmp_path / "release", tmp_path / "bin"
     tools.mkdir()
 

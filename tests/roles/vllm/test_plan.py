@@ -8,25 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.memory.models import LLAMA_8B
 from tests.roles.vllm.plugins import load
 from vllm_doctor.knowledge import gpus
 
 plan = load("filter_plugins/vllm_plan.py")
 SIM = Path(__file__).parents[2] / "nvml_sim"
-LLAMA = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-    "torch_dtype": "bfloat16",
-    "rms_norm_eps": 1e-5,
-    "hidden_act": "silu",
-}
 
 
 def unit(model, **changes):
@@ -62,7 +49,7 @@ def host(tmp_path_factory):
 
 @pytest.fixture
 def model(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
     return tmp_path
 
 
