@@ -61,3 +61,31 @@ def test_what_a_process_prints_before_it_names_itself_belongs_to_its_life() -> N
     detected = "INFO 05-21 10:11:11 [__init__.py:1] Automatically detected platform cuda."
     log = log_of_lines([*start(100), detected, *start(200)], "x")
     assert log.last.lines[0].text.startswith("Automatically")
+
+
+def failed_start(model: str = "m") -> list[str]:
+    return [
+        "INFO 05-21 10:11:12 [api_server.py:1] vLLM API server version 0.11.0",
+        f"INFO 05-21 10:11:12 [utils.py:1] non-default args: {{'model': '{model}'}}",
+        "ERROR 05-21 10:11:20 [core.py:1] EngineCore failed to start.",
+        "RuntimeError: Engine core initialization failed. See root cause above.",
+    ]
+
+
+def test_of_a_restart_loop_that_is_cut_in_a_start_the_failed_start_before_is_judged() -> None:
+    log = log_of_lines([*failed_start(), *failed_start(), *failed_start()[:2]], "x")
+    assert log.earlier_lives == 1
+    assert "initialization failed" in log.last.lines[-1].text
+    assert any(note.startswith("judged is the start before") for note in log.notes)
+
+
+def test_a_start_with_other_arguments_is_judged_itself() -> None:
+    log = log_of_lines([*failed_start("m"), *failed_start("other")[:2]], "x")
+    assert log.earlier_lives == 1
+    assert "other" in log.last.lines[-1].text
+    assert not log.notes
+
+
+def test_a_last_start_that_was_ended_by_somebody_is_judged_itself() -> None:
+    ended = [*failed_start()[:2], "KeyboardInterrupt"]
+    assert log_of_lines([*failed_start(), *ended], "x").last.lines[-1].text == "KeyboardInterrupt"

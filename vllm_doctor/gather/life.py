@@ -9,6 +9,7 @@ from functools import partial
 
 from vllm_doctor.gather import journal, kernel
 from vllm_doctor.gather.logfile import earlier_kv, log_of_lines, read_logs
+from vllm_doctor.gather.logfile_lives import TOLD
 from vllm_doctor.gather.redact import scrub, scrub_values
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.together import Task
@@ -20,8 +21,6 @@ from vllm_doctor.records.reading import Known, Reading, Unknown
 FEWEST = 2
 MOST = 7
 HEADS_S = 1.0
-# A run that says one of these has a story of its own.
-_TOLD = re.compile(r"Application startup complete|\bERROR\b|Traceback|: error:|Main process exited|\bFATAL\b")
 _OOM = re.compile(r"oom-kill|oom_kill|Out of memory|Killed process|invoked oom-killer")
 
 
@@ -80,7 +79,7 @@ def _kv_before(invocations: Sequence[str], last: Life, deadline_s: float) -> tup
 def _only_starting(got: Reading[journal.Entries]) -> bool:
     """Has this run neither served nor failed so far?"""
     lines = got.value.lines if isinstance(got, Known) else ()
-    return not any(_TOLD.search(line) for line in lines)
+    return not any(TOLD.search(line) for line in lines)
 
 
 def _before(runs: tuple[journal.Run, ...]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from vllm_doctor.gather import logfile_open, logfile_window
-from vllm_doctor.gather.logfile_lives import ARGUMENTS, starts
+from vllm_doctor.gather.logfile_lives import ARGUMENTS, only_begins, starts
 from vllm_doctor.gather.logfile_open import NotText, Read
 from vllm_doctor.gather.logfile_prefix import Stripper
 from vllm_doctor.records.log import Life, Log, LogLine
@@ -82,8 +82,14 @@ def parse(read: Read) -> list[LogLine]:
 
 
 def cut(lines: Sequence[LogLine], source: str, skipped: int = 0, notes: Sequence[str] = ()) -> Log:
-    """The last life of these lines. Its head is incomplete where bytes were skipped and no launch was seen."""
+    """The last life of these lines; the one before it where that failed and the last only begins.
+
+    A head is incomplete where bytes were skipped and no launch was seen.
+    """
     begins = starts(lines, headless=skipped > 0)
+    if begins and only_begins(lines[begins[-2] if len(begins) > 1 else 0 : begins[-1]], lines[begins[-1] :]):
+        notes = (*notes, "judged is the start before the last: it failed, and the last one is still under way")
+        lines, begins = lines[: begins[-1]], begins[:-1]
     last = begins[-1] if begins else 0
     life = Life(
         lines=tuple(lines[last:]),

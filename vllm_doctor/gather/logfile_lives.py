@@ -1,5 +1,6 @@
 """Cuts lines into lives: one life is one start of the server and all that followed from it."""
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -16,6 +17,13 @@ SYSTEMD = ("Started ", "Starting ")
 # A byte string of each kind, for a search in a file too large to read.
 MARKERS = (b"vLLM API server version", b"non-default args:", b"LLM engine (v")
 
+# A run that says one of these has a story of its own.
+TOLD = re.compile(r"Application startup complete|\bERROR\b|Traceback|: error:|Main process exited|\bFATAL\b")
+_FAILED = re.compile(
+    r"Engine core initialization failed|EngineCore failed to start|Engine process failed to start|EngineDeadError"
+    r"|error: (?:unrecognized arguments|argument )"
+)
+_ENDS = re.compile(r"Shutting down|Shutdown initiated|\[shutdown\]|KeyboardInterrupt|CANCELLED AT|\bKilled\b|Stopping ")
 _SERVES = ("Avg prompt throughput", '" 200 OK', "Application startup complete")
 # What a new process prints before it names itself.
 _PREAMBLE = (
@@ -87,6 +95,16 @@ def _starts_here(line: LogLine, seen: _Seen) -> bool | None:
         seen.refused = True
         return new
     return None
+
+
+def only_begins(before: Sequence[LogLine], last: Sequence[LogLine]) -> bool:
+    """Is the last life a start under way, of the very launch that failed in the life before it (a restart loop)?"""
+    if any(TOLD.search(line.text) or _ENDS.search(line.text) or line.level in {"ERROR", "CRITICAL"} for line in last):
+        return False
+    launches = [
+        next((line.text for line in life if any(a in line.text for a in ARGUMENTS)), None) for life in (before, last)
+    ]
+    return None not in launches and launches[0] == launches[1] and any(_FAILED.search(line.text) for line in before)
 
 
 def _with_preamble(lines: Sequence[LogLine], index: int, floor: int) -> int:

@@ -169,6 +169,10 @@ def _log_verdict(story: Story) -> tuple[Verdict, str]:
     if story.served(-1):
         end = "it was stopped from outside" if story.stopped is not None else "nothing failed after that"
         return Verdict.OK, f"the server became ready, and {end}"
+    if story.answered:
+        return Verdict.OK, "requests were answered, and nothing failed in what was given"
+    if story.exited:
+        return Verdict.OK, "the program ended by itself after its engine was made, and nothing failed"
     if story.stopped is not None:
         return Verdict.OK, "the start was stopped from outside before it was complete; nothing had failed"
     reached = story.reached()

@@ -62,6 +62,16 @@ _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
 # How the V0 engine's loop logs what a step raised; its start logs the message alone.
 _REPR = re.compile(r"[A-Z]\w*(?:Error|Exception)\(['\"]")
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
+# What only vLLM writes, though it is no step of a start: its own end, and the progress of a batch.
+_OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-progress")
+_PROCESSES = re.compile(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
+# What uvicorn writes of an answered request.
+_ANSWERED = '" 200 OK'
+# What torch writes when the interpreter of a process with NCCL comes to its end.
+_EXITS = ("exit-group-left", "exit-group-left-24")
+# Headings of what ends a thread, a task or a destructor, and no process.
+_ASIDE = re.compile(r"Exception in thread |Exception ignored in|Task exception was never retrieved|future: <Task ")
+_UNCLAIMED = re.compile(r"Exception ignored in|Task exception was never retrieved|future: <Task ")
 # What a rank says whose partner is gone: it did not fail first, whatever the order of the lines.
 _SURVIVOR_TEXTS = (
     "ncclRemoteError",
@@ -161,6 +171,8 @@ class Story:
         """Does anything here come from vLLM? A log of another program says nothing about it."""
         if any(mile_stages().get(h.id) not in {None, "serving"} or roles().get(h.id) == "death" for h in self.hits):
             return True
+        if self._own:
+            return True
         if any(
             "vllm" in f.file.replace("\\", "/").split("/") or "/vllm/" in f.file
             for c in self.crashes
@@ -177,8 +189,24 @@ class Story:
         """Did vLLM itself write here, rather than a program that speaks of it? Only then can it be said to be well."""
         stages = mile_stages()
         own = any(stages.get(h.id, "serving") != "serving" for h in self.hits)
-        tagged = any((line.process or "").startswith(("APIServer", "EngineCore", "Worker")) for line in self.lines)
-        return own or tagged or self.first("stats", "args-non-default", "args-namespace") is not None
+        return own or self._own or self.first("stats", "args-non-default", "args-namespace") is not None
+
+    @cached_property
+    def _own(self) -> bool:
+        """Do its processes sign the lines, or is there a sentence that no other program has?"""
+        return self.first(*_OWN_WORDS) is not None or any(_PROCESSES.match(line.process or "") for line in self.lines)
+
+    @cached_property
+    def answered(self) -> bool:
+        """Were requests answered? An answer begins before a token is made, so it says nothing of a fault beside it."""
+        return any(_ANSWERED in line.text for line in self.lines)
+
+    @cached_property
+    def exited(self) -> bool:
+        """Did the program come to its end by itself, with its engine made?"""
+        reached = self.reached()
+        made = reached is not None and _ORDER[reached] >= _ORDER[Stage.KV]
+        return made and self.first(*_EXITS) is not None
 
     @cached_property
     def is_script(self) -> bool:
@@ -255,7 +283,8 @@ class Story:
         found = [f for f in self._candidates() if self._fatal(f)]
         first = [f for f in found if not self._survivor(f)] or found
         # An exception's line alone, without calls and unknown, is often a library's noise: what has either comes first.
-        told = [f for f in first if not f.bare]
+        # So is what a thread or a forgotten task of its own said.
+        told = [f for f in first if not f.bare and not self._headed(f, _ASIDE)]
         return min(told or first, key=lambda f: f.index, default=None)
 
     @cached_property
@@ -324,6 +353,13 @@ class Story:
         dead = any(h.id in _RUN_TIME_DEATHS and h.index - 3 < index + 400 for h in self.deaths)
         return dead or module.startswith(_RUN_TIME_MODULES)
 
+    def _headed(self, fault: Fault, heading: re.Pattern[str]) -> bool:
+        """Does such a heading stand right above its traceback?"""
+        if fault.crash is None:
+            return False
+        above = self.lines[max(0, fault.crash.first - 2) : fault.crash.first + 1]
+        return any(heading.match(line.text) for line in above)
+
     def _survivor(self, fault: Fault) -> bool:
         """Is it a rank that only noticed that another one was gone?"""
         lines = (
@@ -335,6 +371,8 @@ class Story:
         """It ended the life: nothing was served between it and the death that followed, or the end of the log."""
         death = next((h.index for h in self.deaths if h.index > fault.last), None)
         if self.stopped is not None and fault.index > self.stopped:
+            return False
+        if not fault.ids and self._headed(fault, _UNCLAIMED):
             return False
         if fault.ids & _NEVER_OF_A_REQUEST:
             return not self.served(fault.last, death)

@@ -10,7 +10,15 @@ from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding
 
 _SILENT = frozenset(
-    {"engine-process-died", "worker-died-v0", "process-died", "engine-init-failed", "core-abort", "shell-killed"}
+    {
+        "engine-process-died",
+        "worker-died-v0",
+        "process-died",
+        "engine-init-failed",
+        "engine-process-failed",
+        "core-abort",
+        "shell-killed",
+    }
 )
 _KILLED = re.compile(r"(?<![\d.])-(9|7|11|6)(?!\d)")
 _SIGNALS = {

@@ -6,20 +6,25 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.story import Fault
 
 _IDS = (
     "disk-full",
     "disk-quota",
+    "cache-denied",
 )
 
 
 def judge(case: Case) -> Outcome:
-    """Was there no room on a disk?"""
+    """Was there no room on a disk, or no right to write there?"""
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
         return fault
     if fault.ids & {"shm-full", "nccl-shm"}:
         return Clear("it is /dev/shm that is full")
+    denied = fault.fields("cache-denied").get("path")
+    if denied is not None:
+        return _denied(case, fault, denied)
     path = fault.fields("disk-quota").get("path") or fault.fields("disk-full").get("path")
     return finding(
         RULE,
@@ -39,10 +44,30 @@ def judge(case: Case) -> Outcome:
     )
 
 
+def _denied(case: Case, fault: Fault, path: str) -> Outcome:
+    return finding(
+        RULE,
+        title=f"The service may not write its caches: {path}",
+        severity=severity(case, fault),
+        evidence=shown(case, fault, "cache-denied"),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "cache-dir",
+                Direction.CHANGE,
+                "a folder that the service's user owns, as HOME or as VLLM_CACHE_ROOT, TRITON_CACHE_DIR and "
+                "TORCHINDUCTOR_CACHE_DIR; in a pod a writable volume",
+                inventory="vllm_cache_dir",
+            ),
+        ),
+        refute="the service's user writes a file there: `sudo -u USER touch …`",
+    )
+
+
 RULE = Rule(
     code="VD517",
     slug="disk-full",
-    title="The disk, or the quota on it, is full",
+    title="A cache or a file could not be written",
     node="not-memory",
     cause=Cause.OTHER,
     phase=Phase.NOT_MEMORY,

@@ -14,6 +14,7 @@ _IDS = (
     "driver-silent",
     "no-gpus",
     "device-type",
+    "device-empty",
     "devices-busy",
     "gpu-lost",
 )
@@ -53,7 +54,7 @@ def judge(case: Case) -> Outcome:
             if "driver-silent" in fault.ids
             else None,
             environment("CUDA_VISIBLE_DEVICES", Direction.CHANGE, "name devices that exist and that the unit may open")
-            if fault.ids & {"no-gpus", "device-type", "devices-busy"}
+            if fault.ids & {"no-gpus", "device-type", "device-empty", "devices-busy"}
             else None,
             thing(
                 ChangeKind.OS, "host", Direction.CHANGE, "reboot: the GPU left the bus (see its Xid in the kernel log)"
