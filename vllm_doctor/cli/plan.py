@@ -16,7 +16,9 @@ def plan(  # noqa: PLR0917
         list[str] | None, typer.Argument(help="The launch line, after `--`: [VAR=VALUE …] vllm serve MODEL [flags]")
     ] = None,
     gpu: Annotated[str | None, typer.Option(help="The card, as nvidia-smi names it. Default: this host's.")] = None,
-    gpus: Annotated[int | None, typer.Option(help="Cards of the host. Default: this host's, else 1.")] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, max=4096, help="Cards of the host. Default: this host's, else 1.")
+    ] = None,
     gpu_memory_gib: Annotated[
         str | None, typer.Option(help="Memory of one card in GiB (2^30 bytes), as torch reports it.")
     ] = None,

@@ -58,7 +58,14 @@ def run(o: Options) -> bool:
 
 def _question(o: Options, config: str | None) -> Question:
     asked = Question(
-        o.launch, o.gpu, o.gpus or 1, o.gpu_memory_gib, o.vllm_version, config, o.weights_gib, o.available_kv_gib
+        o.launch,
+        o.gpu,
+        o.gpus or 1,
+        o.gpu_memory_gib,
+        o.vllm_version,
+        config,
+        o.weights_gib,
+        o.available_kv_gib,
     )
     card_known = o.gpu is not None or o.gpu_memory_gib is not None or o.available_kv_gib is not None
     if o.launch and card_known and o.vllm_version and config:

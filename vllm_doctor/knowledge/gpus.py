@@ -90,7 +90,8 @@ def _sliced(card: Gpu, gpcs: int, size: int, memory_gib: float | None) -> Gpu:
 
 def find(name: str, memory_gib: float | None = None) -> Gpu | None:
     """The card of this name as nvidia-smi, torch or a person writes it, or None. A family name with two sizes (A100,
-    V100) is settled by `memory_gib`, else the larger one. `… MIG 3g.40gb` is a slice."""
+    V100) is settled by `memory_gib` or a size in the name, else the larger one; more words than a card's name has make
+    another card (an RTX 4090 Laptop), unless `memory_gib` is known. `… MIG 3g.40gb` is a slice."""
     if (found := _SLICE.search(name)) is not None:
         card = find(name[: found.start()])
         if card is None or int(found[2]) > card.total_gib * 1.05:
@@ -111,13 +112,24 @@ def _whole(name: str, memory_gib: float | None) -> Gpu | None:
         found = [
             _table()[n]
             for k, n in _aliases().items()
-            if bare and (k == bare or k.startswith(bare + " ") or bare.startswith(k + " "))
+            if bare and (k == bare or k.startswith(bare + " ") or (memory_gib is not None and bare.startswith(k + " ")))
         ]
     if not found:
         return None
     if memory_gib is not None:
         return min(found, key=lambda g: abs(g.total_gib - memory_gib))
+    if known is None and (sized := re.search(r"\b(\d+)gb\b", key)) is not None:
+        # The name says a size: a card of the family with another one is another card.
+        said = int(sized[1])
+        nearest_one = min(found, key=lambda g: abs(g.total_gib - said))
+        return nearest_one if abs(nearest_one.total_gib - said) < 0.1 * said else None
     return max(found, key=lambda g: g.total_gib)
+
+
+def exactly(name: str) -> bool:
+    """Is this a card's own name, or one that says as much of it?"""
+    card = find(name)
+    return card is not None and (card.slice or set(_key(card.name).split()) <= set(_key(name).split()))
 
 
 def nearest(name: str, count: int = 3) -> tuple[str, ...]:

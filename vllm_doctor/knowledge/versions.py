@@ -16,7 +16,9 @@ from typing import Literal
 
 GIB = 1 << 30
 
-_VERSION = re.compile(r"\s*v?(\d+(?:\.\d+)*)\s*[-._]?\s*((?:a|b|rc|alpha|beta)\d*)?(.*)", re.IGNORECASE | re.DOTALL)
+_VERSION = re.compile(
+    r"\s*v?(\d+(?:\.\d+)*)\s*[-._]?\s*((?:a|b|rc|alpha|beta)\d*)?(.*)", re.IGNORECASE | re.DOTALL | re.ASCII
+)
 
 
 @total_ordering

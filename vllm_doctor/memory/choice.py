@@ -16,7 +16,7 @@ from vllm_doctor.memory.flags import SettingError
 from vllm_doctor.memory.history import History
 from vllm_doctor.memory.launch import LaunchError
 from vllm_doctor.memory.plan import GIB, Prediction, held_before_start
-from vllm_doctor.memory.question import Planner
+from vllm_doctor.memory.question import Planner, PlanProblem
 from vllm_doctor.memory.recommendation import Changes, Choice, Profile, Reason, Sum, Workload, safe, table_tokens
 
 # Tokens of the shortest request that is worth a service; a launch that cannot take it is no recommendation.
@@ -68,7 +68,14 @@ class Chooser:
 
     def _wanted(self, asked: int, *, auto: bool) -> int:
         if self.work.context:
-            return min(self.work.context, self.arch.context)
+            longest = max(self.arch.context, asked)
+            if self.work.mean_tokens is not None:  # measured: the bound of a bucket, which no request need have reached
+                return min(self.work.context, longest)
+            if self.work.context > longest:
+                raise PlanProblem(
+                    f"--context: found {self.work.context}; needed: at most {longest}, the longest request of the model"
+                )
+            return self.work.context
         if self.profile == "conservative" and "max-model-len" not in self.planner.line.flags:
             return min(2048, self.arch.context)
         return self.arch.context if auto else asked
@@ -326,7 +333,11 @@ class Chooser:
         default = p.settings.seqs
         if self.work.concurrency:
             wanted = max(1, min(self.work.concurrency, p.settings.batched))
-            why = f"the workload's {self.work.concurrency} requests at once"
+            why = f"the workload's {self.work.concurrency} requests at once" + (
+                ""
+                if wanted == self.work.concurrency
+                else f", of which a step of {p.settings.batched} tokens takes {wanted}"
+            )
         elif self.profile == "conservative":
             wanted = 8
             why = "the cautious start: few requests at once, raised after a look at the server under load"

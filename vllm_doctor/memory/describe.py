@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from vllm_doctor.memory.architecture import Architecture, Attention, LayerKind, Linear, Mla, Moe, Vision
 from vllm_doctor.memory.families import (
     EXPERT_WIDTH_IS_INTERMEDIATE,
@@ -10,9 +12,23 @@ from vllm_doctor.memory.families import (
     PLAIN_MLP,
     QKV_BIAS,
     TIED,
+    WIDTH_IS_FOUR_HIDDEN,
 )
 from vllm_doctor.memory.layers import layer_kinds
 from vllm_doctor.memory.reading import ConfigError, Section
+
+# Where a config names none of these, vLLM takes 2048 and says so (config/model.py _get_and_verify_max_len).
+_LENGTHS = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "max_target_positions",
+    "model_max_length",
+    "max_sequence_length",
+)
+_NO_LENGTH = 2048
+_DTYPE = re.compile(r"b?float16|float(32|64|8_\w+)?|half|double|auto|u?int8")
 
 
 def _moe(text: Section, layers: int, width: int, model_type: str) -> Moe | None:
@@ -127,7 +143,8 @@ def _vision(top: Section) -> Vision | None:
         hidden = seen.whole("embed_dim", high=100_000)
     kind = seen.text("model_type")
     size = seen.values.get("image_size")
-    image = size if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= 100_000 else 448
+    image = max(seen.ints("image_size", high=100_000), default=448) if isinstance(size, list) else None
+    image = image or seen.whole("image_size", high=100_000, default=448)
     return Vision(
         layers=seen.whole("depth", "num_hidden_layers", "layers", high=1000, default=24),
         hidden=hidden,
@@ -165,13 +182,15 @@ def _per_layer(text: Section, count: int) -> int:
     return each * count * text.whole("vocab_size_per_layer_input", low=0, high=20_000_000, default=0)
 
 
-def _width(text: Section, hidden: int) -> int:
+def _width(text: Section, hidden: int, model_type: str) -> int:
     """Channels of the MLP; a list names one width a layer (Gemma 3n), of which the mean is taken."""
     keys = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff", "decoder_ffn_dim", "hidden_dim")
     key, value = text.find(keys)
     if isinstance(value, list) and value:
         widths = text.ints(key, high=10_000_000)
         return round(sum(widths) / len(widths))
+    if not text.has("moe_intermediate_size") and model_type not in WIDTH_IS_FOUR_HIDDEN:
+        return text.whole(*keys, low=0, high=10_000_000)
     other = text.whole("moe_intermediate_size", low=0, high=1_000_000, default=4 * hidden)
     return text.whole(*keys, low=0, high=10_000_000, default=other)
 
@@ -203,11 +222,15 @@ def describe(top: Section) -> Architecture:
         high=20_000_000,
         default=top.whole("vocab_size", low=0, high=20_000_000, default=0) or None,
     )
-    width = _width(text, hidden)
+    width = _width(text, hidden, model_type)
     if hidden % heads and not text.has("head_dim"):
         raise ConfigError(
             f"{text.path}: hidden_size {hidden} is not a multiple of num_attention_heads {heads}, and head_dim is "
             f"missing"
+        )
+    if kv_heads and heads % kv_heads:
+        raise ConfigError(
+            f"{text.path}: num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}"
         )
     head_dim = text.whole("head_dim", "attention_head_dim", "kv_channels", high=8192, default=hidden // heads)
     mla, kinds = _mla(text), layer_kinds(text, count, model_type)
@@ -217,11 +240,6 @@ def describe(top: Section) -> Architecture:
     )
     used = {kind for kind, _ in kinds}
     known = model_type in KNOWN
-    doubts = (
-        ()
-        if known
-        else (f"model_type {model_type or '(none)'} is not known: weights and activations are a general transformer's",)
-    )
     tie = text.values.get("tie_word_embeddings", top.values.get("tie_word_embeddings"))
     if tie is not None and not isinstance(tie, bool):
         raise ConfigError(f"{text.path}: tie_word_embeddings is {tie!r}; needed: true or false")
@@ -242,7 +260,7 @@ def describe(top: Section) -> Architecture:
         out_bias=text.values.get("attention_bias") is True and model_type in {"gpt_oss", "llama"},
         qk_norm=model_type.startswith(("qwen3", "gemma3", "gemma4", "minimax_m2")),
         output_gate=text.flag("attn_output_gate", default=model_type in OUTPUT_GATE),
-        dtype=text.text("torch_dtype", "dtype", default=top.text("torch_dtype", "dtype")) or None,
+        dtype=_dtype(text) or _dtype(top),
         context=_context(text, model_type),
         moe=_moe(text, count, width, model_type),
         mla=mla,
@@ -263,21 +281,34 @@ def describe(top: Section) -> Architecture:
         multimodal=vision is not None or top.has("audio_config"),
         text_prefix="model.language_model" if text is not top else "model",
         quantization=top.section("quantization_config") or text.section("quantization_config"),
-        doubts=doubts,
+        doubts=_doubts(text, top, model_type, known=known),
     )
+
+
+def _doubts(text: Section, top: Section, model_type: str, *, known: bool) -> tuple[str, ...]:
+    """What the config leaves open, each with what is taken instead."""
+    told: list[str] = []
+    if not known:
+        told.append(
+            f"model_type {model_type or '(none)'} is not known: weights and activations are a general transformer's"
+        )
+    if not text.has(*_LENGTHS):
+        told.append(f"{text.path} names no length (such as {_LENGTHS[0]}): vLLM takes {_NO_LENGTH}")
+    if not text.has("torch_dtype", "dtype") and not top.has("torch_dtype", "dtype"):
+        told.append(f"{text.path} names no torch_dtype: vLLM takes one of 2 bytes")
+    return tuple(told)
+
+
+def _dtype(section: Section) -> str | None:
+    named = section.text("torch_dtype", "dtype").removeprefix("torch.")
+    if named and not _DTYPE.fullmatch(named):
+        key, value = section.find(("torch_dtype", "dtype"))
+        raise ConfigError(f"{section.path}: {key} is {value!r:.60}; needed: a type of torch, such as bfloat16")
+    return named or None
 
 
 def _context(text: Section, model_type: str) -> int:
-    keys = (
-        "max_position_embeddings",
-        "n_positions",
-        "max_seq_len",
-        "seq_length",
-        "max_target_positions",
-        "model_max_length",
-        "max_sequence_length",
-    )
-    base = text.whole(*keys, high=100_000_000, default=2048)
+    base = text.whole(*_LENGTHS, high=100_000_000, default=_NO_LENGTH)
     scaling = text.section("rope_scaling") or text.section("rope_parameters")
     if scaling is not None and scaling.text("rope_type", "type") not in {
         "",

@@ -98,6 +98,8 @@ QKV_BIAS = frozenset(
 )
 
 # Two matrices in the MLP instead of gate, up and down.
+# Families whose code takes 4 x hidden_size where the config names no width; everywhere else a missing one is an error.
+WIDTH_IS_FOUR_HIDDEN = frozenset({"gpt2", "gpt_bigcode", "gptj", "gpt_neo", "codegen", "bloom", "falcon", "mpt"})
 PLAIN_MLP = frozenset(
     {
         "gpt2",

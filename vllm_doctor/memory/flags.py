@@ -72,4 +72,6 @@ class Flags:
             if re.fullmatch(r"\w+=\d{1,18}(,\w+=\d{1,18})*", text):
                 return {k: int(v) for k, v in (p.split("=") for p in text.split(","))}
             raise SettingError(f"--{name}: found {text[:60]!r}; needed: JSON") from None
-        return loaded if isinstance(loaded, dict) else {}
+        if not isinstance(loaded, dict):
+            raise SettingError(f"--{name}: found {text[:60]!r}; needed: a JSON object")
+        return loaded

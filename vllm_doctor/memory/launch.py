@@ -124,6 +124,7 @@ def parse_launch(argv: list[str], version: Version) -> LaunchLine:  # noqa: PLR0
         negated = bare.startswith("--no-") and flag(bare[5:], version) is not None
         name = _resolve(bare[5:] if negated else bare, version)
         fact = flag(name, version)
+        before = flags.get(name)
         if negated:
             if fact is not None and not fact.negatable and name not in _SWITCHES:
                 refused.append(
@@ -134,6 +135,7 @@ def parse_launch(argv: list[str], version: Version) -> LaunchLine:  # noqa: PLR0
                     )
                 )
             flags[name] = False
+            _again(name, before, False, notes)
             continue
         if _is_switch(name, fact):
             if has_value and value.lower() not in _BOOLEANS:
@@ -167,6 +169,8 @@ def parse_launch(argv: list[str], version: Version) -> LaunchLine:  # noqa: PLR0
             refused.append(Refusal(f"--{name}", "no value", "a value"))
         if nested:
             notes.append(f"--{name}.{nested} is passed on; the plan does not read nested keys of --{name}")
+        if not nested:
+            _again(name, before, flags.get(name), notes)
         _check(name, fact, flags.get(name), version, refused, unknown)
     if isinstance(flags.get("model"), str):
         model = str(flags["model"])
@@ -176,6 +180,11 @@ def parse_launch(argv: list[str], version: Version) -> LaunchLine:  # noqa: PLR0
             why = known.note or f"it was there from {known.first} to {known.last}"
             notes.append(f"{key} is not read by vLLM {version}: {why}")
     return LaunchLine(model, flags, variables, tuple(refused), tuple(unknown), tuple(notes))
+
+
+def _again(name: str, before: str | bool | None, now: str | bool | None, notes: list[str]) -> None:
+    if before is not None and before != now:
+        notes.append(f"--{name} is given twice, as {before} and as {now}; vLLM takes the last one")
 
 
 def _check(  # noqa: PLR0917

@@ -26,9 +26,7 @@ _NAMES: dict[str, Kind] = {
 
 def layer_kinds(text: Section, count: int, model_type: str) -> list[tuple[Kind, int | None]]:
     """(kind, window in tokens) of each layer. Raises ConfigError for a layer type that is not known."""
-    window = (
-        text.whole("sliding_window", high=100_000_000) if isinstance(text.values.get("sliding_window"), int) else None
-    )
+    window = text.whole("sliding_window", high=100_000_000) if text.has("sliding_window") else None
     if text.values.get("use_sliding_window") is False:
         window = None
     chunk = text.whole("attention_chunk_size", high=100_000_000) if text.has("attention_chunk_size") else None

@@ -233,6 +233,8 @@ def _packed(config: Section, base: Format, method: str) -> Choose:
     """awq, gptq and auto-round: one width and group size, with exceptions by name."""
     bits = _int_bits(config, "bits", 4)
     group = config.whole("group_size", low=-1, high=65_536, default=128)
+    if not group:
+        raise ConfigError(f"{config.path}: group_size is 0; needed: values that share a scale, or -1 for a whole row")
     zero = bits if method == "awq" or config.values.get("sym") is False else 0
     fmt = Format(
         f"{method}{bits}",

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from vllm_doctor.knowledge.gpus import Gpu, find, nearest
+from vllm_doctor.knowledge.gpus import Gpu, exactly, find, nearest
 from vllm_doctor.knowledge.versions import Version, newest_known, parse_version, sampled
 from vllm_doctor.memory.architecture import Architecture
 from vllm_doctor.memory.describe import describe
+from vllm_doctor.memory.flags import Flags
 from vllm_doctor.memory.history import History
 from vllm_doctor.memory.known import Known
 from vllm_doctor.memory.launch import LaunchLine, parse_launch
-from vllm_doctor.memory.plan import Prediction, predict, quantisation, stages
-from vllm_doctor.memory.reading import read_config
+from vllm_doctor.memory.plan import GIB, Prediction, predict, quantisation, stages
+from vllm_doctor.memory.quantization import scheme
+from vllm_doctor.memory.reading import Section, checkpoint_bytes, read_config
 from vllm_doctor.memory.resolve import resolve
 from vllm_doctor.memory.settings import Settings
+from vllm_doctor.memory.weights import Parallel, Target, rank_weights
 
 
 class PlanProblem(Exception):  # noqa: N818
@@ -115,14 +119,62 @@ def card_of(name: str | None, total: float | None) -> Gpu | None:
         close = nearest(name)
         offered = f"; nearest: {', '.join(close)}" if close else ""
         raise PlanProblem(
-            f"--gpu: found {name!r}; needed: the name of an NVIDIA card{offered}; or --gpu-memory-gib N alone for a "
-            f"card that is not listed"
+            f"--gpu: found {name[:60]!r}; needed: the name of an NVIDIA card{offered}; or --gpu-memory-gib N alone for "
+            f"a card that is not listed"
         )
     if total is not None and not (0.5 * card.total_gib <= total <= 1.25 * card.total_gib or _doubled(card, total)):
         raise PlanProblem(
             f"--gpu-memory-gib: found {total:g}; needed: about {card.total_gib:g}, which is what {card.name} has"
         )
     return card
+
+
+def _overridden(config: Section, line: LaunchLine) -> Section:
+    """The config as --hf-overrides changes it, object into object as vLLM merges it (config/model.py)."""
+
+    def merged(values: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+        out = dict(values)
+        for key, new in changes.items():
+            old = values.get(key)
+            out[key] = merged(old, new) if isinstance(old, dict) and isinstance(new, dict) else new
+        return out
+
+    return Section(merged(config.values, Flags(line).object("hf-overrides")), config.path)
+
+
+# A checkpoint stored in twice as many bits is one; what lies beyond is another model's, or a part of one.
+_OTHER_MODEL = 2.5
+_UNLIKE = 1.15
+
+
+def _weighed(config: Path, a: Architecture, element: int) -> list[str]:
+    """The checkpoint beside the config, held against what the config describes. Raises PlanProblem where they are not
+    of one model."""
+    stored = checkpoint_bytes(config)
+    if stored is None:
+        return []
+    described = rank_weights(a, scheme(a.quantization, None, element), Parallel(1, 1, 1, False), 0, Target(element))
+    times = max(stored, described) / min(stored, described)
+    told = (
+        f"the checkpoint beside {config} holds {stored / GIB:.2f} GiB, the config describes {described / GIB:.2f} GiB"
+    )
+    if a.known and times > _OTHER_MODEL:
+        raise PlanProblem(f"{told}; needed: config and weights of one model, or --weights-gib")
+    return [f"{told}; --weights-gib settles it"] if times > _UNLIKE else []
+
+
+def _carded(q: Question, card: Gpu, total: float) -> list[str]:
+    """What is taken of the card that the question does not say."""
+    notes: list[str] = []
+    if q.gpu is not None and q.gpu_memory_gib is None and not exactly(q.gpu):
+        notes.append(f"--gpu {q.gpu[:60]!r} is planned as {card.name}, {card.total_gib:g} GiB")
+    if _doubled(card, total):
+        notes.append(f"{card.name} is sold with {card.total_gib:g} GiB; planned with the {total:g} that were given")
+    if not card.exact and q.gpu_memory_gib is None:
+        notes.append(
+            f"{card.name}: {card.total_gib:g} GiB follows from the nameplate, not from a log; give --gpu-memory-gib"
+        )
+    return notes
 
 
 def planner(q: Question) -> Planner:
@@ -153,7 +205,7 @@ def planner(q: Question) -> Planner:
         )
     known = replace(q.measured, weights_gib=weights or q.measured.weights_gib, available_kv_gib=available)
     line = parse_launch(list(q.launch), version)
-    arch = describe(read_config(Path(q.config)))
+    arch = describe(_overridden(read_config(Path(q.config)), line))
     notes = [*arch.doubts]
     if version > newest_known():
         notes.append(
@@ -163,14 +215,13 @@ def planner(q: Question) -> Planner:
         notes.append(
             f"vLLM {version} is older than {sampled()[0]}, the oldest release that was read; planned as that one"
         )
-    if card is not None and total is not None and _doubled(card, total):
-        notes.append(f"{card.name} is sold with {card.total_gib:g} GiB; planned with the {total:g} that were given")
-    if card is not None and not card.exact and q.gpu_memory_gib is None:
-        notes.append(
-            f"{card.name}: {card.total_gib:g} GiB follows from the nameplate, not from a log; give --gpu-memory-gib"
-        )
+    if card is not None and total is not None:
+        notes += _carded(q, card, total)
     notes += [f"--{name} is not a flag that is known of any release: it was not judged" for name in line.unknown]
-    fmt = quantisation(arch, resolve(line, version, arch, card, total, q.gpus))
+    s = resolve(line, version, arch, card, total, q.gpus)
+    fmt = quantisation(arch, s)
+    if weights is None and s.gguf is None:
+        notes += _weighed(Path(q.config), arch, s.element)
     if not fmt.exact:
         notes.append(
             f"quantisation {fmt.name}: its layout is not known here, so the weights are a guess; --weights-gib says "

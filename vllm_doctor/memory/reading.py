@@ -7,6 +7,7 @@ a hostile file ends in one clear sentence and never in a traceback, a huge loop 
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from pathlib import Path
@@ -120,9 +121,19 @@ class Section:
         return Section(value, f"{self.path}: {key}")
 
 
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object whose keys all stand once, or twice with one value: Python takes the last, another reader the first."""
+    values: dict[str, object] = {}
+    for key, value in pairs:
+        if key in values and values[key] != value:
+            raise ValueError(f"{key} stands twice, as {values[key]!r:.60} and as {value!r:.60}")
+        values[key] = value
+    return values
+
+
 def _parse(text: str, path: Path) -> Section:
     try:
-        loaded = json.loads(text)
+        loaded = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as problem:
         raise ConfigError(f"{path}: not JSON ({problem}); needed: the model's config.json, complete") from None
     if not isinstance(loaded, dict):
@@ -132,43 +143,50 @@ def _parse(text: str, path: Path) -> Section:
 
 def read_config(path: Path) -> Section:
     """The config of a model from its config.json or from the folder that holds it. Raises ConfigError."""
-    if path.is_dir():
-        for name in ("config.json", "params.json"):
-            if (path / name).is_file():
-                return read_config(path / name)
-        if (path / "model_index.json").exists():
-            raise ConfigError(
-                f"{path}: holds model_index.json, a diffusion pipeline; needed: a language model with a config.json"
-            )
-        raise ConfigError(f"{path}: no config.json in this folder; needed: a model folder as downloaded")
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(
-                f"{path}: is {path.stat().st_size >> 20} MiB; needed: a config.json, which is below "
-                f"{MAX_BYTES >> 20} MiB"
-            )
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not UTF-8 text; needed: a config.json") from None
+        return _folder(path) if stat.S_ISDIR(path.stat().st_mode) else _parse(_text(path), path)
     except OSError as problem:
         raise ConfigError(
-            f"{path}: cannot be read ({problem.strerror}); needed: a config.json or a model folder"
+            f"{problem.filename or path}: cannot be read ({problem.strerror}); needed: a config.json or a model folder"
         ) from None
-    return _parse(text, path)
+
+
+def _folder(path: Path) -> Section:
+    there = {entry.name for entry in path.iterdir()}
+    for name in ("config.json", "params.json"):
+        if name in there:
+            return _parse(_text(path / name), path / name)
+    if "model_index.json" in there:
+        raise ConfigError(
+            f"{path}: holds model_index.json, a diffusion pipeline; needed: a language model with a config.json"
+        )
+    raise ConfigError(f"{path}: no config.json in this folder; needed: a model folder as downloaded")
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        raw = file.read(MAX_BYTES + 1)  # bounded here: a device or a pipe has no size to ask for
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(f"{path}: is above {MAX_BYTES >> 20} MiB; needed: a config.json, which is below 1 MiB")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not UTF-8 text; needed: a config.json") from None
 
 
 def checkpoint_bytes(path: Path) -> int | None:
     """Bytes of all tensors of the checkpoint beside a config: from the safetensors index, else from the file headers.
-    None when the folder holds no weights."""
+    None when the folder holds no weights. Raises ConfigError for an index that is none."""
     folder = path if path.is_dir() else path.parent
     index = folder / "model.safetensors.index.json"
     try:
-        if index.is_file() and index.stat().st_size <= MAX_BYTES:
-            total = (json.loads(index.read_text(encoding="utf-8")).get("metadata") or {}).get("total_size")
-            if isinstance(total, int) and total > 0:
-                return total
-        sizes = [tensor_bytes(f) for f in sorted(folder.glob("*.safetensors"))]
-    except (OSError, ValueError, AttributeError):
+        if index.is_file():
+            metadata = _parse(_text(index), index).section("metadata")
+            if metadata is not None and metadata.has("total_size"):
+                return metadata.whole("total_size", high=1 << 50)
+        # Mistral's own format lies beside the common one, with the same tensors.
+        sizes = [tensor_bytes(f) for f in folder.glob("*.safetensors") if not f.name.startswith("consolidated")]
+    except OSError:
         return None
     known = [s for s in sizes if s is not None]
     return sum(known) if known and len(known) == len(sizes) else None

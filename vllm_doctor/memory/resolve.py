@@ -168,6 +168,8 @@ def resolve(  # noqa: PLR0917
         raise SettingError("--gpu-memory-utilization: found 0; needed: a fraction above 0 and up to 1")
     estimate = env.get("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
     level = flags.text("compilation-config") or ""
+    if not level.isdigit():
+        flags.object("compilation-config")
     eager = (
         flags.on("enforce-eager", default=False)
         or level == "0"
