@@ -55,7 +55,7 @@ def test_advice_is_judged_for_the_release_that_is_asked_about(version: str, word
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("swap-space", "0.4.3 to 0.17.1"),
+        ("swap-space", "0.2.0 to 0.17.1"),
         ("--disable-log-requests", "--enable-log-requests"),
         ("VLLM_ATTENTION_BACKEND", "--attention-backend"),
         ("PYTORCH_ALLOC_CONF", "torch 2.9"),

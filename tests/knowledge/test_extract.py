@@ -61,6 +61,15 @@ def test_flags_defaults_and_choices_are_resolved(wheel):
     assert r.environment == {"VLLM_THING": "3", "VLLM_OTHER": None}
 
 
+def test_a_release_from_before_envs_py_has_the_options_of_its_server(tmp_path):
+    file = tmp_path / "vllm-0.2.1-cp310-cp310-manylinux1_x86_64.whl"
+    with zipfile.ZipFile(file, "w") as made:
+        made.writestr("vllm/engine/arg_utils.py", ARG_UTILS)
+        made.writestr("vllm/entrypoints/openai/api_server.py", 'parser.add_argument("--host", default="localhost")\n')
+    r = extract(file)
+    assert (r.flags["host"].default, r.flags["max-num-seqs"].default, r.environment) == ("'localhost'", "None", {})
+
+
 def test_a_new_release_ends_the_life_of_flags_it_lacks(wheel):
     before = json.loads(DATA.read_text())
     after = merge(before, [extract(wheel)])

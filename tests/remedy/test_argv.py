@@ -43,6 +43,11 @@ def test_a_switch_is_added_bare_and_taken_away_without_its_neighbour() -> None:
     )
 
 
+def test_a_direction_without_a_value_takes_nothing_away() -> None:
+    argv = ("vllm", "--gpu-memory-utilization", "0.9")
+    assert applied(argv, (change("gpu-memory-utilization", None, Direction.RAISE),)) == argv
+
+
 def test_environment_changes_leave_the_command_line_alone() -> None:
     assert applied(("vllm",), (change("A", "b", kind=ChangeKind.ENV),)) == ("vllm",)
 

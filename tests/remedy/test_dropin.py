@@ -34,6 +34,8 @@ def test_a_name_that_is_no_variable_s_is_not_written() -> None:
 
 
 def test_nothing_is_written_where_a_unit_cannot_help() -> None:
+    assert dropin.text("VD1", ("/x",), (change("gpu-memory-utilization", None, Direction.RAISE),)) is None
+    assert dropin.text("VD1", ("/x",), (change("A", None, Direction.SET, kind=ChangeKind.ENV),)) is None
     assert dropin.text("VD1", ("/x",), (change("driver", "580", kind=ChangeKind.PACKAGE),)) is None
     assert dropin.text("VD1", ("relative",), (change("max-model-len", 4),)) is None
 

@@ -103,3 +103,8 @@ def test_each_verdict_has_its_word() -> None:
     for verdict in Verdict:
         shown = human.text(msgspec.structs.replace(diagnosis(), verdict=verdict))
         assert shown.startswith(verdict.value.upper().replace("_", " "))
+
+
+def test_a_direction_without_a_value_is_said_as_one() -> None:
+    upwards = Change(ChangeKind.FLAG, "gpu-memory-utilization", None, None, Direction.RAISE, Applicability.NEEDS_REVIEW)
+    assert human.change_line(upwards) == "raise --gpu-memory-utilization"

@@ -19,7 +19,11 @@ from pathlib import Path
 from vllm_doctor.knowledge.versions import Version, as_version, canonical, parse_version
 
 DATA = Path(__file__).with_name("versions.json")
-_SOURCES = re.compile(r"vllm/(engine/arg_utils|envs|config|config/\w+|entrypoints/.*(cli_args|launch_args|args))\.py")
+_SOURCES = re.compile(
+    r"vllm/(engine/arg_utils|envs|config|config/\w+|entrypoints/.*(cli_args|launch_args|args)|entrypoints/openai/api_server)\.py"
+)
+# Up to 0.4.1 the server made its own options, and there was no list of variables.
+_OLD_FRONTEND = "vllm/entrypoints/openai/api_server.py"
 
 
 @dataclass
@@ -280,7 +284,10 @@ def extract(place: Path) -> Release:
             raise ExtractError(
                 f"{place}: {name} line {problem.lineno} is not Python that this interpreter reads"
             ) from None
-    if "vllm/engine/arg_utils.py" not in modules or "vllm/envs.py" not in modules:
+    envs = modules.get("vllm/envs.py")
+    if envs is not None:
+        modules.pop(_OLD_FRONTEND, None)
+    if "vllm/engine/arg_utils.py" not in modules or (envs is None and _OLD_FRONTEND not in modules):
         raise ExtractError(
             f"{place}: holds no vllm/engine/arg_utils.py; needed: a vLLM wheel or a folder with one unpacked"
         )
@@ -293,7 +300,7 @@ def extract(place: Path) -> Release:
                 flags.setdefault(*made)
     for name, found in _frontend(classes):
         flags.setdefault(name, found)
-    return Release(_version(place), flags, _environment(modules["vllm/envs.py"]))
+    return Release(_version(place), flags, _environment(envs) if envs is not None else {})
 
 
 def _span(known: list[Version], present: set[Version]) -> list[list[str]]:

@@ -21,6 +21,8 @@ _POOLS = re.compile(r"with " + _SIZE + r" allocated in private pools")
 _UNUSED = re.compile(_SIZE + r" is reserved by PyTorch but unallocated")
 _RESERVED_OLD = re.compile(_SIZE + r" (?:reserved in total by PyTorch|cached)")
 _ALLOWED = re.compile(r"; " + _SIZE + r" allowed")
+# A driver context takes 0.3 to 0.6 GiB; cuBLAS and NCCL add to it.
+_CONTEXT = 1 << 30
 
 
 class TorchOom(msgspec.Struct, frozen=True):
@@ -37,6 +39,7 @@ class TorchOom(msgspec.Struct, frozen=True):
     private_pools: int | None = None
     unused: int | None = None
     allowed: int | None = None
+    reserved: int | None = None
 
     @property
     def held_by_others(self) -> int | None:
@@ -45,6 +48,12 @@ class TorchOom(msgspec.Struct, frozen=True):
             return sum(size for _, size in self.others)
         if self.total is not None and self.free is not None and self.mine is not None:
             return max(0, self.total - self.free - self.mine)
+        if len(self.others) > 1:
+            # In a container torch does not know which of them is its own; the largest may be.
+            return sum(size for _, size in self.others) - max(size for _, size in self.others)
+        if self.total is not None and self.free is not None and self.reserved is not None:
+            # torch 2.0 and older name no process: what it did not reserve itself, less a context of its own.
+            return max(0, self.total - self.free - self.reserved - _CONTEXT)
         return None
 
     @property
@@ -75,7 +84,8 @@ def torch_oom(text: str) -> TorchOom | None:
     gpu = _GPU.search(rest)
     allocated = _first(rest, _ALLOCATED, _ALLOCATED_OLD)
     unused = _first(rest, _UNUSED)
-    if unused is None and allocated is not None and (reserved := _first(rest, _RESERVED_OLD)) is not None:
+    reserved = _first(rest, _RESERVED_OLD)
+    if unused is None and allocated is not None and reserved is not None:
         unused = max(0, reserved - allocated)
     return TorchOom(
         asked=size(asked[2], asked[3]),
@@ -89,4 +99,5 @@ def torch_oom(text: str) -> TorchOom | None:
         private_pools=_first(rest, _POOLS),
         unused=unused,
         allowed=_first(rest, _ALLOWED),
+        reserved=reserved,
     )

@@ -189,6 +189,10 @@ def _unindented(crash: _Open, stripped: str) -> bool:
 def _close(crash: _Open, found: list[Crash]) -> None:
     unnamed = () if crash.name else tuple(crash.frames)
     crash.close_link()
+    if crash.links and unnamed:
+        # The log ends within the chain's next traceback: its calls stand further out than what they led to.
+        last = crash.links[-1]
+        crash.links[-1] = Link(last.name, last.message, (*unnamed, *last.frames))
     if not crash.links and unnamed and not crash.torn:
         crash.links.append(Link("", "", unnamed))
     if crash.links:

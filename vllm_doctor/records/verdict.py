@@ -61,6 +61,9 @@ class Direction(StrEnum):
     STOP = "stop"
     REPAIR = "repair"
     SERIALIZE = "serialize"
+    SMALLER = "smaller-or-more-quantized"
+    RESET = "drain-reset-or-replace"
+    REBOOT = "reboot"
 
 
 class Phase(StrEnum):

@@ -29,16 +29,22 @@ def _without(argv: tuple[str, ...], name: str) -> tuple[tuple[str, ...], int | N
     return tuple(kept), place
 
 
+def exact(change: Change) -> bool:
+    """Does it say what to write? One that names a direction alone ("lower it") is for a person."""
+    return change.direction is Direction.REMOVE or change.after is not None
+
+
 def applied(argv: tuple[str, ...], changes: tuple[Change, ...]) -> tuple[str, ...]:
     """`argv` after the flag changes; other kinds of change do not touch it.
 
-    `after` True is a bare switch, None or False takes the option away, anything else is its value.
+    `after` True is a bare switch, False takes the option away, anything else is its value; without a value only a
+    removal can be put in.
     """
     for change in changes:
-        if change.kind is not ChangeKind.FLAG:
+        if change.kind is not ChangeKind.FLAG or not exact(change):
             continue
         rest, place = _without(argv, change.name)
-        if change.direction is Direction.REMOVE or change.after is None or change.after is False:
+        if change.direction is Direction.REMOVE or change.after is False:
             argv = rest
             continue
         words = (f"--{change.name}",) if change.after is True else (f"--{change.name}", str(change.after))

@@ -4,7 +4,7 @@ import re
 
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
-from vllm_doctor.remedy.argv import applied
+from vllm_doctor.remedy.argv import applied, exact
 
 NAME = "zz-vllm-doctor.conf"
 
@@ -36,7 +36,11 @@ def text(code: str, argv: tuple[str, ...], changes: tuple[Change, ...]) -> str |
 
     `argv` is the unit's effective command line; its first word must be an absolute path, as systemd wants it.
     """
-    mine = tuple(c for c in changes if c.kind is ChangeKind.FLAG or (c.kind is ChangeKind.ENV and _NAME.match(c.name)))
+    mine = tuple(
+        c
+        for c in changes
+        if exact(c) and (c.kind is ChangeKind.FLAG or (c.kind is ChangeKind.ENV and _NAME.match(c.name)))
+    )
     if not mine:
         return None
     lines = [f"# {code}, for the emergency only: the next playbook run removes this file.", "[Service]"]

@@ -218,8 +218,10 @@ def change_line(change: Change) -> str:
     if change.kind.value == "flag":
         if change.name == "model" and change.after is None:
             return "another model"
-        if change.direction is Direction.REMOVE or change.after is None:
+        if change.direction is Direction.REMOVE:
             return f"take away --{change.name}"
+        if change.after is None:
+            return f"{change.direction.value} --{change.name}"
         return f"--{change.name}" if change.after is True else f"--{change.name} {scalar(change.after)}"
     if change.kind.value == "env":
         return f"unset {change.name}" if change.after is None else f"{change.name}={scalar(change.after)}"

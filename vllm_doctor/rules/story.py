@@ -296,7 +296,10 @@ class Story:
         texts = [self.lines[h.index].text for h in root.hits if h.id == "torch-oom"]
         from vllm_doctor.knowledge.torch_oom import torch_oom
 
-        return torch_oom(texts[0]) if texts else None
+        links = root.crash.links if root.crash is not None else ()
+        whole = [" ".join(k.message.split()) for k in links if "\n" in k.message]
+        read = [o for o in map(torch_oom, (*texts[:1], *whole)) if o is not None]
+        return next((o for o in read if o.total is not None), read[0] if read else None)
 
     def _candidates(self) -> list[Fault]:
         """Everything that may have failed first. Only the first crashes are looked at: the root is among them."""
@@ -322,9 +325,16 @@ class Story:
             if self.lines[index].level in _HANDLED:
                 continue
             relay = owner.get(index)
-            stage = self._stage(relay.functions if relay is not None else (), index)
+            calls = relay or self._cut_off(index)
+            stage = self._stage(calls.functions if calls is not None else (), index)
             (relayed if relay is not None else found).append(Fault(index, index, None, tuple(here), stage))
         return found or relayed
+
+    def _cut_off(self, index: int) -> Crash | None:
+        """A traceback of the same process right after a line, that the log leaves before it says what it is about."""
+        line = self.lines[index]
+        near = (c for c in self.crashes[:_CRASHES] if index < c.first <= index + _HEADING and not c.root.name)
+        return next((c for c in near if (c.process, c.pid) == (line.process, line.pid)), None)
 
     def _own_lines(self, crash: Crash) -> list[int]:
         speaker = (crash.process, crash.pid)

@@ -73,7 +73,7 @@ def test_a_release_without_the_flag_for_draining_is_not_given_it() -> None:
         ({"extra_args": {"--uvicorn-log-level": "info"}}, ["write uvicorn-log-level"]),
         ({"extra_args": {"api-key": "x"}}, ["no secret on a command line", "vllm_api_key"]),
         ({"kv_cache_dtype": "int3"}, ["fp8_e4m3", "vllm_kv_cache_dtype"]),
-        ({"swap_space": 4.0}, ["0.4.3 to 0.17.1"]),
+        ({"swap_space": 4.0}, ["0.2.0 to 0.17.1"]),
         ({"version": "latest"}, ["an exact release"]),
         ({"version": "0.30.0"}, ["vLLM 0.30.0+cpu", "0.31.0+cpu, 0.32.0+cpu", 'vllm_version: "0.32.0", or make']),
         ({"version": "0.32.0", "variant": "cu130"}, ["vLLM 0.32.0+cu130", "vllm_variant: cpu, or make"]),

@@ -4,8 +4,13 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding
+from vllm_doctor.rules.say import finding, stop_others
 from vllm_doctor.rules.startup._gate import exhausted, sums
+from vllm_doctor.rules.startup._levers import lower_utilization
+
+# Who asks the driver itself, beside torch's allocator: libraries for their handles and buffers, and sleep mode when it
+# maps the pool again. In whatever step that was, what is missing is what vLLM's fraction leaves over.
+_OUTSIDE = frozenset({"cublas-alloc", "nccl-oom", "nccl-calloc", "cumem-oom"})
 
 
 def judge(case: Case) -> Outcome:
@@ -13,10 +18,18 @@ def judge(case: Case) -> Outcome:
     oom = exhausted(case)
     if isinstance(oom, NotHere | Unseen):
         return oom
+    outside = bool(oom.fault.ids & _OUTSIDE) and oom.torch is None
     return finding(
         RULE,
+        phase=Phase.RUNTIME_LEAK_OR_FRAGMENTATION if outside and "cumem-oom" in oom.fault.ids else None,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
-        confidence=Confidence.POSSIBLE,
+        confidence=Confidence.LIKELY if outside else Confidence.POSSIBLE,
+        changes=(
+            lower_utilization(case, None, "it was asked for beside what the fraction gives to vLLM's own pool"),
+            stop_others("what another process holds is missing here as well"),
+        )
+        if outside
+        else (),
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         refute="the lines before it show in which step of the start it was",
@@ -30,7 +43,8 @@ RULE = Rule(
     node="burst",
     cause=Cause.UTILIZATION_TOO_HIGH,
     phase=Phase.RUNTIME_PREFILL_BURST,
-    reads=frozenset({Signal.LOG}),
+    also=frozenset({Phase.RUNTIME_LEAK_OR_FRAGMENTATION}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
     judge=judge,
     rank=94,
     fallback=True,

@@ -1,15 +1,30 @@
 """VD603: the kernel, or systemd-oomd, killed a process of vLLM: the host or its control group had no memory left."""
 
+import re
+
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.host._killer import Kill, in_log, kills
 from vllm_doctor.rules.registry import Clear, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, gib, set_flag, thing
+from vllm_doctor.rules.say import environment, finding, gib, set_flag, thing
 
 # Who else than the kernel tells of such a kill: systemd, Kubernetes, Docker, Slurm, Ray.
-_TOLD = ("unit-oom", "unit-oom-result", "kernel-killed", "step-oom", "container-oom", "ray-low-memory", "ray-killed")
+_TOLD = (
+    "unit-oom",
+    "unit-oom-result",
+    "kernel-killed",
+    "oom-invoked",
+    "step-oom",
+    "container-oom",
+    "ray-low-memory",
+    "ray-threshold",
+    "ray-killed",
+)
+_RAY = ("ray-low-memory", "ray-threshold", "ray-killed")
+# Compilers that vLLM's libraries start, one for each core unless told otherwise.
+_COMPILERS = re.compile(r"(?:Killed process \d+ \(|task=)(?:cicc|nvcc|ptxas|cc1plus|cudafe\+\+|ninja|fatbinary)\b")
 
 
 def judge(case: Case) -> Outcome:
@@ -38,7 +53,7 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.CONFIRMED if found or recorded or hit is not None else Confidence.LIKELY,
         evidence=evidence,
         arithmetic=_sum(last),
-        changes=_changes(case, last),
+        changes=(*_changes(case, last), _fewer_jobs(case), _ray_threshold(case)),
         refute="the killed process does not belong to this unit",
     )
 
@@ -77,6 +92,26 @@ def _changes(case: Case, kill: Kill | None) -> tuple[Change | None, ...]:
         if any(n in case.gpu_name.lower() for n in ("gb10", "spark", "thor", "orin"))
         else None,
     )
+
+
+def _fewer_jobs(case: Case) -> Change | None:
+    """Kernels that are compiled at the first start take 1 to 3 GiB a compiler."""
+    story, kernel = case.story, case.kernel
+    texts = [line.text for line in story.lines if "oom" in line.text or "Killed" in line.text] if story else []
+    texts += [e.text for e in kernel.events] if kernel is not None else []
+    if not any(_COMPILERS.search(t) for t in texts):
+        return None
+    why = "each job is a compiler of 1 to 3 GiB; without a limit as many run as the host has cores"
+    return environment("MAX_JOBS", Direction.LOWER, why, to=4)
+
+
+def _ray_threshold(case: Case) -> Change | None:
+    """Ray kills before the kernel would, at a share of the host's memory that can be set."""
+    story = case.story
+    if story is None or story.first(*_RAY) is None:
+        return None
+    why = "Ray ends workers at this share of the host's memory; more memory is the better answer"
+    return environment("RAY_memory_usage_threshold", Direction.RAISE, why, to=0.99)
 
 
 RULE = Rule(

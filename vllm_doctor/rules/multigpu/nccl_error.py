@@ -6,6 +6,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, set_flag, thing
+from vllm_doctor.rules.story import Fault
 
 _IDS = (
     "nccl-system",
@@ -13,6 +14,7 @@ _IDS = (
     "nccl-internal",
     "all-reduce-arg",
     "nccl-any",
+    "nccl-cupy",
     "gloo",
     "ordinal-peer",
 )
@@ -36,7 +38,7 @@ def judge(case: Case) -> Outcome:
                 Direction.RAISE,
                 "in a container the call that fails is mostly the one for a segment in /dev/shm, 64 MiB by default",
             )
-            if "nccl-system" in fault.ids or fault.fields("nccl-any").get("why") == "unhandled system error"
+            if "nccl-system" in fault.ids or "system" in (_why(fault) or "").lower()
             else None,
             environment("NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO"),
             set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL instead of vLLM's own all-reduce"),
@@ -50,6 +52,10 @@ def judge(case: Case) -> Outcome:
         ),
         refute="a single GPU fails in the same way",
     )
+
+
+def _why(fault: Fault) -> str | None:
+    return fault.fields("nccl-any").get("why") or fault.fields("nccl-cupy").get("why")
 
 
 RULE = Rule(

@@ -17,7 +17,11 @@ _IDS = (
     "nccl-shm",
     "shm-full",
     "shm-bus",
+    "bus-error",
+    "sigbus",
 )
+# A bus error is what a page of tmpfs that cannot be had ends in; a model file on a disk that went away does the same.
+_LIKELY = frozenset({"bus-error", "sigbus"})
 
 
 def judge(case: Case) -> Outcome:
@@ -32,7 +36,7 @@ def judge(case: Case) -> Outcome:
         RULE,
         title=f"/dev/shm has {asked['free']} MiB free, and {asked['asked']} MiB are needed" if asked else RULE.title,
         severity=severity(case, fault) if isinstance(fault, Fault) else Severity.BLOCKS_START,
-        confidence=Confidence.CONFIRMED if isinstance(fault, Fault) else Confidence.LIKELY,
+        confidence=Confidence.CONFIRMED if isinstance(fault, Fault) and not fault.ids <= _LIKELY else Confidence.LIKELY,
         evidence=(*evidence, *_free(case)),
         changes=(
             thing(

@@ -10,6 +10,7 @@ from vllm_doctor.rules.registry import Clear, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, thing
 
 _NONE = frozenset({"none", "unknown", ""})
+_OFF_THE_BUS = 79
 
 
 def judge(case: Case) -> Outcome:
@@ -30,12 +31,13 @@ def judge(case: Case) -> Outcome:
         evidence += (case.line(next(h.index for h in root.hits if h.id in {"ecc", "gpu-lost"})),)
     if sick is not None:
         evidence += (Evidence("NVML", f"GPU {sick.index}", _state(sick)),)
+    action = recovery(found) or _named(sick)
     return finding(
         RULE,
         title=_title(bad, sick, gpus),
         severity=_severity(case),
         evidence=evidence,
-        changes=(_recover(recovery(found) or _named(sick), bad),),
+        changes=(_recover(action, bad), _reboot(action, bad)),
         refute="the same lines are from before the last reset or reboot",
     )
 
@@ -78,7 +80,14 @@ def _recover(action: str | None, bad: tuple[Xid, ...]) -> Change:
         if action
         else ours or "drain it, reset it; replace it if it comes again"
     )
-    return thing(ChangeKind.HARDWARE, "gpu", Direction.REPAIR, why, to=action)
+    return thing(ChangeKind.HARDWARE, "gpu", Direction.RESET, why, to=action)
+
+
+def _reboot(action: str | None, bad: tuple[Xid, ...]) -> Change | None:
+    """A card that left the bus, or whose driver asks for it, comes back with the host alone."""
+    if not (any(x.code == _OFF_THE_BUS for x in bad) or "reboot" in (action or "").lower()):
+        return None
+    return thing(ChangeKind.OS, "host", Direction.REBOOT, "a card that is off the bus cannot be reset from the host")
 
 
 RULE = Rule(

@@ -10,7 +10,8 @@ from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Sev
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag
-from vllm_doctor.rules.startup._levers import sequences
+from vllm_doctor.rules.startup._levers import more_gpus, sequences
+from vllm_doctor.rules.startup.kv_none import raise_utilization
 
 # V0 writes the first and every fiftieth preemption; the second line is the fifty-first.
 _STORM_V0 = 51
@@ -21,6 +22,7 @@ _LINES = 3
 _COUNTED = 10
 _SHARE = 0.1
 _FULL = 90.0
+_MORE_GIB = 1.0
 
 
 class _Storm(msgspec.Struct, frozen=True):
@@ -44,7 +46,7 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.CONFIRMED if storm.sure else Confidence.LIKELY,
         evidence=storm.evidence,
         arithmetic=storm.sums,
-        changes=(_fewer(case, storm), *_more_memory(case)),
+        changes=(_fewer(case, storm), *_more_memory(case), _larger_pool(case), _split(case)),
         refute="the counter vllm:num_preemptions_total stands still over a minute of the same load",
     )
 
@@ -161,6 +163,16 @@ def _more_memory(case: Case) -> tuple[Change | None, ...]:
             "one byte an element: twice the tokens in the same pool; check quality",
         ),
     )
+
+
+def _larger_pool(case: Case) -> Change | None:
+    """One GiB more for the pool, as far as the fraction can go; what is free is known on the host alone."""
+    return raise_utilization(case, _MORE_GIB)
+
+
+def _split(case: Case) -> Change | None:
+    """Weights split over more GPUs leave each more room; only where more of them are known to be here."""
+    return more_gpus(case) if case.gpus is not None else None
 
 
 RULE = Rule(

@@ -63,6 +63,6 @@ def tenants(torch: TorchOom | None) -> int | None:
     if torch is None or torch.total is None or torch.free is None:
         return None
     held = torch.held_by_others
-    if held is None or held < min(2 * GIB, torch.total // 10):
+    if held is None or held < min(2 * GIB, torch.total // 10) or torch.free >= torch.asked:
         return None
     return held if torch.free + held >= torch.asked else None

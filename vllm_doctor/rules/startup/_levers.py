@@ -165,7 +165,7 @@ def fewer_tokens(case: Case, torch: TorchOom | None, *, measuring: bool = True) 
     KV cache; after it (`measuring` False) in what is free, as the KV cache already stands."""
     now = tokens(case)
     if now is None:
-        return _shorter_prompts(case)
+        return _shorter_prompts(case) or _by_half(case)
     count, _ = now
     if not measuring:
         return _smaller_step(case, torch, count)
@@ -234,6 +234,12 @@ def _sum(case: Case, torch: TorchOom | None, count: int, to: int) -> str:
     return f"{each * count / GIB:.2f} GiB for {count} tokens is {each * to / GIB:.2f} GiB for {to}"
 
 
+def _by_half(case: Case) -> Change | None:
+    """Where neither the launch nor the release is known, only the direction is."""
+    why = "to half of what it is now: buffers of a step grow with its tokens"
+    return set_flag(case, "max-num-batched-tokens", None, Direction.LOWER, why)
+
+
 def _shorter_prompts(case: Case) -> Change | None:
     """Without chunked prefill a step is as long as the longest prompt."""
     length = case.number("max-model-len")
@@ -260,7 +266,7 @@ def quantise(case: Case) -> tuple[Change | None, ...]:
             "halves 16-bit weights at load; a checkpoint quantised before is better",
         )
     return change, thing(
-        ChangeKind.FLAG, "model", Direction.CHANGE, "a smaller or more quantised checkpoint", inventory="vllm_model"
+        ChangeKind.FLAG, "model", Direction.SMALLER, "a smaller or more quantised checkpoint", inventory="vllm_model"
     )
 
 

@@ -1,14 +1,20 @@
 """VD113: the vision or audio encoder runs out of memory, while measured or while serving."""
 
 from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, Direction, Phase, Severity
+from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, set_flag
+from vllm_doctor.rules.say import finding, set_flag, thing
 from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
-from vllm_doctor.rules.startup._levers import fewer_tokens
+from vllm_doctor.rules.startup._levers import fewer_tokens, lower_utilization
+
+# 1280 × 784: a picture of 1280 tokens of Qwen2-VL, a quarter of the default's side.
+_PIXELS = 1280 * 784
+# Keys of a JSON option may be written with a dot from here on (engine/arg_utils.py, FlexibleArgumentParser).
+_DOTTED = Version((0, 10))
 
 
 def judge(case: Case) -> Outcome:
@@ -24,7 +30,14 @@ def judge(case: Case) -> Outcome:
         severity=Severity.WILL_FAIL_UNDER_LOAD if serving else Severity.BLOCKS_START,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_items(case)),
-        changes=(_fewer_items(case), fewer_tokens(case, oom.torch, measuring=not serving)),
+        changes=(
+            _fewer_items(case),
+            fewer_tokens(case, oom.torch, measuring=not serving),
+            _smaller_items(case),
+            lower_utilization(case, oom.torch, "items are encoded in what the fraction leaves over")
+            if serving
+            else None,
+        ),
         refute="it fails in the same frame with --limit-mm-per-prompt set to 0 for every modality",
     )
 
@@ -36,6 +49,16 @@ def _items(case: Case) -> tuple[Arithmetic, ...]:
         return ()
     what = f"{hit.fields['items']} {hit.fields['modality']} items of the largest size"
     return (Arithmetic("encoder budget", float(hit.fields["tokens"]), "tokens", what, "the log"),)
+
+
+def _smaller_items(case: Case) -> Change | None:
+    """Qwen's processors take a limit of pixels; others have options of other names."""
+    if case.has_flag("mm-processor-kwargs") is None or "qwen" not in (case.model or "").lower():
+        return None
+    why = "the largest picture that is allowed sets the peak; larger ones are scaled down to this many pixels"
+    if case.version is not None and case.version < _DOTTED:
+        return set_flag(case, "mm-processor-kwargs", f'{{"max_pixels": {_PIXELS}}}', Direction.LOWER, why)
+    return thing(ChangeKind.FLAG, "mm-processor-kwargs.max_pixels", Direction.LOWER, why, to=_PIXELS)
 
 
 def _fewer_items(case: Case) -> Change | None:

@@ -9,7 +9,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, gib, set_flag
 from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
-from vllm_doctor.rules.startup._levers import eager, lower_utilization
+from vllm_doctor.rules.startup._levers import eager, lower_utilization, sequences
 
 
 def judge(case: Case) -> Outcome:
@@ -31,6 +31,7 @@ def judge(case: Case) -> Outcome:
             ),
             _count_graphs(case),
             _fewer_sizes(case),
+            _fewer_batches(case),
             eager(case),
         ),
         refute="the same launch with --enforce-eager fails as well",
@@ -61,6 +62,16 @@ def _count_graphs(case: Case) -> Change | None:
     name = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
     why = f"takes the estimated {estimate:.2f} GiB off the KV cache before it is made"
     return environment(name, Direction.SET, why, to=1, before=case.env(name), applicability=Applicability.NEEDS_REVIEW)
+
+
+def _fewer_batches(case: Case) -> Change | None:
+    """No graph is captured for a batch that cannot occur: V0 up to max_num_seqs, V1 up to twice as many tokens."""
+    now = sequences(case)[0]
+    to = min(64, now // 2)
+    if to < 8:
+        return None
+    why = f"sizes are captured only as far as {now} sequences can fill them"
+    return set_flag(case, "max-num-seqs", to, Direction.LOWER, why)
 
 
 def _fewer_sizes(case: Case) -> Change | None:

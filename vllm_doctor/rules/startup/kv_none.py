@@ -9,6 +9,7 @@ from vllm_doctor.records.verdict import Applicability, Cause, ChangeKind, Direct
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, gib, set_flag, stop_others, thing
+from vllm_doctor.rules.startup._levers import more_gpus, sequences, tokens
 
 # The least KV cache that is worth starting with, GiB.
 _USEFUL = 1.0
@@ -22,10 +23,12 @@ def judge(case: Case) -> Outcome:
     story, root = case.story, case.root
     if story is None:
         return Unseen(frozenset({Signal.LOG}))
-    if root is None or not root.ids & {"no-kv-blocks", "autofit-impossible"}:
+    said = root is not None and bool(root.ids & {"no-kv-blocks", "autofit-impossible"})
+    if not said and not _below_zero(case):
         return NotHere("the log does not say that no KV block was left")
     available = story.last("kv-available", "profile-breakdown")
-    lines = [root.hits[0].index] + ([available.index] if available is not None else [])
+    lines = [root.hits[0].index] if said and root is not None else []
+    lines += [available.index] if available is not None else []
     return finding(
         RULE,
         title="Nothing is left for the KV cache" + (_measured(case) or ""),
@@ -34,6 +37,12 @@ def judge(case: Case) -> Outcome:
         changes=_cpu(case) if _on_cpu(case) else _gpu(case),
         refute="the log of the same launch shows a positive 'Available KV cache memory'",
     )
+
+
+def _below_zero(case: Case) -> bool:
+    """A log that is cut off before the error: the measured size is negative, and no start goes on from there."""
+    story, left = case.story, _left(case)
+    return story is not None and left is not None and left < 0 and story.root is None and not story.served(-1)
 
 
 def _measured(case: Case) -> str | None:
@@ -77,6 +86,8 @@ def _gpu(case: Case) -> tuple[Change | None, ...]:
     return (
         raise_utilization(case, (-(_left(case) or 0.0)) + _USEFUL),
         _fewer_tokens(case),
+        _fewer_rows(case),
+        more_gpus(case) if case.gpus is not None and len(case.gpus) > 1 else None,
         set_flag(
             case,
             "quantization",
@@ -87,7 +98,11 @@ def _gpu(case: Case) -> tuple[Change | None, ...]:
         if case.effective("quantization") in {None, False}
         else None,
         thing(
-            ChangeKind.FLAG, "model", Direction.CHANGE, "a smaller or more quantised checkpoint", inventory="vllm_model"
+            ChangeKind.FLAG,
+            "model",
+            Direction.SMALLER,
+            "a smaller or more quantised checkpoint",
+            inventory="vllm_model",
         ),
         _others(case),
     )
@@ -144,11 +159,21 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
     )
 
 
+def _fewer_rows(case: Case) -> Change | None:
+    """V1 samples a dummy batch of max_num_seqs rows in the measuring pass: vocabulary-wide buffers of each."""
+    story, version = case.story, case.version
+    old = (story is not None and story.engine == "V0") or (version is not None and version < Version((0, 8)))
+    now = sequences(case)[0]
+    to = min(128, now // 2)
+    if old or to < 8:
+        return None
+    why = f"the pass also samples {now} sequences over the whole vocabulary; what {to} of them leave goes to the cache"
+    return set_flag(case, "max-num-seqs", to, Direction.LOWER, why)
+
+
 def _fewer_tokens(case: Case) -> Change | None:
-    story = case.story
-    given = case.number("max-num-batched-tokens") or (
-        story.number("chunked-tokens", "tokens") if story is not None else None
-    )
+    now = tokens(case)
+    given = now[0] if now is not None else None
     if given is None or given <= 2048:
         return None
     floor = case.number("max-num-seqs") or 256

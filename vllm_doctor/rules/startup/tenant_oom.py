@@ -1,11 +1,16 @@
 """VD105: an allocation failed, and another process holds the memory that would have served it."""
 
+from vllm_doctor.knowledge.stages import Stage
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Phase, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, gib, stop_others
 from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
+from vllm_doctor.rules.startup._levers import lower_utilization
+
+# What the fraction does not bound: it is applied when the KV cache is sized.
+_BEFORE_KV = frozenset({Stage.DEVICE, Stage.WEIGHTS, Stage.PROFILE, Stage.PROFILE_ENCODER})
 
 
 def judge(case: Case) -> Outcome:
@@ -32,7 +37,12 @@ def judge(case: Case) -> Outcome:
             gib("held by others", held / GIB, "total − free − this process", "torch's message"),
             *sums(oom.torch),
         ),
-        changes=(stop_others(f"{held / GIB:.2f} GiB come back, and {oom.torch.asked / GIB:.2f} were missing"),),
+        changes=(
+            stop_others(f"{held / GIB:.2f} GiB come back, and {oom.torch.asked / GIB:.2f} were missing"),
+            lower_utilization(case, oom.torch, "where the others must stay: the KV cache gives up what they need")
+            if oom.fault.stage not in _BEFORE_KV
+            else None,
+        ),
         refute="the processes that torch lists are ranks of this same engine",
     )
 
@@ -44,7 +54,7 @@ RULE = Rule(
     node="tenant",
     cause=Cause.GPU_SHARED,
     phase=Phase.OTHER_PROCESS_ON_GPU,
-    reads=frozenset({Signal.LOG}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
     judge=judge,
     rank=10,
 )

@@ -7,16 +7,22 @@ from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, gib, set_flag
-from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
+from vllm_doctor.rules.startup._gate import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.startup._levers import more_gpus, quantise
 from vllm_doctor.rules.startup._profile import in_adapters, in_pass
+
+# Graphs and run-time buffers go a little beyond the budget; this is more than they do.
+_OVER = 1.1
 
 
 def judge(case: Case) -> Outcome:
     """Did memory run out while weights were built, loaded or rearranged?"""
-    oom = exhausted(case, Stage.WEIGHTS)
+    oom = exhausted(case, Stage.WEIGHTS, Stage.CONFIG)
     if isinstance(oom, NotHere | Unseen):
         return oom
+    unplaced = oom.fault.stage is Stage.CONFIG
+    if unplaced and not _over_budget(case, oom):
+        return NotHere("the log does not show that it was while weights were loaded")
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if in_pass(oom):
@@ -29,7 +35,7 @@ def judge(case: Case) -> Outcome:
         title="The weights do not fit the card"
         + (f": {held:.2f} GiB of them were loaded when it was full" if held is not None else ""),
         # Without figures nobody can say that it is not another process that holds the card.
-        confidence=Confidence.CONFIRMED if oom.torch is not None else Confidence.LIKELY,
+        confidence=Confidence.CONFIRMED if oom.torch is not None and not unplaced else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_whole(case)),
         changes=(
@@ -45,6 +51,15 @@ def judge(case: Case) -> Outcome:
         ),
         refute="nvidia-smi shows another process on this GPU while the weights load",
     )
+
+
+def _over_budget(case: Case, oom: Oom) -> bool:
+    """Does torch hold clearly more than the fraction that was asked for? The KV cache is cut to fit it, so it was not
+    yet there: only weights, and the pass that is measured beside them, come before it and know no fraction."""
+    asked, total = case.number("gpu-memory-utilization"), case.total_gib
+    if asked is None or total is None or oom.torch is None or oom.torch.allocated is None:
+        return False
+    return oom.torch.allocated / GIB > _OVER * asked * total
 
 
 def _offload(case: Case) -> int:

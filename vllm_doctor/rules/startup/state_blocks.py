@@ -1,0 +1,54 @@
+"""VD122: a hybrid model has fewer state blocks than sequences: each running sequence needs one."""
+
+from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, set_flag
+from vllm_doctor.rules.startup.kv_none import raise_utilization
+
+# What one step of the fraction is worth trying with, GiB; the message does not say how large a block is.
+_STEP_GIB = 1.0
+
+
+def judge(case: Case) -> Outcome:
+    """Did the check of state blocks before the capture of graphs fail?"""
+    root = case.root
+    if case.story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if root is None or "state-blocks" not in root.ids:
+        return NotHere("the check of state blocks did not fail")
+    hit = next(h for h in root.hits if h.id == "state-blocks")
+    seqs, blocks = int(hit.fields["seqs"]), int(hit.fields["blocks"])
+    return finding(
+        RULE,
+        title=f"{seqs} sequences need a state block each, and there are {blocks}",
+        evidence=(case.line(hit.index),),
+        arithmetic=(Arithmetic("state blocks missing", seqs - blocks, "", f"{seqs} − {blocks}", "the error line"),),
+        changes=(
+            set_flag(
+                case,
+                "max-num-seqs",
+                blocks,
+                Direction.LOWER,
+                "as many as there are blocks; more could not run at once anyway",
+            )
+            if blocks > 0
+            else None,
+            raise_utilization(case, _STEP_GIB),
+        ),
+        refute="the same start with the smaller number of sequences fails in the same check",
+    )
+
+
+RULE = Rule(
+    code="VD122",
+    slug="state-blocks",
+    title="A hybrid model has fewer state blocks than sequences",
+    node="startup-kv",
+    cause=Cause.MAX_NUM_SEQS_TOO_LARGE,
+    phase=Phase.STARTUP_CUDAGRAPH,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
+    judge=judge,
+)
