@@ -11,7 +11,7 @@ from vllm_doctor.cli.main import run
     ("words", "said"),
     [
         (["--unit", "vllm@main"], "needed: --yes, or --dry-run"),
-        (["--unit", "vllm@main", "--yes", "--load", "wrk"], "needed: auto, vllm-bench or own"),
+        (["--unit", "vllm@main", "--yes", "--load", "wrk"], "needed: auto, vllm-bench, guidellm or own"),
         (["--unit", "vllm@main", "--yes", "--format", "xml"], "needed: human or json"),
     ],
 )
@@ -33,8 +33,3 @@ def test_who_may_not_restart_is_told_before_anything_else(monkeypatch, capsys):
 def test_a_unit_that_is_not_there_is_no_traceback(capsys):
     assert run(["tune", "--unit", "vllm@nowhere", "--dry-run"]) == 2
     assert "vllm@nowhere" in capsys.readouterr().err
-
-
-def test_a_load_that_is_not_supported_is_refused_with_the_reason(capsys):
-    assert run(["tune", "--unit", "vllm@main", "--dry-run", "--load", "guidellm"]) == 2
-    assert "needed: auto, vllm-bench or own" in capsys.readouterr().err

@@ -13,9 +13,9 @@ from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.launch import parse_argv
 from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.knowledge import serving
-from vllm_doctor.operate import tune_bench, tune_unit
+from vllm_doctor.operate import tune_bench, tune_guidellm, tune_unit
 from vllm_doctor.operate.tune_decide import Setting
-from vllm_doctor.operate.tune_load import Target
+from vllm_doctor.operate.tune_load import Benchmark, Target
 from vllm_doctor.operate.tune_plan import Predict
 from vllm_doctor.operate.tune_unit import Service, number
 from vllm_doctor.records.host import Scrape
@@ -36,7 +36,7 @@ class Facts(msgspec.Struct, frozen=True):
     target: Target
     lengths: str
     tokenizer: str
-    bench: str | None
+    bench: Benchmark | None
     predict: Predict | None
     plan: str
     pool_tokens: int | None
@@ -61,9 +61,7 @@ def facts(o: Options) -> Facts:
     version = release.version(found.argv, found.unit.main_pid)
     start = _start(o, found.argv, planned)
     target, lengths = _target(o, found, base, scrape, planned)
-    bench = None if o.load == "own" else tune_bench.program(found.argv)
-    if o.load == "vllm-bench" and bench is None:
-        raise UsageProblem(f"tune: --load vllm-bench: {found.argv[0]} has no `bench serve`; needed: --load own")
+    bench = _benchmark(o.load, found.argv)
     launch = parse_argv(found.argv, found.env)
     tokenizer = flags.get("tokenizer")
     return Facts(
@@ -79,6 +77,23 @@ def facts(o: Options) -> Facts:
         plan=plan,
         pool_tokens=_pool(scrape),
     )
+
+
+def _benchmark(load: str, argv: tuple[str, ...]) -> Benchmark | None:
+    """What makes the load: the release's own benchmark goes before GuideLLM, and either before our streams."""
+    if load == "own":
+        return None
+    bench = tune_bench.find(argv) if load != "guidellm" else None
+    if load == "vllm-bench" and bench is None:
+        raise UsageProblem(f"tune: --load vllm-bench: {argv[0]} has no `bench serve`; needed: --load own")
+    if bench is not None or load == "vllm-bench":
+        return bench
+    other = tune_guidellm.find()
+    if isinstance(other, tune_guidellm.Guidellm):
+        return other
+    if load == "guidellm":
+        raise UsageProblem(f"tune: --load guidellm: {other}; needed: {tune_guidellm.NEEDED}, or --load auto")
+    return None
 
 
 def _unit(o: Options) -> systemd.Found:

@@ -74,7 +74,7 @@ def _answer(o: Options, told: Facts, limits: Limits, outcome: Outcome) -> int:
             "schema_version": 1,
             "unit": o.unit,
             "load": msgspec.structs.asdict(told.target)
-            | {"key": None, "by": "own" if told.bench is None else "vllm bench serve"},
+            | {"key": None, "by": "own" if told.bench is None else told.bench.name},
             "rows": [
                 msgspec.to_builtins(row) | {"trouble": trouble(row, outcome.rows[0], limits)} for row in outcome.rows
             ],
@@ -107,7 +107,7 @@ def _answer(o: Options, told: Facts, limits: Limits, outcome: Outcome) -> int:
 def _dry(o: Options, told: Facts, what: Ramp) -> int:
     """The steps of a service that meets no limit: what the plan and the pool allow."""
     load = f"prompts of {told.target.prompt_tokens} and outputs of {told.target.output_tokens} tokens ({told.lengths})"
-    by = "vllm bench serve" if told.bench else "streams of our own"
+    by = told.bench.name if told.bench else "streams of our own"
     lines = [
         f"{o.unit} answers at {told.service.base}; vLLM {told.version}.",
         f"Load: {load}, {o.step_s:g} s a step, by {by}.",

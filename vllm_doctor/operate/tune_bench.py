@@ -22,33 +22,36 @@ class _Result(msgspec.Struct, frozen=True):
     errors: list[str]
 
 
-def program(argv: tuple[str, ...]) -> str | None:
-    """The `vllm` that the unit starts, if its release brings the benchmark."""
+def find(argv: tuple[str, ...]) -> "VllmBench | None":
+    """The benchmark of the `vllm` that the unit starts, if its release brings one."""
     vllm = Path(argv[0]).resolve() if argv else Path()
     if vllm.name != "vllm" or not vllm.is_file():
         return None
     found = list(vllm.parent.parent.glob("lib/python3*/site-packages/vllm/benchmarks/serve.py"))
-    return str(vllm) if found else None
+    return VllmBench(str(vllm)) if found else None
 
 
-def drive(vllm: str, target: Target, tokenizer: str, at_once: int, limit_s: float) -> Load:
-    """Run it with `at_once` requests in flight; at most `limit_s` seconds, its own start included.
+class VllmBench(msgspec.Struct, frozen=True):
+    """The benchmark of the release whose `vllm` this is."""
 
-    A benchmark that does not end or does not write its file is one error: nothing is known of the requests then.
-    """
-    with tempfile.TemporaryDirectory(prefix="vllm-doctor-tune-") as folder:
-        file = Path(folder) / "result.json"
-        # The key goes through the environment: a command line is for all to read.
-        env = {"OPENAI_API_KEY": target.key or "none", "HF_HUB_OFFLINE": "1" if tokenizer.startswith("/") else "0"}
-        done = run(command(vllm, target, tokenizer, at_once, file), deadline_s=limit_s, env=env)
-        if isinstance(done, NotRun):
-            return Load((), (f"vllm bench serve: {done.reason}",), limit_s)
-        try:
-            told = msgspec.json.decode(file.read_bytes(), type=_Result)
-        except (OSError, msgspec.DecodeError) as problem:
-            said = (done.err.strip().splitlines() or [str(problem)])[-1]
-            return Load((), (f"vllm bench serve ended with {done.code}: {said[:200]}",), limit_s)
-    return loaded(told)
+    vllm: str
+    name: str = "vllm bench serve"
+
+    def drive(self, target: Target, tokenizer: str, at_once: int, limit_s: float) -> Load:
+        """Run it once."""
+        with tempfile.TemporaryDirectory(prefix="vllm-doctor-tune-") as folder:
+            file = Path(folder) / "result.json"
+            # The key goes through the environment: a command line is for all to read.
+            env = {"OPENAI_API_KEY": target.key or "none", "HF_HUB_OFFLINE": "1" if tokenizer.startswith("/") else "0"}
+            done = run(command(self.vllm, target, tokenizer, at_once, file), deadline_s=limit_s, env=env)
+            if isinstance(done, NotRun):
+                return Load((), (f"{self.name}: {done.reason}",), limit_s)
+            try:
+                told = msgspec.json.decode(file.read_bytes(), type=_Result)
+            except (OSError, msgspec.DecodeError) as problem:
+                said = (done.err.strip().splitlines() or [str(problem)])[-1]
+                return Load((), (f"{self.name} ended with {done.code}: {said[:200]}",), limit_s)
+        return loaded(told)
 
 
 def command(vllm: str, target: Target, tokenizer: str, at_once: int, file: Path) -> list[str]:

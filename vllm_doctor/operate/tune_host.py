@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from vllm_doctor.operate import tune_bench, tune_load, tune_unit
+from vllm_doctor.operate import tune_load, tune_unit
 from vllm_doctor.operate.tune_decide import Setting
-from vllm_doctor.operate.tune_load import Load, Target
+from vllm_doctor.operate.tune_load import Benchmark, Load, Target
 from vllm_doctor.operate.tune_unit import Service
 from vllm_doctor.operate.tune_watch import Seen, Watch
 
@@ -15,13 +15,13 @@ GRACE_S = 60.0
 
 
 class LiveHost(msgspec.Struct):
-    """One unit. `bench` is the release's vllm where its benchmark makes the load; else ours does."""
+    """One unit. `bench` makes the load where there is one; else ours does."""
 
     service: Service
     target: Target
     tokenizer: str
     step_s: float
-    bench: str | None
+    bench: Benchmark | None
     say: Callable[[str], None]
     pid: int | None = None
 
@@ -42,7 +42,7 @@ class LiveHost(msgspec.Struct):
         self.pid = tune_unit.main_pid(self.service.unit)
         if self.bench is not None:
             with Watch(self.service.base) as watch:
-                load = tune_bench.drive(self.bench, self.target, self.tokenizer, at_once, self.step_s * 10)
+                load = self.bench.drive(self.target, self.tokenizer, at_once, self.step_s * 10)
             if load.streams:
                 return load, watch.seen()
             self.say(

@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -48,6 +49,18 @@ class Load(msgspec.Struct, frozen=True):
     def output_tps(self) -> float:
         """Output tokens a second over all streams."""
         return sum(s.tokens for s in self.streams) / self.seconds if self.seconds > 0 else 0.0
+
+
+class Benchmark(Protocol):
+    """An installed program that makes the load instead of our own streams."""
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+
+    def drive(self, target: Target, tokenizer: str, at_once: int, limit_s: float) -> Load:
+        """Keep `at_once` requests in flight, for at most `limit_s` seconds with its own start. What does not end or
+        leaves no report is one error: nothing is known of the requests then."""
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:

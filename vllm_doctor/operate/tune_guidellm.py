@@ -1,0 +1,144 @@
+"""The load of GuideLLM (github.com/vllm-project/guidellm), where it is installed; one release line is known here.
+
+Its options and its report change from line to line: 0.8 has `guidellm run` with the whole run in one file, and reports
+of version 2. Another line is refused instead of guessed at.
+"""
+
+import json
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.operate.tune_bench import ROUNDS
+from vllm_doctor.operate.tune_load import Load, Stream, Target
+
+LINE = "0.8"
+NEEDED = f"guidellm {LINE} on the PATH (uv tool install 'guidellm=={LINE}.*')"
+REPORT_VERSION = 2
+# Its import takes seconds, and tens of them on a busy machine.
+_VERSION_S = 60.0
+
+
+class _Made(msgspec.Struct, frozen=True):
+    version: int
+    guidellm_version: str
+
+
+class _Answered(msgspec.Struct, frozen=True):
+    """A request that was answered; the time between tokens is the mean of the request's own."""
+
+    output_tokens: int
+    time_to_first_token_ms: float
+    inter_token_latency_ms: float | None = None
+
+
+class _Info(msgspec.Struct, frozen=True):
+    error: str | None = None
+
+
+class _Failed(msgspec.Struct, frozen=True):
+    info: _Info
+
+
+class _Requests(msgspec.Struct, frozen=True):
+    successful: tuple[_Answered, ...] = ()
+    errored: tuple[_Failed, ...] = ()
+
+
+class _Benchmark(msgspec.Struct, frozen=True):
+    duration: float
+    requests: _Requests
+
+
+class _Report(msgspec.Struct, frozen=True):
+    """What is read of the JSON report (guidellm/schemas/benchmark)."""
+
+    metadata: _Made
+    benchmarks: tuple[_Benchmark, ...]
+
+
+class Guidellm(msgspec.Struct, frozen=True):
+    """The installed program and its version."""
+
+    program: str
+    version: str
+
+    @property
+    def name(self) -> str:
+        """With the version: figures of two lines are not the same."""
+        return f"guidellm {self.version}"
+
+    def drive(self, target: Target, tokenizer: str, at_once: int, limit_s: float) -> Load:
+        """Run it once."""
+        with tempfile.TemporaryDirectory(prefix="vllm-doctor-tune-") as folder:
+            asked, report = Path(folder) / "run.json", Path(folder) / "report.json"
+            # The key goes through a file in a folder of our own: a command line is for all to read.
+            asked.write_text(json.dumps(scenario(target, tokenizer, at_once, report)), encoding="utf-8")
+            env = {"HF_HUB_OFFLINE": "1" if tokenizer.startswith("/") else "0"}
+            words = [self.program, "run", "--config", str(asked), "--disable-console"]
+            done = run(words, deadline_s=limit_s, env=env)
+            if isinstance(done, NotRun):
+                return Load((), (f"{self.name}: {done.reason}",), limit_s)
+            try:
+                return loaded(report.read_bytes())
+            except (OSError, msgspec.DecodeError) as problem:
+                said = (done.err.strip().splitlines() or [str(problem)])[-1]
+                return Load((), (f"{self.name} ended with {done.code}: {said[:200]}",), limit_s)
+
+
+def find() -> Guidellm | str:
+    """The program on the PATH, or why there is none to use."""
+    program = shutil.which("guidellm")
+    if program is None:
+        return "it is not installed"
+    told = run([program, "--version"], deadline_s=_VERSION_S)
+    if isinstance(told, NotRun):
+        return told.reason
+    version = re.search(rb"\b\d+(?:\.\d+)+\S*", told.out)
+    if version is None:
+        return f"{program} --version tells no version"
+    found = version[0].decode(errors="replace")
+    if not found.startswith(f"{LINE}."):
+        return f"found {found}, whose options and report are not known here"
+    return Guidellm(program, found)
+
+
+def scenario(target: Target, tokenizer: str, at_once: int, report: Path) -> dict[str, object]:
+    """The run's file: prompts of made-up text of so many tokens, `at_once` in flight, a few rounds of them."""
+    backend = {"target": target.base, "model": target.model, "request_format": "/v1/completions"}
+    key = {} if target.key is None else {"api_key": target.key}
+    lengths = {"prompt_tokens": target.prompt_tokens, "output_tokens": target.output_tokens}
+    spec = {
+        "backend": {"kind": "openai_http", **backend, **key},
+        "profile": {"kind": "concurrent", "streams": [at_once]},
+        "constraints": [{"kind": "max_requests", "count": at_once * ROUNDS}],
+        "tokenizer": {"kind": "huggingface_auto", "model": tokenizer},
+        "data": [{"kind": "synthetic_text", **lengths}],
+        "outputs": [{"kind": "json", "path": str(report)}],
+    }
+    return {"spec": spec}
+
+
+def loaded(report: bytes) -> Load:
+    """The report as a load. Raises msgspec.DecodeError for one that is of another version or no report."""
+    told = msgspec.json.decode(report, type=_Report)
+    if told.metadata.version != REPORT_VERSION or len(told.benchmarks) != 1:
+        raise msgspec.DecodeError(
+            f"a report of version {told.metadata.version} with {len(told.benchmarks)} runs; needed: version "
+            f"{REPORT_VERSION} with one"
+        )
+    (ran,) = told.benchmarks
+    streams = tuple(
+        Stream(
+            r.time_to_first_token_ms / 1000,
+            ((r.inter_token_latency_ms or 0.0) / 1000,) * (r.output_tokens - 1),
+            r.output_tokens,
+        )
+        for r in ran.requests.successful
+    )
+    errors = tuple((r.info.error or "failed without a word")[-200:] for r in ran.requests.errored)
+    return Load(streams, errors, ran.duration)
