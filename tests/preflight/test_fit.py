@@ -17,6 +17,7 @@ from vllm_doctor.preflight.slices import slices_possible
 H100, L4, T4, A30, RTXPRO = "2330", "27b8", "1eb8", "20b7", "2bb5"
 FLAGS = json.loads((Path(__file__).parents[2] / "vllm_doctor/knowledge/inventory_vars.json").read_text())
 MODEL = "/srv/models/llama"
+STORE, COMMIT = "/var/lib/vllm-models", "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture
@@ -33,9 +34,9 @@ def judge(gpus: tuple[str, ...] | None, config: str | None, **values: object) ->
         driver_version="580.105.08",
         vllm_version="0.32.0",
         variant=str(values.get("vllm_variant", "cu130")),
-        launches=launches(values, FLAGS),
+        launches=launches(values, FLAGS, STORE),
     )
-    configs = ((MODEL, config),) if config else ()
+    configs = ((str(values.get("read_from", MODEL)), config),) if config else ()
     return model_fits(Case(intent, Host(gpus=gpus, model_configs=configs), table(), date(2026, 11, 21)))
 
 
@@ -45,6 +46,18 @@ class TestFit:
         assert row.verdict is Verdict.OK
         assert row.found.startswith("vllm@main on 1 x NVIDIA H100 80GB HBM3: 79.19 x 0.92 - weights 14.99 ")
         assert row.found.endswith("GiB for the KV cache")
+
+    @pytest.mark.parametrize(("revision", "verdict"), [(COMMIT, Verdict.OK), ("f" * 40, Verdict.UNKNOWN)])
+    def test_a_model_of_a_hub_is_read_from_the_store_at_its_commit(
+        self, config: str, revision: str, verdict: Verdict
+    ) -> None:
+        there = f"{STORE}/org--llama/{COMMIT}"
+        row = judge((H100,), config, vllm_model="org/llama", vllm_revision=revision, read_from=there)
+        assert row.verdict is verdict
+
+    def test_before_it_is_fetched_a_config_of_the_inventory_speaks_for_it(self, config: str) -> None:
+        row = judge((H100,), config, vllm_model="org/llama", vllm_revision=COMMIT, read_from="org/llama")
+        assert row.verdict is Verdict.OK
 
     def test_an_override_that_cannot_fit_is_refused_with_the_sum_and_the_value_that_does(self, config: str) -> None:
         row = judge((L4,), config, vllm_max_model_len=131072)
@@ -125,6 +138,7 @@ class TestLaunches:
                 "vllm_environment": {"VLLM_USE_V1": "1", "OTHER": "x"},
             },
             FLAGS,
+            STORE,
         )
         assert launch.environment == ("VLLM_USE_V1=1",)
         assert "--host" not in launch.words
@@ -134,7 +148,7 @@ class TestLaunches:
         assert (pairs["--max-num-seqs"], pairs["--max-model-len"], pairs["--max-logprobs"]) == ("8", "2", "3")
 
     def test_no_model_is_no_launch(self) -> None:
-        assert launches({}, FLAGS) == ()
+        assert launches({}, FLAGS, STORE) == ()
 
 
 class TestSlices:

@@ -38,7 +38,8 @@ def _one(case: Case, launch: Launch) -> Row:
         return _unknown(launch, "MIG slices: their memory is known once they are made", "whole cards")
     if len({gpu.device for gpu in case.gpus}) > 1:
         return _unknown(launch, "cards of several kinds", "one kind")
-    config = dict(case.host.model_configs).get(launch.model)
+    configs = dict(case.host.model_configs)
+    config = configs.get(launch.folder) or configs.get(launch.model)
     if config is None:
         return _unknown(
             launch,

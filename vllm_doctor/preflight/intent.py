@@ -17,6 +17,7 @@ def intent(values: Mapping[str, object], table: Table, flags: Mapping[str, str] 
     """
     count = values.get("preflight_gpu_count")
     version = _text(values, "vllm_version")
+    store = next(filter(None, (_text(values, f"{role}_models_dir") for role in ("preflight", "vllm"))), _STORE)
     variant = _text(values, "vllm_variant") or "auto"
     return Intent(
         driver=bool(values.get("nvidia_driver_enabled", False)),
@@ -35,11 +36,11 @@ def intent(values: Mapping[str, object], table: Table, flags: Mapping[str, str] 
         gpus=tuple(_words(values.get("preflight_gpus"))),
         gpu_count=count if isinstance(count, int) and not isinstance(count, bool) else None,
         releases_dir=_text(values, "preflight_releases_dir") or _text(values, "vllm_root") or "/opt/vllm",
-        models_dir=next(filter(None, (_text(values, f"{role}_models_dir") for role in ("preflight", "vllm"))), _STORE),
+        models_dir=store,
         model_gib=_number(values.get("preflight_model_gib")),
         memory_gib=_number(values.get("preflight_memory_gib")),
         ports=_ports(values) if version is not None else (),
-        launches=launches(values, flags or {}) if version is not None else (),
+        launches=launches(values, flags or {}, store) if version is not None else (),
         slices=tuple(
             (str(gpu), tuple(_words(profiles))) for gpu, profiles in _mapping(values.get("host_settings_mig")).items()
         ),

@@ -3,13 +3,19 @@
 import json
 from collections.abc import Iterator, Mapping
 
+from vllm_doctor.knowledge import hub
 from vllm_doctor.preflight.records import Launch
 
 # Nothing of these is memory; a key or an address need not reach the plan.
-_ASIDE = {"model", "host", "port", "served-model-name", "shutdown-timeout", "max-num-queued-reqs"}
+_ASIDE = {"model", "host", "port", "served-model-name", "shutdown-timeout", "max-num-queued-reqs", "lora-modules"}
 
 
-def launches(values: Mapping[str, object], variables: Mapping[str, str]) -> tuple[Launch, ...]:
+def place(model: str, revision: str, store: str) -> str:
+    """Where the model lies on the host: a commit of a hub in the store, anything else where it says itself."""
+    return hub.folder(store, model, revision) if hub.is_name(model) and hub.is_commit(revision) else model
+
+
+def launches(values: Mapping[str, object], variables: Mapping[str, str], store: str) -> tuple[Launch, ...]:
     """One launch for each instance that names a model. `variables` is flag to inventory variable.
 
     A word of an instance goes before the variable, and that before vllm_plan; what nobody says is not there.
@@ -32,6 +38,7 @@ def launches(values: Mapping[str, object], variables: Mapping[str, str]) -> tupl
             Launch(
                 name=f"vllm@{instance.get('name', 'main')}",
                 model=str(model),
+                folder=place(str(model), str(instance.get("revision", values.get("vllm_revision"))), store),
                 words=tuple(word for flag, value in said.items() for word in _words(flag, value)),
                 environment=tuple(f"{name}={value}" for name, value in environment.items() if name.startswith("VLLM_")),
                 gpus=tuple(map(str, gpus)) if isinstance(gpus, list | tuple) else (),

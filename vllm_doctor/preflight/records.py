@@ -39,13 +39,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Launch:
-    """One instance as the inventory asks for it: words after `vllm serve MODEL`; `gpus` empty for all of the host."""
+    """One instance as the inventory asks for it: words after `vllm serve MODEL`; `gpus` empty for all of the host.
+
+    `folder` is where the model lies on the host, which for a model of a hub is not what the inventory calls it.
+    """
 
     name: str
     model: str
     words: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
+    folder: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ hub and the credential hub-token, if there is one, opens it. With a whole folder
 file's size, time and hash, and only a file whose size or time is another is read again.
 
 The library itself starts anew what was killed (since 2.0 every process writes to a name of its own), so partial files
-are kept here under the hash of their content, and go on from there with its http_get.
+are kept here under the hash of their content, and go on from there with its http_get. Files beyond what a hub serves by
+HTTP (50 GB) come by its Xet client, which the library starts, and those begin anew.
 
 Standard output is one JSON object. Exit status 0: the folder is whole, or with --plan, what is missing is said; 1: not,
 with {found, needed, do}.
@@ -31,7 +32,9 @@ from pathlib import Path, PurePosixPath
 MARKER, PARTIAL = ".complete.json", ".partial"
 WORKERS = 4
 GIB = 2**30
-HTTP_LIMIT = 50 * 10**9  # huggingface_hub.constants.MAX_HTTP_DOWNLOAD_SIZE, a limit of the hub
+# huggingface_hub.constants.MAX_HTTP_DOWNLOAD_SIZE: what lies behind the hub serves no larger file in one answer
+# (huggingface_hub#3868, xet-core#592: status 400).
+HTTP_LIMIT = 50 * 10**9
 # Weights in other formats: left out where the same folder has them as safetensors, which vLLM takes first.
 DUPLICATES = {".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack"}
 
@@ -171,11 +174,11 @@ def listing(request: Request, token: str | None) -> list[File]:
         files.append(File(str(name), int(entry.size or 0), f"sha256:{large}" if large else f"git:{entry.blob_id}"))
     wanted = chosen(files, request.allow, request.ignore)
     for file in wanted:
-        if file.size > HTTP_LIMIT:
+        if file.size > HTTP_LIMIT and not _has_xet(request, file, token):
             raise RefusedError(
-                f"{file.name} of {request.repo} has {file.size / GIB:.0f} GiB",
-                f"files up to {HTTP_LIMIT / GIB:.0f} GiB: larger ones come by the hub's Xet client alone",
-                "bring the model into a folder of the host by other means (hf download), and set vllm_model to it",
+                f"{file.name} of {request.repo} has {file.size / GIB:.0f} GiB, and this hub offers no Xet for it",
+                f"files up to {HTTP_LIMIT / GIB:.0f} GiB: larger ones come by Xet alone",
+                "set vllm_hub_endpoint to one that does, or bring the model into a folder and set vllm_model to it",
             )
     if not wanted:
         raise RefusedError(
@@ -203,37 +206,17 @@ def judge_room(request: Request, needed: int, count: int) -> None:
 
 
 def fetch(request: Request, file: File, token: str | None) -> None:
-    """Bring one file, from where the partial one ends, and put it in place once its hash is right."""
-    from huggingface_hub import hf_hub_url
-    from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import build_hf_headers
-
-    url = hf_hub_url(request.repo, file.name, revision=request.revision)
-    partial, target = _partial(request, file), request.folder / file.name
+    """Bring one file, and put it in place once its hash is right."""
+    target = request.folder / file.name
     for attempt in (1, 2):
-        begin = _size(partial)
-        if begin > file.size:
-            partial.unlink()
-            begin = 0
-        with partial.open("ab") as stream:
-            http_get(
-                url,
-                stream,
-                resume_size=begin,
-                # A compressed answer cannot be taken up in the middle.
-                headers={**build_hf_headers(token=token or False), "Accept-Encoding": "identity"},
-                expected_size=file.size,
-                displayed_filename=file.name,
-            )
-            stream.flush()
-            os.fsync(stream.fileno())
-        found = digest(partial, file.digest)
+        came = (_by_xet if file.size > HTTP_LIMIT else _by_http)(request, file, token)
+        found = digest(came, file.digest)
         if found == file.digest:
             target.parent.mkdir(parents=True, exist_ok=True)
-            partial.chmod(0o644)
-            partial.replace(target)
+            came.chmod(0o644)
+            came.replace(target)
             return
-        partial.unlink()
+        came.unlink()
         print(f"{file.name}: {found}, the hub states {file.digest} (attempt {attempt})", file=sys.stderr)
     raise RefusedError(
         f"{file.name} of {request.repo} came twice with another content: {found}",
@@ -242,12 +225,56 @@ def fetch(request: Request, file: File, token: str | None) -> None:
     )
 
 
+def _by_http(request: Request, file: File, token: str | None) -> Path:
+    """From where the partial file ends."""
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers
+
+    partial = _partial(request, file)
+    begin = _size(partial)
+    if begin > file.size:
+        partial.unlink()
+        begin = 0
+    with partial.open("ab") as stream:
+        http_get(
+            hf_hub_url(request.repo, file.name, revision=request.revision),
+            stream,
+            resume_size=begin,
+            # A compressed answer cannot be taken up in the middle.
+            headers={**build_hf_headers(token=token or False), "Accept-Encoding": "identity"},
+            expected_size=file.size,
+            displayed_filename=file.name,
+        )
+        stream.flush()
+        os.fsync(stream.fileno())
+    return partial
+
+
+def _has_xet(request: Request, file: File, token: str | None) -> bool:
+    """Whether the hub offers this file by Xet, and the release can take it."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.utils import is_xet_available
+
+    url = hf_hub_url(request.repo, file.name, revision=request.revision)
+    return is_xet_available() and get_hf_file_metadata(url, token=token or False).xet_file_data is not None
+
+
+def _by_xet(request: Request, file: File, token: str | None) -> Path:
+    """By the library, which takes Xet where the hub offers it."""
+    from huggingface_hub import hf_hub_download
+
+    folder, asked = _partial(request, file), token or False
+    return Path(hf_hub_download(request.repo, file.name, revision=request.revision, local_dir=folder, token=asked))
+
+
 def _partial(request: Request, file: File) -> Path:
     return request.folder / PARTIAL / file.digest.replace(":", "-")
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+    """Of a file, or of all in a folder; 0 where there is nothing."""
+    return sum(one.stat().st_size for one in (path, *path.rglob("*")) if one.is_file())
 
 
 def bring(request: Request, token: str | None, *, plan: bool, verify: bool) -> dict[str, object]:
@@ -314,13 +341,13 @@ def refusal(request: Request, error: Exception, *, token: bool) -> dict[str, str
         return {
             "found": f"{request.repo} has no commit {request.revision}",
             "needed": "a commit of that model",
-            "do": f"vllm_revision: the first column of `git ls-remote {hub}/{request.repo} main`",
+            "do": f"its revision: the first column of `git ls-remote {hub}/{request.repo} main`",
         }
     if isinstance(error, errors.RepositoryNotFoundError) or status == 401:
         return {
             "found": f"{hub} shows no model {request.repo}{' to this token' if token else ''}",
             "needed": "a model that is there",
-            "do": f"correct vllm_model, or {'give another' if token else 'set'} vllm_hub_token if it is private",
+            "do": f"correct its name, or {'give another' if token else 'set'} vllm_hub_token if it is private",
         }
     if isinstance(error, (errors.HTTPError, OSError)):
         return {

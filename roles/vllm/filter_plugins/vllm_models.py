@@ -2,8 +2,15 @@
 
 import json
 import re
+import sys
+from pathlib import Path
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
+REPOSITORY = Path(__file__).resolve().parents[3]
+if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
+
+from vllm_doctor.knowledge import hub as hubs  # noqa: E402
+
 HUB_TOKENS = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}
 SECRET = re.compile(
     r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)$|SECRET", re.IGNORECASE
@@ -11,8 +18,11 @@ SECRET = re.compile(
 
 
 def models(units):
-    """List the models that the services of a host take from a hub, each once: services share a folder."""
-    return list({unit["hub"]["folder"]: unit["hub"] for unit in units if unit["hub"]}.values())
+    """List what the services of a host take from a hub, each once: services share a folder."""
+    first = {}
+    for hub in (hub for unit in units for hub in unit["hubs"]):
+        first.setdefault(hub["folder"], hub)
+    return list(first.values())
 
 
 def problems(units, variables):
@@ -20,7 +30,7 @@ def problems(units, variables):
     found = []
     folders = {}
     for unit in units:
-        at, hub = f"{unit['name']}: ", unit["hub"]
+        at = f"{unit['name']}: "
         found += [
             _row(
                 f"{at}vllm_environment: {name}, which everyone on the host can read in the unit",
@@ -38,29 +48,21 @@ def problems(units, variables):
                     "vllm_model: /srv/models/NAME, or a name such as org/model and vllm_revision",
                 )
             )
-        if not hub:
-            continue
-        if variables["generated_model"]:
-            found.append(_row(f"{at}a generated model named {hub['repo']}", "a folder", "vllm_model: /srv/models/tiny"))
-        if not COMMIT.fullmatch(hub["revision"]):
-            found.append(
-                _row(
-                    f"{at}{hub['repo']} at {hub['revision'] or 'no revision'}",
-                    "an exact commit, 40 hexadecimal digits: a branch is another model tomorrow",
-                    f"vllm_revision: the first column of `git ls-remote {variables['hub_endpoint']}/{hub['repo']}"
-                    f" {hub['revision'] or 'main'}`",
+        if unit["hub"] and variables["generated_model"]:
+            name = unit["hub"]["repo"]
+            found.append(_row(f"{at}a generated model named {name}", "a folder", "vllm_model: /srv/models/tiny"))
+        for hub in unit["hubs"]:
+            found += _of_commit(at, hub, variables["hub_endpoint"])
+            first, owner = folders.setdefault(hub["folder"], (hub, unit["name"]))
+            if any(first[kind] != hub[kind] for kind in ("allow", "ignore")):
+                found.append(
+                    _row(
+                        f"{at}{hub['repo']} with other files than {owner}",
+                        "one choice of files for a folder that services share",
+                        "vllm_instances: the same model_allow and model_ignore in both entries",
+                    )
                 )
-            )
-        first = folders.setdefault(hub["folder"], unit)
-        if first["hub"] != hub:
-            found.append(
-                _row(
-                    f"{at}{hub['repo']} with other files than {first['name']}",
-                    "one choice of files for a folder that services share",
-                    "vllm_instances: the same model_allow and model_ignore in both entries",
-                )
-            )
-    if any(unit["hub"] for unit in units) or all(unit["offline"] for unit in units):
+    if any(unit["hubs"] for unit in units) or all(unit["offline"] for unit in units):
         found += [
             _row(
                 f"vllm_secrets: {name}, in the environment of a service that asks no hub",
@@ -71,6 +73,18 @@ def problems(units, variables):
             if name in HUB_TOKENS
         ]
     return found
+
+
+def _of_commit(at, hub, endpoint):
+    if hubs.is_commit(hub["revision"]):
+        return []
+    return [
+        _row(
+            f"{at}{hub['repo']} at {hub['revision'] or 'no revision'}",
+            "an exact commit, 40 hexadecimal digits: a branch is another model tomorrow",
+            f"{hub['pin']}: the first column of `git ls-remote {endpoint}/{hub['repo']} {hub['revision'] or 'main'}`",
+        )
+    ]
 
 
 def _row(found, needed, do):

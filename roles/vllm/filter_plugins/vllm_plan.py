@@ -4,7 +4,16 @@ import json
 import shlex
 
 # Nothing of these is memory; a key or an address need not reach the plan.
-ASIDE = {"host", "port", "api-key", "served-model-name", "shutdown-timeout", "max-num-queued-reqs", "chat-template"}
+ASIDE = {
+    "host",
+    "port",
+    "api-key",
+    "served-model-name",
+    "shutdown-timeout",
+    "max-num-queued-reqs",
+    "chat-template",
+    "lora-modules",
+}
 
 
 def command(unit, program, release):

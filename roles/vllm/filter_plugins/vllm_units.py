@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import json
 import re
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
 
+from vllm_doctor.knowledge import hub as hubs  # noqa: E402
 from vllm_doctor.knowledge import parser  # noqa: E402
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
@@ -28,8 +30,9 @@ OWN_KEYS = {
     "unit_template",
     "gpus",
 }
-# A name on a hub; everything else is a folder, or a place that vLLM itself streams from (s3://…).
-HUB_NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*")
+# Asked of a hub at each start where they name none of its folders, and a service whose model is a folder runs offline.
+ALSO_OF_A_HUB = {"tokenizer", "hf-config-path"}
+ADAPTER_KEYS = {"name", "path", "revision", "base_model_name"}
 
 
 def units(variables, settings):
@@ -56,9 +59,11 @@ def _unit(variables, settings, instance):
     if "shutdown-timeout" not in knows:
         arguments.pop("shutdown-timeout", None)
     # A folder has no revision, and clients ask for the model by the name that the inventory has.
-    hub = _hub(str(said("model")), str(arguments.pop("revision", "")), variables, said)
+    hub = _hub(str(said("model")), str(arguments.pop("revision", "")), "vllm_revision", variables, said)
     if hub:
+        hub["allow"] = list(said("model_allow"))
         arguments.setdefault("served-model-name", hub["repo"])
+    beside = _draft(arguments, hub, variables, said) + _adapters(arguments, variables, said)
     merged = {**(plan.get("launch") or {}), **arguments, **said("extra_args")}
     drain = int(arguments.get("shutdown-timeout", 0))
     ready, pause, burst = (int(variables[key]) for key in ("ready_timeout", "restart_sec", "start_limit_burst"))
@@ -75,6 +80,7 @@ def _unit(variables, settings, instance):
         "model": hub["folder"] if hub else said("model"),
         "offline": bool(hub) or str(said("model")).startswith("/"),
         "hub": hub,
+        "hubs": [one for one in (hub, *beside) if one],
         "release": variables["release"],
         "gpus": said("gpus"),
         "cuda_home": variables["cuda_home"],
@@ -92,17 +98,51 @@ def _unit(variables, settings, instance):
     }
 
 
-def _hub(name, revision, variables, said):
-    """Say where a model of a hub lies on the host, one folder for each commit; None for a model that is there."""
-    if not HUB_NAME.fullmatch(name):
+def _hub(name, revision, pin, variables, said):
+    """Say where a model of a hub lies on the host; None for one that is there. `pin` is what says its commit."""
+    if not hubs.is_name(name):
         return None
     return {
         "repo": name,
         "revision": revision,
-        "allow": list(said("model_allow")),
+        "pin": pin,
+        "allow": [],
         "ignore": list(said("model_ignore")),
-        "folder": f"{variables['models_dir']}/{name.replace('/', '--')}/{revision}",
+        "folder": hubs.folder(variables["models_dir"], name, revision),
     }
+
+
+def _draft(arguments, target, variables, said):
+    """Name the folder of a draft model instead of its name on the hub; one without an owner is a method (ngram)."""
+    config = arguments.get("speculative-config")
+    name = str(config.get("model", "")) if isinstance(config, dict) else ""
+    if "/" not in name or not hubs.is_name(name):
+        return []
+    hub = _hub(name, str(config.get("revision", "")), "vllm_speculative_config: revision", variables, said)
+    if target and target["repo"] == name and hub["revision"] in {"", target["revision"]}:
+        hub = target  # the weights of a multi-token prediction lie among the model's own
+    left = {key: value for key, value in config.items() if key != "revision"}
+    arguments["speculative-config"] = {**left, "model": hub["folder"]}
+    return [] if hub is target else [hub]
+
+
+def _adapters(arguments, variables, said):
+    """Name the folders of adapters, as `--lora-modules` takes them: name=folder, or JSON where there is more to say."""
+    listed = arguments.pop("lora-modules", None) or []
+    found, words = [], []
+    for one in (item for item in listed if isinstance(item, dict)):
+        name, path = str(one.get("name", "")), str(one.get("path", ""))
+        hub = None
+        if "/" in path:
+            pin = f"vllm_lora_modules: revision of {name}"
+            hub = _hub(path, str(one.get("revision", "")), pin, variables, said)
+        found += [hub] if hub else []
+        place = hub["folder"] if hub else path
+        base = one.get("base_model_name")
+        words.append(json.dumps({"name": name, "path": place, "base_model_name": base}) if base else f"{name}={place}")
+    if words:
+        arguments["lora-modules"] = words
+    return found
 
 
 def _template(wanted, variant):
@@ -186,8 +226,14 @@ def _of_unit(unit, instance, variables, templates):
                 f"vllm_unit_template: {near[0]}",
             )
         )
+    found += _of_adapters(at, instance.get("lora_modules", variables["lora_modules"]) or [], unit["arguments"])
     extra = instance.get("extra_args", variables["extra_args"])
     for name, value in extra.items():
+        if unit["offline"] and name in ALSO_OF_A_HUB and hubs.is_name(str(value)):
+            needed = "a folder on the host: the service runs offline"
+            found.append(
+                _row(f"{at}vllm_extra_args: {name}: {value}", needed, f"vllm_extra_args: {name}: /srv/models/…")
+            )
         found += _of_extra(at, str(name), value, variables["arguments"])
     if VERSION.fullmatch(unit["version"]):
         for name, value in unit["arguments"].items():
@@ -202,6 +248,16 @@ def _of_unit(unit, instance, variables, templates):
                 "set vllm_api_key, or vllm_host: 127.0.0.1, or vllm_allow_open: true",
             )
         )
+    return found
+
+
+def _of_adapters(at, listed, arguments):
+    wrong = [one for one in listed if not isinstance(one, dict) or not {"name", "path"} <= set(one) <= ADAPTER_KEYS]
+    needed = "name and path (a folder, or a name on the hub with its revision), and base_model_name at will"
+    found = [_row(f"{at}vllm_lora_modules: {one}", needed, "vllm_lora_modules: [{name: …, path: …}]") for one in wrong]
+    if listed and not arguments.get("enable-lora"):
+        # vllm/v1/worker/lora_model_runner_mixin.py ends the start there.
+        found.append(_row(f"{at}vllm_lora_modules without vllm_enable_lora", "both", "vllm_enable_lora: true"))
     return found
 
 

@@ -15,6 +15,7 @@ from tests.roles.vllm.test_units import judged, plugin
 models = load("filter_plugins/vllm_models.py")
 fetch = load("files/fetch_model.py")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+OTHER = "fedcba9876543210fedcba9876543210fedcba98"
 
 
 def complaints(**inventory: Any) -> str:
@@ -49,9 +50,90 @@ def test_services_share_a_folder_and_it_is_fetched_once() -> None:
     assert [one["repo"] for one in models.models(units)] == ["org/Llama", "org/other"]
 
 
+def speculative(model: str, **more: Any) -> tuple[dict[str, Any], list[str]]:
+    """The config that the service gets, and what is fetched."""
+    config = {"method": "eagle3", "num_speculative_tokens": 3, "model": model, **more}
+    (unit,), _ = judged(model="org/Llama", revision=COMMIT, speculative_config=config)
+    return unit["arguments"]["speculative-config"], [one["repo"] for one in models.models([unit])]
+
+
+class TestBesideTheModel:
+    """A draft model and adapters come by commit too, and the service is given their folders."""
+
+    def test_a_draft_of_a_hub(self) -> None:
+        config, fetched = speculative("org/draft", revision=OTHER)
+        assert config == {
+            "method": "eagle3",
+            "num_speculative_tokens": 3,
+            "model": f"/var/lib/vllm-models/org--draft/{OTHER}",
+        }
+        assert fetched == ["org/Llama", "org/draft"]
+
+    def test_a_draft_inside_the_model_is_no_second_download(self) -> None:
+        config, fetched = speculative("org/Llama")
+        assert config["model"] == f"/var/lib/vllm-models/org--Llama/{COMMIT}"
+        assert fetched == ["org/Llama"]
+
+    @pytest.mark.parametrize("model", ["/srv/models/draft", "ngram", "my_module.MyProposer"])
+    def test_a_folder_a_method_and_a_class_are_no_names_on_a_hub(self, model: str) -> None:
+        config, fetched = speculative(model)
+        assert (config["model"], fetched) == (model, ["org/Llama"])
+
+    def test_a_draft_of_a_hub_beside_a_folder(self) -> None:
+        config = {"model": "org/draft", "revision": OTHER, "num_speculative_tokens": 3}
+        (unit,), _ = judged(speculative_config=config)
+        assert [one["repo"] for one in models.models([unit])] == ["org/draft"]
+        assert "revision" not in unit["arguments"]["speculative-config"]
+        assert config["revision"] == OTHER
+
+    def test_adapters(self) -> None:
+        adapters = [
+            {"name": "sql", "path": "org/sql-lora", "revision": OTHER},
+            {"name": "law", "path": "/srv/adapters/law", "base_model_name": "llama"},
+        ]
+        (unit,), complaints = judged(model="org/Llama", revision=COMMIT, enable_lora=True, lora_modules=adapters)
+        assert complaints == ""
+        assert unit["arguments"]["lora-modules"] == [
+            f"sql=/var/lib/vllm-models/org--sql-lora/{OTHER}",
+            '{"name": "law", "path": "/srv/adapters/law", "base_model_name": "llama"}',
+        ]
+        assert [one["repo"] for one in models.models([unit])] == ["org/Llama", "org/sql-lora"]
+
+    def test_services_that_share_an_adapter_fetch_it_once(self) -> None:
+        adapter = {"name": "sql", "path": "org/sql-lora", "revision": OTHER}
+        two = [{"name": "a", "port": 1}, {"name": "b", "port": 2, "lora_modules": [{**adapter, "name": "other"}]}]
+        units, _ = judged(instances=two, enable_lora=True, lora_modules=[adapter])
+        assert [one["folder"] for one in models.models(units)] == [f"/var/lib/vllm-models/org--sql-lora/{OTHER}"]
+
+    @pytest.mark.parametrize(
+        ("inventory", "words"),
+        [
+            (
+                {"enable_lora": True, "lora_modules": ["sql=org/x"]},
+                ["vllm_lora_modules: sql=org/x", "needed: name and path"],
+            ),
+            ({"enable_lora": True, "lora_modules": [{"name": "sql", "pfad": "/srv/x"}]}, ["'pfad'"]),
+            ({"lora_modules": [{"name": "sql", "path": "/srv/x"}]}, ["do:     vllm_enable_lora: true"]),
+            ({"extra_args": {"lora-modules": "sql=/srv/x"}}, ["vllm_lora_modules, which says the same"]),
+            ({"extra_args": {"tokenizer": "org/x"}}, ["a folder on the host: the service runs offline"]),
+        ],
+    )
+    def test_what_the_service_could_not_load_is_refused(self, inventory: dict[str, Any], words: list[str]) -> None:
+        said = judged(**inventory)[1]
+        assert all(word in said for word in words), said
+
+
 @pytest.mark.parametrize(
     ("inventory", "words"),
     [
+        (
+            {"speculative_config": {"model": "org/draft", "num_speculative_tokens": 3}},
+            ["org/draft at no revision", "vllm_speculative_config: revision: the first column of `git ls-remote"],
+        ),
+        (
+            {"enable_lora": True, "lora_modules": [{"name": "sql", "path": "org/sql-lora", "revision": "main"}]},
+            ["org/sql-lora at main", "vllm_lora_modules: revision of sql: the first column of"],
+        ),
         ({"model": "org/Llama"}, ["org/Llama at no revision", "git ls-remote https://huggingface.co/org/Llama main"]),
         ({"model": "org/Llama", "revision": "v1"}, ["org/Llama at v1", "40 hexadecimal digits", "org/Llama v1`"]),
         ({"model": "org/Llama", "revision": COMMIT[:12]}, ["an exact commit"]),
@@ -195,15 +277,27 @@ def test_a_disk_that_is_too_small_is_refused_with_the_sum(tmp_path: Path) -> Non
 
 
 class Hub:
-    """huggingface_hub as far as a listing goes; the real one is asked in Molecule."""
+    """huggingface_hub as far as a listing and a Xet download go; the real one is asked in Molecule."""
 
-    def __init__(self, *entries: tuple[str, int]) -> None:
-        lfs = SimpleNamespace(sha256="ab")
+    def __init__(self, *entries: tuple[str, int], xet: bool = False, sent: bytes = b"") -> None:
+        lfs = SimpleNamespace(sha256=hashlib.sha256(b"large").hexdigest())
         self.siblings = [SimpleNamespace(rfilename=name, size=size, lfs=lfs, blob_id="") for name, size in entries]
+        self.xet, self.sent = xet, sent
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        api = SimpleNamespace(model_info=lambda *_, **__: self)
-        monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(HfApi=lambda **_: api))
+        def hf_hub_download(_: str, name: str, *, local_dir: Path, **__: object) -> str:
+            local_dir.mkdir(parents=True, exist_ok=True)
+            (local_dir / name).write_bytes(self.sent)
+            return str(local_dir / name)
+
+        library = SimpleNamespace(
+            HfApi=lambda **_: SimpleNamespace(model_info=lambda *_, **__: self),
+            hf_hub_url=lambda *_, **__: "",
+            get_hf_file_metadata=lambda *_, **__: SimpleNamespace(xet_file_data={} if self.xet else None),
+            hf_hub_download=hf_hub_download,
+        )
+        monkeypatch.setitem(sys.modules, "huggingface_hub", library)
+        monkeypatch.setitem(sys.modules, "huggingface_hub.utils", SimpleNamespace(is_xet_available=lambda: True))
 
 
 @pytest.mark.parametrize(
@@ -223,6 +317,34 @@ def test_what_a_hub_may_not_list(
     asked = fetch.Request(tmp_path, "org/Llama", COMMIT, ignore=("original/*",))
     with pytest.raises(fetch.RefusedError, match=says):
         fetch.listing(asked, None)
+
+
+class TestBeyondWhatHttpServes:
+    """Files above 50 GB, which a hub serves by Xet alone; here from 3 bytes on."""
+
+    @pytest.fixture
+    def asked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+        monkeypatch.setattr(fetch, "HTTP_LIMIT", 3)
+        return fetch.Request(tmp_path, "org/Llama", COMMIT)
+
+    def test_they_come_by_xet_and_their_hash_is_compared(self, asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        Hub(("model.gguf", 5), xet=True, sent=b"large").install(monkeypatch)
+        assert fetch.bring(asked, None, plan=False, verify=False) == {"changed": True, "files": 1, "bytes": 5}
+        assert (asked.folder / "model.gguf").read_bytes() == b"large"
+        assert sorted(path.name for path in asked.folder.iterdir()) == [fetch.MARKER, "model.gguf"]
+
+    def test_another_content_is_refused(self, asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        Hub(("model.gguf", 5), xet=True, sent=b"LARGE").install(monkeypatch)
+        with pytest.raises(fetch.RefusedError, match="came twice with another content"):
+            fetch.bring(asked, None, plan=False, verify=False)
+
+    def test_a_hub_without_xet_is_refused_before_anything_comes(
+        self, asked: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Hub(("config.json", 1), ("model.gguf", 5)).install(monkeypatch)
+        with pytest.raises(fetch.RefusedError, match=r"model.gguf of org/Llama .* offers no Xet"):
+            fetch.bring(asked, None, plan=False, verify=False)
+        assert list(asked.folder.iterdir()) == []
 
 
 def test_a_partial_file_counts_as_far_as_it_goes(tmp_path: Path) -> None:

@@ -3,14 +3,21 @@
 import json
 import shlex
 
-UNIT = "vllm@main.service"
+import pytest
+
+UNIT, ADAPTERS = "vllm@main.service", "vllm@adapters.service"
 STORE = "/var/lib/vllm-models"
 FOLDER = f"{STORE}/acme--tiny/0123456789abcdef0123456789abcdef01234567"
+ADAPTER = f"{STORE}/acme--tiny-sql/fedcba9876543210fedcba9876543210fedcba98"
 TOKEN = "molecule-hub-t0ken"  # noqa: S105
 
 
-def main_pid(host):
-    return host.check_output(f"systemctl show {UNIT} -p MainPID --value")
+def main_pid(host, unit=UNIT):
+    return host.check_output(f"systemctl show {unit} -p MainPID --value")
+
+
+def arguments(host, unit=UNIT):
+    return host.check_output(f"tr '\\0' '\\n' < /proc/{main_pid(host, unit)}/cmdline").splitlines()
 
 
 def environment(host):
@@ -18,16 +25,19 @@ def environment(host):
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
-def test_the_model_answers_by_the_name_that_the_inventory_has(host):
-    body = json.dumps({"model": "acme/tiny", "prompt": "Hello", "max_tokens": 2})
-    asked = f"curl -sf -H 'Content-Type: application/json' -d {shlex.quote(body)} http://127.0.0.1:8000/v1/completions"
+@pytest.mark.parametrize(("name", "port"), [("acme/tiny", 8000), ("acme/tiny", 8001), ("sql", 8001)])
+def test_model_and_adapter_answer_by_the_names_that_the_inventory_has(host, name, port):
+    body = json.dumps({"model": name, "prompt": "Hello", "max_tokens": 2})
+    asked = (
+        f"curl -sf -H 'Content-Type: application/json' -d {shlex.quote(body)} http://127.0.0.1:{port}/v1/completions"
+    )
     assert json.loads(host.check_output(asked))["usage"]["completion_tokens"] == 2
 
 
 def test_the_service_runs_offline_from_the_folder(host):
-    arguments = host.check_output(f"tr '\\0' '\\n' < /proc/{main_pid(host)}/cmdline").splitlines()
-    assert arguments[arguments.index("serve") + 1] == FOLDER
-    assert "--revision" not in arguments
+    words = arguments(host)
+    assert words[words.index("serve") + 1] == FOLDER
+    assert "--revision" not in words
     assert environment(host)["HF_HUB_OFFLINE"] == "1"
 
 
@@ -46,6 +56,14 @@ def test_weights_are_there_once_and_the_marker_has_every_file(host):
     assert there == {*marker["files"], ".complete.json"}
     assert "model.safetensors" in there
     assert not {"pytorch_model.bin", "original/consolidated.00.pth"} & there
+
+
+def test_the_adapter_came_whole_and_can_only_be_read(host):
+    words = arguments(host, ADAPTERS)
+    assert words[words.index("--lora-modules") + 1] == f"sql={ADAPTER}"
+    marker = json.loads(host.file(f"{ADAPTER}/.complete.json").content_string)
+    assert (marker["complete"], sorted(marker["files"])) == (True, ["adapter_config.json", "adapter_model.safetensors"])
+    assert host.run(f"nsenter --target {main_pid(host, ADAPTERS)} --mount -- touch {ADAPTER}/x").rc != 0
 
 
 def test_a_killed_download_left_nothing_behind(host):
