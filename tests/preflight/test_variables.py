@@ -16,7 +16,10 @@ KNOWN = (
     Option("vllm_port", "vllm", "int"),
     Option("vllm_extra_args", "vllm", "list"),
     Option("vllm_enforce_eager", "vllm", "bool"),
-    Option("vllm_api_token", "vllm", "str"),
+    Option("vllm_api_token", "vllm", "str", secret=True),
+    Option("vllm_secrets", "vllm", "dict", secret=True),
+    Option("vllm_doctor_python", "vllm_doctor", "str"),
+    Option("vllm_instances", "vllm", "list", elements="dict", empty=False),
     Option("nvidia_driver_enabled", "nvidia_driver", "bool"),
     Option("nvidia_driver_flavour", "nvidia_driver", "str", ("auto", "open", "proprietary")),
 )
@@ -62,6 +65,12 @@ def test_good_variables_draw_no_complaint(inventory: Inventory) -> None:
         ("vllm_port: true\n", "variable type", "group_vars/gpu.yml:1: write it as a number, without quotes"),
         ("nvidia_driver_flavour: opne\n", "variable type", "group_vars/gpu.yml:1: write open"),
         ("vllm_extra_args: --port 1\n", "variable type", "group_vars/gpu.yml:1: write a list"),
+        ("vllm_prot: 1\n", "variable name", "group_vars/gpu.yml:1: write vllm_port"),
+        ("VLLM_VERSION: '1'\n", "variable name", "group_vars/gpu.yml:1: write vllm_version"),
+        ("vllm-version: '1'\n", "variable name", "group_vars/gpu.yml:1: write vllm_version"),
+        ("vllm_docter_pyton: x\n", "variable name", "group_vars/gpu.yml:1: write vllm_doctor_python"),
+        ("vllm_instances: [main]\n", "variable type", "group_vars/gpu.yml:1: in each entry write a mapping"),
+        ("vllm_instances:\n", "variable type", "group_vars/gpu.yml:1: write one, or take the line out"),
     ],
 )
 def test_names_and_types(inventory: Inventory, text: str, check: str, action: str) -> None:
@@ -85,6 +94,12 @@ def test_an_extra_argument_may_not_shadow_a_variable(inventory: Inventory, args:
         "vllm_api_token: abc123\n",
         "vllm_extra_args: [hf_abcdefghijklmnopqrstuv]\n",
         "mine:\n  deep:\n    db_password: hunter2\n",
+        "mine:\n  aws_secret_access_key: hunter2\n",
+        "mine:\n  passwords: [hunter2]\n",
+        "mirror: https://joe:hunter2@mirror.example.net/\n",
+        "vllm_secrets: {ANYTHING: hunter2}\n",
+        "vllm_api_token: '{{ mine }}'\nmine: hunter2\n",
+        "vllm_secrets: {A: '{{ one }}'}\none: '{{ two | trim }}'\ntwo: hunter2\n",
     ],
 )
 def test_a_secret_in_plain_text_is_refused_and_not_shown(inventory: Inventory, text: str) -> None:
@@ -102,10 +117,29 @@ def test_a_secret_in_plain_text_is_refused_and_not_shown(inventory: Inventory, t
         "vllm_api_token: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  6162\n",
         "other_token_file: /etc/x\n",
         "use_token: true\n",
+        "max_num_batched_tokens: 8192\nmine: {num_speculative_tokens: 3}\n",
+        "vllm_api_token: \"{{ lookup('file', 'mine') }}\"\nmine: hunter2\n",
+        "vllm_secrets: {A: '{{ vault_a }}'}\n",
+        "mirror: https://mirror.example.net:8443/x@y\n",
     ],
 )
 def test_references_and_vault_values_are_fine(inventory: Inventory, text: str) -> None:
     assert inventory.judge(text) == ()
+
+
+@pytest.mark.parametrize("text", ["vllm_port: 'hunter2'\nvllm_api_token: [hunter2]\n", "vllm_secrets: [hunter2]\n"])
+def test_a_secret_of_the_wrong_type_is_not_shown(inventory: Inventory, text: str) -> None:
+    rows = [row for row in inventory.judge(text) if "port" not in row.found]
+    assert {row.check for row in rows} == {"variable type", "secret in plain text"}
+    assert "hunter2" not in str(rows)
+
+
+def test_a_file_of_variables_that_nobody_takes(inventory: Inventory) -> None:
+    for name in ("host_vars/gpu01.yml", "host_vars/gpu1.yml", "group_vars/all.yml", "group_vars/gqu/vars.yml"):
+        (inventory.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (inventory.folder / name).touch()
+    sources = Sources([inventory.folder / "hosts.yml"])
+    assert sources.strays(["gpu1"], ["all", "gpu"]) == ("host_vars/gpu01.yml", "group_vars/gqu")
 
 
 def test_a_variable_of_ones_own_can_be_allowed(inventory: Inventory) -> None:
@@ -121,7 +155,8 @@ def test_what_no_file_sets_came_from_the_command_line(inventory: Inventory) -> N
 
 def test_a_secret_typed_with_e_is_refused_and_not_shown(inventory: Inventory) -> None:
     variables = Variables(KNOWN, Sources([inventory.folder / "hosts.yml"]))
-    typed = {"vllm_api_token": "hunter2", "mine": "hf_abcdefghijklmnopqrstuv", "vllm_port": 8000, "use_token": "true"}
+    nested = {"X": ["hf_abcdefghijklmnopqrstuv"]}
+    typed = {"vllm_api_token": "hunter2", "mine": nested, "vllm_port": 8000, "use_token": "true"}
     rows = variables.typed_secrets(typed)
     assert [row.found.split()[0] for row in rows] == ["mine", "vllm_api_token"]
     assert "hunter2" not in str(rows)

@@ -21,6 +21,8 @@ _ASSIGNED = re.compile(
 )
 _BEARER = re.compile(r"(?P<key>\b(?:Bearer|Basic)\s+)(?P<value>[\w.~+/=-]{8,})", re.IGNORECASE)
 _USERINFO = re.compile(r"(?P<key>\b[a-z][a-z0-9+.-]*://)(?P<value>[^\s/@:]*:?[^\s/@]*)(?=@)", re.IGNORECASE)
+_PASSWORD = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _SHAPES = re.compile(
     r"(?P<key>)(?P<value>\bhf_[A-Za-z0-9]{20,}|\bsk-[A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}"
     r"|\bAKIA[A-Z0-9]{16}\b|\bxox[abprs]-[A-Za-z0-9-]{10,}|\beyJ[\w-]{5,}\.[\w-]{8,}\.[\w-]{8,}|\bglpat-[\w-]{16,}"
@@ -59,6 +61,11 @@ def _hide(_value: str, _why: str) -> str:
 def is_secret_name(name: str) -> bool:
     """Does an option or variable of this name carry a secret?"""
     return bool(_SECRET_NAME.match(name))
+
+
+def has_secret_shape(text: str) -> bool:
+    """Does it hold what only a secret looks like: a token, a private key, a password in an address?"""
+    return bool(_SHAPES.search(text) or _PASSWORD.search(text) or _PRIVATE_KEY.search(text))
 
 
 def scrub(text: str, replace: Replace = _hide) -> str:

@@ -275,7 +275,12 @@ def table() -> Table:
 
 
 def nearest(wrong: str, known: tuple[str, ...]) -> str | None:
-    """The most similar known word, None where nothing is close."""
+    """The most similar known word, None where nothing is close.
+
+    Two letters that changed places, and a word that breaks off, go before what merely has many letters in common.
+    """
     folded = {word.casefold(): word for word in known}
-    close = difflib.get_close_matches(wrong.casefold(), list(folded), n=1, cutoff=0.6)
-    return folded[close[0]] if close else None
+    asked = wrong.casefold()
+    close = difflib.get_close_matches(asked, list(folded), n=8, cutoff=0.6)
+    best = max(close, key=lambda word: sorted(word) == sorted(asked) or word.startswith(f"{asked} "), default=None)
+    return None if best is None else folded[best]

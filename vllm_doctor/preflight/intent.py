@@ -80,6 +80,14 @@ def contradictions(values: Mapping[str, object], wanted: Intent, table: Table) -
             "one branch",
             "remove nvidia_driver_branch: it follows from the version",
         )
+    if wanted.vllm and wanted.cpu and wanted.gpus:
+        yield Row(
+            "contradictory pins",
+            Verdict.FAIL,
+            f"the CPU build of vLLM (vllm_variant {wanted.variant}), preflight_gpus {', '.join(wanted.gpus)}",
+            "a build for the cards, or no cards",
+            "set vllm_variant: auto, or remove preflight_gpus",
+        )
     toolkit = _text(values, "cuda_toolkit_version")
     if bool(values.get("cuda_toolkit_enabled", False)) and toolkit is not None:
         yield from _toolkit(toolkit, values, wanted, table)
@@ -102,6 +110,17 @@ def _toolkit(toolkit: str, values: Mapping[str, object], wanted: Intent, table: 
             f"cuda_toolkit_version {toolkit}, nvidia_driver_version {wanted.driver_version}",
             f"driver {table.family_floor(toolkit)} or newer",
             f"set nvidia_driver_version: {table.toolkit_driver(toolkit)}",
+        )
+    build = table.variant(wanted.variant) if wanted.vllm else None
+    if build is not None and build.cuda and numbers(toolkit)[:2] < numbers(build.cuda)[:2]:
+        # What is compiled at start takes the toolkit that CUDA_HOME names (vllm#50705).
+        enough = next((known for known in table.toolkits() if numbers(known) >= numbers(build.cuda)), "…")
+        yield Row(
+            "contradictory pins",
+            Verdict.FAIL,
+            f"cuda_toolkit_version {toolkit}, vllm_variant {wanted.variant} of CUDA {build.cuda}",
+            f"a toolkit of CUDA {build.cuda} or newer",
+            f"set cuda_toolkit_version: {enough}",
         )
     for package in _words(values.get("cuda_toolkit_extra_packages")):
         if package == "cuda" or package.startswith(

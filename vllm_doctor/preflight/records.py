@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 
-from vllm_doctor.knowledge.compat import Gpu, Table
+from vllm_doctor.knowledge.compat import Gpu, Table, numbers
 
 
 class Verdict(StrEnum):
@@ -155,5 +155,9 @@ class Case:
 
     @property
     def driver(self) -> str | None:
-        """The driver that will run vLLM: the wanted one, or the loaded one where the role does not own it."""
-        return self.intent.driver_version if self.intent.driver else self.host.loaded_driver
+        """The driver that will run vLLM: the wanted one, or the loaded one where the role does not own it.
+
+        None where there is none, or where the inventory names none: `latest` is a complaint of its own.
+        """
+        version = self.intent.driver_version if self.intent.driver else self.host.loaded_driver
+        return version if version and numbers(version) else None

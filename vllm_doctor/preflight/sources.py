@@ -1,7 +1,7 @@
 """Where an inventory sets a variable: file and line, so that a complaint can point at the line to change."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -53,6 +53,17 @@ class Sources:
                 found += [item for path in _files(folder / "group_vars", group) for item in _keys(path)]
         for folder in self._folders:
             found += [item for path in _files(folder / "host_vars", host) for item in _keys(path)]
+        return tuple(found)
+
+    def strays(self, hosts: Collection[str], groups: Collection[str]) -> tuple[str, ...]:
+        """Files of variables that belong to no host and no group, as an inventory without a slip has none."""
+        found = []
+        for kind, names in (("host_vars", {*hosts}), ("group_vars", {*groups, "all", "ungrouped"})):
+            for folder in self._folders:
+                for path in sorted((folder / kind).glob("[!.]*")):
+                    name = path.name if path.is_dir() or path.name in names else path.stem
+                    if name not in names and (path.is_dir() or path.suffix in _SUFFIXES):
+                        found.append(f"{kind}/{path.name}")
         return tuple(found)
 
     def located(self, row: Row, definitions: Sequence[Definition]) -> Row:

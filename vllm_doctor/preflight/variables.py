@@ -1,24 +1,15 @@
 """The inventory's variables, judged on the controller before any host is asked: names, types, shadows, secrets."""
 
 import difflib
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-
-import yaml
+from dataclasses import dataclass, replace
 
 from vllm_doctor.knowledge.compat import nearest
+from vllm_doctor.preflight import secrets
 from vllm_doctor.preflight.records import Row, Verdict
 from vllm_doctor.preflight.sources import Definition, Sources
 
-_SECRET_NAME = re.compile(
-    r"(?:^|_)(?:token|password|passwd|passphrase|secret|api_key|apikey|private_key)s?$", re.IGNORECASE
-)
-_SECRET_VALUE = re.compile(
-    r"^(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|ghp_[A-Za-z0-9]{20,}|-----BEGIN .*PRIVATE KEY-----)"
-)
-_NULL = {"", "null", "~", "Null", "NULL"}
 _BOOLEAN_WORDS = {"true", "false", "yes", "no", "on", "off"}
 
 
@@ -30,7 +21,9 @@ class Option:
     role: str
     kind: str
     choices: tuple[object, ...] = ()
-    removed: str | None = None
+    elements: str = ""
+    secret: bool = False  # no_log
+    empty: bool = True  # whether null is a value: it is where the default is null too
 
 
 def options(role: str, specs: Mapping[str, object]) -> Iterator[Option]:
@@ -40,7 +33,13 @@ def options(role: str, specs: Mapping[str, object]) -> Iterator[Option]:
             fields = _mapping(raw)
             choices = fields.get("choices")
             yield Option(
-                str(name), role, str(fields.get("type", "str")), tuple(choices) if isinstance(choices, list) else ()
+                str(name),
+                role,
+                str(fields.get("type", "str")),
+                tuple(choices) if isinstance(choices, list) else (),
+                str(fields.get("elements") or ""),
+                secret=fields.get("no_log") is True,
+                empty=fields.get("default") is None,
             )
 
 
@@ -67,25 +66,41 @@ class Variables:
         for name in sorted(values):
             if name in self._known or name in allowed:
                 continue
-            prefix = next((p for p in self._prefixes if name.startswith(p)), None)
-            close = nearest(name, tuple(self._known))
-            if prefix is None and (close is None or not _almost(name, close)):
+            meant = self._meant(name)
+            if meant is None and not any(name.startswith(prefix) for prefix in self._prefixes):
                 continue
-            hint = f"write {close}" if close else "remove it, or list it in preflight_extra_variables"
+            hint = f"write {meant}" if meant else "remove it, or list it in preflight_extra_variables"
             yield Row("variable name", Verdict.FAIL, name, "a variable of a role", self._where(name, places, hint))
+
+    def _meant(self, name: str) -> str | None:
+        """The variable that this is a slip of: the same in other letters, of the same role, or almost the same."""
+        plain = name.casefold().replace("-", "_")
+        if plain in self._known:
+            return plain
+        prefix = next((prefix for prefix in self._prefixes if name.startswith(prefix)), None)
+        if prefix is not None:
+            return nearest(name, tuple(known for known in self._known if known.startswith(prefix)))
+        close = nearest(name, tuple(self._known))
+        return close if close is not None and _almost(name, close) else None
+
+    def mistyped(self, values: Mapping[str, object]) -> frozenset[str]:
+        """Variables whose value is of another type: nothing more can be said about these."""
+        return frozenset(
+            name
+            for name, value in values.items()
+            if (option := self._known.get(name)) is not None and _type_problem(option, value) is not None
+        )
 
     def _types(self, values: Mapping[str, object], places: Mapping[str, Definition]) -> Iterator[Row]:
         for name in sorted(values):
             option = self._known.get(name)
             value = values[name]
-            if option is None or value is None:
-                continue
-            problem = _type_problem(option, value)
-            if problem is not None:
+            problem = _type_problem(option, value) if option is not None else None
+            if option is not None and problem is not None:
                 needed, action = problem
-                yield Row(
-                    "variable type", Verdict.FAIL, f"{name}: {value!r}", needed, self._where(name, places, action)
-                )
+                hidden = secrets.holds_secret(name, value, told=option.secret)
+                found = f"{name} (value not shown)" if hidden else f"{name}: {value!r}"
+                yield Row("variable type", Verdict.FAIL, found, needed, self._where(name, places, action))
 
     def _shadows(self, values: Mapping[str, object], places: Mapping[str, Definition]) -> Iterator[Row]:
         for name in sorted(values):
@@ -107,19 +122,20 @@ class Variables:
                     )
 
     def _secrets(self, definitions: Sequence[Definition]) -> Iterator[Row]:
-        for item in definitions:
-            for name, line in _plain_secrets(item.variable, item.node, item.line):
-                where = Definition(name, item.path, line, item.node).at(self._sources.base)
-                yield Row(
-                    "secret in plain text",
-                    Verdict.FAIL,
-                    f"{name} (value not shown)",
-                    "a vault value, or a file that only root reads",
-                    f"{where}: encrypt it with ansible-vault encrypt_string, and replace the secret: it was readable",
-                )
+        told = {option.name for option in self._known.values() if option.secret}
+        for item in secrets.plain(definitions, told):
+            yield Row(
+                "secret in plain text",
+                Verdict.FAIL,
+                f"{item.variable} (value not shown)",
+                "a vault value, or a file that only root reads",
+                f"{item.at(self._sources.base)}: encrypt it with ansible-vault encrypt_string, and replace the secret: "
+                "it was readable",
+            )
 
     def typed_secrets(self, values: Mapping[str, object]) -> tuple[Row, ...]:
         """Secrets among what was typed after -e: everybody on the controller sees it, and the history keeps it."""
+        told = {option.name for option in self._known.values() if option.secret}
         return tuple(
             Row(
                 "secret in plain text",
@@ -129,7 +145,7 @@ class Variables:
                 f"write it into a vault file and give -e @FILE, or set {name} in the inventory; and replace the secret",
             )
             for name, value in sorted(values.items())
-            if _is_secret(name, str(value))
+            if secrets.holds_secret(name, value, told=name in told)
         )
 
     def _where(self, name: str, places: Mapping[str, Definition], action: str) -> str:
@@ -140,6 +156,8 @@ class Variables:
 def _type_problem(option: Option, value: object) -> tuple[str, str] | None:
     """(what is needed, what to do) where the value has the wrong type or is no choice."""
     kind = option.kind
+    if value is None:
+        return None if option.empty else ("a value", "write one, or take the line out")
     if kind == "bool" and not isinstance(value, bool):
         word = str(value).casefold()
         hint = (
@@ -158,6 +176,11 @@ def _type_problem(option: Option, value: object) -> tuple[str, str] | None:
         return "a list", "write a list"
     if kind == "dict" and not isinstance(value, Mapping):
         return "a mapping", "write a mapping"
+    if isinstance(value, list | tuple) and option.elements not in {"", "raw", "str", "path"}:
+        one = replace(option, kind=option.elements, elements="", choices=())
+        problem = next(filter(None, (_type_problem(one, item) for item in value)), None)
+        if problem is not None:
+            return f"a list, each of it {problem[0]}", f"in each entry {problem[1]}"
     if option.choices and not isinstance(value, list) and value not in option.choices:
         close = nearest(str(value), tuple(str(choice) for choice in option.choices))
         return "one of " + ", ".join(map(str, option.choices)), f"write {close}" if close else "choose one of them"
@@ -179,24 +202,6 @@ def _words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError:
         return text.split()
-
-
-def _plain_secrets(name: str, node: yaml.Node, line: int) -> Iterator[tuple[str, int]]:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                yield from _plain_secrets(key.value, value, key.start_mark.line + 1)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            yield from _plain_secrets("", value, value.start_mark.line + 1)
-    elif isinstance(node, yaml.ScalarNode) and node.tag != "!vault" and _is_secret(name, node.value.strip()):
-        yield name or "a list item", line
-
-
-def _is_secret(name: str, text: str) -> bool:
-    """Whether a value is one by the variable's name or by its own shape; a reference to a vault value is none."""
-    named = bool(_SECRET_NAME.search(name)) and text not in _NULL and "{{" not in text
-    return (named and text.casefold() not in _BOOLEAN_WORDS) or bool(_SECRET_VALUE.match(text))
 
 
 def _almost(name: str, close: str) -> bool:

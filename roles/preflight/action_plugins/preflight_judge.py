@@ -7,6 +7,7 @@ It runs once for the whole play. The checks and the compatibility table are the 
 """
 
 import json
+import re
 import sys
 from dataclasses import replace
 from datetime import date
@@ -65,16 +66,17 @@ class ActionModule(ActionBase):
         )
         with TemporaryDirectory(prefix="preflight-") as self._kept:
             rows = {host: judge_host(host, task_vars, today) for host in hosts}
+        rows["inventory"] = self._strays(task_vars)
         failed = report.failures(rows)
         text = report.table(rows)
-        result.update(
-            changed=False,
-            rows=[{"host": host, **_plain(row)} for host, of_host in rows.items() for row in of_host],
-            msg=f"{len(hosts)} hosts judged, none refused.\n{text}".strip(),
-        )
+        result.update(changed=False, msg=f"{len(hosts)} hosts judged, none refused.\n{text}".strip())
         if failed:
             result.update(failed=True)
             result["msg"] = f"{failed} of {len(hosts)} hosts refused; nothing was changed on any host.\n\n{text}"
+        elif warnings := report.table(rows, (Verdict.WARN,)):
+            self._display.warning(f"{len(hosts)} hosts judged, none refused.\n{warnings}", formatted=True)
+        if not failed or self._display.verbosity:  # people have the table
+            result["rows"] = [{"host": host, **_plain(row)} for host, of_host in rows.items() for row in of_host]
         return result
 
     def _values(self, host, task_vars):
@@ -83,7 +85,7 @@ class ActionModule(ActionBase):
         `hostvars` knows the inventory only, `task_vars` everything but for one host. A value of the current host that
         is neither its inventory's nor a default came from the play, and holds for every host.
         """
-        hostvars, here = task_vars["hostvars"], task_vars["inventory_hostname"]
+        hostvars, here, self._undefined = task_vars["hostvars"], task_vars["inventory_hostname"], {}
         values = {**self._defaults, **self._templated(hostvars[host], hostvars[host])}
         own = self._templated(hostvars[here], [name for name in self._names if name in hostvars[here]])
         common = self._templated(task_vars, [name for name in self._names if name in task_vars])
@@ -98,7 +100,25 @@ class ActionModule(ActionBase):
                 found[name] = self._templar.template(values[name])
             except Exception as error:  # noqa: BLE001
                 self._display.vvv(f"preflight: {name}: {error}")
+                self._undefined[name] = error
         return found
+
+    def _references(self, definitions):
+        """Complaints about what refers to nothing; facts are known later."""
+        for item in definitions:
+            error = str(self._undefined.get(item.variable, ""))
+            missing = re.search(r"'(\w+)' is undefined", error)
+            if item.variable in self._names and missing and not missing[1].startswith("ansible_"):
+                found, action = f"{item.variable} refers to {missing[1]}", f"{item.at(self._sources.base)}: correct it"
+                yield Row("reference", Verdict.FAIL, found, "a variable that is set", action)
+
+    def _strays(self, task_vars):
+        """Warnings about files that no host and no group takes."""
+        everything = task_vars.get("groups") or {}
+        return tuple(
+            Row("file of variables", Verdict.WARN, path, "the name of a host or group", "rename it, or take it away")
+            for path in self._sources.strays(everything.get("all", ()), everything)
+        )
 
     def _variables(self, host, task_vars, today):
         values = self._values(host, task_vars)
@@ -106,17 +126,16 @@ class ActionModule(ActionBase):
         # Only what somebody has written down is judged: facts and registered results have role prefixes too.
         definitions = sources.definitions(host, groups)
         written = {item.variable for item in definitions} | set(load_extra_vars(self._loader))
-        rows = Variables(self._specs, sources, self._flags).judge(
-            host,
-            groups,
-            {name: values[name] for name in written if name in values},
-            [str(name) for name in values.get("preflight_extra_variables") or []],
-        )
+        variables = Variables(self._specs, sources, self._flags)
+        said = {name: values[name] for name in written if name in values}
+        allowed = [str(name) for name in values.get("preflight_extra_variables") or []]
+        rows = (*variables.judge(host, groups, said, allowed), *self._references(definitions))
+        values = {**values, **dict.fromkeys(variables.mistyped(said))}
         intent = _locked(wants.intent(values, table(), self._flags))
         case = Case(intent, wants.declared_host(intent, table(), self._configs(values, {})), table(), today)
         judged = [row for row in judge(case, OF_VARIABLES) if row.verdict in {Verdict.FAIL, Verdict.WARN}]
         told = (*wants.contradictions(values, intent, table()), *judged)
-        typed = Variables(self._specs, sources).typed_secrets(_typed(self._loader))
+        typed = variables.typed_secrets(_typed(self._loader))
         return (*rows, *typed, *(sources.located(row, definitions) for row in told))
 
     def _facts(self, host, task_vars, today):

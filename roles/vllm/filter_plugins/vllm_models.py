@@ -31,11 +31,12 @@ def problems(units, variables):
     folders = {}
     for unit in units:
         at = f"{unit['name']}: "
+        source = "vllm_instances: environment" if "environment" in unit["own"] else "vllm_environment"
         found += [
             _row(
-                f"{at}vllm_environment: {name}, which everyone on the host can read in the unit",
+                f"{at}{source}: {name}, which everyone on the host can read in the unit",
                 f"a secret in {(place := 'vllm_hub_token' if name in HUB_TOKENS else 'vllm_secrets')}",
-                f"vllm_environment: take {name} out, and put it into {place}",
+                f"{source}: take {name} out, and put it into {place}",
             )
             for name in unit["environment"]
             if SECRET.search(str(name))

@@ -1,6 +1,5 @@
-"""From the inventory's variables to the services of a host, and what is wrong with them before any host is asked."""
+"""From the inventory's variables to the services of a host."""
 
-import difflib
 import hashlib
 import json
 import re
@@ -16,23 +15,7 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 from vllm_doctor.knowledge import hub as hubs  # noqa: E402
 from vllm_doctor.knowledge import parser  # noqa: E402
 
-NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
-LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-OWN_KEYS = {
-    "name",
-    "model",
-    "model_allow",
-    "model_ignore",
-    "environment",
-    "extra_args",
-    "memory_max",
-    "unit_template",
-    "gpus",
-}
-# Asked of a hub at each start where they name none of its folders, and a service whose model is a folder runs offline.
-ALSO_OF_A_HUB = {"tokenizer", "hf-config-path"}
-ADAPTER_KEYS = {"name", "path", "revision", "base_model_name"}
 
 
 def units(variables, settings):
@@ -81,6 +64,7 @@ def _unit(variables, settings, instance):
         "offline": bool(hub) or str(said("model")).startswith("/"),
         "hub": hub,
         "hubs": [one for one in (hub, *beside) if one],
+        "own": sorted(map(str, instance)),
         "release": variables["release"],
         "gpus": said("gpus"),
         "cuda_home": variables["cuda_home"],
@@ -162,121 +146,6 @@ def _reachable(host):
     return f"[{address}]" if ":" in address else address
 
 
-def problems(made, variables, locks, templates):
-    """List what would be refused on the host, as {found, needed, do}.
-
-    `locks` and `templates` are the names that there are.
-    """
-    wanted = f"{variables['version']}+{variables['variant']}"
-    found = []
-    if not VERSION.fullmatch(str(variables["version"])):
-        found.append(
-            _row(
-                f"vllm_version: {variables['version']}",
-                "an exact release, such as 0.32.0",
-                _with_lock(variables, locks),
-            )
-        )
-    elif wanted not in {*locks, *(lock.partition("+")[0] + "+auto" for lock in locks)}:
-        found.append(
-            _row(
-                f"vLLM {wanted}",
-                f"a hash lock; there is {', '.join(locks) or 'none'}",
-                f"{_with_lock(variables, locks)}, or make the lock with tools/vllm_lock.py",
-            )
-        )
-    for unit, instance in zip(made, variables["instances"], strict=True):
-        found += _of_unit(unit, instance, variables, templates)
-    return found
-
-
-def _with_lock(variables, locks):
-    """Write the line that asks for what has a lock: another build of the release, else the newest of the build."""
-    pairs = [lock.partition("+")[::2] for lock in locks]
-    builds = [build for version, build in pairs if version == str(variables["version"])]
-    if builds:
-        return f"vllm_variant: {builds[-1]}"
-    releases = [version for version, build in pairs if build == variables["variant"]] or [v for v, _ in pairs]
-    newest = max(releases, key=lambda version: [int(n) for n in re.findall(r"\d+", version)], default="…")
-    return f'vllm_version: "{newest}"'
-
-
-def _of_unit(unit, instance, variables, templates):
-    at = f"vllm@{unit['instance']}: "
-    known = {*variables["arguments"], *OWN_KEYS}
-    found = []
-    if not NAME.fullmatch(unit["instance"]):
-        found.append(_row(f"an instance named {unit['instance']!r}", "lower-case letters, digits, - _ .", "rename it"))
-    for key in instance:
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            found.append(
-                _row(
-                    f"{at}unknown key {key}",
-                    "a variable of the role without vllm_",
-                    f"write {near[0]}" if near else f"take {key} out",
-                )
-            )
-    if unit["template"] not in {*templates, "auto"}:
-        near = difflib.get_close_matches(str(unit["template"]), templates, n=1) or ["generic"]
-        found.append(
-            _row(
-                f"{at}vllm_unit_template: {unit['template']}",
-                f"one of {', '.join(templates)}",
-                f"vllm_unit_template: {near[0]}",
-            )
-        )
-    found += _of_adapters(at, instance.get("lora_modules", variables["lora_modules"]) or [], unit["arguments"])
-    extra = instance.get("extra_args", variables["extra_args"])
-    for name, value in extra.items():
-        if unit["offline"] and name in ALSO_OF_A_HUB and hubs.is_name(str(value)):
-            needed = "a folder on the host: the service runs offline"
-            found.append(
-                _row(f"{at}vllm_extra_args: {name}: {value}", needed, f"vllm_extra_args: {name}: /srv/models/…")
-            )
-        found += _of_extra(at, str(name), value, variables["arguments"])
-    if VERSION.fullmatch(unit["version"]):
-        for name, value in unit["arguments"].items():
-            if complaint := parser.complaint(str(name), value, unit["version"]):
-                where = f"vllm_extra_args: {name}" if name in extra else f"vllm_{str(name).replace('-', '_')}"
-                found.append(_row(f"{at}{complaint.found}", complaint.needed, f"{complaint.do} ({where})"))
-    if unit["listens"] not in LOOPBACK and not variables["api_key"] and not variables["allow_open"]:
-        found.append(
-            _row(
-                f"{at}open to everyone on {unit['listens']}",
-                "vllm_api_key",
-                "set vllm_api_key, or vllm_host: 127.0.0.1, or vllm_allow_open: true",
-            )
-        )
-    return found
-
-
-def _of_adapters(at, listed, arguments):
-    wrong = [one for one in listed if not isinstance(one, dict) or not {"name", "path"} <= set(one) <= ADAPTER_KEYS]
-    needed = "name and path (a folder, or a name on the hub with its revision), and base_model_name at will"
-    found = [_row(f"{at}vllm_lora_modules: {one}", needed, "vllm_lora_modules: [{name: …, path: …}]") for one in wrong]
-    if listed and not arguments.get("enable-lora"):
-        # vllm/v1/worker/lora_model_runner_mixin.py ends the start there.
-        found.append(_row(f"{at}vllm_lora_modules without vllm_enable_lora", "both", "vllm_enable_lora: true"))
-    return found
-
-
-def _of_extra(at, name, value, arguments):
-    bare = name.lstrip("-").replace("_", "-")
-    if bare in {"api-key", "hf-token"}:
-        return [_row(f"{at}vllm_extra_args: {name}", "no secret on a command line", "use vllm_api_key or vllm_secrets")]
-    if bare.removeprefix("no-").replace("-", "_") in {*arguments, "model"}:
-        variable = f"vllm_{bare.removeprefix('no-').replace('-', '_')}"
-        return [_row(f"{at}vllm_extra_args: {name}", f"{variable}, which says the same", f"{variable}: {value}")]
-    if bare != name:
-        return [_row(f"{at}vllm_extra_args: {name}", "the long name without dashes in front", f"write {bare}")]
-    return []
-
-
-def _row(found, needed, do):
-    return {"found": found, "needed": needed, "do": do}
-
-
 def table(rows):
     """Write problems as lines for people, once for all hosts that share one.
 
@@ -316,7 +185,6 @@ class FilterModule:
         return {
             "vllm_units": units,
             "vllm_known": known,
-            "vllm_problems": problems,
             "vllm_table": table,
             "vllm_digest": digest,
             "vllm_secrets": secrets,

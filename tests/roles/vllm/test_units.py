@@ -10,6 +10,7 @@ import yaml
 from tests.roles.vllm.plugins import ROLE, load
 
 plugin = load("filter_plugins/vllm_units.py")
+refusals = load("filter_plugins/vllm_refusals.py")
 ARGUMENTS = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__vllm_arguments"]
 DEFAULTS = {
     name.removeprefix("vllm_"): value
@@ -31,7 +32,7 @@ def judged(**inventory: Any) -> tuple[list[dict[str, Any]], str]:
     }
     settings = {name: variables[name] for name in ARGUMENTS}
     units = plugin.units(variables, settings)
-    rows = plugin.problems(units, variables, LOCKS, TEMPLATES)
+    rows = refusals.problems(units, variables, LOCKS, TEMPLATES)
     return units, plugin.table([{"host": "gpu01", **row} for row in rows])
 
 
@@ -68,7 +69,17 @@ def test_a_release_without_the_flag_for_draining_is_not_given_it() -> None:
     [
         ({"extra_args": {"disable-log-requests": True}}, ["--disable-log-requests", "0.32.0 knows", "0.4.3 to 0.16.0"]),
         ({"extra_args": {"max-num-batched-token": 5}}, ["max-num-batched-tokens"]),
-        ({"extra_args": {"port": 9}}, ["vllm_port: 9"]),
+        ({"extra_args": {"port": 9}}, ["vllm_extra_args: take port out, and set vllm_port"]),
+        ({"extra_args": {"-tp": 2}}, ["take -tp out, and set vllm_tensor_parallel_size"]),
+        ({"extra_args": {"spec-model": "org/x"}}, ["vllm_speculative_config, which says the same"]),
+        ({"extra_args": {"config": "/etc/vllm.yml"}}, ["neither planned nor judged"]),
+        ({"environment": {"CUDA_VISIBLE_DEVICES": "0"}}, ["vllm_gpus, which says the same"]),
+        ({"port": 80000}, ["--port 80000", "1 to 65535", "(vllm_port)"]),
+        ({"gpu_memory_utilization": 95}, ["0.01 to 1"]),
+        ({"max_num_seqs": 0}, ["1 or more"]),
+        ({"instances": [{"name": "a", "enforce_eager": "yes"}]}, ["(vllm_instances: enforce_eager of a)"]),
+        ({"instances": [{"name": "a", "vllm_port": 1}]}, ["vllm_instances: write port"]),
+        ({"instances": [{"port": 1}]}, ["an instance named ''", "vllm_instances: {name: …}"]),
         ({"extra_args": {"no-enforce-eager": True}}, ["vllm_enforce_eager"]),
         ({"extra_args": {"--uvicorn-log-level": "info"}}, ["write uvicorn-log-level"]),
         ({"extra_args": {"api-key": "x"}}, ["no secret on a command line", "vllm_api_key"]),

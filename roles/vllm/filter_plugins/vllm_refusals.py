@@ -1,0 +1,200 @@
+"""What is wrong with the services of a host, judged before any host is asked."""
+
+import difflib
+import re
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
+
+from vllm_doctor.knowledge import hub as hubs  # noqa: E402
+from vllm_doctor.knowledge import parser, versions  # noqa: E402
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
+VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+OWN_KEYS = {
+    "name",
+    "model",
+    "model_allow",
+    "model_ignore",
+    "environment",
+    "extra_args",
+    "memory_max",
+    "unit_template",
+    "gpus",
+}
+# Asked of a hub at each start where they name none of its folders, and a service whose model is a folder runs offline.
+ALSO_OF_A_HUB = {"tokenizer", "hf-config-path"}
+# Words of a variable in other spelling, and what would go past the variables, the plan and the judgement here.
+ANOTHER_WAY = {
+    "spec-model": "speculative-config",
+    "spec-method": "speculative-config",
+    "spec-tokens": "speculative-config",
+}
+OWNED_ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "vllm_gpus", "HF_ENDPOINT": "vllm_hub_endpoint"}
+RANGES = {
+    "max-model-len": (-1, None),  # -1 asks vLLM for the longest that fits
+    "port": (1, 65535),
+    "gpu-memory-utilization": (0.01, 1),
+    "max-num-seqs": (1, None),
+    "max-num-batched-tokens": (1, None),
+    "tensor-parallel-size": (1, None),
+    "pipeline-parallel-size": (1, None),
+    "data-parallel-size": (1, None),
+}
+ADAPTER_KEYS = {"name", "path", "revision", "base_model_name"}
+
+
+def problems(made, variables, locks, templates):
+    """List what would be refused on the host, as {found, needed, do}.
+
+    `locks` and `templates` are the names that there are.
+    """
+    wanted = f"{variables['version']}+{variables['variant']}"
+    found = []
+    if not VERSION.fullmatch(str(variables["version"])):
+        found.append(
+            _row(
+                f"vllm_version: {variables['version']}",
+                "an exact release, such as 0.32.0",
+                _with_lock(variables, locks),
+            )
+        )
+    elif wanted not in {*locks, *(lock.partition("+")[0] + "+auto" for lock in locks)}:
+        found.append(
+            _row(
+                f"vLLM {wanted}",
+                f"a hash lock; there is {', '.join(locks) or 'none'}",
+                f"{_with_lock(variables, locks)}, or make the lock with tools/vllm_lock.py",
+            )
+        )
+    for unit, instance in zip(made, variables["instances"], strict=True):
+        found += _of_unit(unit, instance, variables, templates)
+    return found
+
+
+def _with_lock(variables, locks):
+    """Write the line that asks for what has a lock: another build of the release, else the newest of the build."""
+    pairs = [lock.partition("+")[::2] for lock in locks]
+    builds = [build for version, build in pairs if version == str(variables["version"])]
+    if builds:
+        return f"vllm_variant: {builds[-1]}"
+    releases = [version for version, build in pairs if build == variables["variant"]] or [v for v, _ in pairs]
+    newest = max(releases, key=lambda version: [int(n) for n in re.findall(r"\d+", version)], default="…")
+    return f'vllm_version: "{newest}"'
+
+
+def _of_unit(unit, instance, variables, templates):
+    at = f"vllm@{unit['instance']}: "
+    known = {*variables["arguments"], *OWN_KEYS}
+    found = []
+    if not NAME.fullmatch(unit["instance"]):
+        needed = "lower-case letters, digits, - _ ."
+        found.append(_row(f"an instance named {unit['instance']!r}", needed, "vllm_instances: {name: …} in each entry"))
+    for key in instance:
+        if key not in known:
+            bare = str(key).removeprefix("vllm_")
+            near = [bare] if bare in known else difflib.get_close_matches(bare, known, n=1)
+            found.append(
+                _row(
+                    f"{at}unknown key {key}",
+                    "a variable of the role without vllm_",
+                    f"vllm_instances: write {near[0]}" if near else f"vllm_instances: take {key} out",
+                )
+            )
+    if unit["template"] not in {*templates, "auto"}:
+        near = difflib.get_close_matches(str(unit["template"]), templates, n=1) or ["generic"]
+        found.append(
+            _row(
+                f"{at}vllm_unit_template: {unit['template']}",
+                f"one of {', '.join(templates)}",
+                f"vllm_unit_template: {near[0]}",
+            )
+        )
+    found += _of_adapters(at, instance.get("lora_modules", variables["lora_modules"]) or [], unit["arguments"])
+    extra = instance.get("extra_args", variables["extra_args"])
+    for name, value in extra.items():
+        found += _of_extra(unit, str(name), value, variables["arguments"])
+    for name in sorted({*OWNED_ENVIRONMENT} & {*instance.get("environment", variables["environment"])}):
+        place, owner = setting(unit, "environment"), OWNED_ENVIRONMENT[name]
+        found.append(_row(f"{at}{place}: {name}", f"{owner}, which says the same", f"{place}: take {name} out"))
+    if VERSION.fullmatch(unit["version"]):
+        for name, value in unit["arguments"].items():
+            shadows = name in extra and _owner(str(name), variables["arguments"])
+            if complaint := None if shadows else _complaint(str(name), value, unit["version"]):
+                where = (
+                    f"{setting(unit, 'extra_args')}: {name}" if name in extra else setting(unit, name.replace("-", "_"))
+                )
+                found.append(_row(f"{at}{complaint.found}", complaint.needed, f"{complaint.do} ({where})"))
+    if unit["listens"] not in LOOPBACK and not variables["api_key"] and not variables["allow_open"]:
+        found.append(
+            _row(
+                f"{at}open to everyone on {unit['listens']}",
+                "vllm_api_key",
+                "set vllm_api_key, or vllm_host: 127.0.0.1, or vllm_allow_open: true",
+            )
+        )
+    return found
+
+
+def setting(unit, key):
+    """Name what says `key` for this service: its entry, or the variable of the role."""
+    return f"vllm_instances: {key} of {unit['instance']}" if key in unit["own"] else f"vllm_{key}"
+
+
+def _complaint(name, value, version):
+    """Ask the release's parser, and what no release serves with."""
+    low, high = RANGES.get(name, (None, None))
+    if low is None or not isinstance(value, int | float) or low <= value <= (high or value):
+        return parser.complaint(name, value, version)
+    needed = f"{low} or more" if high is None else f"{low} to {high}"
+    return parser.Complaint(f"--{name} {value}", needed, f"set {name} to {needed}")
+
+
+def _of_adapters(at, listed, arguments):
+    wrong = [one for one in listed if not isinstance(one, dict) or not {"name", "path"} <= set(one) <= ADAPTER_KEYS]
+    needed = "name and path (a folder, or a name on the hub with its revision), and base_model_name at will"
+    found = [_row(f"{at}vllm_lora_modules: {one}", needed, "vllm_lora_modules: [{name: …, path: …}]") for one in wrong]
+    if listed and not arguments.get("enable-lora"):
+        # vllm/v1/worker/lora_model_runner_mixin.py ends the start there.
+        found.append(_row(f"{at}vllm_lora_modules without vllm_enable_lora", "both", "vllm_enable_lora: true"))
+    return found
+
+
+def _owner(name, arguments):
+    """Name the variable that has this flag, however it is spelled; None for one without."""
+    flag = versions.canonical(ANOTHER_WAY.get(name.lstrip("-").replace("_", "-"), name)).removeprefix("no-")
+    return f"vllm_{flag.replace('-', '_')}" if flag.replace("-", "_") in {*arguments, "model"} else None
+
+
+def _of_extra(unit, name, value, arguments):
+    bare, place = name.lstrip("-").replace("_", "-"), setting(unit, "extra_args")
+    found, out = f"{unit['name']}: {place}: {name}", f"{place}: take {name} out"
+    if bare in {"api-key", "hf-token"}:
+        return [_row(found, "no secret on a command line", f"{out}, and use vllm_api_key or vllm_secrets")]
+    if variable := _owner(name, arguments):
+        return [_row(found, f"{variable}, which says the same", f"{out}, and set {variable}")]
+    if bare == "config":
+        needed = "the arguments themselves: what such a file says is neither planned nor judged"
+        return [_row(found, needed, f"{out}, and set variables")]
+    if unit["offline"] and bare in ALSO_OF_A_HUB and hubs.is_name(str(value)):
+        needed = "a folder on the host: the service runs offline"
+        return [_row(f"{found}: {value}", needed, f"{place}: {bare}: /srv/models/…")]
+    if bare != name:
+        return [_row(found, "the long name without dashes in front", f"{place}: write {bare}")]
+    return []
+
+
+def _row(found, needed, do):
+    return {"found": found, "needed": needed, "do": do}
+
+
+class FilterModule:
+    """The filter of refusals."""
+
+    def filters(self):
+        """Name it."""
+        return {"vllm_problems": problems}
