@@ -9,6 +9,7 @@ from vllm_doctor.memory.activation import estimate, sampler_bytes_per_logit, ten
 from vllm_doctor.memory.launch import parse_launch
 from vllm_doctor.memory.plan import GIB
 from vllm_doctor.memory.resolve import resolve
+from vllm_doctor.memory.runtime import graphs
 
 
 def peak(config, line, version, gpu="H100", **kwargs):
@@ -121,6 +122,44 @@ def test_a_long_v0_profile_of_a_vision_model_takes_the_card():
     assert peak(seeing, "--max-model-len 128000", "0.7.3", "V100").peak / GIB > 20
 
 
+QWEN25_VL_7B = {
+    **LLAMA_8B,
+    "model_type": "qwen2_5_vl",
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "vocab_size": 152064,
+    "max_position_embeddings": 128000,
+    "rope_scaling": None,
+    "vision_config": {
+        "model_type": "qwen2_5_vl",
+        "depth": 32,
+        "hidden_size": 1280,
+        "intermediate_size": 3420,
+        "num_heads": 16,
+        "patch_size": 14,
+        "spatial_merge_size": 2,
+    },
+}
+
+
+def test_a_long_context_lets_the_profile_take_a_whole_video():
+    # A start of 0.23.0 on 80 GB: "budget of 114688 tokens, … 1 video items", 15.5 GiB beside weights and graphs.
+    whole = peak(QWEN25_VL_7B, "--max-num-seqs 256", "0.23.0", "A100 80GB")
+    assert whole.peak / GIB == pytest.approx(14.5, abs=0.8)
+    # Seven pairs of frames as large as an image; at 32768 tokens two, and without videos one image.
+    two = peak(QWEN25_VL_7B, "--max-num-seqs 256 --max-model-len 32768", "0.23.0", "A100 80GB")
+    none = peak(QWEN25_VL_7B, '--max-num-seqs 256 --limit-mm-per-prompt {"video":0}', "0.23.0", "A100 80GB")
+    assert none.peak < two.peak < 0.4 * whole.peak
+
+
+def test_without_items_nothing_is_profiled_of_the_encoder():
+    silent = peak(QWEN25_VL_7B, '--limit-mm-per-prompt {"image":0,"video":0}', "0.23.0")
+    assert silent.peak == peak(QWEN25_VL_7B, "--skip-mm-profiling", "0.23.0").peak
+
+
 @pytest.mark.parametrize(
     ("flags", "gib"),
     [
@@ -148,3 +187,26 @@ def test_flashinfers_sampler_may_be_installed_and_then_the_peak_is_smaller():
     assert got.otherwise < 0.5 * got.peak
     told = peak(LLAMA_8B, flags, "0.12.0")
     assert told.otherwise == told.peak
+
+
+def graph_gib(flags, version="0.22.0", gpu="L40S", config=LLAMA_8B):
+    v, a, card = as_version(version), arch(config), find(gpu)
+    s = resolve(parse_launch(["vllm", "serve", "m", *flags.split()], v), v, a, card, card.total_gib, 1)
+    return graphs(a, s, card).gib
+
+
+def test_decode_graphs_end_at_the_sequence_limit():
+    # 512 tokens: 51 sizes for mixed batches; for decoding 51 again or, at 128 sequences, 19.
+    both = graph_gib("--max-num-batched-tokens 8192 --max-num-seqs 512 --max-cudagraph-capture-size 512")
+    fewer = graph_gib("--max-num-batched-tokens 8192 --max-num-seqs 128 --max-cudagraph-capture-size 512")
+    assert both - fewer == pytest.approx(32 * 32 * 0.122 / 1024)
+
+
+def test_flashinfers_workspace_comes_with_the_first_full_graph():
+    # Starts of 0.20 on RTX 5090 with an fp8 cache estimate 0.36 GiB for one graph of a mode; FlashAttention's do not.
+    small = "--max-num-seqs 1 --max-cudagraph-capture-size 1"
+    added = graph_gib(f"{small} --kv-cache-dtype fp8", gpu="RTX 5090") - graph_gib(small, gpu="RTX 5090")
+    assert added == pytest.approx(394 / 1024)
+    drafting = f'{small} --kv-cache-dtype fp8 --speculative-config {{"method":"mtp","num_speculative_tokens":2}}'
+    assert graph_gib(drafting, gpu="RTX 5090") < 0.1
+    assert graph_gib(f"{small} --kv-cache-dtype fp8", gpu="H100") < 0.1

@@ -108,3 +108,32 @@ def test_the_longest_request_fits_and_one_more_token_does_not(length, gib):
         assert p.needed(found) <= gib * GIB
     if found < length:
         assert p.needed(found + 1) > gib * GIB
+
+
+def test_a_window_keeps_the_tokens_of_both_batches_in_flight_from_026():
+    # gemma-4-12B on 0.26.0: "7.32 GiB KV cache is needed" for 131200 tokens, "the estimated maximum … is 15280" of 4.9.
+    gemma = {
+        **GEMMA3_LIKE,
+        "model_type": "gemma4_text",
+        "num_hidden_layers": 48,
+        "hidden_size": 3840,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 256,
+        "global_head_dim": 512,
+        "num_global_key_value_heads": 1,
+        "attention_k_eq_v": True,
+        "sliding_window_pattern": 6,
+        "max_position_embeddings": 262144,
+    }
+    p = cache(gemma, "--max-model-len 131200 --max-num-batched-tokens 8192", "0.26.0")
+    assert p.needed(131200) / GIB == pytest.approx(7.32, abs=0.005)
+    assert abs(p.longest(4.9 * GIB, 131200) - 15280) <= 64
+    before = cache(gemma, "--max-model-len 131200 --max-num-batched-tokens 8192", "0.25.1")
+    assert before.needed(131200) / GIB == pytest.approx(4.82, abs=0.005)
+
+
+def test_the_printed_tokens_follow_the_concurrency_from_0201():
+    hybrid = cache(HYBRID_LIKE, "--max-model-len 65536", "0.20.1")
+    assert hybrid.tokens(1000, 65536) == int(hybrid.concurrency(1000, 65536) * 65536)
+    assert cache(HYBRID_LIKE, "--max-model-len 65536", "0.20.0").tokens(1000, 65536) != hybrid.tokens(1000, 65536)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.memory.models import LLAMA_8B, arch
+from tests.memory.models import HYBRID_LIKE, LLAMA_8B, arch
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.memory.flags import SettingError, whole
@@ -113,3 +113,31 @@ def test_v0_profiles_the_whole_length_until_chunked_prefill_is_on():
 def test_old_cards_have_no_bfloat16():
     assert resolved("", gpu="T4").dtype == "float16"
     assert any("bfloat16" in str(r) for r in resolved("--dtype bfloat16", gpu="T4").refusals)
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "v2"),
+    [
+        ("0.21.0", "Qwen3ForCausalLM", False),
+        ("0.22.0", "Qwen3ForCausalLM", True),
+        ("0.22.0", "Qwen2ForCausalLM", False),  # a log of 0.22.0 shows the V1 runner
+        ("0.22.0", "LlamaForCausalLM", False),
+        ("0.23.0", "LlamaForCausalLM", True),
+        ("0.24.0", "Qwen2ForCausalLM", False),
+        ("0.25.1", "Qwen2ForCausalLM", True),
+    ],
+)
+def test_each_release_has_its_own_list_for_the_second_runner(version, name, v2):
+    assert resolved("", version, config={**LLAMA_8B, "architectures": [name]}).v2_runner is v2
+
+
+def test_recurrent_layers_cache_prefixes_on_their_own_from_026():
+    assert not resolved("", "0.25.1", config=HYBRID_LIKE).prefix_caching
+    assert resolved("", "0.26.0", config=HYBRID_LIKE).prefix_caching
+    assert resolved("--enable-prefix-caching", "0.25.1", config=HYBRID_LIKE).prefix_caching
+    assert resolved("", "0.25.1").prefix_caching
+
+
+def test_limits_of_items_are_numbers_or_objects():
+    s = resolved('--limit-mm-per-prompt {"image":2,"video":{"count":0,"num_frames":8}}')
+    assert (s.image_limit, s.video_limit) == (2, 0)

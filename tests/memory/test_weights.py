@@ -117,3 +117,10 @@ def test_experts_spread_whole_under_expert_parallel():
     split = rank_weights(a, fmt, Parallel(8), 0, TARGET)
     whole = rank_weights(a, fmt, Parallel(8, expert=True), 0, TARGET)
     assert whole == pytest.approx(split, rel=0.01)
+
+
+def test_yarn_stretches_the_four_lengths_of_multimodal_rope():
+    rope = {"mrope_section": [11, 11, 10], "rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 1000}
+    plain = {"mrope_section": [11, 11, 10], "rope_type": "default"}
+    sizes = [arch(LLAMA_8B, max_position_embeddings=1000, rope_scaling=r).ropes for r in (plain, rope)]
+    assert sizes == [((4000, 128),), ((12000, 128),)]

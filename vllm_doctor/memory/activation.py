@@ -12,7 +12,7 @@ import msgspec
 
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.memory.architecture import Architecture
-from vllm_doctor.memory.encoder import encoder
+from vllm_doctor.memory.encoder import encoder, text_only
 from vllm_doctor.memory.settings import Settings
 from vllm_doctor.memory.term import Term
 from vllm_doctor.memory.weights import padded_vocab
@@ -164,7 +164,7 @@ def estimate(
     kept = 0.0
     forward = _forward(a, s, tokens)
     moe = _moe(a, s)
-    if a.vision is not None and first_stage and not s.skip_encoder and not s.language_only:
+    if a.vision is not None and first_stage and not s.skip_encoder and not s.language_only and not text_only(a, s):
         seen = encoder(a, a.vision, s)
         under += seen.kept
         terms += seen.terms

@@ -100,6 +100,7 @@ class Architecture(msgspec.Struct, frozen=True):
     linear: Linear | None = None
     vision: Vision | None = None
     audio: bool = False
+    audio_weights: int = 0
     encoder_layers: int = 0
     encoder_context: int = 0
     norms_per_layer: int = 2

@@ -164,6 +164,17 @@ def _vision(top: Section) -> Vision | None:
     )
 
 
+def _audio(top: Section, hidden: int) -> int:
+    """Weights of the conformer of Gemma 3n and Gemma 4: a layer has two halved feed-forwards of four times the width
+    (16 H²), attention with relative positions (5 H²) and a convolution (3 H²) (gemma3n.py of transformers)."""
+    heard = top.section("audio_config")
+    if heard is None or not heard.text("model_type").startswith(("gemma3n", "gemma4")):
+        return 0
+    width = heard.whole("hidden_size", high=100_000, default=1536)
+    depth = heard.whole("num_hidden_layers", "conf_num_hidden_layers", high=1000, default=12)
+    return depth * 24 * width * width + width * hidden
+
+
 def _text_section(top: Section) -> Section:
     for key in ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config"):
         nested = top.section(key)
@@ -172,14 +183,16 @@ def _text_section(top: Section) -> Section:
     return top
 
 
-def _per_layer(text: Section, count: int) -> int:
-    """Values of the per-layer embedding tables over all layers (Gemma 3n and small Gemma 4)."""
+def _per_layer(text: Section, count: int, hidden: int) -> int:
+    """Values of the per-layer embedding tables over all layers (Gemma 3n and small Gemma 4), and of the projections to
+    them and from them (gemma3n.py per_layer_model_projection, per_layer_input_gate, per_layer_projection)."""
     each = (
         text.whole("hidden_size_per_layer_input", low=0, high=65_536, default=0)
         if text.has("hidden_size_per_layer_input")
         else 0
     )
-    return each * count * text.whole("vocab_size_per_layer_input", low=0, high=20_000_000, default=0)
+    rows = text.whole("vocab_size_per_layer_input", low=0, high=20_000_000, default=0)
+    return each * count * (rows + 3 * hidden)
 
 
 def _width(text: Section, hidden: int, model_type: str) -> int:
@@ -267,13 +280,14 @@ def describe(top: Section) -> Architecture:
         linear=_linear(text, hidden, used),
         vision=vision,
         audio=top.has("audio_config"),
+        audio_weights=_audio(top, hidden),
         encoder_layers=text.whole("encoder_layers", low=0, high=2000, default=0)
         if top.values.get("is_encoder_decoder") is True
         else 0,
         encoder_context=text.whole("max_source_positions", low=0, high=10_000_000, default=0),
         norms_per_layer=4 if model_type.startswith(("gemma2", "gemma3", "gemma4", "glm4")) else 2,
         mtp_layers=text.whole("num_nextn_predict_layers", "mtp_num_hidden_layers", low=0, high=64, default=0),
-        per_layer_embedding=_per_layer(text, count),
+        per_layer_embedding=_per_layer(text, count, hidden),
         positions=text.whole("max_position_embeddings", "n_positions", low=0, high=100_000_000, default=0)
         if model_type in {"gpt2", "opt", "whisper"}
         else 0,
@@ -341,6 +355,9 @@ def _ropes(text: Section, rotary: int, layers: tuple[Attention, ...], model_type
         return ((rows, width),)
     kind = scaling.text("rope_type", "type")
     factor = scaling.number("factor", 1.0, low=0.001, high=10_000)
+    if scaling.has("mrope_section") and kind == "yarn":
+        # MRotaryEmbedding stretches its four lengths by the factor (rotary_embedding/mrope.py).
+        rows = int(scaling.whole("original_max_position_embeddings", high=100_000_000, default=rows) * factor)
     if scaling.has("mrope_section"):
         return ((4 * rows, width),)
     if kind == "yarn":

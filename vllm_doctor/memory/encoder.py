@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
+from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.memory.architecture import Architecture, Vision
 from vllm_doctor.memory.settings import Settings
 from vllm_doctor.memory.term import Term
@@ -22,14 +23,15 @@ def encoder(a: Architecture, v: Vision, s: Settings) -> Encoder:
     e = s.element
     budget = encoder_tokens(v, s, a)
     # Features of inner layers come beside those of the last (qwen3_vl.py).
-    outputs = e * budget * a.hidden * (1 + v.deepstack)
+    outputs = e * max(budget, _room(v, s)) * a.hidden * (1 + v.deepstack)
     pixels = _pixels(v, budget, a)
     if s.engine == "V0" and v.kind.startswith("qwen2"):
         patches, run, formula = _v0_qwen(v, s)
         pixels *= 2  # float32 then
     else:
         patches = _patches(v, budget, a)
-        stream = 5 if v.positions else 4  # learned positions are interpolated to every patch
+        # Learned positions are interpolated to every patch; for Qwen3.5 logs of 0.19 and 0.22 show no copy of them.
+        stream = 5 if v.positions and not v.kind.startswith("qwen3_5") else 4
         run = e * patches * (stream * v.hidden + (3 if v.gated else 2) * v.width / s.parallel.tp)
         run += e * budget * a.hidden * v.deepstack
         formula = f"{patches:.0f} patches × ({stream}×{v.hidden} + MLP) × {e} B"
@@ -55,22 +57,47 @@ def _v0_qwen(v: Vision, s: Settings) -> tuple[float, float, str]:
     return patches, 43.0 * v.hidden * patches, f"{patches} patches × {v.hidden} × 43 B"
 
 
+def text_only(a: Architecture, s: Settings) -> bool:
+    """Are all limits of items 0, so that nothing is profiled ("running in text-only mode", multimodal/registry.py)?"""
+    moving = a.vision is not None and "qwen" in a.vision.kind
+    return s.image_limit == 0 and (s.video_limit == 0 or not moving)
+
+
 def encoder_tokens(v: Vision, s: Settings, a: Architecture) -> int:
     """Tokens that the encoder profile handles: the batch budget, or the largest item when that is larger
     (multimodal/encoder_budget.py)."""
-    per_item = _largest_item(v, a)
-    if s.chunked:
-        return max(s.batched, per_item)
-    return max(s.batched, per_item)
+    return max(s.batched, _largest_item(v, s, a))
 
 
-def _largest_item(v: Vision, a: Architecture) -> int:
+# 12845056 pixels in 28-pixel merged patches (Qwen2-VL), 16777216 in 32-pixel ones (Qwen3-VL): 16384 tokens each.
+QWEN_IMAGE = 16384
+# A video of the most frames at Qwen3-VL's smallest frame, as the log of 0.11.0 states it ("budget of 153600 tokens").
+QWEN3_VIDEO = 153_600
+
+
+def _largest_item(v: Vision, s: Settings, a: Architecture) -> int:
+    if v.kind.startswith("qwen2") and s.engine == "V1" and s.video_limit != 0:
+        return max(QWEN_IMAGE, _qwen2_video(s))
     if "qwen" in v.kind:
-        # 12845056 pixels in 28-pixel merged patches (Qwen2-VL), 16777216 in 32-pixel ones (Qwen3-VL): 16384 tokens
-        # each.
-        return 16384
+        return QWEN_IMAGE
     side = v.image_size // (v.patch * max(1, v.merge))
     return min(side * side, a.context)
+
+
+def _qwen2_video(s: Settings) -> int:
+    """Tokens of the longest video that the profile takes: pairs of frames, each as large as an image, as many as the
+    length holds and at most 16 frames (to 0.10, where an image has to fit beside them) or 14 (qwen2_vl.py
+    get_num_frames_with_most_features)."""
+    old = s.version < Version((0, 11))
+    held = (s.length - (QWEN_IMAGE if old else 0)) // QWEN_IMAGE
+    return min(8 if old else 7, max(held, 0)) * QWEN_IMAGE
+
+
+def _room(v: Vision, s: Settings) -> int:
+    """Tokens that the profile keeps room for beyond what its item has: in 0.11 and 0.12 outputs were copied into
+    tensors as long as the encoder budget, which for Qwen3-VL was a video's (gpu_model_runner.py expanded_outputs)."""
+    copied = Version((0, 11)) <= s.version < Version((0, 13))
+    return QWEN3_VIDEO if copied and v.kind.startswith("qwen3_vl") and s.length > QWEN_IMAGE else 0
 
 
 def _pixels(v: Vision, tokens: int, a: Architecture) -> float:

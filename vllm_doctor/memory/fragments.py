@@ -15,7 +15,7 @@ from vllm_doctor.memory.quantization import MXFP4, Scheme
 from vllm_doctor.memory.settings import Settings
 from vllm_doctor.memory.weights import Target, feed_forward, padded, stage_layers
 
-# torch 2.10 came with 0.17; the rule that no block above 20 MiB is split while loading is in 0.22.1, not in 0.20.2.
+# torch 2.10 came with 0.17; the rule that no block above 20 MiB is split while loading is in 0.21.0, not in 0.20.2.
 _FROM, _UNTIL = Version((0, 17)), Version((0, 21))
 # Share of the layers' remainders that were still stranded when the sampler ran out of memory. Fitted to one log:
 # gpt-oss-20b on one H100 with 0.19.0 held 1.78 GiB unallocated, the remainders of its 24 layers are 3.16 GiB.

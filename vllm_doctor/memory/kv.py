@@ -169,18 +169,19 @@ def rules_for(
     """The counting rules of a V1 release.
 
     Groups of kinds since 0.9.2 (0.9.1 has the code, off by default); the largest bucket instead of the smallest when
-    it is below 1.25 x (0.12..0.16) or 1.5 x (0.17+) of it; tokens printed as concurrency x length since 0.21; tokens
-    in flight counted per concurrent batch since 0.27; a null block reserved since 0.29.
+    it is below 1.25 x (0.12..0.16) or 1.5 x (0.17+) of it; tokens printed as concurrency x length since 0.20.1; tokens
+    in flight counted per concurrent batch since 0.26 (max_in_flight_tokens; 0.25.1 takes one batch); a null block
+    reserved since 0.29.
     """
     batches = 1
-    if version >= Version((0, 27)):
+    if version >= Version((0, 26)):
         on = async_scheduling if async_scheduling is not None else True
         batches = (pp + 1 if v2_runner else 2 if pp == 1 else pp) if on else pp
     ratio = 1.5 if version >= Version((0, 17)) else 1.25 if version >= Version((0, 12)) else 0.0
     return Rules(
         hybrid=hybrid and version >= Version((0, 9, 2)),
         in_flight=batches * max_batched_tokens,
-        tokens_by_concurrency=version >= Version((0, 21)),
+        tokens_by_concurrency=version >= Version((0, 20, 1)),
         padding_ratio=ratio,
         reserve_null_block=version >= Version((0, 29)),
         bytes_over_block=version >= Version((0, 9, 2)),

@@ -31,6 +31,8 @@ TRITON_KERNELS = Version((0, 12))
 # Share of a step's activations lost to fragmentation: a public log of 200000 batched tokens on 80 GB shows 6.19 GiB
 # reserved but unallocated beside 19.5 GiB of live activations when 5.34 GiB more were refused.
 FRAGMENTED = 6.19 / 19.5
+# How far the activations of 0.20 and later may be off, in GiB and as a share. Fitted: 28 starts of 0.20 to 0.30.
+RECENT, RECENT_SHARE, DRAFTS = 0.35, 0.12, 0.8
 
 
 class Prediction(msgspec.Struct, frozen=True):
@@ -91,7 +93,7 @@ def _loaded(  # noqa: PLR0917
 def _stage(a: Architecture, s: Settings, gpu: Gpu | None, index: int, fmt: Scheme) -> Stage:
     target = Target(
         s.element,
-        splits_large=s.version < Version((0, 22, 1)),
+        splits_large=s.version < Version((0, 21)),
         capability=gpu.capability if gpu else None,
         rope_element=s.element,
     )
@@ -147,7 +149,7 @@ def _one(  # noqa: PLR0917
     kept = stage.activation.kept / GIB
     rest = known.non_torch_gib if known.non_torch_gib is not None else outside.gib + kept
     active = known.activation_gib if known.activation_gib is not None else stage.activation.peak / GIB
-    captured = graphs(a, s)
+    captured = graphs(a, s, gpu)
     captured = Estimate(known.graphs_gib, 0.02, 0.02) if known.graphs_gib is not None else captured
     charged = captured.gib if s.estimate_graphs and not (s.v2_runner and s.version < Version((0, 29))) else 0.0
     if known.activation_gib is not None and s.version >= GRAPHS_IN_PEAK:
@@ -306,9 +308,10 @@ def _spread(  # noqa: PLR0917
     if known.activation_gib is None:
         peak = act.peak / GIB
         encoder = sum(t.bytes for t in act.terms if t.name == "vision encoder") / GIB
-        # From 0.20 on the runner, the sampler and the graph estimate change from release to release, and few logs are
-        # known.
-        recent = 0.5 + 0.35 * peak if s.version >= Version((0, 20)) else 0.0
+        # From 0.20 on the runner, the sampler and the graph estimate change from release to release, drafts most.
+        recent = RECENT + RECENT_SHARE * peak if s.version >= Version((0, 20)) else 0.0
+        if recent and s.speculative:
+            recent += DRAFTS
         step = (
             0.03
             + 0.02 * peak
@@ -316,8 +319,9 @@ def _spread(  # noqa: PLR0917
             + (0.1 * peak if a.moe is not None else 0.0)
             + (0.15 * peak if s.speculative else 0.0)
         )
-        more.append(step + 0.5 * encoder)
-        less.append(step + (0.3 * peak if encoder > 0.8 * peak else 0.0))
+        sure = s.version >= Version((0, 19))  # logs of six starts: the encoder's own peak is within a tenth
+        more.append(step + (0.1 if sure else 0.5) * encoder)
+        less.append(step + ((0.1 if sure else 0.3) * peak if encoder > 0.8 * peak else 0.0))
         if s.engine == "V0" and act.winner == "logits and sampler":
             forward = max((t.bytes for t in act.terms if t.name.startswith("forward")), default=0.0) / GIB
             less.append(peak - forward)

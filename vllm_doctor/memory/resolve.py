@@ -39,11 +39,15 @@ def _length(flags: Flags, arch: Architecture, env: dict[str, str], refusals: lis
     return length, False
 
 
-# Config-listed architectures that a release runs on the V2 model runner when nothing is asked (config/vllm.py).
-_V2_DENSE_FROM = Version((0, 26))
+# The V2 model runner where nothing is asked (config/vllm.py _is_default_v2_model_runner_model and
+# DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES, read in every release from 0.22.0 to 0.29.0).
 _V2_ALL_FROM = Version((0, 29))
-_V2_LISTED_FROM = Version((0, 22))
-_V2_LISTED = frozenset({"LlamaForCausalLM", "Qwen3ForCausalLM", "Qwen2ForCausalLM", "MistralForCausalLM"})
+_V2_DENSE_FROM = Version((0, 25))
+_V2_MOE_FROM = Version((0, 24))
+_V2_LLAMA_FROM = Version((0, 23))
+_V2_FIRST = Version((0, 22))
+_V2_LISTED = frozenset({"DeepseekV2ForCausalLM", "Qwen2MoeForCausalLM", "GraniteMoeForCausalLM"})
+_V2_LISTED_DENSE = frozenset({"Qwen3ForCausalLM", "LlamaForCausalLM", "MistralForCausalLM"})
 
 
 def _v2(version: Version, env: dict[str, str], arch: Architecture, quantized: bool) -> bool:
@@ -52,10 +56,19 @@ def _v2(version: Version, env: dict[str, str], arch: Architecture, quantized: bo
         return asked == "1"
     if version >= _V2_ALL_FROM:
         return True
+    if quantized or version < _V2_FIRST:
+        # Quantised models: the code of 0.24 to 0.28 asks nothing of them, yet two cards' logs show the V1 terms.
+        return False
+    listed = version >= _V2_MOE_FROM and arch.name in _V2_LISTED
     if version >= _V2_DENSE_FROM:
-        # Quantised models: the code of 0.28 asks nothing of them, yet logs of two cards show the V1 runner's terms.
-        return not arch.hybrid and arch.moe is None and not quantized
-    return version >= _V2_LISTED_FROM and arch.name in _V2_LISTED and not quantized
+        return not arch.hybrid and (arch.moe is None or listed)
+    return listed or arch.name in (_V2_LISTED_DENSE if version >= _V2_LLAMA_FROM else {"Qwen3ForCausalLM"})
+
+
+def _caches_prefixes(version: Version, arch: Architecture) -> bool:
+    """Prefix caching where nothing is asked: on with V1, for recurrent layers only since 0.26 (config/model.py
+    is_prefix_caching_supported: off in 0.25.1, on in 0.26.0)."""
+    return not arch.hybrid or version >= Version((0, 26))
 
 
 def _dtype(flags: Flags, arch: Architecture, gpu: Gpu | None, refusals: list[Refusal], notes: list[str]) -> str:
@@ -177,7 +190,6 @@ def resolve(  # noqa: PLR0917
         or '"cudagraph_mode":"NONE"' in level
     )
     mm = flags.object("limit-mm-per-prompt")
-    image = mm.get("image")
     v2 = v1 and _v2(version, env, arch, arch.quantization is not None or quant is not None)
     sampler = env.get("VLLM_USE_FLASHINFER_SAMPLER")
     return Settings(
@@ -191,7 +203,9 @@ def resolve(  # noqa: PLR0917
         seqs=seqs,
         batched=batched,
         chunked=chunked,
-        prefix_caching=flags.on("enable-prefix-caching", default=v1 and not pooling),
+        prefix_caching=flags.on(
+            "enable-prefix-caching", default=v1 and not pooling and _caches_prefixes(version, arch)
+        ),
         kv_dtype=_kv_dtype(flags),
         block=flags.int("block-size", 0, 1, 65536) or None,
         eager=eager,
@@ -212,7 +226,8 @@ def resolve(  # noqa: PLR0917
         capture_sizes=_captures(flags, seqs, batched, draft, version, arch),
         skip_encoder=flags.on("skip-mm-profiling", default=False),
         language_only=flags.on("language-model-only", default=False),
-        image_limit=image if isinstance(image, int) and not isinstance(image, bool) else None,
+        image_limit=_limit(mm.get("image")),
+        video_limit=_limit(mm.get("video")),
         backend=flags.text("attention-backend") or env.get("VLLM_ATTENTION_BACKEND"),
         pooling=pooling,
         loras=flags.int("max-loras", 1, 1, 10_000) if flags.on("enable-lora", default=False) else 0,
@@ -234,6 +249,13 @@ def resolve(  # noqa: PLR0917
             if n not in flags.values
         ),
     )
+
+
+def _limit(value: object) -> int | None:
+    """Items a prompt may hold: a number, or {"count": …, …} (config/multimodal.py)."""
+    if isinstance(value, dict):
+        value = value.get("count")
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _kv_dtype(flags: Flags) -> str:

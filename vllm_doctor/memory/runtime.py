@@ -33,6 +33,10 @@ def non_torch(a: Architecture, s: Settings, gpu: Gpu | None) -> Estimate:
     NVLink 2.06-2.13 (the same runs: all-reduce workspaces), over PCIe 0.2-0.3 (2080 Ti, 4090, L40S; 0.5 from 0.18),
     and 0.05-0.09 from 0.11 on, when NCCL is there before the first look (L40S, a 24 GB card).
     """
+    if gpu is not None and gpu.unified:
+        # What is free is what the host calls available (utils/mem_utils.py MemorySnapshot, psutil), so the process'
+        # own host memory counts too. Fitted: four logs of GB10, 1.0 to 4.6 GiB.
+        return Estimate(2.5 + (persistent(a, s) if s.version >= Version((0, 27)) else 0.0), 2.2, 2.4)
     several = s.parallel.tp > 1
     linked = gpu is not None and gpu.link == "nvlink"
     if s.engine == "V0" and several and s.version < Version((0, 6, 4)):
@@ -56,8 +60,10 @@ def non_torch(a: Architecture, s: Settings, gpu: Gpu | None) -> Estimate:
     elif s.parallel.pp > 1:
         base = Estimate(0.1, 0.08, 0.25)
     else:
-        plain = s.eager or gpu is None or (gpu.capability or 0) < 9.0
-        base = Estimate(0.25, 0.2 if plain else 0.03, 0.24)
+        capability = gpu.capability or 0.0 if gpu is not None else 0.0
+        # Two of five hosts with a card of compute capability 12 logged 1.3 to 1.5 GiB more, and nothing that says why.
+        above = 1.6 if capability >= 12.0 else 0.24 if gpu is not None else 0.5
+        base = Estimate(0.25, 0.2 if s.eager or capability < 9.0 else 0.03, above)
     if s.version >= Version((0, 27)):
         return Estimate(
             base.gib - (0.1 if s.v2_runner else 0.0) + persistent(a, s), base.below + 0.15, base.above + 0.3
@@ -83,11 +89,12 @@ def capture_sizes(largest: int, version: Version) -> int:
     return 3 + min(largest, 255) // 8 + (max(0, (largest - 256) // 16 + 1) if largest >= 256 else 0)
 
 
-def graphs(a: Architecture, s: Settings) -> Estimate:
+def graphs(a: Architecture, s: Settings, gpu: Gpu | None = None) -> Estimate:
     """CUDA graph memory: outputs of the largest captured size, and driver memory per captured graph piece.
 
     Fitted to the H100 runs of 0.19 with 51 + 51 captures (19 logs, 0.5-1.85 GiB, residual 0.08): 0.2 + 0.063 per
-    1000 of hidden size at 512 tokens, and 0.122 MiB per layer and graph.
+    1000 of hidden size at 512 tokens, 0.122 MiB per layer and graph, and 0.35 of experts, which the two logs of 0.20
+    and later with experts do not show.
     """
     if s.eager:
         return Estimate(0.0, 0.02, 0.02)
@@ -96,9 +103,32 @@ def graphs(a: Architecture, s: Settings) -> Estimate:
         # decode graphs of the whole model, 35 sizes up to 256
         return Estimate(0.08 + 35 * layers * 0.00004 + 0.02 * a.hidden / 1000, 0.1, 0.1)
     largest = s.capture_sizes or min(512, s.batched)
-    modes = 2 if s.version >= Version((0, 11)) else 1
-    count = capture_sizes(largest, s.version) * modes
+    count = capture_sizes(largest, s.version)
+    flashinfer = uses_flashinfer(s, gpu)
+    full = s.version >= Version((0, 11)) and not (flashinfer and s.speculative)
+    if full:
+        # Decode graphs end at the largest decode batch (cudagraph_dispatcher.py; logs: "FULL=35 (largest=256)").
+        count += capture_sizes(min(largest, s.seqs * (1 + s.draft_tokens)), s.version)
     shared = (0.2 + 0.063 * a.hidden / 1000) * largest / 512
-    moe = 0.35 * largest / 512 if a.moe is not None else 0.0
-    size = shared + moe + count * layers * 0.122 / 1024
-    return Estimate(size, 0.1 + 0.5 * size, 0.1 + 0.25 * size)
+    moe = 0.35 * largest / 512 if a.moe is not None and s.version < Version((0, 20)) else 0.0
+    workspace = FLASHINFER_WORKSPACE if flashinfer and full else 0.0
+    size = shared + moe + count * layers * 0.122 / 1024 + workspace
+    return Estimate(size, 0.1 + 0.5 * (size - workspace), 0.1 + 0.25 * size)
+
+
+# VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE, taken when the first full graph plans its attention (v1/attention/backends/
+# flashinfer.py _get_workspace_buffer).
+FLASHINFER_WORKSPACE = 394 / 1024
+
+
+def uses_flashinfer(s: Settings, gpu: Gpu | None) -> bool:
+    """Is FlashInfer the attention backend: asked for, preferred (compute capability 10), or the first one that takes an
+    fp8 cache (FlashAttention does so on Hopper alone; platforms/cuda.py _get_backend_priorities)."""
+    if s.engine != "V1":
+        return False
+    if s.backend is not None:
+        return "FLASHINFER" in s.backend.upper()
+    capability = gpu.capability if gpu is not None and gpu.capability is not None else 0.0
+    if 10.0 <= capability < 11.0:
+        return True
+    return s.kv_dtype.startswith("fp8") and capability >= 8.0 and not 9.0 <= capability < 10.0

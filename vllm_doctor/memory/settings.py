@@ -43,6 +43,7 @@ class Settings(msgspec.Struct, frozen=True):
     skip_encoder: bool = False
     language_only: bool = False
     image_limit: int | None = None
+    video_limit: int | None = None
     backend: str | None = None
     pooling: bool = False
     loras: int = 0

@@ -58,7 +58,7 @@ class Target(msgspec.Struct, frozen=True):
     """Where the weights go: bytes per value of the model dtype, the allocator's habit, padding of MXFP4 experts."""
 
     element: int = 2
-    splits_large: bool = True  # False from 0.22.1: no block above 20 MiB is split while loading (gpu_worker.py)
+    splits_large: bool = True  # False from 0.21: no block above 20 MiB is split while loading (gpu_worker.py)
     capability: float | None = None
     rope_element: int = 2
     rope_rows: int | None = None
@@ -71,7 +71,7 @@ def allocated(size: float, *, splits_large: bool = True) -> float:
     """Bytes torch's caching allocator charges for one tensor (c10/cuda/CUDACachingAllocator.cpp).
 
     A request of 10 MiB and more gets a segment rounded up to 2 MiB; what is left over is split off when it is above
-    1 MiB, unless max_split_size forbids it (blocks of 20 MiB and more while vLLM 0.22.1+ loads). Smaller requests share
+    1 MiB, unless max_split_size forbids it (blocks of 20 MiB and more while vLLM 0.21+ loads). Smaller requests share
     segments, so only their 512-byte rounding counts.
     """
     if size < 10 * MIB:
@@ -307,5 +307,5 @@ def rank_weights(
     if a.positions and stage == 0:
         total += a.positions * a.hidden * target.element
     if a.vision is not None and stage == 0:
-        total += vision_bytes(a.vision, a.hidden, target.element, par.tp)
+        total += vision_bytes(a.vision, a.hidden, target.element, par.tp) + a.audio_weights * target.element
     return total + rope_bytes(a, target)
