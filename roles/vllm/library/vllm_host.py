@@ -1,21 +1,25 @@
 #!/usr/bin/python
 # Copyright: the authors of vllm-doctor
 # Apache License 2.0 (see LICENSE)
-"""What a host serves: the role's services, what systemd says of them, and the configurations that answered."""
+"""What a host has of vLLM: releases, the service's user, secrets, services, and the configurations that answered."""
 
 from __future__ import annotations
 
+import grp
+import pwd
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
-module: vllm_served
-short_description: What a host serves, whatever the inventory says
+module: vllm_host
+short_description: What a host has of vLLM and what it serves, whatever the inventory says
 description:
-  - Reads which services the role has made here, whether they run and start at boot, and as what they last answered.
-  - Changes nothing.
+  - Reads which services the role has made here, whether they run and start at boot, and as what they last answered;
+    which releases are there, the user of the services, and the names of credentials.
+  - Changes nothing. One question to the host where the tasks that act on the answers would each ask their own.
 options:
+  user: {type: str, default: vllm, description: The user of the services.}
   root: {type: path, default: /opt/vllm, description: Where releases and kept configurations lie.}
   units: {type: path, default: /etc/systemd/system, description: Where units lie.}
   secrets: {type: path, default: /etc/vllm, description: Where the services' secrets lie.}
@@ -24,13 +28,19 @@ author: the authors of vllm-doctor
 
 EXAMPLES = r"""
 - name: What serves here is known
-  vllm_served:
+  vllm_host:
   register: here
 """
 
 RETURN = r"""
 current: {type: str, returned: always, description: The release that serves; empty for none.}
 releases: {type: list, returned: always, description: The names of the releases on the host.}
+complete: {type: list, returned: always, description: The names of those that were installed to the end.}
+account:
+  type: dict
+  returned: always
+  description: The user's primary C(group), C(home) and C(shell); empty where there is no such user.
+credentials: {type: list, returned: always, description: The names of the credentials that lie beside the secrets.}
 services:
   type: list
   elements: dict
@@ -87,6 +97,21 @@ def service(name: str, root: Path, units: Path, secrets: Path, state: dict[str, 
     }
 
 
+def account(user: str) -> dict[str, str]:
+    """Say what the services' user is; nothing where there is none."""
+    try:
+        entry = pwd.getpwnam(user)
+        return {"group": grp.getgrgid(entry.pw_gid).gr_name, "home": entry.pw_dir, "shell": entry.pw_shell}
+    except KeyError:
+        return {}
+
+
+def credentials(secrets: Path) -> list[str]:
+    """Name what lies there, whether it is encrypted or not."""
+    names = (path.name.removesuffix(".encrypted") for path in secrets.glob("*") if path.suffix != ".secrets")
+    return sorted(set(names))
+
+
 def main() -> None:
     """Read, and answer."""
     module = AnsibleModule(
@@ -94,6 +119,7 @@ def main() -> None:
             "root": {"type": "path", "default": "/opt/vllm"},
             "units": {"type": "path", "default": "/etc/systemd/system"},
             "secrets": {"type": "path", "default": "/etc/vllm", "no_log": False},
+            "user": {"type": "str", "default": "vllm"},
         },
         supports_check_mode=True,
     )
@@ -105,10 +131,14 @@ def main() -> None:
         shown = module.run_command(["systemctl", "show", "--property=Id,ActiveState,UnitFileState", *asked])[1]
     told = states(shown)
     link = root / "current"
+    releases = sorted(path for path in (root / "releases").glob("*") if path.is_dir())
     module.exit_json(
         changed=False,
         current=str(link.readlink()) if link.is_symlink() else "",
-        releases=sorted(path.name for path in (root / "releases").glob("*") if path.is_dir()),
+        releases=[path.name for path in releases],
+        complete=[path.name for path in releases if (path / ".complete").exists()],
+        account=account(module.params["user"]),
+        credentials=credentials(secrets),
         services=[service(name, root, units, secrets, told.get(f"vllm@{name}.service", {})) for name in names],
     )
 

@@ -1,4 +1,4 @@
-"""What a host says that it serves: the role's own units and what answered, not other people's."""
+"""What a host says of itself: the role's own units and what answered, not other people's; its releases and its user."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.roles.vllm.plugins import load
 
-module = load("library/vllm_served.py")
+module = load("library/vllm_host.py")
 RENDERED = "# Rendered by role vllm for vllm@x: change the inventory\n[Unit]\n"
 
 
@@ -55,3 +55,14 @@ def test_blocks_of_systemctl_are_told_apart() -> None:
         "vllm@a.service": "active",
         "vllm@b.service": "failed",
     }
+
+
+def test_the_user_is_told_with_the_name_of_its_group() -> None:
+    assert module.account("root") == {"group": "root", "home": "/root", "shell": "/bin/bash"}
+    assert module.account("nobody-of-this-name") == {}
+
+
+def test_a_credential_is_named_once_and_a_services_secrets_are_none(tmp_path: Path) -> None:
+    for name in ("hub-token.encrypted", "plain", "main.secrets"):
+        (tmp_path / name).touch()
+    assert module.credentials(tmp_path) == ["hub-token", "plain"]
