@@ -69,7 +69,8 @@ def main() -> None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vllm-doctor" / "wheels"
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
-        uv = [str(Path(python).with_name("uv")), "build", "--quiet", "--wheel", "--no-build-isolation"]
+        # Nothing is fetched, and the environment's cache may be the hosts' (site_environment).
+        uv = [str(Path(python).with_name("uv")), "build", "--quiet", "--wheel", "--no-build-isolation", "--no-cache"]
         module.run_command([*uv, "--python", python, "--out-dir", scratch, project], check_rc=True)
         (built,) = Path(scratch).glob("*.whl")
         wheel, checksum = place(cache, built)
