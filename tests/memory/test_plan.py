@@ -8,6 +8,7 @@ import pytest
 from tests.memory.models import DEEPSEEK_LIKE, GPT_OSS_20B, LLAMA_8B
 from vllm_doctor.cli.main import run
 from vllm_doctor.knowledge.gpus import find
+from vllm_doctor.memory.alternatives import left
 from vllm_doctor.memory.choice import choose
 from vllm_doctor.memory.known import Known
 from vllm_doctor.memory.question import Question, planner
@@ -417,3 +418,54 @@ def test_stages_that_hold_different_things_are_drawn_apart(model, capsys):
     assert "each of 2 GPUs of the first of 2 stages" in told
     assert "each of 2 GPUs of the last of 2 stages" in told
     assert told.count("KV cache") == 2
+
+
+def test_what_the_choice_leaves_alone_is_told_with_its_sum(model, capsys):
+    words = ["--gpu", "H100", "--vllm-version", "0.32.0", "--model-config", model(LLAMA_8B), "--", "vllm", "serve", "m"]
+    run(["plan", "--format", "json", *words])
+    left = {r["flag"]: r for r in json.loads(capsys.readouterr().out)["left"]}
+    assert set(left) == {"kv-cache-dtype", "quantization", "block-size", "max-cudagraph-capture-size"}
+    assert "tokens instead of" in left["kv-cache-dtype"]["why"]
+    assert left["quantization"]["arithmetic"][0]["value"] > 60  # half of 15 GiB of weights becomes pool
+    run(["plan", "--format", "json", *words, "--kv-cache-dtype", "fp8"])
+    assert "kv-cache-dtype" not in {r["flag"] for r in json.loads(capsys.readouterr().out)["left"]}
+
+
+def test_what_an_old_card_cannot_compute_is_not_offered(model):
+    p = plan(model(LLAMA_8B), "--max-model-len 8192", gpu="A100", version="0.32.0")
+    choice = choose(p, Workload(), "balanced")
+    assert {r.flag for r in left(p, choice.launch)} == {"block-size", "max-cudagraph-capture-size"}
+
+
+def test_the_next_wider_spread_that_fits_is_a_remedy(model):
+    # 16 GiB of weights: two T4 hold them, and no cache beside; four do.
+    p = plan(model(LLAMA_8B), "--max-model-len 8192", gpu="T4", gpus=4, version="0.19.0")
+    assert {r.flag: r.value for r in remedies(p)}["tensor-parallel-size"] in {"2", "4"}
+
+
+def test_where_only_all_cards_and_another_change_do_both_are_told(model, capsys):
+    large = {**LLAMA_8B, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80}
+    large |= {"num_attention_heads": 64, "max_position_embeddings": 8192}
+    card = ("--gpu", "NVIDIA A100-SXM4-40GB", "--gpus", "2", "--vllm-version", "0.32.0")
+    words = [
+        "--gpu",
+        "NVIDIA A100-SXM4-40GB",
+        "--gpus",
+        "2",
+        "--vllm-version",
+        "0.32.0",
+        "--model-config",
+        model(large),
+    ]
+    run(["plan", *words, "--", "vllm", "serve", "m"])
+    said = capsys.readouterr().out
+    assert "any one of these lets it start, each with --tensor-parallel-size 2:" in said
+    assert "--quantization bitsandbytes" in said
+    assert "no launch of this model as it is stored is safe" in said
+
+
+def test_fewer_graphs_are_tried_before_none(model):
+    p = plan(model(LLAMA_8B), "--gpu-memory-utilization 0.92 --max-model-len 22500", gpu="L4", version="0.32.0")
+    found = [r.flag for r in remedies(p)]
+    if "enforce-eager" in found and "max-cudagraph-capture-size" in found:
+        assert found.index("max-cudagraph-capture-size") < found.index("enforce-eager")

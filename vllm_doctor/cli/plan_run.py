@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.knowledge.gpus import find, names
+from vllm_doctor.memory.alternatives import left
 from vllm_doctor.memory.choice import choose
 from vllm_doctor.memory.flags import SettingError
 from vllm_doctor.memory.launch import LaunchError
@@ -118,6 +119,7 @@ def _one(o: Options) -> bool:
         choice,
         () if fits else remedies(plan),
         () if fits or (choice is not None and not stopgap and not o.explain) else hardware(plan),
+        left(plan, choice.launch) if choice is not None and (o.json or o.explain) else (),
     )
     if o.json:
         import json

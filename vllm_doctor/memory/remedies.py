@@ -16,13 +16,14 @@ Try = tuple[str, list[str], str]  # a flag, the values that are tried in turn, a
 
 class Remedy(msgspec.Struct, frozen=True):
     """One change that makes the launch fit, what the pool becomes, and what it costs; `length` is the shorter
-    max_model_len that it needs beside it, where no change does alone."""
+    max_model_len and `cards` the tensor parallel size that it needs beside it, where no change does alone."""
 
     flag: str
     value: str
     pool_gib: float
     cost: str
     length: int | None = None
+    cards: int | None = None
 
 
 def _works(planner: Planner, changes: Changes) -> Prediction | None:
@@ -46,18 +47,33 @@ _SHORTER = (8192, 4096, 2048)
 def remedies(planner: Planner) -> list[Remedy]:
     """Single changes that are safe, cheapest for the service first; where none is, those that are with a shorter
     max_model_len. Empty when nothing does."""
-    alone = _single(planner)
-    if alone or planner.total_gib is None:
-        return alone
-    for length in _SHORTER:
-        if length < planner.settings().length:
-            shorter = replace(
-                planner, line=replace(planner.line, flags={**planner.line.flags, "max-model-len": str(length)})
-            )
-            found = [replace(r, length=length) for r in _single(shorter) if r.flag != "max-model-len"]
+    if planner.total_gib is None:
+        return []
+    wide = max(_wider(planner), default=None)
+    asked = planner.settings().length
+    for cards in (None, wide) if wide is not None else (None,):
+        spread = planner if cards is None else _with(planner, "tensor-parallel-size", cards)
+        for length in (None, *(n for n in _SHORTER if n < asked)):
+            tried = spread if length is None else _with(spread, "max-model-len", length)
+            beside = {*(["max-model-len"] if length else []), *(["tensor-parallel-size"] if cards else [])}
+            found = [replace(r, length=length, cards=cards) for r in _single(tried) if r.flag not in beside]
             if found:
                 return found
     return []
+
+
+def _with(planner: Planner, name: str, value: int) -> Planner:
+    return replace(planner, line=replace(planner.line, flags={**planner.line.flags, name: str(value)}))
+
+
+def _wider(planner: Planner) -> list[int]:
+    """Larger tensor parallel sizes that the model and the host allow."""
+    now, a = planner.settings().parallel, planner.arch
+    return [
+        tp
+        for tp in range(now.tp + 1, planner.gpus // now.pp + 1)
+        if not (a.heads and a.heads % tp) and not (a.kv_heads and a.mla is None and a.kv_heads % tp and tp % a.kv_heads)
+    ]
 
 
 def _single(planner: Planner) -> list[Remedy]:
@@ -97,11 +113,13 @@ def _flags(planner: Planner, p: Prediction) -> list[Try]:
     if planner.gpu is not None and (planner.gpu.capability or 0) >= 8.9 and s.kv_dtype == "auto":
         tries.append(("kv-cache-dtype", ["fp8"], "keys and values in 8 bits"))
     if not s.eager:
+        fact = flag("max-cudagraph-capture-size", planner.version)
+        if fact is not None and fact.exists:
+            captured = s.capture_sizes or 512
+            sizes = [str(n) for n in _halves(captured, 8)]
+            tries.append(("max-cudagraph-capture-size", sizes, "larger batches decode without a CUDA graph"))
         tries.append(("enforce-eager", ["true"], "no CUDA graphs: slower decoding"))
-    for tp in range(s.parallel.tp + 1, planner.gpus + 1):
-        if (not planner.arch.heads or planner.arch.heads % tp == 0) and tp * s.parallel.pp <= planner.gpus:
-            tries.append(("tensor-parallel-size", [str(tp)], "more cards for one copy of the model"))
-            break
+    tries.append(("tensor-parallel-size", [str(tp) for tp in _wider(planner)], "more cards for one copy of the model"))
     return tries
 
 

@@ -10,7 +10,7 @@ from vllm_doctor.knowledge.gpus import Gpu, template_for
 from vllm_doctor.memory.history import Difference
 from vllm_doctor.memory.plan import Prediction
 from vllm_doctor.memory.question import Planner
-from vllm_doctor.memory.recommendation import Choice
+from vllm_doctor.memory.recommendation import Choice, Reason
 from vllm_doctor.memory.remedies import Remedy
 from vllm_doctor.render.text import visible
 
@@ -27,14 +27,15 @@ _OUTCOMES = {
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """All that a plan says. `remedies` and `hardware` are filled when the launch does not fit."""
+    """All that a plan says. `remedies` and `hardware` are filled when the launch does not fit; `left` is what the
+    choice does not touch."""
 
     planner: Planner
     predicted: Prediction
     choice: Choice | None
     remedies: Sequence[Remedy] = ()
     hardware: Sequence[tuple[Gpu, int, Prediction]] = ()
-    source: str = ""
+    left: Sequence[Reason] = ()
 
 
 def _round(value: float | None, digits: int = 2) -> float | None:
@@ -71,6 +72,13 @@ def _card(planner: Planner) -> dict[str, object]:
     }
 
 
+def _sums(reason: Reason) -> list[dict[str, object]]:
+    return [
+        {"name": s.name, "value": _round(s.value, 3), "unit": s.unit, "formula": s.formula, "source": s.source}
+        for s in reason.arithmetic
+    ]
+
+
 def as_dict(plan: Plan) -> dict[str, object]:
     """The JSON of the contract."""
     p, c = plan.predicted, plan.choice
@@ -101,19 +109,11 @@ def as_dict(plan: Plan) -> dict[str, object]:
             {
                 "flag": r.flag,
                 "why": r.why,
-                "arithmetic": [
-                    {
-                        "name": s.name,
-                        "value": _round(s.value, 3),
-                        "unit": s.unit,
-                        "formula": s.formula,
-                        "source": s.source,
-                    }
-                    for s in r.arithmetic
-                ],
+                "arithmetic": _sums(r),
             }
             for r in c.because
         ],
+        "left": [{"flag": r.flag, "why": r.why, "arithmetic": _sums(r)} for r in plan.left],
         "remedies": [
             {
                 "flag": r.flag,
@@ -121,6 +121,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
                 "available_kv_gib": _round(r.pool_gib),
                 "cost": r.cost,
                 "with_max_model_len": r.length,
+                "with_tensor_parallel_size": r.cards,
             }
             for r in plan.remedies
         ],
@@ -164,11 +165,46 @@ def _bar(p: Prediction, whose: str) -> list[str]:
     return out
 
 
+def _remedies(plan: Plan) -> list[str]:
+    if not plan.remedies:
+        return []
+    first = plan.remedies[0]
+    beside = [
+        *([] if first.cards is None else [f"--tensor-parallel-size {first.cards}"]),
+        *([] if first.length is None else [f"--max-model-len {first.length}"]),
+    ]
+    with_ = f", each with {' '.join(beside)}" if beside else ""
+    lines = ["", f"  any one of these lets it start{with_}:"]
+    return lines + [f"    --{r.flag} {r.value:<10} pool {r.pool_gib:.2f} GiB; {r.cost}" for r in plan.remedies]
+
+
+def _recommended(plan: Plan, *, explain: bool) -> list[str]:
+    c = plan.choice
+    if c is None:
+        if plan.predicted.total_gib is None:
+            return []
+        return ["", "  no launch of this model as it is stored is safe on these cards"]
+    lines = ["", "  recommended"]
+    for r in c.because:
+        value = "" if c.launch.get(r.flag) is True else c.launch.get(r.flag)
+        lines += [f"    --{r.flag} {value}".rstrip(), f"        {r.why}"]
+        if explain:
+            lines += [f"        {x.name} = {x.value:.2f} {x.unit}: {x.formula}  [{x.source}]" for x in r.arithmetic]
+    if c.predicted.available_kv_gib is not None and c.predicted.kv_tokens is not None:
+        lines.append(
+            f"    gives {c.predicted.available_kv_gib:.2f} GiB of KV: {c.predicted.kv_tokens:,} tokens, "
+            f"{c.predicted.concurrency or 0:.2f} × {c.predicted.length}"
+        )
+    if plan.left and explain:
+        lines += ["", "  left as it is, because a change costs accuracy or speed"]
+        lines += [f"    --{r.flag}: {r.why}" for r in plan.left]
+    return lines
+
+
 def text(plan: Plan, *, explain: bool = False) -> str:
     """The plan for a person: outcome first, then figures, range, what to change, and the recommended launch with its
     reasons."""
-    p, c = plan.predicted, plan.choice
-    s = p.settings
+    p, s = plan.predicted, plan.predicted.settings
     who = plan.planner.gpu.name if plan.planner.gpu is not None else "a card"
     lines = [
         f"vLLM {s.version} on {who}"
@@ -199,31 +235,10 @@ def text(plan: Plan, *, explain: bool = False) -> str:
     if explain:
         lines += ["", *_bars(plan.planner), ""]
         lines += [f"    {t.bytes / 2**30:7.2f} GiB  {t.name}: {t.formula}  [{t.source}]" for t in p.terms]
-    if plan.remedies:
-        shorter = plan.remedies[0].length
-        with_ = "" if shorter is None else f", each with --max-model-len {shorter}"
-        lines += ["", f"  any one of these lets it start{with_}:"]
-        lines += [f"    --{r.flag} {r.value:<10} pool {r.pool_gib:.2f} GiB; {r.cost}" for r in plan.remedies]
+    lines += _remedies(plan)
     if plan.hardware:
         lines += ["", "  cards that hold it as asked: " + ", ".join(f"{n} × {g.name}" for g, n, _ in plan.hardware[:5])]
-    if c is not None:
-        lines += ["", "  recommended"]
-        for r in c.because:
-            value = "" if c.launch.get(r.flag) is True else c.launch.get(r.flag)
-            lines += [f"    --{r.flag} {value}".rstrip(), f"        {r.why}"]
-        if explain:
-            lines += [
-                f"        {x.name} = {x.value:.2f} {x.unit}: {x.formula}  [{x.source}]"
-                for r in c.because
-                for x in r.arithmetic
-            ]
-        if c.predicted.available_kv_gib is not None and c.predicted.kv_tokens is not None:
-            lines.append(
-                f"    gives {c.predicted.available_kv_gib:.2f} GiB of KV: {c.predicted.kv_tokens:,} tokens, "
-                f"{c.predicted.concurrency or 0:.2f} × {c.predicted.length}"
-            )
-    elif p.total_gib is not None:
-        lines += ["", "  no launch of this model is safe on these cards"]
+    lines += _recommended(plan, explain=explain)
     notes = [*plan.planner.notes, *s.notes]
     if notes:
         lines += ["", *(f"  note: {n}" for n in notes)]
