@@ -437,26 +437,17 @@ def test_what_an_old_card_cannot_compute_is_not_offered(model):
     assert {r.flag for r in left(p, choice.launch)} == {"block-size", "max-cudagraph-capture-size"}
 
 
-def test_the_next_wider_spread_that_fits_is_a_remedy(model):
-    # 16 GiB of weights: two T4 hold them, and no cache beside; four do.
-    p = plan(model(LLAMA_8B), "--max-model-len 8192", gpu="T4", gpus=4, version="0.19.0")
-    assert {r.flag: r.value for r in remedies(p)}["tensor-parallel-size"] in {"2", "4"}
+def test_the_narrowest_spread_that_fits_is_a_remedy(model):
+    wide = {**LLAMA_8B, "num_hidden_layers": 64}  # 28 GiB of weights: two T4 do not hold them, four do
+    p = plan(model(wide), "--max-model-len 8192", gpu="T4", gpus=4, version="0.32.0")
+    assert {r.flag: r.value for r in remedies(p)}["tensor-parallel-size"] == "4"
 
 
 def test_where_only_all_cards_and_another_change_do_both_are_told(model, capsys):
     large = {**LLAMA_8B, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80}
     large |= {"num_attention_heads": 64, "max_position_embeddings": 8192}
     card = ("--gpu", "NVIDIA A100-SXM4-40GB", "--gpus", "2", "--vllm-version", "0.32.0")
-    words = [
-        "--gpu",
-        "NVIDIA A100-SXM4-40GB",
-        "--gpus",
-        "2",
-        "--vllm-version",
-        "0.32.0",
-        "--model-config",
-        model(large),
-    ]
+    words = [*card, "--model-config", model(large)]
     run(["plan", *words, "--", "vllm", "serve", "m"])
     said = capsys.readouterr().out
     assert "any one of these lets it start, each with --tensor-parallel-size 2:" in said
@@ -465,7 +456,6 @@ def test_where_only_all_cards_and_another_change_do_both_are_told(model, capsys)
 
 
 def test_fewer_graphs_are_tried_before_none(model):
-    p = plan(model(LLAMA_8B), "--gpu-memory-utilization 0.92 --max-model-len 22500", gpu="L4", version="0.32.0")
+    p = plan(model(LLAMA_8B), "--max-model-len 23500", gpu="L4", version="0.32.0")
     found = [r.flag for r in remedies(p)]
-    if "enforce-eager" in found and "max-cudagraph-capture-size" in found:
-        assert found.index("max-cudagraph-capture-size") < found.index("enforce-eager")
+    assert found.index("max-cudagraph-capture-size") < found.index("enforce-eager")

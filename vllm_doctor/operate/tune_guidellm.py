@@ -86,8 +86,9 @@ class Guidellm(msgspec.Struct, frozen=True):
             try:
                 return loaded(report.read_bytes())
             except (OSError, msgspec.DecodeError) as problem:
-                said = (done.err.strip().splitlines() or [str(problem)])[-1]
-                return Load((), (f"{self.name} ended with {done.code}: {said[:200]}",), limit_s)
+                said = f": {(done.err.strip().splitlines() or [''])[-1]}" if done.code else ""
+                why = f"{self.name} ended with {done.code} and left no report that can be read ({problem}){said}"
+                return Load((), (why[:300],), limit_s)
 
 
 def find() -> Guidellm | str:
