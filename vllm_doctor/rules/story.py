@@ -15,6 +15,7 @@ from vllm_doctor.records.host import Launch
 from vllm_doctor.records.log import Log, LogLine
 
 if TYPE_CHECKING:
+    from vllm_doctor.knowledge.clients import Client
     from vllm_doctor.knowledge.stats import Stats
     from vllm_doctor.knowledge.torch_oom import TorchOom
 
@@ -67,6 +68,10 @@ _OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-
 _PROCESSES = re.compile(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
 # What uvicorn writes of an answered request.
 _ANSWERED = '" 200 OK'
+# Calls of vLLM's own that no client makes.
+_OF_A_SERVER = re.compile(
+    r"[/\\]vllm[/\\](?:v1|engine|worker|executor|model_executor|distributed|compilation|entrypoints[/\\](?!cli))"
+)
 # What torch writes when the interpreter of a process with NCCL comes to its end.
 _EXITS = ("exit-group-left", "exit-group-left-24")
 # Headings of what ends a thread, a task or a destructor, and no process.
@@ -200,6 +205,16 @@ class Story:
     def answered(self) -> bool:
         """Were requests answered? An answer begins before a token is made, so it says nothing of a fault beside it."""
         return any(_ANSWERED in line.text for line in self.lines)
+
+    @cached_property
+    def client(self) -> "Client | None":
+        """Is it the log of a program that asks a server? What wrote a line as a server does is none."""
+        if self.by_vllm or self.answered or any(_OF_A_SERVER.search(f) for c in self.crashes for f in _files(c)):
+            return None
+        from vllm_doctor.knowledge.clients import MEASURES, client
+
+        found = client(line.text for line in self.lines)
+        return found if found is not None and (self.is_vllm or found.name in MEASURES) else None
 
     @cached_property
     def exited(self) -> bool:
@@ -417,6 +432,10 @@ def _wrapped(crash: Crash) -> tuple[Hit, ...]:
     causes = [m for m in messages() if m.role == "cause"] if texts else []
     read_of = ((m.id, fields) for text in texts for m in causes if (fields := read(m, text)) is not None)
     return tuple(Hit(i, crash.last, fields) for i, fields in read_of)
+
+
+def _files(crash: Crash) -> list[str]:
+    return [f.file for k in crash.links for f in k.frames]
 
 
 def _symptom(crash: Crash) -> bool:

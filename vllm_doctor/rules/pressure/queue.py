@@ -11,13 +11,15 @@ from vllm_doctor.rules.say import finding, set_flag
 _FULL = 0.95
 # More waiting than running means that a new request waits as long as one takes.
 _QUEUE = 1.0
+# Lines of statistics at the end of a log, where no metrics were given.
+_LINES = 2
 
 
 def judge(case: Case) -> Outcome:
     """Was the pool full and the queue long in both scrapes?"""
     metrics = case.metrics
     if metrics is None:
-        return Unseen(frozenset({Signal.METRICS}))
+        return _of_the_log(case)
     if len(metrics.scrapes) < 2:
         return Clear("one scrape does not show a queue that stays")
     usage = [highest(s, KV_USE) for s in metrics.scrapes]
@@ -39,6 +41,42 @@ def judge(case: Case) -> Outcome:
             Arithmetic("KV cache in use", round(last * 100, 1), "%", "vllm:kv_cache_usage_perc", metrics.url),
             Arithmetic(
                 "waiting for each that runs", round(waiting[-1] / running[-1], 1), "", "waiting / running", metrics.url
+            ),
+        ),
+        changes=(_smaller(case),),
+        refute="the queue is empty a minute later under the same load",
+    )
+
+
+def _of_the_log(case: Case) -> Outcome:
+    """Do the statistics end with a full pool and a queue that does not get shorter?
+
+    A load that was sent all at once is a queue as well, but one that is worked off.
+    """
+    story = case.story
+    if story is None:
+        return Unseen(frozenset({Signal.METRICS}))
+    last = story.stats[-_LINES:]
+    use = [s.kv / 100 for s in last if s.kv is not None]
+    long = all(s.waiting > _QUEUE * s.running > 0 for s in last) and last[-1:] and last[-1].waiting >= last[0].waiting
+    if len(last) < _LINES or not use or min(use) < _FULL or not long or story.is_script:
+        return Clear("the statistics do not end with a full pool and a queue that stays")
+    if story.stopped is not None or story.root is not None:
+        return Clear("the queue ended with the service")
+    hits = story.all("stats")[-_LINES:]
+    return finding(
+        RULE,
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=tuple(case.line(h.index) for h in hits),
+        arithmetic=(
+            Arithmetic("KV cache in use", round(use[-1] * 100, 1), "%", "KV cache usage", story.log.source),
+            Arithmetic(
+                "waiting for each that runs",
+                round(last[-1].waiting / last[-1].running, 1),
+                "",
+                "Waiting / Running",
+                story.log.source,
             ),
         ),
         changes=(_smaller(case),),
