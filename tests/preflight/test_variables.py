@@ -134,6 +134,20 @@ def test_a_secret_of_the_wrong_type_is_not_shown(inventory: Inventory, text: str
     assert "hunter2" not in str(rows)
 
 
+def test_what_a_reference_brought_is_not_shown(inventory: Inventory) -> None:
+    (inventory.folder / "group_vars" / "gpu.yml").write_text("vllm_port: '{{ vault_port }}'\n")
+    variables = Variables(KNOWN, Sources([inventory.folder / "hosts.yml"]))
+    (row,) = variables.judge("gpu1", ["gpu"], {"vllm_port": "hunter2"})
+    assert (row.check, row.found) == ("variable type", "vllm_port (value not shown)")
+
+
+def test_a_file_after_e_counts_and_is_named(inventory: Inventory) -> None:
+    (inventory.folder / "mine.yml").write_text("---\nvllm_secrets: {A: hunter2}\n")
+    sources = Sources([inventory.folder / "hosts.yml"], files=[inventory.folder / "mine.yml"])
+    (row,) = Variables(KNOWN, sources).judge("gpu1", ["gpu"], {})
+    assert row.action.startswith("mine.yml:2: encrypt it")
+
+
 def test_a_file_of_variables_that_nobody_takes(inventory: Inventory) -> None:
     for name in ("host_vars/gpu01.yml", "host_vars/gpu1.yml", "group_vars/all.yml", "group_vars/gqu/vars.yml"):
         (inventory.folder / name).parent.mkdir(parents=True, exist_ok=True)

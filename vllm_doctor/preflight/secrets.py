@@ -57,7 +57,7 @@ def plain(definitions: Sequence[Definition], told: Collection[str]) -> Iterator[
     """
     told = {*told, *_referred(definitions, told)}
     for item in definitions:
-        for scalar in _scalars(item.variable, item.node, item.line):
+        for scalar in scalars(item):
             if not scalar.encrypted and is_secret(scalar.name, scalar.node.value, told=item.variable in told):
                 yield replace(item, variable=scalar.name, line=scalar.line)
 
@@ -66,7 +66,7 @@ def _referred(definitions: Sequence[Definition], told: Collection[str]) -> set[s
     """Variables with a plain text, from which one of `told` takes its value."""
     texts = {item.variable: item.node.value for item in definitions if isinstance(item.node, yaml.ScalarNode)}
     found: set[str] = set()
-    waiting = [scalar.node.value for item in definitions if item.variable in told for scalar in _of(item)]
+    waiting = [scalar.node.value for item in definitions if item.variable in told for scalar in scalars(item)]
     while waiting:
         for template in _TEMPLATE.findall(waiting.pop()):
             names = {*re.findall(r"[A-Za-z_]\w*", _QUOTED.sub("", template))} & texts.keys() - found
@@ -75,7 +75,8 @@ def _referred(definitions: Sequence[Definition], told: Collection[str]) -> set[s
     return found
 
 
-def _of(item: Definition) -> Iterator[Scalar]:
+def scalars(item: Definition) -> Iterator[Scalar]:
+    """All plain values of a definition."""
     return _scalars(item.variable, item.node, item.line)
 
 

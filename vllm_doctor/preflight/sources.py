@@ -33,7 +33,10 @@ class Definition:
 class Sources:
     """The variable files of an inventory, read once. Vault-encrypted files are left alone."""
 
-    def __init__(self, inventories: Sequence[Path], playbook_dir: Path | None = None) -> None:
+    def __init__(
+        self, inventories: Sequence[Path], playbook_dir: Path | None = None, files: Sequence[Path] = ()
+    ) -> None:
+        self._extra = [path for path in files if path.is_file()]  # after -e, stronger than all others
         folders = [path if path.is_dir() else path.parent for path in inventories]
         self.base = folders[0] if folders else playbook_dir
         self._files = [path for path in inventories if path.is_file()]
@@ -53,7 +56,7 @@ class Sources:
                 found += [item for path in _files(folder / "group_vars", group) for item in _keys(path)]
         for folder in self._folders:
             found += [item for path in _files(folder / "host_vars", host) for item in _keys(path)]
-        return tuple(found)
+        return (*found, *(item for path in self._extra for item in _keys(path)))
 
     def strays(self, hosts: Collection[str], groups: Collection[str]) -> tuple[str, ...]:
         """Files of variables that belong to no host and no group, as an inventory without a slip has none."""

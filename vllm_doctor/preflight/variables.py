@@ -98,7 +98,7 @@ class Variables:
             problem = _type_problem(option, value) if option is not None else None
             if option is not None and problem is not None:
                 needed, action = problem
-                hidden = secrets.holds_secret(name, value, told=option.secret)
+                hidden = secrets.holds_secret(name, value, told=option.secret) or _from_elsewhere(places.get(name))
                 found = f"{name} (value not shown)" if hidden else f"{name}: {value!r}"
                 yield Row("variable type", Verdict.FAIL, found, needed, self._where(name, places, action))
 
@@ -165,11 +165,14 @@ def _type_problem(option: Option, value: object) -> tuple[str, str] | None:
             if word in _BOOLEAN_WORDS
             else "write true or false"
         )
-        return "a boolean", f"{hint} (with -e use JSON: -e '{{\"{option.name}\": true}}')"
+        return "a boolean", f"{hint} (with -e use JSON: -e '{{\"{option.name}\": true}}'; in an INI inventory True)"
     if kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-        return "a whole number", "write it as a number, without quotes"
+        return (
+            "a whole number",
+            f"write it as a number, without quotes (with -e use JSON: -e '{{\"{option.name}\": 1}}')",
+        )
     if kind == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
-        return "a number", "write it as a number, without quotes"
+        return "a number", f"write it as a number, without quotes (with -e JSON: -e '{{\"{option.name}\": 0.5}}')"
     if kind in {"str", "path"} and not isinstance(value, str):
         return "text", "put it in quotes" if isinstance(value, int | float) else "write text"
     if kind == "list" and not isinstance(value, list | tuple):
@@ -185,6 +188,11 @@ def _type_problem(option: Option, value: object) -> tuple[str, str] | None:
         close = nearest(str(value), tuple(str(choice) for choice in option.choices))
         return "one of " + ", ".join(map(str, option.choices)), f"write {close}" if close else "choose one of them"
     return None
+
+
+def _from_elsewhere(place: Definition | None) -> bool:
+    """Whether a value was taken from another variable or a vault, so that nobody sees it in this line."""
+    return place is not None and any(scalar.encrypted or "{{" in scalar.node.value for scalar in secrets.scalars(place))
 
 
 def _flags(value: object) -> Iterator[str]:

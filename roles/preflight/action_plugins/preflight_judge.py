@@ -63,6 +63,7 @@ class ActionModule(ActionBase):
         self._sources = Sources(
             [Path(path) for path in task_vars.get("ansible_inventory_sources") or []],
             Path(task_vars["playbook_dir"]) if task_vars.get("playbook_dir") else None,
+            [Path(word[1:]) for word in map(str, context.CLIARGS.get("extra_vars") or ()) if word.startswith("@")],
         )
         with TemporaryDirectory(prefix="preflight-") as self._kept:
             rows = {host: judge_host(host, task_vars, today) for host in hosts}
@@ -109,7 +110,8 @@ class ActionModule(ActionBase):
             error = str(self._undefined.get(item.variable, ""))
             missing = re.search(r"'(\w+)' is undefined", error)
             if item.variable in self._names and missing and not missing[1].startswith("ansible_"):
-                found, action = f"{item.variable} refers to {missing[1]}", f"{item.at(self._sources.base)}: correct it"
+                found = f"{item.variable} refers to {missing[1]}"
+                action = f"{item.at(self._sources.base)}: correct it, or set {missing[1]}"
                 yield Row("reference", Verdict.FAIL, found, "a variable that is set", action)
 
     def _strays(self, task_vars):

@@ -67,7 +67,7 @@ def test_a_release_without_the_flag_for_draining_is_not_given_it() -> None:
 @pytest.mark.parametrize(
     ("inventory", "words"),
     [
-        ({"extra_args": {"disable-log-requests": True}}, ["--disable-log-requests", "0.32.0 knows", "0.4.3 to 0.16.0"]),
+        ({"extra_args": {"disable-log-requests": True}}, ["--disable-log-requests", "0.32.0 knows", "to 0.16.0"]),
         ({"extra_args": {"max-num-batched-token": 5}}, ["max-num-batched-tokens"]),
         ({"extra_args": {"port": 9}}, ["vllm_extra_args: take port out, and set vllm_port"]),
         ({"extra_args": {"-tp": 2}}, ["take -tp out, and set vllm_tensor_parallel_size"]),

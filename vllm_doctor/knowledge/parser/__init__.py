@@ -72,14 +72,15 @@ def complaint(name: str, value: Value, version: str) -> Complaint | None:
     shown = f"--{name}" if isinstance(value, bool) else f"--{name} {value}"
     if asked is None:
         fact = versions.flag(name, version)
-        return _unknown(name, shown, version, ()) if fact is not None and fact.exists is False else None
+        return _unknown(name, version, ()) if fact is not None and fact.exists is False else None
     option = asked.get(name)
     if option is None:
-        return _unknown(name, shown, version, tuple(asked))
+        return _unknown(name, version, tuple(asked))
     return _mismatch(name, value, option, shown, version)
 
 
-def _unknown(name: str, shown: str, version: str, known: tuple[str, ...]) -> Complaint:
+def _unknown(name: str, version: str, known: tuple[str, ...]) -> Complaint:
+    """Without its value, which may be a secret and explains nothing."""
     fact = versions.flag(name, version)
     needed = f"a flag that vLLM {version} knows"
     if fact is not None and fact.last:
@@ -90,7 +91,7 @@ def _unknown(name: str, shown: str, version: str, known: tuple[str, ...]) -> Com
     do = f"take {name} out"
     if near:
         do += f", or use {' or '.join(near)}"
-    return Complaint(shown, needed, do)
+    return Complaint(f"--{name}", needed, do)
 
 
 def _mismatch(name: str, value: Value, option: Option, shown: str, version: str) -> Complaint | None:
