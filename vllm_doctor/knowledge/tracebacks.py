@@ -10,6 +10,9 @@ from vllm_doctor.records.log import LogLine
 
 START = "Traceback (most recent call last)"
 _FRAME = re.compile(r'\s*(?:\^\s*)?File "([^"]+)", line (\d{1,9}), in (.+)')
+# As IPython and notebooks write a call: the path and line together, then a listing with line numbers.
+_CELL = re.compile(r"\s*File \[?([^\s\]]+?\.py):(\d{1,9})\]?(?:\([^)]{0,400}\))?, in (?:\w+\.)*(\w+)\(")
+_LISTED = re.compile(r"\s*(-{2,}>)?\s*\d{1,9}(?: +(.*))?$")
 _RAISED = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (.*))?)?$", re.DOTALL)
 _NAMES = re.compile(
     r"(?:Error|Exception|Interrupt|Exit|Warning|Failure|Timeout|Cancelled|Unsupported|NotFound|OutOfResources)\w*$"
@@ -90,6 +93,8 @@ class _Open(msgspec.Struct):
     message: list[str] = []
     name: str = ""
     chained: bool = False
+    # The last frame is a notebook's: numbered lines of code follow it.
+    listing: bool = False
     # Begun in the middle: its head stands before the log's first line, or in lines that another process tore apart.
     torn: bool = False
 
@@ -128,7 +133,7 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
         elif current is not None:
             _close(current, found)
             del opened[stream]
-        frame = _FRAME.match(text) is not None
+        frame = (_FRAME.match(text) or _CELL.match(text)) is not None
         if frame or _LOOSE.match(text):
             opened[stream] = loose = _Open(line.process, line.pid, index, index, line.level, torn=frame)
             _feed(loose, text, index)
@@ -142,7 +147,7 @@ def _broken_off(crash: _Open | None, text: str) -> bool:
     return (
         crash is not None
         and bool(crash.name)
-        and not _FRAME.match(text)
+        and not (_FRAME.match(text) or _CELL.match(text))
         and START not in text
         and not _LOOSE.match(text)
     )
@@ -151,11 +156,17 @@ def _broken_off(crash: _Open | None, text: str) -> bool:
 def _feed(crash: _Open, text: str, index: int) -> bool:
     """Add one line of the crash's own stream; False once it no longer belongs to it."""
     stripped = text.strip()
-    frame = _FRAME.match(text)
+    plain = _FRAME.match(text)
+    frame = plain or _CELL.match(text)
     if frame is not None:
         if crash.name:
             crash.close_link()
+        crash.listing = plain is None
         crash.frames.append(Frame(frame[1], int(frame[2]), frame[3].strip()))
+    elif crash.listing and not crash.name and (listed := _LISTED.match(text)) is not None:
+        if listed[1] and crash.frames:
+            last = crash.frames[-1]
+            crash.frames[-1] = Frame(last.file, last.line, last.function, (listed[2] or "").strip())
     elif any(c in text for c in _CHAIN):
         crash.close_link()
         crash.chained = True

@@ -314,7 +314,7 @@ class Story:
         links = root.crash.links if root.crash is not None else ()
         whole = [" ".join(k.message.split()) for k in links if "\n" in k.message]
         read = [o for o in map(torch_oom, (*texts[:1], *whole)) if o is not None]
-        return next((o for o in read if o.total is not None), read[0] if read else None)
+        return next((o for o in read if o.free is not None), read[0] if read else None)
 
     def _candidates(self) -> list[Fault]:
         """Everything that may have failed first. Only the first crashes are looked at: the root is among them."""

@@ -3,7 +3,7 @@
 from vllm_doctor.knowledge.stages import Stage
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, Phase
+from vllm_doctor.records.verdict import Cause, Confidence, Phase
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding
@@ -24,15 +24,17 @@ def judge(case: Case) -> Outcome:
     if root is None:
         return NotHere("nothing failed for good")
     said = bool(root.ids & _MESSAGES) or _relayed(story, root)
-    if not said and not (root.ids & EXHAUSTED and _FRAMES & set(root.functions)):
+    unplaced = _in_its_code(root)
+    if not said and not (root.ids & EXHAUSTED and _FRAMES & set(root.functions)) and not unplaced:
         return NotHere("what failed first is not the sampler's dummy batch")
     if tenants(story.oom) is not None:
         return Clear("something else holds the memory that was missing")
-    measuring = root.stage == Stage.PROFILE
+    measuring = root.stage == Stage.PROFILE or unplaced
     return finding(
         RULE,
         title=f"The sampler's dummy batch of {_rows(case)} sequences does not fit",
         phase=Phase.STARTUP_PROFILE if measuring else Phase.STARTUP_SAMPLER_WARMUP,
+        confidence=Confidence.LIKELY if unplaced else Confidence.CONFIRMED,
         evidence=tuple(case.line(h.index) for h in root.hits[:2]),
         arithmetic=(*sums(story.oom), *_each(case)),
         changes=(
@@ -43,6 +45,15 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the same start with a tenth of max_num_seqs fails in the same place",
     )
+
+
+def _in_its_code(root: Fault) -> bool:
+    """A traceback cut off before the step: what fails in the sampler's own code is a buffer of sequences × vocabulary,
+    and while serving there are never more of them than the measuring pass had."""
+    if root.stage is not Stage.CONFIG or not root.ids & EXHAUSTED:
+        return False
+    last = [f.replace("\\", "/") for f in root.files[-2:]]
+    return any("/v1/sample/" in f for f in last) and not any("logprobs" in f for f in root.functions)
 
 
 def _relayed(story: Story, root: Fault) -> bool:
