@@ -37,8 +37,8 @@ def judge(case: Case) -> Outcome:
     found = kills(kernel) if kernel is not None else ()
     if not found and hit is None and not recorded:
         return Clear("no kill for lack of memory is recorded")
-    if found and story is not None and story.served(-1) and story.root is None and not story.deaths and not recorded:
-        return Clear("the service outlived the kill that the kernel log shows")
+    if story is not None and story.served(-1) and story.root is None and not story.deaths and not recorded:
+        return Clear("the service outlived the kill that is recorded")
     evidence = tuple(Evidence("kernel log", f"line {k.event.number}", k.event.text, k.event.at) for k in found[-2:])
     if hit is not None:
         evidence += (case.line(hit.index),)
