@@ -56,9 +56,10 @@ class Variables:
         self, host: str, groups: Sequence[str], values: Mapping[str, object], allowed: Sequence[str] = ()
     ) -> tuple[Row, ...]:
         """All complaints about one host's variables; nothing where there is none."""
-        places = {item.variable: item for item in self._sources.definitions(host, groups)}
+        definitions = self._sources.definitions(host, groups)
+        places = {item.variable: item for item in definitions}
         rows = [*self._names(values, places, allowed), *self._types(values, places), *self._shadows(values, places)]
-        return (*rows, *self._secrets(self._sources.definitions(host, groups)))
+        return (*rows, *self._twice(definitions), *self._secrets(definitions))
 
     def _names(
         self, values: Mapping[str, object], places: Mapping[str, Definition], allowed: Sequence[str]
@@ -101,6 +102,15 @@ class Variables:
                 hidden = secrets.holds_secret(name, value, told=option.secret) or _from_elsewhere(places.get(name))
                 found = f"{name} (value not shown)" if hidden else f"{name}: {value!r}"
                 yield Row("variable type", Verdict.FAIL, found, needed, self._where(name, places, action))
+
+    def _twice(self, definitions: Sequence[Definition]) -> Iterator[Row]:
+        """A variable with two lines in one file: the second would win. (An inventory file has one for each host.)"""
+        seen: dict[tuple[object, str], int] = {}
+        for item in definitions:
+            first = seen.setdefault((item.path, item.variable), item.line)
+            if first != item.line and {"group_vars", "host_vars"} & {*item.path.parts}:
+                found, action = f"{item.variable} in lines {first} and {item.line}", f"{item.at(self._sources.base)}"
+                yield Row("variable twice", Verdict.FAIL, found, "one line", f"{action}: remove one of both")
 
     def _shadows(self, values: Mapping[str, object], places: Mapping[str, Definition]) -> Iterator[Row]:
         for name in sorted(values):
