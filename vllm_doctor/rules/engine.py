@@ -172,7 +172,10 @@ def _log_verdict(story: Story) -> tuple[Verdict, str]:
     if story.deaths and (story.stopped is None or story.stopped > story.deaths[0].index) and not story.is_script:
         return Verdict.UNKNOWN, "something died, and what failed before it is not in what was read"
     if not story.by_vllm:
-        return Verdict.UNKNOWN, "this log speaks of vLLM, but no line of it was written by vLLM"
+        return (
+            Verdict.UNKNOWN,
+            "this log speaks of vLLM, but no line of it was written by vLLM: give the server's own log",
+        )
     if story.served(-1):
         end = "it was stopped from outside" if story.stopped is not None else "nothing failed after that"
         return Verdict.OK, f"the server became ready, and {end}"

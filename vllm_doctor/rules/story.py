@@ -63,8 +63,8 @@ _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
 # How the V0 engine's loop logs what a step raised; its start logs the message alone.
 _REPR = re.compile(r"[A-Z]\w*(?:Error|Exception)\(['\"]")
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
-# What only vLLM writes, though it is no step of a start: its own end, and the progress of a batch.
-_OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-progress")
+# What only vLLM writes, or lm-eval of it, though it is no step of a start: its own end, a batch and its results.
+_OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-progress", "eval-results")
 _PROCESSES = re.compile(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
 # What uvicorn writes of an answered request.
 _ANSWERED = '" 200 OK'
@@ -218,10 +218,10 @@ class Story:
 
     @cached_property
     def exited(self) -> bool:
-        """Did the program come to its end by itself, with its engine made?"""
+        """Did the program come to its end by itself, with its engine made, or with the results of an evaluation?"""
         reached = self.reached()
         made = reached is not None and _ORDER[reached] >= _ORDER[Stage.KV]
-        return made and self.first(*_EXITS) is not None
+        return self.first("eval-results") is not None or (made and self.first(*_EXITS) is not None)
 
     @cached_property
     def is_script(self) -> bool:
