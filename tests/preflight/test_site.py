@@ -1,0 +1,67 @@
+"""The validation of site.yml itself, on a host that nobody can reach: a good inventory gets as far as asking it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+GOOD: dict[str, object] = {
+    "ansible_host": "127.0.0.1",
+    "ansible_port": 1,
+    "nvidia_driver_version": "580.105.08",
+    "vllm_version": "0.32.0",
+    "vllm_variant": "auto",
+    "vllm_model": "/srv/models/llama",
+    "vllm_max_num_batched_tokens": 8192,
+    "preflight_gpus": ["NVIDIA H100 80GB HBM3"],
+}
+
+
+def played(folder: Path, **more: object) -> str:
+    """What a person sees of a run with these variables."""
+    (folder / "host_vars").mkdir()
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"vllm": {"hosts": {"gpu01": None}}}))
+    (folder / "host_vars" / "gpu01.yml").write_text(yaml.safe_dump({**GOOD, **more}))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    playbook = shutil.which("ansible-playbook", path=path)
+    assert playbook is not None
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+    }
+    done = subprocess.run(
+        [playbook, "-i", folder, "site.yml"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=REPOSITORY,
+        env=environment,
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_good_inventory_gets_as_far_as_the_host(tmp_path: Path) -> None:
+    said = played(tmp_path)
+    assert "UNREACHABLE" in said, said
+    assert "FAILED" not in said, said
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"vllm_api_key": "not-in-a-vault"}, "vllm_api_key (value not shown)"),
+        ({"vllm_extra_args": {"tp": 2}}, "set vllm_tensor_parallel_size"),
+    ],
+)
+def test_a_bad_one_does_not(tmp_path: Path, more: dict[str, object], says: str) -> None:
+    said = played(tmp_path, **more)
+    assert "UNREACHABLE" not in said, said
+    assert says in said, said
+    assert "not-in-a-vault" not in said
