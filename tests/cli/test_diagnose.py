@@ -50,6 +50,10 @@ def vllm_doctor(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str
         (HEALTHY, ("--unit", "vllm@chat"), Exit.USAGE),
         (HEALTHY, ("--no-such-option",), Exit.USAGE),
         (HEALTHY, ("--gpus", "many"), Exit.USAGE),
+        (HEALTHY, ("--gpu-memory-gib", "nan"), Exit.USAGE),
+        (HEALTHY, ("--gpu-memory-gib", "inf"), Exit.USAGE),
+        (HEALTHY, ("--gpu-memory-gib", "-1"), Exit.USAGE),
+        (HEALTHY, ("--gpu-memory-gib", "81559"), Exit.USAGE),
         (HEALTHY, ("--help",), Exit.OK),
     ],
 )

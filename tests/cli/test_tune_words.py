@@ -13,6 +13,10 @@ from vllm_doctor.cli.main import run
         (["--unit", "vllm@main"], "needed: --yes, or --dry-run"),
         (["--unit", "vllm@main", "--yes", "--load", "wrk"], "needed: auto, vllm-bench, guidellm or own"),
         (["--unit", "vllm@main", "--yes", "--format", "xml"], "needed: human or json"),
+        (["--unit", "vllm@main", "--yes", "--minutes", "inf"], "--minutes: found inf; needed: a number"),
+        (["--unit", "vllm@main", "--yes", "--slowdown", "nan"], "--slowdown: found nan; needed: a number"),
+        (["--unit", "vllm@main", "--yes", "--kv-use", "nan"], "--kv-use: found nan; needed: a number"),
+        (["--unit", "vllm@main", "--yes", "--itl-ms", "nan"], "--itl-ms: found nan; needed: a number"),
     ],
 )
 def test_bad_words_are_refused(words, said, capsys):

@@ -22,6 +22,7 @@ from vllm_doctor.rules.registry import INTERNAL, rules
 
 FORMATS = ("human", "json", "html", "prometheus")
 _GIB = 1 << 30
+_MOST_GIB = 1024
 _WORST = (Verdict.FINDING, Verdict.UNKNOWN, Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
@@ -65,6 +66,8 @@ def run(given: Given, output: str, fail_on: str, target: str | None = None) -> i
         raise UsageProblem(f"--format {output}: needed is one of {', '.join(FORMATS)}")
     if fail_on not in tuple(Severity):
         raise UsageProblem(f"--fail-on {fail_on}: needed is one of {', '.join(Severity)}")
+    if given.gpu_gib is not None and not given.gpu_gib <= _MOST_GIB:  # nan is no size either
+        raise UsageProblem(f"--gpu-memory-gib {given.gpu_gib:g}: needed is one card's memory in GiB, up to {_MOST_GIB}")
     if len(piped := given.piped) > 1:
         raise UsageProblem(f"{' and '.join(piped)}: standard input can be read once; give the other as a file")
     if given.offline and given.unit:

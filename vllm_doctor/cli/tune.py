@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Annotated
 
 import typer
@@ -59,6 +60,18 @@ def tune(
 
     if format_ not in {"human", "json"}:
         raise UsageProblem(f"--format: found {format_!r}; needed: human or json")
+    bounds = {
+        "minutes": minutes,
+        "step-seconds": step_seconds,
+        "ready-seconds": ready_seconds,
+        "kv-use": kv_use,
+        "slowdown": slowdown,
+        "ttft-ms": ttft_ms,
+        "itl-ms": itl_ms,
+    }
+    for name, value in bounds.items():
+        if value is not None and not isfinite(value):
+            raise UsageProblem(f"--{name}: found {value}; needed: a number, or nothing bounds the ramp")
     if load not in {"auto", "vllm-bench", "guidellm", "own"}:
         raise UsageProblem(f"--load: found {load!r}; needed: auto, vllm-bench, guidellm or own")
     code = run(
