@@ -54,6 +54,18 @@ def test_requests_of_the_report_become_streams():
     assert (load.errors, round(load.seconds, 2)) == ((), 9.98)
 
 
+def test_a_request_whose_tokens_have_no_text_is_counted_from_its_end():
+    report = json.loads((REPORTS / "served.json").read_bytes())
+    report["benchmarks"][0]["requests"]["successful"][0] |= {
+        "time_to_first_token_ms": None,
+        "inter_token_latency_ms": None,
+    }
+    first, *others = loaded(json.dumps(report).encode()).streams
+    assert (first.tokens, first.between_s) == (8, ())
+    assert first.first_s > 2
+    assert len(others) == 2
+
+
 def test_requests_that_the_server_refused_are_errors():
     load = loaded((REPORTS / "refused.json").read_bytes())
     assert load.streams == ()

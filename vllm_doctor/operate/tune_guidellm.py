@@ -29,11 +29,21 @@ class _Made(msgspec.Struct, frozen=True):
 
 
 class _Answered(msgspec.Struct, frozen=True):
-    """A request that was answered; the time between tokens is the mean of the request's own."""
+    """A request that was answered; the time between tokens is the mean of the request's own.
 
-    output_tokens: int
-    time_to_first_token_ms: float
+    Tokens without text (special ones, pieces of a character) are not seen coming: then the end is the first that is.
+    """
+
+    request_latency: float
+    output_tokens: int | None = None
+    time_to_first_token_ms: float | None = None
     inter_token_latency_ms: float | None = None
+
+    def stream(self) -> Stream:
+        """The request as a stream of our own would have met it."""
+        first, tokens = self.time_to_first_token_ms, self.output_tokens or 0
+        between = ((self.inter_token_latency_ms or 0.0) / 1000,) * (tokens - 1) if first is not None else ()
+        return Stream(self.request_latency if first is None else first / 1000, between, tokens)
 
 
 class _Info(msgspec.Struct, frozen=True):
@@ -133,13 +143,6 @@ def loaded(report: bytes) -> Load:
             f"{REPORT_VERSION} with one"
         )
     (ran,) = told.benchmarks
-    streams = tuple(
-        Stream(
-            r.time_to_first_token_ms / 1000,
-            ((r.inter_token_latency_ms or 0.0) / 1000,) * (r.output_tokens - 1),
-            r.output_tokens,
-        )
-        for r in ran.requests.successful
-    )
+    streams = tuple(r.stream() for r in ran.requests.successful)
     errors = tuple((r.info.error or "failed without a word")[-200:] for r in ran.requests.errored)
     return Load(streams, errors, ran.duration)
