@@ -7,8 +7,11 @@ from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Sev
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag
+from vllm_doctor.rules.startup._levers import more_gpus
+from vllm_doctor.rules.startup.kv_none import raise_utilization
 
 _FULL = 0.95
+_MORE_GIB = 1.0
 # More waiting than running means that a new request waits as long as one takes.
 _QUEUE = 1.0
 # Lines of statistics at the end of a log, where no metrics were given.
@@ -43,7 +46,7 @@ def judge(case: Case) -> Outcome:
                 "waiting for each that runs", round(waiting[-1] / running[-1], 1), "", "waiting / running", metrics.url
             ),
         ),
-        changes=(_smaller(case),),
+        changes=(_smaller(case), _larger(case), more_gpus(case) if case.gpus is not None else None),
         refute="the queue is empty a minute later under the same load",
     )
 
@@ -79,7 +82,7 @@ def _of_the_log(case: Case) -> Outcome:
                 story.log.source,
             ),
         ),
-        changes=(_smaller(case),),
+        changes=(_smaller(case), _larger(case), more_gpus(case) if case.gpus is not None else None),
         refute="the queue is empty a minute later under the same load",
     )
 
@@ -91,6 +94,11 @@ def _smaller(case: Case) -> Change | None:
     return set_flag(case, "kv-cache-dtype", "fp8", Direction.SET, why)
 
 
+def _larger(case: Case) -> Change | None:
+    """A GiB more of the card for the pool, as far as the fraction goes; what is free is known on the host alone."""
+    return raise_utilization(case, _MORE_GIB)
+
+
 RULE = Rule(
     code="VD305",
     slug="queue-on-full-pool",
@@ -98,7 +106,7 @@ RULE = Rule(
     node="pressure",
     cause=Cause.KV_TOO_SMALL,
     phase=Phase.RUNTIME_KV_PREEMPTION,
-    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.METRICS}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.METRICS}),
     judge=judge,
     rank=46,
 )
