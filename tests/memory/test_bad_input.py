@@ -344,3 +344,10 @@ def test_an_index_that_says_somewhat_more_is_said(planned, tmp_path):
     assert any("--weights-gib settles it" in note for note in planned(LLAMA_8B)["notes"])
     write(tmp_path / "model.safetensors.index.json", json.dumps({"metadata": {"total_size": 16_060_522_496}}))
     assert not any("--weights-gib" in note for note in planned(LLAMA_8B)["notes"])
+
+
+def test_a_small_model_is_not_taken_for_another_one_by_its_rope_table(planned, tmp_path):
+    tiny = LLAMA_8B | {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "head_dim": 128}
+    tiny |= {"num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 258}
+    write(tmp_path / "model.safetensors.index.json", json.dumps({"metadata": {"total_size": 2_360_000}}))
+    assert not any("--weights-gib" in note for note in planned(tiny)["notes"])

@@ -145,6 +145,8 @@ def _overridden(config: Section, line: LaunchLine) -> Section:
 # A checkpoint stored in twice as many bits is one; what lies beyond is another model's, or a part of one.
 _OTHER_MODEL = 2.5
 _UNLIKE = 1.15
+# Rounding of the allocator and what a description leaves out; no card is decided by it.
+_NOTHING = 64 << 20
 
 
 def _weighed(config: Path, a: Architecture, element: int) -> list[str]:
@@ -153,7 +155,11 @@ def _weighed(config: Path, a: Architecture, element: int) -> list[str]:
     stored = checkpoint_bytes(config)
     if stored is None:
         return []
-    described = rank_weights(a, scheme(a.quantization, None, element), Parallel(1, 1, 1, False), 0, Target(element))
+    # Tables of rotary positions are computed when loading and in no checkpoint.
+    target = Target(element, rope_rows=0)
+    described = rank_weights(a, scheme(a.quantization, None, element), Parallel(1, 1, 1, False), 0, target)
+    if abs(stored - described) < _NOTHING:
+        return []
     times = max(stored, described) / min(stored, described)
     told = (
         f"the checkpoint beside {config} holds {stored / GIB:.2f} GiB, the config describes {described / GIB:.2f} GiB"
