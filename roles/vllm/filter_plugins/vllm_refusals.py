@@ -1,6 +1,7 @@
 """What is wrong with the services of a host, judged before any host is asked."""
 
 import difflib
+import json
 import re
 import sys
 from pathlib import Path
@@ -176,7 +177,9 @@ def _of_extra(unit, name, value, arguments):
     if bare in {"api-key", "hf-token"}:
         return [_row(found, "no secret on a command line", f"{out}, and use vllm_api_key or vllm_secrets")]
     if variable := _owner(name, arguments):
-        return [_row(found, f"{variable}, which says the same", f"{out}, and set {variable}")]
+        plain = isinstance(value, str | int | float) and not bare.startswith("no-")
+        line = f"{variable}: {json.dumps(value)}" if plain else variable
+        return [_row(found, f"{variable}, which says the same", f"{out}, and set {line}")]
     if bare == "config":
         needed = "the arguments themselves: what such a file says is neither planned nor judged"
         return [_row(found, needed, f"{out}, and set variables")]

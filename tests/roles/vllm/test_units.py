@@ -69,8 +69,8 @@ def test_a_release_without_the_flag_for_draining_is_not_given_it() -> None:
     [
         ({"extra_args": {"disable-log-requests": True}}, ["--disable-log-requests", "0.32.0 knows", "to 0.16.0"]),
         ({"extra_args": {"max-num-batched-token": 5}}, ["max-num-batched-tokens"]),
-        ({"extra_args": {"port": 9}}, ["vllm_extra_args: take port out, and set vllm_port"]),
-        ({"extra_args": {"-tp": 2}}, ["take -tp out, and set vllm_tensor_parallel_size"]),
+        ({"extra_args": {"port": 9}}, ["vllm_extra_args: take port out, and set vllm_port: 9"]),
+        ({"extra_args": {"-tp": 2}}, ["take -tp out, and set vllm_tensor_parallel_size: 2"]),
         ({"extra_args": {"spec-model": "org/x"}}, ["vllm_speculative_config, which says the same"]),
         ({"extra_args": {"config": "/etc/vllm.yml"}}, ["neither planned nor judged"]),
         ({"environment": {"CUDA_VISIBLE_DEVICES": "0"}}, ["vllm_gpus, which says the same"]),
