@@ -1,5 +1,6 @@
-"""`vllm-doctor diagnose` on files, as a process: exit codes, formats, usage errors."""
+"""`vllm-doctor diagnose` on files, as a process: exit codes, formats, usage errors; its short way and the long one."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 from tests.memory.models import LLAMA_8B
 from tests.scenarios.loading import FOLDER, snapshot
+from vllm_doctor.cli import diagnose, quick
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.gather.bundle import write_bundle
@@ -93,6 +95,43 @@ def test_hostile_text_is_neither_run_nor_printed_raw(tmp_path: Path) -> None:
     assert not marker.exists()
     assert "\x1b" not in done.stdout
     assert "\x07" not in done.stdout
+
+
+def test_the_short_way_knows_no_option_that_the_long_one_has_not() -> None:
+    declared = set()
+    for parameter in inspect.signature(diagnose.diagnose).parameters.values():
+        option = parameter.annotation.__metadata__[0]
+        written = [n for n in (option.default, *(option.param_decls or ())) if isinstance(n, str) and n.startswith("-")]
+        declared.update(written or ["--" + parameter.name.replace("_", "-")])
+    assert set(quick.OPTIONS) <= declared
+
+
+@pytest.mark.parametrize("words", [["--log"], ["--gpus", "x"], ["--nope"], ["--help"], ["--gpu-memory-gib", "-1"]])
+def test_the_short_way_leaves_what_is_not_plain_to_the_long_one(words: list[str]) -> None:
+    assert quick.diagnose(words) is None
+
+
+def test_the_same_answer_by_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "log"
+    path.write_text(TOO_SMALL)
+    run(["diagnose", "--log", str(path), "--format", "json"])
+    short = capsys.readouterr().out
+    run(
+        [
+            "diagnose",
+            "--format",
+            "json",
+            "--log",
+            str(path),
+            "--fail-on",
+            "advice",
+            "--gpus",
+            "1",
+            "--gpu-memory-gib",
+            "0",
+        ]
+    )
+    assert json.loads(short)["findings"] == json.loads(capsys.readouterr().out)["findings"]
 
 
 def test_what_a_bundle_does_not_tell_may_be_said_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

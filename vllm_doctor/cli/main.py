@@ -16,6 +16,12 @@ def run(argv: list[str]) -> int:
         print(f"vllm-doctor {__version__}")
         return Exit.OK
     try:
+        if argv[:1] == ["diagnose"]:
+            from vllm_doctor.cli import quick
+
+            code = quick.diagnose(argv[1:])
+            if code is not None:
+                return code
         from vllm_doctor.cli.app import app
 
         app(argv[0] if argv else "")(argv, prog_name="vllm-doctor")
