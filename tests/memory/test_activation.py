@@ -108,20 +108,21 @@ def test_a_long_v0_profile_of_a_vision_model_takes_the_card():
     }
     seeing = {
         **text,
-        "vision_config": {
-            "model_type": "qwen2_5_vl",
-            "depth": 32,
-            "hidden_size": 1280,
-            "intermediate_size": 3420,
-            "num_heads": 16,
-            "patch_size": 14,
-            "spatial_merge_size": 2,
-        },
+        "vision_config": QWEN25_VL_TOWER,
     }
     assert peak(seeing, "--max-model-len 32768", "0.7.3", "V100").peak / GIB == pytest.approx(4.06, abs=0.15)
     assert peak(seeing, "--max-model-len 128000", "0.7.3", "V100").peak / GIB > 20
 
 
+QWEN25_VL_TOWER = {
+    "model_type": "qwen2_5_vl",
+    "depth": 32,
+    "hidden_size": 1280,
+    "intermediate_size": 3420,
+    "num_heads": 16,
+    "patch_size": 14,
+    "spatial_merge_size": 2,
+}
 QWEN25_VL_7B = {
     **LLAMA_8B,
     "model_type": "qwen2_5_vl",
@@ -133,15 +134,7 @@ QWEN25_VL_7B = {
     "vocab_size": 152064,
     "max_position_embeddings": 128000,
     "rope_scaling": None,
-    "vision_config": {
-        "model_type": "qwen2_5_vl",
-        "depth": 32,
-        "hidden_size": 1280,
-        "intermediate_size": 3420,
-        "num_heads": 16,
-        "patch_size": 14,
-        "spatial_merge_size": 2,
-    },
+    "vision_config": QWEN25_VL_TOWER,
 }
 
 

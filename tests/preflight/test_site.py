@@ -65,3 +65,17 @@ def test_a_bad_one_does_not(tmp_path: Path, more: dict[str, object], says: str) 
     assert "UNREACHABLE" not in said, said
     assert says in said, said
     assert "not-in-a-vault" not in said
+
+
+def test_a_proxys_password_would_be_seen_on_the_hosts_and_is_refused_unread(tmp_path: Path) -> None:
+    proxies = {"no_proxy": "10.0.0.0/8", "https_proxy": "http://ops:s3cr3t@proxy.example:3128"}
+    said = " ".join(played(tmp_path, site_environment=proxies).split())
+    assert "site_environment: https_proxy holds a password" in said
+    assert "UNREACHABLE" not in said
+    assert "s3cr3t" not in said
+
+
+def test_a_proxy_without_a_password_is_taken(tmp_path: Path) -> None:
+    said = played(tmp_path, site_environment={"https_proxy": "http://proxy.example:3128"})
+    assert "holds a password" not in said
+    assert "UNREACHABLE" in said, said

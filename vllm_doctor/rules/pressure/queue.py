@@ -16,6 +16,7 @@ _MORE_GIB = 1.0
 _QUEUE = 1.0
 # Lines of statistics at the end of a log, where no metrics were given.
 _LINES = 2
+_QUEUED = "waiting for each that runs"
 
 
 def judge(case: Case) -> Outcome:
@@ -32,23 +33,10 @@ def judge(case: Case) -> Outcome:
     long = all(r > 0 and w > _QUEUE * r for w, r in zip(waiting, running, strict=True))
     if not full or not long or rate(metrics, PREEMPTIONS):
         return Clear("the pool is not full, the queue is short, or requests are preempted")
-    last = usage[-1] or 0.0
-    return finding(
-        RULE,
-        severity=Severity.DEGRADED,
-        confidence=Confidence.LIKELY,
-        evidence=(
-            Evidence(metrics.url, "vllm:num_requests_waiting", f"{waiting[-1]:.0f} wait, {running[-1]:.0f} run"),
-        ),
-        arithmetic=(
-            Arithmetic("KV cache in use", round(last * 100, 1), "%", "vllm:kv_cache_usage_perc", metrics.url),
-            Arithmetic(
-                "waiting for each that runs", round(waiting[-1] / running[-1], 1), "", "waiting / running", metrics.url
-            ),
-        ),
-        changes=(_smaller(case), _larger(case), more_gpus(case) if case.gpus is not None else None),
-        refute="the queue is empty a minute later under the same load",
-    )
+    shown = Evidence(metrics.url, "vllm:num_requests_waiting", f"{waiting[-1]:.0f} wait, {running[-1]:.0f} run")
+    use = Arithmetic("KV cache in use", _percent(usage[-1] or 0.0), "%", "vllm:kv_cache_usage_perc", metrics.url)
+    queue = Arithmetic(_QUEUED, round(waiting[-1] / running[-1], 1), "", "waiting / running", metrics.url)
+    return _found(case, (shown,), (use, queue))
 
 
 def _of_the_log(case: Case) -> Outcome:
@@ -66,22 +54,29 @@ def _of_the_log(case: Case) -> Outcome:
         return Clear("the statistics do not end with a full pool and a queue that stays")
     if story.stopped is not None or story.root is not None:
         return Clear("the queue ended with the service")
-    hits = story.all("stats")[-_LINES:]
+    source, ratio = story.log.source, last[-1].waiting / last[-1].running
+    return _found(
+        case,
+        tuple(case.line(h.index) for h in story.all("stats")[-_LINES:]),
+        (
+            Arithmetic("KV cache in use", _percent(use[-1]), "%", "KV cache usage", source),
+            Arithmetic(_QUEUED, round(ratio, 1), "", "Waiting / Running", source),
+        ),
+    )
+
+
+def _percent(share: float) -> float:
+    return round(share * 100, 1)
+
+
+def _found(case: Case, evidence: tuple[Evidence, ...], sums: tuple[Arithmetic, ...]) -> Outcome:
+    """What is said and offered, whoever told of the queue."""
     return finding(
         RULE,
         severity=Severity.DEGRADED,
         confidence=Confidence.LIKELY,
-        evidence=tuple(case.line(h.index) for h in hits),
-        arithmetic=(
-            Arithmetic("KV cache in use", round(use[-1] * 100, 1), "%", "KV cache usage", story.log.source),
-            Arithmetic(
-                "waiting for each that runs",
-                round(last[-1].waiting / last[-1].running, 1),
-                "",
-                "Waiting / Running",
-                story.log.source,
-            ),
-        ),
+        evidence=evidence,
+        arithmetic=sums,
         changes=(_smaller(case), _larger(case), more_gpus(case) if case.gpus is not None else None),
         refute="the queue is empty a minute later under the same load",
     )
