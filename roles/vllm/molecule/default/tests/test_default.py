@@ -3,26 +3,35 @@
 import json
 import shlex
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 UNIT = "vllm@main.service"
 URL = "http://127.0.0.1:8000/v1"
+METRICS = "http://127.0.0.1:8000/metrics"
 KEY = 'molecule-s3cr3t "$HOME" 100%\\n'
 READY_SECONDS = 180
 # Long enough to outlast the signal, short enough for a busy machine to finish before the service may be killed.
 TOKENS = 400
 
 
-def post(host, body, *, key=KEY, seconds=120):
-    """Ask for a completion with curl on the host; returns (status, answer). The key goes over standard input."""
+def asking(body, *, key=KEY, seconds=120):
+    """The shell's words that ask for a completion with curl; the key goes over standard input."""
     config = f"header = {json.dumps(f'Authorization: Bearer {key}')}" if key else ""
     options = f"--silent --config - --max-time {seconds} --write-out '\\n%{{http_code}}'"
     data = f"--header 'Content-Type: application/json' --data {shlex.quote(json.dumps(body))}"
-    command = f"printf %s {shlex.quote(config)} | curl {options} {data} {URL}/completions"
-    answer, _, status = host.run(command).stdout.rpartition("\n")
+    return f"printf %s {shlex.quote(config)} | curl {options} {data} {URL}/completions"
+
+
+def answered(printed):
+    """What curl printed, as (status, answer)."""
+    answer, _, status = printed.rpartition("\n")
     return int(status or 0), json.loads(answer) if answer.startswith("{") else {}
+
+
+def post(host, body, **options):
+    """Ask on the host; returns (status, answer)."""
+    return answered(host.run(asking(body, **options)).stdout)
 
 
 def properties(host, *names):
@@ -120,15 +129,16 @@ def test_the_release_is_complete_compiled_and_says_where_torch_came_from(host):
 
 
 def test_requests_in_flight_finish_when_the_service_stops(host):
-    body = {"model": "tiny", "prompt": "Once", "max_tokens": TOKENS, "ignore_eos": True}
-    with ThreadPoolExecutor(3) as clients:
-        answers = [clients.submit(post, host, body) for _ in range(2)]
-        running = "curl -s http://127.0.0.1:8000/metrics | awk '/^vllm:num_requests_running/ {print int($2)}'"
-        deadline = time.monotonic() + 60
-        while host.run(running).stdout.strip() != "2":
-            assert time.monotonic() < deadline, "the requests never ran"
-        host.check_output(f"systemctl stop {UNIT}")
-        finished = [answer.result() for answer in answers]
+    ask = asking({"model": "tiny", "prompt": "Once", "max_tokens": TOKENS, "ignore_eos": True})
+    both_run = f"curl -s {METRICS} | grep -q '^vllm:num_requests_running.* 2'"
+    # In one shell on the host: a look from outside can take as long as the requests do.
+    done = host.run(
+        f"({ask}) >/tmp/one & ({ask}) >/tmp/two & "
+        f"timeout 60 sh -c {shlex.quote(f'until {both_run}; do :; done')} && systemctl stop {UNIT}; "
+        "stopped=$?; wait; exit $stopped"
+    )
+    finished = [answered(host.check_output(f"cat /tmp/{name}")) for name in ("one", "two")]
+    assert done.rc == 0, (done, finished)
     assert [status for status, _ in finished] == [200, 200]
     assert [answer["usage"]["completion_tokens"] for _, answer in finished] == [TOKENS, TOKENS]
     assert properties(host, "Result", "NRestarts") == {"Result": "success", "NRestarts": "0"}
