@@ -1,0 +1,121 @@
+"""VD307: most requests are refused because prompt and answer together are longer than a request may be."""
+
+import re
+from typing import NamedTuple
+
+from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Applicability, Cause, ChangeKind, Confidence, Direction, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, set_flag, thing
+
+# Fewer say nothing of the clients: anybody tries the limit once.
+_ENOUGH = 3
+_LIMIT = re.compile(r"maximum context length is (\d{1,9}) tokens")
+# How the releases word it: to 0.10, 0.11 to 0.18, from 0.19 on, and a prompt that is too long by itself.
+_ASKED = (
+    re.compile(r"\((?P<prompt>\d{1,9}) in the (?:messages|prompt), (?P<answer>\d{1,9}) in the completion\)"),
+    re.compile(r"too large: (?P<answer>\d{1,9})\. .{1,80}your request has (?P<prompt>\d{1,9}) input tokens"),
+    re.compile(
+        r"requested (?P<answer>\d{1,9}) output tokens and your prompt contains (?:at least )?(?P<prompt>\d{1,9}) input"
+    ),
+    re.compile(
+        r"(?:request has|requested|prompt contains)(?: at least)? (?P<prompt>\d{1,9}) (?:input tokens|tokens in)"
+    ),
+)
+
+
+class Asked(NamedTuple):
+    """Tokens of one refused request; `answer` is what it asked for at most, 0 where the prompt alone is too long."""
+
+    limit: int
+    prompt: int
+    answer: int
+
+
+def judge(case: Case) -> Outcome:
+    """Were more requests refused for their length than answered, by a server that is well?"""
+    story = case.story
+    if story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if story.root is not None:
+        return NotHere("something failed for good")
+    refused, answered = story.all("request-too-long"), len(story.all("request-ok"))
+    # One refusal may be told on several lines; uvicorn writes one a request, where its access log is on.
+    count = min(len(refused), len(story.all("request-refused")) or len(refused))
+    if count < _ENOUGH or count <= answered:
+        return Clear(f"{count} requests were refused for their length, {answered} answered")
+    read = [asked for hit in refused if (asked := _asked(story.lines[hit.index].text)) is not None]
+    return finding(
+        RULE,
+        severity=Severity.ADVICE,
+        confidence=Confidence.CONFIRMED if read else Confidence.POSSIBLE,
+        evidence=tuple(case.line(hit.index) for hit in refused[:2]),
+        arithmetic=(
+            Arithmetic("refused", count, "requests", f"{answered} were answered", story.log.source),
+            *(
+                Arithmetic("longest request", a.prompt + a.answer, "tokens", _sum(a), story.log.source)
+                for a in sorted(read, key=lambda a: -a.prompt - a.answer)[:1]
+            ),
+        ),
+        changes=_changes(case, read),
+        refute="the same requests are answered when they ask for fewer tokens",
+    )
+
+
+def _asked(text: str) -> Asked | None:
+    limit = _LIMIT.search(text)
+    told = next((found for pattern in _ASKED if (found := pattern.search(text))), None)
+    if limit is None or told is None:
+        return None
+    return Asked(int(limit[1]), int(told["prompt"]), int(told.groupdict().get("answer") or 0))
+
+
+def _sum(asked: Asked) -> str:
+    return f"{asked.prompt} in the prompt + {asked.answer} asked for, of {asked.limit}"
+
+
+def _changes(case: Case, read: list[Asked]) -> tuple[Change | None, ...]:
+    """The client's limit where the prompts fit; a longer maximum where pool and model are known to hold it."""
+    fitting = [a for a in read if a.answer and a.prompt < a.limit]
+    tightest = min(fitting, key=lambda a: a.limit - a.prompt, default=None)
+    client = tightest and thing(
+        ChangeKind.OS,
+        "max-tokens",
+        Direction.LOWER,
+        f"the client's max_tokens: {tightest.limit} - {tightest.prompt} tokens of the prompt are left for the answer",
+        before=tightest.answer,
+        to=tightest.limit - tightest.prompt,
+    )
+    return (client, _longer(case, read))
+
+
+def _longer(case: Case, read: list[Asked]) -> Change | None:
+    needed = max((a.prompt + a.answer for a in read), default=0)
+    pool = case.story.number("kv-size", "tokens") if case.story is not None else None
+    config = case.model_config or {}
+    positions = config.get("max_position_embeddings")
+    if not needed or not isinstance(positions, int) or pool is None or needed > min(positions, pool):
+        return None
+    return set_flag(
+        case,
+        "max-model-len",
+        needed,
+        Direction.RAISE,
+        f"the pool holds {pool:.0f} tokens and the model's config {positions} positions",
+        applicability=Applicability.NEEDS_REVIEW,
+    )
+
+
+RULE = Rule(
+    code="VD307",
+    slug="requests-too-long",
+    title="Most requests are refused: prompt and answer together are longer than one may be",
+    node="not-memory",
+    cause=Cause.OTHER,
+    phase=Phase.NOT_MEMORY,
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.MODEL_CONFIG}),
+    judge=judge,
+    rank=95,
+)
