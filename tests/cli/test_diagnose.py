@@ -33,7 +33,7 @@ def vllm_doctor(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str
     command = [sys.executable, "-m", "vllm_doctor.cli.main"]
     entry = f"import sys; from vllm_doctor.cli.main import run; sys.exit(run({list(words)!r}))"
     return subprocess.run(
-        [command[0], "-c", entry], input=stdin, capture_output=True, text=True, check=False, timeout=60
+        [command[0], "-c", entry], input=stdin, capture_output=True, text=True, check=False, timeout=300
     )
 
 

@@ -26,7 +26,7 @@ def typed(*words: str) -> subprocess.CompletedProcess[str]:
 
 def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*CLI, *words], capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **env}
+        [*CLI, *words], capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **env}
     )
 
 

@@ -1,7 +1,6 @@
 """journalctl's answers: one invocation, the ones before it, no permission, nothing there."""
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,7 +28,7 @@ def replays(put: Put, tmp_path: Path, rows: list[str]) -> None:
 
 def test_lines_with_time_and_process(on_path: Put, tmp_path: Path) -> None:
     replays(on_path, tmp_path, [row("hello"), row([104, 105, 255]), row("bye", SYSLOG_IDENTIFIER="systemd", _PID="1")])
-    got = journal.entries("abc", 2)
+    got = journal.entries("abc", 60)
     assert isinstance(got, Known)
     log = log_of_lines(got.value.lines, "journal")
     assert [line.text for line in log.last.lines] == ["hello", "hi\ufffd", "bye"]
@@ -74,14 +73,14 @@ def test_earlier_runs_and_how_they_ended(on_path: Put, tmp_path: Path) -> None:
             said("Started vLLM.", "c"),
         ],
     )
-    got = journal.invocations("vllm.service", 2)
+    got = journal.invocations("vllm.service", 60)
     assert isinstance(got, Known)
     assert [(r.invocation, r.failed) for r in got.value] == [("a", True), ("b", True), ("c", False)]
 
 
 def test_no_permission_names_the_command_that_grants_it(on_path: Put) -> None:
     on_path("journalctl", "echo 'No journal files were opened due to insufficient permissions.' >&2; exit 1")
-    got = journal.entries("abc", 2)
+    got = journal.entries("abc", 60)
     assert isinstance(got, Unknown)
     assert "no permission" in got.reason
     assert "usermod -aG systemd-journal" in got.remedy
@@ -89,20 +88,20 @@ def test_no_permission_names_the_command_that_grants_it(on_path: Put) -> None:
 
 def test_a_hint_about_other_users_without_lines_is_no_permission(on_path: Put) -> None:
     on_path("journalctl", "echo 'Hint: You are currently not seeing messages from other users and the system.' >&2")
-    assert isinstance(journal.entries("abc", 2), Unknown)
+    assert isinstance(journal.entries("abc", 60), Unknown)
 
 
 def test_no_journal_and_a_broken_one(on_path: Put) -> None:
     on_path("journalctl", "echo 'No journal files were found.' >&2; exit 1")
-    got = journal.entries("abc", 2)
+    got = journal.entries("abc", 60)
     assert isinstance(got, Unknown)
     assert "no journal files" in got.reason
     on_path("journalctl", 'echo \'{"MESSAGE": "cut\'; echo not json; exit 0')
-    assert journal.entries("abc", 2) == Known(journal.Entries(()), "journal")
+    assert journal.entries("abc", 60) == Known(journal.Entries(()), "journal")
 
 
 def test_a_journal_that_hangs_is_left_behind(on_path: Put) -> None:
-    on_path("journalctl", "sleep 30")
-    began = time.monotonic()
-    assert isinstance(journal.entries("abc", 0.5), Unknown)
-    assert time.monotonic() - began < 2
+    on_path("journalctl", "sleep 300")
+    found = journal.entries("abc", 0.5)
+    assert isinstance(found, Unknown)
+    assert "did not answer" in found.reason

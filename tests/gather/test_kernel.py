@@ -26,7 +26,7 @@ def test_lines_that_matter_with_their_place_and_time() -> None:
 
 def test_the_journal_is_asked_first(on_path: Put) -> None:
     on_path("journalctl", f"""echo '{{"MESSAGE": "{XID}", "__REALTIME_TIMESTAMP": "1770000000000000"}}'""")
-    found = kernel.read(2)
+    found = kernel.read(60)
     assert isinstance(found, Known)
     assert found.value.events[0].text == XID
     assert found.value.events[0].at == "2026-02-02T02:40:00+00:00"
@@ -37,7 +37,7 @@ def test_without_the_right_to_either_it_is_unknown_and_not_clean(on_path: Put, m
     monkeypatch.setattr(kernel, "_in_container", lambda: False)
     on_path("journalctl", "echo 'No journal files were opened due to insufficient permissions.' >&2; exit 1")
     on_path("dmesg", "echo 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1")
-    found = kernel.read(2)
+    found = kernel.read(60)
     assert isinstance(found, Unknown)
     assert "systemd-journal" in found.remedy
 
@@ -45,7 +45,7 @@ def test_without_the_right_to_either_it_is_unknown_and_not_clean(on_path: Put, m
 def test_the_ring_buffer_where_the_journal_holds_nothing(on_path: Put) -> None:
     on_path("journalctl", "exit 1")
     on_path("dmesg", f"echo '2026-01-01T00:00:00,000000+00:00 {XID}'")
-    found = kernel.read(2)
+    found = kernel.read(60)
     assert isinstance(found, Known)
     assert found.source == "dmesg"
     assert len(found.value.events) == 1

@@ -25,7 +25,7 @@ def answering(status: int) -> Callable[[socket.socket, threading.Event], None]:
 
 
 def asked(serve: Serve, status: int, key: str | None = None) -> Probe:
-    return canary(serve(answering(status)).base, LAUNCH, HEALTHY, deadline_s=5, key=key)
+    return canary(serve(answering(status)).base, LAUNCH, HEALTHY, deadline_s=60, key=key)
 
 
 def test_a_completion_that_comes_back_and_one_that_does_not(serve: Serve) -> None:

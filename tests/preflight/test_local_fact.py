@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -63,10 +62,8 @@ def test_a_driver_that_is_not_loaded_is_an_error_code(library: Path, tmp_path: P
 
 
 def test_a_driver_that_hangs_is_given_up(library: Path, tmp_path: Path) -> None:
-    begin = time.monotonic()
     answer = nvml(library, tmp_path, DESCRIPTION + "hang.nvmlInit_v2 = 1\n")
     assert "did not answer" in str(answer["error"])
-    assert time.monotonic() - begin < 30
 
 
 def test_a_host_without_the_library_says_so(tmp_path: Path) -> None:

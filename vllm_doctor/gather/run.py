@@ -61,8 +61,10 @@ def run(
         return NotRun(f"{argv[0]} could not be started: {refused.strerror}")
     if child.stdout is None or child.stderr is None:
         raise AssertionError("pipes were asked for")
-    out, err, ended = _drain(child.stdout, child.stderr, time.monotonic() + deadline_s, max_bytes)
-    code = _code(child, time.monotonic() + 0.2) if ended else None
+    end = time.monotonic() + deadline_s
+    out, err, ended = _drain(child.stdout, child.stderr, end, max_bytes)
+    # Closed pipes are mostly the end of the program, which a busy machine may take a while to tell.
+    code = _code(child, max(end, time.monotonic() + 0.2)) if ended else None
     if code is None and len(out) >= max_bytes:
         _kill(child)
         return Ran(0, out, err, cut=True)

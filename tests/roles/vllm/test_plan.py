@@ -39,7 +39,7 @@ def host(tmp_path_factory):
     def run(command):
         program = [sys.executable, "-c", "from vllm_doctor.cli.main import entry; entry()"]
         done = subprocess.run(
-            [*program, *command[1:]], env=env, capture_output=True, text=True, timeout=60, check=False
+            [*program, *command[1:]], env=env, capture_output=True, text=True, timeout=300, check=False
         )
         return {"rc": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
 
