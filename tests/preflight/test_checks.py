@@ -61,7 +61,8 @@ def test_a_sound_host_has_no_complaint() -> None:
 
 def test_nothing_read_is_never_ok_and_never_a_fault() -> None:
     rows = judge(Case(INTENT, Host(), table(), date(2026, 11, 21)))
-    facts = [r for r in rows if r.check not in {"driver branch alive", "wheel's CUDA x driver", "glibc and Python"}]
+    of_words = {"driver version", "vLLM release", "driver branch alive", "wheel's CUDA x driver", "glibc and Python"}
+    facts = [r for r in rows if r.check not in of_words]
     assert {r.verdict for r in facts} <= {Verdict.UNKNOWN, Verdict.NOT_APPLICABLE}
 
 
@@ -226,7 +227,8 @@ class TestWheelRunsOnDriver:
             ("0.27.1", "575.57.08", "cu129", Verdict.OK),
             ("0.33.0", "580.105.08", "cu129", Verdict.FAIL),  # this release has no such variant
             ("0.33.0", "580.105.08", "cu118", Verdict.FAIL),
-            ("0.33.9", "580.105.08", "auto", Verdict.FAIL),  # never published
+            ("0.33.9", "580.105.08", "auto", Verdict.UNKNOWN),  # its CUDA is not known
+            ("0.33.9", "580.105.08", "cu130", Verdict.OK),  # here it is
             ("0.27.1", "570.124.06", "cu129", Verdict.FAIL),  # H100: FlashAttention 2 comes as PTX
         ],
     )
@@ -282,10 +284,6 @@ class TestWheelRunsOnDriver:
         # A card that fell off the bus is not a host without one.
         assert driver.gpu_present(case).verdict is Verdict.FAIL
         assert isinstance(release.choose_variant(case), Row)
-
-    def test_a_typo_gets_the_nearest_release(self, row: Judge) -> None:
-        found = row(release.wheel_runs_on_driver, replace(INTENT, vllm_version="0.33.00"))
-        assert "0.33.0?" in found.action
 
     def test_forward_compatibility_is_for_data_centre_cards(self, row: Judge) -> None:
         intent = replace(INTENT, driver_version="570.124.06", forward_compat=True)

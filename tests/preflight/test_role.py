@@ -29,9 +29,19 @@ BAD: dict[str, tuple[dict[str, object], str, str]] = {
     "boolean": ({"nvidia_driver_enabled": "yes"}, "variable type", "write true without quotes"),
     "choice": ({"nvidia_driver_flavour": "opne"}, "variable type", "write open"),
     "no-release": (
-        {"vllm_version": "0.33.9", "vllm_variant": "auto"},
-        "wheel's CUDA x driver",
-        "0.33.9 does not exist",
+        {"vllm_version": "0.31.9", "vllm_variant": "auto"},
+        "vLLM release",
+        "0.31.9 does not exist",
+    ),
+    "no-cpu-release": (
+        {"vllm_version": "0.31.9", "vllm_variant": "cpu", "nvidia_driver_enabled": False},
+        "vLLM release",
+        "set vllm_version: 0.31.0",
+    ),
+    "no-driver": (
+        {"nvidia_driver_version": "580.105.80"},
+        "driver version",
+        "set nvidia_driver_version: 580.105.08",
     ),
     "old-driver": (
         {"vllm_version": "0.33.0", "vllm_variant": "auto", "nvidia_driver_version": "570.124.06"},
@@ -49,9 +59,9 @@ BAD: dict[str, tuple[dict[str, object], str, str]] = {
     "shadow": ({"vllm_extra_args": {"max-model-len": 4096}}, "extra argument", "set vllm_max_model_len instead"),
     "no-branch": ({"nvidia_driver_version": "582.10.01"}, "driver branch alive", "no such branch is known"),
     "no-toolkit": (
-        {"cuda_toolkit_enabled": True, "cuda_toolkit_version": "13.0.9"},
+        {"cuda_toolkit_enabled": True, "cuda_toolkit_version": "12.7.1"},
         "CUDA toolkit",
-        "cuda_toolkit_version: 13.0.2",
+        "a published version, such as 12.6.3 or 12.8.0",
     ),
     "toolkit-driver": (
         {"cuda_toolkit_enabled": True, "nvidia_driver_version": "570.124.06", "vllm_version": "0.19.1"},
@@ -92,7 +102,7 @@ BAD: dict[str, tuple[dict[str, object], str, str]] = {
     "old-toolkit": (
         {"cuda_toolkit_enabled": True, "cuda_toolkit_version": "12.8.1", "vllm_variant": "cu130"},
         "contradictory pins",
-        "cuda_toolkit_version: 13.0.2",
+        "cuda_toolkit_version: 13.0.3",
     ),
     "nested-secret": ({"vllm_secrets": {"ANY": "not-in-a-vault"}}, "secret in plain text", "ANY (value not shown)"),
     "secret": ({"vllm_api_key": "not-in-a-vault"}, "secret in plain text", "ansible-vault"),
@@ -101,7 +111,15 @@ BAD: dict[str, tuple[dict[str, object], str, str]] = {
 # What a bad inventory may hold, and the hosts above that hold it.
 DEMANDED = {
     "a typo": ["typo"],
-    "a version that does not exist": ["no-release", "no-version", "no-branch", "no-toolkit", "words-for-a-version"],
+    "a version that does not exist": [
+        "no-release",
+        "no-cpu-release",
+        "no-driver",
+        "no-version",
+        "no-branch",
+        "no-toolkit",
+        "words-for-a-version",
+    ],
     "a string for a boolean": ["boolean"],
     "two owners of a package": ["two-owners"],
     "an unknown GPU": ["gpu-name"],

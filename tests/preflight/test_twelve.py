@@ -14,6 +14,7 @@ from tests.preflight.test_checks import H100, HOST, INTENT, NVIDIA_SOURCE, SWITC
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.preflight import driver, release, room
 from vllm_doctor.preflight.checks import CHECKS
+from vllm_doctor.preflight.existence import driver_released, vllm_released
 from vllm_doctor.preflight.fit import model_fits
 from vllm_doctor.preflight.records import Case, Disk, Headers, Intent, Package, Row, Verdict
 from vllm_doctor.preflight.slices import slices_possible
@@ -62,8 +63,8 @@ TWELVE: dict[int, tuple[Callable[[Case], Row], Given, Given]] = {
     ),
     12: (room.disk_space, (INTENT, {"disk": (Disk("/opt", 20.0, "a"), Disk("/var/lib", 200.0, "b"))}), (INTENT, {})),
 }
-# The checks beyond the twelve have their cases in test_checks and test_fit.
-BEYOND = (room.host_memory, room.ports_free, model_fits, slices_possible)
+# The checks beyond the twelve have their cases in test_checks, test_fit and test_existence.
+BEYOND = (room.host_memory, room.ports_free, model_fits, slices_possible, driver_released, vllm_released)
 
 
 def judged(check: Callable[[Case], Row], given: Given) -> Row:

@@ -148,6 +148,15 @@ class Table:
             number, raw["class"], date.fromisoformat(end) if end else None, raw.get("ended", False), raw["cuda"], major
         )
 
+    def driver_releases(self, branch: int) -> tuple[str, ...]:
+        """The drivers that NVIDIA published in a branch, oldest first; empty for a branch without a list."""
+        return tuple(self._data["driver_releases"]["branches"].get(str(branch), ()))
+
+    @property
+    def releases_until(self) -> date:
+        """The day until which the lists of drivers and toolkits are complete; a later release may be missing."""
+        return date.fromisoformat(self._data["driver_releases"]["complete_until"])
+
     def gpu(self, device: str) -> Gpu | None:
         """The GPU of a PCI device id (four hexadecimal digits); None for an id of no known chip."""
         device = device.lower().removeprefix("0x").zfill(4)
@@ -238,7 +247,7 @@ class Table:
         return Fit.NATIVE if numbers(branch.cuda) >= numbers(cuda)[:2] else Fit.MINOR
 
     def toolkit_driver(self, toolkit: str) -> str | None:
-        """The driver that NVIDIA released together with this CUDA toolkit."""
+        """The driver inside NVIDIA's installer of this CUDA toolkit; None for a toolkit that is not known."""
         found = self._data["toolkits"].get(toolkit)
         return None if found is None else str(found)
 

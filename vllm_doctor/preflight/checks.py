@@ -12,6 +12,7 @@ from vllm_doctor.preflight.driver import (
     one_repository,
     secure_boot_possible,
 )
+from vllm_doctor.preflight.existence import driver_released, vllm_released
 from vllm_doctor.preflight.fit import model_fits
 from vllm_doctor.preflight.records import Case, Row
 from vllm_doctor.preflight.release import compute_capability, libc_and_python, wheel_runs_on_driver
@@ -37,10 +38,14 @@ CHECKS: tuple[Check, ...] = (
     ports_free,
     model_fits,
     slices_possible,
+    driver_released,
+    vllm_released,
 )
 
 # What variables alone decide, for the GPUs that the inventory names.
 OF_VARIABLES: tuple[Check, ...] = (
+    driver_released,
+    vllm_released,
     branch_supports_gpus,
     branch_alive,
     flavour_legal,

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from vllm_doctor.knowledge.compat import Table, nearest, numbers
+from vllm_doctor.knowledge.compat import Fit, Table, nearest, numbers
+from vllm_doctor.preflight.existence import toolkit_released
 from vllm_doctor.preflight.launches import launches
 from vllm_doctor.preflight.records import Disk, Headers, Host, Intent, Package, Repository, Row, Verdict
 
@@ -31,6 +32,7 @@ def intent(values: Mapping[str, object], table: Table, flags: Mapping[str, str] 
         vllm=version is not None,
         vllm_version=version,
         variant="cpu" if version is not None and version.endswith("+cpu") else variant,
+        exists=tuple(_words(values.get("preflight_known_versions"))),
         python=_text(values, "preflight_python_version") or _python(_text(values, "vllm_python")),
         forward_compat=bool(values.get("preflight_forward_compatibility", False)),
         gpus=tuple(_words(values.get("preflight_gpus"))),
@@ -94,33 +96,29 @@ def contradictions(values: Mapping[str, object], wanted: Intent, table: Table) -
 
 
 def _toolkit(toolkit: str, values: Mapping[str, object], wanted: Intent, table: Table) -> Iterator[Row]:
-    if table.toolkit_driver(toolkit) is None:
-        close = nearest(toolkit, table.toolkits())
-        yield Row(
-            "CUDA toolkit",
-            Verdict.FAIL,
-            f"cuda_toolkit_version {toolkit}",
-            "one of " + ", ".join(table.toolkits()),
-            f"set cuda_toolkit_version: {close or table.toolkits()[-1]}",
-        )
-    elif wanted.driver and table.fit(wanted.driver_version, toolkit) == "fail":
+    released = toolkit_released(toolkit, wanted, table)
+    if released.verdict is not Verdict.OK:
+        yield released
+    if released.verdict is Verdict.FAIL:
+        return
+    if wanted.driver and table.fit(wanted.driver_version, toolkit) is Fit.FAIL:
         yield Row(
             "contradictory pins",
             Verdict.FAIL,
             f"cuda_toolkit_version {toolkit}, nvidia_driver_version {wanted.driver_version}",
             f"driver {table.family_floor(toolkit)} or newer",
-            f"set nvidia_driver_version: {table.toolkit_driver(toolkit)}",
+            f"set nvidia_driver_version: {_driver_for(toolkit, table)}",
         )
     build = table.variant(wanted.variant) if wanted.vllm else None
     if build is not None and build.cuda and numbers(toolkit)[:2] < numbers(build.cuda)[:2]:
         # What is compiled at start takes the toolkit that CUDA_HOME names (vllm#50705).
-        enough = next((known for known in table.toolkits() if numbers(known) >= numbers(build.cuda)), "…")
+        enough = [known for known in table.toolkits() if numbers(known)[:2] == numbers(build.cuda)[:2]]
         yield Row(
             "contradictory pins",
             Verdict.FAIL,
             f"cuda_toolkit_version {toolkit}, vllm_variant {wanted.variant} of CUDA {build.cuda}",
             f"a toolkit of CUDA {build.cuda} or newer",
-            f"set cuda_toolkit_version: {enough}",
+            f"set cuda_toolkit_version: {enough[-1] if enough else '…'}",
         )
     for package in _words(values.get("cuda_toolkit_extra_packages")):
         if package == "cuda" or package.startswith(
@@ -133,6 +131,12 @@ def _toolkit(toolkit: str, values: Mapping[str, object], wanted: Intent, table: 
                 "driver packages only from the role nvidia_driver",
                 f"remove {package}: it brings a driver of its own",
             )
+
+
+def _driver_for(toolkit: str, table: Table) -> str:
+    """A driver that runs it: the one that a host gets anyway where that does, else the one inside the installer."""
+    fits = table.fit(table.default_driver, toolkit) is not Fit.FAIL
+    return table.default_driver if fits else table.toolkit_driver(toolkit) or "…"
 
 
 def host(facts: Mapping[str, object], model_configs: Mapping[str, str] | None = None) -> Host:

@@ -67,6 +67,7 @@ class Intent:
     vllm: bool = True
     vllm_version: str | None = None
     variant: str = "auto"
+    exists: tuple[str, ...] = ()  # drivers and toolkits that the user vouches for
     locked: tuple[str, ...] = ()  # variants of this release that have a hash lock; empty where nobody looked
     python: str | None = None
     forward_compat: bool = False

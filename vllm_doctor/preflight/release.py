@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from vllm_doctor.knowledge.compat import Fit, Table, nearest, numbers
+from vllm_doctor.knowledge.compat import Fit, Table, numbers
 from vllm_doctor.preflight.records import Case, Row, Verdict
 
 _OK, _FAIL, _WARN = Verdict.OK, Verdict.FAIL, Verdict.WARN
@@ -59,17 +59,8 @@ def _build_runs(case: Case) -> Row:
     if case.intent.vllm_version is None:
         return Row(name, _SKIP)
     wheel = case.table.wheel(case.intent.vllm_version)
-    if wheel is None:
-        newest = case.table.wheels()[-1]
-        close = nearest(case.intent.vllm_version, case.table.wheels())
-        return Row(
-            name,
-            _FAIL,
-            f"vLLM {case.intent.vllm_version} does not exist",
-            f"a published release, up to {newest}",
-            f"did you mean vllm_version: {close or newest}?",
-        )
-    cuda = wheel.cuda
+    version = case.intent.vllm_version.split("+", 1)[0]
+    cuda = wheel.cuda if wheel else None
     if case.intent.variant not in {"auto", "default"}:
         variant = case.table.variant(case.intent.variant)
         if variant is None:
@@ -80,10 +71,12 @@ def _build_runs(case: Case) -> Row:
                 "auto, default, cpu, cu129 or cu130",
                 "set vllm_variant: auto",
             )
-        if not variant.exists_for(wheel.version):
+        if not variant.exists_for(version):
             span = f"{variant.first} to {variant.last}" if variant.last else f"{variant.first} or newer"
-            return Row(name, _FAIL, f"{variant.name} of vLLM {wheel.version}", f"vLLM {span}", "set vllm_variant: auto")
+            return Row(name, _FAIL, f"{variant.name} of vLLM {version}", f"vLLM {span}", "set vllm_variant: auto")
         cuda = variant.cuda
+    if cuda is None:
+        return Row(name, _UNKNOWN, f"the CUDA of vLLM {version} is not known", "a known release", "")
     driver = case.driver
     if driver is None:
         return Row(name, _UNKNOWN, f"CUDA {cuda}; no driver", "a driver", "set nvidia_driver_enabled: true")
@@ -92,14 +85,14 @@ def _build_runs(case: Case) -> Row:
     if fit is Fit.FAIL:
         if case.intent.forward_compat and gpus and all(case.table.forward_compatible(gpu, driver) for gpu in gpus):
             return Row(name, _WARN, f"CUDA {cuda} on {driver} by forward compatibility", "cuda-compat on the host", "")
-        older = _variant_for(driver, wheel.version, case.table)
+        older = _variant_for(driver, version, case.table)
         way = f"set vllm_variant: {older}, or " if older else ""
         if older and case.intent.locked and older not in case.intent.locked:
-            way = f"make {wheel.version}+{older}.lock with tools/vllm_lock.py, or "
+            way = f"make {version}+{older}.lock with tools/vllm_lock.py, or "
         return Row(
             name,
             _FAIL,
-            f"vLLM {wheel.version} brings CUDA {cuda}; driver {driver}",
+            f"vLLM {version} brings CUDA {cuda}; driver {driver}",
             f"driver {case.table.family_floor(cuda)} or newer",
             f"{way}set nvidia_driver_version: {case.table.default_driver}",
         )

@@ -1,0 +1,70 @@
+"""Does a version exist at all? What NVIDIA and vLLM published is a list with a date.
+
+What is newer than the list may have been published since: that is unknown, and the package manager or the hash lock
+has the last word. What lies below or between what was published never was, and is refused before a host is asked.
+"""
+
+from datetime import date
+
+from vllm_doctor.knowledge.compat import Table, nearest, numbers
+from vllm_doctor.preflight.records import Case, Intent, Row, Verdict
+
+
+def driver_released(case: Case) -> Row:
+    """17: NVIDIA published this driver version."""
+    name, version = "driver version", case.intent.driver_version
+    branch = case.table.branch(version)
+    if case.intent.cpu or not case.intent.driver or branch is None or len(numbers(version)) < 2:
+        return Row(name, Verdict.NOT_APPLICABLE)
+    row, known = Row(name, Verdict.OK, version), case.table.driver_releases(branch.number)
+    if version in case.intent.exists:
+        return row
+    return _published(row, "nvidia_driver_version", known, case.table.releases_until)
+
+
+def toolkit_released(version: str, wanted: Intent, table: Table) -> Row:
+    """NVIDIA published this CUDA toolkit."""
+    row = Row("CUDA toolkit", Verdict.OK, version)
+    known = table.toolkits()
+    return row if version in wanted.exists else _published(row, "cuda_toolkit_version", known, table.releases_until)
+
+
+def vllm_released(case: Case) -> Row:
+    """18: vLLM published this release, or somebody made its hash lock from packages that were there."""
+    name, version = "vLLM release", case.intent.vllm_version
+    if not case.intent.vllm or version is None:
+        return Row(name, Verdict.NOT_APPLICABLE)
+    if case.table.wheel(version) is not None:
+        return Row(name, Verdict.OK, version)
+    until, newest = case.table.checked, case.table.wheels()[-1]
+    if case.intent.locked:
+        return Row(name, Verdict.UNKNOWN, f"vLLM {version} is not in the table of {until}", "a known release", "")
+    newer = numbers(version) > numbers(newest)
+    return Row(
+        name,
+        Verdict.FAIL,
+        f"vLLM {version} was not known on {until}, and has no lock" if newer else f"vLLM {version} does not exist",
+        f"a published release, up to {newest}, or a hash lock of it",
+        f"set vllm_version: {nearest(version, case.table.wheels()) or newest}"
+        + ("; or make its lock with tools/vllm_lock.py" if newer else ""),
+    )
+
+
+def _published(row: Row, variable: str, known: tuple[str, ...], until: date) -> Row:
+    """`row` is what to say of a version that was: its name and the version found."""
+    version = row.found
+    if version in known:
+        return row
+    if not known or numbers(version) > numbers(known[-1]):
+        found = f"{version} is newer than what was known on {until}"
+        return Row(row.check, Verdict.UNKNOWN, found, "a published version", "the package manager is asked on the host")
+    below = [item for item in known if numbers(item) <= numbers(version)]
+    around = dict.fromkeys((*below[-1:], *known[len(below) :][:1]))
+    return Row(
+        row.check,
+        Verdict.FAIL,
+        f"{version} does not exist (releases until {until})",
+        f"a published version, such as {' or '.join(around)}",
+        f"set {variable}: {nearest(version, known) or next(iter(around))}; "
+        "or, if it was published since, name it in preflight_known_versions",
+    )
