@@ -263,6 +263,17 @@ class Table:
         return bool(allowed and gpu.name is not None and numbers(driver)[:1] >= (rule["from_branch"],))
 
     @property
+    def device_uuids_from(self) -> str:
+        """The first release known to take UUIDs in CUDA_VISIBLE_DEVICES."""
+        return str(self._data["device_uuids"]["from"])
+
+    def reads_device_uuids(self, version: str) -> bool | None:
+        """Whether a release takes UUIDs in CUDA_VISIBLE_DEVICES; older ones end at them. None where nobody looked."""
+        if numbers(version) >= numbers(self.device_uuids_from):
+            return True
+        return False if numbers(version) <= numbers(self._data["device_uuids"]["never_until"]) else None
+
+    @property
     def ptx_only_from(self) -> str:
         """From this compute capability on, part of the wheel is compiled from PTX by the driver."""
         return str(self._data["ptx_only_from"])
