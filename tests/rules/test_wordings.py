@@ -3,10 +3,12 @@
 The wordings are the samples of the messages, which say the versions that write them.
 """
 
+import re
 from collections.abc import Callable
 
 import pytest
 
+from tests.scenarios.loading import folders
 from vllm_doctor.gather.logfile import log_of_lines
 from vllm_doctor.knowledge.messages import Message, Sample, messages
 from vllm_doctor.records.finding import Diagnosis
@@ -14,7 +16,7 @@ from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.rules.engine import diagnose
-from vllm_doctor.rules.registry import by_code
+from vllm_doctor.rules.registry import INTERNAL, by_code
 
 FALLBACKS = {code for code, rule in by_code().items() if rule.fallback}
 # Said of the host or the launch before vLLM says anything: these stand without a start around them.
@@ -40,6 +42,8 @@ PREFIXES: dict[str, Callable[[str], str]] = {
     "coloured": lambda text: f"\x1b[1;36m(EngineCore pid=4242)\x1b[0;0m ERROR 05-21 10:11:12 [core.py:708] {text}",
     "pasted": lambda text: f"[0;36m(EngineCore pid=4242)[0;0m ERROR 05-21 10:11:12 [core.py:708] {text}",
 }
+# The scenarios whose rules compute with what the log prints.
+SUMS = [f for f in folders() if re.match(r"vd[123]\d\d-.*fires$", f.name) and (f / "log.txt").exists()]
 SAMPLES = [(m, s) for m in messages() if m.role == "cause" for s in m.samples]
 
 
@@ -114,3 +118,18 @@ def test_numbers_that_no_program_writes_are_no_message() -> None:
     line = f"ValueError: The model's max seq len ({'9' * 5000}) is larger than the maximum number of tokens that can be"
     verdict = judged([*START, f"{line} stored in KV cache ({'9' * 5000})."])
     assert "VD0001" not in {f.code for f in verdict.findings}
+
+
+@pytest.mark.parametrize("number", ["0", "9" * 40, "9" * 5000], ids=["none", "forty digits", "more than int() takes"])
+def test_no_number_in_a_line_breaks_a_rule(number: str) -> None:
+    logs = [(f / "log.txt").read_text(errors="replace").splitlines() for f in SUMS]
+    lives = [*((START, [s.line]) for m in messages() for s in m.samples), *(([], lines) for lines in (START, *logs))]
+    for before, lines in lives:
+        # Each line once, in its text alone; the calls of a traceback have no figure that is read.
+        for index, line in enumerate(lines):
+            prefix, end, text = line.rpartition("] ")
+            absurd = prefix + end + re.sub(r"[0-9]+", number, text)
+            if absurd == line or 'File "' in line:
+                continue
+            found = judged([*before, *lines[:index], absurd, *lines[index + 1 :]])
+            assert INTERNAL not in [f.code for f in found.findings], absurd

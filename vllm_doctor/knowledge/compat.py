@@ -19,7 +19,7 @@ Numbers = tuple[int, ...]
 
 def numbers(version: str) -> Numbers:
     """The release numbers of a version: `580.105.08` is (580, 105, 8), `13.0` is (13, 0); () where there is none."""
-    found = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    found = re.match(r"v?(\d{1,9}(?:\.\d{1,9})*)", version)
     return tuple(int(part) for part in found.group(1).split(".")) if found else ()
 
 

@@ -17,7 +17,7 @@ from typing import Literal
 GIB = 1 << 30
 
 _VERSION = re.compile(
-    r"\s*v?(\d+(?:\.\d+)*)\s*[-._]?\s*((?:a|b|rc|alpha|beta)\d*)?(.*)", re.IGNORECASE | re.DOTALL | re.ASCII
+    r"\s*v?(\d{1,9}(?:\.\d{1,9})*)\s*[-._]?\s*((?:a|b|rc|alpha|beta)\d*)?(.*)", re.IGNORECASE | re.DOTALL | re.ASCII
 )
 
 

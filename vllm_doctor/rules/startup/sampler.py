@@ -67,8 +67,8 @@ def _rows(case: Case) -> int:
     root = case.root
     for message in _MESSAGES:
         fields = root.fields(message) if root is not None else {}
-        if "requests" in fields:
-            return int(fields["requests"])
+        if told := int(fields.get("requests", "0")):
+            return told
     return sequences(case)[0]
 
 
