@@ -1,7 +1,7 @@
 /*
  * A libnvidia-ml.so.1 without a GPU: the calls that vllm-doctor and the roles make, answered from a text file.
  *
- * NVML_SIM names the file; it is read again on every call, so that a test can change the machine while it runs.
+ * NVML_SIM names the file, without it /etc/nvml-sim; it is read again on every call, so that a test can change the machine while it runs.
  * One `key = value` a line, `#` starts a comment. Keys are in README.md beside this file. A value that the file does not
  * give is answered with NVML_ERROR_NOT_SUPPORTED, as a real card answers for what it does not have.
  *
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <unistd.h>
 
 enum {
@@ -34,8 +35,14 @@ typedef struct {
 
 /* ---- the description ---------------------------------------------------------------------------------------- */
 
-static int lookup(const char *key, char *out, size_t room) {
+/* A host that is simulated as a whole has one description; nothing has to be told to each process. */
+static const char *description(void) {
     const char *path = getenv("NVML_SIM");
+    return path ? path : access("/etc/nvml-sim", R_OK) ? NULL : "/etc/nvml-sim";
+}
+
+static int lookup(const char *key, char *out, size_t room) {
+    const char *path = description();
     FILE *file = path ? fopen(path, "r") : NULL;
     char line[1024];
     int found = 0;
@@ -125,8 +132,8 @@ static int fault(const char *function, long gpu) {
 
 /* ---- the library and the system ----------------------------------------------------------------------------- */
 
-int nvmlInitWithFlags(unsigned flags) { (void)flags; FAULT(-1); return getenv("NVML_SIM") ? SUCCESS : DRIVER_NOT_LOADED; }
-int nvmlInit_v2(void) { FAULT(-1); return getenv("NVML_SIM") ? SUCCESS : DRIVER_NOT_LOADED; }
+int nvmlInitWithFlags(unsigned flags) { (void)flags; FAULT(-1); return description() ? SUCCESS : DRIVER_NOT_LOADED; }
+int nvmlInit_v2(void) { FAULT(-1); return description() ? SUCCESS : DRIVER_NOT_LOADED; }
 int nvmlShutdown(void) { FAULT(-1); return SUCCESS; }
 
 const char *nvmlErrorString(int code) { (void)code; return "simulated error"; }

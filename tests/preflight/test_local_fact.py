@@ -17,8 +17,17 @@ gpu.0.uuid = GPU-0
 gpu.0.total = 85520809984
 gpu.0.free = 85000000000
 gpu.0.mig_mode = 0 0
+gpu.0.pci = 00000000:1B:00.0
 gpu.1.name = NVIDIA H100 80GB HBM3
 gpu.1.uuid = GPU-1
+"""
+SLICED = """driver = 580.105.08
+gpu.0.name = NVIDIA H100 80GB HBM3
+gpu.0.uuid = GPU-0
+gpu.0.mig_mode = 1 1
+gpu.0.mig.0.uuid = MIG-a
+gpu.0.mig.0.name = NVIDIA H100 80GB HBM3 MIG 3g.40gb
+gpu.0.mig.2.uuid = MIG-b
 """
 
 
@@ -45,8 +54,34 @@ def test_what_the_driver_says(library: Path, tmp_path: Path) -> None:
     answer = nvml(library, tmp_path, DESCRIPTION)
     assert (answer["driver"], answer["cuda"]) == ("580.105.08", 13000)
     assert answer["gpus"] == [
-        {"index": 0, "uuid": "GPU-0", "name": "NVIDIA H100 80GB HBM3", "memory_bytes": 85520809984, "mig": False},
-        {"index": 1, "uuid": "GPU-1", "name": "NVIDIA H100 80GB HBM3", "memory_bytes": None, "mig": None},
+        {
+            "index": 0,
+            "address": "0000:1b:00.0",
+            "uuid": "GPU-0",
+            "name": "NVIDIA H100 80GB HBM3",
+            "memory_bytes": 85520809984,
+            "mig": False,
+            "slices": [],
+        },
+        {
+            "index": 1,
+            "address": None,
+            "uuid": "GPU-1",
+            "name": "NVIDIA H100 80GB HBM3",
+            "memory_bytes": None,
+            "mig": None,
+            "slices": [],
+        },
+    ]
+
+
+def test_the_slices_of_a_card_are_there_by_their_uuids(library: Path, tmp_path: Path) -> None:
+    gpus = nvml(library, tmp_path, SLICED)["gpus"]
+    assert isinstance(gpus, list)
+    assert gpus[0]["mig"] is True
+    assert gpus[0]["slices"] == [
+        {"uuid": "MIG-a", "name": "NVIDIA H100 80GB HBM3 MIG 3g.40gb"},
+        {"uuid": "MIG-b", "name": None},
     ]
 
 

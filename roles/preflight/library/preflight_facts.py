@@ -458,6 +458,21 @@ def ask_nvml():
         value = ctypes.c_uint()
         return value.value if getattr(library, name)(*handle, ctypes.byref(value)) == 0 else None
 
+    def address(handle):
+        """As sysfs has it: nvmlPciInfo_t ends with 32 bytes of text, whose domain has four figures too many."""
+        info = (ctypes.c_char * 68)()
+        if library.nvmlDeviceGetPciInfo_v3(handle, info):
+            return None
+        return re.sub("^0000(?=....:)", "", info.raw[36:].split(b"\0")[0].decode().lower())
+
+    def slices(handle):
+        part = ctypes.c_void_p()
+        return [
+            {"uuid": text("nvmlDeviceGetUUID", part), "name": text("nvmlDeviceGetName", part)}
+            for index in range(number("nvmlDeviceGetMaxMigDeviceCount", handle) or 0)
+            if library.nvmlDeviceGetMigDeviceHandleByIndex(handle, index, ctypes.byref(part)) == 0
+        ]
+
     code = library.nvmlInit_v2()
     if code:
         return {"error": code}
@@ -473,10 +488,12 @@ def ask_nvml():
         gpus.append(
             {
                 "index": index,
+                "address": address(handle),
                 "uuid": text("nvmlDeviceGetUUID", handle),
                 "name": text("nvmlDeviceGetName", handle),
                 "memory_bytes": memory[0] if sized else None,
                 "mig": bool(mig.value) if sliced else None,
+                "slices": slices(handle) if mig.value else [],
             }
         )
     return {
