@@ -69,6 +69,8 @@ def test_a_toolkit() -> None:
     assert toolkit_released("12.7.0", INTENT, TABLE).verdict is Verdict.FAIL
     assert toolkit_released("12.7.0", replace(INTENT, exists=("12.7.0",)), TABLE).verdict is Verdict.OK
     assert toolkit_released("13.9.0", INTENT, TABLE).verdict is Verdict.UNKNOWN
+    assert toolkit_released("13.0", INTENT, TABLE).action.startswith("set cuda_toolkit_version: 13.0.3; ")
+    assert toolkit_released("latest", INTENT, TABLE).action == "set cuda_toolkit_version: 13.0.3"
 
 
 @pytest.mark.parametrize(

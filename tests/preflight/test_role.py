@@ -93,6 +93,19 @@ BAD: dict[str, tuple[dict[str, object], str, str]] = {
     "empty": ({"nvidia_driver_version": None}, "variable type", "take the line out"),
     "list-for-text": ({"vllm_variant": ["cu130"]}, "variable type", "write text"),
     "entries": ({"vllm_instances": ["main"]}, "variable type", "in each entry write a mapping"),
+    "entry-type": ({"vllm_instances": [{"name": "a", "gpus": "0"}]}, "variable type", "gpus of a: '0' a list"),
+    "layout-text": ({"host_settings_mig": {"0": "3g.40gb"}}, "MIG layout", 'host_settings_mig: {"0": [3g.40gb]}'),
+    "no-config": (
+        {"preflight_model_configs": {"/srv/models/llama": "nowhere.json"}},
+        "model configuration",
+        "nowhere.json of /srv/models/llama is not on the controller",
+    ),
+    "no-such-count": ({"preflight_gpu_count": -1}, "number of GPUs", "0 or more"),
+    "two-repositories": (
+        {"nvidia_driver_repository": "distribution", "nvidia_driver_repository_url": "https://mirror/x"},
+        "contradictory pins",
+        "remove nvidia_driver_repository_url",
+    ),
     "reference": ({"vllm_max_model_len": "{{ nowhere }}"}, "reference", "refers to nowhere"),
     "cpu-build": (
         {"vllm_variant": "cpu", "preflight_gpus": ["NVIDIA L4"]},
@@ -123,12 +136,20 @@ DEMANDED = {
     "a string for a boolean": ["boolean"],
     "two owners of a package": ["two-owners"],
     "an unknown GPU": ["gpu-name"],
-    "contradictory pins": ["two-branches", "toolkit-driver", "old-driver", "old-toolkit", "volta", "cpu-build"],
+    "contradictory pins": [
+        "two-branches",
+        "toolkit-driver",
+        "old-driver",
+        "old-toolkit",
+        "volta",
+        "cpu-build",
+        "two-repositories",
+    ],
     "an extra argument that shadows a variable": ["shadow"],
     "a secret in plain group_vars": ["secret", "nested-secret"],
-    "a value of another type, or none": ["empty", "list-for-text", "entries", "reference"],
-    "a value that is no choice": ["choice"],
-    "a launch or a layout that the cards cannot hold": ["too-long", "slices"],
+    "a value of another type, or none": ["empty", "list-for-text", "entries", "entry-type", "reference"],
+    "a value that is no choice": ["choice", "no-such-count", "no-config"],
+    "a launch or a layout that the cards cannot hold": ["too-long", "slices", "layout-text"],
 }
 
 

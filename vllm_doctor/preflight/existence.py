@@ -6,7 +6,7 @@ has the last word. What lies below or between what was published never was, and 
 
 from datetime import date
 
-from vllm_doctor.knowledge.compat import Table, nearest, numbers
+from vllm_doctor.knowledge.compat import Fit, Table, nearest, numbers
 from vllm_doctor.preflight.records import Case, Intent, Row, Verdict
 
 
@@ -24,8 +24,10 @@ def driver_released(case: Case) -> Row:
 
 def toolkit_released(version: str, wanted: Intent, table: Table) -> Row:
     """NVIDIA published this CUDA toolkit."""
-    row = Row("CUDA toolkit", Verdict.OK, version)
-    known = table.toolkits()
+    row, known = Row("CUDA toolkit", Verdict.OK, version), table.toolkits()
+    if not numbers(version):
+        native = [item for item in known if table.fit(table.default_driver, item) is Fit.NATIVE]
+        return Row(row.check, Verdict.FAIL, version, "an exact version", f"set cuda_toolkit_version: {native[-1]}")
     return row if version in wanted.exists else _published(row, "cuda_toolkit_version", known, table.releases_until)
 
 
@@ -60,11 +62,12 @@ def _published(row: Row, variable: str, known: tuple[str, ...], until: date) -> 
         return Row(row.check, Verdict.UNKNOWN, found, "a published version", "the package manager is asked on the host")
     below = [item for item in known if numbers(item) <= numbers(version)]
     around = dict.fromkeys((*below[-1:], *known[len(below) :][:1]))
+    begun = [item for item in known if item.startswith(f"{version}.")]
+    meant = begun[-1] if begun else nearest(version, known) or next(iter(around))
     return Row(
         row.check,
         Verdict.FAIL,
         f"{version} does not exist (releases until {until})",
         f"a published version, such as {' or '.join(around)}",
-        f"set {variable}: {nearest(version, known) or next(iter(around))}; "
-        "or, if it was published since, name it in preflight_known_versions",
+        f"set {variable}: {meant}; or, if it was published since, name it in preflight_known_versions",
     )

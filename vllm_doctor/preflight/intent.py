@@ -90,6 +90,25 @@ def contradictions(values: Mapping[str, object], wanted: Intent, table: Table) -
             "a build for the cards, or no cards",
             "set vllm_variant: auto, or remove preflight_gpus",
         )
+    if wanted.driver and wanted.repository == "distribution" and _text(values, "nvidia_driver_repository_url"):
+        yield Row(
+            "contradictory pins",
+            Verdict.FAIL,
+            "nvidia_driver_repository distribution, nvidia_driver_repository_url",
+            "the distribution's own repository, or NVIDIA's with its URL",
+            "remove nvidia_driver_repository_url, or set nvidia_driver_repository: nvidia",
+        )
+    if wanted.gpu_count is not None and wanted.gpu_count < 0:
+        yield Row("number of GPUs", Verdict.FAIL, str(wanted.gpu_count), "0 or more", "correct preflight_gpu_count")
+    for gpu, profiles in _mapping(values.get("host_settings_mig")).items():
+        if not isinstance(profiles, list):
+            yield Row(
+                "MIG layout",
+                Verdict.FAIL,
+                f"GPU {gpu}: {profiles!r}",
+                "a list of profiles",
+                f'set host_settings_mig: {{"{gpu}": [{profiles}]}}',
+            )
     toolkit = _text(values, "cuda_toolkit_version")
     if bool(values.get("cuda_toolkit_enabled", False)) and toolkit is not None:
         yield from _toolkit(toolkit, values, wanted, table)

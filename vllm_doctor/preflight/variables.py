@@ -89,8 +89,19 @@ class Variables:
         return frozenset(
             name
             for name, value in values.items()
-            if (option := self._known.get(name)) is not None and _type_problem(option, value) is not None
+            if (option := self._known.get(name)) is not None
+            and (_type_problem(option, value) is not None or any(self._entries(option, value)))
         )
+
+    def _entries(self, option: Option, value: object) -> Iterator[tuple[str, object, Option, tuple[str, str]]]:
+        """(entry's name, value, variable, problem) of keys that are the role's variables without its prefix."""
+        listed = value if option.name == f"{option.role}_instances" and isinstance(value, list | tuple) else ()
+        for entry in filter(None, map(_mapping, listed)):
+            for key, item in entry.items():
+                own = self._known.get(f"{option.role}_{key}")
+                problem = _type_problem(own, item) if own is not None else None
+                if own is not None and problem is not None:
+                    yield str(entry.get("name", "…")), item, own, problem
 
     def _types(self, values: Mapping[str, object], places: Mapping[str, Definition]) -> Iterator[Row]:
         for name in sorted(values):
@@ -101,6 +112,10 @@ class Variables:
                 needed, action = problem
                 hidden = secrets.holds_secret(name, value, told=option.secret) or _from_elsewhere(places.get(name))
                 found = f"{name} (value not shown)" if hidden else f"{name}: {value!r}"
+                yield Row("variable type", Verdict.FAIL, found, needed, self._where(name, places, action))
+            for entry, item, own, (needed, action) in self._entries(option, value) if option is not None else ():
+                hidden = secrets.holds_secret(own.name, item, told=own.secret)
+                found = f"{own.name.removeprefix(own.role + '_')} of {entry}: {'not shown' if hidden else repr(item)}"
                 yield Row("variable type", Verdict.FAIL, found, needed, self._where(name, places, action))
 
     def _twice(self, definitions: Sequence[Definition]) -> Iterator[Row]:

@@ -54,7 +54,7 @@ class ActionModule(ActionBase):
             }
         )
         hosts = task_vars.get("ansible_play_hosts_all") or [task_vars["inventory_hostname"]]
-        today = date.fromisoformat(arguments["today"]) if arguments["today"] else date.today()
+        today = _day(arguments["today"]) if arguments["today"] else date.today()
         judge_host = self._variables if arguments["stage"] == "variables" else self._facts
         self._specs, self._defaults = _roles()
         self._names = {option.name for option in self._specs}
@@ -136,7 +136,7 @@ class ActionModule(ActionBase):
         intent = _locked(wants.intent(values, table(), self._flags))
         case = Case(intent, wants.declared_host(intent, table(), self._configs(values, {})), table(), today)
         judged = [row for row in judge(case, OF_VARIABLES) if row.verdict in {Verdict.FAIL, Verdict.WARN}]
-        told = (*wants.contradictions(values, intent, table()), *judged)
+        told = (*wants.contradictions(values, intent, table()), *self._missing(values), *judged)
         typed = variables.typed_secrets(_typed(self._loader))
         return (*rows, *typed, *(sources.located(row, definitions) for row in told))
 
@@ -155,6 +155,14 @@ class ActionModule(ActionBase):
         definitions = self._sources.definitions(host, _groups(host, task_vars))
         return tuple(self._sources.located(row, definitions) for row in rows)
 
+    def _missing(self, values):
+        """Complaints about model configurations that are not on the controller."""
+        for model, path in (values.get("preflight_model_configs") or {}).items():
+            if not Path(self._loader.path_dwim(str(path))).exists():
+                found = f"{path} of {model} is not on the controller"
+                action = "correct the path in preflight_model_configs, or take it out"
+                yield Row("model configuration", Verdict.FAIL, found, "a config.json, or its folder", action)
+
     def _configs(self, values, read):
         """Model to a config.json on the controller: what the host has goes before what the inventory names.
 
@@ -168,6 +176,16 @@ class ActionModule(ActionBase):
             path.write_text(text, encoding="utf-8")
             configs[model] = str(path)
         return configs
+
+
+def _day(text):
+    """The day that preflight_today names."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise AnsibleActionFail(
+            f"preflight_today: {text!r} is no day; write it as YYYY-MM-DD, or take it out"
+        ) from error
 
 
 def _groups(host, task_vars):

@@ -66,7 +66,7 @@ def _unit(variables, settings, instance):
         "hubs": [one for one in (hub, *beside) if one],
         "own": sorted(map(str, instance)),
         "release": variables["release"],
-        "gpus": said("gpus"),
+        "gpus": _cards(name, said("gpus")),
         "cuda_home": variables["cuda_home"],
         "arguments": merged,
         "environment": {**(plan.get("env") or {}), **said("environment")},
@@ -80,6 +80,12 @@ def _unit(variables, settings, instance):
         "listens": str(merged.get("host") or "0.0.0.0"),  # noqa: S104 (what vLLM does without --host)
         "port": merged.get("port", 8000),
     }
+
+
+def _cards(instance, gpus):
+    if isinstance(gpus, list | tuple) and not any(isinstance(card, list | tuple | dict) for card in gpus):
+        return gpus
+    raise AnsibleFilterError(f"vllm@{instance}: gpus: {gpus!r} is no list of UUIDs: write [GPU-…]")
 
 
 def _hub(name, revision, pin, variables, said):

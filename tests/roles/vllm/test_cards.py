@@ -72,3 +72,9 @@ def test_a_host_that_has_said_its_uuids_gets_them_back() -> None:
     assert row["do"] == f"vllm_gpus: [{TWO}, {ONE}]; or vllm_gpus_by_index: true"
     (row,) = judged(known, gpus=[2])
     assert "GPU-…" in row["do"]
+
+
+@pytest.mark.parametrize("gpus", ["0,1", 0, [[0]], [{"index": 0}]])
+def test_what_is_no_list_is_refused_in_words(gpus: object) -> None:
+    with pytest.raises(plugin.AnsibleFilterError, match=r"vllm@main: gpus: .* is no list of UUIDs: write \[GPU-…\]"):
+        judged(gpus=gpus)
