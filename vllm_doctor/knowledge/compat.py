@@ -271,7 +271,7 @@ class Table:
         """Whether a release takes UUIDs in CUDA_VISIBLE_DEVICES; older ones end at them. None where nobody looked."""
         if numbers(version) >= numbers(self.device_uuids_from):
             return True
-        return False if numbers(version) <= numbers(self._data["device_uuids"]["never_until"]) else None
+        return False if () < numbers(version) <= numbers(self._data["device_uuids"]["never_until"]) else None
 
     @property
     def ptx_only_from(self) -> str:

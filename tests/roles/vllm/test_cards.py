@@ -40,6 +40,7 @@ def judged(known: list[dict[str, Any]] | None = None, **inventory: Any) -> list[
         {"gpus": ["1"], "gpus_by_index": True},
         {"gpus": [1], "version": "0.20.2"},  # it reads nothing else
         {"gpus": [ONE], "version": "0.23.0"},  # nobody has looked
+        {"gpus": [ONE], "version": "latest"},  # a complaint of its own
         {"gpus": [0], "variant": "cpu"},
     ],
 )
