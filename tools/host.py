@@ -18,16 +18,21 @@ import time
 from pathlib import Path
 
 from host_image import SUITES, ensure_image, remove_images
-from podman import CACHE, PODMAN, PREFIX, HostError, locked, podman, say
+from podman import CACHE, PODMAN, PREFIX, REPO, HostError, locked, podman, say
 
 EXTRA_CAS = Path("/usr/local/share/ca-certificates")
 PREPARED = "/var/lib/vllm-doctor-host-prepared"
-BOOT_SECONDS = 90
+BOOT_SECONDS = 300
 
 
 def container_name(group: str, host: str | None) -> str:
     """Name a host's container; inventories and testinfra address it by this name."""
     return "-".join(part for part in (PREFIX, group, host) if part)
+
+
+def pid_file(container: str) -> Path:
+    """Where podman writes a host's first process at each start; tools/connection enters by it."""
+    return REPO / ".cache" / "hosts" / f"{container}.pid"
 
 
 def wheel_folders() -> list[str]:
@@ -79,7 +84,8 @@ def up(group: str, host: str | None, options: argparse.Namespace) -> str:
                 podman("network", "create", "--label", f"vllm-doctor.checkout={PREFIX}", f"{PREFIX}-{group}")
         labels = {"checkout": PREFIX, "group": f"{PREFIX}-{group}", "run": digest}
         flags = [word for key, value in labels.items() for word in ("--label", f"vllm-doctor.{key}={value}")]
-        podman("run", "--detach", *flags, *arguments, image)
+        pid_file(name).parent.mkdir(parents=True, exist_ok=True)
+        podman("run", "--detach", "--pidfile", str(pid_file(name)), *flags, *arguments, image)
     wait_until_booted(name)
     # systemd does this itself at boot, but not in a container; without it credentials never reach a service.
     podman("exec", name, "mount", "--make-rshared", "/")
@@ -134,6 +140,7 @@ def down(group: str | None) -> None:
     label = f"vllm-doctor.group={PREFIX}-{group}" if group else f"vllm-doctor.checkout={PREFIX}"
     for name in podman("ps", "--all", "--filter", f"label={label}", "--format", "{{.Names}}").stdout.split():
         podman("rm", "--force", "--volumes", "--time", "5", name)
+        pid_file(name).unlink(missing_ok=True)
         say(f"removed {name}")
     wanted = f"{PREFIX}-{group}" if group else f"{PREFIX}-"
     for name in podman("network", "ls", "--format", "{{.Name}}").stdout.split():

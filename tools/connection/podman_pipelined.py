@@ -1,11 +1,18 @@
-"""Podman's connection with pipelining: half a second a task instead of one (measured with 20 × stat).
+"""Podman's connection with pipelining, and for root without podman: its namespaces are entered directly.
 
 A module travels on standard input instead of being copied first, and the container's file system is not mounted for
-each task anew (which a machine that needs tools/hosttest could not see anyway).
+each task anew (which a machine that needs tools/hosttest could not see anyway). `podman exec` costs 0.1 s of processor
+time, a third of a task; entering the namespaces of a host that tools/host.py made costs 0.002 s.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+from ansible.errors import AnsibleError
 from ansible_collections.containers.podman.plugins.connection.podman import Connection as Podman
 
 DOCUMENTATION = """
@@ -36,6 +43,25 @@ DOCUMENTATION = """
           - name: ansible_podman_executable
 """
 
+PIDS = Path(__file__).resolve().parents[2] / ".cache" / "hosts"  # where tools/host.py lets podman write them
+
+
+def running(container: str) -> int | None:
+    """The first process of this host; None where only podman knows, or we may not enter."""
+    try:
+        pid = int((PIDS / f"{container}.pid").read_text())
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (OSError, ValueError):
+        return None
+    first = [line for line in status.splitlines() if line.startswith("NSpid:") and line.endswith("\t1")]
+    return pid if first and os.geteuid() == 0 else None
+
+
+def words(pid: int, user: str | None, command: list[str]) -> list[str]:
+    """The command inside the namespaces of a process, as root or as a user who logs in."""
+    login = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--reset-env", "--"]
+    return ["nsenter", "--all", f"--target={pid}", "--", *(login if user not in {None, "", "root"} else []), *command]
+
 
 class Connection(Podman):
     """Keep standard input open for a command that is given something to read."""
@@ -45,6 +71,38 @@ class Connection(Podman):
 
     def _connect(self) -> None:
         self._connected = True
+
+    def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = False) -> tuple[int, bytes, bytes]:
+        """Run a command with what it is to read."""
+        pid = running(self._container_id)
+        if pid is None:
+            return super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
+        return self._enter(pid, shlex.split(cmd), in_data)
+
+    def put_file(self, in_path: str, out_path: str) -> None:
+        """Write a file of this machine to the host."""
+        pid = running(self._container_id)
+        if pid is None:
+            return super().put_file(in_path, out_path)
+        command = ["sh", "-c", 'cat > "$1"', "sh", out_path]
+        code, _, errors = self._enter(pid, command, Path(in_path).read_bytes())
+        if code != 0:
+            raise AnsibleError(f"{in_path} could not be copied to {out_path} in {self._container_id}: {errors!r}")
+        return None
+
+    def _enter(self, pid: int, command: list[str], in_data: bytes | None) -> tuple[int, bytes, bytes]:
+        environment = dict(
+            word.split(b"=", 1) for word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if b"=" in word
+        )
+        done = subprocess.run(
+            words(pid, self.user, command),
+            input=in_data or b"",
+            capture_output=True,
+            check=False,
+            env=environment,
+            umask=0o022,
+        )
+        return done.returncode, done.stdout, done.stderr
 
     def _podman(
         self,
