@@ -1,8 +1,9 @@
 """Load for the sandbox, run on the host: load.py REQUESTS AT_ONCE PROMPT_CHARS MAX_TOKENS [same]
 
-The sandbox's tokenizer makes a token of each character.
+0 REQUESTS are requests without end. The sandbox's tokenizer makes a token of each character.
 """
 
+import itertools
 import json
 import random
 import string
@@ -25,11 +26,11 @@ def ask(model: str, prompt: str, tokens: int) -> None:
 def main() -> None:
     count, at_once, length, tokens = map(int, sys.argv[1:5])
     same = sys.argv[5:] == ["same"]
-    with urllib.request.urlopen(f"{URL}/v1/models", timeout=10) as answer:
+    with urllib.request.urlopen(f"{URL}/v1/models", timeout=300) as answer:
         model = json.load(answer)["data"][0]["id"]
     chance = random.Random(7)
-    prompts = ["".join(chance.choices(string.ascii_lowercase, k=length)) for _ in range(1 if same else count)]
-    left = iter([prompts[0]] * count if same else prompts)
+    prompts = ("".join(chance.choices(string.ascii_lowercase, k=length)) for _ in itertools.count())
+    left = itertools.islice(itertools.repeat(next(prompts)) if same else prompts, count or None)
     lock = threading.Lock()
 
     def work() -> None:

@@ -24,10 +24,10 @@ def load(host: Host, *arguments: object) -> None:
 
 @contextmanager
 def loaded(host: Host, *arguments: object) -> Iterator[None]:
-    """Load in the background for as long as the block lasts."""
+    """Load in the background for as long as the block lasts, however slow the machine is."""
     host.run(
         f"cat > /run/load.py <<'EOF'\n{LOAD}\nEOF\n"
-        f"systemd-run --quiet --collect --unit=test-load python3 /run/load.py {' '.join(map(str, arguments))}"
+        f"systemd-run --quiet --collect --unit=test-load python3 /run/load.py 0 {' '.join(map(str, arguments))}"
     )
     try:
         yield
@@ -58,8 +58,8 @@ def test_a_prefix_cache_that_never_hits_and_one_that_does(broken: Host) -> None:
 
 def test_healthy_under_load_is_ok(broken: Host) -> None:
     broken.ready()
-    with loaded(broken, 400, 8, 300, 60):
-        broken.until("load", lambda: broken.metric("num_requests_running") > 0, within_s=30)
+    with loaded(broken, 8, 300, 60):
+        broken.until("load", lambda: broken.metric("num_requests_running") > 0)
         code, verdict = broken.diagnose()
         assert (code, verdict["verdict"]) == (0, "ok"), verdict
         assert verdict["facts"]["reached"] == "serving"
@@ -123,9 +123,9 @@ def test_real_preemption(broken: Host) -> None:
         return told[-1] == "runtime-kv-preemption"
 
     broken.ready()
-    with loaded(broken, 2000, 16, 20, 150):
+    with loaded(broken, 16, 20, 150):
         broken.until("preemptions", lambda: broken.metric("num_preemptions_total") > 0)
-        broken.until(f"the finding (told: {told})", seen, within_s=90)
+        broken.until(f"the finding (told: {told})", seen)
 
 
 def test_a_frozen_server_is_a_finding_and_never_ok(broken: Host) -> None:
@@ -144,13 +144,14 @@ def test_a_frozen_server_is_a_finding_and_never_ok(broken: Host) -> None:
 
 
 def test_an_engine_killed_under_its_server(broken: Host) -> None:
+    broken.drop(SMALL_POOL, restart=False, RestartSec="1h")  # the next life does not begin before this one is judged
     broken.ready()
     broken.run("kill -9 $(pgrep -f VLLM::EngineCor | head -1)")
-    broken.until("the server's word", lambda: not broken.answers())
+    broken.until("the end of the server", lambda: broken.show("SubState") == "auto-restart")
     code, verdict = broken.diagnose()
     assert code == 1
     assert first(verdict)["code"] == "VD905"
-    broken.until("a restart", lambda: broken.restarts() >= 1)
+    broken.drop(SMALL_POOL)
 
 
 def test_stopped_by_hand_is_not_a_fault(broken: Host) -> None:
