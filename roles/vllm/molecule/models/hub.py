@@ -6,7 +6,7 @@ themselves, large ones by way of a redirect to a content-addressed store that kn
 .gated wants the token in it, a file named .commit names the commit. Every answer is a line of FOLDER/requests.jsonl,
 with the bytes that were sent. FOLDER/faults.json says what goes wrong:
 
-    {"kill_after": {NAME: BYTES}}   after so many bytes of that file the process that fetches is killed
+    {"kill_after": {NAME: BYTES}}   after so many bytes of that file are written the process that fetches is killed
     {"corrupt": {NAME: TIMES}}      so many times that file comes with another content
 """
 
@@ -17,6 +17,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +26,7 @@ from urllib.parse import unquote, urlparse
 ROOT = Path(sys.argv[1])
 LARGE = {".safetensors", ".bin", ".dat"}
 BLOCK = 1 << 18
+CLIENT_BLOCK = 10 << 20  # of huggingface_hub
 SERIAL = threading.Lock()
 
 
@@ -58,6 +60,17 @@ def fault(kind: str, name: str) -> int:
             faults[kind][name] = left - 1 if kind == "corrupt" else 0
             path.write_text(json.dumps(faults))
         return left
+
+
+def wait_until_written(path: Path, sent: int) -> None:
+    """Until a client on this host has on its disk what was sent: what it reads in one go is not in the file yet."""
+    end = time.monotonic() + 300
+    while not any(
+        one.stat().st_size > sent - CLIENT_BLOCK for one in Path("/srv").glob(f"*/*/*/.partial/*{sha256(path)}")
+    ):
+        if time.monotonic() > end:
+            raise TimeoutError(f"the client did not write {path.name}")
+        time.sleep(0.01)
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -123,6 +136,7 @@ class Hub(BaseHTTPRequestHandler):
                 self.wfile.write(block)
                 sent += len(block)
                 if kill and sent >= kill:
+                    wait_until_written(path, sent)
                     subprocess.run(["systemctl", "kill", "--signal=KILL", "vllm-fetch-*"], check=True)
                     break
         except ConnectionError:
