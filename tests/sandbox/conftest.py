@@ -7,8 +7,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,16 @@ REPO = Path(__file__).parents[2]
 TOOLS = REPO / "tools"
 # A start takes some 20 s of two processors; a machine that runs other tests beside this has fewer.
 READY_S = 900
+# Words for scripts on the host. A look from there costs a hundredth of one through podman, which a start would feel.
+WORDS = """
+show() { systemctl show --property="$1" --value UNIT; }
+settled() {  # active with no job waiting: the old process answers for a while after a restart was asked for
+  [ "$(show ActiveState)" = active ] && case $(show Job) in ''|0) ;; *) false ;; esac
+}
+answers() { curl -sf -m 30 -o /dev/null http://127.0.0.1:8000/health; }
+failed_once() { [ "$(show NRestarts)" -ge 1 ] || [ "$(show ActiveState)" = failed ]; }
+metric() { curl -s -m 60 http://127.0.0.1:8000/metrics | awk "/^vllm:$1/ {s += \\$NF} END {print s+0}"; }
+"""
 
 
 def _container(group: str) -> str:
@@ -31,7 +40,7 @@ class Host:
     """The sandbox host: commands in it, its vLLM unit, and the doctor on it."""
 
     def __init__(self, container: str) -> None:
-        self.container = container
+        self.container, self.unit = container, ""
         listed = "systemctl list-unit-files --no-legend 'vllm*.service'"
         self.unit = self.run(f"{listed} | awk '!/doctor|@\\./{{print $1; exit}}'")
         assert self.unit, "no vLLM unit on the sandbox host"
@@ -39,7 +48,8 @@ class Host:
         self.drop_in = f"/run/systemd/system/{self.unit}.d/90-test.conf"
 
     def exec(self, script: str, *, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
-        """Run a shell script on the host."""
+        """Run a shell script on the host; it may use WORDS."""
+        script = WORDS.replace("UNIT", self.unit) + script
         command = [str(TOOLS / "bin" / "podman"), "exec", "-i", self.container, "bash", "-euo", "pipefail", "-s"]
         return subprocess.run(command, input=script, capture_output=True, text=True, timeout=timeout_s, check=False)
 
@@ -57,17 +67,10 @@ class Host:
 
     def show(self, name: str) -> str:
         """One property of the unit."""
-        return self.run(f"systemctl show --property={name} --value {self.unit}")
+        return self.run(f"show {name}")
 
     def main_pid(self) -> int:
         return int(self.show("MainPID"))
-
-    def restarts(self) -> int:
-        return int(self.show("NRestarts"))
-
-    def failed_once(self) -> bool:
-        """Has it ended since it was last started by hand?"""
-        return self.restarts() >= 1 or self.show("ActiveState") == "failed"
 
     def drop(self, arguments: str = "", *, unit: str = "", restart: bool = True, **service: str) -> None:
         """Lay `arguments` behind the unit's command line, these settings of [Service] and `unit` of [Unit] over it."""
@@ -84,36 +87,30 @@ class Host:
         if restart:
             self.run(f"systemctl reset-failed {self.unit} || true; systemctl restart {self.unit}")
 
-    def until(self, what: str, true: Callable[[], bool]) -> None:
-        """Wait for it, or say what did not happen."""
-        end = time.monotonic() + READY_S
-        while not true():
-            assert time.monotonic() < end, f"{what} did not happen within {READY_S} s\n{self.tail()}"
-            time.sleep(0.5)
+    def until(self, what: str, condition: str) -> None:
+        """Wait on the host for a condition of its shell, or say what did not happen."""
+        waiting = f"until {condition}; do [ $SECONDS -lt {READY_S} ] || exit 9; sleep 0.5; done"
+        done = self.exec(waiting, timeout_s=2 * READY_S)
+        assert done.returncode == 0, f"{what} did not happen within {READY_S} s\n{done.stderr}\n{self.tail()}"
 
     def answers(self) -> bool:
         """Does /health answer 200?"""
-        return self.exec("curl -sf -m 30 -o /dev/null http://127.0.0.1:8000/health").returncode == 0
-
-    def settled(self) -> bool:
-        """Is it active with no job waiting? The old process answers for a while after a restart was asked for."""
-        return self.show("ActiveState") == "active" and self.show("Job") in ("", "0")
+        return self.exec("answers").returncode == 0
 
     def ready(self) -> None:
         """Wait until it serves, and nothing is about to end that."""
-        self.until("readiness", lambda: self.settled() and self.answers())
+        self.until("readiness", "settled && answers")
 
     def metric(self, name: str) -> float:
         """A metric of vLLM, summed over its series."""
-        scraped = "curl -s -m 60 http://127.0.0.1:8000/metrics"
-        return float(self.run(f"{scraped} | awk '/^vllm:{name}/ {{s += $NF}} END {{print s+0}}'"))
+        return float(self.run(f"metric {name}"))
 
     def tail(self) -> str:
         return self.exec(f"systemctl status --no-pager -n 30 {self.unit} | cut -c1-200").stdout
 
     def as_rendered(self) -> bool:
         """Does it serve with the very words of its unit, and none of a test or a trial?"""
-        if "/run/" in self.show("DropInPaths") or not (self.settled() and self.answers()):
+        if "/run/" in self.show("DropInPaths") or self.exec("settled && answers").returncode != 0:
             return False
         rendered = self.show("ExecStart").partition("argv[]=")[2].partition(" ; ")[0]
         running = self.run(f"tr '\\0' ' ' < /proc/{self.main_pid()}/cmdline")

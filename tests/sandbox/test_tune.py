@@ -1,6 +1,7 @@
 """`tune` on the real service: it climbs, it stops, and what served before serves again, after Ctrl-C too."""
 
 import json
+import shlex
 
 import pytest
 
@@ -12,6 +13,8 @@ SHORT = (
     "--yes --slowdown 20 --without-plan --load own --prompt-tokens 64 --output-tokens 8 --step-seconds 5 --format json"
 )
 
+LAUNCH = "show ExecStart | sed 's/ ; start_time.*//'"
+
 
 @pytest.fixture(autouse=True)
 def served(host: Host) -> None:
@@ -21,7 +24,7 @@ def served(host: Host) -> None:
 
 def launch(host: Host) -> str:
     """What systemd would start."""
-    return host.run(f"systemctl show --property=ExecStart --value {host.unit} | sed 's/ ; start_time.*//'")
+    return host.run(LAUNCH)
 
 
 def drop_in(host: Host) -> str:
@@ -71,8 +74,8 @@ def test_the_guard_ends_a_trial_whose_program_was_killed(host: Host) -> None:
         systemctl start vllm-doctor-tune-guard.service  # its time, come early
     """
     host.run(script, timeout_s=1800)
-    host.until("the end of the trial", lambda: host.exec(f"test -e {drop_in(host)}").returncode == 1)
-    host.until("what served before", lambda: launch(host) == before)
+    host.until("the end of the trial", f"! test -e {drop_in(host)}")
+    host.until("what served before", f'[ "$({LAUNCH})" = {shlex.quote(before)} ]')
     host.run("systemctl stop vllm-doctor-tune-guard.timer")
     host.ready()
 
