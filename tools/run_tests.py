@@ -8,12 +8,14 @@ molecule.yml begins with "# heavy" starts first. `tools/run_tests.py NAME...` ru
 from __future__ import annotations
 
 import os
+import random
 import re
 import socket
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,10 +123,12 @@ def counted(name: str, text: str, code: int) -> Result:
 
 
 def free_port() -> int:
-    """Let the kernel choose a port that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Choose a port that nobody listens on, below those that the kernel gives to connections at any moment."""
+    for port in random.sample(range(20000, 32768), k=100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise SystemExit("make test: a hundred ports between 20000 and 32768 are all in use")
 
 
 def workers() -> int:
