@@ -132,9 +132,9 @@ def test_a_server_without_end_is_left_behind_at_the_limit_of_size(
 
 
 def test_nobody_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
-    found = scrape_twice(f"http://127.0.0.1:{port}", deadline_s=60)
+    with socket.socket() as reserved:  # bound, so that nobody else gets the port, and not listening
+        reserved.bind(("127.0.0.1", 0))
+        found = scrape_twice(f"http://127.0.0.1:{reserved.getsockname()[1]}", deadline_s=60)
     assert isinstance(found, Unknown)
     assert "connection refused" in found.reason
 
