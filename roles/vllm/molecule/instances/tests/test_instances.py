@@ -136,7 +136,7 @@ def test_recover_finds_the_one_that_hangs_explains_it_and_leaves_the_healthy_one
     chat, code = pid(host, "chat"), pid(host, "code")
     engine = host.check_output(f"pgrep -P {code} -f VLLM::EngineCor")
     host.check_output(f"kill -STOP {engine}")
-    assert host.run("curl -sf -m 5 -o /dev/null http://127.0.0.1:8001/health").rc == 0, "health says nothing of it"
+    assert host.run("curl -sf -m 60 -o /dev/null http://127.0.0.1:8001/health").rc == 0, "health says nothing of it"
 
     status, output = play("playbooks/recover.yml", check=True)
     assert status == 0, output
