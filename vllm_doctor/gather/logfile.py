@@ -13,6 +13,7 @@ from pathlib import Path
 from vllm_doctor.gather import logfile_open, logfile_window
 from vllm_doctor.gather.logfile_lives import ARGUMENTS, only_begins, starts
 from vllm_doctor.gather.logfile_open import NotText, Read
+from vllm_doctor.gather.logfile_order import oldest_first
 from vllm_doctor.gather.logfile_prefix import Stripper
 from vllm_doctor.records.log import Life, Log, LogLine
 from vllm_doctor.records.reading import Known, Reading, Unknown
@@ -45,6 +46,10 @@ def read_logs(names: Sequence[str]) -> Reading[Log]:
             return problems[0]
         return Unknown(f"{', '.join(_title(n) for n in names)}: the log is empty", "give the log of a start of vLLM")
     notes.extend(f"{p.reason}" for p in problems)
+    turned = oldest_first(lines) if not skipped else None
+    if turned is not None:
+        lines = [*turned]
+        notes.append("the newest entry stands first in it: it was read from its end")
     return Known(cut(lines, ", ".join(_title(n) for n in names), skipped, notes), "log")
 
 

@@ -14,6 +14,9 @@ ARGUMENTS = ("non-default args:", "args: Namespace(")
 ENGINE = ("Initializing a V1 LLM engine", "Initializing a V0 LLM engine", "Initializing an LLM engine")
 REFUSED = ("error: unrecognized arguments", "error: argument ")
 SYSTEMD = ("Started ", "Starting ")
+# What systemd says between two runs of one unit, within a few lines of the second one's start.
+_RESTARTS = "Scheduled restart job, restart counter is at"
+_NEAR = 8
 # A byte string of each kind, for a search in a file too large to read.
 MARKERS = (b"vLLM API server version", b"non-default args:", b"LLM engine (v")
 
@@ -98,13 +101,20 @@ def _starts_here(line: LogLine, seen: _Seen) -> bool | None:
 
 
 def only_begins(before: Sequence[LogLine], last: Sequence[LogLine]) -> bool:
-    """Is the last life a start under way, of the very launch that failed in the life before it (a restart loop)?"""
+    """Is the last life a start under way, of the very launch that failed in the life before it (a restart loop)?
+
+    The launch is the same where both lives print it so, or where systemd says that it restarts the unit.
+    """
     if any(TOLD.search(line.text) or _ENDS.search(line.text) or line.level in {"ERROR", "CRITICAL"} for line in last):
         return False
+    if not any(_FAILED.search(line.text) for line in before):
+        return False
+    if any(line.process == "systemd" and _RESTARTS in line.text for line in (*before[-_NEAR:], *last[:_NEAR])):
+        return True
     launches = [
         next((line.text for line in life if any(a in line.text for a in ARGUMENTS)), None) for life in (before, last)
     ]
-    return None not in launches and launches[0] == launches[1] and any(_FAILED.search(line.text) for line in before)
+    return None not in launches and launches[0] == launches[1]
 
 
 def _with_preamble(lines: Sequence[LogLine], index: int, floor: int) -> int:

@@ -66,6 +66,8 @@ _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
 # What only vLLM writes, or lm-eval of it, though it is no step of a start: its own end, a batch and its results.
 _OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-progress", "eval-results")
 _PROCESSES = re.compile(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
+# What an API server and an engine say once, when they begin.
+_ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
 # What uvicorn writes of an answered request.
 _ANSWERED = '" 200 OK'
 # Calls of vLLM's own that no client makes.
@@ -284,8 +286,13 @@ class Story:
 
     @cached_property
     def stopped(self) -> int | None:
-        """Where an orderly end begins: a signal from outside, a person's interrupt, a job that was cancelled."""
-        return next((h.index for h in self.hits if roles().get(h.id) == "stop"), None)
+        """Where an orderly end begins: a signal from outside, a person's interrupt, a job that was cancelled.
+
+        What stands before a line with which a start announces itself ended something else, in the same terminal.
+        """
+        begun = self.last(*_ANNOUNCED)
+        after = begun.index if begun is not None else -1
+        return next((h.index for h in self.hits if roles().get(h.id) == "stop" and h.index > after), None)
 
     @cached_property
     def deaths(self) -> tuple[Hit, ...]:
