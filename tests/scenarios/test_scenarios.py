@@ -40,6 +40,8 @@ def test_the_verdict_names_cause_phase_and_changes(folder: Path) -> None:
         assert own.phase == said["phase"]
     if "cause" in said:
         assert own.cause == said["cause"]
+    if "confidence" in said:
+        assert own.confidence == said["confidence"]
     offered = [(c.name, str(c.direction)) for c in own.changes]
     for name, direction in said.get("changes", []):
         assert (name, direction) in offered

@@ -5,12 +5,12 @@ from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, stop_others
-from vllm_doctor.rules.startup._gate import exhausted, sums
-from vllm_doctor.rules.startup._levers import lower_utilization
+from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
+from vllm_doctor.rules.startup._levers import fewer_tokens, lower_utilization
 
 # Who asks the driver itself, beside torch's allocator: libraries for their handles and buffers, and sleep mode when it
 # maps the pool again. In whatever step that was, what is missing is what vLLM's fraction leaves over.
-_OUTSIDE = frozenset({"cublas-alloc", "nccl-oom", "nccl-calloc", "cumem-oom"})
+_OUTSIDE = frozenset({"cublas-alloc", "cublas-create", "nccl-oom", "nccl-calloc", "cumem-oom"})
 
 
 def judge(case: Case) -> Outcome:
@@ -19,17 +19,18 @@ def judge(case: Case) -> Outcome:
     if isinstance(oom, NotHere | Unseen):
         return oom
     outside = bool(oom.fault.ids & _OUTSIDE) and oom.torch is None
+    # torch names the pools of graphs that were captured: by then the KV cache has its part.
+    after_kv = oom.torch is not None and bool(oom.torch.private_pools) and tenants(oom.torch) is None
     return finding(
         RULE,
         phase=Phase.RUNTIME_LEAK_OR_FRAGMENTATION if outside and "cumem-oom" in oom.fault.ids else None,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
-        confidence=Confidence.LIKELY if outside else Confidence.POSSIBLE,
+        confidence=Confidence.LIKELY if outside or after_kv else Confidence.POSSIBLE,
         changes=(
-            lower_utilization(case, None, "it was asked for beside what the fraction gives to vLLM's own pool"),
-            stop_others("what another process holds is missing here as well"),
-        )
-        if outside
-        else (),
+            lower_utilization(case, oom.torch, "it was asked for beside what the fraction gives to vLLM's own pool"),
+            fewer_tokens(case, oom.torch, measuring=False) if after_kv else None,
+            stop_others("what another process holds is missing here as well") if outside else None,
+        ),
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         refute="the lines before it show in which step of the start it was",

@@ -1,11 +1,19 @@
-"""VD206: a kernel wanted more scratch memory than was measured, and the workspace is locked."""
+"""VD206: a kernel wanted more scratch memory than its workspace has, which is fixed after the start."""
 
+from vllm_doctor.knowledge import versions
+from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, Phase, Severity
-from vllm_doctor.rules.case import Case
+from vllm_doctor.records.verdict import Cause, Direction, Phase, Severity
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.launch._fault import severity
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, gib, upgrade
+from vllm_doctor.rules.say import environment, finding, gib, upgrade
 from vllm_doctor.rules.startup._levers import fewer_tokens
+from vllm_doctor.rules.story import Fault
+
+_VARIABLE = "VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE"
+# What the buffer has where nothing is set, bytes (vllm/envs.py).
+_DEFAULT = 394 << 20
 
 
 def judge(case: Case) -> Outcome:
@@ -13,6 +21,8 @@ def judge(case: Case) -> Outcome:
     if case.story is None:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
+    if root is not None and "flashinfer-workspace" in root.ids:
+        return _flashinfer(case, root)
     if root is None or "workspace-locked" not in root.ids:
         return NotHere("no allocation from a locked workspace failed")
     fields = root.fields("workspace-locked")
@@ -37,6 +47,31 @@ def judge(case: Case) -> Outcome:
     )
 
 
+def _flashinfer(case: Case, root: Fault) -> Finding:
+    """FlashInfer's own buffer, whose size a variable sets in the releases that have it."""
+    fields = root.fields("flashinfer-workspace")
+    asked, size = int(fields["asked"]), int(fields.get("size", 0))
+    fact = versions.env(_VARIABLE, case.version or versions.newest_known())
+    why = f"FlashInfer's buffer is made once, of this many bytes; it asked for {asked} more than it had left"
+    return finding(
+        RULE,
+        title=f"FlashInfer's workspace is too small for {fields['buffer']}",
+        severity=severity(case, root),
+        evidence=(case.line(next(h.index for h in root.hits if h.id == "flashinfer-workspace")),),
+        arithmetic=(
+            gib("asked for", asked / GIB, f"{asked} bytes", "the error line"),
+            gib("left in the workspace", size / GIB, f"{size} bytes", "the error line"),
+        ),
+        changes=(
+            environment(_VARIABLE, Direction.RAISE, why, to=1 << (asked + _DEFAULT - 1).bit_length())
+            if fact is not None and fact.exists
+            else upgrade(case, f"a release in which {_VARIABLE} sets its size"),
+            fewer_tokens(case, None, measuring=False),
+        ),
+        refute="the same request passes after a restart with the same settings",
+    )
+
+
 RULE = Rule(
     code="VD206",
     slug="workspace-locked",
@@ -44,7 +79,7 @@ RULE = Rule(
     node="burst",
     cause=Cause.KNOWN_VLLM_BUG,
     phase=Phase.RUNTIME_PREFILL_BURST,
-    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.GPUS, Signal.VERSION}),
     judge=judge,
     rank=40,
 )

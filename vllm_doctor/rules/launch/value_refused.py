@@ -7,7 +7,7 @@ from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.launch._fault import named, shown
+from vllm_doctor.rules.launch._fault import named, shown, text
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, inventory_var, set_flag, thing, upgrade
 from vllm_doctor.rules.story import Fault
@@ -36,6 +36,9 @@ _IDS = (
     "reasoning-parser-unknown",
     "device-ordinal",
     "device-uuid",
+    "remote-code-needed",
+    "dtype-of-quantization",
+    "item-above-step",
 )
 # Where vLLM checks what it was given, before any engine is made.
 _CHECKED_IN = re.compile(
@@ -148,7 +151,7 @@ def _said(fault: Fault) -> str:
 
 def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     length, tokens = fault.fields("length-above-model"), fault.fields("tokens-below-length")
-    split = _split(case, fault) or _quantized(case, fault)
+    split = _split(case, fault) or _quantized(case, fault) or _of_model(case, fault)
     if split:
         return split
     if length:
@@ -184,8 +187,33 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     name = _named_option(case, fault)
     if name is None:
         return ()
+    if name == "gpu-memory-utilization" and _AT_MOST in text(case, fault):
+        return (set_flag(case, name, 0.9, Direction.LOWER, "a fraction from 0 to 1, not percent"),)
     why = "a value that the message accepts"
     return (thing(ChangeKind.FLAG, name, Direction.CHANGE, why, inventory=inventory_var(name)),)
+
+
+# pydantic's words, from 0.11.1 on, where vLLM itself had a sentence of its own before.
+_AT_MOST = "Input should be less than or equal to 1"
+
+
+def _of_model(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """What this model asks of the launch: its own code, another type, a step that holds its largest image."""
+    if "remote-code-needed" in fault.ids:
+        why = "the checkpoint brings code of its own, which runs as the server's user: read it first"
+        return (set_flag(case, "trust-remote-code", True, Direction.ADD, why),)
+    types = re.findall(r"\w+(?=[,\s]|$)", fault.fields("dtype-of-quantization").get("types", ""))
+    if types:
+        why = f"the kernels of this quantization compute in {' or '.join(types)}"
+        return (set_flag(case, "dtype", types[-1], Direction.CHANGE, why),)
+    item = fault.fields("item-above-step").get("item")
+    if item is not None:
+        why = "this model takes an image, video or audio clip whole, so the largest one must fit one step"
+        return (
+            set_flag(case, "max-num-batched-tokens", int(item), Direction.RAISE, why),
+            set_flag(case, "limit-mm-per-prompt", None, Direction.CHANGE, "or 0 of that kind, where only text is sent"),
+        )
+    return ()
 
 
 # More ranks than any model is split over.
@@ -238,7 +266,9 @@ def _named_option(case: Case, fault: Fault) -> str | None:
             return named_by_it
     option = fault.fields("argument-invalid").get("option")
     if option:
-        return option.split("/")[-1].strip().lstrip("-").replace("_", "-")
+        # argparse names every spelling of it: the long one is the option, `-cc` and `-tp` are short for it.
+        spelt = [o.strip() for o in option.split("/")]
+        return max(spelt, key=len).lstrip("-").replace("_", "-")
     story = case.story
     lines = [story.lines[i].text.strip() for i in range(fault.index, fault.last + 1)] if story is not None else []
     for line in lines:

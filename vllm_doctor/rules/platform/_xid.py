@@ -100,7 +100,8 @@ def xids(kernel: Kernel | None, story: Story | None = None) -> tuple[Xid, ...]:
     """
     events = kernel.events if kernel is not None else ()
     if not events and story is not None:
-        told = (story.lines[h.index] for h in story.all("xid"))
+        at = sorted({h.index for h in (*story.all("xid"), *story.all("gpu-off-bus"))})
+        told = (story.lines[index] for index in at)
         events = tuple(KernelEvent(line.text, line.at, line.number) for line in told)
     found: list[Xid] = []
     for event in events:

@@ -13,7 +13,17 @@ from vllm_doctor.rules.story import Fault, Story
 
 # Messages by which the memory of the GPU says that it is exhausted.
 EXHAUSTED = frozenset(
-    {"torch-oom", "cuda-oom", "cublas-alloc", "nccl-oom", "nccl-calloc", "triton-oom", "cumem-oom", "oom-nvml"}
+    {
+        "torch-oom",
+        "cuda-oom",
+        "cublas-alloc",
+        "cublas-create",
+        "nccl-oom",
+        "nccl-calloc",
+        "triton-oom",
+        "cumem-oom",
+        "oom-nvml",
+    }
 )
 
 

@@ -14,9 +14,11 @@ def judge(case: Case) -> Outcome:
     oom = exhausted(case, Stage.DEVICE)
     if isinstance(oom, NotHere | Unseen):
         return oom
+    # cuBLAS says "not initialized" of a driver that does not fit too.
+    told = "cublas-create" not in oom.fault.ids and (len(oom.story.crashes) > 1 or oom.torch is not None)
     return finding(
         RULE,
-        confidence=Confidence.CONFIRMED if len(oom.story.crashes) > 1 or oom.torch is not None else Confidence.LIKELY,
+        confidence=Confidence.CONFIRMED if told else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         changes=(

@@ -2,17 +2,21 @@
 
 from vllm_doctor.knowledge.stages import Stage
 from vllm_doctor.knowledge.versions import Version
-from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase, Severity
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag, thing
 from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
-from vllm_doctor.rules.startup._levers import fewer_tokens, lower_utilization
+from vllm_doctor.rules.startup._levers import fewer_tokens, lower_utilization, tokens
 
 # 1280 × 784: a picture of 1280 tokens of Qwen2-VL, a quarter of the default's side.
 _PIXELS = 1280 * 784
+# More than a token takes in any tensor of a step: logits of 512 Ki entries in float32, or 1 Mi values in 16 bits.
+_PER_TOKEN = 2 << 20
+# Tokens of a step where they are not known: more than any default.
+_MANY = 65536
 # Keys of a JSON option may be written with a dot from here on (engine/arg_utils.py, FlexibleArgumentParser).
 _DOTTED = Version((0, 10))
 
@@ -21,7 +25,7 @@ def judge(case: Case) -> Outcome:
     """Was it the encoder that asked?"""
     oom = exhausted(case, Stage.PROFILE_ENCODER)
     if isinstance(oom, NotHere | Unseen):
-        return oom
+        return _by_size(case) or oom
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     serving = oom.story.served(-1, oom.fault.index)
@@ -39,6 +43,27 @@ def judge(case: Case) -> Outcome:
             else None,
         ),
         refute="it fails in the same frame with --limit-mm-per-prompt set to 0 for every modality",
+    )
+
+
+def _by_size(case: Case) -> Finding | None:
+    """Where the step is not told: one tensor larger than the card, and than any that grows with the tokens of a step.
+
+    Only the attention over all patches of an image or a video, without a kernel that tiles it, grows with their square.
+    """
+    oom = exhausted(case, Stage.CONFIG)
+    if isinstance(oom, NotHere | Unseen) or oom.torch is None or oom.torch.total is None:
+        return None
+    now = tokens(case)
+    if oom.torch.asked <= max(oom.torch.total, _PER_TOKEN * (now[0] if now is not None else _MANY)):
+        return None
+    return finding(
+        RULE,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(_fewer_items(case), _smaller_items(case)),
+        refute="the lines before it show a traceback without the model's vision or audio code",
     )
 
 

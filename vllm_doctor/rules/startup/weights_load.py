@@ -13,6 +13,10 @@ from vllm_doctor.rules.startup._profile import in_adapters, in_pass
 
 # Graphs and run-time buffers go a little beyond the budget; this is more than they do.
 _OVER = 1.1
+# A fraction above this leaves less than the driver's context and NCCL take.
+_FULL = 0.97
+# What V1 engines say of a start alone.
+_START_FAILED = frozenset({"engine-core-failed", "engine-init-failed"})
 
 
 def judge(case: Case) -> Outcome:
@@ -21,7 +25,7 @@ def judge(case: Case) -> Outcome:
     if isinstance(oom, NotHere | Unseen):
         return oom
     unplaced = oom.fault.stage is Stage.CONFIG
-    if unplaced and not _over_budget(case, oom):
+    if unplaced and not (_over_budget(case, oom) or _full_at_start(oom)):
         return NotHere("the log does not show that it was while weights were loaded")
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
@@ -60,6 +64,16 @@ def _over_budget(case: Case, oom: Oom) -> bool:
     if asked is None or total is None or oom.torch is None or oom.torch.allocated is None:
         return False
     return oom.torch.allocated / GIB > _OVER * asked * total
+
+
+def _full_at_start(oom: Oom) -> bool:
+    """A start of the V1 engine that failed with the card full of torch's own, before any graph: the KV cache is cut to
+    the fraction, which nobody sets as high, so it is the weights, or at most the pass that is measured beside them."""
+    torch = oom.torch
+    if torch is None or torch.total is None or torch.allocated is None or torch.private_pools is not None:
+        return False
+    failed = any(d.id in _START_FAILED and d.index >= oom.fault.index for d in oom.story.deaths)
+    return failed and torch.allocated > _FULL * torch.total
 
 
 def _offload(case: Case) -> int:
