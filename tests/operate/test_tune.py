@@ -7,7 +7,7 @@ from vllm_doctor.operate import tune_state
 from vllm_doctor.operate.tune import Ramp, ramp
 from vllm_doctor.operate.tune_decide import Limits, Setting
 from vllm_doctor.operate.tune_load import Load, Stream
-from vllm_doctor.operate.tune_unit import NotDone
+from vllm_doctor.operate.tune_unit import NotDone, OutOfTime
 from vllm_doctor.operate.tune_watch import Seen
 
 
@@ -33,7 +33,9 @@ class Service:
         self.now += 20
         return self._break("ready")
 
-    def measure(self, at_once):
+    def measure(self, at_once, within_s):
+        if within_s < 30:
+            raise OutOfTime
         self.deeds.append(f"measure {at_once}")
         self.now += 40
         self._break("measure")
@@ -158,7 +160,25 @@ def test_the_time_is_kept_and_the_next_step_named(what):
     assert not outcome.complete
     assert "the next step would be 32 sequences" in outcome.why
     assert service.now <= 130 + 300
-    assert service.deeds[-1] == "restore"
+
+
+@pytest.mark.parametrize("slow", [50, 60, 71, 400])
+def test_a_step_that_the_time_cuts_off_is_no_row_and_is_put_back(what, slow):
+    service, quick = Service(), Service.ready
+
+    def ready(within_s):
+        answer = quick(service, within_s)
+        if service.trial:
+            service.now += min(slow - 20, within_s - 20)
+            return None if slow <= within_s else "no answer on /health"
+        return answer
+
+    service.ready = ready
+    outcome, _ = go(msgspec.structs.replace(what, budget_s=130), service)
+    assert "the time is used up while 16 sequences was tried" in outcome.why
+    assert not outcome.complete
+    assert [r.setting.seqs for r in outcome.rows] == [8]
+    assert service.now <= 130 + 20  # and the way back
 
 
 def test_without_a_guard_nothing_is_tried(what):
@@ -184,7 +204,7 @@ def test_a_way_back_that_fails_is_said_before_all_else(what):
 
 def test_a_server_whose_metrics_vanish_is_not_trusted(what):
     service = Service()
-    service.measure = lambda _: (Load((Stream(0.1, (0.02,), 2),), (), 1.0), Seen(None, None, None, None, None, 0))
+    service.measure = lambda *_: (Load((Stream(0.1, (0.02,), 2),), (), 1.0), Seen(None, None, None, None, None, 0))
     outcome, _ = go(what, service)
     assert outcome.best is None
     assert "metrics" in outcome.why

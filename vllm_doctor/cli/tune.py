@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import ceil, isfinite
 from typing import Annotated
 
 import typer
@@ -72,6 +72,13 @@ def tune(
     for name, value in bounds.items():
         if value is not None and not isfinite(value):
             raise UsageProblem(f"--{name}: found {value}; needed: a number, or nothing bounds the ramp")
+    # One step's load, and a little to find the server ready and its last requests ended.
+    least = ceil((step_seconds + 5) / 6) / 10
+    if minutes < least:
+        raise UsageProblem(
+            f"--minutes: found {minutes:g}; needed: at least {least:g}, one step of --step-seconds {step_seconds:g} "
+            "(and for each further step as much again and a restart)"
+        )
     if load not in {"auto", "vllm-bench", "guidellm", "own"}:
         raise UsageProblem(f"--load: found {load!r}; needed: auto, vllm-bench, guidellm or own")
     code = run(

@@ -14,7 +14,7 @@ import msgspec
 from vllm_doctor.operate import tune_state
 from vllm_doctor.operate.tune_decide import Allowed, Limits, Row, Setting, Stop, best, following
 from vllm_doctor.operate.tune_load import Load, percentile
-from vllm_doctor.operate.tune_unit import NotDone
+from vllm_doctor.operate.tune_unit import NotDone, OutOfTime
 from vllm_doctor.operate.tune_watch import Seen
 
 Clock = Callable[[], float]
@@ -32,8 +32,8 @@ class Host(Protocol):
     def ready(self, within_s: float) -> str | None:
         """Wait until it answers; why it does not."""
 
-    def measure(self, at_once: int) -> tuple[Load, Seen]:
-        """Put the load on it and watch."""
+    def measure(self, at_once: int, within_s: float) -> tuple[Load, Seen]:
+        """Put the load on it and watch. Raises OutOfTime where `within_s` seconds do not do."""
 
     def alive(self) -> str | None:
         """Why it is not the same healthy process as before the load, or None."""
@@ -46,7 +46,8 @@ class Host(Protocol):
 
 
 class Ramp(msgspec.Struct, frozen=True):
-    """What is to be done. Times are in seconds; `budget_s` bounds the whole, the way back not counted."""
+    """What is to be done. Times are in seconds; `budget_s` bounds the whole, a step that has begun included, and the
+    way back not counted."""
 
     start: Setting
     limits: Limits
@@ -117,7 +118,12 @@ def _climb(
         tune_state.save(what.state, msgspec.structs.replace(state, trying=step))
         say(f"tries {shown(step)}")
         try:
-            measured = _try(what, step, host, changed=changed)
+            measured = _try(what, step, host, lambda: end - clock(), changed=changed)
+        except OutOfTime:
+            state = msgspec.structs.replace(state, trying=None)
+            tune_state.save(what.state, state)
+            why = f"the time is used up while {shown(step)} was tried, which says nothing about it"
+            return state, f"{why} (run it again with more --minutes to go on)", False
         except NotDone as refused:
             measured = Row(step, problem=str(refused))
         state = msgspec.structs.replace(state, rows=(*state.rows, measured), trying=None)
@@ -126,13 +132,15 @@ def _climb(
         say(told(measured))
 
 
-def _try(what: Ramp, step: Setting, host: Host, *, changed: bool) -> Row:
+def _try(what: Ramp, step: Setting, host: Host, left: Callable[[], float], *, changed: bool) -> Row:
     if changed:
         host.apply(step)
-    problem = host.ready(what.ready_s)
+    problem = host.ready(max(0.0, min(what.ready_s, left())))
     if problem is not None:
+        if left() <= 0:
+            raise OutOfTime
         return Row(step, problem=host.explain() or problem)
-    load, seen = host.measure(step.seqs)
+    load, seen = host.measure(step.seqs, left())
     problem = host.alive()
     return row(step, load, seen, problem=(host.explain() or problem) if problem else "")
 

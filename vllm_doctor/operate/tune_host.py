@@ -1,5 +1,6 @@
 """The ramp's host as it is: systemd, the server's port, the load, the doctor."""
 
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from vllm_doctor.operate import tune_load, tune_unit
 from vllm_doctor.operate.tune_decide import Setting
 from vllm_doctor.operate.tune_load import Benchmark, Load, Target
-from vllm_doctor.operate.tune_unit import Service
+from vllm_doctor.operate.tune_unit import OutOfTime, Service
 from vllm_doctor.operate.tune_watch import Seen, Watch
 
 # A request under way when a step ends is no failure of the server.
@@ -37,20 +38,29 @@ class LiveHost(msgspec.Struct):
         """Wait until it answers; why it does not."""
         return tune_unit.ready(self.service, within_s)
 
-    def measure(self, at_once: int) -> tuple[Load, Seen]:
-        """Put the load on it and watch. A benchmark that cannot run gives way to our own load, and it is said."""
+    def measure(self, at_once: int, within_s: float) -> tuple[Load, Seen]:
+        """Put the load on it and watch. A benchmark that cannot run gives way to our own load, and it is said. Raises
+        OutOfTime where `within_s` seconds do not hold one step's load."""
+        end = time.monotonic() + within_s
+        if within_s < self.step_s:
+            raise OutOfTime
         self.pid = tune_unit.main_pid(self.service.unit)
         if self.bench is not None:
             with Watch(self.service.base) as watch:
-                load = self.bench.drive(self.target, self.tokenizer, at_once, self.step_s * 10)
+                load = self.bench.drive(self.target, self.tokenizer, at_once, min(self.step_s * 10, within_s))
             if load.streams:
                 return load, watch.seen()
+            if end - time.monotonic() < self.step_s:
+                raise OutOfTime
             self.say(
                 f"  {load.errors[0] if load.errors else 'the benchmark measured nothing'}: our own load from here on"
             )
             self.bench = None
         with Watch(self.service.base) as watch:
-            load = tune_load.drive(self.target, at_once, self.step_s, max(GRACE_S, self.step_s * 2))
+            grace = min(max(GRACE_S, self.step_s * 2), max(1.0, end - time.monotonic() - self.step_s))
+            load = tune_load.drive(self.target, at_once, self.step_s, grace)
+        if load.errors and time.monotonic() >= end - 0.5:
+            raise OutOfTime  # requests that our own end cut off are no failure of the server
         return load, watch.seen()
 
     def alive(self) -> str | None:

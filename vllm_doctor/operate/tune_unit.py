@@ -27,6 +27,10 @@ _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]+\.service")
 POLL_S = 0.5
 
 
+class OutOfTime(Exception):  # noqa: N818 - no error: the ramp's time ended inside a step
+    """The time for the ramp ended before a step could be judged."""
+
+
 class NotDone(Exception):  # noqa: N818 - it names what the operator meets
     """systemd refused, or the service did not come back."""
 
