@@ -203,3 +203,69 @@ def test_flashinfers_workspace_comes_with_the_first_full_graph():
     drafting = f'{small} --kv-cache-dtype fp8 --speculative-config {{"method":"mtp","num_speculative_tokens":2}}'
     assert graph_gib(drafting, gpu="RTX 5090") < 0.1
     assert graph_gib(f"{small} --kv-cache-dtype fp8", gpu="H100") < 0.1
+
+
+QWEN2_VL = {
+    **LLAMA_8B,
+    "model_type": "qwen2_vl",
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "vocab_size": 152064,
+    "max_position_embeddings": 32768,
+    "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+    "vision_config": {
+        "model_type": "qwen2_vl",
+        "depth": 32,
+        "embed_dim": 1280,
+        "mlp_ratio": 4,
+        "num_heads": 16,
+        "hidden_size": 3584,
+        "patch_size": 14,
+        "spatial_merge_size": 2,
+    },
+}
+INT4 = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
+EXPERTS = {
+    **LLAMA_8B,
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "num_hidden_layers": 48,
+    "moe_intermediate_size": 768,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "quantization_config": INT4,
+}
+
+
+def test_experts_of_a_direct_marlin_call_keep_no_workspace():
+    direct, modular = (peak(EXPERTS, "--max-model-len 4096", v, experts="awq4") for v in ("0.21.0", "0.24.0"))
+    plain = peak(EXPERTS, "--max-model-len 4096", "0.21.0")
+    assert direct.peak < plain.peak
+    size = {t.name: t.bytes for t in direct.terms}["MoE workspace"]
+    assert size == 2 * 8192 * 8 * (max(2 * 768, 2048) + 768)
+    assert size < {t.name: t.bytes for t in modular.terms}["MoE workspace"]
+
+
+@pytest.mark.parametrize(
+    ("pixels", "gib"),
+    [(None, 3.77), (2_116_800, 1.32)],  # one start of a Qwen2-VL-7B with such a limit logged 1.16
+)
+def test_smaller_images_cost_a_smaller_profile(pixels, gib):
+    line = "--max-model-len 8192" + (f' --mm-processor-kwargs {{"max_pixels":{pixels}}}' if pixels else "")
+    assert peak(QWEN2_VL, line, "0.6.6", "A10").peak / GIB == pytest.approx(gib, abs=0.02)
+
+
+def test_few_sequences_bring_few_items():
+    few, many = (
+        peak(
+            QWEN2_VL,
+            f"--max-model-len 4096 --max-num-seqs {n} --max-num-batched-tokens 65536 "
+            '--limit-mm-per-prompt {"image":1,"video":0} --mm-processor-kwargs {"max_pixels":200704}',
+            "0.19.0",
+        )
+        for n in (2, 512)
+    )
+    assert few.peak < many.peak

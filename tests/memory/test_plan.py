@@ -459,3 +459,11 @@ def test_fewer_graphs_are_tried_before_none(model):
     p = plan(model(LLAMA_8B), "--max-model-len 23500", gpu="L4", version="0.32.0")
     found = [r.flag for r in remedies(p)]
     assert found.index("max-cudagraph-capture-size") < found.index("enforce-eager")
+
+
+@pytest.mark.parametrize(("version", "gib"), [("0.13.0", 1.0), ("0.14.1", 4.0), ("0.16.0", 4.0), ("0.17.1", 1.0)])
+def test_014_to_016_check_one_request_against_all_stages_together(model, version, gib):
+    # vLLM issue 34076: eight stages of 0.15 refuse what each of them could hold.
+    p = plan(model(LLAMA_8B), "-pp 4 --max-model-len 32768", gpu="L4", gpus=4, version=version).predict()
+    assert p.needed_kv_gib == pytest.approx(gib, rel=0.01)
+    assert p.kv_tokens == pytest.approx(p.available_kv_gib * 2**30 / (4.0 * 2**30 / 32768 / 4), rel=0.01)

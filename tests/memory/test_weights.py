@@ -5,7 +5,17 @@ import pytest
 from tests.memory.models import DEEPSEEK_LIKE, GEMMA3_LIKE, LLAMA_8B, arch
 from vllm_doctor.memory.quantization import gguf_bits, scheme
 from vllm_doctor.memory.reading import Section
-from vllm_doctor.memory.weights import GIB, MIB, Parallel, Target, allocated, padded_vocab, rank_weights, stage_layers
+from vllm_doctor.memory.weights import (
+    GIB,
+    MIB,
+    Parallel,
+    Target,
+    allocated,
+    padded_vocab,
+    rank_weights,
+    stage_layers,
+    step_buffers,
+)
 
 TARGET = Target(2)
 
@@ -124,3 +134,32 @@ def test_yarn_stretches_the_four_lengths_of_multimodal_rope():
     plain = {"mrope_section": [11, 11, 10], "rope_type": "default"}
     sizes = [arch(LLAMA_8B, max_position_embeddings=1000, rope_scaling=r).ropes for r in (plain, rope)]
     assert sizes == [((4000, 128),), ((12000, 128),)]
+
+
+def test_gemma_4_keeps_a_rope_table_for_each_kind_of_layer():
+    # 58.99 GiB logged of the 31B: 0.25 GiB of it is the table of the full layers, as wide as their heads of 512.
+    wide = arch(
+        {
+            **GEMMA3_LIKE,
+            "model_type": "gemma4_text",
+            "head_dim": 256,
+            "global_head_dim": 512,
+            "max_position_embeddings": 262144,
+        }
+    )
+    assert set(wide.ropes) == {(262144, 512), (262144, 256)}
+
+
+def test_gemma_3_turns_its_windows_with_a_base_of_their_own():
+    assert len(arch(GEMMA3_LIKE, rope_local_base_freq=10000).ropes) == 2
+    assert len(arch(LLAMA_8B).ropes) == 1
+
+
+def test_inner_features_of_an_encoder_are_kept_for_the_widest_step():
+    # 16.78 GiB logged of Qwen3-VL-8B with steps of 8192 tokens, 0.19 more than its tensors: 3 levels of 8192 × 4096.
+    tower = {"model_type": "qwen3_vl", "depth": 27, "hidden_size": 1152, "deepstack_visual_indexes": [8, 16, 24]}
+    vl = arch(
+        {"model_type": "qwen3_vl", "text_config": {**LLAMA_8B, "model_type": "qwen3_vl_text"}, "vision_config": tower}
+    )
+    assert step_buffers(vl, 8192, 2) == 3 * 8192 * 4096 * 2
+    assert step_buffers(arch(LLAMA_8B), 8192, 2) == 0

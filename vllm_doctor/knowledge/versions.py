@@ -300,7 +300,8 @@ def batch_defaults(
 ) -> BatchDefaults:
     """Batch limits that a release chooses for a card when the flags are absent (engine/arg_utils.py,
     `_set_default_args` and `get_batch_defaults`). `gpu_total_gib` is the device total as torch reports it; None is
-    planned as a small card. `server` is the OpenAI server; False is the offline LLM class.
+    planned as a small card. `server` is the OpenAI server; False is the offline LLM class. A GB10 counts as small in
+    every release: NVML refuses its memory, and the exception means 0 there (logs of 0.13 and 0.27: 2048, 256).
     """
     at = as_version(version)
     if engine(at, use_v1) == "V0":
@@ -314,10 +315,8 @@ def batch_defaults(
     else:
         big = total >= 70 and ("a100" not in name or at < Version((0, 9, 1)))
         seqs = 1024
-    if at >= Version((0, 28)):
-        if total >= 160:
-            return BatchDefaults(16384, 1024, "engine/arg_utils.py get_batch_defaults: 160 GiB and more")
-        big = big and "gb10" not in name
-    if big:
+    if at >= Version((0, 28)) and total >= 160:
+        return BatchDefaults(16384, 1024, "engine/arg_utils.py get_batch_defaults: 160 GiB and more")
+    if big and "gb10" not in name:
         return BatchDefaults(8192 if server else 16384, seqs, "engine/arg_utils.py get_batch_defaults: 70 GiB and more")
     return BatchDefaults(2048 if server else 8192, 256, "engine/arg_utils.py get_batch_defaults: below 70 GiB, or A100")

@@ -8,11 +8,13 @@ profile) lies under both. Sizes in bytes on one rank; T tokens, S sequences, H h
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.memory.architecture import Architecture
-from vllm_doctor.memory.encoder import encoder, text_only
+from vllm_doctor.memory.encoder import encoder, text_only, v0_rows
 from vllm_doctor.memory.settings import Settings
 from vllm_doctor.memory.term import Term
 from vllm_doctor.memory.weights import padded_vocab
@@ -130,7 +132,16 @@ def _forward(a: Architecture, s: Settings, tokens: int) -> Term:
     )
 
 
-def _moe(a: Architecture, s: Settings) -> Term | None:
+def _direct(s: Settings, experts: str, capability: float | None) -> bool:
+    """Do the experts run by a direct call of fused_marlin_moe, which frees its two buffers after each layer? So do
+    integer formats until they moved to the modular kernel (gptq_marlin.py: 0.20; compressed_tensors_moe.py and
+    awq_marlin.py: 0.22), and fp8 on cards without it to 0.13."""
+    if re.fullmatch(r"(int|awq|gptq|auto-round)[48]", experts):
+        return s.version < Version((0, 20) if experts.startswith("gptq") else (0, 22))
+    return experts == "fp8" and (capability or 9.0) < 8.9 and s.version < Version((0, 14))
+
+
+def _moe(a: Architecture, s: Settings, *, direct: bool = False) -> Term | None:
     """The experts' two workspaces and their output (fused_moe/modular_kernel.py, fused_moe.py workspace_shapes)."""
     moe = a.moe
     if moe is None:
@@ -139,6 +150,13 @@ def _moe(a: Architecture, s: Settings) -> Term | None:
     if s.version < Version((0, 17)):
         tokens = min(tokens, 16384 if s.version >= Version((0, 12)) else 65536)
     width = moe.width if s.parallel.expert else moe.width // s.parallel.tp
+    if direct:
+        return Term(
+            "MoE workspace",
+            s.element * s.batched * moe.top_k * (max(2 * width, a.hidden) + width),
+            f"{s.batched} × {moe.top_k} × (max({2 * width}, {a.hidden}) + {width}) × {s.element} B",
+            "fused_moe/fused_marlin_moe.py intermediate_cache13, intermediate_cache2",
+        )
     size = s.element * tokens * moe.top_k * (max(width, a.hidden) + max(2 * width, a.hidden))
     return Term(
         "MoE workspace",
@@ -156,16 +174,19 @@ def estimate(
     multiprocessors: int,
     first_stage: bool = True,
     last_stage: bool = True,
+    experts: str = "",
 ) -> Activation:
-    """The activation peak of one rank and what it leaves behind, in bytes."""
+    """The activation peak of one rank and what it leaves behind, in bytes. `experts` is their weights' format."""
     e, tokens, seqs = s.element, s.batched, min(s.seqs, s.batched)
     terms: list[Term] = []
     under = 0.0  # alive through both stages
     kept = 0.0
     forward = _forward(a, s, tokens)
-    moe = _moe(a, s)
+    direct = _direct(s, experts, capability)
+    moe = _moe(a, s, direct=direct)
     if a.vision is not None and first_stage and not s.skip_encoder and not s.language_only and not text_only(a, s):
         seen = encoder(a, a.vision, s)
+        seqs = min(seqs, v0_rows(a.vision, s)) if s.engine == "V0" else seqs
         under += seen.kept
         terms += seen.terms
     if s.parallel.pp > 1:
@@ -178,7 +199,7 @@ def estimate(
                 "gpu_model_runner.py intermediate_tensors",
             )
         )
-    keeps_workspace = s.engine == "V1" and s.version >= Version((0, 12)) and a.model_type != "gpt_oss"
+    keeps_workspace = s.engine == "V1" and s.version >= Version((0, 12)) and a.model_type != "gpt_oss" and not direct
     logits = last_stage and not s.pooling
     sampled = logits and (s.engine == "V1" or _v0_samples(s))
     if s.engine == "V0" and s.parallel.tp > 1:

@@ -107,6 +107,7 @@ class Architecture(msgspec.Struct, frozen=True):
     mtp_layers: int = 0
     per_layer_embedding: int = 0
     positions: int = 0
+    per_layer_input: int = 0  # channels of the per-layer embedding of one layer (Gemma 3n, small Gemma 4)
     ropes: tuple[tuple[int, int], ...] = ()  # (rows, rotary size) of each cos/sin table
     multimodal: bool = False
     text_prefix: str = "model"

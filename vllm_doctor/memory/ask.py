@@ -126,8 +126,8 @@ def _told(p: Prediction, best_gib: float | None) -> Outlook | None:
     if p.available_kv_gib is None:
         return None
     hopeless = p.outcome != "ok"
-    if p.outcome == "kv-too-small" and p.pool is not None and best_gib is not None and best_gib > 0:
-        hopeless = p.pool.longest(best_gib * GIB, p.length) < p.length
+    if p.outcome == "kv-too-small" and p.checked is not None and best_gib is not None and best_gib > 0:
+        hopeless = p.checked.longest(best_gib * GIB, p.length) < p.length
     return Outlook(p.outcome, p.available_kv_gib, p.kv_tokens, p.longest, hopeless)
 
 

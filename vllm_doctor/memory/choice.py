@@ -218,14 +218,14 @@ class Chooser:
     def _length(self, wanted: int) -> None:
         p = self.predict(max_model_len=str(wanted))
         limited = max(wanted, 1)
-        if not safe(p) and p.pool is not None and p.margin_gib is not None:
-            fitting = p.pool.longest(max(p.margin_gib[0], 0.0) * GIB - p.pool.block_bytes, wanted)
+        if not safe(p) and p.checked is not None and p.margin_gib is not None:
+            fitting = p.checked.longest(max(p.margin_gib[0], 0.0) * GIB - p.checked.block_bytes, wanted)
             if fitting < wanted and self._fp8_helps(wanted):
                 p = self.predict(max_model_len=str(wanted))
                 fitting = (
                     wanted
-                    if safe(p) or p.pool is None or p.margin_gib is None
-                    else p.pool.longest(max(p.margin_gib[0], 0.0) * GIB - p.pool.block_bytes, wanted)
+                    if safe(p) or p.checked is None or p.margin_gib is None
+                    else p.checked.longest(max(p.margin_gib[0], 0.0) * GIB - p.checked.block_bytes, wanted)
                 )
             limited = fitting if fitting < 1024 else fitting // 256 * 256
         limited = max(limited, 1)
@@ -245,7 +245,7 @@ class Chooser:
                 "KV of one request",
                 q.needed_kv_gib,
                 "GiB",
-                f"{q.pool.request_blocks(limited)} blocks × {q.pool.block_bytes} B" if q.pool else "no cache",
+                f"{q.checked.request_blocks(limited)} blocks × {q.checked.block_bytes} B" if q.checked else "no cache",
                 "v1/kv_cache_interface.py",
             ),
             *(

@@ -183,14 +183,16 @@ def _text_section(top: Section) -> Section:
     return top
 
 
+def _per_layer_input(text: Section) -> int:
+    if not text.has("hidden_size_per_layer_input"):
+        return 0
+    return text.whole("hidden_size_per_layer_input", low=0, high=65_536, default=0)
+
+
 def _per_layer(text: Section, count: int, hidden: int) -> int:
     """Values of the per-layer embedding tables over all layers (Gemma 3n and small Gemma 4), and of the projections to
     them and from them (gemma3n.py per_layer_model_projection, per_layer_input_gate, per_layer_projection)."""
-    each = (
-        text.whole("hidden_size_per_layer_input", low=0, high=65_536, default=0)
-        if text.has("hidden_size_per_layer_input")
-        else 0
-    )
+    each = _per_layer_input(text)
     rows = text.whole("vocab_size_per_layer_input", low=0, high=20_000_000, default=0)
     return each * count * (rows + 3 * hidden)
 
@@ -288,6 +290,7 @@ def describe(top: Section) -> Architecture:
         norms_per_layer=4 if model_type.startswith(("gemma2", "gemma3", "gemma4", "glm4")) else 2,
         mtp_layers=text.whole("num_nextn_predict_layers", "mtp_num_hidden_layers", low=0, high=64, default=0),
         per_layer_embedding=_per_layer(text, count, hidden),
+        per_layer_input=_per_layer_input(text),
         positions=text.whole("max_position_embeddings", "n_positions", low=0, high=100_000_000, default=0)
         if model_type in {"gpt2", "opt", "whisper"}
         else 0,
@@ -351,8 +354,15 @@ def _ropes(text: Section, rotary: int, layers: tuple[Attention, ...], model_type
     )
     scaling = text.section("rope_scaling") or text.section("rope_parameters")
     width = max(1, int(rotary * text.number("partial_rotary_factor", 1.0, low=0.001, high=1.0)))
+    sliding = any(a.kind == "sliding" for a in layers)
+    if text.has("global_head_dim"):
+        # Gemma 4: a table for each kind of layer, as wide as its heads (gemma4_rope.py: rotary_dim = head_size).
+        wide = text.whole("global_head_dim", high=8192)
+        return ((rows, wide), *(((rows, rotary),) if sliding else ()))
+    # Gemma 3 turns its sliding layers with a base of their own: without scaling too there are two tables (gemma3.py).
+    tables = 2 if sliding and text.has("rope_local_base_freq") else 1
     if scaling is None:
-        return ((rows, width),)
+        return ((rows, width),) * tables
     kind = scaling.text("rope_type", "type")
     factor = scaling.number("factor", 1.0, low=0.001, high=10_000)
     if scaling.has("mrope_section") and kind == "yarn":
@@ -364,9 +374,8 @@ def _ropes(text: Section, rotary: int, layers: tuple[Attention, ...], model_type
         rows = int(scaling.whole("original_max_position_embeddings", high=100_000_000, default=rows) * factor)
         return ((rows, width),)
     if kind == "linear":
-        both = any(a.kind == "sliding" for a in layers)
-        return ((int(rows * factor), width), *(((rows, width),) if both else ()))
-    return ((rows, width),)
+        return ((int(rows * factor), width), *(((rows, width),) if sliding else ()))
+    return ((rows, width),) * tables
 
 
 def _attention(  # noqa: PLR0917

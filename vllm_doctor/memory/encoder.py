@@ -51,7 +51,7 @@ def _v0_qwen(v: Vision, s: Settings) -> tuple[float, float, str]:
     """The V0 engine profiled one image of 16384 tokens and a video of what is left, one after the other, with rotary
     positions in float32: 43 bytes per channel and patch. Fitted to two starts of Qwen2.5-VL-3B (4.06 GiB at 32768
     tokens; about 20.9 GiB, by its pool, at 128000)."""
-    image = 16384
+    image = _image_tokens(v, s)
     video = max(0, s.batched - image) // image * image
     patches = max(image, video) * v.merge * v.merge
     return patches, 43.0 * v.hidden * patches, f"{patches} patches × {v.hidden} × 43 B"
@@ -64,9 +64,14 @@ def text_only(a: Architecture, s: Settings) -> bool:
 
 
 def encoder_tokens(v: Vision, s: Settings, a: Architecture) -> int:
-    """Tokens that the encoder profile handles: the batch budget, or the largest item when that is larger
-    (multimodal/encoder_budget.py)."""
-    return max(s.batched, _largest_item(v, s, a))
+    """Tokens that the encoder profile handles: the items of the largest kind that the batch budget holds, one at least,
+    and no more than the sequences may bring (multimodal/encoder_budget.py _get_max_items)."""
+    item = max(1, _largest_item(v, s, a))
+    if item >= s.batched or s.engine == "V0":
+        return max(s.batched, item)
+    limit = s.image_limit or (999 if s.version >= Version((0, 10)) else 1)
+    brought = s.seqs * max(1, min(limit, s.length // item))
+    return s.batched if s.batched // item <= brought else brought * item
 
 
 # 12845056 pixels in 28-pixel merged patches (Qwen2-VL), 16777216 in 32-pixel ones (Qwen3-VL): 16384 tokens each.
@@ -75,22 +80,35 @@ QWEN_IMAGE = 16384
 QWEN3_VIDEO = 153_600
 
 
+def v0_rows(v: Vision, s: Settings) -> int:
+    """Sequences of the V0 profile: as many as the step holds items of an encoder's size (worker/model_runner.py
+    profile_run), which are also the rows that its sampler sees."""
+    return max(1, min(s.seqs, s.batched // max(1, _image_tokens(v, s) if "qwen" in v.kind else 1)))
+
+
 def _largest_item(v: Vision, s: Settings, a: Architecture) -> int:
     if v.kind.startswith("qwen2") and s.engine == "V1" and s.video_limit != 0:
-        return max(QWEN_IMAGE, _qwen2_video(s))
+        return max(_image_tokens(v, s), _qwen2_video(v, s))
     if "qwen" in v.kind:
-        return QWEN_IMAGE
+        return _image_tokens(v, s)
     side = v.image_size // (v.patch * max(1, v.merge))
     return min(side * side, a.context)
 
 
-def _qwen2_video(s: Settings) -> int:
+def _image_tokens(v: Vision, s: Settings) -> int:
+    if s.image_pixels is None:
+        return QWEN_IMAGE
+    return max(1, min(QWEN_IMAGE, s.image_pixels // (v.patch * max(1, v.merge)) ** 2))
+
+
+def _qwen2_video(v: Vision, s: Settings) -> int:
     """Tokens of the longest video that the profile takes: pairs of frames, each as large as an image, as many as the
     length holds and at most 16 frames (to 0.10, where an image has to fit beside them) or 14 (qwen2_vl.py
     get_num_frames_with_most_features)."""
     old = s.version < Version((0, 11))
-    held = (s.length - (QWEN_IMAGE if old else 0)) // QWEN_IMAGE
-    return min(8 if old else 7, max(held, 0)) * QWEN_IMAGE
+    image = _image_tokens(v, s)
+    held = (s.length - (image if old else 0)) // image
+    return min(8 if old else 7, max(held, 0)) * image
 
 
 def _room(v: Vision, s: Settings) -> int:

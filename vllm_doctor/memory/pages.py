@@ -104,11 +104,12 @@ def specs(a: Architecture, s: Settings, gpu: Gpu | None, layers: range) -> list[
     return out
 
 
-def pool_of(a: Architecture, s: Settings, gpu: Gpu | None, stage: int = 0) -> Pool | None:
-    """The pool of one pipeline stage. None for a model that keeps no cache."""
+def pool_of(a: Architecture, s: Settings, gpu: Gpu | None, stage: int | None = 0) -> Pool | None:
+    """The pool of one pipeline stage, or (None) of all layers together. None for a model that keeps no cache."""
     parts = stage_layers(len(a.layers), s.parallel.pp)
-    start = sum(parts[:stage])
-    listed = specs(a, s, gpu, range(start, start + parts[stage]))
+    start = sum(parts[:stage]) if stage is not None else 0
+    stop = start + parts[stage] if stage is not None else len(a.layers)
+    listed = specs(a, s, gpu, range(start, stop))
     if s.engine == "V0":
         return pool(listed, v0_rules())
     rules = rules_for(

@@ -21,7 +21,7 @@ from vllm_doctor.memory.quantization import Scheme, scheme
 from vllm_doctor.memory.runtime import Estimate, graphs, non_torch
 from vllm_doctor.memory.settings import Settings
 from vllm_doctor.memory.term import Term
-from vllm_doctor.memory.weights import Parallel, Target, rank_weights
+from vllm_doctor.memory.weights import Parallel, Target, rank_weights, step_buffers
 
 GIB = 1 << 30
 GRAPHS_IN_PEAK = Version((0, 27))  # from then on the graph estimate is logged inside the peak
@@ -56,6 +56,7 @@ class Prediction(msgspec.Struct, frozen=True):
     total_gib: float | None
     terms: tuple[Term, ...]
     pool: Pool | None
+    checked: Pool | None  # what vLLM checks one request against: the same pool, but for pipeline stages of 0.14 to 0.16
     activation: Activation
     settings: Settings
 
@@ -66,6 +67,7 @@ class Stage(msgspec.Struct, frozen=True):
     weights: float
     activation: Activation
     pool: Pool | None
+    checked: Pool | None  # the pool against which vLLM checks that one request fits
     stranded: float
     heavier: float  # what the weights are more if the host's kernels lay them out the other way
 
@@ -102,7 +104,7 @@ def _stage(a: Architecture, s: Settings, gpu: Gpu | None, index: int, fmt: Schem
     def load(to: Target) -> float:
         return _loaded(shown, (s.quantization, s.element, s.gguf), s.parallel, index, to, s.speculative)
 
-    weights, heavier = load(target), 0.0
+    weights, heavier = load(target) + step_buffers(shown, s.batched, s.element), 0.0
     if fmt.name == "mxfp4" and s.version < TRITON_KERNELS and 9.0 <= (target.capability or 0) < 10.0:
         heavier = max(0.0, load(replace(target, capability=8.9)) - weights)
     activation = estimate(
@@ -110,10 +112,20 @@ def _stage(a: Architecture, s: Settings, gpu: Gpu | None, index: int, fmt: Schem
         s,
         capability=gpu.capability if gpu else None,
         multiprocessors=gpu.multiprocessors if gpu else 132,
+        experts=fmt.choose("model.layers.1.mlp.experts.0.up_proj", True).name if a.moe is not None else "",
         first_stage=index == 0,
         last_stage=index == s.parallel.pp - 1,
     )
-    return Stage(weights, activation, pool_of(a, s, gpu, index), stranded(a, s, gpu, index, fmt), heavier)
+    pool = pool_of(a, s, gpu, index)
+    checked = pool_of(a, s, gpu, None) if _checks_all_layers(s) else pool
+    return Stage(weights, activation, pool, checked, stranded(a, s, gpu, index, fmt), heavier)
+
+
+def _checks_all_layers(s: Settings) -> bool:
+    """Does the check that one request fits count the layers of every pipeline stage against one rank's memory? So do
+    0.14 to 0.16, where the groups of the whole model are checked (v1/core/kv_cache_utils.py get_kv_cache_configs);
+    since 0.17 they are projected to each worker first."""
+    return s.engine == "V1" and s.parallel.pp > 1 and Version((0, 14)) <= s.version < Version((0, 17))
 
 
 def predict(
@@ -175,10 +187,11 @@ def _one(  # noqa: PLR0917
     if short is not None:
         s = replace(s, refusals=(*s.refusals, short))
     outcome = "rejected" if s.refusals else "ok"
-    if pool is not None and available is not None and available > 0:
+    checked = stage.checked
+    if pool is not None and checked is not None and available is not None and available > 0:
         size = available * GIB
         blocks = s.blocks_override or pool.blocks(size)
-        longest = pool.longest(size, s.length)
+        longest = checked.longest(size, s.length)
         if s.auto_length and longest:
             length = longest
         tokens, concurrency = pool.tokens(blocks, length), pool.concurrency(blocks, length)
@@ -188,7 +201,7 @@ def _one(  # noqa: PLR0917
         outcome = "kv-too-small"
     if outcome in {"ok", "kv-too-small"} and total_gib is not None and known.available_kv_gib is None:
         outcome = _failure(s, gpu, total_gib, weights, rest, active, captured, available or 0.0, outcome, stage)
-    needed = pool.needed(length) / GIB if pool is not None else 0.0
+    needed = checked.needed(length) / GIB if checked is not None else 0.0
     return Prediction(
         outcome,
         weights,
@@ -208,6 +221,7 @@ def _one(  # noqa: PLR0917
         total_gib,
         _terms(stage),
         pool,
+        checked,
         stage.activation,
         s,
     )
@@ -322,6 +336,16 @@ def _spread(  # noqa: PLR0917
         sure = s.version >= Version((0, 19))  # logs of six starts: the encoder's own peak is within a tenth
         more.append(step + (0.1 if sure else 0.5) * encoder)
         less.append(step + ((0.1 if sure else 0.3) * peak if encoder > 0.8 * peak else 0.0))
+        if (
+            a.vision is not None
+            and "qwen" in a.vision.kind
+            and s.image_pixels is None
+            and act.winner == "vision encoder"
+        ):
+            # The checkpoint's preprocessor_config.json may allow smaller images than vLLM's largest, and no launch
+            # shows it: a Qwen2-VL-7B that was tuned for screenshots logs 1.16 GiB where the largest image takes 3.77.
+            rest = max((t.bytes for t in act.terms if t.name != "vision encoder"), default=0.0) / GIB
+            less.append(max(0.0, peak - rest))
         if s.engine == "V0" and act.winner == "logits and sampler":
             forward = max((t.bytes for t in act.terms if t.name.startswith("forward")), default=0.0) / GIB
             less.append(peak - forward)

@@ -55,7 +55,7 @@ def safe(p: Prediction) -> bool:
     if p.outcome != "ok" or p.available_kv_gib is None:
         return False
     low = p.margin_gib[0] if p.margin_gib is not None else p.available_kv_gib
-    block = p.pool.block_bytes / GIB if p.pool is not None else 0.0
+    block = p.checked.block_bytes / GIB if p.checked is not None else 0.0
     return low >= p.needed_kv_gib + block
 
 

@@ -106,8 +106,8 @@ def _flags(planner: Planner, p: Prediction) -> list[Try]:
             "less (or more) of the card is left outside the budget",
         ),
     ]
-    if planner.predict({"max-model-len": "256"}).outcome == "ok" and p.pool is not None and p.margin_gib is not None:
-        fits = p.pool.longest(max(0.0, p.margin_gib[0]) * GIB - p.pool.block_bytes, s.length) // 256 * 256
+    if planner.predict({"max-model-len": "256"}).outcome == "ok" and p.checked is not None and p.margin_gib is not None:
+        fits = p.checked.longest(max(0.0, p.margin_gib[0]) * GIB - p.checked.block_bytes, s.length) // 256 * 256
         if fits:
             tries.append(("max-model-len", [str(fits)], "longer requests are refused"))
     if planner.gpu is not None and (planner.gpu.capability or 0) >= 8.9 and s.kv_dtype == "auto":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from vllm_doctor.knowledge.gpus import Gpu
 from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization, engine
@@ -228,6 +229,7 @@ def resolve(  # noqa: PLR0917
         language_only=flags.on("language-model-only", default=False),
         image_limit=_limit(mm.get("image")),
         video_limit=_limit(mm.get("video")),
+        image_pixels=_pixels(flags.object("mm-processor-kwargs")),
         backend=flags.text("attention-backend") or env.get("VLLM_ATTENTION_BACKEND"),
         pooling=pooling,
         loras=flags.int("max-loras", 1, 1, 10_000) if flags.on("enable-lora", default=False) else 0,
@@ -256,6 +258,14 @@ def _limit(value: object) -> int | None:
     if isinstance(value, dict):
         value = value.get("count")
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _pixels(kwargs: Mapping[str, object]) -> int | None:
+    """The largest image that --mm-processor-kwargs allows, in pixels (qwen2_vl.py
+    get_image_size_with_most_features)."""
+    size = kwargs.get("size")
+    value = kwargs.get("max_pixels", size.get("longest_edge") if isinstance(size, dict) else None)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _kv_dtype(flags: Flags) -> str:

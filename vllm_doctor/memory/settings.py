@@ -44,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True):
     language_only: bool = False
     image_limit: int | None = None
     video_limit: int | None = None
+    image_pixels: int | None = None
     backend: str | None = None
     pooling: bool = False
     loras: int = 0

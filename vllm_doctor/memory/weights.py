@@ -224,6 +224,16 @@ def rope_bytes(a: Architecture, target: Target) -> float:
     return sum(rows * width for rows, width in a.ropes) * target.rope_element
 
 
+def step_buffers(a: Architecture, tokens: int, element: int) -> float:
+    """Bytes that a model allocates with its weights for the widest step of `tokens`, and that "Model loading took"
+    counts: the inner features of Qwen3-VL's encoder, one hidden state a level (qwen3_vl.py deepstack_input_embeds),
+    and the per-layer embeddings of multimodal Gemma 3n and 4 (gemma4_mm.py, gemma3n_mm.py per_layer_embeddings)."""
+    if a.vision is None:
+        return 0.0
+    levels = a.vision.deepstack * a.hidden if a.vision.kind.startswith("qwen3_vl") else 0
+    return float(tokens * (levels + len(a.layers) * a.per_layer_input) * element)
+
+
 def padded(m: Matrix, fmt: Format, target: Target) -> Matrix:
     """MXFP4 experts are padded to the kernel's tile: Marlin (below compute capability 9) hidden 256 and width 128,
     Triton on Hopper the inner side 256 (its value layout), Blackwell both 256 (fused_moe/oracle/mxfp4.py)."""
