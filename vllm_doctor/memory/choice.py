@@ -7,6 +7,7 @@ long, how wide a step, how many requests.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil, floor
 
 from msgspec.structs import replace
@@ -21,6 +22,8 @@ from vllm_doctor.memory.recommendation import Changes, Choice, Profile, Reason, 
 
 # Tokens of the shortest request that is worth a service; a launch that cannot take it is no recommendation.
 LEAST = 1024
+# Where the user asks for no length, a wide step is worth more than a request beyond this many tokens.
+USEFUL = 8192
 
 
 class Chooser:
@@ -81,8 +84,9 @@ class Chooser:
         return self.arch.context if auto else asked
 
     def _spread(self, length: int) -> int:
-        """TP x PP: the fewest cards on which weights, activations and one request of `length` fit; the length to go on
-        with, shorter where weights had to leave the card."""
+        """TP x PP: the fewest cards on which weights, activations and one request of `length` fit, tensor parallelism
+        before stages; where nothing holds all of it, a shorter one. The length to go on with, shorter where weights had
+        to leave the card."""
         flags, gpus = self.planner.line.flags, self.planner.gpus
         tp_now, pp_now = self.planner.settings().parallel.tp, self.planner.settings().parallel.pp
         splits = [
@@ -95,22 +99,28 @@ class Chooser:
         splits.sort(key=lambda split: (split[1] > 1, split[0] * split[1], split[1]))
         if tp_now * pp_now <= gpus:
             splits.insert(0, (tp_now, pp_now))
-        for most in (8192, LEAST):
-            for tp, pp in splits:
-                if self._holds(tp, pp, min(length, most)):
+        tensor = [split for split in splits if split[1] == 1 or split == (tp_now, pp_now)]
+        asked, useful = self._asks_length(), min(length, USEFUL)
+        tries = [(length, tensor, False), *([(length, splits, True)] if asked else []), (useful, tensor, False)]
+        for most, among, narrow in (*tries, (useful, splits, True), (min(length, LEAST), splits, True)):
+            for tp, pp in among:
+                if self._holds(tp, pp, most, narrow=narrow):
                     if gpus > 1 or "tensor-parallel-size" in flags:
                         self._spread_reason(tp, pp)
                     return length
-        return self._offload(length)
+        widest = max(tp for tp, pp in tensor if pp == 1)
+        return next((n for tp in (widest, 1) if (n := self._offload(length, tp))), length)
 
     def _divides(self, tp: int) -> bool:
         heads, kv = self.arch.heads, self.arch.kv_heads
         return not (heads and heads % tp) and not (kv and self.arch.mla is None and kv % tp and tp % kv)
 
-    def _offload(self, length: int) -> int:
-        """The last resort: a part of the weights stays in host memory, for few and short requests."""
+    def _offload(self, length: int, tp: int) -> int:
+        """The last resort: a part of the weights stays in host memory, for few and short requests; 0 if that does not
+        do either. Of several cards, which read from the same host memory, a smaller part."""
         short = min(length, 4096)
         small: Changes = {
+            **({"tensor-parallel-size": str(tp), "pipeline-parallel-size": None} if tp > 1 else {}),
             "max-model-len": str(short),
             "max-num-seqs": "8",
             "max-num-batched-tokens": str(max(2048, short)),
@@ -118,10 +128,14 @@ class Chooser:
         p = self.planner.predict({**self.changes, **small})
         fact = flag("cpu-offload-gb", self.planner.version)
         if fact is None or not fact.exists or p.margin_gib is None or p.settings.refusals:
-            return length
-        for size in range(max(1, ceil(p.needed_kv_gib - p.margin_gib[0])), int(0.7 * p.weights_gib) + 1):
+            return 0
+        for size in range(
+            max(1, ceil(p.needed_kv_gib - p.margin_gib[0])), int((0.7 if tp == 1 else 0.4) * p.weights_gib) + 1
+        ):
             if safe(self.planner.predict({**self.changes, **small, "cpu-offload-gb": str(size)})):
                 self.changes["max-num-seqs"] = small["max-num-seqs"]
+                if tp > 1:
+                    self._spread_reason(tp, 1)
                 self.keep(
                     "cpu-offload-gb",
                     size,
@@ -130,15 +144,51 @@ class Chooser:
                     Sum("weights left on the card", p.weights_gib - size, "GiB", f"{p.weights_gib:.2f} − {size}", ""),
                 )
                 return short
-        return length
+        return 0
 
-    def _holds(self, tp: int, pp: int, length: int) -> bool:
+    def _asks_length(self) -> bool:
+        return bool(self.work.context) or "max-model-len" in self.planner.line.flags
+
+    def _holds(self, tp: int, pp: int, length: int, *, narrow: bool) -> bool:
+        """Does this split hold one request of `length`, with whatever else the choice may still change?"""
+        kept = dict(self.changes)
+        self.changes.update({"tensor-parallel-size": str(tp), "pipeline-parallel-size": str(pp)})
         try:
-            return safe(
-                self.predict(tensor_parallel_size=str(tp), pipeline_parallel_size=str(pp), max_model_len=str(length))
-            )
+            return any(safe(self.predict(max_model_len=str(length), **more)) for more in self._ways(narrow=narrow))
         except (SettingError, LaunchError):
             return False
+        finally:
+            self.changes = kept
+
+    def _ways(self, *, narrow: bool) -> Iterator[dict[str, str]]:
+        """What may make room for a request, least painful first: nothing; slots for requests that the pool would not
+        hold anyway; the rest of the card; narrower steps, if `narrow`. Nothing that the user set is given up but the
+        width."""
+        flags, total = self.planner.line.flags, self.planner.total_gib
+        s = self.planner.settings(self.changes)
+        if narrow or total is None:
+            yield {}
+        if total is None:
+            return
+        free = "max-num-seqs" not in flags and not self.work.concurrency
+        seqs = [n for n in (256, 64, 16) if n < s.seqs] if free else []
+        table = table_tokens(total)
+        widths = sorted({n for n in (table, 8192, 4096, 2048) if n <= table}, reverse=True)
+        if self.profile == "conservative":
+            widths = [n for n in widths if n <= max(2048, table // 2)]
+        asked = [] if "max-num-batched-tokens" not in flags or s.batched > table else [s.batched]
+        shares: list[dict[str, str]] = [{}]
+        if "gpu-memory-utilization" not in flags and self.profile == "balanced":
+            shares.append({"gpu_memory_utilization": str(self._highest(total))})
+        for share in shares:
+            for width in (asked or widths)[:1]:
+                for n in (s.seqs, *(seqs if share == shares[-1] else seqs[:2])):
+                    yield {**share, "max_num_batched_tokens": str(width), "max_num_seqs": str(n)}
+        if not narrow:
+            return
+        for width in (asked or widths)[1:]:
+            yield {**shares[-1], "max_num_batched_tokens": str(width), "max_num_seqs": str(([s.seqs, *seqs])[-1])}
+        yield {**shares[-1], **({"max_num_seqs": str(seqs[-1])} if seqs else {})}
 
     def _spread_reason(self, tp: int, pp: int) -> None:
         gpu = self.planner.gpu
@@ -148,6 +198,8 @@ class Chooser:
             why += f"; beyond TP {self.arch.kv_heads} the KV heads are copied, so a request's cache does not shrink"
         if tp > 1 and gpu is not None and gpu.link == "pcie":
             why += "; the cards talk over PCIe, where every layer's all-reduce costs time"
+        if self.planner.gpus // (tp * pp) > 1:
+            why += f"; the host has room for {self.planner.gpus // (tp * pp)} such copies (data parallel)"
         self.keep(
             "tensor-parallel-size",
             tp,
@@ -200,13 +252,12 @@ class Chooser:
         if p.outcome != "ok" and value < 0.95:
             value = self._highest(total)
             why = "less leaves no pool: the most that the card allows"
-        budget = total * value
-        self.keep(
-            "gpu-memory-utilization",
-            round(value, 3),
-            why,
-            Sum("budget", budget, "GiB", f"{total:g} × {value:g}", "v1/worker/utils.py request_memory"),
-        )
+        self._share(value, why)
+
+    def _share(self, value: float, why: str) -> None:
+        total = self.planner.total_gib or 0.0
+        budget = Sum("budget", total * value, "GiB", f"{total:g} × {value:g}", "v1/worker/utils.py request_memory")
+        self.keep("gpu-memory-utilization", round(value, 3), why, budget)
 
     def _highest(self, total: float) -> float:
         p = self.predict(gpu_memory_utilization="0.5", max_model_len="256")
@@ -215,19 +266,45 @@ class Chooser:
         outside = max(p.cudagraph_gib * 1.25 - charged, 0.0) + 0.5
         return max(0.5, min(0.97, floor((free - outside) / total * 100) / 100))
 
+    def _reach(self, wanted: int, more: dict[str, str]) -> int:
+        """The longest request, up to `wanted`, that the launch with these further changes safely takes; 0 is none."""
+        # A long length may widen the profile itself (videos of a vision model), so shorter ones are looked at as well.
+        for most in (wanted, *(n for n in (4 * USEFUL, USEFUL, LEAST) if n < wanted)):
+            p = self.predict(max_model_len=str(most), **more)
+            if safe(p) or p.checked is None or p.margin_gib is None:
+                return most
+            fitting = p.checked.longest(max(p.margin_gib[0], 0.0) * GIB - p.checked.block_bytes, most)
+            fitting = fitting if fitting < 1024 else fitting // 256 * 256
+            if fitting and safe(self.predict(max_model_len=str(fitting), **more)):
+                return fitting
+        return 0
+
+    def _make_room(self, wanted: int) -> int:
+        """The length that is recommended: `wanted`, or what the first way that gives one of use reaches; that way is
+        taken over."""
+        asked = self._asks_length()
+        whole = asked or any(self._reach(wanted, more) >= wanted for more in self._ways(narrow=False))
+        goal = wanted if whole else min(wanted, USEFUL)
+        best, taken, last = -1, {}, None
+        for more in list(self._ways(narrow=True))[0 if asked else 1 :]:
+            place = {k: v for k, v in more.items() if k != "max_num_seqs"}
+            if best >= goal and place != last:
+                break
+            reach = self._reach(wanted, more)
+            # Slots are given up for a much longer request, not for a little.
+            if reach > best * (1.25 if best >= goal else 1):
+                best, taken = reach, more
+            last = place
+        share = taken.get("gpu_memory_utilization")
+        if share is not None:
+            self._share(float(share), "one request needs it: the most that the card allows")
+        self.changes.update({k.replace("_", "-"): v for k, v in taken.items() if k != "gpu_memory_utilization"})
+        return best
+
     def _length(self, wanted: int) -> None:
-        p = self.predict(max_model_len=str(wanted))
-        limited = max(wanted, 1)
-        if not safe(p) and p.checked is not None and p.margin_gib is not None:
-            fitting = p.checked.longest(max(p.margin_gib[0], 0.0) * GIB - p.checked.block_bytes, wanted)
-            if fitting < wanted and self._fp8_helps(wanted):
-                p = self.predict(max_model_len=str(wanted))
-                fitting = (
-                    wanted
-                    if safe(p) or p.checked is None or p.margin_gib is None
-                    else p.checked.longest(max(p.margin_gib[0], 0.0) * GIB - p.checked.block_bytes, wanted)
-                )
-            limited = fitting if fitting < 1024 else fitting // 256 * 256
+        limited = self._make_room(wanted)
+        if limited < wanted and self._asks_length() and self._fp8_helps(wanted):
+            limited = self._make_room(wanted)
         limited = max(limited, 1)
         self.useful = limited >= min(wanted, LEAST)
         shrunk = f" (asked: {wanted}; more does not fit even once)" if limited < wanted else ""
@@ -272,7 +349,7 @@ class Chooser:
             or fact is None
             or not fact.exists
             or gpu is None
-            or (gpu.capability or 0) < 8.9
+            or (gpu.capability or 0) < (8.9 if self.arch.mla is None else 9.0)
         ):
             return False
         plain = self.predict(max_model_len=str(wanted))
@@ -307,6 +384,20 @@ class Chooser:
                 best = tokens
         p = self.predict(max_num_batched_tokens=str(best))
         peak = p.activation.peak / GIB
+        forbidden: tuple[Sum, ...] = ()
+        if best < floor_:
+            wide = self.predict(max_num_batched_tokens=str(floor_))
+            left = wide.margin_gib[0] if wide.margin_gib is not None else wide.available_kv_gib or 0.0
+            forbidden = (
+                Sum(
+                    f"pool left at {floor_}",
+                    left,
+                    "GiB",
+                    f"at the low end of the range; one request of {wide.length} tokens needs {wide.needed_kv_gib:.2f}"
+                    + (f"; predicted {wide.outcome}" if wide.outcome != "ok" else ""),
+                    "v1/worker/gpu_worker.py",
+                ),
+            )
         self.keep(
             "max-num-batched-tokens",
             best,
@@ -320,6 +411,7 @@ class Chooser:
                 "profile_run",
             ),
             Sum("pool left", p.available_kv_gib or 0.0, "GiB", "at this width", "v1/worker/gpu_worker.py"),
+            *forbidden,
         )
 
     def _least(self) -> int:
