@@ -104,7 +104,7 @@ class Predicted:
     margin_gib: tuple[float, float] | None
     available_kv_gib: float | None = 10.0
     needed_kv_gib: float = 2.0
-    pool: None = None
+    checked: None = None
 
 
 def test_the_plans_low_end_bounds_the_ramp():
