@@ -62,7 +62,7 @@ class TestFit:
     def test_an_override_that_cannot_fit_is_refused_with_the_sum_and_the_value_that_does(self, config: str) -> None:
         row = judge((L4,), config, vllm_max_model_len=131072)
         assert row.verdict is Verdict.FAIL
-        assert "kv-too-small: 22.03 x 0.92 - weights 14.99 " in row.found
+        assert "kv-too-small: 22.03 x 0.94 - weights 14.99 " in row.found
         assert row.needed.endswith("GiB for one request of 131072 tokens")
         value = int(row.action.removeprefix("set vllm_max_model_len: "))
         assert judge((L4,), config, vllm_max_model_len=value).verdict is Verdict.OK
