@@ -12,7 +12,7 @@ METRICS = "http://127.0.0.1:8000/metrics"
 KEY = 'molecule-s3cr3t "$HOME" 100%\\n'
 READY_SECONDS = 900
 # Long enough to outlast the signal, short enough for a busy machine to finish before the service may be killed.
-TOKENS = 400
+TOKENS = 600
 
 
 def asking(body, *, key=KEY, seconds=120):
