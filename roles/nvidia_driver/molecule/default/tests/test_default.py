@@ -93,3 +93,13 @@ def test_the_host_tells_its_facts_itself(host):
     facts = json.loads(host.check_output("/etc/ansible/facts.d/gpu.fact"))
     assert facts["gpus"] == ["2330", "2330"]
     assert facts["driver"]["loaded"] == VERSION
+
+
+def test_they_have_what_nvml_says(host):
+    nvml = json.loads(host.check_output("/etc/ansible/facts.d/gpu.fact"))["nvml"]
+    assert (nvml["driver"], nvml["cuda"]) == (VERSION, 13000)
+    first, second = nvml["gpus"]
+    assert first["uuid"] == "GPU-11111111-2222-3333-4444-555555555555"
+    assert (first["name"], first["address"], first["mig"]) == ("NVIDIA H100 80GB HBM3", "0000:1b:00.0", False)
+    assert first["memory_bytes"] == 85520809984
+    assert [part["uuid"] for part in second["slices"]] == ["MIG-377e0049-554c-540b-93c6-d0976f8426cb"]
