@@ -160,7 +160,7 @@ def test_the_role_renders_the_units_from_the_plan(role):
 
 
 def test_the_role_refuses_an_override_that_cannot_fit(role):
-    code, said, _ = role(vllm_max_model_len=131072, vllm_gpu_memory_utilization=0.3)
+    code, said, _ = role(vllm_max_model_len=131072, vllm_gpu_memory_utilization=0.25)
     assert code != 0
     assert "kv-too-small on 1 x NVIDIA H100 80GB HBM3" in said
     assert "vllm_max_model_len: " in said
