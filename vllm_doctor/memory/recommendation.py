@@ -42,12 +42,11 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The recommended flags, what they predict, and why. `fits` is False when nothing that was tried is safe."""
+    """The recommended flags, what they predict, and why."""
 
     launch: dict[str, int | float | str | bool]
     predicted: Prediction
     because: tuple[Reason, ...]
-    fits: bool
 
 
 def safe(p: Prediction) -> bool:
