@@ -126,6 +126,8 @@ def test_the_smallest_changes_and_the_cards_are_named(model):
     assert safe(p.predict({"max-model-len": found["max-model-len"].value}))
     assert all(safe(q) for _, _, q in hardware(p))
     assert hardware(p)
+    kinds = [g.template for g, _, _ in hardware(p)]
+    assert len(kinds) == len(set(kinds)), "one card of each kind"
 
 
 def command(*args):

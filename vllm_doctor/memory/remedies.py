@@ -144,7 +144,8 @@ def _offloaded(planner: Planner, p: Prediction) -> list[Try]:
 
 
 def hardware(planner: Planner) -> list[tuple[Gpu, int, Prediction]]:
-    """The smallest set-ups of one kind of card on which the launch is safe as asked: (card, how many, prediction)."""
+    """The smallest set-ups on which the launch is safe as asked: (card, how many, prediction), one of each kind of card
+    for which there is a template (a B300 stands for the GB300 too)."""
     found: list[tuple[Gpu, int, Prediction]] = []
     split: dict[int, float] = {}  # weights of one card by how many share them: most cards are ruled out by these alone
     for name in names():
@@ -161,4 +162,7 @@ def hardware(planner: Planner) -> list[tuple[Gpu, int, Prediction]]:
             if safe(p):
                 found.append((gpu, count, p))
                 break
-    return sorted(found, key=lambda f: f[0].total_gib * f[1])
+    kinds: dict[str, tuple[Gpu, int, Prediction]] = {}
+    for set_up in sorted(found, key=lambda f: f[0].total_gib * f[1]):
+        kinds.setdefault(set_up[0].template, set_up)
+    return list(kinds.values())

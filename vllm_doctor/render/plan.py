@@ -126,7 +126,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
             for r in plan.remedies
         ],
         "hardware": [
-            {"gpu": g.name, "gpus": n, "available_kv_gib": _round(q.available_kv_gib)} for g, n, q in plan.hardware[:6]
+            {"gpu": g.name, "gpus": n, "available_kv_gib": _round(q.available_kv_gib)} for g, n, q in plan.hardware[:8]
         ],
         "notes": [*plan.planner.notes, *p.settings.notes],
     }
@@ -237,7 +237,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
         lines += [f"    {t.bytes / 2**30:7.2f} GiB  {t.name}: {t.formula}  [{t.source}]" for t in p.terms]
     lines += _remedies(plan)
     if plan.hardware:
-        lines += ["", "  cards that hold it as asked: " + ", ".join(f"{n} × {g.name}" for g, n, _ in plan.hardware[:5])]
+        lines += ["", "  cards that hold it as asked: " + ", ".join(f"{n} × {g.name}" for g, n, _ in plan.hardware[:8])]
     lines += _recommended(plan, explain=explain)
     notes = [*plan.planner.notes, *s.notes]
     if notes:
