@@ -63,6 +63,9 @@ _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
 # How the V0 engine's loop logs what a step raised; its start logs the message alone.
 _REPR = re.compile(r"[A-Z]\w*(?:Error|Exception)\(['\"]")
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
+# As Python's `warnings` write one: a library that warns of an import that failed goes on without it.
+_WARNED = re.compile(r"\S+:\d+: \w*Warning: ")
+_IMPORTS = frozenset({"module-missing", "import-name"})
 # What only vLLM writes, or lm-eval of it, though it is no step of a start: its own end, a batch and its results.
 _OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-progress", "eval-results")
 _PROCESSES = re.compile(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
@@ -344,13 +347,17 @@ class Story:
             found.append(Fault(crash.first, crash.last, crash, hits, self._stage(crash.functions, crash.first)))
         relayed: list[Fault] = []
         for index, here in said.items():
-            if self.lines[index].level in _HANDLED:
+            if self.lines[index].level in _HANDLED or self._did_without(index, here):
                 continue
             relay = owner.get(index)
             calls = relay or self._cut_off(index)
             stage = self._stage(calls.functions if calls is not None else (), index)
             (relayed if relay is not None else found).append(Fault(index, index, None, tuple(here), stage))
         return found or relayed
+
+    def _did_without(self, index: int, said: Sequence[Hit]) -> bool:
+        """A warning that something optional could not be imported."""
+        return _WARNED.match(self.lines[index].text) is not None and {h.id for h in said} <= _IMPORTS
 
     def _cut_off(self, index: int) -> Crash | None:
         """A traceback of the same process right after a line, that the log leaves before it says what it is about."""
@@ -373,7 +380,7 @@ class Story:
         said = stage_of(functions)
         if said is not None:
             return said
-        reached = self.reached(index) or Stage.CONFIG
+        reached = self.reached(index + 1) or Stage.CONFIG  # the line that fails may itself say how far it came
         return Stage.SERVING if reached is Stage.CONFIG and self._at_run_time(index) else reached
 
     def _at_run_time(self, index: int) -> bool:

@@ -1,11 +1,14 @@
 """VD599: something failed for good that no other rule knows; it is shown, and it is not memory."""
 
+from vllm_doctor.knowledge.stages import Stage, stage_of
+from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
+from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding
+from vllm_doctor.rules.say import finding, set_flag
 from vllm_doctor.rules.startup._gate import EXHAUSTED
+from vllm_doctor.rules.story import Fault
 
 
 def judge(case: Case) -> Outcome:
@@ -35,8 +38,17 @@ def judge(case: Case) -> Outcome:
         severity=Severity.WILL_FAIL_UNDER_LOAD if story.served(-1, root.index) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(root.index), case.line(root.last)),
+        changes=(_without_graphs(case, root),),
         refute="an earlier line, cut from this log, shows another failure",
     )
+
+
+def _without_graphs(case: Case, root: Fault) -> Change | None:
+    """Eager mode runs nothing of what measures or captures CUDA graphs, so a start that fails there gets past it."""
+    if stage_of(root.functions) is not Stage.GRAPHS or case.effective("enforce-eager") is True:
+        return None
+    why = "no graphs are measured or captured then; decoding of small batches becomes slower"
+    return set_flag(case, "enforce-eager", True, Direction.ADD, why)
 
 
 RULE = Rule(
@@ -46,7 +58,7 @@ RULE = Rule(
     node="not-memory",
     cause=Cause.OTHER,
     phase=Phase.NOT_MEMORY,
-    reads=frozenset({Signal.LOG}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
     judge=judge,
     rank=95,
     fallback=True,

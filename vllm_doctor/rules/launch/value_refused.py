@@ -39,6 +39,7 @@ _IDS = (
     "remote-code-needed",
     "dtype-of-quantization",
     "item-above-step",
+    "block-above-step",
 )
 # Where vLLM checks what it was given, before any engine is made.
 _CHECKED_IN = re.compile(
@@ -198,7 +199,7 @@ _AT_MOST = "Input should be less than or equal to 1"
 
 
 def _of_model(case: Case, fault: Fault) -> tuple[Change | None, ...]:
-    """What this model asks of the launch: its own code, another type, a step that holds its largest image."""
+    """What this model asks of the launch: its own code, another type, a step that holds its largest image or block."""
     if "remote-code-needed" in fault.ids:
         why = "the checkpoint brings code of its own, which runs as the server's user: read it first"
         return (set_flag(case, "trust-remote-code", True, Direction.ADD, why),)
@@ -213,6 +214,10 @@ def _of_model(case: Case, fault: Fault) -> tuple[Change | None, ...]:
             set_flag(case, "max-num-batched-tokens", int(item), Direction.RAISE, why),
             set_flag(case, "limit-mm-per-prompt", None, Direction.CHANGE, "or 0 of that kind, where only text is sent"),
         )
+    block = fault.fields("block-above-step").get("block")
+    if block is not None:
+        why = "prefix caching keeps this model's states by whole blocks, so one block must fit one step"
+        return (set_flag(case, "max-num-batched-tokens", int(block), Direction.RAISE, why),)
     return ()
 
 

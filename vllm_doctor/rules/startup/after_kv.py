@@ -1,8 +1,8 @@
 """VD141: after the KV cache was made, the warm-up (or the cache itself) asks for more than is left."""
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.knowledge.stages import Stage, stage_of
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, Phase
+from vllm_doctor.records.verdict import Cause, Confidence, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding
@@ -31,6 +31,8 @@ def judge(case: Case) -> Outcome:
             else "The KV cache took so much that the warm-up after it found too little"
         ),
         phase=_PHASES.get(oom.fault.stage, RULE.phase),
+        # Without frames only the line before it tells the step, and lines may be missing in between.
+        confidence=Confidence.LIKELY if stage_of(oom.fault.functions) is None else Confidence.CONFIRMED,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         changes=(
