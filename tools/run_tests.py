@@ -28,7 +28,6 @@ LOGS = REPO / ".cache" / "test"
 BIN = REPO / ".venv" / "bin"
 DISK_GIB, MEMORY_GIB = 16, 5
 JOB_GIB = 5.5  # two services of 2.6 GiB, as the largest scenarios have, and Ansible beside them
-JOBS_PER_CPU = 1.5  # a job also waits for disks, networks and deadlines; the last lines say how busy processors were
 
 
 class Job(NamedTuple):
@@ -137,7 +136,7 @@ def workers() -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             by_memory = int(int(line.split()[1]) * 1024 / machine.GIB / JOB_GIB)
-            return max(1, min(by_memory, int(JOBS_PER_CPU * (os.cpu_count() or 1))))
+            return max(1, min(by_memory, os.cpu_count() or 1))
     return 1
 
 
