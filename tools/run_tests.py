@@ -140,15 +140,9 @@ def workers() -> int:
     return 1
 
 
-def processor_time() -> tuple[int, int]:
-    """Ticks of all processors since boot: idle ones, and all (proc_stat(5))."""
-    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return ticks[3] + ticks[4], sum(ticks)
-
-
 def main(names: list[str]) -> int:
     """Run everything, or what was named."""
-    began, (idle, ticks) = time.monotonic(), processor_time()
+    began = time.monotonic()
     up.prepare(disk_gib=DISK_GIB, memory_gib=MEMORY_GIB, port=None)
     lint = Job("lint", [str(BIN / "python"), "tools/lint.py"], REPO)
     alone = [job for job in (lint, python_tests()) if not names or any(name in job.name for name in names)]
@@ -163,8 +157,6 @@ def main(names: list[str]) -> int:
         with ThreadPoolExecutor(max_workers=workers()) as pool:
             results += pool.map(run, together)
     passed, failed, skipped = (sum(column) for column in zip(*results, strict=True)) if results else (0, 0, 0)
-    idle_now, ticks_now = processor_time()
-    print(f"      the processors were busy {1 - (idle_now - idle) / max(1, ticks_now - ticks):.0%} of the time")
     words = f"{passed} passed, {failed} failed, {skipped} skipped in {time.monotonic() - began:.0f} s"
     print(f"{f' {words} ':=^100}")
     return 1 if failed or not results else 0

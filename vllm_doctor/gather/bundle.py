@@ -18,6 +18,7 @@ import msgspec
 
 from vllm_doctor import __version__
 from vllm_doctor.gather.redact import scrub
+from vllm_doctor.knowledge.gpus import UUID
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
@@ -30,7 +31,7 @@ _MANIFEST = "manifest.json"
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _UNITS = "service|socket|target|timer|slice|scope|mount|path"
 _IDENTITIES = (
-    ("gpu", re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")),
+    ("gpu", re.compile(rf"\b{UUID}\b")),
     # Not a version: those stand after a `v`, `-`, `=` or `.`, or begin with 0.
     ("ip", re.compile(rf"(?<![\w.=+-])(?!127\.|0\.){_OCTET}(?:\.{_OCTET}){{3}}(?![\w.])")),
     ("ip", re.compile(r"(?<![\w:])(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{1,4}(?![\w:])", re.IGNORECASE)),

@@ -13,6 +13,9 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
+# A card's or a MIG slice's own name, in full, as NVML gives it.
+UUID = r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
 
 @dataclass(frozen=True)
 class Gpu:

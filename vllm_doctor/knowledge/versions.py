@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, total_ordering
+from math import prod
 from pathlib import Path
 from typing import Literal
 
@@ -187,6 +188,8 @@ def literal(text: object) -> Default:
         return plain[text]
     if re.fullmatch(r"-?\d+", text):
         return int(text)
+    if re.fullmatch(r"\d+( \* \d+)+", text):  # a size, as in 394 * 1024 * 1024
+        return prod(int(factor) for factor in text.split(" * "))
     if re.fullmatch(r"-?\d+\.\d*(e-?\d+)?", text):
         return float(text)
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" and text[0] not in text[1:-1]:

@@ -13,8 +13,8 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
 
 from vllm_doctor.knowledge.compat import table  # noqa: E402
+from vllm_doctor.knowledge.gpus import UUID  # noqa: E402
 
-UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 PCI = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?", re.IGNORECASE)
 LISTED = "as nvidia-smi -L on the host lists them"
 
@@ -48,7 +48,7 @@ def _of_unit(unit, variables, cards):
             "UUIDs: an index means another card once one has fallen off the bus",
             f"[{line}]{'' if {*indexes} <= {*known} else f', {LISTED}'}; or vllm_gpus_by_index: true",
         )
-    uuids = [card for card in named if UUID.fullmatch(card)]
+    uuids = [card for card in named if re.fullmatch(UUID, card)]
     if uuids and reads_uuids is False:
         yield row(
             uuids,

@@ -12,8 +12,6 @@ from vllm_doctor.rules.startup._levers import fewer_tokens
 from vllm_doctor.rules.story import Fault
 
 _VARIABLE = "VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE"
-# What the buffer has where nothing is set, bytes (vllm/envs.py).
-_DEFAULT = 394 << 20
 
 
 def judge(case: Case) -> Outcome:
@@ -52,6 +50,8 @@ def _flashinfer(case: Case, root: Fault) -> Finding:
     fields = root.fields("flashinfer-workspace")
     asked, size = int(fields["asked"]), int(fields.get("size", 0))
     fact = versions.env(_VARIABLE, case.version or versions.newest_known())
+    # What the buffer has where nothing is set, in bytes.
+    default = fact.default if fact is not None and isinstance(fact.default, int) else 0
     why = f"FlashInfer's buffer is made once, of this many bytes; it asked for {asked} more than it had left"
     return finding(
         RULE,
@@ -63,7 +63,7 @@ def _flashinfer(case: Case, root: Fault) -> Finding:
             gib("left in the workspace", size / GIB, f"{size} bytes", "the error line"),
         ),
         changes=(
-            environment(_VARIABLE, Direction.RAISE, why, to=1 << (asked + _DEFAULT - 1).bit_length())
+            environment(_VARIABLE, Direction.RAISE, why, to=1 << (asked + default - 1).bit_length())
             if fact is not None and fact.exists
             else upgrade(case, f"a release in which {_VARIABLE} sets its size"),
             fewer_tokens(case, None, measuring=False),

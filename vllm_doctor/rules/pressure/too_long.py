@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Applicability, Cause, ChangeKind, Confidence, Direction, Phase, Severity
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag, thing
@@ -94,18 +94,29 @@ def _changes(case: Case, read: list[Asked]) -> tuple[Change | None, ...]:
 def _longer(case: Case, read: list[Asked]) -> Change | None:
     needed = max((a.prompt + a.answer for a in read), default=0)
     pool = case.story.number("kv-size", "tokens") if case.story is not None else None
-    config = case.model_config or {}
-    positions = config.get("max_position_embeddings")
-    if not needed or not isinstance(positions, int) or pool is None or needed > min(positions, pool):
+    context = _context(case)
+    if not needed or context is None or pool is None or needed > min(context, pool):
         return None
     return set_flag(
         case,
         "max-model-len",
         needed,
         Direction.RAISE,
-        f"the pool holds {pool:.0f} tokens and the model's config {positions} positions",
-        applicability=Applicability.NEEDS_REVIEW,
+        f"the pool holds {pool:.0f} tokens and the model's config {context} positions",
     )
+
+
+def _context(case: Case) -> int | None:
+    """The longest request of the model; None where its config is not known, or cannot be read."""
+    if case.model_config is None:
+        return None
+    from vllm_doctor.memory.describe import describe
+    from vllm_doctor.memory.reading import ConfigError, Section
+
+    try:
+        return describe(Section(case.model_config)).context
+    except ConfigError:
+        return None
 
 
 RULE = Rule(
