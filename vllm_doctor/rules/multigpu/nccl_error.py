@@ -1,12 +1,11 @@
 """VD803: NCCL could not set up or use the paths between the ranks."""
 
-import re
-
-from vllm_doctor.records.finding import Change
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
+from vllm_doctor.rules.multigpu._calls import told
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, set_flag, thing
 from vllm_doctor.rules.story import Fault
@@ -17,6 +16,7 @@ _IDS = (
     "nccl-internal",
     "all-reduce-arg",
     "nccl-any",
+    "nccl-shm-attach",
     "nccl-cupy",
     "gloo",
     "ordinal-peer",
@@ -27,26 +27,33 @@ def judge(case: Case) -> Outcome:
     """Did NCCL fail?"""
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
-        return fault
+        return _alone(case) or fault
     if fault.ids & {"nccl-shm", "shm-full"}:
         return Clear("/dev/shm is full")
-    said = _told(case)
+    said = told(case)
+    if said is not None:
+        evidence = (case.line(said.index), *shown(case, fault, *_IDS))
+        return finding(RULE, severity=severity(case, fault), evidence=evidence, changes=said.changes, refute=_REFUTE)
     return finding(
         RULE,
         severity=severity(case, fault),
-        evidence=(*((case.line(said[0]),) if said is not None else ()), *shown(case, fault, *_IDS)),
+        evidence=shown(case, fault, *_IDS),
         changes=(
-            *(said[1] if said is not None else ()),
+            *(_gloo(case) if "gloo" in fault.ids else ()),
             thing(
                 ChangeKind.OS,
                 "shm volume",
                 Direction.RAISE,
                 "in a container the call that fails is mostly the one for a segment in /dev/shm, 64 MiB by default",
             )
-            if said is None and ("nccl-system" in fault.ids or "system" in (_why(fault) or "").lower())
+            if "nccl-system" in fault.ids or "system" in (_why(fault) or "").lower()
             else None,
-            environment("NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO"),
-            set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL instead of vLLM's own all-reduce"),
+            environment("NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO")
+            if "gloo" not in fault.ids
+            else None,
+            set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL instead of vLLM's own all-reduce")
+            if "gloo" not in fault.ids
+            else None,
             environment(
                 "PYTORCH_CUDA_ALLOC_CONF",
                 Direction.REMOVE,
@@ -55,69 +62,30 @@ def judge(case: Case) -> Outcome:
             if "all-reduce-arg" in fault.ids
             else None,
         ),
-        refute="a single GPU fails in the same way",
+        refute=_REFUTE,
     )
 
 
-def _told(case: Case) -> tuple[int, tuple[Change, ...]] | None:
-    """The warning in which NCCL names the call that failed, and what that call hangs on; None if it names none."""
-    story = case.story
-    for hit in story.all("nccl-warning") if story is not None else ():
-        words = hit.fields["words"]
-        changes = next((made for mark, made in _CALLS if mark.search(words)), None)
-        if changes is not None:
-            return hit.index, tuple(c for c in changes if c.name != _BUFFER or _may_be_set(case))
-    return None
+def _alone(case: Case) -> Finding | None:
+    """NCCL's warning of a call that no communicator survives, in an excerpt that shows nothing else."""
+    story, said = case.story, told(case)
+    if story is None or case.root is not None or said is None or not said.ends or story.served(-1):
+        return None
+    evidence = (case.line(said.index),)
+    return finding(RULE, confidence=Confidence.LIKELY, evidence=evidence, changes=said.changes, refute=_REFUTE)
 
 
-def _may_be_set(case: Case) -> bool:
-    """Is a buffer size of one's own in the environment, or is the environment not known?"""
-    return case.launch is None or case.env(_BUFFER) is not None
+def _gloo(case: Case) -> tuple[Change, ...]:
+    """Gloo listens at the address of the host's own name; where that is the loopback, no other host reaches it."""
+    name = "GLOO_SOCKET_IFNAME"
+    there = Direction.CHANGE if case.env(name) is not None else Direction.SET
+    return (
+        environment(name, there, "the interface over which the hosts reach one another, on each host: ip -br addr"),
+        environment("VLLM_HOST_IP", Direction.SET, "this host's address on that interface"),
+    )
 
 
-_BUFFER = "NCCL_BUFFSIZE"
-_SOCKETS = environment(
-    "NCCL_IB_DISABLE", Direction.SET, "sockets instead of RDMA: slower, and shows whether it is RDMA alone", to="1"
-)
-# Which call of verbs, sockets or buffers failed, and what sets it (NCCL's documentation of its environment).
-_CALLS: tuple[tuple[re.Pattern[str], tuple[Change, ...]], ...] = (
-    (
-        re.compile(r"ibv_modify_qp failed.*local GID ::,"),
-        (
-            environment(
-                "NCCL_IB_GID_INDEX",
-                Direction.CHANGE,
-                "the GID at this index is empty; show_gids, or /sys/class/infiniband/*/ports/*/gids, shows the one "
-                "of RoCE v2 with an address; unset, NCCL looks for it itself",
-            ),
-            _SOCKETS,
-        ),
-    ),
-    (
-        re.compile(r"ibv_reg_(?:dmabuf_)?mr\w* failed with error Cannot allocate memory"),
-        (
-            thing(
-                ChangeKind.OS,
-                "LimitMEMLOCK",
-                Direction.RAISE,
-                "RDMA locks its buffers in memory: infinity for the unit, --ulimit memlock=-1 for a container",
-            ),
-            environment(_BUFFER, Direction.REMOVE, "a size of one's own registers more at once: the default is 4 MiB"),
-            _SOCKETS,
-        ),
-    ),
-    (re.compile(r"\bibv_\w+ failed"), (_SOCKETS,)),
-    (
-        re.compile(r"[Nn]o socket interface found|socketStartConnect|Connect(?:ion)? to .* (?:failed|refused)"),
-        (
-            environment(
-                "NCCL_SOCKET_IFNAME",
-                Direction.CHANGE,
-                "the interface over which the ranks reach one another: ip -br addr",
-            ),
-        ),
-    ),
-)
+_REFUTE = "a single GPU fails in the same way"
 
 
 def _why(fault: Fault) -> str | None:

@@ -1,0 +1,159 @@
+"""The call of which NCCL says that it failed, and the setting on which that call hangs.
+
+Settings and their defaults: NCCL's documentation of its environment. Where a warning stands in NCCL's source says which
+transport it is about: `p2p` copies between cards, `shm` host memory between ranks of a host, `nvls` multicast in the
+switches, `net_ib` and `ibvwrap` RDMA, `socket` and `bootstrap` TCP.
+"""
+
+import re
+
+import msgspec
+
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.say import environment, thing
+from vllm_doctor.rules.story import Story
+
+BUFFER = "NCCL_BUFFSIZE"
+# From this release on host memory that ranks share is taken through the driver (cuMem) rather than from /dev/shm.
+_CUMEM_HOST = (2, 24)
+_VERSION = re.compile(r"NCCL version (\d+)\.(\d+)")
+
+_SOCKETS = environment(
+    "NCCL_IB_DISABLE", Direction.SET, "sockets instead of RDMA: slower, and shows whether it is RDMA alone", to="1"
+)
+_GID = environment(
+    "NCCL_IB_GID_INDEX",
+    Direction.CHANGE,
+    "the GID at this index is empty, or does not reach the other host; show_gids, or "
+    "/sys/class/infiniband/*/ports/*/gids, shows the one of RoCE v2 with an address; unset, NCCL looks for it itself",
+)
+_ADAPTERS = environment(
+    "NCCL_IB_HCA", Direction.SET, "only the adapters over which the hosts reach one another: ibv_devinfo, rdma link"
+)
+_GPU_DIRECT = environment(
+    "NCCL_NET_GDR_LEVEL",
+    Direction.SET,
+    "no RDMA straight into the card's memory: an IOMMU, or ACS between card and adapter, breaks it",
+    to="LOC",
+)
+_INTERFACE = environment(
+    "NCCL_SOCKET_IFNAME", Direction.CHANGE, "the interface over which the ranks reach one another: ip -br addr"
+)
+_NO_PEER = environment(
+    "NCCL_P2P_DISABLE", Direction.SET, "through host memory instead of from card to card: slower", to="1"
+)
+_NO_CUMEM_HOST = environment(
+    "NCCL_CUMEM_HOST_ENABLE",
+    Direction.SET,
+    "host memory from /dev/shm again instead of through the driver (cuMem), which needs cards that reach one another, "
+    "and in a container the right to bind memory to a NUMA node (--cap-add SYS_NICE)",
+    to="0",
+)
+_NO_CUMEM = environment(
+    "NCCL_CUMEM_ENABLE",
+    Direction.SET,
+    "buffers without the driver's virtual memory (cuMem), which virtual GPUs and WSL lack",
+    to="0",
+)
+_NO_MULTICAST = environment(
+    "NCCL_NVLS_ENABLE", Direction.SET, "no multicast in the switches (NVLink SHARP); NVLink itself stays", to="0"
+)
+_FABRIC = thing(
+    ChangeKind.OS,
+    "nvidia-fabricmanager",
+    Direction.REPAIR,
+    "it sets multicast up in the switches: its state, and the driver's own version of it; a restart of the host clears "
+    "groups that ended processes left",
+)
+_NO_SHARED = environment(
+    "NCCL_SHM_DISABLE",
+    Direction.SET,
+    "the network between ranks of one host that do not see the same /dev/shm; or let their containers share it "
+    "(--ipc=host)",
+    to="1",
+)
+_LOCKED = (
+    thing(
+        ChangeKind.OS,
+        "LimitMEMLOCK",
+        Direction.RAISE,
+        "RDMA locks its buffers in memory: infinity for the unit, --ulimit memlock=-1 for a container",
+    ),
+    environment(BUFFER, Direction.REMOVE, "a size of one's own registers more at once: the default is 4 MiB"),
+    _SOCKETS,
+)
+
+
+class _Call(msgspec.Struct, frozen=True):
+    """A warning by NCCL's file (any where empty) and words. `ends`: no communicator survives it."""
+
+    files: str
+    words: re.Pattern[str]
+    changes: tuple[Change, ...]
+    ends: bool = False
+
+
+# The first that fits; what follows in the words of a later one may be an effect of it.
+_CALLS: tuple[_Call, ...] = (
+    _Call("", re.compile(r"NVLink SHARP|NVLS"), (_NO_MULTICAST, _FABRIC), ends=True),
+    _Call("nvls", re.compile(r"C(?:uda|UDA) (?:failure|error)"), (_NO_MULTICAST, _FABRIC), ends=True),
+    _Call("shm", re.compile(r"Cuda failure"), (_NO_CUMEM_HOST,), ends=True),
+    _Call("p2p", re.compile(r"Cuda failure|CUDA IPC handle|peer access"), (_NO_PEER, _NO_CUMEM), ends=True),
+    _Call("alloc|cudawrap", re.compile(r"Cuda failure.*not (?:supported|permitted)"), (_NO_CUMEM,), ends=True),
+    _Call("", re.compile(r"attaching to shared memory segment|Call to shm_open failed"), (_NO_SHARED,), ends=True),
+    _Call("", re.compile(r"ibv_modify_qp failed(?!.*RTS)"), (_GID, _SOCKETS), ends=True),
+    _Call("", re.compile(r"Got completion .*(?:status=|error )12\b"), (_GID, _ADAPTERS, _SOCKETS), ends=True),
+    _Call("", re.compile(r"Got completion .*(?:status=|error )(?:4|10|11)\b"), (_GPU_DIRECT, _SOCKETS), ends=True),
+    _Call("", re.compile(r"ibv_(?:reg_|create_)\w* failed with error Cannot allocate memory"), _LOCKED),
+    _Call("", re.compile(r"\bibv_\w+ failed"), (_SOCKETS,)),
+    _Call("", re.compile(r"[Nn]o (?:socket )?interface found"), (_INTERFACE,), ends=True),
+    _Call(
+        "",
+        re.compile(
+            r"socket(?:Start|Poll)Connect|[Cc]onnect(?:ion)? to .*(?:failed|refused|timed out)|Call to connect .*failed"
+        ),
+        (_INTERFACE,),
+    ),
+)
+
+
+class Told(msgspec.Struct, frozen=True):
+    """The line in which NCCL names the call, what it hangs on, and whether the communicator ends with it."""
+
+    index: int
+    changes: tuple[Change, ...]
+    ends: bool
+
+
+def told(case: Case) -> Told | None:
+    """The warning, or else torch's last line about it, that names a call; None if none does."""
+    story = case.story
+    if story is None:
+        return None
+    for hit in story.all("nccl-warning"):
+        file, words = hit.fields.get("file", ""), hit.fields["words"]
+        call = next((c for c in _CALLS if _in(c, file) and c.words.search(words)), None)
+        if call is not None:
+            return Told(hit.index, _wanted(case, call.changes), call.ends)
+    peer = story.first("nccl-peer-access")
+    return Told(peer.index, _wanted(case, _peer(story)), True) if peer is not None else None
+
+
+def _in(call: _Call, file: str) -> bool:
+    return not call.files or re.fullmatch(call.files, file) is not None
+
+
+def _peer(story: Story) -> tuple[Change, ...]:
+    """Torch's message lacks NCCL's file: which of the two ways needs peer access is a matter of NCCL's release."""
+    told = next((found for line in story.lines if (found := _VERSION.search(line.text)) is not None), None)
+    if told is None:
+        return (_NO_PEER, _NO_CUMEM_HOST)
+    return (_NO_CUMEM_HOST,) if (int(told[1]), int(told[2])) >= _CUMEM_HOST else (_NO_PEER,)
+
+
+def _wanted(case: Case, changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """Without a buffer size that nobody set, and without what the environment says already."""
+    set_already = (c for c in changes if c.after is None or case.env(c.name) != c.after)
+    return tuple(c for c in set_already if c.name != BUFFER or case.launch is None or case.env(BUFFER) is not None)
