@@ -42,6 +42,42 @@ def test_without_the_right_to_either_it_is_unknown_and_not_clean(on_path: Put, m
     assert "systemd-journal" in found.remedy
 
 
+@pytest.mark.parametrize(
+    "complaint", ["Compiled without pattern matching support", "Failed to open files: Bad message"]
+)
+def test_a_journal_that_could_not_be_searched_is_not_clean(
+    on_path: Put, monkeypatch: pytest.MonkeyPatch, complaint: str
+) -> None:
+    monkeypatch.setattr(kernel, "_in_container", lambda: False)
+    monkeypatch.setattr(kernel, "_kernel_in_journal", lambda: True)
+    on_path("journalctl", f"echo '{complaint}' >&2; exit 1")
+    on_path("dmesg", "exit 0")
+    assert isinstance(kernel.read(60), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("content", "known"),
+    [
+        ("", False),
+        ("-- No entries --\n", False),
+        ("hello\nworld\n", False),
+        ("(EngineCore pid=7) INFO 03-14 09:11:00 [core.py:1] nvidia-smi says CUDA out of memory\n", False),
+        ("[    0.000000] Linux version 6.1\n", True),
+        ("<6>[    0.000000] Linux version 6.1\n", True),
+        ("[Fri Nov 20 10:00:00 2026] usb 1-1: new device\n", True),
+        ("kern  :info  : [    0.000000] usb 1-1: new device\n", True),
+        ("2026-11-20T10:00:00,000000+00:00 usb 1-1: new device\n", True),
+        ("Nov 20 10:00:00 host kernel: usb 1-1: new device\n", True),
+        ("2026-11-20T10:00:00+0000 host kernel: usb 1-1: new device\n", True),
+        (f"{XID}\n", True),
+    ],
+)
+def test_only_a_kernel_log_is_one(tmp_path: Path, content: str, *, known: bool) -> None:
+    path = tmp_path / "given"
+    path.write_text(content)
+    assert isinstance(kernel.read_file(str(path)), Known) is known
+
+
 def test_the_ring_buffer_where_the_journal_holds_nothing(on_path: Put) -> None:
     on_path("journalctl", "exit 1")
     on_path("dmesg", f"echo '2026-01-01T00:00:00,000000+00:00 {XID}'")

@@ -100,6 +100,12 @@ def drip(connection: socket.socket, over: threading.Event) -> None:
         connection.sendall(b"#")
 
 
+def drip_headers(connection: socket.socket, over: threading.Event) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\nX-Padding: ")
+    while not over.wait(0.05):
+        connection.sendall(b"a")
+
+
 def endless(connection: socket.socket, over: threading.Event) -> None:
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
     while not over.is_set():
@@ -120,6 +126,12 @@ def test_a_server_that_drips_is_left_behind_when_the_time_is_over(
     found = scrape_twice(serve(drip).base, deadline_s=30)
     assert isinstance(found, Unknown)
     assert "still sending" in found.reason
+
+
+def test_a_server_that_drips_its_headers_is_left_behind_though_each_read_is_in_time(serve: Serve) -> None:
+    found = http_module.get(serve(drip_headers).base, deadline_s=0.5)
+    assert isinstance(found, http_module.NoAnswer)
+    assert found.connected
 
 
 def test_a_server_without_end_is_left_behind_at_the_limit_of_size(

@@ -25,6 +25,7 @@ def test_the_page_tells_the_answer_and_needs_nothing_from_elsewhere() -> None:
     tags.feed(page)
     assert "vllm_max_model_len: 2048" in page
     assert "A cause was found" in page
+    assert page.isascii()
     assert tags.links == []
     assert "script" not in tags.seen
 

@@ -1,11 +1,14 @@
 """What a person sees: the answer and the change first, nothing that acts on the terminal."""
 
+import unicodedata
+
 import msgspec
 from sample import ARGV, HOSTILE, diagnosis, finding
 
 from vllm_doctor.records.finding import Change, Evidence, Missing
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Verdict
 from vllm_doctor.render import human
+from vllm_doctor.render.text import visible
 
 
 def test_answer_evidence_arithmetic_and_change_are_on_the_first_screen() -> None:
@@ -23,6 +26,13 @@ def test_answer_evidence_arithmetic_and_change_are_on_the_first_screen() -> None
         "--max-model-len 2048",
     ):
         assert expected in screen, shown
+
+
+def test_nothing_invisible_reaches_the_terminal() -> None:
+    """Whatever Unicode calls a control, a format character, a separator or half a pair is written out."""
+    unseen = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}]
+    assert [hex(ord(c)) for c in unseen if c in visible(c)] == []
+    assert visible("a\U000e0041\u202e\x1b") == "a\\U000e0041\\u202e\\x1b"
 
 
 def test_the_lasting_change_stands_before_the_emergency() -> None:

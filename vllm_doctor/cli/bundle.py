@@ -16,10 +16,15 @@ def bundle(
     from datetime import UTC, datetime
 
     from vllm_doctor.cli.errors import UsageProblem
+    from vllm_doctor.cli.streams import say
     from vllm_doctor.gather.bundle import write_bundle
     from vllm_doctor.gather.live import gather_all
+    from vllm_doctor.render.file import replaceable
+    from vllm_doctor.render.text import visible
     from vllm_doctor.rules.engine import diagnose
 
+    if output is not None and not replaceable(output):
+        raise UsageProblem(f"--output {output}: is a device or a pipe: name a file, it is made for you")
     target = output or f"vllm-doctor-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar.gz"
     snapshots = gather_all(unit=unit)
     diagnoses = [diagnose(snapshot) for snapshot in snapshots]
@@ -29,9 +34,8 @@ def bundle(
         raise UsageProblem(
             f"--output {target}: {problem.strerror}: name a file in a folder that you may write"
         ) from None
-    typer.echo(f"{target}  ({', '.join(d.subject.unit or d.verdict.value for d in diagnoses)})")
+    units = ", ".join(d.subject.unit or d.verdict.value for d in diagnoses)
+    say(visible(f"{target}  ({units})") + "\n")
     for why, count in sorted(Counter(entry.why for entry in ledger).items()):
-        typer.echo(f"  taken out: {count} x {why}")
-    typer.echo(
-        "Only you can read it. Look at ledger.json in it before you send it: it tells what was taken out, and where."
-    )
+        say(f"  taken out: {count} x {why}\n")
+    say("Only you can read it. Look at ledger.json in it before you send it: it tells what was taken out, and where.\n")

@@ -5,20 +5,24 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.streams import say
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Metrics
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Severity, Verdict
+from vllm_doctor.render.file import put
 from vllm_doctor.rules.engine import diagnose
 from vllm_doctor.rules.registry import INTERNAL, rules
+
+Judged: TypeAlias = Sequence[tuple[Diagnosis, Snapshot]]
 
 FORMATS = ("human", "json", "html", "prometheus")
 _GIB = 1 << 30
@@ -76,7 +80,7 @@ def run(given: Given, output: str, fail_on: str, target: str | None = None) -> i
         raise UsageProblem("--canary asks this host's server and --log, --launch, --metrics … read files")
     judged = [(diagnose(snapshot), snapshot) for snapshot in _snapshots(given)]
     judged.sort(key=lambda pair: _WORST.index(pair[0].verdict))
-    _write(_rendered(judged, output, target), target if output != "prometheus" else None)
+    _write(judged, output, target)
     codes = {exit_code(verdict, Severity(fail_on)) for verdict, _ in judged}
     return next(code for code in (Exit.INTERNAL, Exit.FINDINGS, Exit.INCOMPLETE, Exit.OK) if code in codes)
 
@@ -92,7 +96,7 @@ def exit_code(diagnosis: Diagnosis, fail_on: Severity) -> int:
     return Exit.INCOMPLETE if diagnosis.verdict is Verdict.UNKNOWN else Exit.OK
 
 
-def _rendered(judged: Sequence[tuple[Diagnosis, Snapshot]], output: str, target: str | None) -> str:
+def _rendered(judged: Judged, output: str, target: str | None) -> str:
     """All units' diagnoses, the worst first; JSON is one object, the worst unit's, with the others in it."""
     if output == "json":
         from vllm_doctor.render.machine import dumps
@@ -101,12 +105,7 @@ def _rendered(judged: Sequence[tuple[Diagnosis, Snapshot]], output: str, target:
     if output == "prometheus":
         from vllm_doctor.render import prometheus
 
-        told = [verdict for verdict, _ in judged]
-        codes = [rule.code for rule in rules()]
-        if target is not None:
-            prometheus.write(target, told, time.time(), codes)
-            return ""
-        return prometheus.text(told, time.time(), codes)
+        return prometheus.text([verdict for verdict, _ in judged], time.time(), _codes())
     if output == "html":
         from vllm_doctor.render.html import page
 
@@ -124,16 +123,22 @@ def _argv(snapshot: Snapshot) -> tuple[str, ...]:
     return snapshot.launch.value.argv if isinstance(snapshot.launch, Known) else ()
 
 
-def _write(text: str, target: str | None) -> None:
+def _codes() -> list[str]:
+    return [rule.code for rule in rules()]
+
+
+def _write(judged: Judged, output: str, target: str | None) -> None:
     if target is None:
-        sys.stdout.write(text)
+        say(_rendered(judged, output, None))
         return
-    half = Path(f"{target}.{os.getpid()}")
     try:
-        half.write_text(text, encoding="utf-8")
-        half.replace(target)
+        if output == "prometheus":
+            from vllm_doctor.render import prometheus
+
+            prometheus.write(target, [verdict for verdict, _ in judged], time.time(), _codes())
+        else:
+            put(target, _rendered(judged, output, target))
     except OSError as problem:
-        half.unlink(missing_ok=True)
         raise UsageProblem(f"--output {target}: {problem.strerror}: name a file that you may write") from None
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from vllm_doctor.cli import complete
+from vllm_doctor.cli.streams import say
 
 
 def explain(
@@ -29,8 +30,7 @@ def explain(
     from vllm_doctor.rules.registry import by_code
 
     if every:
-        for number, cause, phase, title in listing():
-            typer.echo(f"{number}  {cause:38} {phase:30} {title}")
+        say("".join(f"{number}  {cause:38} {phase:30} {title}\n" for number, cause, phase, title in listing()))
         return
     if code is None:
         raise UsageProblem("explain: needed is a code (vllm-doctor explain VD121), or --list for all of them")
@@ -47,7 +47,7 @@ def explain(
             f"explain: there is no {wanted[:40]!r}{hint}; vllm-doctor explain --list shows every code, "
             "and options, variables and metrics go by the names that vLLM gives them"
         )
-    typer.echo(text)
+    say(f"{text}\n")
 
 
 def flowchart(
@@ -61,4 +61,4 @@ def flowchart(
 
     if output not in {"text", "mermaid"}:
         raise UsageProblem(f"--format {output}: needed is text or mermaid")
-    typer.echo(chart() if output == "text" else mermaid(), nl=False)
+    say(chart() if output == "text" else mermaid())

@@ -1,12 +1,12 @@
 """Gathers the metrics of one unit (or a saved scrape) and prints how its KV blocks are used."""
 
-import sys
 from datetime import UTC, datetime
 
 import msgspec
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.streams import say
 from vllm_doctor.memory.allocator import allocator
 from vllm_doctor.memory.kv_use import kv_use
 from vllm_doctor.records.reading import Absent, Known, Unknown
@@ -30,10 +30,10 @@ def run(given: Given, output: str) -> int:
     snapshot = _snapshot(given)
     metrics = snapshot.metrics
     if not isinstance(metrics, Known):
-        sys.stdout.write(fragmentation.unseen(metrics, output))
+        say(fragmentation.unseen(metrics, output))
         return Exit.INCOMPLETE if isinstance(metrics, Unknown) else Exit.OK
     use = kv_use(metrics.value, max_model_len=_longest(given, snapshot), version=_version(given, snapshot))
-    sys.stdout.write(fragmentation.report(use, allocator(snapshot), output, snapshot.subject))
+    say(fragmentation.report(use, allocator(snapshot), output, snapshot.subject))
     return Exit.OK
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from vllm_doctor.cli.streams import say
 from vllm_doctor.memory.history import Difference, compare, read_log, recall, remember
 from vllm_doctor.memory.question import PlanProblem, Question, planner
 from vllm_doctor.render import plan as render
@@ -58,13 +59,13 @@ def _file(source: str) -> list[str]:
 
 def _not_applicable(reason: str, *, json: bool) -> bool:
     told = {"schema_version": render.SCHEMA_VERSION, "verdict": "not_applicable", "reason": reason, "changed": False}
-    sys.stdout.write(jsons.dumps(told) + "\n" if json else f"not applicable: {reason}\n")
+    say(jsons.dumps(told) + "\n" if json else f"not applicable: {reason}\n")
     return True
 
 
 def _print(found: list[Difference], place: str, *, news: bool, json: bool) -> None:
     if not json:
-        sys.stdout.write(render.differences(found, place))
+        say(render.differences(found, place))
         return
     told = [{"term": d.term, "planned_gib": round(d.planned, 3), "logged_gib": round(d.logged, 3)} for d in found]
     answer = {
@@ -74,4 +75,4 @@ def _print(found: list[Difference], place: str, *, news: bool, json: bool) -> No
         "kept_in": place,
         "changed": news,
     }
-    sys.stdout.write(jsons.dumps(answer) + "\n")
+    say(jsons.dumps(answer) + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.gpus import find, names
 from vllm_doctor.memory.alternatives import left
 from vllm_doctor.memory.choice import choose
@@ -124,9 +124,9 @@ def _one(o: Options) -> bool:
     if o.json:
         import json
 
-        sys.stdout.write(json.dumps(render.as_dict(told)) + "\n")
+        say(json.dumps(render.as_dict(told)) + "\n")
     else:
-        sys.stdout.write(render.text(told, explain=o.explain))
+        say(render.text(told, explain=o.explain))
     return predicted.outcome == "ok"
 
 
@@ -162,7 +162,7 @@ def _sweep(o: Options) -> bool:
             }
             for n, c, p in rows
         ]
-        sys.stdout.write(json.dumps({"schema_version": render.SCHEMA_VERSION, "sweep": told}) + "\n")
+        say(json.dumps({"schema_version": render.SCHEMA_VERSION, "sweep": told}) + "\n")
     else:
-        sys.stdout.write(render.sweep(rows))
+        say(render.sweep(rows))
     return any(not isinstance(p, str) and p.outcome == "ok" for _, _, p in rows)

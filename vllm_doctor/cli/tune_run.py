@@ -13,6 +13,7 @@ import msgspec
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.streams import say
 from vllm_doctor.cli.tune_facts import Facts, facts
 from vllm_doctor.cli.tune_options import Options
 from vllm_doctor.operate import tune_state, tune_unit
@@ -86,9 +87,9 @@ def _answer(o: Options, told: Facts, limits: Limits, outcome: Outcome) -> int:
             "changes": msgspec.to_builtins(changes),
             "inventory": list(render.lines_of(changes)),
         }
-        sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
+        say(msgspec.json.encode(answer).decode() + "\n")
     else:
-        sys.stdout.write(
+        say(
             render.text(
                 o.unit,
                 outcome.rows,
@@ -133,7 +134,7 @@ def _dry(o: Options, told: Facts, what: Ramp) -> int:
         f"Each step is a restart, by {told.service.drop_in};",
         "at the end, on Ctrl-C and on any failure it is taken away and what served before is started again.",
     ]
-    sys.stdout.write("\n".join(lines) + "\n")
+    say("\n".join(lines) + "\n")
     return Exit.OK
 
 

@@ -18,6 +18,13 @@ MATTERS = re.compile(
 )
 _GREP = "NVRM|Xid|nvidia|oom|[Oo]ut of memory|Killed process|blocked for more than|segfault|AER:|NVLink"
 MAX_EVENTS = 2000
+# How dmesg, journalctl -k and syslog begin a line; without these, words that the kernel alone says.
+_KERNEL = re.compile(
+    r"^(?:<\d+>)?\[ *\d+\.\d+\]|^\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d |^kern *:|^\d{4}-\d\d-\d\dT\S+,\d{6}[+-]\d\d"
+    r"|\bkernel(?:\[\d*\])?: |\"_TRANSPORT\" ?: ?\"kernel\"|^Linux version \d"
+    r"|NVRM: |invoked oom-killer|oom-kill:|Killed process \d|blocked for more than \d",
+    re.MULTILINE,
+)
 
 
 def read(deadline_s: float) -> Reading[Kernel]:
@@ -43,24 +50,19 @@ def read(deadline_s: float) -> Reading[Kernel]:
     ring = run(["dmesg", "--time-format=iso", "--nopager"], deadline_s=deadline_s, max_bytes=8 << 20)
     if not isinstance(ring, NotRun) and ring.code == 0:
         lines = ring.out.decode(errors="replace").splitlines()
-        if lines or not isinstance(from_journal, NotRun):
+        if lines:
             return Known(Kernel(events(lines), boot_id()), "dmesg")
     if _in_container():
         return Unknown("the kernel's log is not visible inside a container", "run vllm-doctor on the host itself")
-    return Unknown("kernel log: no permission", journal.remedy())
+    return Unknown("kernel log: neither the journal nor dmesg shows it to this user", journal.remedy())
 
 
 def _no_entries(err: str, out: bytes) -> bool:
-    """True when the journal holds no kernel lines at all for us (no right to see them, or a container)."""
-    if out.strip():
-        return False
-    return (
-        "permission" in err
-        or "other users" in err
-        or "No journal files" in err
-        or _in_container()
-        or not _kernel_in_journal()
-    )
+    """True when the journal holds no kernel lines at all for us (no right to see them, or a container).
+
+    Whatever journalctl complains of (no right, no files, a build without --grep), silence is then no answer.
+    """
+    return not out.strip() and (bool(err.strip()) or _in_container() or not _kernel_in_journal())
 
 
 def _kernel_in_journal() -> bool:
@@ -73,9 +75,15 @@ def read_file(path: str) -> Reading[Kernel]:
     data = read_end(path, "--kernel-log")
     if isinstance(data, Unknown):
         return data
+    give = "give the output of: sudo journalctl -k -b --no-pager"
     if b"\0" in data[:4096]:
-        return Unknown(f"{title(path)}: not a text file", "give the output of: journalctl -k -b --no-pager")
-    return Known(Kernel(events(data.decode(errors="replace").splitlines())), title(path))
+        return Unknown(f"{title(path)}: not a text file", give)
+    text = data.decode(errors="replace")
+    if not text.strip():
+        return Unknown(f"{title(path)}: the kernel log is empty", give)
+    if not _KERNEL.search(text):
+        return Unknown(f"{title(path)}: no line of a kernel log in it", give)
+    return Known(Kernel(events(text.splitlines())), title(path))
 
 
 def events(lines: Iterable[str]) -> tuple[KernelEvent, ...]:

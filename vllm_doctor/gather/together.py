@@ -30,3 +30,7 @@ class Task(Generic[T]):
         if self._bug:
             raise self._bug[0]
         return self._answer[0] if self._answer else late
+
+    def within(self, seconds: float, late: T) -> T:
+        """The same, with the time that it has from now on."""
+        return self.result(time.monotonic() + seconds, late)

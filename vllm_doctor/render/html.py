@@ -38,9 +38,11 @@ _MEANS = {
 def page(judged: Sequence[tuple[Diagnosis, tuple[str, ...]]], *, taken_at: str = "") -> str:
     """HTML without scripts and without anything fetched from elsewhere; every text in it is escaped.
 
+    It is ASCII, with character references, so that no locale on its way into a file can spoil it.
+
     Each diagnosis comes with the effective command line of its unit, from which the emergency drop-in is made.
     """
-    return _template().render(
+    shown = _template().render(
         parts=[_part(diagnosis, argv) for diagnosis, argv in judged],
         who=human.subject(judged[0][0].subject) if len(judged) == 1 else judged[0][0].subject.host or "",
         severities=human.SEVERITIES,
@@ -53,6 +55,7 @@ def page(judged: Sequence[tuple[Diagnosis, tuple[str, ...]]], *, taken_at: str =
         taken_at=taken_at,
         version=__version__,
     )
+    return shown.encode("ascii", "xmlcharrefreplace").decode()
 
 
 @cache

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.verdict import Verdict
+from vllm_doctor.render.file import put
 from vllm_doctor.render.text import visible
 
 if TYPE_CHECKING:
@@ -16,22 +17,23 @@ _LAST_SUCCESS = "vllm_doctor_last_success_timestamp_seconds"
 
 
 def write(path: str | os.PathLike[str], diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str] = ()) -> None:
-    """Replace the file at once (temporary file, rename), readable by all.
+    """Replace the file at once (temporary file, rename), readable by all. Raises OSError.
 
     `codes` are all finding codes there are: those not found are told as 0, so that an alert sees them end. A run that
     could not judge (verdict unknown) leaves the time of the last success as it was.
     """
-    from prometheus_client import write_to_textfile
-
-    write_to_textfile(os.fspath(path), _registry(diagnoses, now, codes, _last_successes(Path(path))))
-    Path(path).chmod(0o644)
+    put(path, _exposition(_registry(diagnoses, now, codes, _last_successes(Path(path)))), mode=0o644)
 
 
 def text(diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str] = ()) -> str:
     """The same for standard output, where nothing is known of earlier runs."""
+    return _exposition(_registry(diagnoses, now, codes, {}))
+
+
+def _exposition(registry: "CollectorRegistry") -> str:
     from prometheus_client import generate_latest
 
-    return generate_latest(_registry(diagnoses, now, codes, {})).decode()
+    return generate_latest(registry).decode()
 
 
 def _registry(
@@ -83,6 +85,8 @@ def _last_successes(path: Path) -> dict[str, float]:
     """When each unit was last judged, from the file that is about to be replaced."""
     from prometheus_client.parser import text_string_to_metric_families
 
+    if not path.is_file():
+        return {}
     try:
         text = path.read_text(encoding="utf-8")
         return {

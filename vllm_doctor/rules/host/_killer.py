@@ -11,18 +11,32 @@ _LIMIT = re.compile(
     r"oom-kill:constraint=CONSTRAINT_MEMCG.*?oom_memcg=(?P<group>[^,\s]+).*?task=(?P<name>[^,]+),pid=(?P<pid>\d{1,10})"
 )
 _SYSTEMD = re.compile(r"Killed (?P<group>/\S+) due to memory pressure")
+# The victim's own group, which the kernel names whosever limit it was.
+_VICTIM = re.compile(r"oom-kill:.*?task_memcg=(?P<group>[^,\s]+).*?pid=(?P<pid>\d{1,10})")
+_SERVICE = re.compile(r"/([^/\s]+\.service)(?:/|$)")
 _OURS = ("vllm", "python", "ray::", "enginecor", "worker", "pt_main")
+_DOCTOR = "vllm-doctor"
 
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill: the process, its resident bytes, and the control group whose limit it was (None: the host)."""
+    """One kill: the process, its resident bytes, and the control group whose limit it was (None: the host).
+
+    `service` is the victim's systemd unit, where the kernel told its control group.
+    """
 
     event: KernelEvent
     pid: int | None
     name: str
     resident: int | None
     group: str | None
+    service: str | None = None
+
+    def may_be_of(self, unit: str | None) -> bool:
+        """May the victim belong to this unit? Without one, what is not named after vLLM is somebody else's."""
+        if unit is None:
+            return "vllm" in f"{self.name} {self.service} {self.group}".lower()
+        return self.service in {None, unit}
 
 
 def in_log(story: Story) -> tuple[Kill, ...]:
@@ -34,15 +48,29 @@ def in_log(story: Story) -> tuple[Kill, ...]:
 def kills(kernel: Kernel) -> tuple[Kill, ...]:
     """Every kill of a process that may be vLLM's, in order."""
     groups: dict[str, str] = {}
+    victims: dict[str, str] = {}
     found: list[Kill] = []
     for event in kernel.events:
         limit, killed, pressed = (p.search(event.text) for p in (_LIMIT, _KILLED, _SYSTEMD))
         if limit is not None:
             groups[limit["pid"]] = limit["group"]
-        if killed is not None and any(o in killed["name"].lower() for o in _OURS):
-            found.append(
-                Kill(event, int(killed["pid"]), killed["name"], int(killed["rss"]) << 10, groups.get(killed["pid"]))
-            )
+        if (victim := _VICTIM.search(event.text)) is not None:
+            victims[victim["pid"]] = victim["group"]
+        if killed is not None and _may_be_vllms(killed["name"].lower()):
+            pid = killed["pid"]
+            resident = int(killed["rss"]) << 10
+            service = _service(victims.get(pid))
+            found.append(Kill(event, int(pid), killed["name"], resident, groups.get(pid), service))
         elif pressed is not None and "vllm" in pressed["group"]:
-            found.append(Kill(event, None, "systemd-oomd", None, pressed["group"]))
+            found.append(Kill(event, None, "systemd-oomd", None, pressed["group"], _service(pressed["group"])))
     return tuple(found)
+
+
+def _may_be_vllms(name: str) -> bool:
+    return name != _DOCTOR and any(ours in name for ours in _OURS)
+
+
+def _service(group: str | None) -> str | None:
+    """The innermost unit of a control group: `/system.slice/docker.service` of `/system.slice/docker.service/x`."""
+    found = _SERVICE.findall(group or "")
+    return str(found[-1]) if found else None

@@ -35,6 +35,8 @@ def judge(case: Case) -> Outcome:
     hit = story.first(*_TOLD) if story is not None else None
     recorded = unit is not None and (unit.result == "oom-kill" or bool(unit.oom_kills))
     found = kills(kernel) if kernel is not None else ()
+    if case.live:
+        found = tuple(kill for kill in found if kill.may_be_of(unit.name if unit is not None else None))
     if not found and hit is None and not recorded:
         return Clear("no kill for lack of memory is recorded")
     if story is not None and story.served(-1) and story.root is None and not story.deaths and not recorded:

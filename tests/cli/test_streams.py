@@ -1,0 +1,102 @@
+"""The process's edge: standard streams closed, full, without a reader or of a small encoding; -o on a device."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_diagnose import HEALTHY, TOO_SMALL
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.main import run
+
+ENTRY = "import sys; from vllm_doctor.cli.main import entry; entry()"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "log"
+    path.write_text(TOO_SMALL)
+    return path
+
+
+def shell(script: str, log: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """`script` in a shell, where `doctor` is the command and $LOG a log with a finding."""
+    told = f'doctor() {{ "{sys.executable}" -c "{ENTRY}" "$@"; }}\nset -o pipefail\n{script}'
+    environment = {**os.environ, "LOG": str(log), **env}
+    return subprocess.run(
+        ["bash", "-c", told], env=environment, capture_output=True, text=True, check=False, errors="replace"
+    )
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+@pytest.mark.parametrize("output", ["human", "json", "html", "prometheus"])
+def test_any_encoding_of_the_terminal_will_do(log: Path, encoding: str, output: str) -> None:
+    done = shell(f'doctor diagnose --log "$LOG" --format {output}', log, PYTHONIOENCODING=encoding)
+    assert done.returncode == Exit.FINDINGS, done.stderr
+    assert "VD121" in done.stdout
+
+
+def test_our_signs_have_plain_words_where_the_encoding_lacks_them(log: Path) -> None:
+    done = shell('doctor diagnose --log "$LOG"', log, PYTHONIOENCODING="ascii")
+    assert "startup-kv-cache - kv-cache-too-small-for-max-model-len" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ('doctor diagnose --log "$LOG" >&-', Exit.FINDINGS),
+        ('doctor diagnose --log "$LOG" >&- 2>&- <&-', Exit.FINDINGS),
+        ("doctor diagnose --log - <&-", Exit.INCOMPLETE),
+        ("doctor explain VD121 >&-", Exit.OK),
+        ('doctor diagnose --log "$LOG" >/dev/full', Exit.USAGE),
+        ("doctor --version >/dev/full", Exit.USAGE),
+        ("doctor --help >/dev/full", Exit.USAGE),
+        ("doctor explain --list >/dev/full", Exit.USAGE),
+        ('doctor diagnose --log "$LOG" | true', Exit.FINDINGS),
+        ("doctor explain --list | true", Exit.OK),
+        ("doctor flowchart --format mermaid | head -1", Exit.OK),
+    ],
+)
+def test_closed_full_and_unread_streams(log: Path, script: str, code: Exit) -> None:
+    done = shell(script, log)
+    assert done.returncode == code, done.stderr
+    for word in ("Traceback", "VD0001", "Exception ignored"):
+        assert word not in done.stderr
+    assert ("standard output: No space left on device" in done.stderr) == ("/dev/full" in script)
+
+
+@pytest.mark.parametrize("output", ["human", "json", "html", "prometheus"])
+@pytest.mark.parametrize(("device", "code"), [("/dev/null", Exit.OK), ("/dev/full", Exit.USAGE), ("/dev", Exit.USAGE)])
+def test_a_device_named_with_o_stays_a_device(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str, device: str, code: Exit
+) -> None:
+    """Root renaming a report over /dev/null would break the host."""
+    link, log = tmp_path / "link", tmp_path / "log"
+    link.symlink_to(device)
+    log.write_text(HEALTHY)
+    assert run(["diagnose", "--log", str(log), "--format", output, "-o", str(link)]) == code
+    assert link.is_symlink()
+    assert "VD0001" not in capsys.readouterr().err
+
+
+def test_a_bundle_is_made_into_no_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("/dev/null")
+    assert run(["bundle", "-o", str(link)]) == Exit.USAGE
+    assert "device" in capsys.readouterr().err
+    assert link.is_symlink()
+
+
+def test_a_bug_is_told_without_what_acts_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_words: list[str]) -> int:
+        raise RuntimeError("\x1b[2Jowned")
+
+    monkeypatch.setattr("vllm_doctor.cli.quick.diagnose", broken)
+    assert run(["diagnose"]) == Exit.INTERNAL
+    told = capsys.readouterr().err
+    assert "\x1b" not in told
+    assert "VD0001 internal error: RuntimeError" in told
