@@ -54,3 +54,28 @@ def test_environment_changes_leave_the_command_line_alone() -> None:
 
 def test_zero_is_a_value_and_no_removal() -> None:
     assert applied(("vllm",), (change("cpu-offload-gb", 0),)) == ("vllm", "--cpu-offload-gb", "0")
+
+
+def test_a_switch_that_is_on_by_default_is_written_off() -> None:
+    off = change("enable-prefix-caching", after=False)
+    assert applied(("vllm", "serve", "m"), (off,)) == ("vllm", "serve", "m", "--no-enable-prefix-caching")
+    assert applied(("vllm", "--enable-prefix-caching", "m"), (off,)) == ("vllm", "--no-enable-prefix-caching", "m")
+
+
+def test_a_short_name_and_a_no_form_are_the_option_too() -> None:
+    assert applied(("vllm", "-tp", "8", "--x"), (change("tensor-parallel-size", 4),)) == (
+        "vllm", "--tensor-parallel-size", "4", "--x",
+    )  # fmt: skip
+    assert applied(("vllm", "--no-enable-prefix-caching"), (change("enable-prefix-caching", after=True),)) == (
+        "vllm",
+        "--enable-prefix-caching",
+    )
+
+
+def test_a_switch_has_no_value_and_a_list_has_all_that_follow() -> None:
+    assert applied(("vllm", "--enforce-eager", "model"), (change("enforce-eager", None, Direction.REMOVE),)) == (
+        "vllm",
+        "model",
+    )
+    sizes = ("vllm", "--cudagraph-capture-sizes", "1", "2", "4", "--port", "1")
+    assert applied(sizes, (change("cudagraph-capture-sizes", None, Direction.REMOVE),)) == ("vllm", "--port", "1")

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.remedy.test_argv import change
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -38,6 +39,12 @@ def test_nothing_is_written_where_a_unit_cannot_help() -> None:
     assert dropin.text("VD1", ("/x",), (change("A", None, Direction.SET, kind=ChangeKind.ENV),)) is None
     assert dropin.text("VD1", ("/x",), (change("driver", "580", kind=ChangeKind.PACKAGE),)) is None
     assert dropin.text("VD1", ("relative",), (change("max-model-len", 4),)) is None
+
+
+def test_a_dollar_means_nothing_in_the_environment_and_an_option_s_variable_has_its_own_name() -> None:
+    text = dropin.text("VD1", (), (structs.replace(change("A", "$x 5%", kind=ChangeKind.ENV), variable="B"),))
+    assert text is not None
+    assert text.splitlines()[2:] == ['Environment="B=$x 5%%"']
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")

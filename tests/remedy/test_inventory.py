@@ -60,3 +60,17 @@ def test_every_variable_that_is_offered_is_one_of_the_role() -> None:
     flags: dict[str, str] = json.loads((KNOWLEDGE / "inventory_vars.json").read_text())
     options = set(spec["argument_specs"]["main"]["options"])
     assert set(flags.values()) | MAPPINGS <= options
+
+
+def test_a_mapping_of_vllm_s_is_a_mapping_in_the_inventory() -> None:
+    passes = '{"pass_config": {"fuse_allreduce_rms": false}, "mode": 3}'
+    text = line(structs.replace(change("compilation-config", passes), inventory_var="vllm_compilation_config"))
+    assert text == "vllm_compilation_config: {pass_config: {fuse_allreduce_rms: false}, mode: 3}"
+    extra = line(structs.replace(change("kernel-config", '{"moe_backend": "no"}'), inventory_var="vllm_extra_args"))
+    assert extra is not None
+    assert yaml.safe_load(extra) == {"vllm_extra_args": {"kernel-config": {"moe_backend": "no"}}}
+
+
+def test_a_switch_that_is_off_is_a_line_and_no_removal() -> None:
+    off = structs.replace(change("enable-prefix-caching", after=False), inventory_var="vllm_enable_prefix_caching")
+    assert line(off) == "vllm_enable_prefix_caching: false"

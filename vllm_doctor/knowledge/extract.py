@@ -68,7 +68,8 @@ def _texts(place: Path) -> Iterator[tuple[str, str]]:
         raise ExtractError(f"{place}: {problem}; needed: a vLLM wheel or a folder with one unpacked") from None
 
 
-def _version(place: Path) -> Version:
+def version_of(place: Path) -> Version:
+    """The version in a wheel's or a folder's name. Raises ExtractError where it holds none."""
     found = re.match(r"vllm(?:_cpu)?[-_]?(\d[^-]*)", place.name) or re.match(r"(\d+\.\d+[^-]*)", place.name)
     version = parse_version(found[1]) if found else None
     if version is None:
@@ -300,7 +301,7 @@ def extract(place: Path) -> Release:
                 flags.setdefault(*made)
     for name, found in _frontend(classes):
         flags.setdefault(name, found)
-    return Release(_version(place), flags, _environment(envs) if envs is not None else {})
+    return Release(version_of(place), flags, _environment(envs) if envs is not None else {})
 
 
 def _span(known: list[Version], present: set[Version]) -> list[list[str]]:

@@ -146,7 +146,7 @@ def _spans(entry: Mapping[str, object], key: str) -> list[tuple[Version, Version
     return [(as_version(a), as_version(b)) for a, b in listed]
 
 
-def _within(spans: Sequence[tuple[Version, Version]], at: Version, known: Sequence[Version]) -> bool | None:
+def within(spans: Sequence[tuple[Version, Version]], at: Version, known: Sequence[Version]) -> bool | None:
     """Is `at` inside one of the spans, of the samples `known`? None between two samples that disagree; beyond the
     newest sample the newest answer stands."""
     if at < known[0]:
@@ -221,11 +221,11 @@ def _fact(name: str, entry: Mapping[str, object], at: Version) -> FlagFact:
     aliases = entry.get("aliases") or []
     return FlagFact(
         name=name,
-        exists=_within(spans, at, _among(entry)),
+        exists=within(spans, at, _among(entry)),
         default=literal(_since(entry, "defaults", at)),
         choices=tuple(choices) if isinstance(choices, list) else None,
-        negatable=bool(_within(_spans(entry, "no_form_available"), at, _among(entry))),
-        deprecated=bool(_within(_spans(entry, "deprecated_in"), at, _among(entry))),
+        negatable=bool(within(_spans(entry, "no_form_available"), at, _among(entry))),
+        deprecated=bool(within(_spans(entry, "deprecated_in"), at, _among(entry))),
         note=str(entry.get("note") or ""),
         first=str(spans[0][0]) if spans else "",
         last=str(spans[-1][1]) if spans else "",
@@ -245,7 +245,7 @@ def flag(name: str, version: Version | str) -> FlagFact | None:
 def flag_names(version: Version | str) -> tuple[str, ...]:
     """The flags this release has (as far as known), without leading dashes."""
     at = as_version(version)
-    return tuple(n for n, e in _table("flags").items() if _within(_spans(e, "present"), at, _among(e)))
+    return tuple(n for n, e in _table("flags").items() if within(_spans(e, "present"), at, _among(e)))
 
 
 def env(name: str, version: Version | str) -> FlagFact | None:

@@ -40,8 +40,10 @@ class Arithmetic(msgspec.Struct, frozen=True):
 class Change(msgspec.Struct, frozen=True, rename={"before": "from", "after": "to"}):
     """One exact change. `name` is the option without dashes, the variable, the package or the thing.
 
-    `predicted` holds figures by name (GiB of one GPU, tokens) and, where the changed launch was planned, its `outcome`
-    in the words of `plan`.
+    `after` is the value to write. Where the present value is not known, and so no new one can be, `by` says how far to
+    move it (down where `direction` is lower). `variable` is the environment variable that carries the setting in a
+    release that has no option for it. `predicted` holds figures by name (GiB of one GPU, tokens) and, where the changed
+    launch was planned, its `outcome` in the words of `plan`.
     """
 
     kind: ChangeKind
@@ -53,6 +55,8 @@ class Change(msgspec.Struct, frozen=True, rename={"before": "from", "after": "to
     inventory_var: str | None = None
     predicted: dict[str, float | str] = {}
     why: str = ""
+    by: float | None = None
+    variable: str | None = None
 
 
 class Subject(msgspec.Struct, frozen=True):

@@ -1,29 +1,44 @@
 """A launch's argument list with changes put in; what a change does not name stays as it was, in its order."""
 
+import itertools
+
+from vllm_doctor.knowledge import parser
+from vllm_doctor.knowledge.versions import canonical
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 
+# A release whose parser was asked how many words each option takes; that of an option has not changed between releases.
+_ASKED = "0.32.0"
+
 
 def _names(word: str) -> str | None:
-    """The option's long name as `Change.name` writes it, or None for a word that is no option."""
-    if not word.startswith("--") or word == "--":
+    """The option's long name as `Change.name` writes it (of `-tp`, `--no-x` too), or None for another word."""
+    if not word.startswith("-") or word.lstrip("-")[:1].isdigit() or not word.strip("-"):
         return None
-    return word[2:].partition("=")[0].replace("_", "-")
+    return canonical(word.partition("=")[0]).removeprefix("no-")
+
+
+def _values(name: str, words: tuple[str, ...]) -> int:
+    """How many of the words that follow the option are its own: none of a switch, all of a list, else one."""
+    option = (parser.options(_ASKED) or {}).get(name)
+    takes = option.words if option is not None else 1
+    if takes == 0:
+        return 0
+    own = sum(1 for _ in itertools.takewhile(lambda w: _names(w) is None, words))
+    return own if takes == "+" else min(own, 1)
 
 
 def _without(argv: tuple[str, ...], name: str) -> tuple[tuple[str, ...], int | None]:
-    """`argv` less the option `name` and its value, and where it stood first."""
+    """`argv` less the option `name` and its values, and where it stood first."""
     kept: list[str] = []
     place: int | None = None
-    skip = False
-    for at, word in enumerate(argv):
-        if skip:
-            skip = False
-            continue
+    at = 0
+    while at < len(argv):
+        word = argv[at]
+        at += 1
         if _names(word) == name:
             place = len(kept) if place is None else place
-            following = argv[at + 1] if at + 1 < len(argv) else None
-            skip = "=" not in word and following is not None and not following.startswith("--")
+            at += 0 if "=" in word else _values(name, argv[at:])
             continue
         kept.append(word)
     return tuple(kept), place
@@ -34,20 +49,27 @@ def exact(change: Change) -> bool:
     return change.direction is Direction.REMOVE or change.after is not None
 
 
+def written(change: Change) -> tuple[str, ...]:
+    """The option with its value as words of a command line."""
+    if isinstance(change.after, bool):
+        return (f"--{change.name}" if change.after else f"--no-{change.name}",)
+    return (f"--{change.name}", str(change.after))
+
+
 def applied(argv: tuple[str, ...], changes: tuple[Change, ...]) -> tuple[str, ...]:
     """`argv` after the flag changes; other kinds of change do not touch it.
 
-    `after` True is a bare switch, False takes the option away, anything else is its value; without a value only a
-    removal can be put in.
+    `after` True is a bare switch, False its `--no-` form, anything else is its value; without a value only a removal
+    can be put in.
     """
     for change in changes:
         if change.kind is not ChangeKind.FLAG or not exact(change):
             continue
         rest, place = _without(argv, change.name)
-        if change.direction is Direction.REMOVE or change.after is False:
+        if change.after is None:
             argv = rest
             continue
-        words = (f"--{change.name}",) if change.after is True else (f"--{change.name}", str(change.after))
+        words = written(change)
         at = len(rest) if place is None else place
         argv = (*rest[:at], *words, *rest[at:])
     return argv

@@ -3,7 +3,7 @@
 import re
 
 from vllm_doctor.records.finding import Change
-from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.records.verdict import ChangeKind
 from vllm_doctor.remedy.argv import applied, exact
 
 NAME = "zz-vllm-doctor.conf"
@@ -13,12 +13,14 @@ NAME = "zz-vllm-doctor.conf"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-def quoted(word: str) -> str:
+def quoted(word: str, *, variables: bool = True) -> str:
     """`word` as one word of a systemd command line (systemd.service(5), "COMMAND LINES"; specifiers and `$` doubled).
 
     A model's name may come from a log, so nothing of it may act as a specifier, a variable or a second directive.
+    `variables` False is for Environment=, where `$` has no meaning (systemd.exec(5)).
     """
-    doubled = word.replace("%", "%%").replace("$", "$$")
+    doubled = word.replace("%", "%%")
+    doubled = doubled.replace("$", "$$") if variables else doubled
     if doubled and all(c.isalnum() or c in "-_./:=,@+%$" for c in doubled):
         return doubled
     escaped = doubled.replace("\\", "\\\\").replace('"', '\\"')
@@ -39,16 +41,16 @@ def text(code: str, argv: tuple[str, ...], changes: tuple[Change, ...]) -> str |
     mine = tuple(
         c
         for c in changes
-        if exact(c) and (c.kind is ChangeKind.FLAG or (c.kind is ChangeKind.ENV and _NAME.match(c.name)))
+        if exact(c) and (c.kind is ChangeKind.FLAG or (c.kind is ChangeKind.ENV and _NAME.match(c.variable or c.name)))
     )
     if not mine:
         return None
     lines = [f"# {code}, for the emergency only: the next playbook run removes this file.", "[Service]"]
     for change in mine:
         if change.kind is ChangeKind.ENV:
-            gone = change.direction is Direction.REMOVE or change.after is None
-            setting = quoted(f"{change.name}={change.after}")
-            lines.append(f"UnsetEnvironment={change.name}" if gone else f"Environment={setting}")
+            name = change.variable or change.name
+            setting = quoted(f"{name}={change.after}", variables=False)
+            lines.append(f"UnsetEnvironment={name}" if change.after is None else f"Environment={setting}")
     if any(c.kind is ChangeKind.FLAG for c in mine):
         if not argv or not argv[0].startswith("/"):
             return None

@@ -1,13 +1,15 @@
 """The change that lasts: a line of the inventory, from which the next playbook run renders the unit."""
 
+import json
+
 import yaml
 
 from vllm_doctor.records.finding import Change, Scalar
-from vllm_doctor.records.verdict import Direction
+from vllm_doctor.records.verdict import ChangeKind
 
-# Variables of the role that hold many settings by name: a line sets one of them.
 # What makes a template of a text; a model's name may come from a log.
 _TEMPLATE = ("{{", "{%", "{#")
+# Variables of the role that hold many settings by name: a line sets one of them.
 MAPPINGS = frozenset({"vllm_extra_args", "vllm_environment"})
 
 
@@ -15,22 +17,37 @@ def line(change: Change) -> str | None:
     """`vllm_max_model_len: 2048`, or None where no variable of the inventory stands for the change."""
     if change.inventory_var is None:
         return None
-    if change.direction is Direction.REMOVE or change.after is None:
-        gone = f"{change.inventory_var}: {change.name}" if change.inventory_var in MAPPINGS else change.inventory_var
+    name = change.variable or change.name
+    if change.after is None:
+        gone = f"{change.inventory_var}: {name}" if change.inventory_var in MAPPINGS else change.inventory_var
         return f"# remove the line: {gone}"
+    # A mapping of vLLM's is one in the inventory too.
+    value = _mapping(change.after) if change.kind is ChangeKind.FLAG else change.after
     if change.inventory_var in MAPPINGS:
-        return assignment(change.inventory_var, {change.name: change.after})
-    return assignment(change.inventory_var, change.after)
+        return assignment(change.inventory_var, {name: value})
+    return assignment(change.inventory_var, value)
 
 
-def assignment(variable: str, value: Scalar | dict[str, Scalar]) -> str:
+def _mapping(value: Scalar) -> object:
+    """A JSON object as the mapping that it is; any other value as it stands."""
+    if not isinstance(value, str) or not value.startswith("{") or any(mark in value for mark in _TEMPLATE):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def assignment(variable: str, value: object) -> str:
     """One YAML line; the value is quoted where YAML 1.1, which Ansible reads, would take it for something else, and
     marked `!unsafe` where Ansible would run it as a template."""
-    name, given = next(iter(value.items())) if isinstance(value, dict) else (None, value)
+    name, given = next(iter(value.items())) if isinstance(value, dict) and len(value) == 1 else (None, value)
     if isinstance(given, str) and (written := _guarded(given)) is not None:
         return f"{variable}: {written}" if name is None else f"{variable}: {{{name}: {written}}}"
-    flow = None if isinstance(value, dict) else False  # a plain value stays a plain line
-    text: str = yaml.safe_dump({variable: value}, width=10_000, allow_unicode=True, default_flow_style=flow)
+    if isinstance(value, dict):
+        inner: str = yaml.safe_dump(value, width=10_000, allow_unicode=True, default_flow_style=True, sort_keys=False)
+        return f"{variable}: {inner.rstrip()}"
+    text: str = yaml.safe_dump({variable: value}, width=10_000, allow_unicode=True, default_flow_style=False)
     return text.rstrip("\n")
 
 

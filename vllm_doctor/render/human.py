@@ -1,6 +1,7 @@
 """The diagnosis for a person at 3 a.m.: the answer and the change on the first screen, then how it was reached."""
 
 import io
+import shlex
 
 from rich.console import Console
 from rich.padding import Padding
@@ -11,6 +12,7 @@ from vllm_doctor.records.finding import Change, Diagnosis, Finding, Missing, Sca
 from vllm_doctor.records.reading import NOT_GIVEN
 from vllm_doctor.records.verdict import Applicability, Direction, Severity, Verdict
 from vllm_doctor.remedy import dropin, inventory
+from vllm_doctor.remedy.argv import written
 from vllm_doctor.render.text import figure, visible
 from vllm_doctor.rules.chart import NODES
 
@@ -216,18 +218,29 @@ def change_line(change: Change) -> str:
     if line is not None:
         return f"inventory: {line}"
     if change.kind.value == "flag":
-        if change.name == "model" and change.after is None:
-            return "another model"
-        if change.direction is Direction.REMOVE:
-            return f"take away --{change.name}"
-        if change.after is None:
-            return f"{change.direction.value} --{change.name}"
-        return f"--{change.name}" if change.after is True else f"--{change.name} {scalar(change.after)}"
+        return _option_line(change)
+    name = change.variable or change.name
     if change.kind.value == "env":
-        return f"unset {change.name}" if change.after is None else f"{change.name}={scalar(change.after)}"
-    return f"{change.direction.value} {change.name}" + (
-        f" to {scalar(change.after)}" if change.after is not None else ""
-    )
+        return _variable_line(change, name)
+    to = f" to {scalar(change.after)}" if change.after is not None else ""
+    return f"{change.direction.value} {name}{to}"
+
+
+def _option_line(change: Change) -> str:
+    if change.name == "model" and change.after is None:
+        return "another model"
+    if change.after is not None:
+        return " ".join(shlex.quote(scalar(word)) for word in written(change))
+    if change.direction is Direction.REMOVE:
+        return f"take away --{change.name}"
+    by = f" by {change.by:g}" if change.by is not None else ""
+    return f"{change.direction.value} --{change.name}{by}"
+
+
+def _variable_line(change: Change, name: str) -> str:
+    if change.after is not None:
+        return f"{name}={scalar(change.after)}"
+    return f"unset {name}" if change.direction is Direction.REMOVE else f"{change.direction.value} {name}"
 
 
 _FIGURES = {

@@ -81,6 +81,8 @@ def set_flag(
     typed = _typed(before)
     if typed == to and to is not None:
         return None
+    if to is False and not fact.negatable:  # no --no- form: the switch goes, and with it what it switched on
+        to, direction = None, Direction.REMOVE
     variable = inventory_var(fact.name) if to is not None or direction is Direction.REMOVE else None
     return Change(ChangeKind.FLAG, fact.name, typed, to, direction, applicability, variable, {**(predicted or {})}, why)
 
@@ -104,11 +106,12 @@ def thing(
     before: Scalar = None,
     applicability: Applicability = Applicability.MANUAL,
     inventory: str | None = None,
+    variable: str | None = None,
 ) -> Change:
     """A change of anything that is no option of vLLM: a variable, a package, a process, the hardware."""
     # A line of the inventory needs a value, unless the line is what goes.
-    variable = inventory if to is not None or direction is Direction.REMOVE else None
-    return Change(kind, name, before, to, direction, applicability, variable, {}, why)
+    line = inventory if to is not None or direction is Direction.REMOVE else None
+    return Change(kind, name, before, to, direction, applicability, line, {}, why, variable=variable)
 
 
 def environment(
@@ -119,8 +122,10 @@ def environment(
     to: Scalar = None,
     before: Scalar = None,
     applicability: Applicability = Applicability.MANUAL,
+    variable: str | None = None,
 ) -> Change:
-    """A change of the process's environment: in the inventory an entry of the role's mapping."""
+    """A change of the process's environment: in the inventory an entry of the role's mapping. `variable` is its name
+    where `name` is an option's, which this release does not have."""
     return thing(
         ChangeKind.ENV,
         name,
@@ -130,6 +135,7 @@ def environment(
         before=before,
         applicability=applicability,
         inventory="vllm_environment",
+        variable=variable,
     )
 
 

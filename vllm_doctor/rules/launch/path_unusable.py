@@ -4,8 +4,8 @@ from vllm_doctor.knowledge import versions
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Direction, Phase
+from vllm_doctor.rules._kernel import other_kernel
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.launch._backend import other_backend
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, set_flag, upgrade
@@ -48,11 +48,11 @@ def _ways(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         if variable is not None and not variable.exists:
             return ()
         why = "the first model runner copies through ordinary memory where pages cannot be pinned"
-        return (environment("VLLM_USE_V2_MODEL_RUNNER", Direction.SET, why, to=0),)
+        return (environment("VLLM_USE_V2_MODEL_RUNNER", Direction.SET, why, to="0"),)
     if "capture-refused" in fault.ids:
         why = "starts without graphs (slower); what is not allowed in a capture is allowed outside"
         return (set_flag(case, "enforce-eager", True, Direction.ADD, why),)
-    return (other_backend(case, "a backend that is not in the traceback launches other kernels"),)
+    return other_kernel(case, fault)
 
 
 RULE = Rule(

@@ -3,10 +3,12 @@
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
+from vllm_doctor.rules._kernel import Kind, kind, other_attention, other_kernel
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.launch._fault import named, severity, shown
+from vllm_doctor.rules.launch._fault import named, severity, shown, text
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import environment, finding, set_flag, thing
+from vllm_doctor.rules.say import finding, set_flag, thing
+from vllm_doctor.rules.story import Fault
 
 _IDS = (
     "no-kernel-image",
@@ -46,7 +48,7 @@ def judge(case: Case) -> Outcome:
             )
             if fault.ids & {"kernel-image-invalid", "arch-ptxas"}
             else None,
-            _backend(case) if fault.ids & _COMPILED else None,
+            *(_compiler(case, fault) if fault.ids & _COMPILED else ()),
             thing(
                 ChangeKind.PACKAGE,
                 "vllm-version",
@@ -59,11 +61,15 @@ def judge(case: Case) -> Outcome:
     )
 
 
-def _backend(case: Case) -> Change | None:
-    """A backend that needs no code for this generation; an option from 0.13.0, a variable before."""
-    why = "a backend whose kernels exist for this card"
-    change = set_flag(case, "attention-backend", "TRITON_ATTN", Direction.CHANGE, why)
-    return change or environment("attention-backend", Direction.CHANGE, f"VLLM_ATTENTION_BACKEND: {why}")
+def _compiler(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """What keeps the compiler from being asked: a type the card has, another attention backend, no compiling."""
+    if "bf16" in text(case, fault) and case.effective("dtype") not in {"half", "float16"}:
+        return (set_flag(case, "dtype", "half", Direction.CHANGE, "the card has no bfloat16, as the compiler says"),)
+    failed = kind(case, fault)
+    if failed is Kind.ATTENTION:
+        why = "a backend whose kernels come compiled: the compiler has none for this card"
+        return (other_attention(case, fault, why, not_triton=True),)
+    return other_kernel(case, fault) if failed is not None else ()
 
 
 RULE = Rule(

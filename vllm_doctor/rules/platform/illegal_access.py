@@ -2,12 +2,13 @@
 
 from vllm_doctor.records.finding import Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Severity
+from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
+from vllm_doctor.rules._kernel import other_kernel
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.platform._xid import APPLICATION, Xid, xids
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, set_flag, upgrade
+from vllm_doctor.rules.say import finding, upgrade
 
 _IDS = (
     "illegal-access",
@@ -26,36 +27,14 @@ def judge(case: Case) -> Outcome:
         return _alone(told[0], evidence) if told else Clear("no Xid of an application") if case.kernel else fault
     if isinstance(fault, NotHere):
         return fault
-    tuned = any(mark in file for file in fault.files for mark in ("autotune", "inductor", "triton_heuristics"))
-    split = (case.number("tensor-parallel-size") or 1) > 1
     return finding(
         RULE,
         severity=severity(case, fault),
         phase=Phase.GPU_FAULT if told else None,
         evidence=(*shown(case, fault, *_IDS), *evidence),
         changes=(
-            set_flag(
-                case,
-                "compilation-config",
-                None,
-                Direction.CHANGE,
-                "without the passes or the autotuning that made the failing kernel",
-            )
-            if tuned
-            else None,
-            set_flag(
-                case, "attention-backend", None, Direction.CHANGE, "another backend, if the failing frame is attention"
-            ),
-            set_flag(
-                case,
-                "disable-custom-all-reduce",
-                True,
-                Direction.ADD,
-                "NCCL instead, if the failing frame is an all-reduce",
-            )
-            if split
-            else None,
-            upgrade(case, "a release in which the kernel is mended"),
+            *other_kernel(case, fault),
+            upgrade(case, "the newest release: whether this very kernel was mended in between, its notes tell"),
         ),
         refute="CUDA_LAUNCH_BLOCKING=1 shows another failure first, or the kernel log an Xid of the hardware",
     )
