@@ -95,6 +95,21 @@ def test_no_canary_of_any_collector_leaves(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_the_body_of_a_private_key_in_the_log_stays_at_home(tmp_path: Path) -> None:
+    body = "MIIEow" + "aB3+" * 14
+    texts = ("-----BEGIN RSA PRIVATE KEY-----", body, "-----END RSA PRIVATE KEY-----")
+    lines = tuple(LogLine(n, text, "INFO", "APIServer", 7, None, None, f"vllm: {text}") for n, text in enumerate(texts))
+    write_bundle([Snapshot(taken_at="t", log=Known(Log("journal", Life(lines)), "journal"))], tmp_path / "b")
+    assert body.encode() not in gzip.decompress((tmp_path / "b").read_bytes())
+
+
+def test_the_ledger_also_tells_what_was_hidden_when_it_was_read(tmp_path: Path) -> None:
+    kernel = Kernel((KernelEvent("token=[hidden] and [hidden]"),))
+    ledger = write_bundle([Snapshot(taken_at="t", kernel=Known(kernel, "k"))], tmp_path / "b")
+    told = [entry for entry in ledger if entry.file == "snapshots.json"]
+    assert [(entry.why, entry.token) for entry in told] == [("secret hidden when it was read", "[hidden]")] * 2
+
+
 def test_the_same_secret_has_the_same_token_everywhere(tmp_path: Path) -> None:
     path = tmp_path / "b.tar.gz"
     write_bundle([poisoned()], path)

@@ -1,10 +1,12 @@
 """Secrets go, what tells about memory stays."""
 
+import base64
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_doctor.gather.redact import HIDDEN, scrub, scrub_argv, scrub_env, scrub_values, secret_values
+from vllm_doctor.gather.redact import HIDDEN, Lines, scrub, scrub_argv, scrub_env, scrub_values, secret_values
 
 SECRET = "hunter2-Xyz-42-canary"  # noqa: S105 - a canary
 
@@ -24,6 +26,14 @@ SECRET = "hunter2-Xyz-42-canary"  # noqa: S105 - a canary
         f"password: {SECRET}",
         f"Received request cmpl-1: prompt: 'my {SECRET} text, with commas', params: SamplingParams(n=1)",
         f'prompt: "{SECRET}", prompt_token_ids: [1, 2, 3]',
+        f"Proxy-Authorization: Digest username='ops', response='{SECRET}'",
+        f"headers: {{'Authorization': 'Token {SECRET}', 'accept': '*/*'}}",
+        f"Set-Cookie: sid={SECRET}; HttpOnly",
+        f"mysql pwd={SECRET}",
+        f'{{"auths": {{"reg.example": {{"auth": "{SECRET}"}}}}}}',
+        f"https://b.s3.amazonaws.com/w?X-Amz-Expires=60&X-Amz-Signature={SECRET}&x=1",
+        f"https://a.blob.core.windows.net/c?sv=2020&sig={SECRET}",
+        f"-----BEGIN OPENSSH PRIVATE KEY-----\\n{SECRET}\\n-----END OPENSSH PRIVATE KEY-----",
     ],
 )
 def test_secrets_by_the_name_beside_them(line: str) -> None:
@@ -35,7 +45,9 @@ def test_secrets_by_the_name_beside_them(line: str) -> None:
     "secret",
     [
         "hf_" + "a1B2" * 8, "sk-" + "a1B2" * 6, "ghp_" + "a1B2" * 8, "AKIA" + "ABCD" * 4, "glpat-" + "a1B2" * 5,
-        "eyJhbGciOi.eyJzdWIiOi." + "a1B2" * 4, "nvapi-" + "a1B2" * 8,
+        "eyJhbGciOi.eyJzdWIiOi." + "a1B2" * 4, "nvapi-" + "a1B2" * 8, "AIza" + "a1B2" * 9, "dckr_pat_" + "a1B2" * 6,
+        "pypi-" + "a1B2" * 8, "ASIA" + "ABCD" * 4, "npm_" + "a1B2" * 9,
+        base64.b64encode(b"hf_" + b"a1B2" * 8).decode(), base64.b64encode(b"user:" + SECRET.encode()).decode(),
     ],
 )  # fmt: skip
 def test_secrets_by_their_shape(secret: str) -> None:
@@ -53,6 +65,10 @@ def test_secrets_by_their_shape(secret: str) -> None:
         "eos_token_id=2, pad_token_id=0",
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.19 GiB",
         "user-space driver; basic checks; the key figure",
+        "PWD=/opt/vllm/current pwd=~/x",
+        "commit 0e9e39f249a16976918f6564b8830bc894c89659 of aws-ofi-nccl",
+        "model='/srv/hub/models/Qwen2/Instruct/snapshots/0e9e39f249a16976918f6564b8830bc894c89659', aws",
+        "-----BEGIN CERTIFICATE-----",
     ],
 )
 def test_what_tells_about_memory_stays(line: str) -> None:
@@ -67,6 +83,34 @@ def test_command_lines_lose_values_and_keep_names() -> None:
     assert kept[-2:] == ("--max-model-len", "4096")
 
 
+KEY = ("MIIEow" + "aB3+" * 14, "CAnary" + "aB3/" * 14, "tailaB3aB3aB3==")
+
+
+@pytest.mark.parametrize("prefix", ["", "2026-11-20T10:00:00+00:00 host vllm[7]: ", "(Worker pid=7) INFO "])
+def test_a_private_key_over_several_lines_goes_and_what_follows_stays(prefix: str) -> None:
+    after = ["commit 0e9e39f249a16976918f6564b8830bc894c89659", "/srv/models/meta/Llama3/Instruct0"]
+    begin, end = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
+    lines = ["before", begin, "Proc-Type: 4,ENCRYPTED", *KEY, end, *after]
+    following = Lines()
+    kept = [following.scrub(prefix + line) for line in lines]
+    assert not any(part in line for line in kept for part in KEY)
+    assert [line.removeprefix(prefix) for line in kept[-2:]] == after
+    assert kept[0] == f"{prefix}before"
+
+
+def test_a_key_that_never_ends_does_not_blind_the_rest_of_the_log() -> None:
+    following = Lines()
+    following.scrub("-----BEGIN PRIVATE KEY-----")
+    kept = [following.scrub("0e9e39f249a16976918f6564b8830bc894c89659") for _ in range(300)]
+    assert kept[0] == HIDDEN
+    assert kept[-1] != HIDDEN
+
+
+def test_a_secret_key_of_aws_goes_where_aws_is_spoken_of() -> None:
+    key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYCANARY0KEY"
+    assert key not in scrub(f"using AKIAABCDABCDABCDABCD {key} for s3")
+
+
 def test_environments_keep_names_and_only_listed_values() -> None:
     kept = scrub_env({"VLLM_USE_V1": "0", "VLLM_API_KEY": SECRET, "MY_THING": SECRET, "NCCL_DEBUG": "INFO"})
     assert kept == {"VLLM_USE_V1": "0", "VLLM_API_KEY": HIDDEN, "MY_THING": HIDDEN, "NCCL_DEBUG": "INFO"}
@@ -75,6 +119,8 @@ def test_environments_keep_names_and_only_listed_values() -> None:
 def test_a_known_secret_is_found_where_no_name_stands_beside_it() -> None:
     secrets = secret_values(["vllm", "--api-key", SECRET], {"HF_TOKEN": "another-secret", "HOME": "/root"})
     assert secrets == {SECRET, "another-secret"}
+    both = secret_values(["vllm", "--api-key", SECRET, "second-key", "--port", "80808080"], {})
+    assert both == {SECRET, "second-key"}
     assert scrub_values(f"odd line with {SECRET}!", secrets) == f"odd line with {HIDDEN}!"
 
 

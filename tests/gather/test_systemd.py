@@ -63,7 +63,7 @@ def test_a_unit_with_all_that_systemd_says(on_path: Put) -> None:
     assert len(unit.drop_ins) == 2
     assert one.output_file == "/var/log/vllm.log"
     assert one.argv[-1] == '{"a": 1}'
-    assert one.env["WITH_SPACE"] == "[hidden]"
+    assert one.env["WITH_SPACE"] == "a b"
     assert one.env["VLLM_USE_V1"] == "0"
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor import __version__
-from vllm_doctor.gather.redact import scrub
+from vllm_doctor.gather.redact import HIDDEN, Lines
 from vllm_doctor.knowledge.gpus import UUID
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known, Unknown
@@ -42,7 +42,7 @@ _IDENTITIES = (
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One removal: where it stood, why, what stands there now and how many characters it had."""
+    """One removal: where it stood, why, what stands there now and how many characters it had (0: not known)."""
 
     file: str
     where: str
@@ -58,6 +58,7 @@ class Redactor:
     def __init__(self, host: str | None) -> None:
         self._tokens: dict[str, str] = {}
         self._counts: dict[str, int] = {}
+        self._following = Lines()
         self._host = host if host and len(host) > 2 and host != "localhost" else None
         self.ledger: list[Entry] = []
 
@@ -67,7 +68,8 @@ class Redactor:
         def secret(found: str, why: str) -> str:
             return self._put("secret", found, why, file, where)
 
-        value = scrub(value, secret)
+        self.ledger += [Entry(file, where, "secret hidden when it was read", HIDDEN, 0)] * value.count(HIDDEN)
+        value = self._following.scrub(value, secret)
         for kind, pattern in _IDENTITIES:
             value = pattern.sub(partial(self._identity, kind, file, where), value)
         if self._host is not None and self._host in value:

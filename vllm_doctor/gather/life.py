@@ -10,7 +10,7 @@ from functools import partial
 from vllm_doctor.gather import journal, kernel
 from vllm_doctor.gather.logfile import earlier_kv, log_of_lines, read_logs
 from vllm_doctor.gather.logfile_lives import TOLD
-from vllm_doctor.gather.redact import scrub, scrub_values
+from vllm_doctor.gather.redact import Lines, scrub_values
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.together import Task
 from vllm_doctor.records.host import Kernel
@@ -58,7 +58,9 @@ def judged_log(
             journal.remedy() if os.geteuid() != 0 else f"journalctl -u {unit.name}; journalctl --disk-usage",
         )
     earlier = next((at for at, run in enumerate(known) if run.invocation == invocation), len(known))
-    log = log_of_lines([scrub_values(scrub(line), secrets) for line in got.value.lines], f"journal of {unit.name}")
+    following = Lines()
+    lines = [scrub_values(following.scrub(line), secrets) for line in got.value.lines]
+    log = log_of_lines(lines, f"journal of {unit.name}")
     last = Life(log.last.lines, log.last.complete_head, log.last.skipped_bytes + (1 if got.value.gap else 0))
     scope = f"invocation {invocation}, boot {kernel.boot_id() or 'unknown'}"
     notes = (*log.notes, scope, *note, *_before(known[:earlier]))

@@ -3,8 +3,11 @@
 Names of environment variables stay, values only of those that are listed; the same holds for options.
 """
 
+import base64
+import binascii
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 
 HIDDEN = "[hidden]"
 # Shorter ones would take innocent words out of the log.
@@ -20,28 +23,60 @@ _ASSIGNED = re.compile(
     re.IGNORECASE,
 )
 _BEARER = re.compile(r"(?P<key>\b(?:Bearer|Basic)\s+)(?P<value>[\w.~+/=-]{8,})", re.IGNORECASE)
+_HEADER = re.compile(
+    r"(?P<key>\b(?:(?:Proxy-)?Authorization|(?:Set-)?Cookie)[\"']?\s*[:=]\s*)(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'][^\n]*)",
+    re.IGNORECASE,
+)
+# PWD is a folder where it begins like one.
+_PWD = re.compile(r"(?P<key>(?<![\w-])pwd[\"']?\s*[:=]\s*)(?P<value>(?![\"']?[/~.])[^\s,;]+)", re.IGNORECASE)
+# The `auth` of a registry's config.json.
+_AUTH = re.compile(r"(?P<key>[\"']_?auth[\"']\s*:\s*)(?P<value>\"[^\"\n]{8,}\"|'[^'\n]{8,}')", re.IGNORECASE)
+_QUERY = re.compile(r"(?P<key>[?&][\w.-]*(?:sig|signature|auth)=)(?P<value>[^\s&\"'<>]+)", re.IGNORECASE)
 _USERINFO = re.compile(r"(?P<key>\b[a-z][a-z0-9+.-]*://)(?P<value>[^\s/@:]*:?[^\s/@]*)(?=@)", re.IGNORECASE)
 _PASSWORD = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
-_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
+_KEY_IN_LINE = re.compile(rf"(?P<key>{_PRIVATE_KEY.pattern})(?P<value>.+?)(?=-----END|$)")
+_KEY_BODY = re.compile(
+    r"(?P<key>)(?P<value>(?<![\w+/=])(?:[A-Za-z0-9+/]{16,}={0,2}|[A-Za-z0-9+/]{2,}={1,2})(?![\w+/=]))"
+)
+_KEY_END = "-----END"
+# An RSA key of 16384 bits has 200 lines.
+_LONGEST_KEY = 250
 _SHAPES = re.compile(
     r"(?P<key>)(?P<value>\bhf_[A-Za-z0-9]{20,}|\bsk-[A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}"
     r"|\bAKIA[A-Z0-9]{16}\b|\bxox[abprs]-[A-Za-z0-9-]{10,}|\beyJ[\w-]{5,}\.[\w-]{8,}\.[\w-]{8,}|\bglpat-[\w-]{16,}"
-    r"|\bnvapi-[\w-]{20,})"
+    r"|\bnvapi-[\w-]{20,}|\bASIA[A-Z0-9]{16}\b|\bAIza[\w-]{30,}|\bya29\.[\w-]{20,}|\bdckr_pat_[\w-]{16,}"
+    r"|\bpypi-[\w-]{16,}|\bnpm_[A-Za-z0-9]{30,}|\b[sr]k_live_[A-Za-z0-9]{16,}|\bSG\.[\w-]{16,}\.[\w-]{16,}"
+    r"|\bgsk_[A-Za-z0-9]{20,}|\br8_[A-Za-z0-9]{30,})"
 )
+# A secret key of AWS has no mark of its own: forty characters of base64 where something speaks of AWS or a secret.
+_AWS = re.compile(
+    r"(?P<key>)(?P<value>(?<![\w/+=])(?=[a-z0-9/+]*[A-Z])(?=[A-Z0-9/+]*[a-z])(?=[A-Za-z/+]*\d)[A-Za-z0-9/+]{40}(?![\w/+=]))"
+)
+_AWS_HINT = re.compile(r"AKIA|ASIA|aws|secret", re.IGNORECASE)
+_BASE64 = re.compile(r"(?P<key>)(?P<value>(?<![\w+/=])[A-Za-z0-9+/]{20,}={0,2}(?![\w+/=]))")
+_USER_COLON_PASSWORD = re.compile(r"[\w.@-]{1,64}:[!-~]{3,}")
+
 # `--enable-log-requests` writes what users asked; that is theirs.
 _PROMPT = re.compile(
     r"(?P<key>\bprompt(?:_token_ids)?[\"']?: )(?P<value>(?:'.*'|\".*\"|\[.*\])(?=, \w+: |,? ?\}|$)|[\"'].*$)"
 )
 _PATTERNS = (
     ("what a user asked", _PROMPT),
+    ("private key", _KEY_IN_LINE),
+    ("authorization or cookie header", _HEADER),
     ("name before the value", _ASSIGNED),
+    ("name before the value", _PWD),
+    ("name before the value", _AUTH),
+    ("signature in an address", _QUERY),
     ("authorization header", _BEARER),
     ("user and password in an address", _USERINFO),
     ("shape of a token", _SHAPES),
 )
 # Cheap first look: a line without any of these has nothing to hide.
 _HINT = re.compile(
-    r"key|token|secret|passw|passphrase|credential|bearer|basic|@|hf_|sk-|gh[pousr]_|github_pat|AKIA|xox|eyJ|glpat|nvapi|prompt",
+    r"key|token|secret|passw|passphrase|credential|bearer|basic|@|hf_|sk-|gh[pousr]_|github_pat|AKIA|xox|eyJ|glpat|nvapi|prompt"
+    r"|auth|cookie|pwd|sig=|signature=|ASIA|aws|AIza|ya29|_pat_|pypi-|npm_|k_live|SG\.|gsk_|r8_",
     re.IGNORECASE,
 )
 
@@ -70,18 +105,53 @@ def has_secret_shape(text: str) -> bool:
 
 def scrub(text: str, replace: Replace = _hide) -> str:
     """`text` without secrets. `replace(secret, why)` gives what stands in its place."""
-    if not _HINT.search(text):
-        return text
-    for why, pattern in _PATTERNS:
+    if _HINT.search(text):
+        patterns = (*_PATTERNS, ("shape of a token", _AWS)) if _AWS_HINT.search(text) else _PATTERNS
+        for why, pattern in patterns:
+            text = _taken(pattern, text, why, replace)
+    return _BASE64.sub(lambda found: _decoded(found, replace), text)
 
-        def put(found: re.Match[str], why: str = why) -> str:
-            value = found["value"]
-            if value == HIDDEN or not value.strip("[]\"' ") or _plain(value):
-                return found[0]
-            return found["key"] + replace(value, why)
 
-        text = pattern.sub(put, text)
-    return text
+def _taken(pattern: re.Pattern[str], text: str, why: str, replace: Replace) -> str:
+    def put(found: re.Match[str]) -> str:
+        value = found["value"]
+        if HIDDEN in value or not value.strip("[]\"' ") or _plain(value):
+            return found[0]
+        return found["key"] + replace(value, why)
+
+    return pattern.sub(put, text)
+
+
+def _decoded(found: re.Match[str], replace: Replace) -> str:
+    """Base64 of a token, of a key or of `user:password`; what else it may be stays."""
+    value = found["value"]
+    try:
+        inside = base64.b64decode(value.rstrip("=") + "=" * (-len(value.rstrip("=")) % 4)).decode("ascii")
+    except (binascii.Error, ValueError):
+        return found[0]
+    if inside.isprintable() and (has_secret_shape(inside) or _USER_COLON_PASSWORD.fullmatch(inside)):
+        return replace(value, "base64 of a secret")
+    return found[0]
+
+
+class Lines:
+    """Scrubs lines that follow each other: the body of a private key has no mark but the line that began it."""
+
+    def __init__(self) -> None:
+        self._left = 0
+
+    def scrub(self, text: str, replace: Replace = _hide) -> str:
+        """The next line without secrets."""
+        if self._left:
+            self._left -= 1
+            head, end, rest = text.partition(_KEY_END)
+            text = _taken(_KEY_BODY, head, "private key", replace) + end + rest
+        begun = max((found.end() for found in _PRIVATE_KEY.finditer(text)), default=-1)
+        if begun > text.rfind(_KEY_END):
+            self._left = _LONGEST_KEY
+        elif _KEY_END in text:
+            self._left = 0
+        return scrub(text, replace)
 
 
 def _plain(value: str) -> bool:
@@ -122,7 +192,7 @@ def secret_values(argv: Sequence[str], env: Mapping[str, str]) -> frozenset[str]
     for at, word in enumerate(argv):
         name, equals, value = word.partition("=")
         if name.startswith("-") and is_secret_name(name):
-            found.add(value if equals else next(iter(argv[at + 1 : at + 2]), ""))
+            found.update((value,) if equals else takewhile(lambda w: not w.startswith("-"), argv[at + 1 :]))
     return frozenset(value for value in found if len(value) >= SHORTEST_SECRET and not _plain(value))
 
 

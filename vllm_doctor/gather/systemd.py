@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.gather.launch import is_vllm
-from vllm_doctor.gather.redact import scrub, scrub_argv, scrub_env
+from vllm_doctor.gather.redact import scrub, scrub_argv
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.records.host import Unit
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
@@ -28,7 +28,7 @@ _OURS = re.compile(r"^vllm-(doctor|gateway|monitoring)")
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A unit and what is needed to look further but is not for the snapshot."""
+    """A unit and what is needed to look further but is not for the snapshot: secrets are still in `argv` and `env`."""
 
     unit: Unit
     argv: tuple[str, ...]
@@ -156,10 +156,10 @@ def _open(text: str) -> bool:
 
 
 def _environment(shown: str) -> dict[str, str]:
-    """systemd quotes an assignment with spaces as "NAME=a b"."""
+    """What the unit sets, secrets included. systemd quotes an assignment with spaces as "NAME=a b"."""
     pairs = re.findall(r"\"((?:[^\"\\]|\\.)*)\"|(\S+)", shown)
     assigned = (quoted or bare for quoted, bare in pairs)
-    return scrub_env(dict(a.split("=", 1) for a in assigned if "=" in a))
+    return dict(a.split("=", 1) for a in assigned if "=" in a)
 
 
 def _number(text: str | None) -> int | None:
