@@ -98,6 +98,12 @@ def test_a_private_key_over_several_lines_goes_and_what_follows_stays(prefix: st
     assert kept[0] == f"{prefix}before"
 
 
+def test_within_a_key_a_header_is_taken_whole() -> None:
+    following = Lines()
+    following.scrub("-----BEGIN PRIVATE KEY-----")
+    assert following.scrub(f'Authorization: Digest username="ops", response="{SECRET}"') == f"Authorization: {HIDDEN}"
+
+
 def test_a_key_that_never_ends_does_not_blind_the_rest_of_the_log() -> None:
     following = Lines()
     following.scrub("-----BEGIN PRIVATE KEY-----")

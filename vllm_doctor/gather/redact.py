@@ -37,7 +37,7 @@ _PASSWORD = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/@:]*:[^\s/@]+@", re.IGNORECA
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 _KEY_IN_LINE = re.compile(rf"(?P<key>{_PRIVATE_KEY.pattern})(?P<value>.+?)(?=-----END|$)")
 _KEY_BODY = re.compile(
-    r"(?P<key>)(?P<value>(?<![\w+/=])(?:[A-Za-z0-9+/]{16,}={0,2}|[A-Za-z0-9+/]{2,}={1,2})(?![\w+/=]))"
+    r"(?P<key>)(?P<value>(?<![\w+/=])(?:[A-Za-z0-9+/]{16,}={0,2}|[A-Za-z0-9+/]{2,}={1,2})(?=\\n|\s|$))"
 )
 _KEY_END = "-----END"
 # An RSA key of 16384 bits has 200 lines.
@@ -115,7 +115,7 @@ def scrub(text: str, replace: Replace = _hide) -> str:
 def _taken(pattern: re.Pattern[str], text: str, why: str, replace: Replace) -> str:
     def put(found: re.Match[str]) -> str:
         value = found["value"]
-        if HIDDEN in value or not value.strip("[]\"' ") or _plain(value):
+        if value == HIDDEN or not value.strip("[]\"' ") or _plain(value):
             return found[0]
         return found["key"] + replace(value, why)
 

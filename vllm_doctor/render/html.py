@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import jinja2
 
 _EFFECTS = {
-    Severity.BLOCKS_START: "The service does not start before this is changed.",
-    Severity.WILL_FAIL_UNDER_LOAD: "The service runs, and fails under load until this is changed.",
+    Severity.BLOCKS_START: "The service does not start before this is mended.",
+    Severity.WILL_FAIL_UNDER_LOAD: "The service runs, and fails under load until this is mended.",
     Severity.DEGRADED: "The service runs, with less than it could give.",
     Severity.ADVICE: "The service runs; this would make it better.",
 }
@@ -29,7 +29,7 @@ _CERTAINTIES = {
 }
 _MEANS = {
     Verdict.OK: "The service is healthy as far as could be seen.",
-    Verdict.FINDING: "A cause was found. What to change is below.",
+    Verdict.FINDING: "A cause was found.",
     Verdict.NOT_APPLICABLE: "There was nothing to diagnose.",
     Verdict.UNKNOWN: "No answer: something that was needed could not be read.",
 }
@@ -46,7 +46,6 @@ def page(judged: Sequence[tuple[Diagnosis, tuple[str, ...]]], *, taken_at: str =
         parts=[_part(diagnosis, argv) for diagnosis, argv in judged],
         who=human.subject(judged[0][0].subject) if len(judged) == 1 else judged[0][0].subject.host or "",
         severities=human.SEVERITIES,
-        effects=_EFFECTS,
         certainties=_CERTAINTIES,
         applicability=human.APPLICABILITY,
         change_line=human.change_line,
@@ -78,11 +77,24 @@ def _meaning(code: str) -> str:
     return meaning(rule) if rule is not None else ""
 
 
+def _means(diagnosis: Diagnosis) -> str:
+    """The verdict in a sentence or two: a cause that is only possible is not called one."""
+    if not diagnosis.findings:
+        return _MEANS[diagnosis.verdict]
+    first = diagnosis.findings[0]
+    if first.confidence is Confidence.POSSIBLE:
+        return "This may be the cause; it is not proved."
+    below = (
+        "What to change is below." if first.changes else "No setting is known that mends it; what was seen is below."
+    )
+    return f"{_MEANS[diagnosis.verdict]} {below} {_EFFECTS[first.severity]}"
+
+
 def _part(diagnosis: Diagnosis, argv: tuple[str, ...]) -> dict[str, object]:
     return {
         "diagnosis": diagnosis,
         "roots": [f for f in diagnosis.findings if f.explained_by is None],
-        "means": _MEANS[diagnosis.verdict],
+        "means": _means(diagnosis),
         "who": human.subject(diagnosis.subject),
         "facts": human.facts(diagnosis),
         "meanings": {f.code: _meaning(f.code) for f in diagnosis.findings},
