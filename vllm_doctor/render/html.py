@@ -84,9 +84,7 @@ def _means(diagnosis: Diagnosis) -> str:
     first = diagnosis.findings[0]
     if first.confidence is Confidence.POSSIBLE:
         return "This may be the cause; it is not proved."
-    below = (
-        "What to change is below." if first.changes else "No setting is known that mends it; what was seen is below."
-    )
+    below = "What to change is below." if first.changes else "No setting is known that mends it."
     return f"{_MEANS[diagnosis.verdict]} {below} {_EFFECTS[first.severity]}"
 
 
