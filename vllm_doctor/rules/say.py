@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Finding, Scalar
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
@@ -70,8 +71,10 @@ def set_flag(
     *,
     applicability: Applicability = Applicability.NEEDS_REVIEW,
     predicted: Mapping[str, float] | None = None,
+    by: float | None = None,
 ) -> Change | None:
-    """A change of an option; None where this vLLM has no such option or the change would change nothing."""
+    """A change of an option; None where this vLLM has no such option or the change would change nothing. `by` is how
+    far to move a value that is not known."""
     fact = case.has_flag(name)
     if fact is None:
         return None
@@ -79,12 +82,32 @@ def set_flag(
         return None
     before = case.effective(name)
     typed = _typed(before)
-    if typed == to and to is not None:
+    if _same(typed, to):
         return None
     if to is False and not fact.negatable:  # no --no- form: the switch goes, and with it what it switched on
         to, direction = None, Direction.REMOVE
     variable = inventory_var(fact.name) if to is not None or direction is Direction.REMOVE else None
-    return Change(ChangeKind.FLAG, fact.name, typed, to, direction, applicability, variable, {**(predicted or {})}, why)
+    figures: dict[str, float | str] = {**(predicted or {})}
+    return Change(ChangeKind.FLAG, fact.name, typed, to, direction, applicability, variable, figures, why, by)
+
+
+def merged(case: Case, name: str, new: Mapping[str, object]) -> str:
+    """A JSON option with fields set; what the launch says of others stays."""
+    return json.dumps({**(_mapping(case.flag(name)) or {}), **new})
+
+
+def _mapping(value: object) -> dict[str, object] | None:
+    try:
+        read = json.loads(value) if isinstance(value, str) and value.startswith("{") else None
+    except ValueError:
+        return None
+    return read if isinstance(read, dict) else None
+
+
+def _same(before: Scalar, to: Scalar) -> bool:
+    """Is it what is there already, JSON as what it means?"""
+    fields = _mapping(to)
+    return to is not None and (before == to or (fields is not None and _mapping(before) == fields))
 
 
 def _typed(value: str | bool | None) -> Scalar:
@@ -146,15 +169,19 @@ def stop_others(why: str) -> Change:
 
 def upgrade(case: Case, why: str) -> Change | None:
     """A newer vLLM: the newest that is known; None for a version that is at least as new."""
-    newest = versions.newest_known()
-    if case.version is not None and case.version >= newest:
+    return upgrade_to(case, versions.newest_known(), why)
+
+
+def upgrade_to(case: Case, to: Version, why: str) -> Change | None:
+    """This release of vLLM; None where the one that runs is at least as new."""
+    if case.version is not None and case.version >= to:
         return None
     return thing(
         ChangeKind.PACKAGE,
         "vllm-version",
         Direction.UPGRADE,
         why,
-        to=str(newest),
+        to=str(to),
         before=case.version_text,
         inventory="vllm_version",
     )

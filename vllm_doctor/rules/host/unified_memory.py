@@ -7,7 +7,7 @@ from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, gib, set_flag
-from vllm_doctor.rules.startup._levers import quantise
+from vllm_doctor.rules.startup._weights import quantise
 
 # What a host needs for itself: the system, page cache of the weights, the Python processes.
 _HOST_GIB = 8.0

@@ -3,13 +3,17 @@
 import re
 
 from vllm_doctor.knowledge import parser, versions
+from vllm_doctor.knowledge.compat import table
+from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
+from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
+from vllm_doctor.rules._items import limit
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._allowed import replacement
 from vllm_doctor.rules.launch._fault import named, shown, text
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import environment, finding, inventory_var, set_flag, thing, upgrade
+from vllm_doctor.rules.say import environment, finding, set_flag, upgrade, upgrade_to
 from vllm_doctor.rules.story import Fault
 
 _IDS = (
@@ -128,7 +132,7 @@ def _of_launch(case: Case) -> Finding | None:
         title=f"{said.found}: needed is {said.needed}",
         confidence=Confidence.LIKELY,
         evidence=(Evidence("launch", f"vLLM {version}", said.found),),
-        changes=(thing(ChangeKind.FLAG, name, Direction.CHANGE, said.do, inventory=inventory_var(name)),),
+        changes=replacement(case, name, ""),
         refute="the same value passes in the same environment by hand",
     )
 
@@ -179,9 +183,9 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         why = (
             "names a GPU that is not there; every rank needs one of its own"
             if "device-ordinal" in fault.ids
-            else "this release reads indices only; give the container only that MIG slice and leave it unset"
+            else "this release reads indices only, of a container's only MIG slice 0"
         )
-        return (environment("CUDA_VISIBLE_DEVICES", Direction.CHANGE, why),)
+        return (_devices(case, why), _reads_uuids(case) if "device-uuid" in fault.ids else None)
     if "capability-required" in fault.ids:
         why = "the card has no arithmetic of that type"
         return (set_flag(case, "dtype", "half", Direction.CHANGE, why),)
@@ -190,8 +194,33 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         return ()
     if name == "gpu-memory-utilization" and _AT_MOST in text(case, fault):
         return (set_flag(case, name, 0.9, Direction.LOWER, "a fraction from 0 to 1, not percent"),)
-    why = "a value that the message accepts"
-    return (thing(ChangeKind.FLAG, name, Direction.CHANGE, why, inventory=inventory_var(name)),)
+    if name == "chat-template":
+        why = "a template that the service's user can read"
+        return (
+            set_flag(case, name, None, Direction.CHANGE, why),
+            set_flag(case, name, None, Direction.REMOVE, "or without it: the model's own template is used"),
+        )
+    return replacement(case, name, _with_what_follows(case, fault))
+
+
+def _with_what_follows(case: Case, fault: Fault) -> str:
+    """pydantic's list of values stands on the lines after the one that names the option."""
+    story = case.story
+    after = story.lines[fault.last + 1 : fault.last + 4] if story is not None else ()
+    return "\n".join([text(case, fault), *(line.text for line in after)])
+
+
+def _devices(case: Case, why: str) -> Change:
+    """As many indices as the launch has ranks, where the number of cards says that they are there."""
+    ranks = case.count("tensor-parallel-size") or 1
+    here = len(case.gpus) if case.gpus else None
+    to = ",".join(map(str, range(ranks))) if here is not None and here >= ranks else None
+    return environment("CUDA_VISIBLE_DEVICES", Direction.CHANGE, f"{why}; `nvidia-smi -L` lists them", to=to)
+
+
+def _reads_uuids(case: Case) -> Change | None:
+    since = as_version(table().device_uuids_from)
+    return upgrade_to(case, since, "the first release that reads UUIDs of cards and MIG slices")
 
 
 # pydantic's words, from 0.11.1 on, where vLLM itself had a sentence of its own before.
@@ -212,7 +241,7 @@ def _of_model(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         why = "this model takes an image, video or audio clip whole, so the largest one must fit one step"
         return (
             set_flag(case, "max-num-batched-tokens", int(item), Direction.RAISE, why),
-            set_flag(case, "limit-mm-per-prompt", None, Direction.CHANGE, "or 0 of that kind, where only text is sent"),
+            set_flag(case, "limit-mm-per-prompt", limit(case, image=0, video=0), Direction.CHANGE, "or text alone"),
         )
     block = fault.fields("block-above-step").get("block")
     if block is not None:

@@ -10,7 +10,8 @@ from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Sev
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag
-from vllm_doctor.rules.startup._levers import more_gpus, sequences
+from vllm_doctor.rules.startup._levers import sequences
+from vllm_doctor.rules.startup._weights import more_gpus
 from vllm_doctor.rules.startup.kv_none import raise_utilization
 
 # V0 writes the first and every fiftieth preemption; the second line is the fifty-first.

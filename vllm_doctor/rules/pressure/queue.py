@@ -7,7 +7,7 @@ from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Sev
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag
-from vllm_doctor.rules.startup._levers import more_gpus
+from vllm_doctor.rules.startup._weights import more_gpus
 from vllm_doctor.rules.startup.kv_none import raise_utilization
 
 _FULL = 0.95

@@ -8,10 +8,12 @@ import msgspec
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.torch_oom import TorchOom
 from vllm_doctor.records.finding import Change
-from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.say import set_flag, thing
+from vllm_doctor.rules.say import set_flag
 
+# The largest fraction that leaves a driver's context its part.
+HIGHEST = 0.97
 # What is left free on purpose beyond what was missing, GiB: cuBLAS workspaces, allocator rounding, NCCL buffers.
 SPARE_GIB = 0.5
 # Torch prints sizes with 2 decimals; figures that agree to this share are the same.
@@ -40,9 +42,8 @@ def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | 
     fraction, _ = case.utilization
     total = case.total_gib
     if not case.launched:
-        short = (torch.asked - (torch.free or 0)) / GIB + SPARE_GIB if torch is not None else None
-        by = f"{short:.2f} of {total:.2f} GiB" if short is not None and total is not None else "0.05"
-        return set_flag(case, "gpu-memory-utilization", None, Direction.LOWER, f"{why}: by {by} from what it is now")
+        short = max((torch.asked - (torch.free or 0)) / GIB, 0) + SPARE_GIB if torch is not None else None
+        return by_share(case, short, Direction.LOWER, why)
     if torch is not None and total is not None and torch.free is not None:
         missing = (torch.asked - torch.free) / GIB
         to = math.floor((fraction * total - missing - SPARE_GIB) / total * 100) / 100
@@ -54,6 +55,19 @@ def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | 
         return None
     predicted = {"budget_gib": round(to * total, 2)} if total is not None else None
     return set_flag(case, "gpu-memory-utilization", to, Direction.LOWER, f"{why}: {formula}", predicted=predicted)
+
+
+def by_share(case: Case, size: float | None, direction: Direction, why: str) -> Change | None:
+    """Where the fraction in use is not known: how far to move it for `size` GiB, and what the default would become."""
+    total, (default, _) = case.total_gib, case.utilization
+    by = max(math.ceil(size / total * 100) / 100, 0.01) if size is not None and total is not None else 0.05
+    down = direction is Direction.LOWER
+    to = round(default - by if down else min(default + by, HIGHEST), 2)
+    if to <= 0.05:
+        return None
+    sum_ = f"{size:.2f} of {total:.2f} GiB" if size is not None and total is not None else "the amount is not printed"
+    step = f"by {by:g} ({sum_}) from what it is now; {to:g} where nothing sets it (default {default:g})"
+    return set_flag(case, "gpu-memory-utilization", None, direction, f"{why}: {step}", by=by)
 
 
 def tokens(case: Case) -> tuple[int, str] | None:
@@ -236,7 +250,10 @@ def _sum(case: Case, torch: TorchOom | None, count: int, to: int) -> str:
 
 def _by_half(case: Case) -> Change | None:
     """Where neither the launch nor the release is known, only the direction is."""
-    why = "to half of what it is now: buffers of a step grow with its tokens"
+    why = (
+        "to half of what it is now (without a line of its own: 2048, or 8192 on a card of 70 GiB and more; the log's "
+        "`max_num_batched_tokens` says it): buffers of a step grow with its tokens"
+    )
     return set_flag(case, "max-num-batched-tokens", None, Direction.LOWER, why)
 
 
@@ -251,38 +268,6 @@ def _shorter_prompts(case: Case) -> Change | None:
         int(length) // 2,
         Direction.LOWER,
         "without chunked prefill the measuring pass is as long as the longest prompt, so the length sets its peak",
-    )
-
-
-def quantise(case: Case) -> tuple[Change | None, ...]:
-    """Smaller weights: a flag where the checkpoint is 16-bit, another checkpoint in any case."""
-    change = None
-    if case.effective("quantization") in {None, False}:
-        change = set_flag(
-            case,
-            "quantization",
-            "fp8",
-            Direction.ADD,
-            "halves 16-bit weights at load; a checkpoint quantised before is better",
-        )
-    return change, thing(
-        ChangeKind.FLAG, "model", Direction.SMALLER, "a smaller or more quantised checkpoint", inventory="vllm_model"
-    )
-
-
-def more_gpus(case: Case) -> Change | None:
-    """The next number of GPUs to split over, where that many are known to be here or nothing is known of them."""
-    now = case.count("tensor-parallel-size") or 1
-    here = case.gpus
-    to = now * 2
-    if here is not None and len(here) < to:
-        return None
-    return set_flag(
-        case,
-        "tensor-parallel-size",
-        to,
-        Direction.RAISE,
-        f"weights are split: each GPU holds 1/{to} of them instead of 1/{now}",
     )
 
 

@@ -1,13 +1,13 @@
 """VD113: the vision or audio encoder runs out of memory, while measured or while serving."""
 
 from vllm_doctor.knowledge.stages import Stage
-from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
+from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Severity
+from vllm_doctor.rules._items import limit
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, set_flag, thing
+from vllm_doctor.rules.say import finding, merged, set_flag
 from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
 from vllm_doctor.rules.startup._levers import fewer_tokens, lower_utilization, tokens
 
@@ -17,8 +17,6 @@ _PIXELS = 1280 * 784
 _PER_TOKEN = 2 << 20
 # Tokens of a step where they are not known: more than any default.
 _MANY = 65536
-# Keys of a JSON option may be written with a dot from here on (engine/arg_utils.py, FlexibleArgumentParser).
-_DOTTED = Version((0, 10))
 
 
 def judge(case: Case) -> Outcome:
@@ -81,16 +79,15 @@ def _smaller_items(case: Case) -> Change | None:
     if case.has_flag("mm-processor-kwargs") is None or "qwen" not in (case.model or "").lower():
         return None
     why = "the largest picture that is allowed sets the peak; larger ones are scaled down to this many pixels"
-    if case.version is not None and case.version < _DOTTED:
-        return set_flag(case, "mm-processor-kwargs", f'{{"max_pixels": {_PIXELS}}}', Direction.LOWER, why)
-    return thing(ChangeKind.FLAG, "mm-processor-kwargs.max_pixels", Direction.LOWER, why, to=_PIXELS)
+    to = merged(case, "mm-processor-kwargs", {"max_pixels": _PIXELS})
+    return set_flag(case, "mm-processor-kwargs", to, Direction.LOWER, why)
 
 
 def _fewer_items(case: Case) -> Change | None:
     return set_flag(
         case,
         "limit-mm-per-prompt",
-        '{"image": 1, "video": 0}',
+        limit(case, image=1, video=0),
         Direction.LOWER,
         "the measuring pass takes the largest items of every modality that is allowed; 0 for what is "
         "not used; --mm-processor-kwargs caps their size",

@@ -5,15 +5,15 @@ import math
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Applicability, Cause, ChangeKind, Direction, Phase
+from vllm_doctor.records.verdict import Applicability, Cause, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import environment, finding, gib, set_flag, stop_others, thing
-from vllm_doctor.rules.startup._levers import more_gpus, sequences, tokens
+from vllm_doctor.rules.say import environment, finding, gib, set_flag, stop_others
+from vllm_doctor.rules.startup._levers import HIGHEST, by_share, sequences, tokens
+from vllm_doctor.rules.startup._weights import more_gpus, quantise
 
 # The least KV cache that is worth starting with, GiB.
 _USEFUL = 1.0
-_HIGHEST = 0.97
 # Weights above this explain by themselves why a budget is used up, GiB.
 _LARGE_WEIGHTS = 4.0
 
@@ -88,22 +88,7 @@ def _gpu(case: Case) -> tuple[Change | None, ...]:
         _fewer_tokens(case),
         _fewer_rows(case),
         more_gpus(case) if case.gpus is not None and len(case.gpus) > 1 else None,
-        set_flag(
-            case,
-            "quantization",
-            "fp8",
-            Direction.ADD,
-            "halves 16-bit weights; a checkpoint that is already quantised is better",
-        )
-        if case.effective("quantization") in {None, False}
-        else None,
-        thing(
-            ChangeKind.FLAG,
-            "model",
-            Direction.SMALLER,
-            "a smaller or more quantised checkpoint",
-            inventory="vllm_model",
-        ),
+        *quantise(case, loaded=True),
         _others(case),
     )
 
@@ -125,17 +110,16 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
     fraction, source = case.utilization
     total = case.total_gib
     if not case.launched:
-        why = f"by what {missing:.2f} GiB are of the card, if nvidia-smi shows them free"
-        return set_flag(case, "gpu-memory-utilization", None, Direction.RAISE, why)
+        return by_share(case, missing, Direction.RAISE, "if nvidia-smi shows so much free")
     if total is None:
         if fraction >= 0.9:
             return (
                 None
-                if fraction >= _HIGHEST
+                if fraction >= HIGHEST
                 else set_flag(
                     case,
                     "gpu-memory-utilization",
-                    _HIGHEST,
+                    HIGHEST,
                     Direction.RAISE,
                     f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the card out; the card's "
                     "size is not known here",
@@ -150,7 +134,7 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
             f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the card out of the budget; take "
             "what is really free",
         )
-    wanted = min(_HIGHEST, math.ceil((fraction * total + missing) / total * 100) / 100)
+    wanted = min(HIGHEST, math.ceil((fraction * total + missing) / total * 100) / 100)
     if wanted <= fraction:
         return None
     why = f"({fraction * total:.2f} + {missing:.2f}) / {total:.2f}: the budget must grow by what is missing"

@@ -7,7 +7,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, gib
 from vllm_doctor.rules.startup._gate import exhausted, tenants
-from vllm_doctor.rules.startup._levers import more_gpus
+from vllm_doctor.rules.startup._weights import more_gpus
 
 
 def judge(case: Case) -> Outcome:

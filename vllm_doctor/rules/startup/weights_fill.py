@@ -8,8 +8,9 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, gib, set_flag
 from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
-from vllm_doctor.rules.startup._levers import fewer_tokens, more_gpus, quantise, tensor
+from vllm_doctor.rules.startup._levers import fewer_tokens, tensor
 from vllm_doctor.rules.startup._profile import weights_fill
+from vllm_doctor.rules.startup._weights import lighter
 
 
 def judge(case: Case) -> Outcome:
@@ -38,7 +39,7 @@ def judge(case: Case) -> Outcome:
             ),
             *sums(oom.torch),
         ),
-        changes=(*quantise(case), more_gpus(case), fewer_tokens(case, oom.torch), _shorter(case)),
+        changes=(*lighter(case, loaded=True), fewer_tokens(case, oom.torch), _shorter(case)),
         refute="the pass fits with the smallest number of tokens a step",
     )
 

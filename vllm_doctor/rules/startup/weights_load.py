@@ -8,8 +8,8 @@ from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, gib, set_flag
 from vllm_doctor.rules.startup._gate import Oom, exhausted, sums, tenants
-from vllm_doctor.rules.startup._levers import more_gpus, quantise
 from vllm_doctor.rules.startup._profile import in_adapters, in_pass
+from vllm_doctor.rules.startup._weights import lighter
 
 # Graphs and run-time buffers go a little beyond the budget; this is more than they do.
 _OVER = 1.1
@@ -43,8 +43,7 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_whole(case)),
         changes=(
-            *quantise(case),
-            more_gpus(case),
+            *lighter(case),
             set_flag(
                 case,
                 "cpu-offload-gb",

@@ -1,0 +1,118 @@
+"""The levers of weights that are too large: quantise them, take another checkpoint, split them over more GPUs."""
+
+import re
+
+from vllm_doctor.knowledge import gpus
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.say import set_flag, thing
+
+# The KV cache and the measuring pass together need about this share of the budget before anybody is served.
+_BESIDE = 0.2
+# Linear layers are quantised one by one as they are loaded, and never lie on the GPU in 16 bits, from here on
+# (quantization/fp8.py: weights are made on the meta device); before, all of them did at first.
+_STREAMED = Version((0, 16))
+# FP8 weights are computed with by Marlin's kernels from compute capability 7.5 or 8.0 on, by release.
+_FP8_FROM = 7.5
+# A checkpoint that says in its name that it is not in 16 bits.
+_QUANTISED = re.compile(r"fp8|fp4|awq|gptq|gguf|int[48]|w[48]a(?:4|8|16)|[48]-?bit|bnb|mxfp|gpt-oss", re.IGNORECASE)
+
+
+def quantise(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
+    """Smaller weights: a flag where the checkpoint is in 16 bits and it would help, another checkpoint in any case.
+
+    `loaded` where the weights did fit while they were loaded: then it does not matter when they are quantised.
+    """
+    return _fp8(case, loaded=loaded), smaller_model(case)
+
+
+def lighter(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
+    """The weights' levers in the order of what they cost: GPUs that are here and idle first, for nothing is lost by
+    them; then fewer bits; then GPUs of which nothing is known."""
+    split = more_gpus(case)
+    first = case.gpus is not None
+    return (split if first else None, *quantise(case, loaded=loaded), None if first else split)
+
+
+def _fp8(case: Case, *, loaded: bool) -> Change | None:
+    card = gpus.find(case.gpu_name) if case.gpu_name else None
+    unfit = card is not None and card.capability is not None and card.capability < _FP8_FROM
+    late = not loaded and case.version is not None and case.version < _STREAMED
+    if (
+        unfit
+        or late
+        or case.effective("quantization") not in {None, False, "None"}
+        or _QUANTISED.search(case.model or "")
+    ):
+        return None
+    why = "halves 16-bit weights at load; a checkpoint quantised before is better"
+    now = case.weights_gib
+    predicted = {"weights_gib": round(now * 0.55, 2)} if now is not None and loaded else None
+    return set_flag(case, "quantization", "fp8", Direction.ADD, why, predicted=predicted)
+
+
+def smaller_model(case: Case) -> Change:
+    """Another checkpoint, with the size that would fit where the card's is known. Which one is the owner's choice."""
+    room = weights_that_fit(case)
+    whole = _whole(case)
+    if room is None:
+        return _model(
+            "a smaller or more quantised checkpoint: its files' size, split over the GPUs, must leave a fifth free"
+        )
+    fraction, total = case.utilization[0], case.total_gib
+    sum_ = f"{fraction:g} × {total:.2f} GiB, less a fifth for the pass and the KV cache"
+    kind = ""
+    if whole is not None and whole > room and not _QUANTISED.search(case.model or ""):
+        kind = f"; now {whole:.1f}: in 8 bits {whole / 2:.1f}, in 4 bits {whole * 0.3:.1f}"
+    why = f"a smaller or more quantised checkpoint: weights of at most {room:.1f} GiB a GPU ({sum_}){kind}"
+    return _model(why, {"weights_gib_at_most": round(room, 1)})
+
+
+def _model(why: str, predicted: dict[str, float] | None = None) -> Change:
+    made = thing(ChangeKind.FLAG, "model", Direction.SMALLER, why, inventory="vllm_model")
+    return Change(
+        made.kind, made.name, None, None, made.direction, made.applicability, None, {**(predicted or {})}, why
+    )
+
+
+def weights_that_fit(case: Case) -> float | None:
+    """GiB of one GPU that weights may take; None where the card's size is not known."""
+    total = case.total_gib
+    return case.utilization[0] * total * (1 - _BESIDE) if total is not None else None
+
+
+def _whole(case: Case) -> float | None:
+    """Weights of one rank, GiB: as loaded, else the checkpoint's share."""
+    story = case.story
+    files = story.number("checkpoint-size", "size") if story is not None else None
+    ranks = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
+    return case.weights_gib or (files / ranks if files is not None else None)
+
+
+def more_gpus(case: Case) -> Change | None:
+    """The number of GPUs to split over: the next that the model's heads allow and that leaves room, where those are
+    known; None where so many are known not to be here."""
+    now = case.count("tensor-parallel-size") or 1
+    here = case.gpus
+    most = len(here) if here is not None else 64
+    heads, whole, room = _heads(case), _whole(case), weights_that_fit(case)
+    steps = [now * 2**n for n in range(1, 6) if now * 2**n <= most]
+    steps = [n for n in steps if heads is None or heads % n == 0]
+    fit = [n for n in steps if whole is None or room is None or whole * now / n <= room]
+    to = next(iter(fit or steps), None)
+    if to is None:
+        return None
+    why = f"weights are split: each GPU holds 1/{to} of them instead of 1/{now}"
+    if heads is not None:
+        why += f"; {to} divides {heads} attention heads"
+    predicted = {"weights_gib": round(whole * now / to, 2)} if whole is not None else None
+    return set_flag(case, "tensor-parallel-size", to, Direction.RAISE, why, predicted=predicted)
+
+
+def _heads(case: Case) -> int | None:
+    config = case.model_config or {}
+    inner = config.get("text_config")
+    found = (inner if isinstance(inner, dict) else config).get("num_attention_heads")
+    return found if isinstance(found, int) and found > 0 else None
