@@ -15,6 +15,7 @@ from vllm_doctor.gather.logfile_lives import ARGUMENTS, only_begins, starts
 from vllm_doctor.gather.logfile_open import NotText, Read
 from vllm_doctor.gather.logfile_order import oldest_first
 from vllm_doctor.gather.logfile_prefix import Stripper
+from vllm_doctor.gather.logfile_wrap import unwrapped
 from vllm_doctor.records.log import Life, Log, LogLine
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -75,6 +76,8 @@ def parse(read: Read) -> list[LogLine]:
         if len(raw) > _LINES:
             gap = len(raw) - _LINES
             raw = [*raw[: _LINES // 4], f"[… {gap} lines left out …]", *raw[-(_LINES - _LINES // 4) :]]
+        if not read.skipped:
+            raw = unwrapped([line.rstrip("\r") for line in raw])
         served = sum(line.endswith(_SERVED) for line in raw) - _KEPT if read.skipped else 0
         for line in raw:
             number += 1

@@ -1,0 +1,78 @@
+"""Texts that a terminal, a page or an e-mail broke over several lines are read as if they were whole."""
+
+import textwrap
+
+import pytest
+
+from vllm_doctor.gather.logfile_wrap import unwrapped
+
+SAID = (
+    "INFO 03-14 09:01:00 [core.py:105] Initializing a V1 LLM engine (v0.19.1) with config: model='example/model-8b', "
+    "dtype=torch.bfloat16, max_seq_len=32768, tensor_parallel_size=1, pipeline_parallel_size=1, quantization=None"
+)
+FRAME = '  File "/opt/vllm/lib/python3.12/site-packages/vllm/v1/worker/gpu_worker.py", line 370, in load_model'
+CODE = "    self.model_runner.load_model(eep_scale_up=eep_scale_up)"
+FAILED = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.02 GiB. GPU 0 has a total capacity of 14.56 GiB "
+    "of which 111.81 MiB is free. Including non-PyTorch memory, this process has 14.45 GiB memory in use."
+)
+LOG = (SAID, "Traceback (most recent call last):", FRAME, CODE, FAILED, "", "INFO 03-14 09:02:00 [core.py:1] bye")
+
+
+def page(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def terminal(text: str, width: int) -> list[str]:
+    return [text[at : at + width] for at in range(0, len(text), width)] or [""]
+
+
+def spoken(lines: list[str]) -> list[str]:
+    return [" ".join(line.split()) for line in lines if line.strip()]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_a_page_breaks_between_words(width: int) -> None:
+    broken = [part for line in (SAID, FAILED, SAID) for part in page(line, width)]
+    assert spoken(unwrapped(broken)) == [SAID, FAILED, SAID]
+
+
+@pytest.mark.parametrize("width", [80, 100, 135, 190])
+def test_a_terminal_breaks_at_its_last_column(width: int) -> None:
+    broken = [part for line in LOG for part in terminal(line, width)]
+    assert spoken(unwrapped(broken)) == [" ".join(line.split()) for line in LOG if line]
+
+
+def test_every_line_keeps_its_number() -> None:
+    broken = [*page(SAID, 90), "INFO 03-14 09:02:00 [core.py:1] next"]
+    assert len(unwrapped(broken)) == len(broken)
+    assert unwrapped(broken)[-1] == broken[-1]
+
+
+def test_the_code_of_a_call_stays_below_it() -> None:
+    narrow = ["Traceback (most recent call last):", FRAME, CODE, "ValueError: " + "x " * 20]
+    assert unwrapped(narrow) == [line.rstrip() for line in narrow]
+
+
+def test_what_a_page_moved_below_its_header_is_put_behind_it() -> None:
+    header = "(EngineCore pid=81) INFO 04-19 10:59:54 [gpu_worker.py:436]"
+    assert unwrapped([header, "  Available KV cache memory: 0.18 GiB", SAID])[0].endswith(
+        "[gpu_worker.py:436] Available KV cache memory: 0.18 GiB"
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (SAID, "a line of another program", FAILED),
+        (
+            "INFO 03-14 09:02:00 [core.py:1] short",
+            "a line of another program",
+            "INFO 03-14 09:02:00 [core.py:1] longer than it",
+        ),
+        ("", ""),
+    ],
+    ids=["not narrow", "would have fitted", "empty"],
+)
+def test_what_is_not_broken_stays(lines: tuple[str, ...]) -> None:
+    assert unwrapped(lines) == list(lines)

@@ -1,0 +1,104 @@
+"""Puts together again what a terminal, a page or an e-mail broke over several lines.
+
+A log of vLLM is hardly ever narrow: the line with the engine's settings alone has hundreds of characters. Where no line
+is longer than a page is wide, a line without a beginning of its own goes on with the one before it, if its first word
+would not have fitted there any more (broken between words), or if the one before it is full (broken anywhere).
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+_NARROWEST = 60
+# A page or an e-mail, broken between words; a terminal, broken at its last column.
+_PAGE = 132
+_TERMINAL = 320
+_WORD = 4096
+# A terminal breaks every line at its last column (one less, where a blank stood there); so much of them must be.
+_ALL = 0.8
+_FEWEST = 2
+_MOST = 200
+# What begins a line of a log: prefixes, levels, tracebacks, exceptions, NCCL's own words, prompts, tables.
+_BEGINS = re.compile(
+    r"\s*(?:\x1b?\[[0-9;]*m)*(?:"
+    r"\(\w[\w.:-]*(?: rank=\d+)? pid=\d+|\[rank\d+\]|\[?[DIWEC]\d{3,4} \d|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)\b"
+    r"|Traceback \(most recent|File \"|During handling of|The above exception|\^|~|Process \w+"
+    r"|\[?\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:|\[ *\d+\.\d+\]|[\w.-]{1,60} +\| "
+    r"|\S+:\d+:\d+ \[\d+\] |\S*\.\w+:\d+\]? "
+    r"|(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning)\b(?::|$)"
+    r"|\S+: error: |usage: |>>> |[$#>|+`*=-]|Last error|NCCL version"
+    r")"
+)
+_FRAME = re.compile(r'\s*File "')
+# The header of a line of vLLM's that has nothing after it.
+_BARE_HEADER = re.compile(r"(?:.*\s)?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]+:\d+\]$")
+
+
+def unwrapped(raw: Sequence[str]) -> list[str]:
+    """The lines, each whole where its text began; what it took from the following ones is left empty there.
+
+    So the number of every line stays. A text that is not broken is returned as it is.
+    """
+    if max(map(len, raw), default=0) > _TERMINAL and not _narrow(raw):
+        return _after_bare_headers(raw)
+    lines = [line.rstrip() for line in raw]
+    width = max((len(line) for line in lines if " " in line.lstrip()), default=0)
+    terminal = _of_a_terminal(lines, width)
+    if width < _NARROWEST or (width > _PAGE and not terminal):
+        return _after_bare_headers(raw)
+    found = [*lines]
+    start: int | None = None
+    taken = 0
+    for index, line in enumerate(lines):
+        if not line:
+            start = None
+        elif _BEGINS.match(line) is not None:
+            start, taken = index, 0
+        elif start is not None:
+            glue = _glue(lines[index - 1], line, width, terminal=terminal) if taken < _MOST else None
+            if glue is None:
+                start = None
+                continue
+            found[start] += glue + line.lstrip()
+            found[index] = ""
+            taken += 1
+    return found
+
+
+def _narrow(raw: Sequence[str]) -> bool:
+    """Is every line that is longer than a terminal one word, which nothing breaks?"""
+    return all(len(line) <= _TERMINAL or (len(line) <= _WORD and " " not in line.strip()) for line in raw)
+
+
+def _of_a_terminal(lines: Sequence[str], width: int) -> bool:
+    """Do the lines that another one goes on with end at the last column?"""
+    broken = [
+        len(before) >= width - 1
+        for before, line in pairwise(lines)
+        if before and line and line[:1] not in {" ", "\t"} and not _BEGINS.match(line)
+    ]
+    return len(broken) >= _FEWEST and sum(broken) >= _ALL * len(broken)
+
+
+def _glue(before: str, line: str, width: int, *, terminal: bool) -> str | None:
+    """What stands between the two parts of a broken line; None where the break was meant."""
+    if _BARE_HEADER.match(before):
+        return " "
+    indented = line[:1] in {" ", "\t"}
+    if indented and _FRAME.match(before):
+        return None  # the code of a call
+    if terminal:
+        if len(before) >= width:
+            return " " if indented else ""
+        return " " if len(before) == width - 1 else None
+    return " " if len(before) + 1 + len(line.split(maxsplit=1)[0]) > width else None
+
+
+def _after_bare_headers(raw: Sequence[str]) -> list[str]:
+    """The lines, with what a page moved below a header put behind it."""
+    found = [*raw]
+    for index in range(1, len(found)):
+        line, before = found[index], found[index - 1]
+        if before[-1:] == "]" and line.strip() and _BARE_HEADER.match(before) and not _BEGINS.match(line):
+            found[index - 1], found[index] = f"{before} {line.strip()}", ""
+    return found
