@@ -147,6 +147,30 @@ def test_what_a_bundle_does_not_tell_may_be_said_beside_it(tmp_path: Path, capsy
     assert told["changes"][0]["predicted"]["outcome"] == "ok"
 
 
+def test_files_beside_a_bundle_are_judged_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept, log, kernel = tmp_path / "b.tar.gz", tmp_path / "log", tmp_path / "kern.log"
+    write_bundle([snapshot(FOLDER / "vd121-kv-small-fires-0331")], kept)
+    log.write_text(HEALTHY)
+    kernel.write_text("[  1.500000] NVRM: Xid (PCI:0000:17:00): 79, pid=7, GPU has fallen off the bus.\n")
+    told = []
+    for words in ([], ["--log", str(log)], ["--kernel-log", str(kernel)]):
+        run(["diagnose", "--format", "json", "--from", str(kept), *words])
+        told.append([f["code"] for f in json.loads(capsys.readouterr().out)["findings"]])
+    assert told[0] == ["VD121"]
+    assert told[1] == []
+    assert told[2][0] == "VD704"
+
+
+def test_a_log_beside_a_bundle_of_two_units_belongs_to_neither(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, log = tmp_path / "b.tar.gz", tmp_path / "log"
+    write_bundle([snapshot(FOLDER / "vd121-kv-small-fires-0331")] * 2, kept)
+    log.write_text(HEALTHY)
+    assert run(["diagnose", "--from", str(kept), "--log", str(log)]) == Exit.USAGE
+    assert "holds 2 units" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", "not json", "[" * 5000, '{"hidden_size": 1e999}'])
 def test_a_model_configuration_that_is_none_is_unknown_and_hides_no_finding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str

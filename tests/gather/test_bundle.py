@@ -110,6 +110,17 @@ def test_the_ledger_also_tells_what_was_hidden_when_it_was_read(tmp_path: Path) 
     assert [(entry.why, entry.token) for entry in told] == [("secret hidden when it was read", "[hidden]")] * 2
 
 
+def test_a_host_of_one_letter_has_its_name_taken_too(tmp_path: Path) -> None:
+    text = "2026-11-20T10:00:00+00:00 a vllm[7]: a word of a log"
+    shot = Snapshot(taken_at="t", subject=Subject(host="a"), kernel=Known(Kernel((KernelEvent(text),)), "k"))
+    write_bundle([shot], tmp_path / "b")
+    read = read_bundle(tmp_path / "b")
+    assert not isinstance(read, Unknown)
+    assert read[0].subject.host == "<host-1>"
+    assert isinstance(read[0].kernel, Known)
+    assert read[0].kernel.value.events[0].text == text.replace(" a vllm", " <host-1> vllm")
+
+
 def test_the_same_secret_has_the_same_token_everywhere(tmp_path: Path) -> None:
     path = tmp_path / "b.tar.gz"
     write_bundle([poisoned()], path)

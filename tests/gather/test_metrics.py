@@ -77,6 +77,7 @@ def test_a_counter_reset_is_no_rate() -> None:
         (http("", status="302 Found"), "answers 302"),
         (http("vllm:kv_cache_usage_perc 87.0\n"), "which cannot be"),
         (http("vllm:num_preemptions_total -4\n"), "which cannot be"),
+        (http("vllm:num_requests_running 1e18\n"), "which cannot be"),
         (http("vllm:num_requests_running{\x1b[2J 1\n"), "not in the Prometheus format"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\nvllm:x 1\n", "broke off"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "127.0.0.1"),

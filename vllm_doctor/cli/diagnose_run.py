@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -156,34 +156,55 @@ def _snapshots(given: Given) -> tuple[Snapshot, ...]:
         return _with_given(kept, given)
     if not given.offline:
         return _with_given(_live(given), given)
+    return (Snapshot(taken_at=_now(), **_readings(given)),)
+
+
+def _readings(given: Given) -> dict[str, Any]:
+    """What the options tell, by the fields of a snapshot."""
     gpus, driver = _cards(given)
-    return (
-        Snapshot(
-            taken_at=_now(),
-            log=read_logs(given.logs) if given.logs else NOT_GIVEN,
-            launch=_launch(given.launch),
-            version=_version(given),
-            gpus=gpus,
-            driver=driver,
-            model_config=_model_config(given.model_config),
-            kernel=_kernel(given),
-            metrics=_metrics(given),
-        ),
-    )
+    told: dict[str, Reading[Any]] = {
+        "log": read_logs(given.logs) if given.logs else NOT_GIVEN,
+        "launch": _launch(given.launch),
+        "version": _version(given),
+        "gpus": gpus,
+        "driver": driver,
+        "model_config": _model_config(given.model_config),
+        "kernel": _kernel(given),
+        "metrics": _metrics(given),
+    }
+    return {name: reading for name, reading in told.items() if reading != NOT_GIVEN}
+
+
+_OF_ONE_UNIT = ("log", "launch", "metrics")
 
 
 def _with_given(found: tuple[Snapshot, ...], given: Given) -> tuple[Snapshot, ...]:
-    """What a host or a bundle does not tell may be said on the command line. What is said of version and model counts
-    in any case; what the host saw of its cards is more than a name."""
-    said = {"version": _version(given), "model_config": _model_config(given.model_config)}
-    told = {name: reading for name, reading in said.items() if reading != NOT_GIVEN}
-    cards = _cards(given)[0]
+    """What is said on the command line counts beside what a host or a bundle tells; but what the host saw of its cards
+    is more than a name."""
+    told = _readings(given)
+    own = [name for name in _OF_ONE_UNIT if name in told]
+    if own and len(found) > 1:
+        units = ", ".join(shot.subject.unit or "?" for shot in found)
+        raise UsageProblem(
+            f"--from {given.bundle} holds {len(found)} units ({units}), and --{own[0]} belongs to one: "
+            "judge it without --from"
+        )
     return tuple(
         msgspec.structs.replace(
-            snapshot, **told, gpus=snapshot.gpus if isinstance(snapshot.gpus, Known) or cards == NOT_GIVEN else cards
+            snapshot,
+            **{
+                name: reading
+                for name, reading in told.items()
+                if name != "gpus" or _more(reading, snapshot.gpus, given)
+            },
         )
         for snapshot in found
     )
+
+
+def _more(cards: Reading[tuple[Gpu, ...]], seen: Reading[tuple[Gpu, ...]], given: Given) -> bool:
+    """Do the given cards tell more than those that the host saw?"""
+    return not isinstance(seen, Known) or (given.nvidia_smi is not None and isinstance(cards, Known))
 
 
 def _live(given: Given) -> tuple[Snapshot, ...]:

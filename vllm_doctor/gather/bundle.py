@@ -59,7 +59,7 @@ class Redactor:
         self._tokens: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         self._following = Lines()
-        self._host = host if host and len(host) > 2 and host != "localhost" else None
+        self._host = _host_pattern(host)
         self.ledger: list[Entry] = []
 
     def text(self, value: str, file: str, where: str) -> str:
@@ -72,12 +72,8 @@ class Redactor:
         value = self._following.scrub(value, secret)
         for kind, pattern in _IDENTITIES:
             value = pattern.sub(partial(self._identity, kind, file, where), value)
-        if self._host is not None and self._host in value:
-            value = re.sub(
-                rf"(?<![\w-]){re.escape(self._host)}(?![\w-])",
-                partial(self._identity, "host", file, where),
-                value,
-            )
+        if self._host is not None:
+            value = self._host.sub(partial(self._identity, "host", file, where), value)
         return value
 
     def _identity(self, kind: str, file: str, where: str, found: re.Match[str]) -> str:
@@ -102,6 +98,16 @@ class Redactor:
                 return [self.tree(item, file, f"{where}/{number}") for number, item in enumerate(value)]
             case _:
                 return value
+
+
+def _host_pattern(host: str | None) -> re.Pattern[str] | None:
+    """Where a host's name stands. One of a letter or two is a word like others: alone, or where the journal puts it."""
+    if not host or host == "localhost":
+        return None
+    name = re.escape(host)
+    if len(host) > 2:
+        return re.compile(rf"(?<![\w-]){name}(?![\w-])")
+    return re.compile(rf"^{name}$|(?<=[0-9Z] ){name}(?= [\w@.:-]+\[\d+\]: )")
 
 
 def write_bundle(

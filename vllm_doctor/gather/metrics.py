@@ -15,6 +15,7 @@ INTERVAL_S = 0.5
 MAX_BYTES = 8 << 20
 _OURS = ("vllm:", "vllm_")
 _KEPT = (*_OURS, "process_", "http_request")
+_MOST_REQUESTS = 1e6
 _SHARES = ("kv_cache_usage_perc", "gpu_cache_usage_perc", "cpu_cache_usage_perc")
 
 
@@ -74,12 +75,15 @@ def parse(text: str) -> tuple[Sample, ...] | str:
 
 
 def _possible(sample: Sample) -> bool:
-    """A share lies between 0 and 1, a counter is not negative; NaN is an empty summary and tells nothing."""
+    """A share lies between 0 and 1, a counter is not negative, no server has a million requests at once.
+
+    NaN elsewhere is an empty summary and tells nothing.
+    """
     if sample.name.endswith(_SHARES):
         return 0 <= sample.value <= 1.0001
-    if sample.name.endswith(("_total", "_count", "_bucket")) or "num_requests_" in sample.name:
+    if sample.name.endswith(("_total", "_count", "_bucket")):
         return sample.value >= 0 and not math.isinf(sample.value)
-    return True
+    return "num_requests_" not in sample.name or 0 <= sample.value < _MOST_REQUESTS
 
 
 def read_file(path: str) -> Reading[Metrics]:
