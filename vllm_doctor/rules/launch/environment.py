@@ -3,6 +3,7 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._asked import packages
 from vllm_doctor.rules.launch._fault import severity, shown
 from vllm_doctor.rules.platform.libraries import CUDA_LIBRARIES
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
@@ -46,7 +47,9 @@ def judge(case: Case) -> Outcome:
     fault = case.root
     if fault is None:
         return NotHere("nothing failed for good")
-    if fault.ids & EXHAUSTED or not (fault.ids & frozenset((*_IDS, "cudart-missing")) or _while_importing(fault)):
+    missing = packages(case, fault) if not fault.ids - frozenset(_IDS) else ()
+    known = fault.ids & frozenset((*_IDS, "cudart-missing"))
+    if fault.ids & EXHAUSTED or not (known or missing or _while_importing(fault)):
         return NotHere("no import failed")
     library = fault.fields("cudart-missing").get("library")
     if "libcuda-assert" in fault.ids or (library is not None and library.startswith(CUDA_LIBRARIES)):
@@ -58,6 +61,7 @@ def judge(case: Case) -> Outcome:
         evidence=shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (case.line(fault.last),),
         title=_title(fault, tool),
         changes=(
+            *missing,
             thing(ChangeKind.OS, "build-tools", Direction.ADD, tool) if tool else None,
             thing(
                 ChangeKind.PACKAGE,
@@ -67,7 +71,9 @@ def judge(case: Case) -> Outcome:
             )
             if "transformers-attribute" in fault.ids
             else None,
-            thing(
+            None
+            if missing and not fault.ids
+            else thing(
                 ChangeKind.PACKAGE,
                 "python-env",
                 Direction.REPAIR,

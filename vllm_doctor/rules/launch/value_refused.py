@@ -11,6 +11,7 @@ from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
 from vllm_doctor.rules._items import limit
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._allowed import replacement
+from vllm_doctor.rules.launch._asked import asked
 from vllm_doctor.rules.launch._fault import named, shown, text
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, set_flag, upgrade, upgrade_to
@@ -94,7 +95,7 @@ def judge(case: Case) -> Outcome:
     likely = isinstance(fault, NotHere)
     if isinstance(fault, NotHere):
         root = case.root
-        if root is None or root.ids or not _while_checking(root):
+        if root is None or root.ids or not (_while_checking(root) or asked(case, root)):
             return fault
         fault = root
     if not likely and fault.ids & frozenset(_IDS) == {"validation-error"} and fault.ids & _OTHERS:
@@ -191,7 +192,7 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         return (set_flag(case, "dtype", "half", Direction.CHANGE, why),)
     name = _named_option(case, fault)
     if name is None:
-        return ()
+        return asked(case, fault)
     if name == "gpu-memory-utilization" and _AT_MOST in text(case, fault):
         return (set_flag(case, name, 0.9, Direction.LOWER, "a fraction from 0 to 1, not percent"),)
     if name == "chat-template":

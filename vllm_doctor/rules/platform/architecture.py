@@ -26,6 +26,8 @@ _IDS = (
     "function-invalid",
     "translate-failed",
 )
+# vLLM's own check of the card against the quantization of the checkpoint.
+_CARD = frozenset({"quantization-capability", "scheme-capability"})
 # What a compiler says when the card lacks an instruction that a kernel uses.
 _COMPILED = frozenset({"compiler-pass", "ptx-target", "fp8-type", "llvm-select", "translate-failed"})
 
@@ -49,7 +51,9 @@ def judge(case: Case) -> Outcome:
             if fault.ids & {"kernel-image-invalid", "arch-ptxas"}
             else None,
             *(_compiler(case, fault) if fault.ids & _COMPILED else ()),
-            thing(
+            _checkpoint(case)
+            if fault.ids & _CARD
+            else thing(
                 ChangeKind.PACKAGE,
                 "vllm-version",
                 Direction.CHANGE,
@@ -70,6 +74,12 @@ def _compiler(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         why = "a backend whose kernels come compiled: the compiler has none for this card"
         return (other_attention(case, fault, why, not_triton=True),)
     return other_kernel(case, fault) if failed is not None else ()
+
+
+def _checkpoint(case: Case) -> Change | None:
+    """No build helps a card that lacks the arithmetic: another quantization of the same model does."""
+    why = "the same model in a quantization that this card computes (AWQ and GPTQ from compute capability 7.5 on)"
+    return set_flag(case, "model", None, Direction.CHANGE, why)
 
 
 RULE = Rule(

@@ -1,0 +1,75 @@
+"""Which package a sentence says is missing or too old."""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from vllm_doctor.knowledge.refusals.words import words
+
+_SPEC = r"[`'\"]?(?P<spec>[A-Za-z][\w.\-]*(?:\[[\w,]+\])?(?:\s?[=<>!~]=\s?[\w.]+)?)"
+_PIP = re.compile(r"pip3? install\s+(?P<options>(?:-{1,2}[\w-]+\s+)*)" + _SPEC + r"(?P<late>\s+-U)?")
+_INSTALL = re.compile(
+    r"\b[Ii]nstall(?: or (?:update|upgrade))?(?: the)?(?: package)? " + _SPEC + r"(?: (?P<release>\d[\w.]*) or later)?"
+)
+_RELEASE = re.compile(
+    r"(?:[Rr]equires|needs|use) (?P<name>[A-Za-z][\w\-]+)(?: version)? ?>= ?(?P<release>\d[\w.]*)"
+    r"|(?P<name2>[A-Za-z][\w\-]+) >= (?P<release2>\S+) is required"
+    r"|(?P<name3>[Rr]ay|torch|PyTorch) version (?P<release3>\d[\w.]*)(?: or greater| or higher)? is required"
+    r"|and (?P<name4>[A-Z]\w+) >= (?P<release4>\d[\w.]*)"
+)
+_NEEDED = re.compile(
+    r"[`'\"]?(?P<spec>[A-Za-z][\w.\-]+)[`'\"]?(?: module| package)? (?:is|are) (?:not installed|required)"
+    r"|requires (?:the )?[`'\"](?P<spec2>[A-Za-z][\w.\-]+)[`'\"] (?:package|module)"
+)
+_ABOUT_PACKAGES = re.compile(r"install|package|version|import|requires \w+ ?>=|module was not found", re.IGNORECASE)
+_NO_PACKAGE = frozenset(
+    {
+        "it",
+        "the",
+        "a",
+        "an",
+        "them",
+        "this",
+        "by",
+        "with",
+        "from",
+        "vllm",
+        "following",
+        "and",
+        "to",
+        "upstream",
+        "plugin",
+    }
+    | {"git", "but", "be", "which", "that", "also", "module", "required", "build", "packages", "newer", "matching"}
+    | {"backend", "platform", "higher", "later", "above", "one", "least"}
+)
+
+
+class Package(msgspec.Struct, frozen=True):
+    """A package by its name on PyPI, as far as known; `spec` where a release or an extra is asked; `newer`: it may be
+    there, too old."""
+
+    name: str
+    spec: str | None
+    newer: bool
+
+
+def package(text: str) -> Package | None:
+    """The package that is asked for, by the sentence's own command where it has one."""
+    return next(_found(text), None) if _ABOUT_PACKAGES.search(text) else None
+
+
+def _found(text: str) -> Iterator[Package]:
+    for pattern in (_PIP, _INSTALL, _RELEASE, _NEEDED):
+        for found in pattern.finditer(text):
+            groups = {k.rstrip("234"): v for k, v in found.groupdict().items() if v}
+            spec = groups.get("spec", groups.get("name", "")).rstrip(".,-")
+            name = re.split(r"[\s=<>!~]", spec, maxsplit=1)[0]
+            if not name or name.lower() in _NO_PACKAGE:
+                continue
+            known = words().packages.get(name.lower(), name)
+            release = groups.get("release")
+            asked = f"{known}>={release.rstrip('.,;')}" if release else spec if spec != name or "[" in spec else None
+            upgrade = release is not None or "=" in spec or groups.get("late") or "-U" in groups.get("options", "")
+            yield Package(known, asked, bool(upgrade) or "upgrade" in found[0].lower())

@@ -1,0 +1,99 @@
+"""The changes that a refusal of vLLM itself asks for, under the names of this release."""
+
+import re
+
+from vllm_doctor.knowledge.refusals import package, wishes, words
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._fault import text
+from vllm_doctor.rules.launch._split import smaller_split
+from vllm_doctor.rules.launch._wish import WHY, changes_of, is_option
+from vllm_doctor.rules.say import environment, set_flag, thing
+from vllm_doctor.rules.story import Fault
+
+# Exceptions with which vLLM's code refuses; what torch and CUDA raise is no refusal.
+_REFUSING = frozenset(
+    {"ValueError", "TypeError", "AssertionError", "NotImplementedError", "KeyError", "RuntimeError", "ValidationError"}
+    | {"VLLMValidationError", "ImportError", "ModuleNotFoundError", "ArgumentTypeError"}
+)
+# pydantic calls the checks of vLLM's configuration, from 0.9.2 on.
+_OWN = re.compile(r"[/\\](?:vllm|pydantic)[/\\]|[/\\]pydantic_core")
+_NOISE = re.compile(r"\s*\[type=\w+, input_value=.*", re.DOTALL)
+# These say that memory is short: rules of their own read them, with the sums.
+_OF_MEMORY = re.compile(
+    r"\b(?:KV cache|GPU|CUDA|available|free|device|enough) memory\b|out of memory|memory allocation", re.IGNORECASE
+)
+_REFUSAL = re.compile(
+    r"support|require|only |no valid|failed to find a kernel|compatible|compatibility|invalid|unknown|capabilit"
+    r"|divisible|multiple of|must be set|expected|not available|unable|cannot",
+    re.IGNORECASE,
+)
+# More are other words for the same.
+_CHANGES = 3
+
+
+def said(case: Case, fault: Fault) -> str:
+    """The refusal's own words, without what pydantic adds."""
+    message = fault.crash.root.message if fault.crash is not None else text(case, fault)
+    return _NOISE.sub("", message)
+
+
+def refused_by_vllm(case: Case, fault: Fault) -> bool:
+    """Did vLLM's own code raise it, with an exception that refuses?"""
+    if fault.crash is None or fault.crash.root.kind not in _REFUSING:
+        return False
+    frames = fault.crash.root.frames
+    if not frames:
+        return case.story is not None and case.story.is_vllm
+    return _OWN.search(frames[-1].file) is not None
+
+
+def asked(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """What the refusal asks for, the most definite first; empty where it names nothing that this release has."""
+    told = said(case, fault)
+    if not refused_by_vllm(case, fault) or _OF_MEMORY.search(told):
+        return ()
+    split = smaller_split(case, fault, told)
+    if split is not None:
+        return (split,)
+    found = wishes(told, lambda name: is_option(case, name))
+    serving = case.story is not None and case.story.served(-1, fault.index)
+    made = [c for w in found if w.exact or not serving for c in changes_of(case, w)]
+    of_class = None if any(w.exact for w in found) else _of_class(case, told)
+    once = {(c.kind, c.name): c for c in reversed([*made, *([of_class] if of_class is not None else [])])}
+    return tuple(reversed(once.values()))[:_CHANGES]
+
+
+def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """The package that the refusal asks for."""
+    wanted = package(said(case, fault)) if refused_by_vllm(case, fault) else None
+    if wanted is None:
+        return ()
+    direction = Direction.UPGRADE if wanted.newer else Direction.ADD
+    why = "the message names it: into the environment of the unit"
+    return (thing(ChangeKind.PACKAGE, wanted.name, direction, why, to=wanted.spec),)
+
+
+def by_place(case: Case, fault: Fault) -> Change | None:
+    """The option that the part of vLLM obeys which refused, where its sentence names none."""
+    if not refused_by_vllm(case, fault) or fault.crash is None or not fault.crash.root.frames:
+        return None
+    told, file = said(case, fault), fault.crash.root.frames[-1].file.replace("\\", "/")
+    if not _REFUSAL.search(told) or _OF_MEMORY.search(told):
+        return None
+    place = next((p for p in words().places if re.search(p.file, file) and re.search(p.said, told)), None)
+    if place is None:
+        return None
+    option = next((o for o in place.options if o == "model" or is_option(case, o)), None)
+    if option is None and "attention-backend" in place.options:
+        return environment("VLLM_ATTENTION_BACKEND", place.direction, place.why)
+    return set_flag(case, option, None, place.direction, place.why) if option is not None else None
+
+
+def _of_class(case: Case, told: str) -> Change | None:
+    """pydantic names the class of the configuration: the option of that class holds the value."""
+    found = re.search(r"validation errors? for (\w+)", told)
+    options = words().classes.get(found[1], ()) if found is not None else ()
+    name = next((o for o in options if is_option(case, o)), None)
+    return set_flag(case, name, None, Direction.CHANGE, WHY[Direction.CHANGE]) if name is not None else None
