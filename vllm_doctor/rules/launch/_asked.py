@@ -59,7 +59,7 @@ def asked(case: Case, fault: Fault) -> tuple[Change, ...]:
         return (split,)
     found = wishes(told, lambda name: is_option(case, name))
     serving = case.story is not None and case.story.served(-1, fault.index)
-    made = [c for w in found if w.exact or not serving for c in changes_of(case, w)]
+    made = [c for w in found if w.exact or not serving for c in changes_of(case, w, told)]
     of_class = None if any(w.exact for w in found) else _of_class(case, told)
     once = {(c.kind, c.name): c for c in reversed([*made, *([of_class] if of_class is not None else [])])}
     return tuple(reversed(once.values()))[:_CHANGES]

@@ -8,6 +8,7 @@ from vllm_doctor.knowledge.refusals import Wish, words
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._allowed import allowed, replacement
 from vllm_doctor.rules.say import environment, inventory_var, set_flag, thing
 
 WHY = {
@@ -34,8 +35,11 @@ def is_option(case: Case, name: str) -> bool:
     return fact is not None and fact.exists is not False and fact.name not in words().never
 
 
-def changes_of(case: Case, wish: Wish) -> Iterator[Change]:
+def changes_of(case: Case, wish: Wish, told: str) -> Iterator[Change]:
     """The change that a wish means here; none where it changes nothing, or where the option is not in use."""
+    if wish.kind == "flag" and wish.direction is Direction.CHANGE and wish.exact and not wish.field and allowed(told):
+        yield from (c for c in replacement(case, wish.name, told) if c is not None)
+        return
     change = (
         _variable(case, wish) if wish.kind == "env" else _option(case, wish) if is_option(case, wish.name) else None
     )
