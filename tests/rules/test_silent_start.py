@@ -50,8 +50,8 @@ def said(shot: Snapshot) -> str:
 
 
 def test_a_long_silence_is_told_with_its_length_its_step_and_where_to_look() -> None:
-    text = said(snapshot("2026-03-14T09:08:00+00:00"))
-    assert "22 minutes old" in text
+    text = said(snapshot("2026-03-14T09:18:00+00:00"))
+    assert "12 minutes old" in text
     assert "py-spy dump" in text
     assert "limit-mm-per-prompt" in text
 

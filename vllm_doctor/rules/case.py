@@ -34,6 +34,11 @@ class Case:
         """Was this read from a running host, rather than from files?"""
         return self._snapshot.live
 
+    @property
+    def taken_at(self) -> str:
+        """When this was read, as ISO 8601."""
+        return self._snapshot.taken_at
+
     def reading(self, signal: Signal) -> Reading[object]:
         """A signal as it was read, with the reason where it was not."""
         self.touched.add(signal)

@@ -1,15 +1,14 @@
 """Judges one snapshot: every rule is asked, the root cause comes first, the walk is written down."""
 
 from collections.abc import Sequence
-from datetime import datetime
 
 import msgspec
 
-from vllm_doctor.knowledge.stages import Stage
 from vllm_doctor.records.finding import Diagnosis, Evidence, Finding, Missing, Scalar, Step
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Unknown
 from vllm_doctor.records.snapshot import Signal, Snapshot
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity, Verdict
+from vllm_doctor.rules import silence
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.foresight import foreseen, planned_kv_gib
@@ -189,24 +188,8 @@ def _log_verdict(story: Story) -> tuple[Verdict, str]:
     return Verdict.UNKNOWN, (
         f"the log ends during the start (last step seen: {reached.value if reached else 'none'}) without an error: "
         "it is still starting, it was killed from outside, or the rest was not given; if minutes pass and nothing more "
-        f"is said: {_LOOK_AT.get(reached, _LOOK)}"
+        f"is said: {where}"
     )
-
-
-# Compiling kernels and loading from a slow disk print nothing for a few minutes in starts that are in order.
-_LONG_SILENCE = 5
-# Where a start that says nothing for minutes is looked at, by the last step that it told.
-_LOOK = "py-spy dump of the main process and of each worker shows where they wait"
-_LOOK_AT: dict[Stage | None, str] = {
-    Stage.DEVICE: "the ranks may wait for one another: py-spy dump of each, NCCL_DEBUG=INFO, and is every rank there?",
-    Stage.WEIGHTS: "weights may come slowly: does the disk or the network read (iostat, df on the hub's cache)?",
-    Stage.PROFILE: "the largest batch, dummy images and videos with it, is computed, or a kernel is compiled: "
-    "nvidia-smi, ps for nvcc, ninja or ptxas, py-spy dump of the worker; limit-mm-per-prompt makes the dummies fewer",
-    Stage.PROFILE_ENCODER: "dummy images and videos are computed: nvidia-smi, py-spy dump of the worker; "
-    "limit-mm-per-prompt makes them fewer or smaller",
-    Stage.KV: "graphs are captured or kernels compiled: ps for nvcc, ninja or ptxas, py-spy dump of the worker",
-    Stage.GRAPHS: "graphs are captured or kernels compiled: ps for nvcc, ninja or ptxas, py-spy dump of the worker",
-}
 
 
 def _live_verdict(case: Case, snapshot: Snapshot) -> tuple[Verdict, str]:
@@ -224,32 +207,19 @@ def _live_verdict(case: Case, snapshot: Snapshot) -> tuple[Verdict, str]:
     if unit is not None and unit.active_state == "inactive" and unit.result == "success":
         return Verdict.OK, "the unit was stopped on purpose, and nothing had failed"
     state = f"{unit.active_state} ({unit.sub_state})" if unit is not None else "unknown"
-    silent = _silent_minutes(case, snapshot)
-    if silent >= _LONG_SILENCE:
+    silent = silence.minutes(case)
+    if silent >= silence.WORTH_TELLING:
         story = case.story
         reached = story.reached() if story is not None else None
+        where = silence.step(silence.current(story) if story is not None else None).look
         return Verdict.UNKNOWN, (
             f"the unit is {state} and does not serve; its last line is {silent:.0f} minutes old (last step seen: "
-            f"{reached.value if reached else 'none'}), and no error was said: {_LOOK_AT.get(reached, _LOOK)}"
+            f"{reached.value if reached else 'none'}), and no error was said: {where}"
         )
     return (
         Verdict.UNKNOWN,
         f"the unit is {state} and does not serve; nothing says yet that it failed: ask again when it has started",
     )
-
-
-def _silent_minutes(case: Case, snapshot: Snapshot) -> float:
-    """How old the last line of a life is whose start is not complete; 0 where that is not known."""
-    story = case.story
-    if story is None or story.served(-1) or not story.lines:
-        return 0
-    said = next((line.at for line in reversed(story.lines) if line.at), None)
-    if said is None:
-        return 0
-    try:
-        return (datetime.fromisoformat(snapshot.taken_at) - datetime.fromisoformat(said)).total_seconds() / 60
-    except (ValueError, TypeError):  # a time of no zone, or none at all
-        return 0
 
 
 def _serving(snapshot: Snapshot) -> bool:

@@ -1,0 +1,72 @@
+"""VD906: a start that neither failed nor goes on: its last line is older than its step ever takes."""
+
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.records.finding import Arithmetic, Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
+from vllm_doctor.rules import silence
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.multigpu._hang import ways_out
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, thing
+
+
+def judge(case: Case) -> Outcome:
+    """Has the unit said nothing for longer than its step of the start takes?"""
+    unit, story, probe = case.unit, case.story, case.probe
+    missing = frozenset({Signal.UNIT} if unit is None else ()) | frozenset({Signal.LOG} if story is None else ())
+    if unit is None or story is None:
+        return Unseen(missing)
+    if not case.live:
+        return NotHere("a file knows of no clock")
+    if story.served(-1) or (probe is not None and probe.health_status == 200):
+        return Clear("it became ready")
+    if case.root is not None or unit.active_state not in {"activating", "active"}:
+        return NotHere("it failed, or does not run")
+    reached = silence.current(story)
+    step, silent = silence.step(reached), silence.minutes(case)
+    if silent < step.minutes:
+        return Clear(f"its last line is {max(silent, 0):.0f} minutes old")
+    name = reached.value if reached is not None else "none"
+    ranks = reached is Stage.DEVICE and (case.count("tensor-parallel-size") or 1) > 1
+    stuck = [p for p in (case.machine.processes if case.machine is not None else ()) if p.state == "D"]
+    last = max(i for i, line in enumerate(story.lines) if line.at)
+    return finding(
+        RULE,
+        phase=Phase.NCCL_OR_MULTIGPU if ranks else Phase.NOT_MEMORY,
+        title=f"The start has said nothing for {silent:.0f} minutes; its step ({name}) takes {step.usual}",
+        confidence=Confidence.LIKELY,
+        evidence=(
+            case.line(last),
+            *(Evidence("/proc", f"{p.pid}/stat", f"{p.name} waits in the kernel (driver or disk)") for p in stuck[:3]),
+        ),
+        arithmetic=(
+            Arithmetic("silent", round(silent), "min", "now − the last line's time", "the journal"),
+            Arithmetic("a fault from", step.minutes, "min", f"in the step {name}", "vllm_doctor/rules/silence.py"),
+        ),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                unit.name,
+                Direction.REPAIR,
+                f"{step.look}; keep it, then systemctl restart {unit.name}",
+            ),
+            *(ways_out(case) if ranks else ()),
+        ),
+        refute="another line follows while you look, or the worker's GPU and disk are busy all the time",
+    )
+
+
+RULE = Rule(
+    code="VD906",
+    slug="silent-start",
+    title="The start says nothing for longer than its step takes",
+    node="not-memory",
+    cause=Cause.OTHER,
+    phase=Phase.NOT_MEMORY,
+    also=frozenset({Phase.NCCL_OR_MULTIGPU}),
+    reads=frozenset({Signal.UNIT, Signal.LOG, Signal.PROBE, Signal.LAUNCH, Signal.MACHINE, Signal.VERSION}),
+    judge=judge,
+    rank=94,
+    fallback=True,
+)
