@@ -188,7 +188,7 @@ def _log_verdict(story: Story) -> tuple[Verdict, str]:
     return Verdict.UNKNOWN, (
         f"the log ends during the start (last step seen: {reached.value if reached else 'none'}) without an error: "
         "it is still starting, it was killed from outside, or the rest was not given; if minutes pass and nothing more "
-        f"is said: {where}"
+        f"is said: {silence.step(silence.current(story)).look}"
     )
 
 
