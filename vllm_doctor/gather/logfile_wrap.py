@@ -26,7 +26,7 @@ _BEGINS = re.compile(
     r"|\[?\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:|\[ *\d+\.\d+\]|[\w.-]{1,60} +\| "
     r"|\S+:\d+:\d+ \[\d+\] |\S*\.\w+:\d+\]? "
     r"|(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning)\b(?::|$)"
-    r"|\S+: error: |usage: |>>> |[$#>|+`*=-]|Last error|NCCL version"
+    r"|(?:CUDA|NCCL) [Ee]rror\b|\S+: error: |usage: |>>> |[$#>|+`*=-]|Last error|NCCL version"
     r")"
 )
 _FRAME = re.compile(r'\s*File "')

@@ -48,6 +48,7 @@ _WRONG = _before(
     r"|expected|check|not support)\b(?: \w+)?"
 )
 _BAD = _before(r"\b(?:unknown|invalid|unsupported|unrecognized|incorrect)\b")
+_TO_RAISE = re.compile(r"[\s`'\"]*to (?:increase|raise) ")
 _NEEDED = _before(r"\b(?:requires?|enable|needs?)\b")
 _AFTER_OFF = re.compile(
     r"[\s`'\")\],]*(?:[<>=!]+ ?-?\d+ )?(?:argument|flag|option|value|environment variable|backend"
@@ -132,11 +133,11 @@ def wanted(mention: Mention, before: str, after: str) -> Wish | None:
         return None
     if not mention.spelled:
         return _of_feature(mention, before, after)
-    return _of_amount(mention, before) or _of_spelled(mention, before, after)
+    return _of_amount(mention, before, after) or _of_spelled(mention, before, after)
 
 
-def _of_amount(mention: Mention, before: str) -> Wish | None:
-    if _MORE.search(before):
+def _of_amount(mention: Mention, before: str, after: str) -> Wish | None:
+    if _MORE.search(before) or _TO_RAISE.match(after):
         return _wish(mention, Direction.RAISE)
     return _wish(mention, Direction.LOWER) if _LESS.search(before) else None
 

@@ -9,7 +9,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import text
 from vllm_doctor.rules.launch._split import smaller_split
 from vllm_doctor.rules.launch._wish import WHY, changes_of, is_option
-from vllm_doctor.rules.say import environment, set_flag, thing
+from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
 from vllm_doctor.rules.story import Fault
 
 # Exceptions with which vLLM's code refuses; what torch and CUDA raise is no refusal.
@@ -26,7 +26,8 @@ _OF_MEMORY = re.compile(
 )
 _REFUSAL = re.compile(
     r"support|require|only |no valid|failed to find a kernel|compatible|compatibility|invalid|unknown|capabilit"
-    r"|divisible|multiple of|must be set|expected|not available|unable|cannot",
+    r"|divisible|multiple of|must be set|expected|not available|unable|cannot"
+    r"|mismatch|partitions|not enough|did not receive|not (?:yet )?implemented",
     re.IGNORECASE,
 )
 # More are other words for the same.
@@ -85,6 +86,11 @@ def by_place(case: Case, fault: Fault) -> Change | None:
     place = next((p for p in words().places if re.search(p.file, file) and re.search(p.said, told)), None)
     if place is None:
         return None
+    if "vllm-version" in place.options:
+        return upgrade(case, place.why)
+    variable = next((o for o in place.options if o.isupper()), None)
+    if variable is not None:
+        return environment(variable, place.direction, place.why)
     option = next((o for o in place.options if o == "model" or is_option(case, o)), None)
     if option is None and "attention-backend" in place.options:
         return environment("VLLM_ATTENTION_BACKEND", place.direction, place.why)

@@ -13,6 +13,8 @@ _IDS = (
     "arch-inspect",
     "arch-transformers",
     "arch-none",
+    "arch-backend",
+    "arch-module",
     "arch-dropped",
     "arch-gguf",
 )

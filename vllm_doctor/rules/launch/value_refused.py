@@ -65,6 +65,8 @@ _OTHERS = frozenset(
         "arch-inspect",
         "arch-transformers",
         "arch-none",
+        "arch-backend",
+        "arch-module",
         "arch-dropped",
         "arch-gguf",
         "hub-gated",

@@ -8,7 +8,7 @@ from vllm_doctor.rules.multigpu.waiting import final_run
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag, thing
 
-_IDS = ("ray-placement",)
+_IDS = ("ray-placement", "ray-node-empty", "ray-node-outside")
 
 
 def judge(case: Case) -> Outcome:
