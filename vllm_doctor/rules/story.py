@@ -352,12 +352,23 @@ class Story:
             relay = owner.get(index)
             calls = relay or self._cut_off(index)
             stage = self._stage(calls.functions if calls is not None else (), index)
-            (relayed if relay is not None else found).append(Fault(index, index, None, tuple(here), stage))
+            last, hits = self._with_why(index, here, said) if relay is None else (index, tuple(here))
+            (relayed if relay is not None else found).append(Fault(index, last, None, hits, stage))
         return found or relayed
 
     def _did_without(self, index: int, said: Sequence[Hit]) -> bool:
         """A warning that something optional could not be imported."""
         return _WARNED.match(self.lines[index].text) is not None and {h.id for h in said} <= _IMPORTS
+
+    def _with_why(self, index: int, here: list[Hit], said: dict[int, list[Hit]]) -> tuple[int, tuple[Hit, ...]]:
+        """Where pydantic's heading was quoted without its traceback: what the lines right below say is its reason."""
+        if not any(h.id == "validation-error" for h in here):
+            return index, tuple(here)
+        own = (self.lines[index].process, self.lines[index].pid)
+        below = range(index + 1, min(len(self.lines), index + 1 + _HEADING))
+        why = tuple(itertools.takewhile(lambda i: (self.lines[i].process, self.lines[i].pid) == own, below))
+        hits = (*here, *(h for i in why for h in said.get(i, ())))
+        return max(h.index for h in hits), hits
 
     def _cut_off(self, index: int) -> Crash | None:
         """A traceback of the same process right after a line, that the log leaves before it says what it is about."""

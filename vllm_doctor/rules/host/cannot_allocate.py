@@ -5,12 +5,13 @@ from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, set_flag, thing
+from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
 _IDS = (
     "memory-error",
     "mmap-failed",
     "cannot-allocate",
+    "compiler-killed",
 )
 
 
@@ -24,6 +25,14 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(
+            environment(
+                "MAX_JOBS",
+                Direction.SET,
+                "fewer compilers at once: one for each core by default, some GiB each",
+                to="2",
+            )
+            if "compiler-killed" in fault.ids
+            else None,
             thing(
                 ChangeKind.HARDWARE,
                 "host-ram",

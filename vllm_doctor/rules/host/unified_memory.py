@@ -3,10 +3,11 @@
 from vllm_doctor.knowledge.stages import Stage
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
+from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, gib, set_flag
+from vllm_doctor.rules.startup._levers import lower_utilization
 from vllm_doctor.rules.startup._weights import quantise
 
 # What a host needs for itself: the system, page cache of the weights, the Python processes.
@@ -21,13 +22,16 @@ def judge(case: Case) -> Outcome:
     story = case.story
     if story is None:
         return Unseen(frozenset({Signal.LOG}))
+    refused = _refused(case)
+    if refused is not None:
+        return refused
     if story.root is not None or story.deaths or story.stopped is not None or story.served(-1):
         return NotHere("the log does not end in silence during the start")
     weights, left = case.weights_gib, story.number("checkpoint-size", "ram")
     reached = story.reached()
     if weights is None or reached not in {Stage.PROFILE, Stage.KV, Stage.GRAPHS, Stage.WARMUP, Stage.SAMPLER}:
         return Clear("it is not known that the weights were loaded")
-    named = any(mark in case.gpu_name.lower() for mark in _UNIFIED)
+    named = _named(case)
     # Loading to the GPU took from the host's own memory: only a shared pool loses what the GPU gains.
     first = next((float(h.fields["ram"]) for h in story.all("checkpoint-size")), None)
     shared = first is not None and left is not None and first - left > weights / 2
@@ -47,6 +51,28 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the kernel log of the same minute (journalctl -k -b -1 after a reset) shows no OOM kill",
     )
+
+
+def _refused(case: Case) -> Outcome | None:
+    """The driver's own word, in the kernel's lines beside the log, where the card has no memory of its own."""
+    story = case.story
+    said = story.first("driver-no-memory") if story is not None else None
+    if story is None or said is None or story.root is not None or not _named(case):
+        return None
+    why = "the driver found no page left: the pool is the host's too, and it needs some for itself"
+    return finding(
+        RULE,
+        title="The driver found no memory left in the pool that GPU and host share",
+        severity=Severity.WILL_FAIL_UNDER_LOAD if story.served(-1, said.index) else Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(said.index), *(case.line(h.index) for h in story.deaths[:1])),
+        changes=(lower_utilization(case, None, why), *quantise(case)),
+        refute="`free -g` at that minute shows several GiB, page cache included",
+    )
+
+
+def _named(case: Case) -> bool:
+    return any(mark in case.gpu_name.lower() for mark in _UNIFIED)
 
 
 def _sum(weights: float, left: float) -> tuple[Arithmetic, ...]:

@@ -2,6 +2,7 @@
 
 import difflib
 import itertools
+import re
 import shlex
 from dataclasses import dataclass
 
@@ -19,13 +20,15 @@ from vllm_doctor.rules.say import thing
 
 @dataclass(frozen=True)
 class Refused:
-    """`known` are options that other releases have, `unknown` those that none has, `words` what is no option at all."""
+    """`known` are options that other releases have, `unknown` those that none has, `words` what is no option at all,
+    `joined` options of this release that came in one word with their value."""
 
     evidence: tuple[Evidence, ...]
     known: tuple[str, ...]
     unknown: tuple[str, ...]
     confidence: Confidence
     words: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
 
 
 def refused(case: Case) -> Refused | NotHere | Unseen:
@@ -49,7 +52,15 @@ def refused(case: Case) -> Refused | NotHere | Unseen:
     unknown = tuple(o for o in options if o not in known)
     # What follows an option is its value; only what stands before the first one was meant as a word of its own.
     alone = tuple(itertools.takewhile(lambda w: not w.startswith("-"), parts))
-    return Refused((case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED, alone)
+    # This release takes the option, and a shell would have taken the quotes off: option and value were one word.
+    joined = tuple(
+        o
+        for o in unknown
+        if (fact := versions.flag(o, at)) is not None
+        and fact.exists is True
+        and re.search(rf"--{re.escape(o)} ['\"]", words)
+    )
+    return Refused((case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED, alone, joined)
 
 
 def _of_launch(flags: tuple[str, ...], at: Version) -> Refused | NotHere | Unseen:

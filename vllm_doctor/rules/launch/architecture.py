@@ -6,7 +6,8 @@ from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, thing, upgrade
+from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
+from vllm_doctor.rules.story import Fault
 
 _IDS = (
     "arch-unsupported",
@@ -31,9 +32,17 @@ def judge(case: Case) -> Outcome:
         RULE,
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
-        changes=(_release(case, fault.fields("arch-dropped").get("until")),),
+        changes=(_release(case, fault.fields("arch-dropped").get("until")), _draft(case, fault)),
         refute="the model card names a vLLM version at most as new as this one",
     )
+
+
+def _draft(case: Case, fault: Fault) -> Change | None:
+    """The architecture may be the draft model's: the server does without it."""
+    if fault.fields("validation-error").get("what") != "SpeculativeConfig":
+        return None
+    why = "it is the draft model's architecture: another draft model or method, or none"
+    return set_flag(case, "speculative-config", None, Direction.CHANGE, why)
 
 
 def _release(case: Case, until: str | None) -> Change | None:
@@ -59,7 +68,7 @@ RULE = Rule(
     node="not-memory",
     cause=Cause.UNSUPPORTED_ARCH,
     phase=Phase.NOT_MEMORY,
-    reads=frozenset({Signal.LOG, Signal.VERSION}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
     judge=judge,
     rank=30,
 )

@@ -1,13 +1,15 @@
 """VD514: a module is missing, of another version, or built for another one."""
 
+from vllm_doctor.knowledge import versions
+from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._asked import packages
-from vllm_doctor.rules.launch._fault import severity, shown
+from vllm_doctor.rules.launch._fault import severity, shown, text
 from vllm_doctor.rules.platform.libraries import CUDA_LIBRARIES
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.say import environment, finding, thing
 from vllm_doctor.rules.startup._gate import EXHAUSTED
 from vllm_doctor.rules.story import Fault
 
@@ -25,6 +27,14 @@ _IDS = (
     "nvcc-missing",
     "nvcc-not-there",
     "ninja-missing",
+    "program-missing",
+    "program-not-there",
+    "nvcc-arch",
+    "toolkit-headers",
+    "compiler-too-new",
+    "cuda-headers-missing",
+    "toolkit-mismatch",
+    "build-failed",
 )
 # What compiles kernels while the server starts is no Python package.
 _TOOLS = {
@@ -34,6 +44,16 @@ _TOOLS = {
     "nvcc-missing": "the CUDA toolkit (nvcc, CUDA_HOME)",
     "ninja-missing": "ninja",
 }
+# A toolkit that is there, but does not fit what it is to compile; the last is what the build itself says of it.
+_UNFIT = {
+    "nvcc-arch": "a CUDA toolkit that knows this card: nvcc is older than it",
+    "toolkit-headers": "nvcc and its headers of one release: CUDA_HOME names one toolkit, the include path another",
+    "compiler-too-new": "an older gcc beside it (CC, CXX, NVCC_CCBIN): this toolkit takes none so new",
+    "cuda-headers-missing": "the headers of the CUDA toolkit (cuda-toolkit, or its -dev packages), of nvcc's release",
+    "toolkit-mismatch": "the CUDA toolkit that torch was built with (CUDA_HOME)",
+    "build-failed": "what compiles kernels while the server starts: the compiler's own error stands below",
+}
+_PROGRAM = frozenset({"program-missing", "program-not-there"})
 # What a module of the wrong version raises while it is being imported.
 _AT_IMPORT = frozenset(
     {"TypeError", "AttributeError", "NameError", "SyntaxError", "ImportError", "ModuleNotFoundError"}
@@ -55,14 +75,17 @@ def judge(case: Case) -> Outcome:
     if "libcuda-assert" in fault.ids or (library is not None and library.startswith(CUDA_LIBRARIES)):
         return Clear("a library of CUDA or of the driver is missing, not a package")
     tool = next((_TOOLS[h.id] for h in fault.hits if h.id in _TOOLS), None)
+    unfit = next((words for wanted, words in _UNFIT.items() if wanted in fault.ids), None) if tool is None else None
     return finding(
         RULE,
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (case.line(fault.last),),
-        title=_title(fault, tool),
+        title=_title(fault, tool, unfit),
         changes=(
             *missing,
             thing(ChangeKind.OS, "build-tools", Direction.ADD, tool) if tool else None,
+            thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit) if unfit else None,
+            _sampler(case, fault) if unfit else None,
             thing(
                 ChangeKind.PACKAGE,
                 "transformers",
@@ -77,14 +100,30 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.PACKAGE,
                 "python-env",
                 Direction.REPAIR,
-                "install the release into a fresh environment from its lock, with nothing added by hand",
+                "vLLM is in no folder of PATH: activate its environment, or name the program by its whole path"
+                if fault.ids & _PROGRAM
+                else "install the release into a fresh environment from its lock, with nothing added by hand",
             ),
         ),
         refute="`python -m vllm.collect_env` works in the environment of the unit",
     )
 
 
-def _title(fault: Fault, tool: str | None) -> str:
+def _sampler(case: Case, fault: Fault) -> Change | None:
+    """Where it was the sampler that was to be compiled: torch's own needs no compiler."""
+    if not any("sampling" in said for said in (text(case, fault), *fault.files)):
+        return None
+    name = "VLLM_USE_FLASHINFER_SAMPLER"
+    fact = versions.env(name, case.version or versions.newest_known())
+    why = "torch's sampler instead of FlashInfer's: nothing to compile"
+    return environment(name, Direction.SET, why, to="0") if fact is not None and fact.exists else None
+
+
+def _title(fault: Fault, tool: str | None, unfit: str | None) -> str:
+    if unfit:
+        return f"Kernels could not be compiled at start; needed: {unfit}"
+    if fault.ids & _PROGRAM:
+        return "The program vllm is not found: no environment with it is active"
     if tool:
         return f"Needed to compile kernels at start, and not there: {tool}"
     lacks = fault.fields("transformers-attribute")
@@ -109,7 +148,7 @@ RULE = Rule(
     node="not-memory",
     cause=Cause.BROKEN_PYTHON_ENV,
     phase=Phase.NOT_MEMORY,
-    reads=frozenset({Signal.LOG}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
     judge=judge,
     rank=25,
 )

@@ -6,7 +6,7 @@ from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._options import Refused, hint, refused, remove
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.say import finding, inventory_var, thing
 
 
 def judge(case: Case) -> Outcome:
@@ -18,6 +18,8 @@ def judge(case: Case) -> Outcome:
         return Clear("other releases have what was refused" if got.known else "no option was refused")
     if not got.unknown:
         return _words(got)
+    if got.joined:
+        return _joined(got)
     hints = {o: hint(case, o) for o in got.unknown}
     return finding(
         RULE,
@@ -26,6 +28,22 @@ def judge(case: Case) -> Outcome:
         evidence=got.evidence,
         changes=tuple(remove(option, why) for option, why in hints.items()),
         refute="`vllm serve --help=all` of this very environment lists the option",
+    )
+
+
+def _joined(got: Refused) -> Finding:
+    """An option of this release: what refuses it is that the value came in the same word."""
+    why = "the option and its value as two items of the list (or --option=value), without quotes of a shell around it"
+    return finding(
+        RULE,
+        title=f"--{got.joined[0]} and its value came as one word, which argparse takes for an option's name",
+        confidence=got.confidence,
+        evidence=got.evidence,
+        changes=tuple(
+            thing(ChangeKind.FLAG, option, Direction.CHANGE, why, inventory=inventory_var(option))
+            for option in got.joined
+        ),
+        refute="the same list with two items is refused as well",
     )
 
 

@@ -20,6 +20,7 @@ _IDS = (
     "nccl-cupy",
     "gloo",
     "ordinal-peer",
+    "expandable-shared",
 )
 
 
@@ -49,7 +50,7 @@ def judge(case: Case) -> Outcome:
             if "nccl-system" in fault.ids or "system" in (_why(fault) or "").lower()
             else None,
             environment("NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO")
-            if "gloo" not in fault.ids
+            if not fault.ids & {"gloo", "expandable-shared"}
             else None,
             set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL instead of vLLM's own all-reduce")
             if "gloo" not in fault.ids
@@ -59,7 +60,7 @@ def judge(case: Case) -> Outcome:
                 Direction.REMOVE,
                 "expandable_segments and custom all-reduce do not go together",
             )
-            if "all-reduce-arg" in fault.ids
+            if fault.ids & {"all-reduce-arg", "expandable-shared"}
             else None,
         ),
         refute=_REFUTE,

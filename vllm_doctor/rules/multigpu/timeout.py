@@ -1,13 +1,18 @@
 """VD801: a collective operation did not end: one rank did not take part."""
 
+from vllm_doctor.knowledge import versions
+from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, Phase
+from vllm_doctor.records.verdict import Cause, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.multigpu._hang import ways_out
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding
+from vllm_doctor.rules.say import environment, finding
+from vllm_doctor.rules.story import Fault
 
+# Half an hour: compiling takes minutes, and what has not ended then does not.
+_LONG = 1800
 _IDS = (
     "nccl-watchdog",
     "rendezvous",
@@ -27,9 +32,22 @@ def judge(case: Case) -> Outcome:
         title=f"{op} did not end within {int(limit) // 1000} s" if op and limit else RULE.title,
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
-        changes=ways_out(case),
+        changes=(_longer(case, fault), *ways_out(case)),
         refute="another rank failed first: its traceback stands above, or in its own log",
     )
+
+
+def _longer(case: Case, fault: Fault) -> Change | None:
+    """The executor's own limit for one step: the first steps of a shape compile kernels, which may take longer."""
+    if fault.fields("call-timeout").get("call") not in {"execute_model", "sample_tokens"}:
+        return None
+    name = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"
+    fact = versions.env(name, case.version or versions.newest_known())
+    if fact is None or fact.exists is not True:
+        return None
+    limit = case.env(name) or str(fact.default)
+    why = f"one step may take {limit} s now; if the first steps compile kernels, as a busy nvcc, ptxas or hipcc shows"
+    return environment(name, Direction.RAISE, why, to=_LONG)
 
 
 RULE = Rule(

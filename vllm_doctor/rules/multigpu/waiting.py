@@ -1,6 +1,7 @@
 """VD804: the start waits for a rank that does not come, and says so until it is ended."""
 
 import itertools
+import re
 from collections.abc import Sequence
 
 from vllm_doctor.knowledge.messages import Hit
@@ -16,6 +17,9 @@ from vllm_doctor.rules.story import Story
 # Each of these lines stands for a minute; compiling and autotuning take some of them.
 _MINUTES = 10
 _RETRIES = 2
+_CUT = re.compile(r"\s*\W{0,3}(?:\.{3}|…)[^:]{0,60}$")
+_CLOCK = re.compile(r"\b(\d\d):(\d\d):\d\d")
+_DAY = 24 * 60
 
 
 def judge(case: Case) -> Outcome:
@@ -26,11 +30,13 @@ def judge(case: Case) -> Outcome:
     if case.root is not None:
         return NotHere("something failed for good")
     tries = final_run(story, story.all("store-retry"))
-    if len(tries) >= _RETRIES:
+    # Nothing listens yet where a rank comes early; what takes a connection and closes it at once is another program.
+    if len(tries) >= _RETRIES or any("closed" in t.fields for t in tries):
         return _store(case, tries)
-    minutes = _unbroken(story, final_run(story, story.all("broadcast-wait")))
-    if len(minutes) >= _MINUTES and any(stage is not Stage.CONFIG for _, stage in story.miles):
-        return _ranks(case, minutes)
+    run = _unbroken(story, final_run(story, story.all("broadcast-wait")))
+    minutes = _minutes(story, run)
+    if minutes >= _MINUTES and any(stage is not Stage.CONFIG for _, stage in story.miles):
+        return _ranks(case, run, minutes)
     return NotHere("the life does not end in a wait")
 
 
@@ -43,11 +49,26 @@ def final_run(story: Story, hits: Sequence[Hit]) -> tuple[Hit, ...]:
 
 
 def _unbroken(story: Story, hits: Sequence[Hit]) -> tuple[Hit, ...]:
-    """Those of the hits with which the life ends: nothing else was written between them (a progress bar would be)."""
+    """Those of the hits with which the life ends: nothing else was written between them (a progress bar would be).
+
+    A mark where somebody cut the log is nothing that was written.
+    """
     end = len(story.lines) if story.stopped is None else story.stopped
     at = {h.index: h for h in hits}
-    spoken = (i for i in range(end - 1, -1, -1) if story.lines[i].text.strip())
+    lines = story.lines
+    spoken = (i for i in range(end - 1, -1, -1) if lines[i].text.strip() and not _CUT.match(lines[i].text))
     return tuple(at[i] for i in itertools.takewhile(at.__contains__, spoken))[::-1]
+
+
+def _minutes(story: Story, run: Sequence[Hit]) -> int:
+    """How long the run is, by its count, and by its clock where lines between were cut out."""
+    if len(run) < _RETRIES:
+        return len(run)
+    first, last = (_CLOCK.search(story.lines[h.index].at or "") for h in (run[0], run[-1]))
+    if first is None or last is None:
+        return len(run)
+    begin, end = ((int(c[1]) * 60 + int(c[2])) for c in (first, last))
+    return max(len(run), (end - begin) % _DAY + 1)
 
 
 def _store(case: Case, run: Sequence[Hit]) -> Outcome:
@@ -68,10 +89,10 @@ def _store(case: Case, run: Sequence[Hit]) -> Outcome:
     )
 
 
-def _ranks(case: Case, run: Sequence[Hit]) -> Outcome:
+def _ranks(case: Case, run: Sequence[Hit], minutes: int) -> Outcome:
     return finding(
         RULE,
-        title=f"Ranks have waited for one another for {len(run)} minutes, and nothing else happened",
+        title=f"Ranks have waited for one another for {minutes} minutes, and nothing else happened",
         confidence=Confidence.LIKELY,
         evidence=(case.line(run[0].index), case.line(run[-1].index)),
         changes=ways_out(case),

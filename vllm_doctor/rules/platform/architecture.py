@@ -3,7 +3,7 @@
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
-from vllm_doctor.rules._kernel import Kind, kind, other_attention, other_kernel
+from vllm_doctor.rules._kernel import Kind, called, kind, other_attention, other_kernel
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown, text
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
@@ -25,9 +25,15 @@ _IDS = (
     "triton-too-old",
     "function-invalid",
     "translate-failed",
+    "sm-only",
+    "devices-with",
+    "capability-has",
+    "flashinfer-arch",
 )
 # vLLM's own check of the card against the quantization of the checkpoint.
 _CARD = frozenset({"quantization-capability", "scheme-capability"})
+# A library's own check of the card, before it starts a kernel: another kernel may do the same work.
+_CHECKED = frozenset({"sm-only", "devices-with", "capability-has", "flashinfer-arch", "ampere-needed"})
 # What a compiler says when the card lacks an instruction that a kernel uses.
 _COMPILED = frozenset({"compiler-pass", "ptx-target", "fp8-type", "llvm-select", "translate-failed"})
 
@@ -51,6 +57,7 @@ def judge(case: Case) -> Outcome:
             if fault.ids & {"kernel-image-invalid", "arch-ptxas"}
             else None,
             *(_compiler(case, fault) if fault.ids & _COMPILED else ()),
+            *(_checked(case, fault) if fault.ids & _CHECKED else ()),
             _checkpoint(case)
             if fault.ids & _CARD
             else thing(
@@ -80,6 +87,21 @@ def _checkpoint(case: Case) -> Change | None:
     """No build helps a card that lacks the arithmetic: another quantization of the same model does."""
     why = "the same model in a quantization that this card computes (AWQ and GPTQ from compute capability 7.5 on)"
     return set_flag(case, "model", None, Direction.CHANGE, why)
+
+
+def _checked(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """The kernel of another library, by what was called; weights that no kernel of this card multiplies: others."""
+    if "scaled_mm" in fault.fields("devices-with").get("what", ""):
+        why = "products of two FP8 matrices need that card; this one takes FP8 weights only where Marlin unpacks them"
+        return (
+            set_flag(case, "quantization", None, Direction.CHANGE, why)
+            if case.effective("quantization") is not None
+            else set_flag(case, "model", None, Direction.CHANGE, f"{why}: weights in int8, AWQ or GPTQ instead"),
+        )
+    if any("mm_encoder_attention" in file or "/vit" in file for file in called(case, fault)):
+        why = "the attention of the image encoder: torch's own has no such bound"
+        return (set_flag(case, "mm-encoder-attn-backend", "TORCH_SDPA", Direction.CHANGE, why),)
+    return other_kernel(case, fault) if kind(case, fault) is not None else ()
 
 
 RULE = Rule(

@@ -24,6 +24,8 @@ _COUNTED = 10
 _SHARE = 0.1
 _FULL = 90.0
 _MORE_GIB = 1.0
+# Half of the card, that nothing uses.
+_SMALL = 0.5
 
 
 class _Storm(msgspec.Struct, frozen=True):
@@ -111,10 +113,17 @@ def _of_log_v0(case: Case) -> _Storm | None:
     story = case.story
     hits = story.all("preempted") if story is not None else ()
     counts = [int(h.fields["count"]) for h in hits if "count" in h.fields]
-    if not counts or max(counts) < _STORM_V0:
+    if not counts or (max(counts) < _STORM_V0 and not _alone(case)):
         return None
     sums = (Arithmetic("preemptions of this life", max(counts), "", "total_num_cumulative_preemption", "the log"),)
-    return _Storm(tuple(case.line(h.index) for h in hits[-2:]), sums, _running(case), sure=True)
+    sure = max(counts) >= _STORM_V0
+    return _Storm(tuple(case.line(h.index) for h in hits[-2:]), sums, _running(case), sure=sure)
+
+
+def _alone(case: Case) -> bool:
+    """Is it all that was given of the log, with a fraction far below the default? Then the rest of the card is idle."""
+    story = case.story
+    return story is not None and not story.miles and case.launched and case.utilization[0] <= _SMALL
 
 
 def _of_log_v1(case: Case) -> _Storm | None:

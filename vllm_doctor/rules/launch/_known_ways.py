@@ -1,0 +1,54 @@
+"""What other libraries say while a server starts, in words that no message of ours stands for, and what answers it."""
+
+import re
+
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.say import set_flag, upgrade
+from vllm_doctor.rules.story import Fault
+
+# transformers, of the files beside the weights that a model with images, sound or video is read with.
+_PROCESSOR = re.compile(
+    r"(?:Can't load|Unrecognized) (?:(?:image |video )?processor|feature extractor)|preprocessor_config\.json"
+)
+_METRICS = re.compile(r"Duplicated timeseries in CollectorRegistry")
+
+
+def ways(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """The changes; empty where nothing follows from what was said."""
+    if fault.crash is None:
+        return ()
+    said = fault.crash.root.message
+    if _PROCESSOR.search(said):
+        return _without_processor(case)
+    if _METRICS.search(said):
+        return _metrics_twice(case)
+    if fault.crash.root.kind == "KeyError" and "load_weights" in fault.functions[-3:]:
+        why = f"the checkpoint names a tensor {said[:80]} that this model's code has no place for: saved by another "
+        why += "tool or in another layout; one that was made for this release"
+        return (set_flag(case, "model", None, Direction.CHANGE, why), upgrade(case, "a release that reads this layout"))
+    return ()
+
+
+def _without_processor(case: Case) -> tuple[Change | None, ...]:
+    """A checkpoint of the text part alone lacks what its images would be read with; one for them all has it."""
+    text_only = set_flag(
+        case, "language-model-only", True, Direction.ADD, "no image, video or sound is read then, and nothing for them"
+    ) or set_flag(case, "limit-mm-per-prompt", None, Direction.CHANGE, "0 of each kind: only text is sent then")
+    why = "or a checkpoint with preprocessor_config.json: copy it from the model that this one was made of"
+    return (text_only, set_flag(case, "model", None, Direction.CHANGE, why))
+
+
+def _metrics_twice(case: Case) -> tuple[Change | None, ...]:
+    """Two parts of one process register the same name: two connectors of a kind, or two engines."""
+    parts = case.effective("kv-transfer-config") is not None or "kv_" in str(case.flags)
+    return (
+        set_flag(
+            case, "kv-transfer-config", None, Direction.CHANGE, "one connector of a kind: two count under one name"
+        )
+        if parts or case.launch is None
+        else None,
+        set_flag(case, "disable-log-stats", True, Direction.ADD, "no statistics, so nothing is registered"),
+        upgrade(case, "a release in which each part has names of its own"),
+    )
