@@ -148,7 +148,7 @@ RULE = Rule(
     node="not-memory",
     cause=Cause.BROKEN_PYTHON_ENV,
     phase=Phase.NOT_MEMORY,
-    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    reads=frozenset({Signal.LOG, Signal.VERSION}),
     judge=judge,
     rank=25,
 )
