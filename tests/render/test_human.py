@@ -35,6 +35,11 @@ def test_nothing_invisible_reaches_the_terminal() -> None:
     assert visible("a\U000e0041\u202e\x1b") == "a\\U000e0041\\u202e\\x1b"
 
 
+def test_a_command_to_paste_has_the_units_name_as_one_word_of_the_shell() -> None:
+    shown = human.text(diagnosis(finding(), unit="vllm@srv-m\\x2dx.service"), argv=ARGV, width=200)
+    assert "systemctl restart 'vllm@srv-m\\x2dx.service'" in shown
+
+
 def test_the_lasting_change_stands_before_the_emergency() -> None:
     shown = human.text(diagnosis(finding()), argv=ARGV)
     assert shown.index("inventory:") < shown.index("zz-vllm-doctor.conf")

@@ -3,6 +3,7 @@
 import datetime
 import os
 import re
+import shlex
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -41,7 +42,9 @@ def judged_log(
     unit = found.unit
     invocation = unit.invocation_id or (known[-1].invocation if known else None)
     if invocation is None:
-        return Unknown(f"the journal of this boot has nothing of {unit.name}", f"journalctl -u {unit.name}")
+        return Unknown(
+            f"the journal of this boot has nothing of {unit.name}", f"journalctl -u {shlex.quote(unit.name)}"
+        )
     got = journal.entries(invocation, deadline_s)
     note: tuple[str, ...] = ()
     before = [run for run in known if run.invocation != invocation]
@@ -55,7 +58,9 @@ def judged_log(
     if not got.value.lines:
         return Unknown(
             f"the journal has no line of {unit.name}'s invocation {invocation[:8]}",
-            journal.remedy() if os.geteuid() != 0 else f"journalctl -u {unit.name}; journalctl --disk-usage",
+            journal.remedy()
+            if os.geteuid() != 0
+            else f"journalctl -u {shlex.quote(unit.name)}; journalctl --disk-usage",
         )
     earlier = next((at for at, run in enumerate(known) if run.invocation == invocation), len(known))
     following = Lines()

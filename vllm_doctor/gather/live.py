@@ -140,7 +140,7 @@ def _snapshot(chosen: Found, shared: Shared, deadline_s: float, *, canary: bool)
         probe=_probe(answered, base, running=running),
         model_config=release.model_config(launch.value, env, state.properties.get("User"))
         if isinstance(launch, Known)
-        else Unknown("the launch is unknown", f"systemctl cat {state.name}"),
+        else Unknown("the launch is unknown", f"systemctl cat {shlex.quote(state.name)}"),
         live=True,
     )
 
@@ -181,7 +181,7 @@ def _launch(found: Found, pid: int | None) -> tuple[Reading[Launch], dict[str, s
         return Known(parse_argv(argv, env), f"/proc/{pid}/cmdline"), env
     if found.argv:
         return Known(parse_argv(found.argv, env), f"ExecStart of {found.unit.name}"), env
-    return Unknown(f"{found.unit.name} has no ExecStart", f"systemctl cat {found.unit.name}"), env
+    return Unknown(f"{found.unit.name} has no ExecStart", f"systemctl cat {shlex.quote(found.unit.name)}"), env
 
 
 def _folders(launch: Reading[Launch], env: dict[str, str]) -> list[str]:

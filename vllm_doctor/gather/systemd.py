@@ -1,11 +1,15 @@
 """What systemd says of a unit: its state, how it ended, what it starts, what its cgroup counted."""
 
+import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from vllm_doctor.gather.environment_file import environment_files
+from vllm_doctor.gather.exec_variables import expanded
 from vllm_doctor.gather.launch import is_vllm
 from vllm_doctor.gather.redact import scrub, scrub_argv
 from vllm_doctor.gather.run import NotRun, run
@@ -54,7 +58,7 @@ def find(name: str | None, deadline_s: float) -> Reading[tuple[Found, ...]]:
     if _NO_SYSTEMD.search(shown.err):
         return Absent("this host was not booted with systemd")
     if shown.code != 0 and not shown.out.strip():
-        return Unknown(f"systemctl show failed: {shown.err.strip()[:200]}", f"systemctl show {pattern[0]}")
+        return Unknown(f"systemctl show failed: {shown.err.strip()[:200]}", f"systemctl show {shlex.quote(pattern[0])}")
     units = list({f.unit.name: f for f in map(_found, _blocks(shown.out.decode(errors="replace")))}.values())
     if name is None:
         units = [u for u in units if _is_service_of_vllm(u)]
@@ -106,7 +110,7 @@ def _blocks(text: str) -> list[dict[str, str]]:
 def _found(shown: Mapping[str, str]) -> Found:
     group = shown.get("ControlGroup", "")
     cgroup = Path("/sys/fs/cgroup") / group.lstrip("/") if group else None
-    argv = exec_start(shown.get("ExecStart", ""))
+    argv, env = exec_start(shown.get("ExecStart", "")), _environment(shown.get("Environment", ""))
     output = shown.get("StandardOutput", "")
     unit = Unit(
         name=shown["Id"],
@@ -129,11 +133,18 @@ def _found(shown: Mapping[str, str]) -> Found:
     )
     return Found(
         unit=unit,
-        argv=argv,
-        env=_environment(shown.get("Environment", "")),
+        argv=_effective(argv, env, shown.get("EnvironmentFiles", "")),
+        env=env,
         control_group=group,
         output_file=output.partition(":")[2] if output.startswith(("file:", "append:", "truncate:")) else None,
     )
+
+
+def _effective(argv: tuple[str, ...], env: Mapping[str, str], files: str) -> tuple[str, ...]:
+    """The command line with its variables replaced; what a file sets wins over what the unit sets."""
+    if not any("$" in word for word in argv):
+        return argv
+    return expanded(argv, {**env, **environment_files(files)}, all_seen=not files or os.geteuid() == 0)
 
 
 def exec_start(shown: str) -> tuple[str, ...]:

@@ -204,11 +204,11 @@ def emergency(finding: Finding, unit: str | None, argv: tuple[str, ...]) -> list
     if wanted is None:
         return []
     if _HIDDEN in wanted:
-        return [f"systemctl edit {unit}   (the command line carries a secret, so it is not printed here)"]
+        return [f"systemctl edit {shlex.quote(unit)}   (the command line carries a secret, so it is not printed here)"]
     return [
         f"# {dropin.path(unit)}",
         *wanted.splitlines(),
-        f"# then: systemctl daemon-reload && systemctl restart {unit}",
+        f"# then: systemctl daemon-reload && systemctl restart {shlex.quote(unit)}",
     ]
 
 

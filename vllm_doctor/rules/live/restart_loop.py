@@ -1,5 +1,7 @@
 """VD904: the unit starts again and again, and no rule knows why."""
 
+import shlex
+
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase, Severity
@@ -41,7 +43,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 unit.name,
                 Direction.STOP,
-                f"systemctl stop {unit.name} ends the loop; then start it by hand and read: journalctl -fu {unit.name}",
+                f"systemctl stop {shlex.quote(unit.name)} ends the loop; then start it by hand and read: journalctl -fu {shlex.quote(unit.name)}",
             ),
         ),
         refute=f"systemctl show -p NRestarts {unit.name} does not grow any more and /health answers 200",

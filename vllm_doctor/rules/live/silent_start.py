@@ -1,5 +1,7 @@
 """VD906: a start that neither failed nor goes on: its last line is older than its step ever takes."""
 
+import shlex
+
 from vllm_doctor.knowledge.stages import Stage
 from vllm_doctor.records.finding import Arithmetic, Evidence
 from vllm_doctor.records.snapshot import Signal
@@ -49,7 +51,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 unit.name,
                 Direction.REPAIR,
-                f"{step.look}; keep it, then systemctl restart {unit.name}",
+                f"{step.look}; keep it, then systemctl restart {shlex.quote(unit.name)}",
             ),
             *(ways_out(case) if ranks else ()),
         ),

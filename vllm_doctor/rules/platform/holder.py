@@ -1,5 +1,7 @@
 """VD711: who holds the memory that this service was refused, by name: a unit, a person, or nobody that is listed."""
 
+import shlex
+
 from vllm_doctor.knowledge.stages import Stage
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.host import Gpu, GpuProcess
@@ -80,7 +82,11 @@ def _sums(held: list[tuple[Gpu, GpuProcess]], hidden: list[Gpu]) -> tuple[Arithm
 
 
 def _stop(process: GpuProcess) -> Change:
-    what = f"systemctl stop {process.unit}" if process.unit else f"look first: ps -o user,lstart,cmd -p {process.pid}"
+    what = (
+        f"systemctl stop {shlex.quote(process.unit)}"
+        if process.unit
+        else f"look first: ps -o user,lstart,cmd -p {process.pid}"
+    )
     why = f"{what}; or give this service the rest of the card"
     return thing(ChangeKind.OS, "other-gpu-processes", Direction.STOP, why, before=process.pid)
 
