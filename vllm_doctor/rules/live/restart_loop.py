@@ -33,6 +33,7 @@ def judge(case: Case) -> Outcome:
     ]
     evidence += [Evidence("journal", unit.name, note) for note in story.log.notes if note.startswith("earlier run")]
     evidence += [case.line(len(story.lines) - 1)] if story.lines else []
+    word = shlex.quote(unit.name)
     return finding(
         RULE,
         title=f"{unit.name} was restarted {unit.restarts or 0} times{gave_up * ' and given up'}, cause unknown",
@@ -43,7 +44,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 unit.name,
                 Direction.STOP,
-                f"systemctl stop {shlex.quote(unit.name)} ends the loop; then start it by hand and read: journalctl -fu {shlex.quote(unit.name)}",
+                f"systemctl stop {word} ends the loop; then start it by hand and read: journalctl -fu {word}",
             ),
         ),
         refute=f"systemctl show -p NRestarts {unit.name} does not grow any more and /health answers 200",

@@ -40,7 +40,8 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.CONFIRMED if stuck else Confidence.LIKELY,
         evidence=tuple(evidence),
         changes=(_change(stuck, unit.name),),
-        refute=f"curl -m 30 of /health answers 200 while `systemctl status {shlex.quote(unit.name)}` shows the same main process",
+        refute=f"curl -m 30 of /health answers 200 while `systemctl status {shlex.quote(unit.name)}` shows the same "
+        "main process",
     )
 
 
@@ -69,7 +70,8 @@ def _change(stuck: list[Process], unit: str) -> Change:
     if stopped is not None:
         why = f"kill -CONT {stopped.pid} lets it go on; find out who stopped it (a debugger, a frozen cgroup)"
         return thing(ChangeKind.OS, f"process {stopped.pid}", Direction.REPAIR, why)
-    why = f"systemctl restart {shlex.quote(unit)}; first keep the evidence: vllm-doctor bundle, and py-spy dump of the main process"
+    keep = "first keep the evidence: vllm-doctor bundle, and py-spy dump of the main process"
+    why = f"systemctl restart {shlex.quote(unit)}; {keep}"
     return thing(ChangeKind.OS, unit, Direction.REPAIR, why)
 
 
