@@ -55,7 +55,7 @@ RULE = Rule(
     node="not-memory",
     cause=Cause.KERNEL_SHARED_MEMORY_LIMIT,
     phase=Phase.NOT_MEMORY,
-    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    reads=frozenset({Signal.GPUS, Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
     judge=judge,
     rank=15,
 )

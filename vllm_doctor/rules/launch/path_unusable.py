@@ -62,7 +62,7 @@ RULE = Rule(
     node="not-memory",
     cause=Cause.OTHER,
     phase=Phase.NOT_MEMORY,
-    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
     judge=judge,
     rank=33,
 )

@@ -112,7 +112,7 @@ RULE = Rule(
     cause=Cause.GPU_ARCH_NOT_IN_BUILD,
     phase=Phase.DRIVER_CUDA_MISMATCH,
     also=frozenset({Phase.NOT_MEMORY}),
-    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
     judge=judge,
     rank=3,
 )

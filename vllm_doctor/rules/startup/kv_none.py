@@ -198,6 +198,6 @@ RULE = Rule(
     node="startup-kv",
     cause=Cause.NO_KV_BLOCKS,
     phase=Phase.STARTUP_KV_CACHE,
-    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
+    reads=frozenset({Signal.MODEL_CONFIG, Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
     judge=judge,
 )

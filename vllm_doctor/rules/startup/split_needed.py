@@ -46,7 +46,7 @@ RULE = Rule(
     node="startup-weights",
     cause=Cause.TP_NEEDED,
     phase=Phase.STARTUP_WEIGHTS,
-    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
+    reads=frozenset({Signal.MODEL_CONFIG, Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
     judge=judge,
     rank=50,
 )

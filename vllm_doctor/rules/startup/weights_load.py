@@ -96,6 +96,6 @@ RULE = Rule(
     node="startup-weights",
     cause=Cause.WEIGHTS_EXCEED_VRAM,
     phase=Phase.STARTUP_WEIGHTS,
-    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
+    reads=frozenset({Signal.MODEL_CONFIG, Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
     judge=judge,
 )
