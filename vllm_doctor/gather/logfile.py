@@ -15,7 +15,7 @@ from vllm_doctor.gather.logfile_lives import ARGUMENTS, only_begins, starts
 from vllm_doctor.gather.logfile_open import NotText, Read
 from vllm_doctor.gather.logfile_order import oldest_first
 from vllm_doctor.gather.logfile_prefix import Stripper
-from vllm_doctor.gather.logfile_wrap import unwrapped
+from vllm_doctor.gather.logfile_wrap import typed, unwrapped
 from vllm_doctor.records.log import Life, Log, LogLine
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -70,6 +70,8 @@ def parse(read: Read) -> list[LogLine]:
         text = piece.data.decode("utf-8", "replace")
         if index == 0 and piece.offset == 0:
             text = text.removeprefix("\ufeff")
+        if not read.skipped:
+            text = typed(text)
         raw = text.split("\n")
         if piece.offset and not piece.whole_lines and len(raw) > 1:
             raw = raw[1:]

@@ -9,6 +9,8 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+# What a page makes of the quotation marks and blanks that a program wrote.
+_TYPESET = {"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "}
 _NARROWEST = 60
 # A page or an e-mail, broken between words; a terminal, broken at its last column.
 _PAGE = 132
@@ -32,6 +34,14 @@ _BEGINS = re.compile(
 _FRAME = re.compile(r'\s*File "')
 # The header of a line of vLLM's that has nothing after it.
 _BARE_HEADER = re.compile(r"(?:.*\s)?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]+:\d+\]$")
+
+
+def typed(text: str) -> str:
+    """The text with quotation marks and blanks as a program writes them, where a page set them."""
+    for mark, written in _TYPESET.items():
+        if mark in text:
+            text = text.replace(mark, written)
+    return text
 
 
 def unwrapped(raw: Sequence[str]) -> list[str]:

@@ -18,9 +18,10 @@ _SILENT = frozenset(
         "engine-process-failed",
         "core-abort",
         "shell-killed",
+        "ray-actor-gone",
     }
 )
-_KILLED = re.compile(r"(?<![\d.])-(9|7|11|6)(?!\d)")
+_KILLED = re.compile(r"(?<![\w.])-(9|7|11|6)(?!\d)")
 _SIGNALS = {
     "9": "killed (SIGKILL; who did it stands in the kernel log or nowhere)",
     "11": "a crash in native code (SIGSEGV)",

@@ -1,9 +1,10 @@
 """VD514: a module is missing, of another version, or built for another one."""
 
 from vllm_doctor.knowledge import versions
-from vllm_doctor.records.finding import Change
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._asked import packages
 from vllm_doctor.rules.launch._fault import severity, shown, text
@@ -54,6 +55,19 @@ _UNFIT = {
     "build-failed": "what compiles kernels while the server starts: the compiler's own error stands below",
 }
 _PROGRAM = frozenset({"program-missing", "program-not-there"})
+_REPAIR = thing(
+    ChangeKind.PACKAGE,
+    "python-env",
+    Direction.REPAIR,
+    "install the release into a fresh environment from its lock, with nothing added by hand",
+)
+_ACTIVATE = thing(
+    ChangeKind.PACKAGE,
+    "python-env",
+    Direction.REPAIR,
+    "vLLM is in no folder of PATH: activate its environment, or name the program by its whole path",
+)
+_REFUTE = "`python -m vllm.collect_env` works in the environment of the unit"
 # What a module of the wrong version raises while it is being imported.
 _AT_IMPORT = frozenset(
     {"TypeError", "AttributeError", "NameError", "SyntaxError", "ImportError", "ModuleNotFoundError"}
@@ -66,7 +80,7 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     fault = case.root
     if fault is None:
-        return NotHere("nothing failed for good")
+        return _warned(case) or NotHere("nothing failed for good")
     missing = packages(case, fault) if not fault.ids - frozenset(_IDS) else ()
     known = fault.ids & frozenset((*_IDS, "cudart-missing"))
     if fault.ids & EXHAUSTED or not (known or missing or _while_importing(fault)):
@@ -94,18 +108,27 @@ def judge(case: Case) -> Outcome:
             )
             if "transformers-attribute" in fault.ids
             else None,
-            None
-            if missing and not fault.ids
-            else thing(
-                ChangeKind.PACKAGE,
-                "python-env",
-                Direction.REPAIR,
-                "vLLM is in no folder of PATH: activate its environment, or name the program by its whole path"
-                if fault.ids & _PROGRAM
-                else "install the release into a fresh environment from its lock, with nothing added by hand",
-            ),
+            None if missing and not fault.ids else _ACTIVATE if fault.ids & _PROGRAM else _REPAIR,
         ),
-        refute="`python -m vllm.collect_env` works in the environment of the unit",
+        refute=_REFUTE,
+    )
+
+
+def _warned(case: Case) -> Finding | None:
+    """vLLM's own operators could not be loaded, and the log does not get past that: what needs them fails next."""
+    story = case.story
+    hit = story.first("ops-import") if story is not None else None
+    if story is None or hit is None or "undefined symbol" not in hit.fields["why"]:
+        return None
+    if any(stage is not Stage.CONFIG for _, stage in story.miles):
+        return None
+    return finding(
+        RULE,
+        title="vLLM's compiled operators do not fit the torch beside them (an undefined symbol)",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(hit.index),),
+        changes=(_REPAIR,),
+        refute=_REFUTE,
     )
 
 

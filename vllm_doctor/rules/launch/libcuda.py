@@ -1,5 +1,6 @@
 """VD515: the loader or the linker does not find the driver library."""
 
+from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
@@ -13,12 +14,14 @@ _IDS = (
     "cudart-missing",
 )
 
+_NO_DEVICE = frozenset({"device-type", "device-empty", "no-gpus"})
+
 
 def judge(case: Case) -> Outcome:
     """Was libcuda not found?"""
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
-        return fault
+        return _warned(case) or fault
     library = fault.fields("cudart-missing").get("library", "libcuda.so")
     if not library.startswith("libcuda."):
         return Clear(f"{library} is a library of the toolkit")
@@ -40,6 +43,30 @@ def judge(case: Case) -> Outcome:
     )
 
 
+def _warned(case: Case) -> Finding | None:
+    """vLLM warned that the driver's library is not there, and then found no device: a container without the driver."""
+    story, root = case.story, case.root
+    hit = story.first("ops-import") if story is not None else None
+    if hit is None or root is None or not hit.fields["why"].startswith("libcuda.so.1") or not root.ids & _NO_DEVICE:
+        return None
+    return finding(
+        RULE,
+        phase=Phase.DRIVER_CUDA_MISMATCH,
+        evidence=(case.line(hit.index), *shown(case, root, *_NO_DEVICE)),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "container-gpus",
+                Direction.ADD,
+                "NVIDIA's container toolkit mounts the driver's libcuda.so.1: --gpus all, or the device plugin; "
+                "without a container: install the driver",
+            ),
+            environment("LD_LIBRARY_PATH", Direction.SET, "where it is mounted elsewhere: the folder of libcuda.so.1"),
+        ),
+        refute="`ldconfig -p | grep libcuda.so.1` shows it where the server runs",
+    )
+
+
 RULE = Rule(
     code="VD515",
     slug="libcuda-missing",
@@ -51,4 +78,5 @@ RULE = Rule(
     reads=frozenset({Signal.LOG}),
     judge=judge,
     rank=2,
+    refines=frozenset({"VD706"}),
 )

@@ -11,7 +11,7 @@ from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, thing
 from vllm_doctor.rules.story import Fault
 
-_SIGBUS = re.compile(r"(?<![\d.])-7(?!\d)")
+_SIGBUS = re.compile(r"(?<![\w.])-7(?!\d)")  # a code, not the number of a worker
 _IDS = (
     "shm-space",
     "nccl-shm",

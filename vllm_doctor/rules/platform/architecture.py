@@ -1,8 +1,9 @@
 """VD703: the build, or the compiler it uses, has no code for this generation of GPU."""
 
-from vllm_doctor.records.finding import Change
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules._kernel import Kind, called, kind, other_attention, other_kernel
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown, text
@@ -37,12 +38,20 @@ _CHECKED = frozenset({"sm-only", "devices-with", "capability-has", "flashinfer-a
 # What a compiler says when the card lacks an instruction that a kernel uses.
 _COMPILED = frozenset({"compiler-pass", "ptx-target", "fp8-type", "llvm-select", "translate-failed"})
 
+_BUILD = thing(
+    ChangeKind.PACKAGE,
+    "vllm-version",
+    Direction.CHANGE,
+    "a build whose list of architectures has this card",
+    inventory="vllm_version",
+)
+
 
 def judge(case: Case) -> Outcome:
     """Is there no code for this GPU?"""
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
-        return fault
+        return _warned(case) or fault
     return finding(
         RULE,
         severity=severity(case, fault),
@@ -58,17 +67,24 @@ def judge(case: Case) -> Outcome:
             else None,
             *(_compiler(case, fault) if fault.ids & _COMPILED else ()),
             *(_checked(case, fault) if fault.ids & _CHECKED else ()),
-            _checkpoint(case)
-            if fault.ids & _CARD
-            else thing(
-                ChangeKind.PACKAGE,
-                "vllm-version",
-                Direction.CHANGE,
-                "a build whose list of architectures has this card",
-                inventory="vllm_version",
-            ),
+            _checkpoint(case) if fault.ids & _CARD else _BUILD,
         ),
         refute="the same build runs another model on the same card",
+    )
+
+
+def _warned(case: Case) -> Finding | None:
+    """Torch warned that its build has no code for the card, and the log ends before a step of the start."""
+    story = case.story
+    hit = story.first("arch-warning", "arch-advice") if story is not None else None
+    if story is None or hit is None or case.root is not None or any(s is not Stage.CONFIG for _, s in story.miles):
+        return None
+    return finding(
+        RULE,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(hit.index),),
+        changes=(_BUILD,),
+        refute="the start goes on after torch's warning",
     )
 
 

@@ -1,9 +1,11 @@
 """VD307: most requests are refused because prompt and answer together are longer than a request may be."""
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.knowledge.messages import Hit
+from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
@@ -41,6 +43,8 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     if story.root is not None:
         return NotHere("something failed for good")
+    if cut := story.all("prompt-over-limit"):
+        return _unsplit(case, cut)
     refused, answered = story.all("request-too-long"), len(story.all("request-ok"))
     # One refusal may be told on several lines; uvicorn writes one a request, where its access log is on.
     count = min(len(refused), len(story.all("request-refused")) or len(refused))
@@ -61,6 +65,26 @@ def judge(case: Case) -> Outcome:
         ),
         changes=_changes(case, read),
         refute="the same requests are answered when they ask for fewer tokens",
+    )
+
+
+def _unsplit(case: Case, cut: Sequence[Hit]) -> Finding:
+    """V0 answers a prompt with nothing that is longer than a step where prompts are not split, or than a request."""
+    longest = max(int(h.fields["prompt"]) for h in cut)
+    limit = int(cut[-1].fields["limit"])
+    allowed = case.count("max-model-len") or 0
+    change = None
+    if allowed > limit:
+        why = f"V0 does not split this prompt, so a step must hold all of it: {allowed} tokens is the longest request"
+        change = set_flag(case, "max-num-batched-tokens", allowed, Direction.RAISE, why)
+    return finding(
+        RULE,
+        title=f"A prompt of {longest} tokens was answered with nothing: the limit is {limit}",
+        severity=Severity.DEGRADED,
+        evidence=(case.line(cut[0].index),),
+        arithmetic=(Arithmetic("cut off", len(cut), "requests", "in what was read", "the log"),),
+        changes=(change,),
+        refute="the same prompt is answered",
     )
 
 
