@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """make test: lint, Python tests, every Molecule scenario and the sandbox; installs what a fresh machine lacks.
 
-Scenarios run side by side as far as memory and processors allow, each with its own hosts. A scenario whose
-molecule.yml begins with "# heavy" starts first. `tools/run_tests.py NAME...` runs only what has NAME in its name.
+Jobs run side by side as far as memory and processors allow, scenarios each with its own hosts. Those that take long
+start early, by the first line of their molecule.yml ("# about 10 minutes"), so that none is left alone at the end.
+`tools/run_tests.py NAME...` runs only what has NAME in its name.
 """
 
 from __future__ import annotations
@@ -52,10 +53,16 @@ def python_tests() -> Job:
     return Job("python tests", [str(BIN / "python"), *words], REPO)
 
 
+def minutes(scenario: Path) -> int:
+    """What a molecule.yml says that it takes; 0 if it says nothing."""
+    said = re.match(r"# about (\d+) minutes", scenario.read_text())
+    return int(said[1]) if said else 0
+
+
 def scenarios() -> list[Job]:
-    """Every role's Molecule scenarios, the heavy ones first."""
+    """Every role's Molecule scenarios, the longest first."""
     found = sorted(REPO.glob("roles/*/molecule/*/molecule.yml"))
-    found.sort(key=lambda path: not path.read_text().startswith("# heavy"))
+    found.sort(key=minutes, reverse=True)
     hosttest = str(TOOLS / "hosttest")
     return [
         Job(f"molecule {role.name} {path.parent.name}", [hosttest, "molecule", "test", "-s", path.parent.name], role)
@@ -84,6 +91,8 @@ def run(job: Job) -> Result:
         "PY_COLORS": "0",
         "PATH": f"{BIN}:{os.environ['PATH']}",
     }
+    # Where it is set, each play would compile this package anew for every task with one of our filters.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     print(f"      {job.name} …", flush=True)
     began = time.monotonic()
     with log.open("w") as output:
@@ -140,22 +149,32 @@ def workers() -> int:
     return 1
 
 
+def run_all(here: list[Job], on_hosts: list[Job]) -> list[Result]:
+    """Run jobs side by side in this order; the host image is built while the first ones run."""
+    with ThreadPoolExecutor(max_workers=workers()) as pool:
+        try:
+            under_way = [pool.submit(run, job) for job in here]
+            if on_hosts:
+                ensure_image("12")
+                under_way += [pool.submit(run, job) for job in on_hosts]
+            return [job.result() for job in under_way]
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)  # what runs was interrupted with us
+            raise
+
+
 def main(names: list[str]) -> int:
     """Run everything, or what was named."""
     began = time.monotonic()
     up.prepare(disk_gib=DISK_GIB, memory_gib=MEMORY_GIB, port=None)
     lint = Job("lint", [str(BIN / "python"), "tools/lint.py"], REPO)
-    alone = [job for job in (lint, python_tests()) if not names or any(name in job.name for name in names)]
-    together = [job for job in [*sandbox(), *scenarios()] if not names or any(name in job.name for name in names)]
-    results = [run(job) for job in alone]
-    if together:
-        try:
-            ensure_image("12")
-        except HostError as error:
-            print(f"make test: {error}", file=sys.stderr)
-            return 1
-        with ThreadPoolExecutor(max_workers=workers()) as pool:
-            results += pool.map(run, together)
+    here = [job for job in (lint, python_tests()) if not names or any(name in job.name for name in names)]
+    on_hosts = [job for job in [*sandbox(), *scenarios()] if not names or any(name in job.name for name in names)]
+    try:
+        results = run_all(here, on_hosts)
+    except HostError as error:
+        print(f"make test: {error}", file=sys.stderr)
+        return 1
     passed, failed, skipped = (sum(column) for column in zip(*results, strict=True)) if results else (0, 0, 0)
     words = f"{passed} passed, {failed} failed, {skipped} skipped in {time.monotonic() - began:.0f} s"
     print(f"{f' {words} ':=^100}")
