@@ -123,6 +123,24 @@ def test_a_part_that_refuses_without_a_name_is_answered_by_its_own_option() -> N
     assert changes(diagnosis)[0][:2] == ("model", "change")
 
 
+@pytest.mark.parametrize(
+    ("sentence", "file", "change"),
+    [
+        ("Selected backend FANCY is not valid here.", "platforms/cuda.py", ("attention-backend", "remove", None)),
+        ("CUDART error: peer access is not there", "distributed/device_communicators/cuda_wrapper.py",
+         ("disable-custom-all-reduce", "add", True)),
+        ("Inductor cache lookup failed.", "compilation/compiler_interface.py",
+         ("torch-compile-cache", "remove", None)),
+        ("sum(partitions)=30 does not match 32", "distributed/utils.py", ("VLLM_PP_LAYER_PARTITION", "change", None)),
+        ("this shape is not supported yet", "model_executor/models/x.py", ("vllm-version", "upgrade", "0.33.0")),
+    ],
+)  # fmt: skip
+def test_each_part_has_an_answer_of_its_own(sentence: str, file: str, change: tuple[str, str, object]) -> None:
+    diagnosis = judged(sentence, file, "RuntimeError", step="weights")
+    assert diagnosis.findings[0].code == "VD599"
+    assert changes(diagnosis) == [change]
+
+
 def test_what_torch_raises_is_no_refusal() -> None:
     diagnosis = judged("set enable_lora=True", "../torch/nn/modules/module.py", "RuntimeError", step="profile")
     assert diagnosis.findings[0].code == "VD599"

@@ -23,6 +23,8 @@ _READ = 1500
 def wishes(text: str, known: Callable[[str], bool]) -> tuple[Wish, ...]:
     """What a refusal asks for, the most definite first. `known` says whether a name is an option of the release."""
     found = [w for clause in CLAUSES.split(text[:_READ]) for w in _of_clause(clause or "", known)]
+    definite = any(w.direction is not Direction.CHANGE or w.exact for w in found)
+    found = [w for w in found if w.exact or not definite or w.direction is not Direction.CHANGE]
     first: dict[tuple[str, str], Wish] = {}
     for wish in sorted(found, key=lambda w: (not w.exact, w.direction is Direction.CHANGE)):
         first.setdefault((wish.kind, wish.name), wish)

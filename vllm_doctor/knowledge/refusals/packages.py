@@ -20,6 +20,7 @@ _RELEASE = re.compile(
 )
 _NEEDED = re.compile(
     r"[`'\"]?(?P<spec>[A-Za-z][\w.\-]+)[`'\"]?(?: module| package)? (?:is|are) (?:not installed|required)"
+    r"|(?P<spec3>\w+) backend is (?:not available|unavailable)[^\n]{0,40}install the package"
     r"|requires (?:the )?[`'\"](?P<spec2>[A-Za-z][\w.\-]+)[`'\"] (?:package|module)"
 )
 _ABOUT_PACKAGES = re.compile(r"install|package|version|import|requires \w+ ?>=|module was not found", re.IGNORECASE)

@@ -49,7 +49,7 @@ _WRONG = _before(
 )
 _BAD = _before(r"\b(?:unknown|invalid|unsupported|unrecognized|incorrect)\b")
 _TO_RAISE = re.compile(r"[\s`'\"]*to (?:increase|raise) ")
-_NEEDED = _before(r"\b(?:requires?|enable|needs?)\b")
+_NEEDED = _before(r"\b(?:requires?|enable|needs?|please use)\b")
 _AFTER_OFF = re.compile(
     r"[\s`'\")\],]*(?:[<>=!]+ ?-?\d+ )?(?:argument|flag|option|value|environment variable|backend"
     r"|of \S+ |\S+ )?[\s`'\"]*"
@@ -179,7 +179,10 @@ def _of_feature(mention: Mention, before: str, after: str) -> Wish | None:
                 return _wish(mention, Direction.CHANGE, exact=True)
             case _:
                 return _wish(mention, Direction.REMOVE, exact=False)
-    if mention.name.startswith(("enable-", "async-")) and (_AFTER_ON.match(after) or _NEEDED.search(before)):
+    needed = _AFTER_ON.match(after) or _NEEDED.search(before)
+    if mention.off == "add" and needed:
+        return _wish(mention, Direction.REMOVE, exact=False)
+    if needed and mention.name.startswith(("enable-", "async-", "enforce-")):
         return _wish(mention, Direction.ADD)
     if mention.off != "swap" and (_WRONG.search(before) or _MUST_BE.match(after)):
         return _wish(mention, Direction.CHANGE, exact=False)

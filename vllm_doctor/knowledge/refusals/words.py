@@ -21,13 +21,18 @@ class Feature(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A part of vLLM by its file (and by what it says there), and the option that this part obeys."""
+    """A part of vLLM by its file (and by what it says there), and the option that this part obeys.
+
+    `kind` says where it is no option: a variable, a thing of the host, the release itself.
+    """
 
     file: str
     options: tuple[str, ...]
     direction: Direction
     why: str
     said: str = ""
+    kind: Literal["flag", "env", "os", "package"] = "flag"
+    to: str | None = None
 
 
 class Words(msgspec.Struct, frozen=True):

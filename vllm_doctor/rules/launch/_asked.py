@@ -2,13 +2,13 @@
 
 import re
 
-from vllm_doctor.knowledge.refusals import package, wishes, words
+from vllm_doctor.knowledge.refusals import Place, package, wishes, words
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import text
 from vllm_doctor.rules.launch._split import smaller_split
-from vllm_doctor.rules.launch._wish import WHY, changes_of, is_option
+from vllm_doctor.rules.launch._wish import WHY, changes_of, is_option, typed
 from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
 from vllm_doctor.rules.story import Fault
 
@@ -25,9 +25,10 @@ _OF_MEMORY = re.compile(
     r"\b(?:KV cache|GPU|CUDA|available|free|device|enough) memory\b|out of memory|memory allocation", re.IGNORECASE
 )
 _REFUSAL = re.compile(
-    r"support|require|only |no valid|failed to find a kernel|compatible|compatibility|invalid|unknown|capabilit"
-    r"|divisible|multiple of|must be set|expected|not available|unable|cannot"
-    r"|mismatch|partitions|not enough|did not receive|not (?:yet )?implemented",
+    r"support|require|only |no valid|failed to (?:find a kernel|compile|load)|compatible|compatibility|invalid|unknown"
+    r"|capabilit|divisible|multiple of|must be set|expected|not available|unable|cannot|mismatch|partitions|not enough"
+    r"|did not receive|not (?:yet )?implemented|corrupted|No model|slots|attempted to load|CUDART|batch testing"
+    r"|is not valid|lookup failed",
     re.IGNORECASE,
 )
 # More are other words for the same.
@@ -84,17 +85,23 @@ def by_place(case: Case, fault: Fault) -> Change | None:
     if not _REFUSAL.search(told) or _OF_MEMORY.search(told):
         return None
     place = next((p for p in words().places if re.search(p.file, file) and re.search(p.said, told)), None)
-    if place is None:
-        return None
-    if "vllm-version" in place.options:
-        return upgrade(case, place.why)
-    variable = next((o for o in place.options if o.isupper()), None)
-    if variable is not None:
-        return environment(variable, place.direction, place.why)
-    option = next((o for o in place.options if o == "model" or is_option(case, o)), None)
-    if option is None and "attention-backend" in place.options:
-        return environment("VLLM_ATTENTION_BACKEND", place.direction, place.why)
-    return set_flag(case, option, None, place.direction, place.why) if option is not None else None
+    return _of_place(case, place) if place is not None else None
+
+
+def _of_place(case: Case, place: Place) -> Change | None:
+    name = next((o for o in place.options if place.kind != "flag" or o == "model" or is_option(case, o)), None)
+    to = typed(place.to)
+    match place.kind:
+        case "package":
+            return upgrade(case, place.why)
+        case "env":
+            return environment(place.options[0], place.direction, place.why, to=to)
+        case "os":
+            return thing(ChangeKind.OS, place.options[0], place.direction, place.why)
+        case "flag" if name is None and "attention-backend" in place.options:
+            return environment("VLLM_ATTENTION_BACKEND", place.direction, place.why)
+        case "flag":
+            return set_flag(case, name, to, place.direction, place.why) if name is not None else None
 
 
 def _of_class(case: Case, told: str) -> Change | None:

@@ -59,7 +59,7 @@ def _variable(case: Case, wish: Wish) -> Change | None:
         return None
     to = wish.to if wish.direction in {Direction.ADD, Direction.SET} else None
     direction = Direction.SET if wish.direction is Direction.ADD else wish.direction
-    return environment(wish.name, direction, WHY[wish.direction], to=_typed(to))
+    return environment(wish.name, direction, WHY[wish.direction], to=typed(to))
 
 
 def _option(case: Case, wish: Wish) -> Change | None:
@@ -84,7 +84,7 @@ def _option(case: Case, wish: Wish) -> Change | None:
 
 def _value(case: Case, wish: Wish, given: str | bool | None) -> tuple[Direction, Scalar]:
     """The direction and the value in this option's terms."""
-    name, to = wish.name, _typed(wish.to)
+    name, to = wish.name, typed(wish.to)
     match wish.direction:
         case Direction.REMOVE if name.endswith("parallel-size"):
             return Direction.LOWER, 1
@@ -123,7 +123,8 @@ def _bounded(case: Case, wish: Wish, to: Scalar) -> Scalar:
     return to
 
 
-def _typed(value: str | None) -> Scalar:
+def typed(value: str | None) -> Scalar:
+    """A value of a sentence as one of the option: a switch, a number or a word."""
     if value is None:
         return None
     if value in {"True", "true", "False", "false"}:
