@@ -15,7 +15,7 @@ from vllm_doctor.rules.story import Fault
 # Exceptions with which vLLM's code refuses; what torch and CUDA raise is no refusal.
 _REFUSING = frozenset(
     {"ValueError", "TypeError", "AssertionError", "NotImplementedError", "KeyError", "RuntimeError", "ValidationError"}
-    | {"VLLMValidationError", "ImportError", "ModuleNotFoundError", "ArgumentTypeError"}
+    | {"VLLMValidationError", "MemoryError", "ImportError", "ModuleNotFoundError", "ArgumentTypeError"}
 )
 # pydantic calls the checks of vLLM's configuration, from 0.9.2 on.
 _OWN = re.compile(r"[/\\](?:vllm|pydantic)[/\\]|[/\\]pydantic_core")

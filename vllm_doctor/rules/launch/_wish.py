@@ -55,7 +55,8 @@ def _variable(case: Case, wish: Wish) -> Change | None:
     if wish.name in words().debug and wish.direction is not Direction.REMOVE:
         return None
     fact = versions.env(wish.name, case.version or versions.newest_known())
-    if fact is not None and fact.exists is False and wish.direction is not Direction.REMOVE:
+    built_with = fact is None and wish.name.startswith("VLLM_")
+    if (built_with or (fact is not None and fact.exists is False)) and wish.direction is not Direction.REMOVE:
         return None
     to = wish.to if wish.direction in {Direction.ADD, Direction.SET} else None
     direction = Direction.SET if wish.direction is Direction.ADD else wish.direction
