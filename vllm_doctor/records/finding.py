@@ -42,8 +42,9 @@ class Change(msgspec.Struct, frozen=True, rename={"before": "from", "after": "to
 
     `after` is the value to write. Where the present value is not known, and so no new one can be, `by` says how far to
     move it (down where `direction` is lower). `variable` is the environment variable that carries the setting in a
-    release that has no option for it. `predicted` holds figures by name (GiB of one GPU, tokens) and, where the changed
-    launch was planned, its `outcome` in the words of `plan`.
+    release that has no option for it; `command` what to type where the change is a deed and no setting. `predicted`
+    holds figures by name (GiB of one GPU, tokens) and, where the changed launch was planned, its `outcome` in the words
+    of `plan`.
     """
 
     kind: ChangeKind
@@ -57,6 +58,7 @@ class Change(msgspec.Struct, frozen=True, rename={"before": "from", "after": "to
     why: str = ""
     by: float | None = None
     variable: str | None = None
+    command: str | None = None
 
 
 class Subject(msgspec.Struct, frozen=True):

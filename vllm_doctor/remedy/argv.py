@@ -9,6 +9,8 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 
 # A release whose parser was asked how many words each option takes; that of an option has not changed between releases.
 _ASKED = "0.32.0"
+# Lists that the newer releases no longer have.
+_LISTS = frozenset({"cuda-graph-sizes"})
 
 
 def _names(word: str) -> str | None:
@@ -49,10 +51,18 @@ def exact(change: Change) -> bool:
     return change.direction is Direction.REMOVE or change.after is not None
 
 
+def takes_many(name: str) -> bool:
+    """Is the option's value a list, each item a word of its own?"""
+    option = (parser.options(_ASKED) or {}).get(name)
+    return name in _LISTS or (option is not None and option.words == "+")
+
+
 def written(change: Change) -> tuple[str, ...]:
-    """The option with its value as words of a command line."""
+    """The option with its value as words of a command line; items of a list stand one after another."""
     if isinstance(change.after, bool):
         return (f"--{change.name}" if change.after else f"--no-{change.name}",)
+    if takes_many(change.name):
+        return (f"--{change.name}", *str(change.after).split())
     return (f"--{change.name}", str(change.after))
 
 

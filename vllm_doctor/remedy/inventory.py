@@ -6,6 +6,7 @@ import yaml
 
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind
+from vllm_doctor.remedy.argv import takes_many
 
 # What makes a template of a text; a model's name may come from a log.
 _TEMPLATE = ("{{", "{%", "{#")
@@ -21,15 +22,17 @@ def line(change: Change) -> str | None:
     if change.after is None:
         gone = f"{change.inventory_var}: {name}" if change.inventory_var in MAPPINGS else change.inventory_var
         return f"# remove the line: {gone}"
-    # A mapping of vLLM's is one in the inventory too.
-    value = _mapping(change.after) if change.kind is ChangeKind.FLAG else change.after
+    # A mapping or a list of vLLM's is one in the inventory too.
+    value = _plain(change.name, change.after) if change.kind is ChangeKind.FLAG else change.after
     if change.inventory_var in MAPPINGS:
         return assignment(change.inventory_var, {name: value})
     return assignment(change.inventory_var, value)
 
 
-def _mapping(value: Scalar) -> object:
-    """A JSON object as the mapping that it is; any other value as it stands."""
+def _plain(name: str, value: Scalar) -> object:
+    """A list's words and a JSON object as what they are; any other value as it stands."""
+    if takes_many(name) and not isinstance(value, bool):
+        return [int(word) if word.isdecimal() else word for word in str(value).split()]
     if not isinstance(value, str) or not value.startswith("{") or any(mark in value for mark in _TEMPLATE):
         return value
     try:
@@ -44,7 +47,7 @@ def assignment(variable: str, value: object) -> str:
     name, given = next(iter(value.items())) if isinstance(value, dict) and len(value) == 1 else (None, value)
     if isinstance(given, str) and (written := _guarded(given)) is not None:
         return f"{variable}: {written}" if name is None else f"{variable}: {{{name}: {written}}}"
-    if isinstance(value, dict):
+    if isinstance(value, dict | list):
         inner: str = yaml.safe_dump(value, width=10_000, allow_unicode=True, default_flow_style=True, sort_keys=False)
         return f"{variable}: {inner.rstrip()}"
     text: str = yaml.safe_dump({variable: value}, width=10_000, allow_unicode=True, default_flow_style=False)

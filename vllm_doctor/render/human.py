@@ -184,6 +184,8 @@ def _changes(console: Console, finding: Finding, unit: str | None, argv: tuple[s
             console.print(Text(f"    then {predicted(change)}"))
         if change.why:
             console.print(Padding(Text(visible(change.why)), (0, 0, 0, 4)))
+        if change.command:
+            console.print(Text(f"    $ {visible(change.command, 400)}", style="green"), soft_wrap=True)
     _emergency(console, finding, unit, argv)
 
 

@@ -130,11 +130,13 @@ def thing(
     applicability: Applicability = Applicability.MANUAL,
     inventory: str | None = None,
     variable: str | None = None,
+    command: str | None = None,
 ) -> Change:
-    """A change of anything that is no option of vLLM: a variable, a package, a process, the hardware."""
+    """A change of anything that is no option of vLLM: a variable, a package, a process, the hardware. `command` is what
+    to type for a deed that no line of the inventory does."""
     # A line of the inventory needs a value, unless the line is what goes.
     line = inventory if to is not None or direction is Direction.REMOVE else None
-    return Change(kind, name, before, to, direction, applicability, line, {}, why, variable=variable)
+    return Change(kind, name, before, to, direction, applicability, line, {}, why, variable=variable, command=command)
 
 
 def environment(
@@ -146,6 +148,7 @@ def environment(
     before: Scalar = None,
     applicability: Applicability = Applicability.MANUAL,
     variable: str | None = None,
+    command: str | None = None,
 ) -> Change:
     """A change of the process's environment: in the inventory an entry of the role's mapping. `variable` is its name
     where `name` is an option's, which this release does not have."""
@@ -159,12 +162,21 @@ def environment(
         applicability=applicability,
         inventory="vllm_environment",
         variable=variable,
+        command=command,
     )
+
+
+# Who holds memory of which card; what is not vLLM's own is what to stop.
+HOLDERS = "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,process_name --format=csv"
+
+
+SHM = "docker run --ipc=host …   # or --shm-size=8g; Kubernetes: an emptyDir {medium: Memory} at /dev/shm"
+MEMLOCK = "systemctl edit UNIT   # [Service] LimitMEMLOCK=infinity, then systemctl restart UNIT"
 
 
 def stop_others(why: str) -> Change:
     """Stop what else holds the GPU."""
-    return thing(ChangeKind.OS, "other-gpu-processes", Direction.STOP, why)
+    return thing(ChangeKind.OS, "other-gpu-processes", Direction.STOP, why, command=HOLDERS)
 
 
 def upgrade(case: Case, why: str) -> Change | None:

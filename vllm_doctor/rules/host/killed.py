@@ -1,5 +1,6 @@
 """VD603: the kernel, or systemd-oomd, killed a process of vLLM: the host or its control group had no memory left."""
 
+import math
 import re
 
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence
@@ -77,9 +78,7 @@ def _sum(kill: Kill | None) -> tuple[Arithmetic, ...]:
 def _changes(case: Case, kill: Kill | None) -> tuple[Change | None, ...]:
     limited = kill is not None and kill.group is not None
     return (
-        thing(ChangeKind.OS, "MemoryMax", Direction.RAISE, "the unit's limit", inventory="vllm_memory_max")
-        if limited
-        else thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, "the host needs more than it has"),
+        _limit(kill) if limited else None,
         set_flag(case, "swap-space", 0, Direction.LOWER, "V1 never uses it") if case.number("swap-space") else None,
         set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "it takes this much host memory")
         if case.number("cpu-offload-gb")
@@ -93,7 +92,22 @@ def _changes(case: Case, kill: Kill | None) -> tuple[Change | None, ...]:
         )
         if any(n in case.gpu_name.lower() for n in ("gb10", "spark", "thor", "orin"))
         else None,
+        None if limited else thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, _more(kill)),
     )
+
+
+def _limit(kill: Kill | None) -> Change:
+    """A quarter more than it had when it was killed, in whole GiB: what it would have taken next is not known."""
+    held = kill.resident if kill is not None else None
+    to = f"{math.ceil(held / GIB * 1.25)}G" if held is not None else None
+    why = "the unit's limit; a quarter more than what it held, then see systemctl status for its peak"
+    return thing(ChangeKind.OS, "MemoryMax", Direction.RAISE, why, to=to, inventory="vllm_memory_max")
+
+
+def _more(kill: Kill | None) -> str:
+    held = kill.resident if kill is not None else None
+    size = f": more than the {held / GIB:.1f} GiB that it held when it was killed" if held is not None else ""
+    return f"the host needs more than it has{size}; swap only moves the moment"
 
 
 def _fewer_jobs(case: Case) -> Change | None:

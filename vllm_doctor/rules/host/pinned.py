@@ -4,7 +4,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, set_flag, thing
+from vllm_doctor.rules.say import MEMLOCK, finding, set_flag, thing
 from vllm_doctor.rules.story import Fault
 
 # Frames in which CUDA's "out of memory" means the host's memory.
@@ -40,8 +40,9 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "LimitMEMLOCK",
                 Direction.RAISE,
-                "infinity in the unit: pinned memory counts as locked",
-                inventory="vllm_limit_memlock",
+                "in the unit: pinned memory counts as locked",
+                to="infinity",
+                command=MEMLOCK,
             ),
         ),
         refute="the same start passes with --swap-space 0 and without offload",

@@ -18,6 +18,8 @@ _LOOK = {
     Saw.REFUSED_REQUEST: "the answer's own text, which names what the server refuses: model's name, length, key, field",
 }
 
+_LOG = "journalctl -u UNIT --since -1h > server.log && vllm-doctor diagnose --log server.log"
+
 
 def judge(case: Case) -> Outcome:
     """Did a client write this, and did requests of it fail?"""
@@ -43,8 +45,15 @@ def judge(case: Case) -> Outcome:
             for name, count in (("answered", told.succeeded), ("failed", told.failed))
             if count is not None
         ),
-        changes=tuple(thing(ChangeKind.OS, "server-log", Direction.CHANGE, f"give {_LOOK[kind]}") for kind in saw[:1])
-        or (thing(ChangeKind.OS, "server-log", Direction.CHANGE, "give the server's log of the same minutes"),),
+        changes=tuple(
+            thing(ChangeKind.OS, "server-log", Direction.CHANGE, f"give {_LOOK[kind]}", command=_LOG)
+            for kind in saw[:1]
+        )
+        or (
+            thing(
+                ChangeKind.OS, "server-log", Direction.CHANGE, "give the server's log of the same minutes", command=_LOG
+            ),
+        ),
         refute="the server's log of the same minutes shows these requests answered",
     )
 

@@ -1,11 +1,16 @@
 """VD518: shapes that do not fit one another: a defect, not a shortage."""
 
+import json
+import re
+
+from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.launch._fault import named, severity, shown
+from vllm_doctor.rules.launch._fault import named, severity, shown, text
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
+from vllm_doctor.rules.story import Fault
 
 _IDS = (
     "shape-invalid",
@@ -28,23 +33,45 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(
-            set_flag(
-                case, "speculative-config", None, Direction.CHANGE, "another method or number of draft tokens, or none"
-            )
-            if case.effective("speculative-config") is not None
-            else None,
+            *_drafts(case, fault),
             thing(
                 ChangeKind.PACKAGE,
                 "code",
                 Direction.REPAIR,
-                "this is no release: the fault may lie in what was changed",
+                "this is no release: the fault may lie in what was changed; the plain release tells",
+                to=f"vllm=={case.version}" if case.version is not None else None,
+                command=f"pip install vllm=={case.version}" if case.version is not None else None,
             )
             if own
             else None,
-            upgrade(case, "a release in which it is mended"),
+            upgrade(case, "the newest release: whether it is mended there, its notes tell"),
         ),
         refute="the plain release with the same flags fails as well",
     )
+
+
+_SHAPES = re.compile(
+    r"tensor of shape \[(?P<made>\d+)\] cannot be broadcast to indexing result of "
+    r"shape \[\d+, (?P<kept>\d+)\]"
+)
+_NUMBER = re.compile(r"num_spec(?:ulative)?_tokens['\"]?[=:] ?(?P<number>\d+)")
+_FIELD = re.compile(r"(?P<name>method|model)['\"]?[=:] ?['\"](?P<value>[^'\"]+)['\"]")
+
+
+def _drafts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """As many draft tokens as were made, where the shapes name that number beside the one asked for; else none."""
+    given = case.effective("speculative-config")
+    if given is None:
+        return ()
+    said, shapes = str(given), _SHAPES.search(text(case, fault))
+    asked = _NUMBER.search(said)
+    off = set_flag(case, "speculative-config", None, Direction.REMOVE, "no drafts: slower, and the shapes are gone")
+    if shapes is None or asked is None or shapes["kept"] != asked["number"]:
+        return (off,)
+    fields: dict[str, object] = {m["name"]: m["value"] for m in _FIELD.finditer(said)}
+    why = f"{shapes['made']} draft tokens were made where --speculative-config asks for {asked['number']}"
+    to = json.dumps({**fields, "num_speculative_tokens": int(shapes["made"])})
+    return (set_flag(case, "speculative-config", to, Direction.CHANGE, why), off)
 
 
 RULE = Rule(

@@ -1,5 +1,7 @@
 """VD517: a cache or a file could not be written."""
 
+import shlex
+
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
@@ -37,7 +39,7 @@ def judge(case: Case) -> Outcome:
                 "cache-dir",
                 Direction.CHANGE,
                 "VLLM_CACHE_ROOT, TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR on a disk with room",
-                inventory="vllm_cache_dir",
+                command=f"df -h {shlex.quote(path)}" if path else "df -h",
             ),
         ),
         refute="`df` and the quota show room where it was written",
@@ -57,7 +59,7 @@ def _denied(case: Case, fault: Fault, path: str) -> Outcome:
                 Direction.CHANGE,
                 "a folder that the service's user owns, as HOME or as VLLM_CACHE_ROOT, TRITON_CACHE_DIR and "
                 "TORCHINDUCTOR_CACHE_DIR; in a pod a writable volume",
-                inventory="vllm_cache_dir",
+                command=f"namei -l {shlex.quote(path)}",
             ),
         ),
         refute="the service's user writes a file there: `sudo -u USER touch …`",

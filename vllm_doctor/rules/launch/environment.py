@@ -1,6 +1,7 @@
 """VD514: a module is missing, of another version, or built for another one."""
 
 from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.compat import table
 from vllm_doctor.knowledge.stages import Stage
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -55,17 +56,12 @@ _UNFIT = {
     "build-failed": "what compiles kernels while the server starts: the compiler's own error stands below",
 }
 _PROGRAM = frozenset({"program-missing", "program-not-there"})
-_REPAIR = thing(
-    ChangeKind.PACKAGE,
-    "python-env",
-    Direction.REPAIR,
-    "install the release into a fresh environment from its lock, with nothing added by hand",
-)
 _ACTIVATE = thing(
     ChangeKind.PACKAGE,
     "python-env",
     Direction.REPAIR,
     "vLLM is in no folder of PATH: activate its environment, or name the program by its whole path",
+    command="ls -d /opt/*/bin/vllm ~/*/bin/vllm 2>/dev/null; systemctl cat UNIT | grep ExecStart",
 )
 _REFUTE = "`python -m vllm.collect_env` works in the environment of the unit"
 # What a module of the wrong version raises while it is being imported.
@@ -97,18 +93,20 @@ def judge(case: Case) -> Outcome:
         title=_title(fault, tool, unfit),
         changes=(
             *missing,
-            thing(ChangeKind.OS, "build-tools", Direction.ADD, tool) if tool else None,
+            _tools(case, tool) if tool else None,
             thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit) if unfit else None,
             _sampler(case, fault) if unfit else None,
             thing(
                 ChangeKind.PACKAGE,
                 "transformers",
                 Direction.CHANGE,
-                "the release that this vLLM was made for: `pip show -v vllm` names the range",
+                "the releases that this vLLM was made for",
+                to=_transformers(case),
+                command=f"pip install '{_transformers(case)}'" if _transformers(case) else "pip show -v vllm",
             )
             if "transformers-attribute" in fault.ids
             else None,
-            None if missing and not fault.ids else _ACTIVATE if fault.ids & _PROGRAM else _REPAIR,
+            None if missing and not fault.ids else _ACTIVATE if fault.ids & _PROGRAM else _repair(case),
         ),
         refute=_REFUTE,
     )
@@ -127,7 +125,7 @@ def _warned(case: Case) -> Finding | None:
         title="vLLM's compiled operators do not fit the torch beside them (an undefined symbol)",
         confidence=Confidence.LIKELY,
         evidence=(case.line(hit.index),),
-        changes=(_REPAIR,),
+        changes=(_repair(case),),
         refute=_REFUTE,
     )
 
@@ -140,6 +138,53 @@ def _sampler(case: Case, fault: Fault) -> Change | None:
     fact = versions.env(name, case.version or versions.newest_known())
     why = "torch's sampler instead of FlashInfer's: nothing to compile"
     return environment(name, Direction.SET, why, to="0") if fact is not None and fact.exists else None
+
+
+_COMMANDS = {
+    "compiler-missing": "apt-get install -y gcc   # dnf install -y gcc",
+    "headers-missing": "apt-get install -y python3-dev   # dnf install -y python3-devel",
+    "ninja-missing": "apt-get install -y ninja-build   # dnf install -y ninja-build",
+}
+
+
+def _tools(case: Case, tool: str) -> Change:
+    """A package of the distribution; the CUDA toolkit of the wheel's own release, which a role installs."""
+    command = next((_COMMANDS[i] for i, what in _TOOLS.items() if what == tool and i in _COMMANDS), None)
+    if command is not None:
+        return thing(ChangeKind.OS, "build-tools", Direction.ADD, tool, command=command)
+    wheel = table().wheel(str(case.version)) if case.version is not None else None
+    fit = [t for t in table().toolkits() if wheel is not None and t.startswith(f"{wheel.cuda}.")]
+    to = fit[-1] if fit else None
+    why = f"{tool}; of the CUDA of this wheel, {wheel.cuda}" if wheel is not None else tool
+    command = None if to else "python -c 'import torch; print(torch.version.cuda)'   # that release of the toolkit"
+    return thing(
+        ChangeKind.OS, "build-tools", Direction.ADD, why, to=to, inventory="cuda_toolkit_version", command=command
+    )
+
+
+def _transformers(case: Case) -> str | None:
+    """What the release's own metadata asks for; releases before 0.11.2 name no upper end and were made for 4.x."""
+    release = versions.release(case.version) if case.version is not None else None
+    wanted = release.get("transformers") if release is not None else None
+    if not isinstance(wanted, str):
+        return None
+    return f"transformers{wanted}" + ("" if "<" in wanted or "5." in wanted else ",<5")
+
+
+def _repair(case: Case) -> Change:
+    return thing(
+        ChangeKind.PACKAGE,
+        "python-env",
+        Direction.REPAIR,
+        "install the release into a fresh environment from its lock, with nothing added by hand",
+        to=f"vllm=={case.version}" if case.version is not None else None,
+        command=_fresh(case),
+    )
+
+
+def _fresh(case: Case) -> str:
+    wanted = f"vllm=={case.version}" if case.version is not None else "vllm==VERSION"
+    return f"python3 -m venv /opt/vllm-new && /opt/vllm-new/bin/pip install {wanted}"
 
 
 def _title(fault: Fault, tool: str | None, unfit: str | None) -> str:

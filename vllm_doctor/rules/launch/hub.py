@@ -7,6 +7,9 @@ from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
+# Where the vocabulary of gpt-oss's prompts is looked for when it cannot be fetched (openai-harmony's README).
+_ENCODINGS = "/etc/vllm/encodings"
+_O200K = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
 _IDS = (
     "hub-gated",
     "hub-status",
@@ -46,7 +49,8 @@ def judge(case: Case) -> Outcome:
             environment(
                 "HF_TOKEN",
                 Direction.CHANGE,
-                "a token whose account was granted access to this repository, given through the unit's credentials",
+                "a token whose account was granted access to this repository: vllm_secrets, in the vault",
+                command="hf auth whoami   # as the service's user: whose token it is",
             )
             if refused
             else None,
@@ -55,13 +59,16 @@ def judge(case: Case) -> Outcome:
                 "network",
                 Direction.REPAIR,
                 "a way to the hub (DNS, proxy), or a copy of the model on disk and HF_HUB_OFFLINE=1",
+                command="curl -sSI https://huggingface.co   # as the service's user, with its proxy variables",
             )
             if not refused
             else None,
             environment(
                 "TIKTOKEN_ENCODINGS_BASE",
                 Direction.SET,
-                "a folder with o200k_base.tiktoken, which gpt-oss needs beside its weights; remove the broken copy",
+                "a folder with o200k_base.tiktoken, which gpt-oss needs beside its weights",
+                to=_ENCODINGS,
+                command=f"mkdir -p {_ENCODINGS} && curl -fo {_ENCODINGS}/o200k_base.tiktoken {_O200K}",
             )
             if "harmony-vocab" in fault.ids
             else None,

@@ -36,8 +36,14 @@ def judge(case: Case) -> Outcome:
                 Direction.ADD,
                 "libcuda.so beside the driver's libcuda.so.1 (the -dev link), then ldconfig; in a "
                 "container the toolkit mounts it",
+                command=_LINK,
             ),
-            environment("LIBRARY_PATH", Direction.SET, "or the folder that holds it, for the linker"),
+            environment(
+                "LIBRARY_PATH",
+                Direction.SET,
+                "or the folder that holds it, for the linker",
+                command="dirname $(ldconfig -p | awk '/libcuda.so/{print $NF; exit}')",
+            ),
         ),
         refute="`ldconfig -p | grep libcuda.so` shows libcuda.so and libcuda.so.1",
     )
@@ -60,12 +66,20 @@ def _warned(case: Case) -> Finding | None:
                 Direction.ADD,
                 "NVIDIA's container toolkit mounts the driver's libcuda.so.1: --gpus all, or the device plugin; "
                 "without a container: install the driver",
+                command="docker run --gpus all …   # nvidia-ctk runtime configure --runtime=docker, once",
             ),
-            environment("LD_LIBRARY_PATH", Direction.SET, "where it is mounted elsewhere: the folder of libcuda.so.1"),
+            environment(
+                "LD_LIBRARY_PATH",
+                Direction.SET,
+                "where it is mounted elsewhere: the folder of libcuda.so.1",
+                command="find / -name libcuda.so.1 2>/dev/null",
+            ),
         ),
         refute="`ldconfig -p | grep libcuda.so.1` shows it where the server runs",
     )
 
+
+_LINK = """lib=$(ldconfig -p | awk '/libcuda.so.1/{print $NF; exit}') && ln -s "$lib" "${lib%.1}" && ldconfig"""
 
 RULE = Rule(
     code="VD515",

@@ -1,12 +1,12 @@
 """VD510: the address of the server is taken by another process."""
 
-from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.say import finding, set_flag, thing
 
 _IDS = ("address-in-use",)
 
@@ -27,9 +27,10 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "old-process",
                 Direction.STOP,
-                "often the server of an earlier run; `ss -ltnp` names the holder",
+                "often the server of an earlier run; this names the holder",
+                command=f"ss -ltnp 'sport = :{port}'" if port else "ss -ltnp",
             ),
-            thing(ChangeKind.FLAG, "port", Direction.CHANGE, "or another port for this one", inventory="vllm_port"),
+            _other_port(case, port),
         ),
         refute="`ss -ltnp` shows nobody on the port before the start",
     )
@@ -43,6 +44,16 @@ def _holder(case: Case, port: str) -> tuple[Evidence, ...]:
         for held in listeners
         if str(held.port) == port
     )
+
+
+def _other_port(case: Case, port: str | bool | None) -> Change | None:
+    """The next that nobody listens on, as far as the host was read."""
+    if not isinstance(port, str) or not port.isdigit():
+        return set_flag(case, "port", None, Direction.CHANGE, "or another port for this one")
+    taken = {held.port for held in case.machine.listeners} if case.machine is not None else set()
+    to = next((n for n in range(int(port) + 1, int(port) + 50) if n not in taken and n < 65536), None)
+    seen = "free on this host" if taken else "if `ss -ltn` does not show it"
+    return set_flag(case, "port", to, Direction.CHANGE, f"or another port for this one: {seen}")
 
 
 RULE = Rule(

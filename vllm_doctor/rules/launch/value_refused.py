@@ -218,7 +218,7 @@ def _devices(case: Case, why: str) -> Change:
     ranks = case.count("tensor-parallel-size") or 1
     here = len(case.gpus) if case.gpus else None
     to = ",".join(map(str, range(ranks))) if here is not None and here >= ranks else None
-    return environment("CUDA_VISIBLE_DEVICES", Direction.CHANGE, f"{why}; `nvidia-smi -L` lists them", to=to)
+    return environment("CUDA_VISIBLE_DEVICES", Direction.CHANGE, why, to=to, command="nvidia-smi -L")
 
 
 def _reads_uuids(case: Case) -> Change | None:

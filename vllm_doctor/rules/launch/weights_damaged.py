@@ -1,5 +1,8 @@
 """VD512: a weight file is damaged, cut short, or a pointer instead of the file."""
 
+import shlex
+
+from vllm_doctor.knowledge.hub import is_name
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
@@ -35,10 +38,17 @@ def judge(case: Case) -> Outcome:
                 Direction.REPAIR,
                 "fetch the files again and compare their sizes and sha256 with the hub's; a file of "
                 "some hundred bytes is an LFS pointer",
+                command=_fetch(case),
             ),
         ),
         refute="the sha256 of every file is the one that the hub shows",
     )
+
+
+def _fetch(case: Case) -> str | None:
+    """Where the model is one of the hub; a folder is fetched from wherever it came."""
+    name = case.model or ""
+    return f"hf download --force-download {shlex.quote(name)}" if is_name(name) else None
 
 
 RULE = Rule(

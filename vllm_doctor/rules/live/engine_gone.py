@@ -51,6 +51,7 @@ def judge(case: Case) -> Outcome:
                 Direction.STOP,
                 "look for the sender of the signal: a person, a watchdog, systemd-oomd, a container's limit; "
                 "Restart=always brings the service back (exit status 0 after such a death escapes on-failure)",
+                command="journalctl -u systemd-oomd --since -1h; journalctl -k --since -1h",
             ),
         ),
         refute="a traceback of the engine stands before that line, or the kernel's log has an oom-kill or a segfault",

@@ -47,6 +47,7 @@ def judge(case: Case) -> Outcome:
                 Direction.STOP,
                 "look for the sender: a person, a watchdog, systemd-oomd (journalctl -u systemd-oomd), a container; "
                 "an audit rule (auditctl -a always,exit -S kill) names it next time",
+                command="journalctl -u systemd-oomd --since -1h; auditctl -a always,exit -F arch=b64 -S kill",
             ),
         ),
         refute="the kernel log of that minute has an oom-kill line, or the service's log an error just before",

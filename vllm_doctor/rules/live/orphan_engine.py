@@ -46,6 +46,7 @@ def judge(case: Case) -> Outcome:
                 Direction.STOP,
                 f"look at them (ps -o pid,ppid,lstart,cmd -p {pids.replace(' ', ',')}), then: kill {pids}. "
                 "KillMode=mixed in the unit keeps it from happening again",
+                command=f"ps -o pid,ppid,lstart,cmd -p {pids.replace(' ', ',')} && kill {pids}",
             ),
         ),
         refute="the parent of each is a running vLLM server, or they end by themselves within a minute",

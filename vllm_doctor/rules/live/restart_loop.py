@@ -45,6 +45,7 @@ def judge(case: Case) -> Outcome:
                 unit.name,
                 Direction.STOP,
                 f"systemctl stop {word} ends the loop; then start it by hand and read: journalctl -fu {word}",
+                command=f"systemctl stop {word}",
             ),
         ),
         refute=f"systemctl show -p NRestarts {unit.name} does not grow any more and /health answers 200",

@@ -69,10 +69,11 @@ def _change(stuck: list[Process], unit: str) -> Change:
     stopped = next((p for p in stuck if p.state == "T"), None)
     if stopped is not None:
         why = f"kill -CONT {stopped.pid} lets it go on; find out who stopped it (a debugger, a frozen cgroup)"
-        return thing(ChangeKind.OS, f"process {stopped.pid}", Direction.REPAIR, why)
-    keep = "first keep the evidence: vllm-doctor bundle, and py-spy dump of the main process"
-    why = f"systemctl restart {shlex.quote(unit)}; {keep}"
-    return thing(ChangeKind.OS, unit, Direction.REPAIR, why)
+        return thing(
+            ChangeKind.OS, f"process {stopped.pid}", Direction.REPAIR, why, command=f"kill -CONT {stopped.pid}"
+        )
+    why = "first keep the evidence: vllm-doctor bundle, and py-spy dump of the main process"
+    return thing(ChangeKind.OS, unit, Direction.REPAIR, why, command=f"systemctl restart {shlex.quote(unit)}")
 
 
 RULE = Rule(

@@ -12,7 +12,7 @@ import msgspec
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.say import environment, thing
+from vllm_doctor.rules.say import MEMLOCK, environment, thing
 from vllm_doctor.rules.story import Story
 
 BUFFER = "NCCL_BUFFSIZE"
@@ -28,9 +28,13 @@ _GID = environment(
     Direction.CHANGE,
     "the GID at this index is empty, or does not reach the other host; show_gids, or "
     "/sys/class/infiniband/*/ports/*/gids, shows the one of RoCE v2 with an address; unset, NCCL looks for it itself",
+    command="show_gids || grep -H . /sys/class/infiniband/*/ports/*/gids/*",
 )
 _ADAPTERS = environment(
-    "NCCL_IB_HCA", Direction.SET, "only the adapters over which the hosts reach one another: ibv_devinfo, rdma link"
+    "NCCL_IB_HCA",
+    Direction.SET,
+    "only the adapters over which the hosts reach one another",
+    command="ibv_devinfo; rdma link",
 )
 _GPU_DIRECT = environment(
     "NCCL_NET_GDR_LEVEL",
@@ -39,7 +43,10 @@ _GPU_DIRECT = environment(
     to="LOC",
 )
 _INTERFACE = environment(
-    "NCCL_SOCKET_IFNAME", Direction.CHANGE, "the interface over which the ranks reach one another: ip -br addr"
+    "NCCL_SOCKET_IFNAME",
+    Direction.CHANGE,
+    "the interface over which the ranks reach one another",
+    command="ip -br addr",
 )
 _NO_PEER = environment(
     "NCCL_P2P_DISABLE", Direction.SET, "through host memory instead of from card to card: slower", to="1"
@@ -66,6 +73,7 @@ _FABRIC = thing(
     Direction.REPAIR,
     "it sets multicast up in the switches: its state, and the driver's own version of it; a restart of the host clears "
     "groups that ended processes left",
+    command="systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A3 Fabric",
 )
 _NO_SHARED = environment(
     "NCCL_SHM_DISABLE",
@@ -79,7 +87,9 @@ _LOCKED = (
         ChangeKind.OS,
         "LimitMEMLOCK",
         Direction.RAISE,
-        "RDMA locks its buffers in memory: infinity for the unit, --ulimit memlock=-1 for a container",
+        "RDMA locks its buffers in memory; --ulimit memlock=-1 for a container",
+        to="infinity",
+        command=MEMLOCK,
     ),
     environment(BUFFER, Direction.REMOVE, "a size of one's own registers more at once: the default is 4 MiB"),
     _SOCKETS,

@@ -7,7 +7,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.multigpu._calls import told
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import environment, finding, set_flag, thing
+from vllm_doctor.rules.say import SHM, environment, finding, set_flag, thing
 from vllm_doctor.rules.story import Fault
 
 _IDS = (
@@ -46,6 +46,7 @@ def judge(case: Case) -> Outcome:
                 "shm volume",
                 Direction.RAISE,
                 "in a container the call that fails is mostly the one for a segment in /dev/shm, 64 MiB by default",
+                command=SHM,
             )
             if "nccl-system" in fault.ids or "system" in (_why(fault) or "").lower()
             else None,
@@ -81,8 +82,10 @@ def _gloo(case: Case) -> tuple[Change, ...]:
     name = "GLOO_SOCKET_IFNAME"
     there = Direction.CHANGE if case.env(name) is not None else Direction.SET
     return (
-        environment(name, there, "the interface over which the hosts reach one another, on each host: ip -br addr"),
-        environment("VLLM_HOST_IP", Direction.SET, "this host's address on that interface"),
+        environment(
+            name, there, "the interface over which the hosts reach one another, on each host", command="ip -br addr"
+        ),
+        environment("VLLM_HOST_IP", Direction.SET, "this host's address on that interface", command="ip -br addr"),
     )
 
 

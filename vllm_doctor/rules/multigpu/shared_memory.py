@@ -8,7 +8,7 @@ from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.say import SHM, finding, thing
 from vllm_doctor.rules.story import Fault
 
 _SIGBUS = re.compile(r"(?<![\w.])-7(?!\d)")  # a code, not the number of a worker
@@ -44,9 +44,14 @@ def judge(case: Case) -> Outcome:
                 "shm volume",
                 Direction.RAISE,
                 "a tmpfs of some GiB (--shm-size, --ipc=host, or an emptyDir of medium Memory)",
+                command=SHM,
             ),
             thing(
-                ChangeKind.OS, "/dev/shm", Direction.REPAIR, "remove segments that ended processes left: ls -l /dev/shm"
+                ChangeKind.OS,
+                "/dev/shm",
+                Direction.REPAIR,
+                "remove segments that ended processes left",
+                command="ls -l /dev/shm && fuser -v /dev/shm/*   # then rm what no process has open",
             ),
         ),
         refute="`df /dev/shm` shows room at the moment of the failure",

@@ -83,10 +83,18 @@ def _store(case: Case, run: Sequence[Hit]) -> Outcome:
                 "VLLM_HOST_IP",
                 Direction.SET,
                 "an address of this host that its firewall and VPN let through; 127.0.0.1 for a single host",
+                to="127.0.0.1" if _alone(case) else None,
+                command="ip -br addr",
             ),
         ),
         refute=f"a connection to {host}:{port} from this host is accepted while the server starts",
     )
+
+
+def _alone(case: Case) -> bool:
+    """Does the launch say that all ranks are of this host?"""
+    nodes, executor = case.effective("nnodes"), case.effective("distributed-executor-backend")
+    return case.launched and nodes in {None, "1"} and executor != "ray"
 
 
 def _ranks(case: Case, run: Sequence[Hit], minutes: int) -> Outcome:

@@ -1,6 +1,9 @@
 """VD703: the build, or the compiler it uses, has no code for this generation of GPU."""
 
+from vllm_doctor.knowledge import gpus
+from vllm_doctor.knowledge.compat import numbers, table
 from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
@@ -35,16 +38,10 @@ _IDS = (
 _CARD = frozenset({"quantization-capability", "scheme-capability"})
 # A library's own check of the card, before it starts a kernel: another kernel may do the same work.
 _CHECKED = frozenset({"sm-only", "devices-with", "capability-has", "flashinfer-arch", "ampere-needed"})
+# The first CUDA that compiles for Blackwell (compute capability 10 and 12; its release notes).
+_BLACKWELL = (12, 8)
 # What a compiler says when the card lacks an instruction that a kernel uses.
 _COMPILED = frozenset({"compiler-pass", "ptx-target", "fp8-type", "llvm-select", "translate-failed"})
-
-_BUILD = thing(
-    ChangeKind.PACKAGE,
-    "vllm-version",
-    Direction.CHANGE,
-    "a build whose list of architectures has this card",
-    inventory="vllm_version",
-)
 
 
 def judge(case: Case) -> Outcome:
@@ -57,17 +54,10 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(
-            thing(
-                ChangeKind.PACKAGE,
-                "triton-version",
-                Direction.CHANGE,
-                "a Triton made for the CUDA of this torch and for this card",
-            )
-            if fault.ids & {"kernel-image-invalid", "arch-ptxas"}
-            else None,
+            _triton(case) if fault.ids & {"kernel-image-invalid", "arch-ptxas"} else None,
             *(_compiler(case, fault) if fault.ids & _COMPILED else ()),
             *(_checked(case, fault) if fault.ids & _CHECKED else ()),
-            _checkpoint(case) if fault.ids & _CARD else _BUILD,
+            _checkpoint(case) if fault.ids & _CARD else _build(case),
         ),
         refute="the same build runs another model on the same card",
     )
@@ -83,9 +73,44 @@ def _warned(case: Case) -> Finding | None:
         RULE,
         confidence=Confidence.LIKELY,
         evidence=(case.line(hit.index),),
-        changes=(_BUILD,),
+        changes=(_build(case),),
         refute="the start goes on after torch's warning",
     )
+
+
+def _triton(case: Case) -> Change:
+    """The Triton that torch pins comes with it; another one was put beside it, or torch itself was changed."""
+    wheel = table().wheel(str(case.version)) if case.version is not None else None
+    why = "the Triton that this release's torch pins: one beside it was made for another CUDA or card"
+    to = f"torch=={wheel.torch}" if wheel is not None else None
+    command = f"pip install --force-reinstall {to}   # brings its own Triton" if to else "pip show torch triton"
+    return thing(ChangeKind.PACKAGE, "triton-version", Direction.CHANGE, why, to=to, command=command)
+
+
+def _build(case: Case) -> Change | None:
+    """The release nearest to this one whose wheel has the card: before Volta was dropped, after Blackwell came."""
+    card = gpus.find(case.gpu_name) if case.gpu_name else None
+    capability = card.capability if card is not None else None
+    wheels = [w for v in table().wheels() if (w := table().wheel(v)) is not None]
+    fit = None
+    if capability is not None and capability >= 10.0:
+        fit = next((w for w in wheels if numbers(w.cuda)[:2] >= _BLACKWELL), None)
+    elif capability is not None:
+        fit = next((w for w in reversed(wheels) if float(w.compute_floor) <= capability), None)
+    why = "a build whose list of architectures has this card"
+    if fit is None or case.version is None:
+        return thing(ChangeKind.PACKAGE, "vllm-version", Direction.CHANGE, why, command=_ARCHITECTURES)
+    right = as_version(fit.version)
+    newer = capability is not None and capability >= 10.0
+    if case.version >= right if newer else case.version <= right:
+        return None  # this release's own wheel has it: it is another build, or the card is not what failed
+    way = Direction.UPGRADE if newer else Direction.CHANGE
+    return thing(
+        ChangeKind.PACKAGE, "vllm-version", way, why, to=fit.version, before=case.version_text, inventory="vllm_version"
+    )
+
+
+_ARCHITECTURES = "python -c 'import torch; print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability())'"
 
 
 def _compiler(case: Case, fault: Fault) -> tuple[Change | None, ...]:

@@ -3,7 +3,8 @@
 import re
 
 from vllm_doctor.knowledge.compat import Fit, table
-from vllm_doctor.records.finding import Evidence
+from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
@@ -44,18 +45,41 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "driver",
                 Direction.UPGRADE,
-                "a branch that offers the CUDA of this build",
+                "runs every CUDA that a release of vLLM was built for so far, to 13.0",
+                to=table().default_driver,
+                before=case.driver.module if case.driver is not None else None,
                 inventory="nvidia_driver_version",
             ),
-            thing(
-                ChangeKind.PACKAGE,
-                "image",
-                Direction.CHANGE,
-                "or a build of vLLM for an older CUDA (its variant wheels)",
-                inventory="vllm_version",
-            ),
+            _older_cuda(case, found),
         ),
         refute="`nvidia-smi` shows a CUDA version at least that of `torch.version.cuda`",
+    )
+
+
+def _older_cuda(case: Case, found: str | None) -> Change | None:
+    """The newest release whose wheel is of the driver's CUDA major; none is of CUDA 11."""
+    majors = {int(found) // 1000} if found is not None and found.isdigit() else set()
+    driver = case.driver.module if case.driver is not None else None
+    fit = [
+        version
+        for version in table().wheels()
+        if (wheel := table().wheel(version)) is not None
+        and (
+            int(wheel.cuda.split(".")[0]) in majors
+            or (driver is not None and table().fit(driver, wheel.cuda) in {Fit.NATIVE, Fit.MINOR})
+        )
+    ]
+    if not fit or (case.version is not None and case.version <= as_version(fit[-1])):
+        return None
+    why = f"or the newest release that was built for the driver's CUDA {'' if not majors else min(majors)}".rstrip()
+    return thing(
+        ChangeKind.PACKAGE,
+        "image",
+        Direction.CHANGE,
+        why,
+        to=fit[-1],
+        before=case.version_text,
+        inventory="vllm_version",
     )
 
 

@@ -1,5 +1,7 @@
 """VD704: the GPU itself failed: a memory error that ECC could not correct, or an Xid of the hardware."""
 
+import shlex
+
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.host import Gpu
 from vllm_doctor.records.snapshot import Signal
@@ -80,14 +82,17 @@ def _recover(action: str | None, bad: tuple[Xid, ...]) -> Change:
         if action
         else ours or "drain it, reset it; replace it if it comes again"
     )
-    return thing(ChangeKind.HARDWARE, "gpu", Direction.RESET, why, to=action)
+    which = bad[0].bus if bad and bad[0].bus else "INDEX"
+    command = f"systemctl stop UNIT && nvidia-smi --gpu-reset -i {shlex.quote(which)}"
+    return thing(ChangeKind.HARDWARE, "gpu", Direction.RESET, why, to=action, command=command)
 
 
 def _reboot(action: str | None, bad: tuple[Xid, ...]) -> Change | None:
     """A card that left the bus, or whose driver asks for it, comes back with the host alone."""
     if not (any(x.code == _OFF_THE_BUS for x in bad) or "reboot" in (action or "").lower()):
         return None
-    return thing(ChangeKind.OS, "host", Direction.REBOOT, "a card that is off the bus cannot be reset from the host")
+    why = "a card that is off the bus cannot be reset from the host"
+    return thing(ChangeKind.OS, "host", Direction.REBOOT, why, command="systemctl reboot")
 
 
 RULE = Rule(

@@ -9,7 +9,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, gib, thing
+from vllm_doctor.rules.say import HOLDERS, finding, gib, thing
 from vllm_doctor.rules.startup._gate import EXHAUSTED
 
 # Less than this is a desktop, an exporter, a driver context.
@@ -88,12 +88,13 @@ def _stop(process: GpuProcess) -> Change:
         else f"look first: ps -o user,lstart,cmd -p {process.pid}"
     )
     why = f"{what}; or give this service the rest of the card"
-    return thing(ChangeKind.OS, "other-gpu-processes", Direction.STOP, why, before=process.pid)
+    stop = f"systemctl stop {shlex.quote(process.unit)}" if process.unit else f"kill {process.pid}"
+    return thing(ChangeKind.OS, "other-gpu-processes", Direction.STOP, why, before=process.pid, command=stop)
 
 
 def _reset() -> Change:
     why = "a process in another container, or the driver itself: look from the host; then reset the card, or reboot"
-    return thing(ChangeKind.HARDWARE, "gpu", Direction.REPAIR, why)
+    return thing(ChangeKind.HARDWARE, "gpu", Direction.REPAIR, why, command=HOLDERS)
 
 
 RULE = Rule(

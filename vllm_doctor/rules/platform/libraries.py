@@ -42,7 +42,9 @@ def judge(case: Case) -> Outcome:
                 "wheel",
                 Direction.CHANGE,
                 f"torch and vLLM of one CUDA major: {library} belongs to another",
-                inventory="vllm_version",
+                to=f"vllm=={case.version}" if case.version is not None else None,
+                command="python3 -m venv /opt/vllm-new && /opt/vllm-new/bin/pip install "
+                f"vllm=={case.version or 'VERSION'}",
             )
             if library
             else None,
@@ -50,6 +52,7 @@ def judge(case: Case) -> Outcome:
                 "LD_LIBRARY_PATH",
                 Direction.CHANGE,
                 "the driver's own libcuda before the compat folder of the image, whose CUDA is older than the driver",
+                command="ldconfig -p | grep libcuda.so.1   # its folder first in LD_LIBRARY_PATH, without …/compat",
             )
             if "cuda-803" in fault.ids
             else None,
@@ -97,6 +100,7 @@ def _reload() -> Change:
         Direction.CHANGE,
         "the packages were upgraded under a loaded module: unload it, or reboot; and remove "
         "a compat folder from LD_LIBRARY_PATH",
+        command="systemctl reboot   # or, drained: modprobe -r nvidia_uvm nvidia_drm && modprobe nvidia",
     )
 
 

@@ -35,6 +35,7 @@ def judge(case: Case) -> Outcome:
                 "link",
                 Direction.REPAIR,
                 "reset the cards whose link is down; look at seat, riser and slot of the narrow one",
+                command="nvidia-smi nvlink -s && nvidia-smi --query-gpu=index,pcie.link.width.current --format=csv",
             ),
         ),
         refute="`nvidia-smi nvlink -s` shows the link as active, and lspci the full width under load",

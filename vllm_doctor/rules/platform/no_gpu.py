@@ -37,6 +37,7 @@ def judge(case: Case) -> Outcome:
                 "nvidia-fabricmanager",
                 Direction.REPAIR,
                 "start it, of the driver's own version: NVSwitch hosts need it",
+                command="systemctl enable --now nvidia-fabricmanager && systemctl status nvidia-fabricmanager",
             )
             if "cuda-802" in fault.ids
             else None,
@@ -45,25 +46,48 @@ def judge(case: Case) -> Outcome:
                 "container",
                 Direction.REPAIR,
                 "restart it: its access to the devices was lost (daemon-reload)",
+                command="docker restart CONTAINER",
             )
             if "nvml-unknown" in fault.ids
             else None,
             thing(
-                ChangeKind.OS, "driver", Direction.REPAIR, "load the module: DKMS, Secure Boot or nouveau keep it out"
+                ChangeKind.OS,
+                "driver",
+                Direction.REPAIR,
+                "load the module: DKMS, Secure Boot or nouveau keep it out",
+                command="modprobe nvidia; dkms status; mokutil --sb-state; lsmod | grep nouveau",
             )
             if "driver-silent" in fault.ids
             else None,
-            environment("CUDA_VISIBLE_DEVICES", Direction.CHANGE, "name devices that exist and that the unit may open")
+            environment(
+                "CUDA_VISIBLE_DEVICES",
+                Direction.CHANGE,
+                "name devices that exist and that the unit may open",
+                to=_devices(case),
+                before=case.env("CUDA_VISIBLE_DEVICES"),
+                command="nvidia-smi -L",
+            )
             if fault.ids & {"no-gpus", "device-type", "device-empty", "devices-busy"}
             else None,
             thing(
-                ChangeKind.OS, "host", Direction.CHANGE, "reboot: the GPU left the bus (see its Xid in the kernel log)"
+                ChangeKind.OS,
+                "host",
+                Direction.CHANGE,
+                "reboot: the GPU left the bus (see its Xid in the kernel log)",
+                command="systemctl reboot",
             )
             if "gpu-lost" in fault.ids
             else None,
         ),
         refute="`nvidia-smi` run by the unit's user shows the GPU as usable",
     )
+
+
+def _devices(case: Case) -> str | None:
+    """One card for each rank, where the cards that the driver sees are known and enough."""
+    ranks = case.count("tensor-parallel-size") or 1
+    here = len(case.gpus) if case.live and case.gpus else 0
+    return ",".join(map(str, range(ranks))) if here >= ranks else None
 
 
 def _fabric(case: Case) -> tuple[Evidence, ...]:

@@ -38,6 +38,7 @@ def judge(case: Case) -> Outcome:
                 "gpu",
                 Direction.REPAIR,
                 "reset it at the next window; what runs, and what starts, is not affected before that",
+                command="nvidia-smi --gpu-reset -i INDEX   # drained, with the index that the evidence names",
             ),
         ),
         refute="nvidia-smi -q -d ROW_REMAPPER shows Pending: No",

@@ -33,6 +33,8 @@ def judge(case: Case) -> Outcome:
                 "mig-mode",
                 Direction.CHANGE,
                 "or MIG off on the cards of this service (drain them first)",
+                to="off",
+                command="nvidia-smi -i INDEX -mig 0",
             ),
         ),
         refute="CUDA_VISIBLE_DEVICES names whole cards only",

@@ -1,5 +1,6 @@
 """VD304: a request alone is larger than the whole KV pool (V0: it is ignored, or ends the engine)."""
 
+from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
@@ -26,17 +27,21 @@ def judge(case: Case) -> Outcome:
         severity=Severity.WILL_FAIL_UNDER_LOAD if ended else Severity.DEGRADED,
         evidence=tuple(case.line(h.index) for h in hits[-2:]),
         changes=(
-            set_flag(
-                case,
-                "max-model-len",
-                fits or int((length or 4096) // 2),
-                Direction.LOWER,
-                f"{blocks:.0f} blocks × {block} tokens" if blocks else "what the pool holds",
-            ),
+            _shorter(case, length, fits, f"{blocks:.0f} blocks × {block} tokens" if blocks else ""),
             raise_utilization(case, 1.0) if case.total_gib is not None else None,
         ),
         refute="the KV pool holds more tokens than the longest request",
     )
+
+
+def _shorter(case: Case, length: float | None, fits: int | None, sum_: str) -> Change | None:
+    """What the pool holds, where that is less than what is allowed; else half, as other requests share the pool."""
+    if fits and (length is None or fits < length):
+        return set_flag(case, "max-model-len", fits, Direction.LOWER, sum_)
+    if length is None:
+        return None
+    why = "half of what is allowed now: the pool is shared by all that run"
+    return set_flag(case, "max-model-len", int(length // 2), Direction.LOWER, why)
 
 
 RULE = Rule(

@@ -5,7 +5,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.say import HOLDERS, finding, thing
 from vllm_doctor.rules.startup._gate import exhausted, sums
 from vllm_doctor.rules.startup._levers import lower_utilization
 
@@ -33,6 +33,7 @@ def judge(case: Case) -> Outcome:
                 "other-gpu-processes",
                 Direction.STOP,
                 "or let the trainer give its memory back first (empty its cache, offload), then wake the engine",
+                command=HOLDERS,
             ),
         ),
         refute="nvidia-smi shows as much free before the wake-up as the sleep freed",

@@ -5,7 +5,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, stop_others, thing
+from vllm_doctor.rules.say import HOLDERS, finding, stop_others, thing
 from vllm_doctor.rules.startup._gate import exhausted, sums
 
 
@@ -28,6 +28,7 @@ def judge(case: Case) -> Outcome:
                 Direction.STOP,
                 "an engine or worker of an earlier run outlives its server; systemctl kill of the "
                 "whole unit ends it, nvidia-smi shows it",
+                command=HOLDERS,
             ),
             stop_others("a driver context takes 0.3 to 0.6 GiB and there was less than that"),
         ),

@@ -26,6 +26,7 @@ def judge(case: Case) -> Outcome:
                 Direction.SERIALIZE,
                 "start engines on one GPU one after another: each unit After= the one before, and "
                 "ready before the next begins",
+                command="systemctl edit SECOND-UNIT   # [Unit] After=FIRST-UNIT",
             ),
             stop_others("what gave memory back was another process, often the engine before this one as it ended"),
         ),

@@ -1,0 +1,245 @@
+"""Every change that any scenario is offered: exact, known to its release, and written so that it can be pasted.
+
+Where no value can be known the reason stands here, so that a new vague change has to give one.
+"""
+
+import html
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from tests.scenarios.loading import folders, snapshot
+from vllm_doctor.knowledge import kernels, parser, versions
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.records.finding import Change, Diagnosis, Finding
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.remedy import dropin, inventory
+from vllm_doctor.remedy.argv import applied, exact, written
+from vllm_doctor.render.html import page
+from vllm_doctor.render.human import change_line, text
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.engine import diagnose
+
+ROLES = Path(__file__).parents[2] / "roles"
+ARGV = ("/opt/vllm/bin/vllm", "serve", "acme/chat-8b")
+JSON_OPTIONS = {"compilation-config", "speculative-config", "limit-mm-per-prompt", "mm-processor-kwargs"}
+
+# Why no value can be known, by what is to be changed.
+NOT_KNOWN = {
+    "model": "which checkpoint is the owner's choice; the size that fits is in the words and in `predicted`",
+    "max-num-batched-tokens": "neither the launch nor the release is known, so only 'half of what it is' is true",
+    "speculative-config": "the shell took the quotes away, and what came after the first field with them",
+    "chat-template": "which file was meant is the owner's knowledge",
+    "port": "the message does not name the port that is taken",
+    "tensor-parallel-size": "how many GPUs the cluster has is Ray's knowledge: `ray status`",
+    "host-ram": "how much more would have been taken is not known after a kill",
+    "client-input": "a rule of the gateway, in its own language",
+    "command": "the words of a container's or script's command line, which is not vLLM's",
+}
+
+
+class Offer(NamedTuple):
+    """One change as it was offered."""
+
+    scenario: str
+    finding: Finding
+    change: Change
+    at: Version
+    known: bool
+
+    @property
+    def where(self) -> str:
+        """For a failure's list."""
+        return f"{self.scenario}: {self.finding.code} {self.change.name} → {self.change.after}"
+
+
+@cache
+def diagnoses() -> tuple[tuple[str, Diagnosis, Case], ...]:
+    shots = [(folder.name, snapshot(folder)) for folder in folders()]
+    return tuple((name, diagnose(shot), Case(shot)) for name, shot in shots)
+
+
+@cache
+def offers() -> tuple[Offer, ...]:
+    return tuple(
+        Offer(name, finding, change, case.version or versions.newest_known(), case.version is not None)
+        for name, told, case in diagnoses()
+        for finding in told.findings
+        for change in finding.changes
+    )
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert len(offers()) > 600
+
+
+def test_each_change_is_exact_or_says_why_it_cannot_be() -> None:
+    vague = [
+        o
+        for o in offers()
+        if o.change.after is None
+        and o.change.direction is not Direction.REMOVE
+        and o.change.by is None
+        and o.change.command is None
+    ]
+    assert [o.where for o in vague if o.change.name not in NOT_KNOWN] == []
+    assert [o.where for o in vague if not o.change.why] == []
+    assert set(NOT_KNOWN) - {o.change.name for o in vague} == set(), "a reason that nothing needs any more"
+
+
+def test_the_release_has_each_option_and_takes_the_value() -> None:
+    assert [f"{o.where}: {told}" for o in offers() if (told := _refused(o)) is not None] == []
+
+
+def _refused(o: Offer) -> str | None:
+    """Why the release would refuse the change; None where it takes it."""
+    c = o.change
+    if c.kind is ChangeKind.ENV:
+        name = c.variable or c.name
+        fact = versions.env(name, o.at) if name.startswith("VLLM_") else None
+        wrong = fact is not None and fact.exists is not True and c.direction is not Direction.REMOVE
+        return "this release does not read it" if wrong or not re.fullmatch(r"[A-Za-z_]\w*", name) else None
+    if c.kind is not ChangeKind.FLAG or c.after is None or c.name == "model":
+        return None
+    fact = versions.flag(c.name, o.at)
+    if fact is None or fact.exists is not True:
+        return "this release has no such option"
+    if c.after is False and not fact.negatable:
+        return "there is no --no- form"
+    if fact.choices is not None and isinstance(c.after, str) and c.after not in fact.choices:
+        return f"one of {fact.choices}"
+    if c.name in {"attention-backend", "moe-backend"}:
+        table: kernels.Table = "moe" if c.name == "moe-backend" else "attention"
+        return None if kernels.has(table, str(c.after), o.at) else "no such kernels there"
+    if c.name in JSON_OPTIONS and not re.fullmatch(r"\w+=\d+(,\w+=\d+)*", str(c.after)):
+        return _mapping_refused(o, json.loads(str(c.after)))
+    complaint = parser.complaint(c.name, c.after, str(o.at))
+    return str(complaint) if complaint is not None and " " not in str(c.after) else None
+
+
+def _mapping_refused(o: Offer, fields: dict[str, object]) -> str | None:
+    if o.change.name != "compilation-config":
+        return None
+    passes = fields.get("pass_config")
+    tables: list[tuple[kernels.Table, str]] = [("compilation", name) for name in fields]
+    tables += [("pass_config", str(name)) for name in (passes if isinstance(passes, dict) else {})]
+    return next((f"no field {name}" for table, name in tables if not kernels.has(table, name, o.at)), None)
+
+
+@cache
+def _variables() -> dict[str, str]:
+    """The roles' variables by name, with their type."""
+    found = {}
+    for file in ROLES.glob("*/meta/argument_specs.yml"):
+        options = yaml.safe_load(file.read_text(encoding="utf-8"))["argument_specs"]["main"]["options"]
+        found |= {name: str(spec.get("type", "str")) for name, spec in options.items()}
+    return found
+
+
+def test_each_inventory_line_is_yaml_of_a_variable_s_type() -> None:
+    types = {"int": int, "float": (int, float), "str": (str, int, float), "dict": dict, "list": list, "bool": bool}
+    wrong = []
+    for o in offers():
+        line = inventory.line(o.change)
+        if line is None:
+            continue
+        assert "\n" not in line
+        if line.startswith("#"):
+            continue
+        ((name, value),) = yaml.safe_load(line).items()
+        kind = _variables().get(name)
+        if kind is None or (kind in types and not isinstance(value, types[kind])):
+            wrong.append(f"{o.where}: {line} ({kind})")
+    assert wrong == []
+
+
+def _units() -> dict[str, tuple[Change, str]]:
+    """A drop-in for every different change, by file name."""
+    made: dict[tuple[str, str], tuple[Change, str]] = {}
+    for o in offers():
+        body = dropin.text(o.finding.code, ARGV, (o.change,))
+        if body is not None:
+            made.setdefault((o.change.name, str(o.change.after)), (o.change, body))
+    return {f"vllm-change-{n}.service": pair for n, pair in enumerate(made.values())}
+
+
+def test_each_setting_has_a_drop_in_that_reads_back_as_the_command_line() -> None:
+    settings = [o for o in offers() if o.change.kind in {ChangeKind.FLAG, ChangeKind.ENV} and exact(o.change)]
+    missing = [o.where for o in settings if dropin.text(o.finding.code, ARGV, (o.change,)) is None]
+    assert missing == []
+    for change, body in _units().values():
+        last = body.splitlines()[-1]
+        if change.kind is ChangeKind.FLAG:
+            words = shlex.split(last.removeprefix("ExecStart=").replace("$$", "$").replace("%%", "%"))
+            assert tuple(words) == applied(ARGV, (change,))
+        elif change.after is not None:
+            (word,) = shlex.split(last.removeprefix("Environment=").replace("%%", "%"))
+            assert word == f"{change.variable or change.name}={change.after}"
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+def test_systemd_takes_each_drop_in(tmp_path: Path) -> None:
+    files = []
+    for name, (change, body) in _units().items():
+        start = "" if change.kind is ChangeKind.FLAG else "ExecStart=/bin/true\n"
+        files.append(tmp_path / name)
+        files[-1].write_text(body.replace("/opt/vllm/bin/vllm", "/bin/echo") + start)
+    done = subprocess.run(["systemd-analyze", "verify", *files], capture_output=True, text=True, check=False)
+    assert [line for line in done.stderr.splitlines() if "vllm-change-" in line] == []
+
+
+def test_no_finding_offers_a_change_and_its_opposite() -> None:
+    against = {Direction.LOWER: Direction.RAISE, Direction.ADD: Direction.REMOVE}
+    both = [
+        f"{name}: {finding.code} {change.name}"
+        for name, told, _ in diagnoses()
+        for finding in told.findings
+        for change in finding.changes
+        if (change.name, against.get(change.direction)) in {(c.name, c.direction) for c in finding.changes}
+    ]
+    assert both == []
+
+
+def test_a_number_goes_the_way_that_its_direction_says() -> None:
+    wrong = []
+    for o in offers():
+        before, after = o.change.before, o.change.after
+        if isinstance(before, bool) or isinstance(after, bool):
+            continue
+        if isinstance(before, int | float) and isinstance(after, int | float):
+            lower, higher = o.change.direction is Direction.LOWER, o.change.direction is Direction.RAISE
+            if (lower and after >= before) or (higher and after <= before):
+                wrong.append(o.where)
+    assert wrong == []
+
+
+def test_a_list_is_written_as_words_and_a_switch_without_a_value() -> None:
+    for o in offers():
+        if o.change.kind is ChangeKind.FLAG and o.change.after is not None:
+            words = written(o.change)
+            option = (parser.options("0.32.0") or {}).get(o.change.name)
+            if option is not None:
+                assert len(words) == 1 if option.words == 0 else len(words) >= 2, words
+                assert option.words == "+" or len(words) <= 2, words
+
+
+def test_text_and_page_show_the_line_to_copy_unbroken() -> None:
+    for name, told, _ in diagnoses():
+        roots = [f for f in told.findings if f.explained_by is None]
+        shown = text(told, width=60).splitlines()
+        paper = html.unescape(page([(told, ())], taken_at="2026-01-01T00:00:00+00:00"))
+        for change in (c for f in roots for c in f.changes):
+            line = change_line(change)
+            assert any(line in row for row in shown), (name, line)
+            assert line in paper, (name, line)
+            if change.command is not None:
+                assert any(f"$ {change.command}" in row for row in shown), (name, change.command)
+                assert change.command in paper, (name, change.command)
