@@ -63,7 +63,7 @@ RULE = Rule(
     node="refused",
     cause=Cause.PORT_IN_USE,
     phase=Phase.NOT_MEMORY,
-    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.MACHINE}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.MACHINE, Signal.VERSION}),
     judge=judge,
     rank=30,
 )

@@ -58,7 +58,7 @@ RULE = Rule(
     node="not-memory",
     cause=Cause.CORRUPT_WEIGHTS,
     phase=Phase.NOT_MEMORY,
-    reads=frozenset({Signal.LOG}),
+    reads=frozenset({Signal.LOG, Signal.LAUNCH}),
     judge=judge,
     rank=30,
 )

@@ -108,7 +108,7 @@ RULE = Rule(
     cause=Cause.OTHER,
     phase=Phase.DRIVER_CUDA_MISMATCH,
     also=frozenset({Phase.GPU_FAULT, Phase.NOT_MEMORY}),
-    reads=frozenset({Signal.LOG, Signal.DRIVER}),
+    reads=frozenset({Signal.LOG, Signal.DRIVER, Signal.LAUNCH}),
     judge=judge,
     rank=2,
 )
