@@ -37,6 +37,8 @@ NOT_KNOWN = {
     "model": "which checkpoint is the owner's choice; the size that fits is in the words and in `predicted`",
     "max-num-batched-tokens": "neither the launch nor the release is known, so only 'half of what it is' is true",
     "speculative-config": "the shell took the quotes away, and what came after the first field with them",
+    "mm-processor-kwargs": "the launch's own words, only parted: the message shows them cut",
+    "kv-transfer-config": "which of two connectors is meant is the owner's choice",
     "chat-template": "which file was meant is the owner's knowledge",
     "port": "the message does not name the port that is taken",
     "tensor-parallel-size": "how many GPUs the cluster has is Ray's knowledge: `ray status`",

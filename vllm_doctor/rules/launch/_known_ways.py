@@ -4,6 +4,7 @@ import re
 
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
+from vllm_doctor.rules._items import limit
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.say import set_flag, upgrade
 from vllm_doctor.rules.story import Fault
@@ -35,7 +36,9 @@ def _without_processor(case: Case) -> tuple[Change | None, ...]:
     """A checkpoint of the text part alone lacks what its images would be read with; one for them all has it."""
     text_only = set_flag(
         case, "language-model-only", True, Direction.ADD, "no image, video or sound is read then, and nothing for them"
-    ) or set_flag(case, "limit-mm-per-prompt", None, Direction.CHANGE, "0 of each kind: only text is sent then")
+    ) or set_flag(
+        case, "limit-mm-per-prompt", limit(case, image=0, video=0), Direction.CHANGE, "where only text is sent"
+    )
     why = "or a checkpoint with preprocessor_config.json: copy it from the model that this one was made of"
     return (text_only, set_flag(case, "model", None, Direction.CHANGE, why))
 

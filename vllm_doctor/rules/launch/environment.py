@@ -94,7 +94,7 @@ def judge(case: Case) -> Outcome:
         changes=(
             *missing,
             _tools(case, tool) if tool else None,
-            thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit) if unfit else None,
+            thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit, command=_COMPILERS) if unfit else None,
             _sampler(case, fault) if unfit else None,
             thing(
                 ChangeKind.PACKAGE,
@@ -140,6 +140,7 @@ def _sampler(case: Case, fault: Fault) -> Change | None:
     return environment(name, Direction.SET, why, to="0") if fact is not None and fact.exists else None
 
 
+_COMPILERS = "nvcc --version; gcc --version; nvidia-smi --query-gpu=name,compute_cap --format=csv"
 _COMMANDS = {
     "compiler-missing": "apt-get install -y gcc   # dnf install -y gcc",
     "headers-missing": "apt-get install -y python3-dev   # dnf install -y python3-devel",
