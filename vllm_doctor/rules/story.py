@@ -92,6 +92,18 @@ _SURVIVOR_TEXTS = (
     "recvValue failed",
     "failed to recv, got 0 bytes",
 )
+# Functions that take the ranks' groups down: what fails in them comes after what ended the server.
+_TEARDOWN = frozenset(
+    {
+        "destroy_process_group",
+        "destroy_model_parallel",
+        "destroy_distributed_environment",
+        "cleanup_dist_env_and_memory",
+        "_shutdown_backend",
+    }
+)
+# As V0's processes name the call that a worker did not survive.
+_METHOD = re.compile(r"(?:while processing method|Error executing method) (\w+)")
 # No single request ends with these: the port is not had, or the CUDA context of the whole process is gone.
 _NEVER_OF_A_REQUEST = frozenset(
     {"address-in-use", "illegal-access", "assert-device", "launch-failure", "misaligned", "ecc", "gpu-lost"}
@@ -125,6 +137,11 @@ class Fault(msgspec.Struct, frozen=True):
     def functions(self) -> tuple[str, ...]:
         """Functions of its traceback, outermost first."""
         return self.crash.functions if self.crash is not None else ()
+
+    @property
+    def at_end(self) -> bool:
+        """Did it fail while the ranks' groups were taken down?"""
+        return not _TEARDOWN.isdisjoint(self.functions)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -306,6 +323,7 @@ class Story:
     def root(self) -> Fault | None:
         """What failed first and for good; None if nothing did."""
         found = [f for f in self._candidates() if self._fatal(f)]
+        found = [f for f in found if not f.at_end] or found
         first = [f for f in found if not self._survivor(f)] or found
         # An exception's line alone, without calls and unknown, is often a library's noise: what has either comes first.
         # So is what a thread or a forgotten task of its own said.
@@ -344,14 +362,15 @@ class Story:
             hits = tuple(h for i in (*heading, *own) for h in said.get(i, ())) or _wrapped(crash)
             if not hits and not crash.root.name:
                 continue  # cut off before it said what it is
-            found.append(Fault(crash.first, crash.last, crash, hits, self._stage(crash.functions, crash.first)))
+            stage = self._stage(crash.functions or self._of_the_parent(crash.first), crash.first)
+            found.append(Fault(crash.first, crash.last, crash, hits, stage))
         relayed: list[Fault] = []
         for index, here in said.items():
             if self.lines[index].level in _HANDLED or self._did_without(index, here):
                 continue
             relay = owner.get(index)
             calls = relay or self._cut_off(index)
-            stage = self._stage(calls.functions if calls is not None else (), index)
+            stage = self._stage(calls.functions if calls is not None else self._of_the_parent(index), index)
             last, hits = self._with_why(index, here, said) if relay is None else (index, tuple(here))
             (relayed if relay is not None else found).append(Fault(index, last, None, hits, stage))
         return found or relayed
@@ -375,6 +394,16 @@ class Story:
         line = self.lines[index]
         near = (c for c in self.crashes[:_CRASHES] if index < c.first <= index + _HEADING and not c.root.name)
         return next((c for c in near if (c.process, c.pid) == (line.process, line.pid)), None)
+
+    def _of_the_parent(self, index: int) -> Sequence[str]:
+        """The call that a worker's line is about: as the line names it, or the parent's traceback shows it."""
+        line = self.lines[index]
+        if (named := _METHOD.search(line.text)) is not None:
+            return (named[1],)
+        if not (line.process or "").startswith(("VllmWorkerProcess", "RayWorkerWrapper")):
+            return ()
+        parents = (c for c in self.crashes[:_CRASHES] if c.first > index and c.process in {None, "rank0"})
+        return next((c.functions for c in parents if stage_of(c.functions) is not None), ())
 
     def _own_lines(self, crash: Crash) -> list[int]:
         speaker = (crash.process, crash.pid)

@@ -7,6 +7,7 @@ from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, stop_others
 from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
 from vllm_doctor.rules.startup._levers import fewer_tokens, lower_utilization
+from vllm_doctor.rules.story import Fault
 
 # Who asks the driver itself, beside torch's allocator: libraries for their handles and buffers, and sleep mode when it
 # maps the pool again. In whatever step that was, what is missing is what vLLM's fraction leaves over.
@@ -23,7 +24,8 @@ def judge(case: Case) -> Outcome:
     after_kv = oom.torch is not None and bool(oom.torch.private_pools) and tenants(oom.torch) is None
     return finding(
         RULE,
-        phase=Phase.RUNTIME_LEAK_OR_FRAGMENTATION if outside and "cumem-oom" in oom.fault.ids else None,
+        title=f"{RULE.title}: it was being taken down, and what failed before is missing" if oom.fault.at_end else "",
+        phase=_phase(oom.fault) if outside else None,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
         confidence=Confidence.LIKELY if outside or after_kv else Confidence.POSSIBLE,
         changes=(
@@ -37,6 +39,12 @@ def judge(case: Case) -> Outcome:
     )
 
 
+def _phase(fault: Fault) -> Phase | None:
+    if fault.at_end:
+        return Phase.NCCL_OR_MULTIGPU
+    return Phase.RUNTIME_LEAK_OR_FRAGMENTATION if "cumem-oom" in fault.ids else None
+
+
 RULE = Rule(
     code="VD208",
     slug="memory-step-unknown",
@@ -44,7 +52,7 @@ RULE = Rule(
     node="burst",
     cause=Cause.UTILIZATION_TOO_HIGH,
     phase=Phase.RUNTIME_PREFILL_BURST,
-    also=frozenset({Phase.RUNTIME_LEAK_OR_FRAGMENTATION}),
+    also=frozenset({Phase.RUNTIME_LEAK_OR_FRAGMENTATION, Phase.NCCL_OR_MULTIGPU}),
     reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}),
     judge=judge,
     rank=94,
