@@ -1,10 +1,11 @@
 """The words of programs that ask a server: what they write is what they saw, and not why."""
 
-import re
 from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
+
+from vllm_doctor.knowledge.pattern import Pattern
 
 
 class Saw(StrEnum):
@@ -20,59 +21,59 @@ class Saw(StrEnum):
 # Those that say how many requests came through.
 MEASURES = frozenset({"vllm bench serve", "evalscope", "wrk"})
 # What only a client writes; a name to call it by.
-_MARKS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("vllm bench serve", re.compile(r"=+ Serving Benchmark Result =+|^Starting initial single prompt test run")),
-    ("vllm bench serve", re.compile(r"Initial test run failed - Please make sure|^Traffic request rate: ")),
-    ("evalscope", re.compile(r" - evalscope - ")),
-    ("wrk", re.compile(r"^Running \S{1,20} test @ https?://")),
+_MARKS: tuple[tuple[str, Pattern], ...] = (
+    ("vllm bench serve", Pattern(r"=+ Serving Benchmark Result =+|^Starting initial single prompt test run")),
+    ("vllm bench serve", Pattern(r"Initial test run failed - Please make sure|^Traffic request rate: ")),
+    ("evalscope", Pattern(r" - evalscope - ")),
+    ("wrk", Pattern(r"^Running \S{1,20} test @ https?://")),
     (
         "the openai package",
-        re.compile(r"\bopenai\.(?:API|Internal|BadRequest|NotFound|RateLimit|Unprocess)\w{0,40}Error\b"),
+        Pattern(r"\bopenai\.(?:API|Internal|BadRequest|NotFound|RateLimit|Unprocess)\w{0,40}Error\b"),
     ),
-    ("the openai package", re.compile(r"/site-packages/openai/_base_client\.py")),
-    ("aiohttp", re.compile(r"\baiohttp\.client_exceptions\.\w{1,60}|/site-packages/aiohttp/client\.py")),
-    ("httpx", re.compile(r"HTTP Request: POST https?://\S{1,300}/v1/|\bhttpx\.\w{1,60}(?:Error|Timeout)\b")),
-    ("requests", re.compile(r"\brequests\.exceptions\.\w{1,60}.{0,200}/v1/(?:chat|completions|models|embeddings)")),
+    ("the openai package", Pattern(r"/site-packages/openai/_base_client\.py")),
+    ("aiohttp", Pattern(r"\baiohttp\.client_exceptions\.\w{1,60}|/site-packages/aiohttp/client\.py")),
+    ("httpx", Pattern(r"HTTP Request: POST https?://\S{1,300}/v1/|\bhttpx\.\w{1,60}(?:Error|Timeout)\b")),
+    ("requests", Pattern(r"\brequests\.exceptions\.\w{1,60}.{0,200}/v1/(?:chat|completions|models|embeddings)")),
 )
-_SAW: tuple[tuple[Saw, re.Pattern[str]], ...] = (
+_SAW: tuple[tuple[Saw, Pattern], ...] = (
     (
         Saw.REFUSED_CONNECTION,
-        re.compile(
+        Pattern(
             r"Connection refused|Cannot connect to host|ClientConnectorError|\bAPIConnectionError|\bConnectError"
             r"|All connection attempts failed|Connect call failed|Failed to establish a new connection"
         ),
     ),
     (
         Saw.CUT,
-        re.compile(
+        Pattern(
             r"ServerDisconnected|[Ss]erver disconnected|Connection reset by peer|RemoteProtocolError"
             r"|ClientPayloadError|ClientOSError|incomplete chunked read|Remote end closed connection"
         ),
     ),
     (
         Saw.SERVER_ERROR,
-        re.compile(
+        Pattern(
             r"\bInternalServerError\b|Error code: 5\d\d\b|HTTP/1\.[01] 5\d\d\b|\[5\d\d [A-Z]|\b50[0234] Server Error"
         ),
     ),
     (
         Saw.LATE,
-        re.compile(r"APITimeoutError|ReadTimeout|ServerTimeoutError|Request timed out|asyncio\.\S{0,20}TimeoutError"),
+        Pattern(r"APITimeoutError|ReadTimeout|ServerTimeoutError|Request timed out|asyncio\.\S{0,20}TimeoutError"),
     ),
     (
         Saw.REFUSED_REQUEST,
-        re.compile(
+        Pattern(
             r"\b(?:BadRequest|NotFound|Authentication|PermissionDenied|UnprocessableEntity)Error: "
             r"|Error code: 4\d\d\b|HTTP/1\.[01] 4\d\d\b|\[4\d\d [A-Z]|\b4\d\d Client Error"
         ),
     ),
 )
-_COUNT = re.compile(r"^\W{0,4}(?P<what>Successful|Failed|Succeed) requests\b\W{1,60}(?P<count>\d{1,12})\b")
-_ANSWER = re.compile(r'HTTP Request: POST \S{1,300} "HTTP/1\.[01] 2\d\d')
-_WRK = re.compile(r"Socket errors: connect (\d{1,9}), read (\d{1,9}), write (\d{1,9}), timeout (\d{1,9})")
-_WRK_STATUS = re.compile(r"Non-2xx or 3xx responses: (\d{1,9})")
+_COUNT = Pattern(r"^\W{0,4}(?P<what>Successful|Failed|Succeed) requests\b\W{1,60}(?P<count>\d{1,12})\b")
+_ANSWER = Pattern(r'HTTP Request: POST \S{1,300} "HTTP/1\.[01] 2\d\d')
+_WRK = Pattern(r"Socket errors: connect (\d{1,9}), read (\d{1,9}), write (\d{1,9}), timeout (\d{1,9})")
+_WRK_STATUS = Pattern(r"Non-2xx or 3xx responses: (\d{1,9})")
 # A benchmark's notice of its own that no request came through at all.
-_NONE = re.compile(r"All requests failed\. This is likely due to|Initial test run failed - Please make sure")
+_NONE = Pattern(r"All requests failed\. This is likely due to|Initial test run failed - Please make sure")
 
 
 class Client(msgspec.Struct, frozen=True):

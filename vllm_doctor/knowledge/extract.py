@@ -16,10 +16,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import Version, as_version, canonical, parse_version
 
 DATA = Path(__file__).with_name("versions.json")
-_SOURCES = re.compile(
+_SOURCES = Pattern(
     r"vllm/(engine/arg_utils|envs|config|config/\w+|entrypoints/.*(cli_args|launch_args|args)|entrypoints/openai/api_server)\.py"
 )
 # Up to 0.4.1 the server made its own options, and there was no list of variables.

@@ -13,6 +13,8 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
+from vllm_doctor.knowledge.pattern import Pattern
+
 # A card's or a MIG slice's own name, in full, as NVML gives it.
 UUID = r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
@@ -72,7 +74,7 @@ def names() -> tuple[str, ...]:
     return tuple(_table())
 
 
-_SLICE = re.compile(r"\bMIG\s+(?:\d+c\.)?(\d)g\.(\d+)gb\b(?:\+\S+)?", re.IGNORECASE)
+_SLICE = Pattern(r"\bMIG\s+(?:\d+c\.)?(\d)g\.(\d+)gb\b(?:\+\S+)?", re.IGNORECASE)
 # A slice has this share of what its profile is called after (3g.40gb: 39.1 GiB; NVIDIA, MIG user guide, profiles).
 _SLICE_SHARE = 0.977
 

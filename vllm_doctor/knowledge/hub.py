@@ -1,9 +1,9 @@
 """Models of a hub: how their names look, and in which folder of a host a commit lies."""
 
-import re
+from vllm_doctor.knowledge.pattern import Pattern
 
-_NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+_NAME = Pattern(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*")
+_COMMIT = Pattern(r"[0-9a-f]{40}")
 
 
 def is_name(model: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import Version, as_version, within
 
 Table = Literal["attention", "moe", "pass_config", "compilation"]
@@ -46,9 +47,9 @@ def has(table: Table, name: str, at: Version) -> bool:
 
 # Switches of pass_config that fuse nothing: they only take away what does nothing.
 _HARMLESS = frozenset({"eliminate_noops", "enable_noop"})
-_FUSIONS = re.compile(r"Enabled custom fusions: (?P<names>\w+(?:, \w+)*)")
-_PASSES = re.compile(r"'pass_config': \{(?P<body>[^{}]*)\}")
-_ON = re.compile(r"'(\w+)': True")
+_FUSIONS = Pattern(r"Enabled custom fusions: (?P<names>\w+(?:, \w+)*)")
+_PASSES = Pattern(r"'pass_config': \{(?P<body>[^{}]*)\}")
+_ON = Pattern(r"'(\w+)': True")
 
 
 def enabled_passes(lines: Iterable[str]) -> tuple[str, ...]:
@@ -61,7 +62,7 @@ def enabled_passes(lines: Iterable[str]) -> tuple[str, ...]:
         if fusions := _FUSIONS.search(line):
             found.update({f"fuse_{name}": None for name in fusions["names"].split(", ")})
         elif passes := _PASSES.search(line):
-            found.update({name: None for name in _ON.findall(passes["body"]) if name not in _HARMLESS})
+            found.update({on[1]: None for on in _ON.finditer(passes["body"]) if on[1] not in _HARMLESS})
     return tuple(found)
 
 
@@ -74,11 +75,11 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 # 0.11.2 and later name all that pass the checks for card, model and launch; earlier ones only the choice.
-_ATTENTION = re.compile(
+_ATTENTION = Pattern(
     r"Using (?:AttentionBackendEnum\.)?(?P<name>[A-Z][A-Z0-9_]+)(?: attention)? backend"
     r"(?: out of potential backends: [\[(](?P<others>[^\])]*)[\])])?"
 )
-_ATTENTION_WORDS = re.compile(
+_ATTENTION_WORDS = Pattern(
     r"Using (?P<name>Flash ?Attention|FlashInfer|XFormers|Triton(?: Attention)?|Flex ?Attent?ion) backend"
 )
 _WORDS = {
@@ -91,9 +92,9 @@ _WORDS = {
     "flexattention": "FLEX_ATTENTION",
     "flexattenion": "FLEX_ATTENTION",  # as 0.9 spelt it
 }
-_MOE = re.compile(r"Using '?(?P<name>[A-Z]\w+(?: [A-Z]+)?)'? (?P<kind>\w+) MoE backend")
-_ALL_REDUCE = re.compile(r"Using \[(?P<names>[^\]]*)\] all-reduce backends \(in dispatch order\) for group 'tp:")
-_LINEAR = re.compile(r"Using (?P<name>\w+LinearKernel) for ")
+_MOE = Pattern(r"Using '?(?P<name>[A-Z]\w+(?: [A-Z]+)?)'? (?P<kind>\w+) MoE backend")
+_ALL_REDUCE = Pattern(r"Using \[(?P<names>[^\]]*)\] all-reduce backends \(in dispatch order\) for group 'tp:")
+_LINEAR = Pattern(r"Using (?P<name>\w+LinearKernel) for ")
 
 
 def attention(lines: Iterable[str]) -> Chosen | None:

@@ -7,13 +7,14 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import canonical
 from vllm_doctor.records.host import Launch
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_ASSIGNMENT = Pattern(r"[A-Za-z_][A-Za-z0-9_]*=")
 _QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
-_PAIR = re.compile(r"""\s*(?:'([^']+)'|"([^"]+)"|([A-Za-z_]\w*))\s*[:=]\s*""")
-_NEXT = re.compile(r"""(?<=,)\s+(?:'([^']+)'|"([^"]+)"|([A-Za-z_]\w*))\s*[:=]\s*""")
+_PAIR = Pattern(r"""\s*(?:'([^']+)'|"([^"]+)"|([A-Za-z_]\w*))\s*[:=]\s*""")
+_NEXT = Pattern(r"""(?<=,)\s+(?:'([^']+)'|"([^"]+)"|([A-Za-z_]\w*))\s*[:=]\s*""")
 # Names under which a launch was printed for the model, in the order of trust.
 _MODEL_KEYS = ("model", "model-tag")
 # "Initializing … with config:" uses the engine's own words for these options.

@@ -1,18 +1,18 @@
 """The statistics that a serving engine prints; fields come and go with versions, so each is read by itself."""
 
-import re
-
 import msgspec
 
+from vllm_doctor.knowledge.pattern import Pattern
+
 _FIELD = {
-    "prompt": re.compile(r"Avg prompt throughput: (\d{1,12}(?:\.\d{1,6})?)"),
-    "generation": re.compile(r"Avg generation throughput: (\d{1,12}(?:\.\d{1,6})?)"),
-    "running": re.compile(r"Running: (\d{1,12}) reqs"),
-    "waiting": re.compile(r"(?:Waiting|Pending): (\d{1,12}) reqs"),
-    "swapped": re.compile(r"Swapped: (\d{1,12}) reqs"),
-    "preemptions": re.compile(r"Preemptions: (\d{1,12})"),
-    "kv": re.compile(r"\b(?!CPU\b)\w+ KV cache usage: (\d{1,12}(?:\.\d{1,6})?)%"),
-    "hit_rate": re.compile(r"(?<!External )(?:[Pp]refix cache hit rate: (?:GPU: )?)(\d{1,12}(?:\.\d{1,6})?)%"),
+    "prompt": Pattern(r"Avg prompt throughput: (\d{1,12}(?:\.\d{1,6})?)"),
+    "generation": Pattern(r"Avg generation throughput: (\d{1,12}(?:\.\d{1,6})?)"),
+    "running": Pattern(r"Running: (\d{1,12}) reqs"),
+    "waiting": Pattern(r"(?:Waiting|Pending): (\d{1,12}) reqs"),
+    "swapped": Pattern(r"Swapped: (\d{1,12}) reqs"),
+    "preemptions": Pattern(r"Preemptions: (\d{1,12})"),
+    "kv": Pattern(r"\b(?!CPU\b)\w+ KV cache usage: (\d{1,12}(?:\.\d{1,6})?)%"),
+    "hit_rate": Pattern(r"(?<!External )(?:[Pp]refix cache hit rate: (?:GPU: )?)(\d{1,12}(?:\.\d{1,6})?)%"),
 }
 
 

@@ -1,26 +1,26 @@
 """torch's own out-of-memory message, in the wordings of torch 1.12 to 2.14 on CUDA, HIP and XPU; sizes in bytes."""
 
-import re
-
 import msgspec
+
+from vllm_doctor.knowledge.pattern import Pattern
 
 _UNITS = {"bytes": 1, "byte": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SIZE = r"(\d{1,15}(?:\.\d{1,9})?) (bytes?|[KMGT]iB|B)\b"
 
-_ASKED = re.compile(r"(CUDA|HIP|XPU|NPU) out of memory\. Tried to allocate " + _SIZE)
-_GPU = re.compile(r"GPU (\d{1,6})")
-_TOTAL = re.compile(r"total capac(?:i)?ty of " + _SIZE)
-_TOTAL_OLD = re.compile(_SIZE + r" total capacity")
-_FREE = re.compile(r"of which " + _SIZE + r" is free")
-_FREE_OLD = re.compile(r"; " + _SIZE + r" free")
-_OTHER = re.compile(r"Process (\d{1,10}) has " + _SIZE + r" memory in use")
-_MINE = re.compile(r"this process has " + _SIZE + r" memory in use")
-_ALLOCATED = re.compile(r"allocated memory " + _SIZE + r" is allocated by PyTorch")
-_ALLOCATED_OLD = re.compile(_SIZE + r" already allocated")
-_POOLS = re.compile(r"with " + _SIZE + r" allocated in private pools")
-_UNUSED = re.compile(_SIZE + r" is reserved by PyTorch but unallocated")
-_RESERVED_OLD = re.compile(_SIZE + r" (?:reserved in total by PyTorch|cached)")
-_ALLOWED = re.compile(r"; " + _SIZE + r" allowed")
+_ASKED = Pattern(r"(CUDA|HIP|XPU|NPU) out of memory\. Tried to allocate " + _SIZE)
+_GPU = Pattern(r"GPU (\d{1,6})")
+_TOTAL = Pattern(r"total capac(?:i)?ty of " + _SIZE)
+_TOTAL_OLD = Pattern(_SIZE + r" total capacity")
+_FREE = Pattern(r"of which " + _SIZE + r" is free")
+_FREE_OLD = Pattern(r"; " + _SIZE + r" free")
+_OTHER = Pattern(r"Process (\d{1,10}) has " + _SIZE + r" memory in use")
+_MINE = Pattern(r"this process has " + _SIZE + r" memory in use")
+_ALLOCATED = Pattern(r"allocated memory " + _SIZE + r" is allocated by PyTorch")
+_ALLOCATED_OLD = Pattern(_SIZE + r" already allocated")
+_POOLS = Pattern(r"with " + _SIZE + r" allocated in private pools")
+_UNUSED = Pattern(_SIZE + r" is reserved by PyTorch but unallocated")
+_RESERVED_OLD = Pattern(_SIZE + r" (?:reserved in total by PyTorch|cached)")
+_ALLOWED = Pattern(r"; " + _SIZE + r" allowed")
 # A driver context takes 0.3 to 0.6 GiB; cuBLAS and NCCL add to it.
 _CONTEXT = 1 << 30
 
@@ -67,7 +67,7 @@ def size(number: str, unit: str) -> int:
     return round(float(number) * _UNITS[unit])
 
 
-def _first(text: str, *patterns: re.Pattern[str]) -> int | None:
+def _first(text: str, *patterns: Pattern) -> int | None:
     for pattern in patterns:
         found = pattern.search(text)
         if found is not None:
@@ -94,7 +94,7 @@ def torch_oom(text: str) -> TorchOom | None:
         total=_first(rest, _TOTAL, _TOTAL_OLD),
         free=_first(rest, _FREE, _FREE_OLD),
         mine=_first(rest, _MINE),
-        others=tuple((int(p), size(n, u)) for p, n, u in _OTHER.findall(rest)),
+        others=tuple((int(p), size(n, u)) for p, n, u in (found.groups() for found in _OTHER.finditer(rest))),
         allocated=allocated,
         private_pools=_first(rest, _POOLS),
         unused=unused,

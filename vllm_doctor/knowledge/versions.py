@@ -15,9 +15,11 @@ from math import prod
 from pathlib import Path
 from typing import Literal
 
+from vllm_doctor.knowledge.pattern import Pattern
+
 GIB = 1 << 30
 
-_VERSION = re.compile(
+_VERSION = Pattern(
     r"\s*v?(\d{1,9}(?:\.\d{1,9})*)\s*[-._]?\s*((?:a|b|rc|alpha|beta)\d*)?(.*)", re.IGNORECASE | re.DOTALL | re.ASCII
 )
 

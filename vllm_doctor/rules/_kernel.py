@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from vllm_doctor.knowledge import gpus, kernels, versions
 from vllm_doctor.knowledge.kernels import Chosen
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Applicability, Direction
@@ -36,21 +37,21 @@ class Kind(StrEnum):
 
 
 # In this order within one file name; the innermost call that is of any kind decides.
-_FILES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    (Kind.TUNING, re.compile(r"triton_heuristics|_inductor/runtime/benchmarking|autotune_process|select_algorithm")),
-    (Kind.AUTOTUNER, re.compile(r"flashinfer/autotuner|warmup/kernel_warmup")),
-    (Kind.SAMPLER, re.compile(r"/v1/sample/|flashinfer/sampling|layers/sampler|worker/gpu/sample/")),
-    (Kind.ALL_REDUCE, re.compile(r"all_?reduce|symm_mem|flashinfer/comm/")),
-    (Kind.EXPERTS, re.compile(r"fused_moe|marlin_moe|cutlass_moe|mega_moe")),
-    (Kind.STATE, re.compile(r"layers/fla/|/gdn|/mamba|causal_conv1d|gated_delta|linear_attn|_ssm")),
-    (Kind.DRAFT, re.compile(r"/spec_decode/")),
+_FILES: tuple[tuple[Kind, Pattern], ...] = (
+    (Kind.TUNING, Pattern(r"triton_heuristics|_inductor/runtime/benchmarking|autotune_process|select_algorithm")),
+    (Kind.AUTOTUNER, Pattern(r"flashinfer/autotuner|warmup/kernel_warmup")),
+    (Kind.SAMPLER, Pattern(r"/v1/sample/|flashinfer/sampling|layers/sampler|worker/gpu/sample/")),
+    (Kind.ALL_REDUCE, Pattern(r"all_?reduce|symm_mem|flashinfer/comm/")),
+    (Kind.EXPERTS, Pattern(r"fused_moe|marlin_moe|cutlass_moe|mega_moe")),
+    (Kind.STATE, Pattern(r"layers/fla/|/gdn|/mamba|causal_conv1d|gated_delta|linear_attn|_ssm")),
+    (Kind.DRAFT, Pattern(r"/spec_decode/")),
     (
         Kind.ATTENTION,
-        re.compile(r"/attention/|flash_attn|flashmla|flashinfer/(?:prefill|decode|mla|cascade)|xformers/|flex_attention"),
+        Pattern(r"/attention/|flash_attn|flashmla|flashinfer/(?:prefill|decode|mla|cascade)|xformers/|flex_attention"),
     ),
-    (Kind.MATRIX, re.compile(r"layers/quantization/|kernels/linear/|deep_gemm|scaled_mm")),
-    (Kind.GRAPH, re.compile(r"torch/cuda/graphs|cudagraph_utils")),
-    (Kind.COMPILED, re.compile(r"inductor_cache|torchinductor|torch_compile_cache|piecewise_backend")),
+    (Kind.MATRIX, Pattern(r"layers/quantization/|kernels/linear/|deep_gemm|scaled_mm")),
+    (Kind.GRAPH, Pattern(r"torch/cuda/graphs|cudagraph_utils")),
+    (Kind.COMPILED, Pattern(r"inductor_cache|torchinductor|torch_compile_cache|piecewise_backend")),
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from functools import cached_property
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.launchline import merged
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
@@ -15,7 +16,7 @@ from vllm_doctor.rules.story import Fault, Story
 GIB = 1 << 30
 # No option of vLLM takes a number of this size; what has one was not read right.
 _ABSURD = 1e15
-_CARD = re.compile(r"(\d{1,3})\s*GB\b", re.IGNORECASE)
+_CARD = Pattern(r"(\d{1,3})\s*GB\b", re.IGNORECASE)
 
 
 class Case:

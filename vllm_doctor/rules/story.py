@@ -1,7 +1,6 @@
 """What a life's log tells, in order: how far the start came, what failed first, what followed from it, how it ended."""
 
 import itertools
-import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from vllm_doctor.knowledge.messages import Hit, messages, mile_stages, read, roles, scan
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.stages import Stage, stage_of
 from vllm_doctor.knowledge.tracebacks import Crash, tracebacks
 from vllm_doctor.records.host import Launch
@@ -61,27 +61,27 @@ _HEADING = 3
 _RUN_TIME_DEATHS = frozenset({"engine-core-fatal", "engine-dead"})
 _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
 # How the V0 engine's loop logs what a step raised; its start logs the message alone.
-_REPR = re.compile(r"[A-Z]\w*(?:Error|Exception)\(['\"]")
+_REPR = Pattern(r"[A-Z]\w*(?:Error|Exception)\(['\"]")
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
 # As Python's `warnings` write one: a library that warns of an import that failed goes on without it.
-_WARNED = re.compile(r"\S+:\d+: \w*Warning: ")
+_WARNED = Pattern(r"\S+:\d+: \w*Warning: ")
 _IMPORTS = frozenset({"module-missing", "import-name"})
 # What only vLLM writes, or lm-eval of it, though it is no step of a start: its own end, a batch and its results.
 _OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-progress", "eval-results")
-_PROCESSES = re.compile(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
+_PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
 # What an API server and an engine say once, when they begin.
 _ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
 # What uvicorn writes of an answered request.
 _ANSWERED = '" 200 OK'
 # Calls of vLLM's own that no client makes.
-_OF_A_SERVER = re.compile(
+_OF_A_SERVER = Pattern(
     r"[/\\]vllm[/\\](?:v1|engine|worker|executor|model_executor|distributed|compilation|entrypoints[/\\](?!cli))"
 )
 # What torch writes when the interpreter of a process with NCCL comes to its end.
 _EXITS = ("exit-group-left", "exit-group-left-24")
 # Headings of what ends a thread, a task or a destructor, and no process.
-_ASIDE = re.compile(r"Exception in thread |Exception ignored in|Task exception was never retrieved|future: <Task ")
-_UNCLAIMED = re.compile(r"Exception ignored in|Task exception was never retrieved|future: <Task ")
+_ASIDE = Pattern(r"Exception in thread |Exception ignored in|Task exception was never retrieved|future: <Task ")
+_UNCLAIMED = Pattern(r"Exception ignored in|Task exception was never retrieved|future: <Task ")
 # What a rank says whose partner is gone: it did not fail first, whatever the order of the lines.
 _SURVIVOR_TEXTS = (
     "ncclRemoteError",
@@ -432,7 +432,7 @@ class Story:
         dead = any(h.id in _RUN_TIME_DEATHS and h.index - 3 < index + 400 for h in self.deaths)
         return dead or module.startswith(_RUN_TIME_MODULES)
 
-    def _headed(self, fault: Fault, heading: re.Pattern[str]) -> bool:
+    def _headed(self, fault: Fault, heading: Pattern) -> bool:
         """Does such a heading stand right above its traceback?"""
         if fault.crash is None:
             return False

@@ -7,23 +7,24 @@ from typing import Literal
 
 import msgspec
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.refusals.words import Off, words
 
-_DASHED = re.compile(
+_DASHED = Pattern(
     r"(?P<quote>[`'\"])?(?<![\w-])--(?P<name>[a-zA-Z][\w-]{2,60})(?:\.[\w.]+)?(?:[= ](?P<word>[\w./+-]{1,60}))?"
     r"(?P<end>[`'\"])?"
 )
-_FIELD = re.compile(
+_FIELD = Pattern(
     r"(?<![\w./-])(?P<name>[a-z]+(?:_[a-z0-9]+)+)\b(?![(/]|\.py)[`'\"]?"
     r"(?:\s?[=:]\s?(?P<value>[\w./'\"+-]{1,60})|\s?\(\s?=?(?P<paren>-?\d+(?:\.\d+)?)\s?\))?"
 )
-_VARIABLE = re.compile(
+_VARIABLE = Pattern(
     r"(?<![\w$.])(?P<name>(?:VLLM|NCCL|CUDA|HF|RAY|PYTORCH)_[A-Z][A-Z0-9_]+)"
     r"(?:[`'\"]?\s?(?:=\s?|(?:set )?to (?=[`'\"]|\d|[a-z]+$))(?P<value>[\w./:`'\"-]{1,60}))?"
 )
-_BESIDE = re.compile(r"\s?(?:\(\s?=?|=\s?)(-?\d+)\)?")
+_BESIDE = Pattern(r"\s?(?:\(\s?=?|=\s?)(-?\d+)\)?")
 # What follows an option after a blank is its value only if it looks like one, not the sentence's next word.
-_LIKE_VALUE = re.compile(
+_LIKE_VALUE = Pattern(
     r"[A-Z0-9_]{2,40}$|\d[\w.]*$|(?:fp8|int8|bf16|nvfp4)\w*$|[a-z0-9]+_[a-z0-9_]+$"
     r"|(?:half|float16|bfloat16|auto|ray|mp|mistral|triton|flashinfer|gptq|awq|align|spawn)$"
 )

@@ -5,25 +5,26 @@ from collections.abc import Iterator
 
 import msgspec
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.refusals.words import words
 
 _SPEC = r"[`'\"]?(?P<spec>[A-Za-z][\w.\-]*(?:\[[\w,]+\])?(?:\s?[=<>!~]=\s?[\w.]+)?)"
-_PIP = re.compile(r"pip3? install\s+(?P<options>(?:-{1,2}[\w-]+\s+)*)" + _SPEC + r"(?P<late>\s+-U)?")
-_INSTALL = re.compile(
+_PIP = Pattern(r"pip3? install\s+(?P<options>(?:-{1,2}[\w-]+\s+)*)" + _SPEC + r"(?P<late>\s+-U)?")
+_INSTALL = Pattern(
     r"\b[Ii]nstall(?: or (?:update|upgrade))?(?: the)?(?: package)? " + _SPEC + r"(?: (?P<release>\d[\w.]*) or later)?"
 )
-_RELEASE = re.compile(
+_RELEASE = Pattern(
     r"(?:[Rr]equires|needs|use) (?P<name>[A-Za-z][\w\-]+)(?: version)? ?>= ?(?P<release>\d[\w.]*)"
     r"|(?P<name2>[A-Za-z][\w\-]+) >= (?P<release2>\S+) is required"
     r"|(?P<name3>[Rr]ay|torch|PyTorch) version (?P<release3>\d[\w.]*)(?: or greater| or higher)? is required"
     r"|and (?P<name4>[A-Z]\w+) >= (?P<release4>\d[\w.]*)"
 )
-_NEEDED = re.compile(
+_NEEDED = Pattern(
     r"[`'\"]?(?P<spec>[A-Za-z][\w.\-]+)[`'\"]?(?: module| package)? (?:is|are) (?:not installed|required)"
     r"|(?P<spec3>\w+) backend is (?:not available|unavailable)[^\n]{0,40}install the package"
     r"|requires (?:the )?[`'\"](?P<spec2>[A-Za-z][\w.\-]+)[`'\"] (?:package|module)"
 )
-_ABOUT_PACKAGES = re.compile(r"install|package|version|import|requires \w+ ?>=|module was not found", re.IGNORECASE)
+_ABOUT_PACKAGES = Pattern(r"install|package|version|import|requires \w+ ?>=|module was not found", re.IGNORECASE)
 _NO_PACKAGE = frozenset(
     {
         "it",

@@ -5,11 +5,12 @@ from typing import Literal
 
 import msgspec
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.refusals.names import Mention
 from vllm_doctor.records.verdict import Direction
 
-CLAUSES = re.compile(r"(?<=[a-zA-Z0-9`'\")\]])[.;!](?:\s+|$)|\n+|(?<=\w),?\s+but\s+|\s+while\s+")
-LISTED = re.compile(r"[\s`'\",]*(?:or|and|/|,)[\s`'\"]*(?:the )?")
+CLAUSES = Pattern(r"(?<=[a-zA-Z0-9`'\")\]])[.;!](?:\s+|$)|\n+|(?<=\w),?\s+but\s+|\s+while\s+")
+LISTED = Pattern(r"[\s`'\",]*(?:or|and|/|,)[\s`'\"]*(?:the )?")
 
 # Words that may stand between what is wanted and the name.
 _FILL = (
@@ -18,8 +19,8 @@ _FILL = (
 )
 
 
-def _before(pattern: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:{pattern}){_FILL}", re.IGNORECASE)
+def _before(pattern: str) -> Pattern:
+    return Pattern(rf"(?:{pattern}){_FILL}", re.IGNORECASE)
 
 
 # "To use it, …" is a circumstance, "make sure to use it" is none.
@@ -48,9 +49,9 @@ _WRONG = _before(
     r"|expected|check|not support)\b(?: \w+)?"
 )
 _BAD = _before(r"\b(?:unknown|invalid|unsupported|unrecognized|incorrect)\b")
-_TO_RAISE = re.compile(r"[\s`'\"]*to (?:increase|raise) ")
+_TO_RAISE = Pattern(r"[\s`'\"]*to (?:increase|raise) ")
 _NEEDED = _before(r"\b(?:requires?|enable|needs?|please use)\b")
-_AFTER_OFF = re.compile(
+_AFTER_OFF = Pattern(
     r"[\s`'\")\],]*(?:[<>=!]+ ?-?\d+ )?(?:argument|flag|option|value|environment variable|backend"
     r"|of \S+ |\S+ )?[\s`'\"]*"
     r"(?:is |are |was )?"
@@ -60,7 +61,7 @@ _AFTER_OFF = re.compile(
     r"|has no effect|hasn't supported|conflicts)",
     re.IGNORECASE,
 )
-_AFTER_ON = re.compile(
+_AFTER_ON = Pattern(
     r"[\s`'\")\]]*(?:flag |option |argument |package )?(?:must be (?:set|enabled|provided|specified"
     r"|given|True|positive)"
     r"|(?:is|are) (?:required|needed|not set\b|not enabled|missing)|needs? to be (?:set|enabled)"
@@ -68,29 +69,29 @@ _AFTER_ON = re.compile(
     re.IGNORECASE,
 )
 _GAP = r"[\s`'\")\]]*(?:\([^()]{0,40}\)|=?\s?-?\d+(?:\.\d+)?[,;]?)?[\s`'\")\]]*"
-_AT_LEAST = re.compile(
+_AT_LEAST = Pattern(
     _GAP + r"(?:must be (?:>=?|at least|greater|larger|non-negative)|should be (?:>=?|greater|at least|larger)"
     r"|to be (?:>|greater|at least)|needs to be at least|is (?:too small|less than|smaller))",
     re.IGNORECASE,
 )
-_AT_MOST = re.compile(
+_AT_MOST = Pattern(
     _GAP
     + r"(?:must (?:be )?(?:<=?|at most|less|smaller|strictly less)|(?:cannot|can't|must not|should not) (?:be (?:larger"
     r"|greater|more)|exceed)|exceeds?\b|is (?:larger|greater|too large|too high)|should be (?:<|less|smaller)"
     r"|to be (?:<|less|smaller))",
     re.IGNORECASE,
 )
-_EQUAL_WILL_DO = re.compile(r"equal|[<>]=|at least|at most|cannot|can't|exceed|is (?:too|less|smaller|larger|greater)")
-_MUST_BE = re.compile(
+_EQUAL_WILL_DO = Pattern(r"equal|[<>]=|at least|at most|cannot|can't|exceed|is (?:too|less|smaller|larger|greater)")
+_MUST_BE = Pattern(
     _GAP + r"(?:must be|should be|to be|expected|is not (?:a )?valid|needs to|cannot be|can only be|is only"
     r"|was (?:already|not)|is set\b|not found|has been)",
     re.IGNORECASE,
 )
-_EXACTLY = re.compile(
+_EXACTLY = Pattern(
     r"[\s`'\")\]]*(?:must|should|to) (?:be|stay|equal) (?:set to |equal to )?[`'\"]?"
     r"(?P<value>\d+|[a-z0-9]+_[a-z0-9_]+|True|False|spawn|align|float16|bfloat16)\b"
 )
-_NUMBER = re.compile(r"-?\d+")
+_NUMBER = Pattern(r"-?\d+")
 
 
 class Wish(msgspec.Struct, frozen=True):

@@ -1,19 +1,19 @@
 """The kernel's OOM killer: whom it ended, and for whose limit."""
 
-import re
 from dataclasses import dataclass
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.host import Kernel, KernelEvent
 from vllm_doctor.rules.story import Story
 
-_KILLED = re.compile(r"Killed process (?P<pid>\d{1,10}) \((?P<name>[^)]*)\).*?anon-rss:(?P<rss>\d{1,15})kB")
-_LIMIT = re.compile(
+_KILLED = Pattern(r"Killed process (?P<pid>\d{1,10}) \((?P<name>[^)]*)\).*?anon-rss:(?P<rss>\d{1,15})kB")
+_LIMIT = Pattern(
     r"oom-kill:constraint=CONSTRAINT_MEMCG.*?oom_memcg=(?P<group>[^,\s]+).*?task=(?P<name>[^,]+),pid=(?P<pid>\d{1,10})"
 )
-_SYSTEMD = re.compile(r"Killed (?P<group>/\S+) due to memory pressure")
+_SYSTEMD = Pattern(r"Killed (?P<group>/\S+) due to memory pressure")
 # The victim's own group, which the kernel names whosever limit it was.
-_VICTIM = re.compile(r"oom-kill:.*?task_memcg=(?P<group>[^,\s]+).*?pid=(?P<pid>\d{1,10})")
-_SERVICE = re.compile(r"/([^/\s]+\.service)(?:/|$)")
+_VICTIM = Pattern(r"oom-kill:.*?task_memcg=(?P<group>[^,\s]+).*?pid=(?P<pid>\d{1,10})")
+_SERVICE = Pattern(r"/([^/\s]+\.service)(?:/|$)")
 _OURS = ("vllm", "python", "ray::", "enginecor", "worker", "pt_main")
 _DOCTOR = "vllm-doctor"
 
@@ -72,5 +72,5 @@ def _may_be_vllms(name: str) -> bool:
 
 def _service(group: str | None) -> str | None:
     """The innermost unit of a control group: `/system.slice/docker.service` of `/system.slice/docker.service/x`."""
-    found = _SERVICE.findall(group or "")
-    return str(found[-1]) if found else None
+    found = [service[1] for service in _SERVICE.finditer(group or "")]
+    return found[-1] if found else None

@@ -1,8 +1,8 @@
 """VD603: the kernel, or systemd-oomd, killed a process of vLLM: the host or its control group had no memory left."""
 
 import math
-import re
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
@@ -25,7 +25,7 @@ _TOLD = (
 )
 _RAY = ("ray-low-memory", "ray-threshold", "ray-killed")
 # Compilers that vLLM's libraries start, one for each core unless told otherwise.
-_COMPILERS = re.compile(r"(?:Killed process \d+ \(|task=)(?:cicc|nvcc|ptxas|cc1plus|cudafe\+\+|ninja|fatbinary)\b")
+_COMPILERS = Pattern(r"(?:Killed process \d+ \(|task=)(?:cicc|nvcc|ptxas|cc1plus|cudafe\+\+|ninja|fatbinary)\b")
 
 
 def judge(case: Case) -> Outcome:

@@ -1,7 +1,6 @@
 """VD601: a process of the engine is gone without a word of its own: it was killed from outside."""
 
-import re
-
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
@@ -21,7 +20,7 @@ _SILENT = frozenset(
         "ray-actor-gone",
     }
 )
-_KILLED = re.compile(r"(?<![\w.])-(9|7|11|6)(?!\d)")
+_KILLED = Pattern(r"(?<![\w.])-(9|7|11|6)(?!\d)")
 _SIGNALS = {
     "9": "killed (SIGKILL; who did it stands in the kernel log or nowhere)",
     "11": "a crash in native code (SIGSEGV)",

@@ -5,6 +5,7 @@ import json
 import re
 
 from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -13,18 +14,18 @@ from vllm_doctor.rules.say import inventory_var, set_flag, thing, upgrade_to
 from vllm_doctor.rules.startup._levers import sequences
 
 # Every way in which argparse, pydantic and vLLM list what they would take.
-_LISTED = re.compile(
+_LISTED = Pattern(
     r"choose from (?P<a>[^)]+)\)|chose from \{(?P<b>[^}]+)\}|Input should be (?P<c>[^\[\n]+)"
     r"|Must be one of \[(?P<d>[^\]]+)\]|Available parsers: (?P<e>[^\n\"]+)"
 )
-_REFUSED = re.compile(
+_REFUSED = Pattern(
     r"invalid choice: '?(?P<a>[^'\s]+)|input_value='?(?P<b>[^',\]\s]+)|tool call parser: (?P<c>\S+)"
     r"|easoning parser '(?P<d>[^']+)|quantization method: (?P<e>\S+?)\. Must"
 )
-_NO_JSON = re.compile(r"Value (?P<value>.+?) cannot be converted to <(?:function|built-in function) loads")
-_PAIRS = re.compile(r"\w+=\d+(?:,\w+=\d+)*")
+_NO_JSON = Pattern(r"Value (?P<value>.+?) cannot be converted to <(?:function|built-in function) loads")
+_PAIRS = Pattern(r"\w+=\d+(?:,\w+=\d+)*")
 # pydantic's words for a range are no list of values.
-_RANGE = re.compile(r"^(?:a valid|greater|less|an? )")
+_RANGE = Pattern(r"^(?:a valid|greater|less|an? )")
 
 
 def allowed(text: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import re
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.refusals import Place, package, wishes, words
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -18,13 +19,13 @@ _REFUSING = frozenset(
     | {"VLLMValidationError", "MemoryError", "ImportError", "ModuleNotFoundError", "ArgumentTypeError"}
 )
 # pydantic calls the checks of vLLM's configuration, from 0.9.2 on.
-_OWN = re.compile(r"[/\\](?:vllm|pydantic)[/\\]|[/\\]pydantic_core")
-_NOISE = re.compile(r"\s*\[type=\w+, input_value=.*", re.DOTALL)
+_OWN = Pattern(r"[/\\](?:vllm|pydantic)[/\\]|[/\\]pydantic_core")
+_NOISE = Pattern(r"\s*\[type=\w+, input_value=.*", re.DOTALL)
 # These say that memory is short: rules of their own read them, with the sums.
-_OF_MEMORY = re.compile(
+_OF_MEMORY = Pattern(
     r"\b(?:KV cache|GPU|CUDA|available|free|device|enough) memory\b|out of memory|memory allocation", re.IGNORECASE
 )
-_REFUSAL = re.compile(
+_REFUSAL = Pattern(
     r"support|require|only |no valid|failed to (?:find a kernel|compile|load)|compatible|compatibility|invalid|unknown"
     r"|capabilit|divisible|multiple of|must be set|expected|not available|unable|cannot|mismatch|partitions|not enough"
     r"|did not receive|not (?:yet )?implemented|corrupted|No model|slots|attempted to load|CUDART|batch testing"

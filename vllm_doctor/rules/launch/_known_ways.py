@@ -1,7 +1,6 @@
 """What other libraries say while a server starts, in words that no message of ours stands for, and what answers it."""
 
-import re
-
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules._items import limit
@@ -10,10 +9,10 @@ from vllm_doctor.rules.say import set_flag, upgrade
 from vllm_doctor.rules.story import Fault
 
 # transformers, of the files beside the weights that a model with images, sound or video is read with.
-_PROCESSOR = re.compile(
+_PROCESSOR = Pattern(
     r"(?:Can't load|Unrecognized) (?:(?:image |video )?processor|feature extractor)|preprocessor_config\.json"
 )
-_METRICS = re.compile(r"Duplicated timeseries in CollectorRegistry")
+_METRICS = Pattern(r"Duplicated timeseries in CollectorRegistry")
 
 
 def ways(case: Case, fault: Fault) -> tuple[Change | None, ...]:

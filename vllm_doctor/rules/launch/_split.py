@@ -1,28 +1,27 @@
 """Weights that the ranks cannot share evenly: the next smaller split at which every part comes out whole."""
 
-import re
-
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.say import set_flag
 from vllm_doctor.rules.story import Fault
 
-_DIVISIBLE = re.compile(
+_DIVISIBLE = Pattern(
     r"(?P<whole>\d+)\W{0,3}(?:\)|`)?\s*(?:is not|must be|to be|should be|not|is in|is un)\s?"
     r"(?:divisible|divisable)(?: by)?"
     r"[^\d\n]{0,90}?(?P<part>\d+)"
 )
 # Sentences about a part of the weights that a rank gets; a model whose own sizes do not fit is none.
-_TOO_SPLIT = re.compile(
+_TOO_SPLIT = Pattern(
     r"aligned with the quantized weight shape|^\d+ is not divisible by \d+$"
     r"|(?:partition|tp_size|world_size|gate's|down's|block_[nk]|min_thread|group[_ ]size|intermediate|in features"
     r"|in_features|out_features|vocab_size|pack_factor|input dimension|kv_heads|weight dim)"
     r"[^\n]{0,120}(?:divisible|multiple of)|divisible by (?:`?tp_size|tensor|world_size)"
 )
-_OF_THE_MODEL = re.compile(r"divisible by `?(?:num_heads|num_attention_heads|num_kv_heads|the number)")
+_OF_THE_MODEL = Pattern(r"divisible by `?(?:num_heads|num_attention_heads|num_kv_heads|the number)")
 # Where the weights are cut for the ranks.
-_SPLITS = re.compile(r"/vllm/(?:model_executor/(?:layers|models|kernels)|distributed/utils|_custom_ops|utils)")
+_SPLITS = Pattern(r"/vllm/(?:model_executor/(?:layers|models|kernels)|distributed/utils|_custom_ops|utils)")
 
 
 def smaller_split(case: Case, fault: Fault, told: str) -> Change | None:

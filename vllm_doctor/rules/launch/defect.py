@@ -1,8 +1,8 @@
 """VD518: shapes that do not fit one another: a defect, not a shortage."""
 
 import json
-import re
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
@@ -50,12 +50,12 @@ def judge(case: Case) -> Outcome:
     )
 
 
-_SHAPES = re.compile(
+_SHAPES = Pattern(
     r"tensor of shape \[(?P<made>\d+)\] cannot be broadcast to indexing result of "
     r"shape \[\d+, (?P<kept>\d+)\]"
 )
-_NUMBER = re.compile(r"num_spec(?:ulative)?_tokens['\"]?[=:] ?(?P<number>\d+)")
-_FIELD = re.compile(r"(?P<name>method|model)['\"]?[=:] ?['\"](?P<value>[^'\"]+)['\"]")
+_NUMBER = Pattern(r"num_spec(?:ulative)?_tokens['\"]?[=:] ?(?P<number>\d+)")
+_FIELD = Pattern(r"(?P<name>method|model)['\"]?[=:] ?['\"](?P<value>[^'\"]+)['\"]")
 
 
 def _drafts(case: Case, fault: Fault) -> tuple[Change | None, ...]:

@@ -4,6 +4,7 @@ import re
 
 from vllm_doctor.knowledge import parser, versions
 from vllm_doctor.knowledge.compat import table
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -47,7 +48,7 @@ _IDS = (
     "block-above-step",
 )
 # Where vLLM checks what it was given, before any engine is made.
-_CHECKED_IN = re.compile(
+_CHECKED_IN = Pattern(
     r"/vllm/(?:config(?:/\w+)?\.py|config/.*|engine/arg_utils\.py|entrypoints/(?:openai/)?cli_args\.py)$"
 )
 _REFUSING = frozenset({"ValueError", "TypeError", "AssertionError", "NotImplementedError", "KeyError"})
@@ -86,7 +87,7 @@ _OTHERS = frozenset(
         "swap-too-large",
     }
 )
-_FIELD = re.compile(r"^([a-z_]{3,60})$")
+_FIELD = Pattern(r"^([a-z_]{3,60})$")
 
 
 def judge(case: Case) -> Outcome:

@@ -1,11 +1,10 @@
 """The kernel's out-of-memory killer, as far as it belongs to the life that is judged."""
 
-import re
-
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.rules.case import Case
 
-_OOM = re.compile(r"oom-kill|Out of memory: Killed|Memory cgroup out of memory")
-_ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_OOM = Pattern(r"oom-kill|Out of memory: Killed|Memory cgroup out of memory")
+_ISO = Pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 
 def oom_killer_was_at_work(case: Case) -> bool:

@@ -1,7 +1,6 @@
 """VD905: the engine process ended without a word of its own, and its server noticed; nobody had asked it to stop."""
 
-import re
-
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
@@ -11,7 +10,7 @@ from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, thing
 
 # 0.32 words first; the others are those of the releases before.
-_NOTICED = re.compile(
+_NOTICED = Pattern(
     r"engine core exited unexpectedly|Engine core proc \S+ died unexpectedly|Engine core process \S+ died unexpectedly"
     r"|EngineDeadError: EngineCore encountered an issue"
 )

@@ -1,7 +1,6 @@
 """VD903: the server itself was killed from outside: systemd saw it end by a signal that nobody asked systemd for."""
 
-import re
-
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
@@ -10,7 +9,7 @@ from vllm_doctor.rules.live._kernel import oom_killer_was_at_work
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, thing
 
-_ENDED = re.compile(r"Main process exited, code=(?:killed|dumped), status=(\d{1,4})/(\w+)")
+_ENDED = Pattern(r"Main process exited, code=(?:killed|dumped), status=(\d{1,4})/(\w+)")
 _ASKED = ("Stopping ", "State 'stop-sig")
 
 

@@ -9,6 +9,7 @@ import re
 
 import msgspec
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -18,7 +19,7 @@ from vllm_doctor.rules.story import Story
 BUFFER = "NCCL_BUFFSIZE"
 # From this release on host memory that ranks share is taken through the driver (cuMem) rather than from /dev/shm.
 _CUMEM_HOST = (2, 24)
-_VERSION = re.compile(r"NCCL version (\d+)\.(\d+)")
+_VERSION = Pattern(r"NCCL version (\d+)\.(\d+)")
 
 _SOCKETS = environment(
     "NCCL_IB_DISABLE", Direction.SET, "sockets instead of RDMA: slower, and shows whether it is RDMA alone", to="1"
@@ -100,28 +101,28 @@ class _Call(msgspec.Struct, frozen=True):
     """A warning by NCCL's file (any where empty) and words. `ends`: no communicator survives it."""
 
     files: str
-    words: re.Pattern[str]
+    words: Pattern
     changes: tuple[Change, ...]
     ends: bool = False
 
 
 # The first that fits; what follows in the words of a later one may be an effect of it.
 _CALLS: tuple[_Call, ...] = (
-    _Call("", re.compile(r"NVLink SHARP|NVLS"), (_NO_MULTICAST, _FABRIC), ends=True),
-    _Call("nvls", re.compile(r"C(?:uda|UDA) (?:failure|error)"), (_NO_MULTICAST, _FABRIC), ends=True),
-    _Call("shm", re.compile(r"Cuda failure"), (_NO_CUMEM_HOST,), ends=True),
-    _Call("p2p", re.compile(r"Cuda failure|CUDA IPC handle|peer access"), (_NO_PEER, _NO_CUMEM), ends=True),
-    _Call("alloc|cudawrap", re.compile(r"Cuda failure.*not (?:supported|permitted)"), (_NO_CUMEM,), ends=True),
-    _Call("", re.compile(r"attaching to shared memory segment|Call to shm_open failed"), (_NO_SHARED,), ends=True),
-    _Call("", re.compile(r"ibv_modify_qp failed(?!.*RTS)"), (_GID, _SOCKETS), ends=True),
-    _Call("", re.compile(r"Got completion .*(?:status=|error )12\b"), (_GID, _ADAPTERS, _SOCKETS), ends=True),
-    _Call("", re.compile(r"Got completion .*(?:status=|error )(?:4|10|11)\b"), (_GPU_DIRECT, _SOCKETS), ends=True),
-    _Call("", re.compile(r"ibv_(?:reg_|create_)\w* failed with error Cannot allocate memory"), _LOCKED),
-    _Call("", re.compile(r"\bibv_\w+ failed"), (_SOCKETS,)),
-    _Call("", re.compile(r"[Nn]o (?:socket )?interface found"), (_INTERFACE,), ends=True),
+    _Call("", Pattern(r"NVLink SHARP|NVLS"), (_NO_MULTICAST, _FABRIC), ends=True),
+    _Call("nvls", Pattern(r"C(?:uda|UDA) (?:failure|error)"), (_NO_MULTICAST, _FABRIC), ends=True),
+    _Call("shm", Pattern(r"Cuda failure"), (_NO_CUMEM_HOST,), ends=True),
+    _Call("p2p", Pattern(r"Cuda failure|CUDA IPC handle|peer access"), (_NO_PEER, _NO_CUMEM), ends=True),
+    _Call("alloc|cudawrap", Pattern(r"Cuda failure.*not (?:supported|permitted)"), (_NO_CUMEM,), ends=True),
+    _Call("", Pattern(r"attaching to shared memory segment|Call to shm_open failed"), (_NO_SHARED,), ends=True),
+    _Call("", Pattern(r"ibv_modify_qp failed(?!.*RTS)"), (_GID, _SOCKETS), ends=True),
+    _Call("", Pattern(r"Got completion .*(?:status=|error )12\b"), (_GID, _ADAPTERS, _SOCKETS), ends=True),
+    _Call("", Pattern(r"Got completion .*(?:status=|error )(?:4|10|11)\b"), (_GPU_DIRECT, _SOCKETS), ends=True),
+    _Call("", Pattern(r"ibv_(?:reg_|create_)\w* failed with error Cannot allocate memory"), _LOCKED),
+    _Call("", Pattern(r"\bibv_\w+ failed"), (_SOCKETS,)),
+    _Call("", Pattern(r"[Nn]o (?:socket )?interface found"), (_INTERFACE,), ends=True),
     _Call(
         "",
-        re.compile(
+        Pattern(
             r"socket(?:Start|Poll)Connect|[Cc]onnect(?:ion)? to .*(?:failed|refused|timed out)|Call to connect .*failed"
         ),
         (_INTERFACE,),

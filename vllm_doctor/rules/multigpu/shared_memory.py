@@ -1,7 +1,6 @@
 """VD802: the shared memory in which ranks exchange data is too small or full."""
 
-import re
-
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
@@ -11,7 +10,7 @@ from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import SHM, finding, thing
 from vllm_doctor.rules.story import Fault
 
-_SIGBUS = re.compile(r"(?<![\w.])-7(?!\d)")  # a code, not the number of a worker
+_SIGBUS = Pattern(r"(?<![\w.])-7(?!\d)")  # a code, not the number of a worker
 _IDS = (
     "shm-space",
     "nccl-shm",

@@ -1,10 +1,10 @@
 """VD804: the start waits for a rank that does not come, and says so until it is ended."""
 
 import itertools
-import re
 from collections.abc import Sequence
 
 from vllm_doctor.knowledge.messages import Hit
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.stages import Stage
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
@@ -17,8 +17,8 @@ from vllm_doctor.rules.story import Story
 # Each of these lines stands for a minute; compiling and autotuning take some of them.
 _MINUTES = 10
 _RETRIES = 2
-_CUT = re.compile(r"\s*\W{0,3}(?:\.{3}|…)[^:]{0,60}$")
-_CLOCK = re.compile(r"\b(\d\d):(\d\d):\d\d")
+_CUT = Pattern(r"\s*\W{0,3}(?:\.{3}|…)[^:]{0,60}$")
+_CLOCK = Pattern(r"\b(\d\d):(\d\d):\d\d")
 _DAY = 24 * 60
 
 

@@ -7,13 +7,14 @@ with its text and counts as a fault of its own: newer drivers have codes that no
 import re
 from dataclasses import dataclass
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.host import Gpu, Kernel, KernelEvent
 from vllm_doctor.rules.story import Story
 
-_LINE = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<code>\d{1,4})\b(?:, (?P<rest>.*))?")
-_LOST = re.compile(r"fallen off the bus", re.IGNORECASE)
-_ACTION = re.compile(r"recovery action changed from .*? to \S+ \((?P<action>[^)]*)\)")
-_PROCESS = re.compile(r"name=(?P<name>[^,<]+)")
+_LINE = Pattern(r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<code>\d{1,4})\b(?:, (?P<rest>.*))?")
+_LOST = Pattern(r"fallen off the bus", re.IGNORECASE)
+_ACTION = Pattern(r"recovery action changed from .*? to \S+ \((?P<action>[^)]*)\)")
+_PROCESS = Pattern(r"name=(?P<name>[^,<]+)")
 
 _OURS = ("vllm", "python", "ray::", "pt_main", "unknown")
 # Of a kernel or an application; restarting the service is enough.

@@ -1,8 +1,7 @@
 """VD701: the driver offers an older CUDA than this build was made for."""
 
-import re
-
 from vllm_doctor.knowledge.compat import Fit, table
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
@@ -13,7 +12,7 @@ from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, thing
 from vllm_doctor.rules.story import Fault
 
-_LOCAL = re.compile(r"cu\d{3}")
+_LOCAL = Pattern(r"cu\d{3}")
 _IDS = (
     "driver-old",
     "driver-insufficient",

@@ -1,10 +1,10 @@
 """VD307: most requests are refused because prompt and answer together are longer than a request may be."""
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_doctor.knowledge.messages import Hit
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
@@ -14,17 +14,15 @@ from vllm_doctor.rules.say import finding, set_flag, thing
 
 # Fewer say nothing of the clients: anybody tries the limit once.
 _ENOUGH = 3
-_LIMIT = re.compile(r"maximum context length is (\d{1,9}) tokens")
+_LIMIT = Pattern(r"maximum context length is (\d{1,9}) tokens")
 # How the releases word it: to 0.10, 0.11 to 0.18, from 0.19 on, and a prompt that is too long by itself.
 _ASKED = (
-    re.compile(r"\((?P<prompt>\d{1,9}) in the (?:messages|prompt), (?P<answer>\d{1,9}) in the completion\)"),
-    re.compile(r"too large: (?P<answer>\d{1,9})\. .{1,80}your request has (?P<prompt>\d{1,9}) input tokens"),
-    re.compile(
+    Pattern(r"\((?P<prompt>\d{1,9}) in the (?:messages|prompt), (?P<answer>\d{1,9}) in the completion\)"),
+    Pattern(r"too large: (?P<answer>\d{1,9})\. .{1,80}your request has (?P<prompt>\d{1,9}) input tokens"),
+    Pattern(
         r"requested (?P<answer>\d{1,9}) output tokens and your prompt contains (?:at least )?(?P<prompt>\d{1,9}) input"
     ),
-    re.compile(
-        r"(?:request has|requested|prompt contains)(?: at least)? (?P<prompt>\d{1,9}) (?:input tokens|tokens in)"
-    ),
+    Pattern(r"(?:request has|requested|prompt contains)(?: at least)? (?P<prompt>\d{1,9}) (?:input tokens|tokens in)"),
 )
 
 

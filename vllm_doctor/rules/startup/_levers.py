@@ -6,6 +6,7 @@ import re
 import msgspec
 
 from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.torch_oom import TorchOom
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
@@ -34,7 +35,7 @@ _DTYPES = {
     "int32": 4,
     "int64": 8,
 }
-_SHAPE = re.compile(r"empty(?:_strided)?(?:_cuda)?\(\(([^()]*)\)(?:.*?torch\.(\w+))?")
+_SHAPE = Pattern(r"empty(?:_strided)?(?:_cuda)?\(\(([^()]*)\)(?:.*?torch\.(\w+))?")
 
 
 def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | None:

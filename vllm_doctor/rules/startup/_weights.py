@@ -3,6 +3,7 @@
 import re
 
 from vllm_doctor.knowledge import gpus
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -17,7 +18,7 @@ _STREAMED = Version((0, 16))
 # FP8 weights are computed with by Marlin's kernels from compute capability 7.5 or 8.0 on, by release.
 _FP8_FROM = 7.5
 # A checkpoint that says in its name that it is not in 16 bits.
-_QUANTISED = re.compile(r"fp8|fp4|awq|gptq|gguf|int[48]|w[48]a(?:4|8|16)|[48]-?bit|bnb|mxfp|gpt-oss", re.IGNORECASE)
+_QUANTISED = Pattern(r"fp8|fp4|awq|gptq|gguf|int[48]|w[48]a(?:4|8|16)|[48]-?bit|bnb|mxfp|gpt-oss", re.IGNORECASE)
 
 
 def quantise(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
