@@ -3,7 +3,9 @@
 import gzip
 import io
 import json
+import os
 import tarfile
+import threading
 from pathlib import Path
 
 import msgspec
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vllm_doctor.gather import bundle
 from vllm_doctor.gather.bundle import read_bundle, write_bundle
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import (
@@ -207,6 +210,41 @@ def test_what_is_no_bundle_is_said(tmp_path: Path, data: bytes) -> None:
     found = read_bundle(path)
     assert isinstance(found, Unknown)
     assert str(path) in found.reason
+
+
+def test_a_bundle_may_come_through_a_pipe_or_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, pipe = tmp_path / "b", tmp_path / "pipe"
+    write_bundle([poisoned()], path)
+    straight = read_bundle(path)
+    assert not isinstance(straight, Unknown)
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(path.read_bytes()), daemon=True)
+    writer.start()
+    assert read_bundle(pipe) == straight
+    with path.open() as given:
+        monkeypatch.setattr("sys.stdin", given)
+        assert read_bundle("-") == straight
+
+
+def test_what_unpacks_to_an_absurd_size_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "b"
+    path.write_bytes(tar_of({"junk": b"0" * 5000, "manifest.json": b"{}"}))
+    monkeypatch.setattr(bundle, "MAX_UNPACKED", 4000)
+    read = read_bundle(path)
+    assert isinstance(read, Unknown)
+    assert "sane size" in read.reason
+
+
+@pytest.mark.parametrize("first", [b"[", b"\x1f\x8b"])
+def test_a_file_of_an_absurd_size_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bytes) -> None:
+    path = tmp_path / "b"
+    path.write_bytes(first + b" " * 5000)
+    monkeypatch.setattr(bundle, "MAX_PACKED", 4000)
+    read = read_bundle(path)
+    assert isinstance(read, Unknown)
+    assert "more than" in read.reason
 
 
 def test_a_missing_file_or_a_folder_is_said(tmp_path: Path) -> None:

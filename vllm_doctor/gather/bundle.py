@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import sys
 import tarfile
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -18,13 +19,15 @@ import msgspec
 
 from vllm_doctor import __version__
 from vllm_doctor.gather.redact import HIDDEN, Lines
+from vllm_doctor.gather.textfile import STDIN, title
 from vllm_doctor.knowledge.gpus import UUID
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 
 VERSION = 1
-MAX_MEMBER = 256 << 20
+MAX_PACKED = 64 << 20
+MAX_UNPACKED = 256 << 20
 _SNAPSHOTS = "snapshots.json"
 _MANIFEST = "manifest.json"
 
@@ -170,27 +173,31 @@ def _for_people(snapshot: Snapshot) -> Iterator[tuple[str, list[str]]]:
 
 
 def read_bundle(path: str | os.PathLike[str]) -> tuple[Snapshot, ...] | Unknown:
-    """The snapshots in a bundle (or in a bare snapshots.json); Unknown says why it is none."""
+    """The snapshots in a bundle (or in a bare snapshots.json; `-` is standard input); Unknown says why it is none."""
     name = os.fspath(path)
+    shown = title(name)
     again = "make it again on the host: vllm-doctor bundle -o FILE"
     try:
-        with Path(path).open("rb") as file:
-            bare = file.read(1) == b"["
-        if bare:
-            return _snapshots(Path(path).read_bytes())
-        with tarfile.open(path, mode="r:gz") as tar:
-            manifest = json.loads(_member(tar, _MANIFEST))
+        with open(sys.stdin.fileno(), "rb", closefd=False) if name == STDIN else Path(path).open("rb") as file:
+            data = file.read(MAX_PACKED + 1)
+        if len(data) > MAX_PACKED:
+            raise ValueError(f"it has more than {MAX_PACKED >> 20} MiB")
+        if data[:1] == b"[":
+            return _snapshots(data)
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as tar:
+            members = _members(tar)
+            manifest = json.loads(members[_MANIFEST])
             version = manifest.get("bundle_version") if isinstance(manifest, dict) else None
             if version != VERSION:
                 return Unknown(
-                    f"{name}: bundle version {version}, this vllm-doctor reads {VERSION}",
+                    f"{shown}: bundle version {version}, this vllm-doctor reads {VERSION}",
                     "use the vllm-doctor that made it",
                 )
-            return _snapshots(_member(tar, _SNAPSHOTS))
+            return _snapshots(members[_SNAPSHOTS])
     except FileNotFoundError:
-        return Unknown(f"{name}: no such file", "check the path given with --from")
+        return Unknown(f"{shown}: no such file", "check the path given with --from")
     except (OSError, EOFError, tarfile.TarError, KeyError, ValueError, msgspec.DecodeError, RecursionError) as broken:
-        return Unknown(f"{name}: not a vllm-doctor bundle: {type(broken).__name__}: {str(broken)[:160]}", again)
+        return Unknown(f"{shown}: not a vllm-doctor bundle: {type(broken).__name__}: {str(broken)[:160]}", again)
 
 
 def _snapshots(data: bytes) -> tuple[Snapshot, ...]:
@@ -200,12 +207,15 @@ def _snapshots(data: bytes) -> tuple[Snapshot, ...]:
     return found
 
 
-def _member(tar: tarfile.TarFile, name: str) -> bytes:
-    """One member's contents; a link, a folder or an absurd size is refused."""
-    member = tar.getmember(name)
-    if not member.isreg() or member.size > MAX_MEMBER:
-        raise ValueError(f"{name} in it is no ordinary file of a sane size")
-    file = tar.extractfile(member)
-    if file is None:
-        raise ValueError(f"{name} in it cannot be read")
-    return file.read(MAX_MEMBER)
+def _members(tar: tarfile.TarFile) -> dict[str, bytes]:
+    """The contents of the members that are judged; a link, a folder or an absurd size is refused before it is read."""
+    found: dict[str, bytes] = {}
+    total = 0
+    for member in tar:
+        total += member.size
+        if not member.isreg() or total > MAX_UNPACKED:
+            raise ValueError(f"{member.name[:80]} in it is no ordinary file of a sane size")
+        file = tar.extractfile(member) if member.name in {_MANIFEST, _SNAPSHOTS} else None
+        if file is not None:
+            found[member.name] = file.read()
+    return found
