@@ -103,7 +103,7 @@ _TEARDOWN = frozenset(
     }
 )
 # As V0's processes name the call that a worker did not survive.
-_METHOD = re.compile(r"(?:while processing method|Error executing method) (\w+)")
+_METHOD = Pattern(r"(?:while processing method|Error executing method) (\w+)")
 # No single request ends with these: the port is not had, or the CUDA context of the whole process is gone.
 _NEVER_OF_A_REQUEST = frozenset(
     {"address-in-use", "illegal-access", "assert-device", "launch-failure", "misaligned", "ecc", "gpu-lost"}
