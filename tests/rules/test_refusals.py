@@ -141,6 +141,15 @@ def test_each_part_has_an_answer_of_its_own(sentence: str, file: str, change: tu
     assert changes(diagnosis) == [change]
 
 
+def test_another_backend_is_one_that_can_do_it_under_the_name_of_the_release() -> None:
+    told, file = "Sinks are only supported in another version", "v1/attention/backends/flash_attn.py"
+    assert changes(judged(told, file, "AssertionError", step="weights")) == [
+        ("attention-backend", "change", "TRITON_ATTN")
+    ]
+    old = judged(told, file, "AssertionError", step="weights", version="0.10.2")
+    assert changes(old)[0][2] == "TRITON_ATTN_VLLM_V1"
+
+
 def test_what_torch_raises_is_no_refusal() -> None:
     diagnosis = judged("set enable_lora=True", "../torch/nn/modules/module.py", "RuntimeError", step="profile")
     assert diagnosis.findings[0].code == "VD599"

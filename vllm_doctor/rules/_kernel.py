@@ -251,8 +251,11 @@ _FILE_OF = (
 )
 
 
-def other_attention(case: Case, fault: Fault, why: str, *, not_triton: bool = False) -> Change | None:
-    """The next attention backend that this card and model can use; `not_triton` where Triton itself is what fails.
+def other_attention(
+    case: Case, fault: Fault, why: str, *, not_triton: bool = False, first: str | None = None
+) -> Change | None:
+    """The next attention backend that this card and model can use; `not_triton` where Triton itself is what fails,
+    `first` is the one that is known to do what was asked.
 
     Where the release names those that pass its checks, only one of them is offered; None where there is no other.
     """
@@ -265,7 +268,8 @@ def other_attention(case: Case, fault: Fault, why: str, *, not_triton: bool = Fa
         any("/mla/" in f for f in called(case, fault)) or (said is not None and "MLA" in said.name)
     ):
         return None  # latent attention has kernels of its own
-    to = next((name for name in _candidates(case, said) if name not in failed and _selectable(name, at)), None)
+    candidates = (*((first,) if first is not None else ()), *_candidates(case, said))
+    to = next((name for name in candidates if name not in failed and _selectable(name, at)), None)
     if to is None:
         return None
     now = f"; {said.name} runs now" if said is not None else ""

@@ -6,6 +6,7 @@ from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.refusals import Place, package, wishes, words
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules._kernel import other_attention
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import text
 from vllm_doctor.rules.launch._split import smaller_split
@@ -86,10 +87,12 @@ def by_place(case: Case, fault: Fault) -> Change | None:
     if not _REFUSAL.search(told) or _OF_MEMORY.search(told):
         return None
     place = next((p for p in words().places if re.search(p.file, file) and re.search(p.said, told)), None)
-    return _of_place(case, place) if place is not None else None
+    return _of_place(case, fault, place) if place is not None else None
 
 
-def _of_place(case: Case, place: Place) -> Change | None:
+def _of_place(case: Case, fault: Fault, place: Place) -> Change | None:
+    if "attention-backend" in place.options and place.direction is Direction.CHANGE:
+        return other_attention(case, fault, place.why, first=place.to)
     name = next((o for o in place.options if place.kind != "flag" or o == "model" or is_option(case, o)), None)
     to = typed(place.to)
     match place.kind:
@@ -99,8 +102,6 @@ def _of_place(case: Case, place: Place) -> Change | None:
             return environment(place.options[0], place.direction, place.why, to=to)
         case "os":
             return thing(ChangeKind.OS, place.options[0], place.direction, place.why)
-        case "flag" if name is None and "attention-backend" in place.options:
-            return environment("VLLM_ATTENTION_BACKEND", place.direction, place.why)
         case "flag":
             return set_flag(case, name, to, place.direction, place.why) if name is not None else None
 

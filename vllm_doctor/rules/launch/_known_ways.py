@@ -4,6 +4,7 @@ from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules._items import limit
+from vllm_doctor.rules._kernel import kind, other_kernel
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.say import set_flag, upgrade
 from vllm_doctor.rules.story import Fault
@@ -12,6 +13,12 @@ from vllm_doctor.rules.story import Fault
 _PROCESSOR = Pattern(
     r"(?:Can't load|Unrecognized) (?:(?:image |video )?processor|feature extractor)|preprocessor_config\.json"
 )
+# vLLM's loader of weights, of a tensor that its model has no place of that name or size for.
+_TENSORS = Pattern(r"There is no module or parameter named|Attempted to load weight")
+# transformers, of a folder and of a class that this release of it does not have.
+_NO_TYPE = Pattern(r"Unrecognized model in .*Should have a `model_type`")
+_NO_TOKENIZER = Pattern(r"Tokenizer class \S+ does not exist or is not currently imported")
+_CARD = Pattern(r"FlashInfer requires GPUs with")
 _METRICS = Pattern(r"Duplicated timeseries in CollectorRegistry")
 
 
@@ -24,8 +31,15 @@ def ways(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         return _without_processor(case)
     if _METRICS.search(said):
         return _metrics_twice(case)
-    if fault.crash.root.kind == "KeyError" and "load_weights" in fault.functions[-3:]:
-        why = f"the checkpoint names a tensor {said[:80]} that this model's code has no place for: saved by another "
+    if _NO_TYPE.search(said):
+        why = "a folder whose config.json names its type: an adapter alone, or a folder of another format, has none"
+        return (set_flag(case, "model", None, Direction.CHANGE, why),)
+    if _NO_TOKENIZER.search(said):
+        return (upgrade(case, "a release whose transformers has this tokenizer; it comes with vLLM"),)
+    if _CARD.search(said):
+        return other_kernel(case, fault) if kind(case, fault) is not None else ()
+    if _TENSORS.search(said) or (fault.crash.root.kind == "KeyError" and "load_weights" in fault.functions[-3:]):
+        why = f"the checkpoint has a tensor that this model's code has no place for ({said[:80]}): saved by another "
         why += "tool or in another layout; one that was made for this release"
         return (set_flag(case, "model", None, Direction.CHANGE, why), upgrade(case, "a release that reads this layout"))
     return ()

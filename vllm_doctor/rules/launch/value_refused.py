@@ -108,7 +108,10 @@ def judge(case: Case) -> Outcome:
     said = _said(fault) if at is None else story.lines[at].text.strip() if story is not None else ""
     return finding(
         RULE,
-        title=re.sub(r"^(?:[\w.]*(?:Error|Exception): |Value error, )+", "", said)[:200] or RULE.title,
+        title=re.sub(r"^(?:[\w.]*(?:Error|Exception): |Value error, |Assertion failed, )+|\s*\[type=\w+, .*", "", said)[
+            :200
+        ]
+        or RULE.title,
         confidence=Confidence.LIKELY if likely else Confidence.CONFIRMED,
         evidence=(case.line(fault.last),) if likely else shown(case, fault, *_IDS),
         changes=_changes(case, fault),
