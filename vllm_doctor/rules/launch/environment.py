@@ -37,6 +37,7 @@ _IDS = (
     "cuda-headers-missing",
     "toolkit-mismatch",
     "build-failed",
+    "build-failed-command",
 )
 # What compiles kernels while the server starts is no Python package.
 _TOOLS = {
@@ -54,6 +55,7 @@ _UNFIT = {
     "cuda-headers-missing": "the headers of the CUDA toolkit (cuda-toolkit, or its -dev packages), of nvcc's release",
     "toolkit-mismatch": "the CUDA toolkit that torch was built with (CUDA_HOME)",
     "build-failed": "what compiles kernels while the server starts: the compiler's own error stands below",
+    "build-failed-command": "what compiles kernels while the server starts: the compiler's own error stands above",
 }
 _PROGRAM = frozenset({"program-missing", "program-not-there"})
 _ACTIVATE = thing(

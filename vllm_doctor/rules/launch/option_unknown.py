@@ -4,13 +4,18 @@ from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.launch._fault import named, shown
 from vllm_doctor.rules.launch._options import Refused, hint, refused, remove
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, inventory_var, thing
+from vllm_doctor.rules.story import Fault
 
 
 def judge(case: Case) -> Outcome:
     """Was a word refused that no release knows?"""
+    positional = named(case, "model-positional")
+    if isinstance(positional, Fault):
+        return _positional(case, positional)
     got = refused(case)
     if isinstance(got, NotHere | Unseen):
         return got
@@ -28,6 +33,18 @@ def judge(case: Case) -> Outcome:
         evidence=got.evidence,
         changes=tuple(remove(option, why) for option, why in hints.items()),
         refute="`vllm serve --help=all` of this very environment lists the option",
+    )
+
+
+def _positional(case: Case, fault: Fault) -> Finding:
+    """`vllm serve` of these releases takes the model as its first word alone."""
+    why = "the first word after `vllm serve`, without --model"
+    return finding(
+        RULE,
+        title="`vllm serve` of this release takes the model as its first word, not with --model",
+        evidence=shown(case, fault, "model-positional"),
+        changes=(thing(ChangeKind.FLAG, "model", Direction.CHANGE, why),),
+        refute="the same launch with the model as its first word is refused as well",
     )
 
 
