@@ -22,7 +22,7 @@ def judge(case: Case) -> Outcome:
     story = case.story
     if story is None:
         return Unseen(frozenset({Signal.LOG}))
-    refused = _refused(case)
+    refused = _refused(case) or _killed(case)
     if refused is not None:
         return refused
     if story.root is not None or story.deaths or story.stopped is not None or story.served(-1):
@@ -68,6 +68,33 @@ def _refused(case: Case) -> Outcome | None:
         evidence=(case.line(said.index), *(case.line(h.index) for h in story.deaths[:1])),
         changes=(lower_utilization(case, None, why), *quantise(case)),
         refute="`free -g` at that minute shows several GiB, page cache included",
+    )
+
+
+def _killed(case: Case) -> Outcome | None:
+    """The shell says that the start was killed, after the weights, where the card's memory is the host's."""
+    story = case.story
+    if story is None or story.root is not None or story.stopped is not None or story.served(-1) or not _named(case):
+        return None
+    killed = story.first("shell-killed")
+    if killed is None or story.deaths[0] != killed or case.weights_gib is None:
+        return None
+    why = "the pool is the host's too: the kernel kills what asks for the last page"
+    return finding(
+        RULE,
+        title="Killed during the start, on a machine whose GPU shares the host's memory",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(killed.index), case.line(story.all("weights-took")[-1].index)),
+        changes=(
+            lower_utilization(case, None, why),
+            set_flag(
+                case, "swap-space", 0, Direction.LOWER, "V0 pins it in the same memory: 4 GiB unless told otherwise"
+            )
+            if story.first("gpu-blocks") is not None
+            else None,
+            *quantise(case),
+        ),
+        refute="the kernel log of that minute (journalctl -k) shows no OOM kill",
     )
 
 
