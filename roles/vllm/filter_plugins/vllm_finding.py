@@ -48,22 +48,35 @@ def _number(value):
 def _change(change, host, groups, sources):
     variable = change.get("inventory_var")
     before = change.get("from")
+    to = _value(change)
     if not variable:
-        done = change.get("to") if change.get("to") is not None else change.get("why")
-        text = f"{change.get('direction')} {change.get('name')}: {done}"
-    elif variable in {"vllm_extra_args", "vllm_environment"}:
-        text = f"{variable}: {{{change.get('name')}: {_yaml(change.get('to'))}}}"
-    elif change.get("direction") == "remove" or change.get("to") is None:
+        done = next((word for word in (to, change.get("command"), change.get("why")) if word is not None), "")
+        by = f" by {change['by']:g}" if to is None and isinstance(change.get("by"), int | float) else ""
+        text = f"{change.get('direction')} {change.get('name')}{by}: {done}"
+    elif to is None:
         text = f"take out {variable}"
+    elif variable in {"vllm_extra_args", "vllm_environment"}:
+        text = f"{variable}: {_yaml({change.get('variable') or change.get('name'): to})}"
     else:
-        text = f"{variable}: {_yaml(change.get('to'))}"
+        text = f"{variable}: {_yaml(to)}"
     was = f"   # now {before}" if before is not None else ""
     place = where(variable, host, groups, sources) if variable else ""
     return f"{text}{was}" + (f"\n          in {place}" if place else "")
 
 
+def _value(change):
+    """Take a mapping of vLLM's, which is JSON on a command line, as the mapping that the inventory has."""
+    to = change.get("to")
+    if change.get("kind") == "flag" and isinstance(to, str) and to.startswith("{"):
+        try:
+            return json.loads(to)
+        except ValueError:
+            return to
+    return to
+
+
 def _yaml(value):
-    return yaml.safe_dump(value, default_flow_style=True).replace("\n...", "").strip()
+    return yaml.safe_dump(value, default_flow_style=True, width=10_000).replace("\n...", "").strip()
 
 
 def where(variable, host, groups, sources):

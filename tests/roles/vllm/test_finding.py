@@ -83,3 +83,19 @@ def test_without_an_answer_of_the_doctor_the_journal_speaks() -> None:
     assert "could not be asked" in text
     assert "last words" in text
     assert "verdict unknown" in plugin.finding_text('{"verdict": "unknown", "findings": []}', "gpu01", journal="x")
+
+
+def test_a_mapping_a_variable_s_own_name_and_a_deed_are_written_as_one_types_them() -> None:
+    def told(**change: object) -> str:
+        return plugin.finding_text(json.dumps({"findings": [{"code": "VD1", "changes": [change]}]}), "gpu1")
+
+    passes = '{"pass_config": {"fuse_allreduce_rms": false}}'
+    config = told(kind="flag", name="compilation-config", to=passes, inventory_var="vllm_compilation_config")
+    assert "vllm_compilation_config: {pass_config: {fuse_allreduce_rms: false}}" in config
+    own = told(kind="env", name="attention-backend", variable="VLLM_ATTENTION_BACKEND", to="XFORMERS",
+               inventory_var="vllm_environment")  # fmt: skip
+    assert "vllm_environment: {VLLM_ATTENTION_BACKEND: XFORMERS}" in own
+    assert "nvidia-smi" in told(kind="os", name="other-gpu-processes", direction="stop", command="nvidia-smi")
+    assert "lower gpu-memory-utilization by 0.03" in told(
+        kind="flag", name="gpu-memory-utilization", direction="lower", by=0.03, why="it is short"
+    )

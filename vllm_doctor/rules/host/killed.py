@@ -58,7 +58,7 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.CONFIRMED if found or recorded or hit is not None else Confidence.LIKELY,
         evidence=evidence,
         arithmetic=_sum(last),
-        changes=(*_changes(case, last), _fewer_jobs(case), _ray_threshold(case)),
+        changes=(_fewer_jobs(case), *_changes(case, last), _ray_threshold(case)),
         refute="the killed process does not belong to this unit",
     )
 

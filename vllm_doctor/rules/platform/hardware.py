@@ -39,7 +39,7 @@ def judge(case: Case) -> Outcome:
         title=_title(bad, sick, gpus),
         severity=_severity(case),
         evidence=evidence,
-        changes=(_recover(action, bad), _reboot(action, bad)),
+        changes=(_reboot(action, bad), _recover(action, bad)),
         refute="the same lines are from before the last reset or reboot",
     )
 
@@ -83,7 +83,8 @@ def _recover(action: str | None, bad: tuple[Xid, ...]) -> Change:
         else ours or "drain it, reset it; replace it if it comes again"
     )
     which = bad[0].bus if bad and bad[0].bus else "INDEX"
-    command = f"systemctl stop UNIT && nvidia-smi --gpu-reset -i {shlex.quote(which)}"
+    gone = any(x.code == _OFF_THE_BUS for x in bad)
+    command = "systemctl reboot" if gone else f"systemctl stop UNIT && nvidia-smi --gpu-reset -i {shlex.quote(which)}"
     return thing(ChangeKind.HARDWARE, "gpu", Direction.RESET, why, to=action, command=command)
 
 

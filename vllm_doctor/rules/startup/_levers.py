@@ -66,7 +66,8 @@ def by_share(case: Case, size: float | None, direction: Direction, why: str) -> 
     to = round(default - by if down else min(default + by, HIGHEST), 2)
     if to <= 0.05:
         return None
-    sum_ = f"{size:.2f} of {total:.2f} GiB" if size is not None and total is not None else "the amount is not printed"
+    whole = f"of {total:.2f} GiB" if total is not None else "GiB, of a card whose size is not known"
+    sum_ = f"{size:.2f} {whole}" if size is not None else "the amount is not printed"
     step = f"by {by:g} ({sum_}) from what it is now; {to:g} where nothing sets it (default {default:g})"
     return set_flag(case, "gpu-memory-utilization", None, direction, f"{why}: {step}", by=by)
 
