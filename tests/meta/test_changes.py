@@ -36,6 +36,7 @@ JSON_OPTIONS = {"compilation-config", "speculative-config", "limit-mm-per-prompt
 NOT_KNOWN = {
     "model": "which checkpoint is the owner's choice; the size that fits is in the words and in `predicted`",
     "max-num-batched-tokens": "neither the launch nor the release is known, so only 'half of what it is' is true",
+    "compilation-config": "the message shows no more than where its JSON breaks",
     "speculative-config": "the shell took the quotes away, and what came after the first field with them",
     "mm-processor-kwargs": "the launch's own words, only parted: the message shows them cut",
     "kv-transfer-config": "which of two connectors is meant is the owner's choice",

@@ -57,6 +57,12 @@ def nearest(value: str, choices: tuple[str, ...], default: object) -> str | None
 
 def replacement(case: Case, name: str, text: str) -> tuple[Change | None, ...]:
     """The option with a value that is allowed, and where a later release has the refused one, that release."""
+    if "Invalid JSON" in text:
+        why = "as valid JSON, one word in single quotes: the message shows no more than where it breaks"
+        return (
+            thing(ChangeKind.FLAG, name, Direction.CHANGE, why),
+            set_flag(case, name, None, Direction.REMOVE, "or without it: the defaults"),
+        )
     pairs = _NO_JSON.search(text)
     if pairs is not None:
         return (_as_json(case, name, pairs["value"].strip()),)
@@ -65,9 +71,9 @@ def replacement(case: Case, name: str, text: str) -> tuple[Change | None, ...]:
     value = value or (given if isinstance(given, str) else None)
     fact = versions.flag(name, case.version or versions.newest_known())
     choices = choices or _of_tables(case, name, value)
-    to = nearest(value, choices, fact.default if fact is not None else None) if value is not None and choices else None
-    if to is None and "fp8" in choices and name == "kv-cache-dtype":
-        to = "fp8"  # a smaller cache was wanted, and every release has this one
+    # A smaller cache was wanted, and fp8 is what every release has; of any other option the default does.
+    last = "fp8" if name == "kv-cache-dtype" else fact.default if fact is not None else None
+    to = nearest(value, choices, last) if value is not None and choices else None
     if to is None:
         return (_unknown(case, name),)
     listed = ", ".join(choices[:12]) + (" …" if len(choices) > 12 else "")
