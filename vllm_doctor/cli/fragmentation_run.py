@@ -1,5 +1,6 @@
 """Gathers the metrics of one unit (or a saved scrape) and prints how its KV blocks are used."""
 
+import re
 from datetime import UTC, datetime
 
 import msgspec
@@ -59,7 +60,7 @@ def _longest(given: Given, snapshot: Snapshot) -> int | None:
     if given.max_model_len is not None:
         return given.max_model_len
     text = snapshot.launch.value.flags.get("max-model-len") if isinstance(snapshot.launch, Known) else None
-    return int(text) if isinstance(text, str) and text.isdecimal() else None
+    return int(text) if isinstance(text, str) and re.fullmatch("[0-9]{1,12}", text) else None
 
 
 def _version(given: Given, snapshot: Snapshot) -> str | None:

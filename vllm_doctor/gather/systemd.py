@@ -174,7 +174,7 @@ def _environment(shown: str) -> dict[str, str]:
 
 
 def _number(text: str | None) -> int | None:
-    if text is None or not text.isdecimal():
+    if text is None or not re.fullmatch("[0-9]{1,20}", text):
         return None
     value = int(text)
     return None if value >= UNLIMITED else value

@@ -1,6 +1,7 @@
 """The change that lasts: a line of the inventory, from which the next playbook run renders the unit."""
 
 import json
+import re
 
 import yaml
 
@@ -32,7 +33,7 @@ def line(change: Change) -> str | None:
 def _plain(name: str, value: Scalar) -> object:
     """A list's words and a JSON object as what they are; any other value as it stands."""
     if takes_many(name) and not isinstance(value, bool):
-        return [int(word) if word.isdecimal() else word for word in str(value).split()]
+        return [int(word) if re.fullmatch("[0-9]{1,18}", word) else word for word in str(value).split()]
     if not isinstance(value, str) or not value.startswith("{") or any(mark in value for mark in _TEMPLATE):
         return value
     try:

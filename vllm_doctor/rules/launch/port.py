@@ -1,5 +1,7 @@
 """VD510: the address of the server is taken by another process."""
 
+import re
+
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
@@ -48,7 +50,7 @@ def _holder(case: Case, port: str) -> tuple[Evidence, ...]:
 
 def _other_port(case: Case, port: str | bool | None) -> Change | None:
     """The next that nobody listens on, as far as the host was read."""
-    if not isinstance(port, str) or not port.isdigit():
+    if not isinstance(port, str) or not re.fullmatch("[0-9]{1,5}", port):
         return set_flag(case, "port", None, Direction.CHANGE, "or another port for this one")
     taken = {held.port for held in case.machine.listeners} if case.machine is not None else set()
     to = next((n for n in range(int(port) + 1, int(port) + 50) if n not in taken and n < 65536), None)

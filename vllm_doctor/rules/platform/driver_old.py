@@ -1,5 +1,7 @@
 """VD701: the driver offers an older CUDA than this build was made for."""
 
+import re
+
 from vllm_doctor.knowledge.compat import Fit, table
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import as_version
@@ -57,7 +59,7 @@ def judge(case: Case) -> Outcome:
 
 def _older_cuda(case: Case, found: str | None) -> Change | None:
     """The newest release whose wheel is of the driver's CUDA major; none is of CUDA 11."""
-    majors = {int(found) // 1000} if found is not None and found.isdigit() else set()
+    majors = {int(found) // 1000} if found is not None and re.fullmatch("[0-9]{1,9}", found) else set()
     driver = case.driver.module if case.driver is not None else None
     fit = [
         version
