@@ -20,6 +20,8 @@ _NO_TYPE = Pattern(r"Unrecognized model in .*Should have a `model_type`")
 _NO_TOKENIZER = Pattern(r"Tokenizer class \S+ does not exist or is not currently imported")
 _CARD = Pattern(r"FlashInfer requires GPUs with")
 _METRICS = Pattern(r"Duplicated timeseries in CollectorRegistry")
+# Layers whose blocks differ in bytes: vLLM can lengthen a block, but only by whole multiples.
+_PAGES = Pattern(r"page size of the layer is not divisible by the maximum page size")
 
 
 def ways(case: Case, fault: Fault) -> tuple[Change | None, ...]:
@@ -31,6 +33,8 @@ def ways(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         return _without_processor(case)
     if _METRICS.search(said):
         return _metrics_twice(case)
+    if _PAGES.search(said):
+        return _pages(case)
     if _NO_TYPE.search(said):
         why = "a folder whose config.json names its type: an adapter alone, or a folder of another format, has none"
         return (set_flag(case, "model", None, Direction.CHANGE, why),)
@@ -54,6 +58,16 @@ def _without_processor(case: Case) -> tuple[Change | None, ...]:
     )
     why = "or a checkpoint with preprocessor_config.json: copy it from the model that this one was made of"
     return (text_only, set_flag(case, "model", None, Direction.CHANGE, why))
+
+
+def _pages(case: Case) -> tuple[Change | None, ...]:
+    """A cache type that packs some layers and not others, beside windows or states, makes such pages."""
+    packed = case.effective("kv-cache-dtype") not in {None, "auto"}
+    why = "this type makes blocks of the layers that it packs no multiple of the others'"
+    return (
+        set_flag(case, "kv-cache-dtype", None, Direction.REMOVE, why) if packed else None,
+        upgrade(case, "a release that brings pages of such layers to one size"),
+    )
 
 
 def _metrics_twice(case: Case) -> tuple[Change | None, ...]:
