@@ -18,12 +18,13 @@ def judge(case: Case) -> Outcome:
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
         return fault
-    port = fault.fields("address-in-use").get("port") or case.flag("port")
+    said = str(fault.fields("address-in-use").get("port") or case.flag("port") or "")
+    port = said if re.fullmatch("[0-9]{1,5}", said) else None  # it goes into a command to paste
     return finding(
         RULE,
         title=f"Port {port} is taken by another process" if port else RULE.title,
         severity=severity(case, fault),
-        evidence=(*shown(case, fault, *_IDS), *_holder(case, str(port))),
+        evidence=(*shown(case, fault, *_IDS), *_holder(case, port)),
         changes=(
             thing(
                 ChangeKind.OS,
@@ -38,7 +39,7 @@ def judge(case: Case) -> Outcome:
     )
 
 
-def _holder(case: Case, port: str) -> tuple[Evidence, ...]:
+def _holder(case: Case, port: str | None) -> tuple[Evidence, ...]:
     """Who listens there now."""
     listeners = case.machine.listeners if case.machine is not None else ()
     return tuple(
@@ -48,9 +49,9 @@ def _holder(case: Case, port: str) -> tuple[Evidence, ...]:
     )
 
 
-def _other_port(case: Case, port: str | bool | None) -> Change | None:
+def _other_port(case: Case, port: str | None) -> Change | None:
     """The next that nobody listens on, as far as the host was read."""
-    if not isinstance(port, str) or not re.fullmatch("[0-9]{1,5}", port):
+    if port is None:
         return set_flag(case, "port", None, Direction.CHANGE, "or another port for this one")
     taken = {held.port for held in case.machine.listeners} if case.machine is not None else set()
     to = next((n for n in range(int(port) + 1, int(port) + 50) if n not in taken and n < 65536), None)
