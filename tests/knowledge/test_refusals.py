@@ -47,6 +47,7 @@ ASKED = {
     ),
     "It requires full CUDA graphs.": ("enforce-eager", "remove", None),
     "not allowed inside the compiler. Please use eager mode": ("enforce-eager", "add", None),
+    "EPLB is only supported on other devices": ("enable-eplb", "remove", None),
     # more, less
     "max_cpu_loras (2) must be >= max_loras (4).": ("max-cpu-loras", "raise", "4"),
     "data_parallel_size_local must be > 0 here": ("data-parallel-size-local", "raise", "1"),

@@ -101,6 +101,12 @@ def test_what_a_refusal_names_is_the_change(
     assert changes(diagnosis)[0] == change
 
 
+def test_a_check_of_the_configuration_that_names_nothing_is_answered_by_the_option_of_its_file() -> None:
+    diagnosis = judged("this method of drafting is unsupported", "config/speculative.py", "NotImplementedError")
+    assert diagnosis.findings[0].code == "VD503"
+    assert changes(diagnosis) == [("speculative-config", "change", None)]
+
+
 def test_an_option_that_was_not_given_is_not_taken_out() -> None:
     assert changes(judged("Sleep mode is not supported here.", "config/model.py")) == []
 

@@ -58,7 +58,7 @@ _AFTER_OFF = Pattern(
     r"(?:unset\b|(?:currently |yet |also )?(?:not|un)[ -]?(?:yet |currently )?(?:support|compatib|applicab|allow)\w*"
     r"|incompatib\w*|not be\b|must be (?:disabled|unset|False)|can(?:not|'t) be (?:used|set|combined|paired|enabled)"
     r"|should not be|has been removed|does(?:n't| not) (?:yet )?support|mutually exclusive"
-    r"|has no effect|hasn't supported|conflicts)",
+    r"|only (?:supported|available)|can only be (?:set|used)|cannot both|has no effect|hasn't supported|conflicts)",
     re.IGNORECASE,
 )
 _AFTER_ON = Pattern(

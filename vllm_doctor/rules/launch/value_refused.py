@@ -12,7 +12,7 @@ from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
 from vllm_doctor.rules._items import limit
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._allowed import replacement
-from vllm_doctor.rules.launch._asked import asked
+from vllm_doctor.rules.launch._asked import asked, by_place
 from vllm_doctor.rules.launch._fault import named, shown, text
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, set_flag, upgrade, upgrade_to
@@ -198,7 +198,7 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         return (set_flag(case, "dtype", "half", Direction.CHANGE, why),)
     name = _named_option(case, fault)
     if name is None:
-        return asked(case, fault)
+        return asked(case, fault) or (by_place(case, fault),)
     if name == "gpu-memory-utilization" and _AT_MOST in text(case, fault):
         return (set_flag(case, name, 0.9, Direction.LOWER, "a fraction from 0 to 1, not percent"),)
     if name == "chat-template":
