@@ -9,7 +9,7 @@ from vllm_doctor.gather.together import Task
 
 CHUNK = 1 << 16
 # A read that began within the deadline says itself that it came to nothing.
-GRACE_S = 0.25
+GRACE_S = 0.5
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -35,16 +35,26 @@ def get(
     url: str, *, deadline_s: float, max_bytes: int = 16 << 20, body: bytes | None = None, bearer: str | None = None
 ) -> Outcome:
     """GET `url`, or POST `body` as JSON. No redirect is followed and no proxy used: it is this host's own server."""
-    asked = Task(lambda: _get(url, deadline_s, max_bytes, body, bearer))
+    import urllib3  # noqa: F401 - before the clock runs
+
+    begun: list[int] = []
+    asked: Task[Outcome | None] = Task(lambda: _get(url, deadline_s, max_bytes, body=body, bearer=bearer, begun=begun))
     # A header that drips keeps every single read within its time.
-    return asked.within(deadline_s + GRACE_S, _late(url, deadline_s))
+    return asked.within(deadline_s + GRACE_S, None) or (_dripped if begun else _silent)(url, deadline_s)
 
 
-def _late(url: str, deadline_s: float) -> NoAnswer:
+def _silent(url: str, deadline_s: float) -> NoAnswer:
+    return NoAnswer(f"{url} took the connection and sent nothing within {deadline_s:g} s", connected=True)
+
+
+def _dripped(url: str, deadline_s: float) -> NoAnswer:
     return NoAnswer(f"{url} was still sending after {deadline_s:g} s", connected=True)
 
 
-def _get(url: str, deadline_s: float, max_bytes: int, body: bytes | None, bearer: str | None) -> Outcome:
+def _get(
+    url: str, deadline_s: float, max_bytes: int, *, body: bytes | None, bearer: str | None, begun: list[int]
+) -> Outcome:
+    """`begun` gets the status as soon as the headers are whole."""
     import urllib3
     from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
@@ -75,8 +85,9 @@ def _get(url: str, deadline_s: float, max_bytes: int, body: bytes | None, bearer
     except (HTTPError, OSError) as problem:
         late = "imeout" in type(problem).__name__ or "timed out" in str(problem)
         if late:
-            return NoAnswer(f"{url} took the connection and sent nothing within {deadline_s:g} s", connected=True)
+            return _silent(url, deadline_s)
         return NoAnswer(f"{url}: {_why(problem)}", connected=True)
+    begun.append(reply.status)
     try:
         data = bytearray()
         for chunk in iter(lambda: reply.read1(CHUNK), b""):
@@ -84,7 +95,7 @@ def _get(url: str, deadline_s: float, max_bytes: int, body: bytes | None, bearer
             if len(data) > max_bytes:
                 return NoAnswer(f"{url} sent more than {max_bytes >> 20} MiB", connected=True)
             if time.monotonic() > end:
-                return _late(url, deadline_s)
+                return _dripped(url, deadline_s)
     except (HTTPError, OSError) as problem:
         return NoAnswer(f"{url} broke off its answer: {_why(problem)}", connected=True)
     finally:
