@@ -19,6 +19,8 @@ _WORD = 4096
 # A terminal breaks every line at its last column (one less, where a blank stood there); so much of them must be.
 _ALL = 0.8
 _FEWEST = 2
+# Where a page may have done it, two lines may be full by chance.
+_FEWEST_OF_A_PAGE = 3
 _MOST = 200
 # What begins a line of a log: prefixes, levels, tracebacks, exceptions, NCCL's own words, prompts, tables.
 _BEGINS = re.compile(
@@ -87,7 +89,8 @@ def _of_a_terminal(lines: Sequence[str], width: int) -> bool:
         for before, line in pairwise(lines)
         if before and line and line[:1] not in {" ", "\t"} and not _BEGINS.match(line)
     ]
-    return len(broken) >= _FEWEST and sum(broken) >= _ALL * len(broken)
+    fewest = _FEWEST_OF_A_PAGE if width <= _PAGE else _FEWEST
+    return len(broken) >= fewest and sum(broken) >= _ALL * len(broken)
 
 
 def _glue(before: str, line: str, width: int, *, terminal: bool) -> str | None:
