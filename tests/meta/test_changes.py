@@ -39,6 +39,7 @@ NOT_KNOWN = {
     "compilation-config": "the message shows no more than where its JSON breaks",
     "speculative-config": "the shell took the quotes away, and what came after the first field with them",
     "mm-processor-kwargs": "the launch's own words, only parted: the message shows them cut",
+    "mamba-backend": "the message lists what the release has; which of them the card can run is not told",
     "kv-transfer-config": "which of two connectors is meant is the owner's choice",
     "chat-template": "which file was meant is the owner's knowledge",
     "port": "the message does not name the port that is taken",

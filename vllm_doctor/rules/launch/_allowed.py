@@ -6,7 +6,7 @@ import re
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.knowledge.versions import Expression, Version
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -17,6 +17,7 @@ from vllm_doctor.rules.startup._levers import sequences
 _LISTED = Pattern(
     r"choose from (?P<a>[^)]+)\)|chose from \{(?P<b>[^}]+)\}|Input should be (?P<c>[^\[\n]+)"
     r"|Must be one of \[(?P<d>[^\]]+)\]|Available parsers: (?P<e>[^\n\"]+)"
+    r"|Valid options are: (?P<f>[\w, ]+)"
 )
 _REFUSED = Pattern(
     r"invalid choice: '?(?P<a>[^'\s]+)|input_value='?(?P<b>[^',\]\s]+)|tool call parser: (?P<c>\S+)"
@@ -133,5 +134,9 @@ def _unknown(case: Case, name: str) -> Change | None:
     default: Scalar = sequences(case)[0] if name == "max-num-seqs" else None
     if default is None and fact is not None and isinstance(fact.default, str | int | float):
         default = fact.default
+    elif default is None and fact is not None and isinstance(fact.default, Expression):
+        # An enumeration's member is written in lower case on the command line.
+        member = re.fullmatch(r"\w+Enum\.(?P<name>\w+)", fact.default.source)
+        default = member["name"].lower() if member is not None else None
     why = "a value that the message accepts" if default is None else f"the default of vLLM {at}"
     return thing(ChangeKind.FLAG, name, Direction.CHANGE, why, to=default, inventory=inventory_var(name))
