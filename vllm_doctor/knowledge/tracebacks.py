@@ -76,6 +76,11 @@ class Crash(msgspec.Struct, frozen=True):
         """Every function of every link, outermost first, link by link; at last what the innermost frame called."""
         return tuple(name for link in self.links for name in _names(link.frames))
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Every frame's file, in the same order."""
+        return tuple(frame.file for link in self.links for frame in link.frames)
+
 
 def _names(frames: Sequence[Frame]) -> list[str]:
     """The frames' functions, and the call that the last one's code shows: a cut traceback lacks its frame."""

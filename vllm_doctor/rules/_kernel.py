@@ -15,9 +15,9 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules._compilation import with_passes_off, without_compiling, without_graphs
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.say import environment, set_flag
 from vllm_doctor.rules.startup._levers import eager
-from vllm_doctor.rules.story import Fault
 
 
 class Kind(StrEnum):
@@ -74,7 +74,7 @@ def called(case: Case, fault: Fault) -> tuple[str, ...]:
     if not files and case.story is not None:
         later = (c for c in case.story.crashes if c.first > fault.last and any(link.frames for link in c.links))
         crash = next(later, None)
-        files = tuple(f.file for link in crash.links for f in link.frames) if crash is not None else ()
+        files = crash.files if crash is not None else ()
     return tuple(file.replace("\\", "/") for file in files)
 
 

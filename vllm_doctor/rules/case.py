@@ -11,7 +11,8 @@ from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
 from vllm_doctor.records.reading import Known, Reading
 from vllm_doctor.records.snapshot import Signal, Snapshot
-from vllm_doctor.rules.story import Fault, Story
+from vllm_doctor.rules.fault import Fault
+from vllm_doctor.rules.story import Story
 
 GIB = 1 << 30
 # No option of vLLM takes a number of this size; what has one was not read right.

@@ -1,25 +1,20 @@
-"""What a life's log tells, in order: how far the start came, what failed first, what followed from it, how it ended."""
+"""What failed first in a life, what only followed from it, and whether it ended the life."""
 
 import itertools
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from vllm_doctor.knowledge.messages import Hit, messages, mile_stages, read, roles, scan
+from vllm_doctor.knowledge.messages import Hit, messages, read, roles
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.stages import Stage, stage_of
-from vllm_doctor.knowledge.tracebacks import Crash, tracebacks
-from vllm_doctor.records.host import Launch
-from vllm_doctor.records.log import Log, LogLine
+from vllm_doctor.knowledge.tracebacks import Crash
+from vllm_doctor.records.log import LogLine
+from vllm_doctor.rules.fault import Fault
+from vllm_doctor.rules.life import Life
 
 if TYPE_CHECKING:
-    from vllm_doctor.knowledge.clients import Client
-    from vllm_doctor.knowledge.stats import Stats
     from vllm_doctor.knowledge.torch_oom import TorchOom
-
-_ORDER = {stage: rank for rank, stage in enumerate(Stage)}
 
 # Exceptions that only say that another process, or a person, ended this one.
 _SYMPTOM_KINDS = frozenset(
@@ -66,19 +61,6 @@ _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
 # As Python's `warnings` write one: a library that warns of an import that failed goes on without it.
 _WARNED = Pattern(r"\S+:\d+: \w*Warning: ")
 _IMPORTS = frozenset({"module-missing", "import-name"})
-# What only vLLM writes, or lm-eval of it, though it is no step of a start: its own end, a batch and its results.
-_OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-progress", "eval-results")
-_PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
-# What an API server and an engine say once, when they begin.
-_ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
-# What uvicorn writes of an answered request.
-_ANSWERED = '" 200 OK'
-# Calls of vLLM's own that no client makes.
-_OF_A_SERVER = Pattern(
-    r"[/\\]vllm[/\\](?:v1|engine|worker|executor|model_executor|distributed|compilation|entrypoints[/\\](?!cli))"
-)
-# What torch writes when the interpreter of a process with NCCL comes to its end.
-_EXITS = ("exit-group-left", "exit-group-left-24")
 # Headings of what ends a thread, a task or a destructor, and no process.
 _ASIDE = Pattern(r"Exception in thread |Exception ignored in|Task exception was never retrieved|future: <Task ")
 _UNCLAIMED = Pattern(r"Exception ignored in|Task exception was never retrieved|future: <Task ")
@@ -92,16 +74,6 @@ _SURVIVOR_TEXTS = (
     "recvValue failed",
     "failed to recv, got 0 bytes",
 )
-# Functions that take the ranks' groups down: what fails in them comes after what ended the server.
-_TEARDOWN = frozenset(
-    {
-        "destroy_process_group",
-        "destroy_model_parallel",
-        "destroy_distributed_environment",
-        "cleanup_dist_env_and_memory",
-        "_shutdown_backend",
-    }
-)
 # As V0's processes name the call that a worker did not survive.
 _METHOD = Pattern(r"(?:while processing method|Error executing method) (\w+)")
 # No single request ends with these: the port is not had, or the CUDA context of the whole process is gone.
@@ -110,214 +82,8 @@ _NEVER_OF_A_REQUEST = frozenset(
 )
 
 
-class Fault(msgspec.Struct, frozen=True):
-    """What failed first: the lines `index` to `last`, with its traceback and the messages in it."""
-
-    index: int
-    last: int
-    crash: Crash | None
-    hits: tuple[Hit, ...]
-    stage: Stage
-
-    @property
-    def bare(self) -> bool:
-        """Is it only an exception's own line, that nothing here knows?"""
-        return not self.hits and self.crash is not None and not any(k.frames for k in self.crash.links)
-
-    @property
-    def ids(self) -> frozenset[str]:
-        """Ids of the messages in it."""
-        return frozenset(h.id for h in self.hits)
-
-    def fields(self, message: str) -> dict[str, str]:
-        """The fields of its first message of this id; empty if there is none."""
-        return next((h.fields for h in self.hits if h.id == message), {})
-
-    @property
-    def functions(self) -> tuple[str, ...]:
-        """Functions of its traceback, outermost first."""
-        return self.crash.functions if self.crash is not None else ()
-
-    @property
-    def at_end(self) -> bool:
-        """Did it fail while the ranks' groups were taken down?"""
-        return not _TEARDOWN.isdisjoint(self.functions)
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Files of its traceback, outermost first."""
-        return tuple(f.file for link in self.crash.links for f in link.frames) if self.crash is not None else ()
-
-
-class Story:
-    """One life, read once; every part is computed when a rule first asks for it."""
-
-    def __init__(self, log: Log) -> None:
-        self.log = log
-        self.lines: Sequence[LogLine] = log.last.lines
-
-    @cached_property
-    def hits(self) -> tuple[Hit, ...]:
-        """Every known message of this life."""
-        return scan(self.lines)
-
-    @cached_property
-    def crashes(self) -> tuple[Crash, ...]:
-        """Every traceback of this life."""
-        return tracebacks(self.lines)
-
-    def all(self, message: str) -> tuple[Hit, ...]:
-        """The hits of one message, in order."""
-        return self._by_id.get(message, ())
-
-    def first(self, *wanted: str) -> Hit | None:
-        """The first hit of any of these messages."""
-        found = [h for m in wanted for h in self.all(m)[:1]]
-        return min(found, key=lambda h: h.index, default=None)
-
-    def last(self, *wanted: str) -> Hit | None:
-        """The last hit of any of these messages."""
-        found = [h for m in wanted for h in self.all(m)[-1:]]
-        return max(found, key=lambda h: h.index, default=None)
-
-    def number(self, message: str, field: str) -> float | None:
-        """A figure that this life printed; of several the last one stands."""
-        hit = self.last(message)
-        text = hit.fields.get(field) if hit is not None else None
-        return float(text.replace(",", "")) if text else None
-
-    @cached_property
-    def _by_id(self) -> dict[str, tuple[Hit, ...]]:
-        grouped: dict[str, list[Hit]] = {}
-        for hit in self.hits:
-            grouped.setdefault(hit.id, []).append(hit)
-        return {k: tuple(v) for k, v in grouped.items()}
-
-    @cached_property
-    def is_vllm(self) -> bool:
-        """Does anything here come from vLLM? A log of another program says nothing about it."""
-        if any(mile_stages().get(h.id) not in {None, "serving"} or roles().get(h.id) == "death" for h in self.hits):
-            return True
-        if self._own:
-            return True
-        if any(
-            "vllm" in f.file.replace("\\", "/").split("/") or "/vllm/" in f.file
-            for c in self.crashes
-            for k in c.links
-            for f in k.frames
-        ):
-            return True
-        return self.first("stats", "args-non-default", "args-namespace") is not None or any(
-            "vllm" in line.text.lower() for line in self.lines[:2000]
-        )
-
-    @cached_property
-    def by_vllm(self) -> bool:
-        """Did vLLM itself write here, rather than a program that speaks of it? Only then can it be said to be well."""
-        stages = mile_stages()
-        own = any(stages.get(h.id, "serving") != "serving" for h in self.hits)
-        return own or self._own or self.first("stats", "args-non-default", "args-namespace") is not None
-
-    @cached_property
-    def _own(self) -> bool:
-        """Do its processes sign the lines, or is there a sentence that no other program has?"""
-        return self.first(*_OWN_WORDS) is not None or any(_PROCESSES.match(line.process or "") for line in self.lines)
-
-    @cached_property
-    def answered(self) -> bool:
-        """Were requests answered? An answer begins before a token is made, so it says nothing of a fault beside it."""
-        return any(_ANSWERED in line.text for line in self.lines)
-
-    @cached_property
-    def client(self) -> "Client | None":
-        """Is it the log of a program that asks a server? What wrote a line as a server does is none."""
-        if self.by_vllm or self.answered or any(_OF_A_SERVER.search(f) for c in self.crashes for f in _files(c)):
-            return None
-        from vllm_doctor.knowledge.clients import MEASURES, client
-
-        found = client(line.text for line in self.lines)
-        return found if found is not None and (self.is_vllm or found.name in MEASURES) else None
-
-    @cached_property
-    def exited(self) -> bool:
-        """Did the program come to its end by itself, with its engine made, or with the results of an evaluation?"""
-        reached = self.reached()
-        made = reached is not None and _ORDER[reached] >= _ORDER[Stage.KV]
-        return self.first("eval-results") is not None or (made and self.first(*_EXITS) is not None)
-
-    @cached_property
-    def is_script(self) -> bool:
-        """Is it a script that had its answers, whose engine ends with it?"""
-        return (
-            self.first("offline-progress") is not None and self.first("app-started", "uvicorn-running", "stats") is None
-        )
-
-    @cached_property
-    def version(self) -> str | None:
-        """The version that the log prints."""
-        hit = self.last("engine-config") or self.last("server-version") or self.last("banner-version")
-        return hit.fields.get("version") if hit is not None else None
-
-    @cached_property
-    def engine(self) -> str | None:
-        """V0 or V1 where the log says it."""
-        hit = self.last("engine-config")
-        return hit.fields.get("engine") if hit is not None else None
-
-    @cached_property
-    def launch(self) -> Launch | None:
-        """The launch as the server printed it; None where it did not."""
-        from vllm_doctor.knowledge.launchline import from_log_arguments
-
-        hit = self.last("args-non-default", "args-namespace")
-        return from_log_arguments(self.lines[hit.index].text) if hit is not None else None
-
-    @cached_property
-    def config(self) -> dict[str, str | bool]:
-        """What the engine said it runs with."""
-        from vllm_doctor.knowledge.launchline import from_engine_config
-
-        hit = self.first("engine-config")
-        return from_engine_config(self.lines[hit.index].text) if hit is not None else {}
-
-    @cached_property
-    def miles(self) -> tuple[tuple[int, Stage], ...]:
-        """(index, stage) of each milestone."""
-        stages = mile_stages()
-        return tuple((h.index, Stage(stages[h.id])) for h in self.hits if h.id in stages)
-
-    def reached(self, before: int | None = None) -> Stage | None:
-        """The furthest stage that was reached (before a line)."""
-        found = [s for i, s in self.miles if before is None or i < before]
-        return max(found, key=_ORDER.__getitem__, default=None)
-
-    def served(self, after: int, until: int | None = None) -> bool:
-        """Did it serve, or become ready to, between two lines?"""
-        ready = _ORDER[Stage.READY]
-        return any(after < i and (until is None or i < until) and _ORDER[s] >= ready for i, s in self.miles)
-
-    @cached_property
-    def stats(self) -> "tuple[Stats, ...]":
-        """The statistics that the server printed every few seconds, in order."""
-        from vllm_doctor.knowledge.stats import parse_stats
-
-        read = (parse_stats(self.lines[h.index].text) for h in self.all("stats"))
-        return tuple(s for s in read if s is not None)
-
-    @cached_property
-    def stopped(self) -> int | None:
-        """Where an orderly end begins: a signal from outside, a person's interrupt, a job that was cancelled.
-
-        What stands before a line with which a start announces itself ended something else, in the same terminal.
-        """
-        begun = self.last(*_ANNOUNCED)
-        after = begun.index if begun is not None else -1
-        return next((h.index for h in self.hits if roles().get(h.id) == "stop" and h.index > after), None)
-
-    @cached_property
-    def deaths(self) -> tuple[Hit, ...]:
-        """Notices that something died; effects, never causes."""
-        return tuple(h for h in self.hits if roles().get(h.id) == "death")
+class Story(Life):
+    """A life, and the fault at the root of it."""
 
     @cached_property
     def root(self) -> Fault | None:
@@ -486,10 +252,6 @@ def _wrapped(crash: Crash) -> tuple[Hit, ...]:
     causes = [m for m in messages() if m.role == "cause"] if texts else []
     read_of = ((m.id, fields) for text in texts for m in causes if (fields := read(m, text)) is not None)
     return tuple(Hit(i, crash.last, fields) for i, fields in read_of)
-
-
-def _files(crash: Crash) -> list[str]:
-    return [f.file for k in crash.links for f in k.frames]
 
 
 def _symptom(crash: Crash) -> bool:

@@ -3,11 +3,11 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, stop_others
 from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
 from vllm_doctor.rules.startup._levers import fewer_tokens, lower_utilization
-from vllm_doctor.rules.story import Fault
 
 # Who asks the driver itself, beside torch's allocator: libraries for their handles and buffers, and sleep mode when it
 # maps the pool again. In whatever step that was, what is missing is what vLLM's fraction leaves over.

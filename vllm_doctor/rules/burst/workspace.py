@@ -5,11 +5,11 @@ from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Direction, Phase, Severity
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import severity
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, gib, upgrade
 from vllm_doctor.rules.startup._levers import fewer_tokens
-from vllm_doctor.rules.story import Fault
 
 _VARIABLE = "VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE"
 

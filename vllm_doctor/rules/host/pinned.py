@@ -3,9 +3,9 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import MEMLOCK, finding, set_flag, thing
-from vllm_doctor.rules.story import Fault
 
 # Frames in which CUDA's "out of memory" means the host's memory.
 _PINNING = frozenset(

@@ -8,11 +8,11 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules._kernel import other_attention
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import text
 from vllm_doctor.rules.launch._split import smaller_split
 from vllm_doctor.rules.launch._wish import WHY, changes_of, is_option, typed
 from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
-from vllm_doctor.rules.story import Fault
 
 # Exceptions with which vLLM's code refuses; what torch and CUDA raise is no refusal.
 _REFUSING = frozenset(

@@ -4,9 +4,9 @@ from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.registry import NotHere, Unseen
 from vllm_doctor.rules.startup._gate import EXHAUSTED
-from vllm_doctor.rules.story import Fault
 
 
 def named(case: Case, *ids: str) -> Fault | NotHere | Unseen:

@@ -6,8 +6,8 @@ from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules._items import limit
 from vllm_doctor.rules._kernel import kind, other_kernel
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.say import set_flag, upgrade
-from vllm_doctor.rules.story import Fault
 
 # transformers, of the files beside the weights that a model with images, sound or video is read with.
 _PROCESSOR = Pattern(

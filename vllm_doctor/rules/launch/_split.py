@@ -4,8 +4,8 @@ from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.say import set_flag
-from vllm_doctor.rules.story import Fault
 
 _DIVISIBLE = Pattern(
     r"(?P<whole>\d+)\W{0,3}(?:\)|`)?\s*(?:is not|must be|to be|should be|not|is in|is un)\s?"

@@ -7,13 +7,13 @@ from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._asked import packages
 from vllm_doctor.rules.launch._fault import severity, shown, text
 from vllm_doctor.rules.platform.libraries import CUDA_LIBRARIES
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, thing
 from vllm_doctor.rules.startup._gate import EXHAUSTED
-from vllm_doctor.rules.story import Fault
 
 _IDS = (
     "module-missing",

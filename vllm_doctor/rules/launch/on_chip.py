@@ -5,10 +5,10 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules._kernel import Kind, kind, other_attention, other_kernel
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, thing, upgrade
-from vllm_doctor.rules.story import Fault
 
 _IDS = (
     "triton-shared",

@@ -6,10 +6,10 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Direction, Phase
 from vllm_doctor.rules._kernel import other_kernel
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, set_flag, upgrade
-from vllm_doctor.rules.story import Fault
 
 _IDS = (
     "uva-missing",

@@ -5,12 +5,12 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._asked import by_place
 from vllm_doctor.rules.launch._known_ways import ways
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag
 from vllm_doctor.rules.startup._gate import EXHAUSTED
-from vllm_doctor.rules.story import Fault
 
 
 def judge(case: Case) -> Outcome:

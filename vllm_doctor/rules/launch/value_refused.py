@@ -11,12 +11,12 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
 from vllm_doctor.rules._items import limit
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._allowed import replacement
 from vllm_doctor.rules.launch._asked import asked, by_place
 from vllm_doctor.rules.launch._fault import named, shown, text
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, set_flag, upgrade, upgrade_to
-from vllm_doctor.rules.story import Fault
 
 _IDS = (
     "length-above-model",

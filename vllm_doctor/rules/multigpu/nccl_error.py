@@ -4,11 +4,11 @@ from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.multigpu._calls import told
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import SHM, environment, finding, set_flag, thing
-from vllm_doctor.rules.story import Fault
 
 _IDS = (
     "nccl-system",

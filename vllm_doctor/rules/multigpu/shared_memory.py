@@ -5,10 +5,10 @@ from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import SHM, finding, thing
-from vllm_doctor.rules.story import Fault
 
 _SIGBUS = Pattern(r"(?<![\w.])-7(?!\d)")  # a code, not the number of a worker
 _IDS = (

@@ -5,11 +5,11 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Direction, Phase
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.multigpu._hang import ways_out
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding
-from vllm_doctor.rules.story import Fault
 
 # Half an hour: compiling takes minutes, and what has not ended then does not.
 _LONG = 1800

@@ -7,9 +7,10 @@ from vllm_doctor.knowledge.torch_oom import TorchOom
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.registry import NotHere, Unseen
 from vllm_doctor.rules.say import gib
-from vllm_doctor.rules.story import Fault, Story
+from vllm_doctor.rules.story import Story
 
 # Messages by which the memory of the GPU says that it is exhausted.
 EXHAUSTED = frozenset(

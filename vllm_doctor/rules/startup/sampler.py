@@ -5,11 +5,12 @@ from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding
 from vllm_doctor.rules.startup._gate import EXHAUSTED, sums, tenants
 from vllm_doctor.rules.startup._levers import fewer_sequences, lower_utilization, sequences
-from vllm_doctor.rules.story import Fault, Story
+from vllm_doctor.rules.story import Story
 
 _MESSAGES = frozenset({"sampler-oom", "pooler-oom"})
 _NEAR = 200

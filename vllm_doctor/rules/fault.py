@@ -1,0 +1,57 @@
+"""What failed: the lines, the traceback and the messages in them, and how far the start had come."""
+
+import msgspec
+
+from vllm_doctor.knowledge.messages import Hit
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.knowledge.tracebacks import Crash
+
+# Functions that take the ranks' groups down: what fails in them comes after what ended the server.
+_TEARDOWN = frozenset(
+    {
+        "destroy_process_group",
+        "destroy_model_parallel",
+        "destroy_distributed_environment",
+        "cleanup_dist_env_and_memory",
+        "_shutdown_backend",
+    }
+)
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """What failed first: the lines `index` to `last`, with its traceback and the messages in it."""
+
+    index: int
+    last: int
+    crash: Crash | None
+    hits: tuple[Hit, ...]
+    stage: Stage
+
+    @property
+    def bare(self) -> bool:
+        """Is it only an exception's own line, that nothing here knows?"""
+        return not self.hits and self.crash is not None and not any(k.frames for k in self.crash.links)
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """Ids of the messages in it."""
+        return frozenset(h.id for h in self.hits)
+
+    def fields(self, message: str) -> dict[str, str]:
+        """The fields of its first message of this id; empty if there is none."""
+        return next((h.fields for h in self.hits if h.id == message), {})
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Functions of its traceback, outermost first."""
+        return self.crash.functions if self.crash is not None else ()
+
+    @property
+    def at_end(self) -> bool:
+        """Did it fail while the ranks' groups were taken down?"""
+        return not _TEARDOWN.isdisjoint(self.functions)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Files of its traceback, outermost first."""
+        return self.crash.files if self.crash is not None else ()

@@ -1,0 +1,197 @@
+"""What a life's log says of itself: whose it is, what was launched, how far it came, how it served and ended."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from vllm_doctor.knowledge.messages import Hit, mile_stages, roles, scan
+from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.knowledge.tracebacks import Crash, tracebacks
+from vllm_doctor.records.host import Launch
+from vllm_doctor.records.log import Log, LogLine
+
+if TYPE_CHECKING:
+    from vllm_doctor.knowledge.clients import Client
+    from vllm_doctor.knowledge.stats import Stats
+
+_ORDER = {stage: rank for rank, stage in enumerate(Stage)}
+# What only vLLM writes, or lm-eval of it, though it is no step of a start: its own end, a batch and its results.
+_OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-progress", "eval-results")
+_PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
+# What an API server and an engine say once, when they begin.
+_ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
+# What uvicorn writes of an answered request.
+_ANSWERED = '" 200 OK'
+# Calls of vLLM's own that no client makes.
+_OF_A_SERVER = Pattern(
+    r"[/\\]vllm[/\\](?:v1|engine|worker|executor|model_executor|distributed|compilation|entrypoints[/\\](?!cli))"
+)
+# What torch writes when the interpreter of a process with NCCL comes to its end.
+_EXITS = ("exit-group-left", "exit-group-left-24")
+
+
+class Life:
+    """One life, read once; every part is computed when a rule first asks for it."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.lines: Sequence[LogLine] = log.last.lines
+
+    @cached_property
+    def hits(self) -> tuple[Hit, ...]:
+        """Every known message of this life."""
+        return scan(self.lines)
+
+    @cached_property
+    def crashes(self) -> tuple[Crash, ...]:
+        """Every traceback of this life."""
+        return tracebacks(self.lines)
+
+    def all(self, message: str) -> tuple[Hit, ...]:
+        """The hits of one message, in order."""
+        return self._by_id.get(message, ())
+
+    def first(self, *wanted: str) -> Hit | None:
+        """The first hit of any of these messages."""
+        found = [h for m in wanted for h in self.all(m)[:1]]
+        return min(found, key=lambda h: h.index, default=None)
+
+    def last(self, *wanted: str) -> Hit | None:
+        """The last hit of any of these messages."""
+        found = [h for m in wanted for h in self.all(m)[-1:]]
+        return max(found, key=lambda h: h.index, default=None)
+
+    def number(self, message: str, field: str) -> float | None:
+        """A figure that this life printed; of several the last one stands."""
+        hit = self.last(message)
+        text = hit.fields.get(field) if hit is not None else None
+        return float(text.replace(",", "")) if text else None
+
+    @cached_property
+    def _by_id(self) -> dict[str, tuple[Hit, ...]]:
+        grouped: dict[str, list[Hit]] = {}
+        for hit in self.hits:
+            grouped.setdefault(hit.id, []).append(hit)
+        return {k: tuple(v) for k, v in grouped.items()}
+
+    @cached_property
+    def is_vllm(self) -> bool:
+        """Does anything here come from vLLM? A log of another program says nothing about it."""
+        if any(mile_stages().get(h.id) not in {None, "serving"} or roles().get(h.id) == "death" for h in self.hits):
+            return True
+        if self._own:
+            return True
+        if any("vllm" in f.replace("\\", "/").split("/") or "/vllm/" in f for c in self.crashes for f in c.files):
+            return True
+        return self.first("stats", "args-non-default", "args-namespace") is not None or any(
+            "vllm" in line.text.lower() for line in self.lines[:2000]
+        )
+
+    @cached_property
+    def by_vllm(self) -> bool:
+        """Did vLLM itself write here, rather than a program that speaks of it? Only then can it be said to be well."""
+        stages = mile_stages()
+        own = any(stages.get(h.id, "serving") != "serving" for h in self.hits)
+        return own or self._own or self.first("stats", "args-non-default", "args-namespace") is not None
+
+    @cached_property
+    def _own(self) -> bool:
+        """Do its processes sign the lines, or is there a sentence that no other program has?"""
+        return self.first(*_OWN_WORDS) is not None or any(_PROCESSES.match(line.process or "") for line in self.lines)
+
+    @cached_property
+    def answered(self) -> bool:
+        """Were requests answered? An answer begins before a token is made, so it says nothing of a fault beside it."""
+        return any(_ANSWERED in line.text for line in self.lines)
+
+    @cached_property
+    def client(self) -> "Client | None":
+        """Is it the log of a program that asks a server? What wrote a line as a server does is none."""
+        if self.by_vllm or self.answered or any(_OF_A_SERVER.search(f) for c in self.crashes for f in c.files):
+            return None
+        from vllm_doctor.knowledge.clients import MEASURES, client
+
+        found = client(line.text for line in self.lines)
+        return found if found is not None and (self.is_vllm or found.name in MEASURES) else None
+
+    @cached_property
+    def exited(self) -> bool:
+        """Did the program come to its end by itself, with its engine made, or with the results of an evaluation?"""
+        reached = self.reached()
+        made = reached is not None and _ORDER[reached] >= _ORDER[Stage.KV]
+        return self.first("eval-results") is not None or (made and self.first(*_EXITS) is not None)
+
+    @cached_property
+    def is_script(self) -> bool:
+        """Is it a script that had its answers, whose engine ends with it?"""
+        return (
+            self.first("offline-progress") is not None and self.first("app-started", "uvicorn-running", "stats") is None
+        )
+
+    @cached_property
+    def version(self) -> str | None:
+        """The version that the log prints."""
+        hit = self.last("engine-config") or self.last("server-version") or self.last("banner-version")
+        return hit.fields.get("version") if hit is not None else None
+
+    @cached_property
+    def engine(self) -> str | None:
+        """V0 or V1 where the log says it."""
+        hit = self.last("engine-config")
+        return hit.fields.get("engine") if hit is not None else None
+
+    @cached_property
+    def launch(self) -> Launch | None:
+        """The launch as the server printed it; None where it did not."""
+        from vllm_doctor.knowledge.launchline import from_log_arguments
+
+        hit = self.last("args-non-default", "args-namespace")
+        return from_log_arguments(self.lines[hit.index].text) if hit is not None else None
+
+    @cached_property
+    def config(self) -> dict[str, str | bool]:
+        """What the engine said it runs with."""
+        from vllm_doctor.knowledge.launchline import from_engine_config
+
+        hit = self.first("engine-config")
+        return from_engine_config(self.lines[hit.index].text) if hit is not None else {}
+
+    @cached_property
+    def miles(self) -> tuple[tuple[int, Stage], ...]:
+        """(index, stage) of each milestone."""
+        stages = mile_stages()
+        return tuple((h.index, Stage(stages[h.id])) for h in self.hits if h.id in stages)
+
+    def reached(self, before: int | None = None) -> Stage | None:
+        """The furthest stage that was reached (before a line)."""
+        found = [s for i, s in self.miles if before is None or i < before]
+        return max(found, key=_ORDER.__getitem__, default=None)
+
+    def served(self, after: int, until: int | None = None) -> bool:
+        """Did it serve, or become ready to, between two lines?"""
+        ready = _ORDER[Stage.READY]
+        return any(after < i and (until is None or i < until) and _ORDER[s] >= ready for i, s in self.miles)
+
+    @cached_property
+    def stats(self) -> "tuple[Stats, ...]":
+        """The statistics that the server printed every few seconds, in order."""
+        from vllm_doctor.knowledge.stats import parse_stats
+
+        read = (parse_stats(self.lines[h.index].text) for h in self.all("stats"))
+        return tuple(s for s in read if s is not None)
+
+    @cached_property
+    def stopped(self) -> int | None:
+        """Where an orderly end begins: a signal from outside, a person's interrupt, a job that was cancelled.
+
+        What stands before a line with which a start announces itself ended something else, in the same terminal.
+        """
+        begun = self.last(*_ANNOUNCED)
+        after = begun.index if begun is not None else -1
+        return next((h.index for h in self.hits if roles().get(h.id) == "stop" and h.index > after), None)
+
+    @cached_property
+    def deaths(self) -> tuple[Hit, ...]:
+        """Notices that something died; effects, never causes."""
+        return tuple(h for h in self.hits if roles().get(h.id) == "death")
