@@ -80,3 +80,32 @@ def test_what_a_page_moved_below_its_header_is_put_behind_it() -> None:
 )
 def test_what_is_not_broken_stays(lines: tuple[str, ...]) -> None:
     assert unwrapped(lines) == list(lines)
+
+
+@pytest.mark.parametrize("indent", ["", "    "])
+def test_what_a_reader_broke_after_a_sentence_is_put_together(indent: str) -> None:
+    told = [part + "." for part in FAILED.removesuffix(".").split(". ")]
+    said = [f"{told[0]} {told[1]}", *(indent + part for part in told[2:]), SAID]
+    assert spoken(unwrapped(said)) == [FAILED, SAID]
+
+
+@pytest.mark.parametrize(
+    "between", ["", "INFO 03-14 09:02:00 [core.py:1] something else", "a line of another program"], ids=len
+)
+def test_a_sentence_goes_on_only_behind_its_own_message(between: str) -> None:
+    head = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.02 GiB."
+    assert unwrapped([head, between, "GPU 0 has a total capacity of 14.56 GiB", SAID])[0] == head
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("ValueError: User-specified max_model_len (9000)", "is greater than the derived max_model_len (4096)."),
+        ("RuntimeError: The NVIDIA driver on your system", "is too old (found version 11040)."),
+        ("RuntimeError: CUDA out of memory occurred when", "warming up sampler with 256 dummy requests."),
+        ("ValueError: Free memory on device cuda:0 (3.1/23.5 GiB) on startup", "is less than desired GPU memory"),
+        ("ValueError: No available memory", "for the cache blocks."),
+    ],
+)
+def test_what_a_reader_broke_within_a_message_is_put_together(parts: tuple[str, str]) -> None:
+    assert unwrapped([*parts, SAID]) == [" ".join(parts), "", SAID]

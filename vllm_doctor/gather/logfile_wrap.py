@@ -30,12 +30,48 @@ _BEGINS = re.compile(
     r"|\[?\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:|\[ *\d+\.\d+\]|[\w.-]{1,60} +\| "
     r"|\S+:\d+:\d+ \[\d+\] |\S*\.\w+:\d+\]? "
     r"|(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning)\b(?::|$)"
-    r"|(?:CUDA|NCCL) [Ee]rror\b|\S+: error: |usage: |>>> |[$#>|+`*=-]|Last error|NCCL version"
+    r"|(?:CUDA|NCCL) [Ee]rror\b|\S+: error: |usage: |>>> |[$#>|+`*=\u2192\u2022-]|Last error|NCCL version"
     r")"
 )
 _FRAME = re.compile(r'\s*File "')
 # The header of a line of vLLM's that has nothing after it.
 _BARE_HEADER = re.compile(r"(?:.*\s)?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]+:\d+\]$")
+
+# Messages of one line that people break where a sentence or a clause ends: how they begin, and how each goes on.
+_SENTENCES = (
+    (
+        re.compile(r"out of memory\. Tried to allocate "),
+        re.compile(
+            r"GPU \d{1,6} has a total capac|of which [\d.]{1,12} .?i?B|Including non-PyTorch memory"
+            r"|Process \d{1,10} has [\d.]|Of the allocated memory |and [\d.]{1,12} [KMGT]iB is reserved"
+            r"|If reserved but unallocated"
+        ),
+    ),
+    (
+        re.compile(r"max seq len \(\d"),
+        re.compile(
+            r"\(?[\d.]{1,12} GiB KV cache is needed|which is larger than the available|\([\d.]{1,12} GiB\)\. Based on"
+            r"|Based on the available memory|is larger than the maximum number of tokens|that can be stored in KV cache"
+        ),
+    ),
+    (
+        re.compile(r"Free memory on device"),
+        re.compile(r"(?:on )?startup is less than|is less than desired|desired GPU memory|GPU memory utilization \("),
+    ),
+    (
+        re.compile(r"User-specified max_model_len \(\d"),
+        re.compile(r"is greater than the derived|(?:the )?derived max_model_len|max_model_len \([a-z]"),
+    ),
+    (re.compile(r"The NVIDIA driver on your system"), re.compile(r"is too old|\(?found version \d")),
+    (re.compile(r"out of memory occurred when"), re.compile(r"warming up |sampler with \d")),
+    (re.compile(r"No available memory$"), re.compile(r"for the cache blocks")),
+    (
+        re.compile(r"model weights take [\d.]{1,12}GiB"),
+        re.compile(
+            r"non_torch_memory takes|PyTorch activation peak memory takes|the rest of the memory reserved for KV"
+        ),
+    ),
+)
 
 
 def typed(text: str) -> str:
@@ -51,6 +87,10 @@ def unwrapped(raw: Sequence[str]) -> list[str]:
 
     So the number of every line stays. A text that is not broken is returned as it is.
     """
+    return _sentences(_unwrapped(raw), raw)
+
+
+def _unwrapped(raw: Sequence[str]) -> list[str]:
     if max(map(len, raw), default=0) > _TERMINAL and not _narrow(raw):
         return _after_bare_headers(raw)
     lines = [line.rstrip() for line in raw]
@@ -74,6 +114,23 @@ def unwrapped(raw: Sequence[str]) -> list[str]:
             found[start] += glue + line.lstrip()
             found[index] = ""
             taken += 1
+    return found
+
+
+def _sentences(found: list[str], raw: Sequence[str]) -> list[str]:
+    """The lines, with what a reader broke where a sentence ends, put behind the message that it belongs to."""
+    head = 0
+    for index in range(1, len(found)):
+        line = found[index].strip()
+        if not line:
+            if not raw[index].strip():
+                head = index  # an empty line of the text itself: what follows is something else
+            continue
+        before = found[head].rstrip()
+        if any(goes_on.match(line) and begins.search(before) for begins, goes_on in _SENTENCES):
+            found[head], found[index] = f"{before} {line}", ""
+        else:
+            head = index
     return found
 
 

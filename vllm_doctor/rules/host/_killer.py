@@ -6,10 +6,17 @@ from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.host import Kernel, KernelEvent
 from vllm_doctor.rules.story import Story
 
-_KILLED = Pattern(r"Killed process (?P<pid>\d{1,10}) \((?P<name>[^)]*)\).*?anon-rss:(?P<rss>\d{1,15})kB")
+# Kernels before 4.0 tell the user between the number and the name; people who retell it leave the number out.
+_KILLED = Pattern(
+    r"Killed process (?:(?P<pid>\d{1,10}),? )?(?:UID \d{1,10}, )?(?:\((?P<name>[^)]*)\)|(?P<bare>VLLM::[^\s,)]+)),? "
+    r".*?anon-rss:(?P<rss>\d{1,15})kB"
+)
 _LIMIT = Pattern(
     r"oom-kill:constraint=CONSTRAINT_MEMCG.*?oom_memcg=(?P<group>[^,\s]+).*?task=(?P<name>[^,]+),pid=(?P<pid>\d{1,10})"
 )
+# Without a name: a group's limit was reached, not the host's.
+_A_GROUP = Pattern(r"Memory cgroup out of memory|CONSTRAINT_MEMCG")
+UNNAMED = "its control group"
 _SYSTEMD = Pattern(r"Killed (?P<group>/\S+) due to memory pressure")
 # The victim's own group, which the kernel names whosever limit it was.
 _VICTIM = Pattern(r"oom-kill:.*?task_memcg=(?P<group>[^,\s]+).*?pid=(?P<pid>\d{1,10})")
@@ -41,7 +48,7 @@ class Kill:
 
 def in_log(story: Story) -> tuple[Kill, ...]:
     """Kills that the service's own log shows, where the kernel's lines were written into it."""
-    told = (line for line in story.lines if "Killed process" in line.text or "oom-kill:constraint" in line.text)
+    told = (line for line in story.lines if "Killed process" in line.text or "CONSTRAINT_" in line.text)
     return kills(Kernel(tuple(KernelEvent(line.text, line.at, line.number) for line in told)))
 
 
@@ -50,17 +57,23 @@ def kills(kernel: Kernel) -> tuple[Kill, ...]:
     groups: dict[str, str] = {}
     victims: dict[str, str] = {}
     found: list[Kill] = []
+    of_a_group = False
     for event in kernel.events:
         limit, killed, pressed = (p.search(event.text) for p in (_LIMIT, _KILLED, _SYSTEMD))
         if limit is not None:
             groups[limit["pid"]] = limit["group"]
+        if "CONSTRAINT_" in event.text or killed is not None:
+            # What the kernel says of a kill begins with its constraint; the line of the kill itself may say it as well.
+            of_a_group = _A_GROUP.search(event.text) is not None or (killed is not None and of_a_group)
         if (victim := _VICTIM.search(event.text)) is not None:
             victims[victim["pid"]] = victim["group"]
-        if killed is not None and _may_be_vllms(killed["name"].lower()):
-            pid = killed["pid"]
+        name = (killed["name"] or killed["bare"]) if killed is not None else ""
+        if killed is not None and _may_be_vllms(name.lower()):
+            pid = killed["pid"] or ""
             resident = int(killed["rss"]) << 10
             service = _service(victims.get(pid))
-            found.append(Kill(event, int(pid), killed["name"], resident, groups.get(pid), service))
+            group = groups.get(pid) or (UNNAMED if of_a_group else None)
+            found.append(Kill(event, int(pid) if pid else None, name, resident, group, service))
         elif pressed is not None and "vllm" in pressed["group"]:
             found.append(Kill(event, None, "systemd-oomd", None, pressed["group"], _service(pressed["group"])))
     return tuple(found)

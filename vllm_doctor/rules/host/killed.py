@@ -7,7 +7,7 @@ from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.host._killer import Kill, in_log, kills
+from vllm_doctor.rules.host._killer import UNNAMED, Kill, in_log, kills
 from vllm_doctor.rules.registry import Clear, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, gib, set_flag, thing
 
@@ -103,6 +103,8 @@ def _limit(kill: Kill | None) -> Change:
     held = kill.resident if kill is not None else None
     to = f"{math.ceil(held / GIB * 1.25)}G" if held is not None else None
     why = "the unit's limit; a quarter more than what it held, then see systemctl status for its peak"
+    if kill is not None and kill.group == UNNAMED:
+        why += "; of a container it is docker's --memory, of a pod limits.memory"
     return thing(ChangeKind.OS, "MemoryMax", Direction.RAISE, why, to=to, inventory="vllm_memory_max")
 
 

@@ -15,6 +15,10 @@ from vllm_doctor.rules.startup._weights import lighter
 _OVER = 1.1
 # A fraction above this leaves less than the driver's context and NCCL take.
 _FULL = 0.97
+# So much of the card is torch's and so little of that unused only while tensors are made that stay; a pass or a step
+# leaves what it freed. Buffers of a step are larger than a tensor of one layer.
+_MADE, _FREED, _ONE_TENSOR = 0.94, 0.001, 0.06
+_USUAL = 0.92
 # What V1 engines say of a start alone.
 _START_FAILED = frozenset({"engine-core-failed", "engine-init-failed"})
 
@@ -25,7 +29,7 @@ def judge(case: Case) -> Outcome:
     if isinstance(oom, NotHere | Unseen):
         return oom
     unplaced = oom.fault.stage is Stage.CONFIG
-    if unplaced and not (_over_budget(case, oom) or _full_at_start(oom)):
+    if unplaced and not (_over_budget(case, oom) or _full_at_start(oom) or _nothing_freed(case, oom)):
         return NotHere("the log does not show that it was while weights were loaded")
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
@@ -73,6 +77,18 @@ def _full_at_start(oom: Oom) -> bool:
         return False
     failed = any(d.id in _START_FAILED and d.index >= oom.fault.index for d in oom.story.deaths)
     return failed and torch.allocated > _FULL * torch.total
+
+
+def _nothing_freed(case: Case, oom: Oom) -> bool:
+    """Is the card full of what torch made and never freed, with no graph and no request served? Passes and steps leave
+    freed memory behind, and the KV cache ends at the fraction: only weights, layer by layer, fill it so."""
+    torch, asked = oom.torch, case.number("gpu-memory-utilization")
+    if torch is None or torch.total is None or torch.allocated is None or torch.unused is None:
+        return False
+    if torch.private_pools is not None or oom.story.served(-1) or (asked is not None and asked > _USUAL):
+        return False
+    full = torch.allocated > _MADE * torch.total and torch.unused < _FREED * torch.total
+    return full and torch.asked < _ONE_TENSOR * torch.total
 
 
 def _offload(case: Case) -> int:
