@@ -76,6 +76,8 @@ def write(path: Path, size: int) -> None:
         while file.tell() < size - len(end()) - len(big):
             file.write(big)
         file.write(end().encode())
+        file.flush()
+        os.fsync(file.fileno())  # or the disk is still busy with it while the first command is timed
 
 
 def timed(command: str) -> tuple[float, float]:

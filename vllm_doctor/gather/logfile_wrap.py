@@ -5,9 +5,10 @@ is longer than a page is wide, a line without a beginning of its own goes on wit
 would not have fitted there any more (broken between words), or if the one before it is full (broken anywhere).
 """
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
+
+from vllm_doctor.knowledge.pattern import Pattern
 
 # What a page makes of the quotation marks and blanks that a program wrote.
 _TYPESET = {"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "}
@@ -23,7 +24,7 @@ _FEWEST = 2
 _FEWEST_OF_A_PAGE = 3
 _MOST = 200
 # What begins a line of a log: prefixes, levels, tracebacks, exceptions, NCCL's own words, prompts, tables.
-_BEGINS = re.compile(
+_BEGINS = Pattern(
     r"\s*(?:\x1b?\[[0-9;]*m)*(?:"
     r"\(\w[\w.:-]*(?: rank=\d+)? pid=\d+|\[rank\d+\]|\[?[DIWEC]\d{3,4} \d|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)\b"
     r"|Traceback \(most recent|File \"|During handling of|The above exception|\^|~|Process \w+"
@@ -33,43 +34,41 @@ _BEGINS = re.compile(
     r"|(?:CUDA|NCCL) [Ee]rror\b|\S+: error: |usage: |>>> |[$#>|+`*=\u2192\u2022-]|Last error|NCCL version"
     r")"
 )
-_FRAME = re.compile(r'\s*File "')
+_FRAME = Pattern(r'\s*File "')
 # The header of a line of vLLM's that has nothing after it.
-_BARE_HEADER = re.compile(r"(?:.*\s)?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]+:\d+\]$")
+_BARE_HEADER = Pattern(r"(?:.*\s)?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]+:\d+\]$")
 
 # Messages of one line that people break where a sentence or a clause ends: how they begin, and how each goes on.
 _SENTENCES = (
     (
-        re.compile(r"out of memory\. Tried to allocate "),
-        re.compile(
+        Pattern(r"out of memory\. Tried to allocate "),
+        Pattern(
             r"GPU \d{1,6} has a total capac|of which [\d.]{1,12} .?i?B|Including non-PyTorch memory"
             r"|Process \d{1,10} has [\d.]|Of the allocated memory |and [\d.]{1,12} [KMGT]iB is reserved"
             r"|If reserved but unallocated"
         ),
     ),
     (
-        re.compile(r"max seq len \(\d"),
-        re.compile(
+        Pattern(r"max seq len \(\d"),
+        Pattern(
             r"\(?[\d.]{1,12} GiB KV cache is needed|which is larger than the available|\([\d.]{1,12} GiB\)\. Based on"
             r"|Based on the available memory|is larger than the maximum number of tokens|that can be stored in KV cache"
         ),
     ),
     (
-        re.compile(r"Free memory on device"),
-        re.compile(r"(?:on )?startup is less than|is less than desired|desired GPU memory|GPU memory utilization \("),
+        Pattern(r"Free memory on device"),
+        Pattern(r"(?:on )?startup is less than|is less than desired|desired GPU memory|GPU memory utilization \("),
     ),
     (
-        re.compile(r"User-specified max_model_len \(\d"),
-        re.compile(r"is greater than the derived|(?:the )?derived max_model_len|max_model_len \([a-z]"),
+        Pattern(r"User-specified max_model_len \(\d"),
+        Pattern(r"is greater than the derived|(?:the )?derived max_model_len|max_model_len \([a-z]"),
     ),
-    (re.compile(r"The NVIDIA driver on your system"), re.compile(r"is too old|\(?found version \d")),
-    (re.compile(r"out of memory occurred when"), re.compile(r"warming up |sampler with \d")),
-    (re.compile(r"No available memory$"), re.compile(r"for the cache blocks")),
+    (Pattern(r"The NVIDIA driver on your system"), Pattern(r"is too old|\(?found version \d")),
+    (Pattern(r"out of memory occurred when"), Pattern(r"warming up |sampler with \d")),
+    (Pattern(r"No available memory$"), Pattern(r"for the cache blocks")),
     (
-        re.compile(r"model weights take [\d.]{1,12}GiB"),
-        re.compile(
-            r"non_torch_memory takes|PyTorch activation peak memory takes|the rest of the memory reserved for KV"
-        ),
+        Pattern(r"model weights take [\d.]{1,12}GiB"),
+        Pattern(r"non_torch_memory takes|PyTorch activation peak memory takes|the rest of the memory reserved for KV"),
     ),
 )
 
