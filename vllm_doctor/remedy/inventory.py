@@ -23,11 +23,13 @@ def line(change: Change) -> str | None:
     if change.after is None:
         gone = f"{change.inventory_var}: {name}" if change.inventory_var in MAPPINGS else change.inventory_var
         return f"# remove the line: {gone}"
-    # A mapping or a list of vLLM's is one in the inventory too.
-    value = _plain(change.name, change.after) if change.kind is ChangeKind.FLAG else change.after
-    if change.inventory_var in MAPPINGS:
-        return assignment(change.inventory_var, {name: value})
-    return assignment(change.inventory_var, value)
+    return setting(change.inventory_var, name, change.after, option=change.kind is ChangeKind.FLAG)
+
+
+def setting(variable: str, name: str, value: Scalar, *, option: bool) -> str:
+    """The line that sets `variable` for vLLM's `name`; an option's mapping or list is one in the inventory too."""
+    plain = _plain(name, value) if option else value
+    return assignment(variable, {name: plain} if variable in MAPPINGS else plain)
 
 
 def _plain(name: str, value: Scalar) -> object:

@@ -143,8 +143,7 @@ def _all_reduce(case: Case, fault: Fault) -> tuple[Change | None, ...]:
 
 def _switched_off(case: Case, name: str, what: str) -> Change | None:
     """A variable set to 0, where this release reads it."""
-    fact = versions.env(name, case.version or versions.newest_known())
-    if fact is None or fact.exists is not True or case.env(name) == "0":
+    if case.has_env(name) is None or case.env(name) == "0":
         return None
     return environment(
         name, Direction.SET, f"the next way instead of {what}", to="0", applicability=Applicability.NEEDS_REVIEW
@@ -210,8 +209,7 @@ def _matrix(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if any("deep_gemm" in file for file in called(case, fault)):
         return (_switched_off(case, "VLLM_USE_DEEP_GEMM", "DeepGEMM"),)
     name = kernels.linear(_lines(case))
-    fact = versions.env("VLLM_DISABLED_KERNELS", case.version or versions.newest_known())
-    if name is None or fact is None or fact.exists is not True or case.env("VLLM_DISABLED_KERNELS"):
+    if name is None or case.has_env("VLLM_DISABLED_KERNELS") is None or case.env("VLLM_DISABLED_KERNELS"):
         return ()
     why = f"the log says that {name} multiplies these weights; without it vLLM takes the next that can"
     return (
@@ -277,7 +275,7 @@ def other_attention(
         now += ", and vLLM names this one as usable here"
     if case.has_flag("attention-backend") is not None:
         return set_flag(case, "attention-backend", to, Direction.CHANGE, f"{why}{now}")
-    return _by_variable(case, at, _spelt(to, at), f"{why}{now}")
+    return _by_variable(case, _spelt(to, at), f"{why}{now}")
 
 
 def _listed(said: Chosen | None) -> bool:
@@ -302,10 +300,9 @@ def _selectable(name: str, at: Version) -> bool:
     return kernels.has("attention", _spelt(name, at), at)
 
 
-def _by_variable(case: Case, at: Version, to: str, why: str) -> Change | None:
+def _by_variable(case: Case, to: str, why: str) -> Change | None:
     """Before 0.13.0 it was a variable and no option."""
-    fact = versions.env("VLLM_ATTENTION_BACKEND", at)
-    if fact is None or fact.exists is not True:
+    if case.has_env("VLLM_ATTENTION_BACKEND") is None:
         return None
     return environment("attention-backend", Direction.CHANGE, why, to=to, before=case.env("VLLM_ATTENTION_BACKEND"),
                        applicability=Applicability.NEEDS_REVIEW, variable="VLLM_ATTENTION_BACKEND")  # fmt: skip

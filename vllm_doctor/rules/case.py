@@ -150,6 +150,11 @@ class Case:
         fact = versions.flag(name, self.version or versions.newest_known())
         return fact if fact is not None and fact.exists else None
 
+    def has_env(self, name: str) -> FlagFact | None:
+        """What this version knows of an environment variable that it reads; otherwise as `has_flag`."""
+        fact = versions.env(name, self.version or versions.newest_known())
+        return fact if fact is not None and fact.exists else None
+
     @property
     def utilization(self) -> tuple[float, str]:
         """The fraction asked for, and where it stands."""

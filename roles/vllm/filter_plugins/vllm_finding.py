@@ -2,9 +2,14 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
-import yaml
+REPOSITORY = Path(__file__).resolve().parents[3]
+if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
+
+from vllm_doctor.remedy.inventory import setting  # noqa: E402
 
 
 def finding_text(answer, host, groups=(), sources=(), journal=""):
@@ -48,35 +53,19 @@ def _number(value):
 def _change(change, host, groups, sources):
     variable = change.get("inventory_var")
     before = change.get("from")
-    to = _value(change)
+    to = change.get("to")
     if not variable:
         done = next((word for word in (to, change.get("command"), change.get("why")) if word is not None), "")
         by = f" by {change['by']:g}" if to is None and isinstance(change.get("by"), int | float) else ""
         text = f"{change.get('direction')} {change.get('name')}{by}: {done}"
     elif to is None:
         text = f"take out {variable}"
-    elif variable in {"vllm_extra_args", "vllm_environment"}:
-        text = f"{variable}: {_yaml({change.get('variable') or change.get('name'): to})}"
     else:
-        text = f"{variable}: {_yaml(to)}"
+        name = change.get("variable") or change.get("name")
+        text = setting(variable, name, to, option=change.get("kind") == "flag")
     was = f"   # now {before}" if before is not None else ""
     place = where(variable, host, groups, sources) if variable else ""
     return f"{text}{was}" + (f"\n          in {place}" if place else "")
-
-
-def _value(change):
-    """Take a mapping of vLLM's, which is JSON on a command line, as the mapping that the inventory has."""
-    to = change.get("to")
-    if change.get("kind") == "flag" and isinstance(to, str) and to.startswith("{"):
-        try:
-            return json.loads(to)
-        except ValueError:
-            return to
-    return to
-
-
-def _yaml(value):
-    return yaml.safe_dump(value, default_flow_style=True, width=10_000).replace("\n...", "").strip()
 
 
 def where(variable, host, groups, sources):

@@ -99,3 +99,15 @@ def test_a_mapping_a_variable_s_own_name_and_a_deed_are_written_as_one_types_the
     assert "lower gpu-memory-utilization by 0.03" in told(
         kind="flag", name="gpu-memory-utilization", direction="lower", by=0.03, why="it is short"
     )
+
+
+def test_its_lines_are_those_that_the_doctor_itself_writes() -> None:
+    """A list is a list, and what a log could have made a template of stays text."""
+
+    def told(**change: object) -> str:
+        return plugin.finding_text(json.dumps({"findings": [{"code": "VD1", "changes": [change]}]}), "gpu1")
+
+    sizes = {"name": "cudagraph-capture-sizes", "to": "1 2 4", "inventory_var": "vllm_cudagraph_capture_sizes"}
+    assert "vllm_cudagraph_capture_sizes: [1, 2, 4]" in told(kind="flag", **sizes)
+    model = {"name": "model", "to": "{{ lookup('pipe', 'id') }}", "inventory_var": "vllm_model"}
+    assert "vllm_model: !unsafe " in told(kind="flag", **model)

@@ -137,9 +137,8 @@ def _sampler(case: Case, fault: Fault) -> Change | None:
     if not any("sampling" in said for said in (text(case, fault), *fault.files)):
         return None
     name = "VLLM_USE_FLASHINFER_SAMPLER"
-    fact = versions.env(name, case.version or versions.newest_known())
     why = "torch's sampler instead of FlashInfer's: nothing to compile"
-    return environment(name, Direction.SET, why, to="0") if fact is not None and fact.exists else None
+    return environment(name, Direction.SET, why, to="0") if case.has_env(name) is not None else None
 
 
 _COMPILERS = "nvcc --version; gcc --version; nvidia-smi --query-gpu=name,compute_cap --format=csv"

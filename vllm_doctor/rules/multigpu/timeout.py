@@ -1,6 +1,5 @@
 """VD801: a collective operation did not end: one rank did not take part."""
 
-from vllm_doctor.knowledge import versions
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Direction, Phase
@@ -42,8 +41,8 @@ def _longer(case: Case, fault: Fault) -> Change | None:
     if fault.fields("call-timeout").get("call") not in {"execute_model", "sample_tokens"}:
         return None
     name = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"
-    fact = versions.env(name, case.version or versions.newest_known())
-    if fact is None or fact.exists is not True:
+    fact = case.has_env(name)
+    if fact is None:
         return None
     limit = case.env(name) or str(fact.default)
     why = f"one step may take {limit} s now; if the first steps compile kernels, as a busy nvcc, ptxas or hipcc shows"
