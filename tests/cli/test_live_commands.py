@@ -76,6 +76,17 @@ def test_fragmentation_on_a_host_without_vllm(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.startswith("NOT APPLICABLE")
 
 
+def test_fragmentation_where_systemd_fails_is_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text("#!/bin/sh\necho 'Failed to get properties: Connection timed out' >&2; exit 1\n")
+    systemctl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert run(["fragmentation"]) == Exit.INCOMPLETE
+    assert "Connection timed out" in capsys.readouterr().out
+
+
 def test_fragmentation_refuses_unknown_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fragmentation", "--format", "xml"]) == Exit.USAGE
     assert run(["fragmentation", "--metrics", "x", "--unit", "y"]) == Exit.USAGE

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -11,9 +11,10 @@ import msgspec
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.named import STDIN, missing, refuse_missing
 from vllm_doctor.cli.streams import say
 from vllm_doctor.gather.logfile import read_logs
-from vllm_doctor.records.finding import Diagnosis
+from vllm_doctor.records.finding import Diagnosis, Missing
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Metrics
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
 from vllm_doctor.records.snapshot import Snapshot
@@ -48,20 +49,23 @@ class Given(msgspec.Struct, frozen=True):
     canary: bool = False
 
     @property
+    def files(self) -> tuple[tuple[str, str | None], ...]:
+        """The options that name a file, with what they name."""
+        return (
+            *(("--log", name) for name in self.logs), ("--kernel-log", self.kernel_log), ("--metrics", self.metrics),
+            ("--nvidia-smi", self.nvidia_smi), ("--model-config", self.model_config), ("--from", self.bundle),
+        )  # fmt: skip
+
+    @property
     def piped(self) -> list[str]:
         """The options that ask for standard input."""
-        files = (
-            ("--kernel-log", self.kernel_log), ("--metrics", self.metrics), ("--nvidia-smi", self.nvidia_smi),
-            ("--model-config", self.model_config), ("--from", self.bundle),
-        )  # fmt: skip
-        named = [("--log", name) for name in self.logs] + [(option, name or "") for option, name in files]
-        return [f"{option} -" for option, name in named if name == "-"]
+        return [f"{option} -" for option, name in self.files if name == STDIN]
 
     @property
     def offline(self) -> bool:
         """Anything to judge was given, so this host is not asked."""
         read = (self.launch, self.metrics, self.kernel_log, self.nvidia_smi, self.bundle)
-        return bool(self.logs) or any(read)
+        return bool(self.logs) or any(one is not None for one in read)
 
 
 def run(given: Given, output: str, fail_on: str, target: str | None = None) -> int:
@@ -78,7 +82,12 @@ def run(given: Given, output: str, fail_on: str, target: str | None = None) -> i
         raise UsageProblem("--unit reads this host and --log, --launch, --metrics … read files: give one or the other")
     if given.offline and given.canary:
         raise UsageProblem("--canary asks this host's server and --log, --launch, --metrics … read files")
+    gone = missing(given.files)
+    if gone and len(gone) == sum(name is not None for _, name in given.files):
+        refuse_missing(gone)  # there is nothing to judge
     judged = [(diagnose(snapshot), snapshot) for snapshot in _snapshots(given)]
+    if not any(diagnosis.findings for diagnosis, _ in judged):
+        refuse_missing(gone)  # what the rest shows is worth more than a mistyped name
     judged.sort(key=lambda pair: _WORST.index(pair[0].verdict))
     _write(judged, output, target)
     codes = {exit_code(verdict, Severity(fail_on)) for verdict, _ in judged}
@@ -156,7 +165,20 @@ def _snapshots(given: Given) -> tuple[Snapshot, ...]:
         return _with_given(kept, given)
     if not given.offline:
         return _with_given(_live(given), given)
-    return (Snapshot(taken_at=_now(), **_readings(given)),)
+    told = _readings(given)
+    return (Snapshot(taken_at=_now(), unread=_unread(told), **told),)
+
+
+def _unread(told: Mapping[str, Reading[Any]]) -> tuple[Missing, ...]:
+    """What was named and gave nothing. Not every output of nvidia-smi names a driver: that one was read."""
+    found = [
+        Missing(name, reading.reason, reading.remedy)
+        for name, reading in told.items()
+        if isinstance(reading, Unknown) and name != "driver"
+    ]
+    log = told.get("log")
+    of_log = log.value.unread if isinstance(log, Known) else ()
+    return (*found, *(Missing("log", one.reason, one.remedy) for one in of_log))
 
 
 def _readings(given: Given) -> dict[str, Any]:
@@ -192,6 +214,7 @@ def _with_given(found: tuple[Snapshot, ...], given: Given) -> tuple[Snapshot, ..
     return tuple(
         msgspec.structs.replace(
             snapshot,
+            unread=_unread(told),
             **{
                 name: reading
                 for name, reading in told.items()

@@ -7,6 +7,7 @@ import msgspec
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.named import missing, refuse_missing
 from vllm_doctor.cli.streams import say
 from vllm_doctor.memory.allocator import allocator
 from vllm_doctor.memory.kv_use import kv_use
@@ -28,6 +29,7 @@ def run(given: Given, output: str) -> int:
     """The whole command: 0, or 3 where the metrics could not be read."""
     if output not in {"human", "json"}:
         raise UsageProblem(f"--format {output}: needed is human or json")
+    refuse_missing(missing([("--metrics", given.metrics)]))
     snapshot = _snapshot(given)
     metrics = snapshot.metrics
     if not isinstance(metrics, Known):

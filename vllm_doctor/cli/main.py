@@ -45,6 +45,9 @@ def _answered(argv: list[str]) -> int:
 
         print(f"vllm-doctor {__version__}")
         return Exit.OK
+    from vllm_doctor.cli.named import refuse_empty
+
+    refuse_empty(argv)
     if argv[:1] == ["diagnose"]:
         from vllm_doctor.cli import quick
 

@@ -8,7 +8,6 @@ import typer
 
 from vllm_doctor.cli import complete
 from vllm_doctor.cli.errors import UsageProblem
-from vllm_doctor.cli.exit_codes import Exit
 
 
 def plan(  # noqa: PLR0917
@@ -57,7 +56,7 @@ def plan(  # noqa: PLR0917
 
     if format_ not in {"human", "json"}:
         raise UsageProblem(f"--format: found {format_!r}; needed: human or json")
-    outcome = run(
+    code = run(
         Options(
             launch=tuple(launch or ()),
             gpu=gpu,
@@ -78,4 +77,4 @@ def plan(  # noqa: PLR0917
             json=format_ == "json",
         )
     )
-    raise typer.Exit(Exit.OK if outcome else Exit.FINDINGS)
+    raise typer.Exit(code)

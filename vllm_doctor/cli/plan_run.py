@@ -9,6 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.named import missing, refuse_missing
 from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.gpus import find, names
 from vllm_doctor.memory.alternatives import left
@@ -47,12 +49,14 @@ class Options(msgspec.Struct, frozen=True):
     json: bool
 
 
-def run(o: Options) -> bool:
-    """Print the plan; True when the launch as asked starts. Raises UsageProblem for a question that has no answer."""
+def run(o: Options) -> Exit:
+    """Print the plan; OK when the launch as asked starts. Raises UsageProblem for a question that has no answer."""
+    configs = [("--model-config", name) for name in o.model_config]
+    refuse_missing(missing([("--metrics", o.metrics), *configs]))
     try:
         if o.sweep is not None:
             return _sweep(o)
-        return _one(o)
+        return Exit.OK if _one(o) else Exit.FINDINGS
     except _PROBLEMS as problem:
         raise UsageProblem(f"plan: {problem}") from None
 
@@ -130,7 +134,8 @@ def _one(o: Options) -> bool:
     return predicted.outcome == "ok"
 
 
-def _sweep(o: Options) -> bool:
+def _sweep(o: Options) -> Exit:
+    """OK where one of the rows starts; INCOMPLETE where a model that was named could not be planned."""
     rows: list[tuple[str, int, Prediction | str]] = []
     if o.sweep == "models":
         if not o.model_config:
@@ -165,4 +170,6 @@ def _sweep(o: Options) -> bool:
         say(json.dumps({"schema_version": render.SCHEMA_VERSION, "sweep": told}) + "\n")
     else:
         say(render.sweep(rows))
-    return any(not isinstance(p, str) and p.outcome == "ok" for _, _, p in rows)
+    if any(isinstance(p, str) for _, _, p in rows):
+        return Exit.INCOMPLETE
+    return Exit.OK if any(not isinstance(p, str) and p.outcome == "ok" for _, _, p in rows) else Exit.FINDINGS

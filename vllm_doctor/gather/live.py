@@ -29,7 +29,6 @@ PATIENCE_S = 5.0
 HTTP_S = 1.0
 SILENCE_S = 4.0
 CANARY_S = 15.0
-_NOT_HERE = "no vLLM unit on this host"
 
 
 def discover(deadline_s: float = PATIENCE_S) -> Reading[tuple[str, ...]]:
@@ -152,21 +151,20 @@ def _now() -> str:
 def _without_unit(missing: Absent | Unknown, shared: Shared) -> Snapshot:
     """A host with no unit to judge: what the machine itself says is still worth having."""
     cards, driver = shared.cards()
-    absent: Reading[Log] = missing if isinstance(missing, Unknown) else Absent(missing.reason)
     return Snapshot(
         taken_at=_now(),
         subject=Subject(host=socket.gethostname()),
-        log=absent,
+        log=missing,
         kernel=shared.kernel(),
         unit=missing,
-        launch=Absent(_NOT_HERE),
-        version=Absent(_NOT_HERE),
-        metrics=Absent(_NOT_HERE),
+        launch=missing,
+        version=missing,
+        metrics=missing,
         gpus=cards,
         driver=driver,
         machine=Known(procfs.machine(main_pid=None, port=None, folders=["/"]), "/proc"),
-        probe=Absent(_NOT_HERE),
-        model_config=Absent(_NOT_HERE),
+        probe=missing,
+        model_config=missing,
         live=True,
     )
 

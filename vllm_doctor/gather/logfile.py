@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
+
 from vllm_doctor.gather import logfile_open, logfile_window
 from vllm_doctor.gather.logfile_lives import ARGUMENTS, only_begins, starts
 from vllm_doctor.gather.logfile_open import NotText, Read
@@ -41,17 +43,19 @@ def read_logs(names: Sequence[str]) -> Reading[Log]:
             continue
         skipped += got.skipped
         notes.extend(f"{_title(name)}: {note}" for note in got.notes)
-        lines.extend(parse(got))
+        found = parse(got)
+        if not found:
+            problems.append(Unknown(f"{_title(name)}: the log is empty", "give the log of a start of vLLM"))
+        lines.extend(found)
     if not lines:
-        if problems:
-            return problems[0]
-        return Unknown(f"{', '.join(_title(n) for n in names)}: the log is empty", "give the log of a start of vLLM")
+        return problems[0]
     notes.extend(f"{p.reason}" for p in problems)
     turned = oldest_first(lines) if not skipped else None
     if turned is not None:
         lines = [*turned]
         notes.append("the newest entry stands first in it: it was read from its end")
-    return Known(cut(lines, ", ".join(_title(n) for n in names), skipped, notes), "log")
+    log = cut(lines, ", ".join(_title(n) for n in names), skipped, notes)
+    return Known(msgspec.structs.replace(log, unread=tuple(problems)), "log")
 
 
 def log_of_lines(raw: Iterable[str], source: str) -> Log:

@@ -43,18 +43,14 @@ class Found(msgspec.Struct, frozen=True):
 
 def find(name: str | None, deadline_s: float) -> Reading[tuple[Found, ...]]:
     """The unit `name`, or every vLLM unit of the host, those in trouble first."""
-    pattern = (
-        [name if name.endswith(".service") else f"{name}.service"]
-        if name
-        else ["vllm*.service", *_installed(deadline_s)]
-    )
+    installed = _installed(deadline_s) if name is None else ()
+    if isinstance(installed, NotRun):
+        return _silent(installed)
+    wanted = (name if name.endswith(".service") else f"{name}.service") if name is not None else "vllm*.service"
+    pattern = [wanted, *installed]
     shown = run(["systemctl", "show", "--no-pager", f"--property={_ASKED}", "--", *pattern], deadline_s=deadline_s)
     if isinstance(shown, NotRun):
-        if shown.missing:
-            return Absent("this host has no systemd: systemctl is not installed")
-        return Unknown(
-            f"systemd: {shown.reason}", "look at the host: systemctl list-jobs; journalctl -b -u systemd-logind"
-        )
+        return _silent(shown)
     if _NO_SYSTEMD.search(shown.err):
         return Absent("this host was not booted with systemd")
     if shown.code != 0 and not shown.out.strip():
@@ -71,11 +67,18 @@ def find(name: str | None, deadline_s: float) -> Reading[tuple[Found, ...]]:
     return Absent("no vLLM unit on this host (looked for vllm*.service)")
 
 
-def _installed(deadline_s: float) -> list[str]:
+def _silent(asked: NotRun) -> Absent | Unknown:
+    """A systemd that does not answer is not a host without units."""
+    if asked.missing:
+        return Absent("this host has no systemd: systemctl is not installed")
+    return Unknown(f"systemd: {asked.reason}", "look at the host: systemctl list-jobs; journalctl -b -u systemd-logind")
+
+
+def _installed(deadline_s: float) -> list[str] | NotRun:
     """Unit files by name: a unit that is neither enabled nor running is not loaded, so no pattern finds it."""
     listed = run(["systemctl", "list-unit-files", "--no-legend", "--no-pager", "vllm*.service"], deadline_s=deadline_s)
     if isinstance(listed, NotRun):
-        return []
+        return listed
     names = [line.split()[0] for line in listed.out.decode(errors="replace").splitlines() if line.strip()]
     return [name for name in names if "@." not in name]
 

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from vllm_doctor.records.reading import Unknown
+
 
 class LogLine(msgspec.Struct, frozen=True):
     """One line without its prefixes. `number` counts from 1 in the source; `process` is `EngineCore`, `Worker_TP1` …"""
@@ -28,6 +30,7 @@ class Log(msgspec.Struct, frozen=True):
     """The last life, which is judged, and how many came before it.
 
     `earlier_kv_gib` is what earlier lives of the very same launch had for their KV cache, oldest first.
+    `unread` are the files that were named and gave nothing.
     """
 
     source: str
@@ -35,3 +38,4 @@ class Log(msgspec.Struct, frozen=True):
     earlier_lives: int = 0
     notes: tuple[str, ...] = ()
     earlier_kv_gib: tuple[float, ...] = ()
+    unread: tuple[Unknown, ...] = ()

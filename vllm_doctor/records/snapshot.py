@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from vllm_doctor.records.finding import Subject
+from vllm_doctor.records.finding import Missing, Subject
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
 from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import NOT_GIVEN, Reading
@@ -27,7 +27,7 @@ class Signal(StrEnum):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """Everything that was read, at one moment. `given_gpu_gib` is what the caller said of the card (GiB of one)."""
+    """Everything that was read, at one moment. `unread` are the inputs that the caller named and that gave nothing."""
 
     taken_at: str
     subject: Subject = Subject()
@@ -43,3 +43,4 @@ class Snapshot(msgspec.Struct, frozen=True):
     probe: Reading[Probe] = NOT_GIVEN
     model_config: Reading[dict[str, object]] = NOT_GIVEN
     live: bool = False
+    unread: tuple[Missing, ...] = ()

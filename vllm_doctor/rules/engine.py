@@ -139,7 +139,7 @@ def _missing(snapshot: Snapshot) -> tuple[Missing, ...]:
         if isinstance(reading, Unknown):
             remedy = reading.remedy or (_GIVE.get(signal, "") if reading == NOT_GIVEN else "")
             found.append(Missing(signal.value, reading.reason, remedy))
-    return tuple(found)
+    return (*found, *(one for one in snapshot.unread if one not in found))
 
 
 def _verdict(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tuple[Verdict, str]:
@@ -148,6 +148,8 @@ def _verdict(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tup
         return Verdict.FINDING, f"{real[0].code}: {real[0].title}"
     if findings:
         return Verdict.UNKNOWN, "a rule of vllm-doctor failed, so the answer is not complete"
+    if snapshot.unread:
+        return Verdict.UNKNOWN, f"what was named could not be read: {'; '.join(m.reason for m in snapshot.unread)}"
     if snapshot.live:
         return _live_verdict(case, snapshot)
     story = case.story

@@ -1,0 +1,49 @@
+"""What the command line names: no value is empty, and a file that is not there is told from one that was read."""
+
+import os
+from collections.abc import Iterable, Sequence
+
+from vllm_doctor.cli.errors import UsageProblem
+
+STDIN = "-"
+
+
+def refuse_empty(words: Sequence[str]) -> None:
+    """Raise UsageProblem for an empty value: mostly a shell variable that is not set, and never what was meant.
+
+    What stands after `--` is another program's command line and is not looked at.
+    """
+    before = ""
+    for word in words:
+        if word == "--":
+            return
+        name, equals, value = word.partition("=")
+        if not word.strip():
+            where = before if before.startswith("-") else "an argument"
+        elif word.startswith("-") and equals and not value.strip():
+            where = name
+        else:
+            before = word
+            continue
+        raise UsageProblem(f"{where}: its value is empty (a variable that is not set?); give a value, or leave it out")
+
+
+def missing(named: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
+    """Of (option, file) those whose file does not exist, as `--option FILE`."""
+    return tuple(f"{option} {name}" for option, name in named if name not in {None, STDIN} and _gone(str(name)))
+
+
+def _gone(name: str) -> bool:
+    try:
+        os.stat(name)  # noqa: PTH116 - one call, which says why
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def refuse_missing(gone: Sequence[str]) -> None:
+    """Raise UsageProblem where a named file does not exist."""
+    if gone:
+        raise UsageProblem(f"{'; '.join(f'{one}: no such file' for one in gone)}: check the path")
