@@ -22,7 +22,10 @@ STAMP = VENV / ".installed"
 
 def inputs() -> str:
     """Digest what the environment is made from: a changed lock makes a changed environment."""
-    files = [*sorted(LOCKS.glob("*.txt")), REPO / "pyproject.toml", REPO / "tools" / "collections_from_pypi.py"]
+    files = [
+        *sorted(LOCKS.glob("*.txt")),
+        *(REPO / name for name in ("pyproject.toml", "bin/vllm-doctor", "tools/collections_from_pypi.py")),
+    ]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
+from vllm_doctor.gather import run as gather_run
 
 SCRAPE = """\
 vllm:cache_config_info{block_size="16",num_gpu_blocks="1000",engine="0"} 1.0
@@ -21,7 +22,7 @@ def bare_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     systemctl = tmp_path / "systemctl"
     systemctl.write_text("#!/bin/sh\necho 'System has not been booted with systemd as init system' >&2; exit 1\n")
     systemctl.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(gather_run, "PATH", f"{tmp_path}:{gather_run.PATH}")
 
 
 @pytest.mark.usefixtures("bare_host")

@@ -28,8 +28,9 @@ def host(tmp_path, monkeypatch):
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text(json.dumps(LLAMA_8B))
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(build(tmp_path / "nvml").parent))
-    monkeypatch.setenv("NVML_SIM", str(SIM / "profiles/h100x2.txt"))
+    library = build(tmp_path / "nvml")
+    library.with_name("nvml-sim").symlink_to(SIM / "profiles/h100x2.txt")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
     monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path))
 
     def found(*flags, **properties):

@@ -1,6 +1,5 @@
 """The simulated driver, a small HTTP server with bad manners, and programs on PATH that replay what was recorded."""
 
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.nvml_sim.build import build
+from vllm_doctor.gather import run
 
 PROFILES = Path(__file__).parents[1] / "nvml_sim" / "profiles"
 
@@ -25,7 +25,6 @@ class Nvml:
     def __init__(self, folder: Path, description: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._description = description
         monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
-        monkeypatch.setenv("NVML_SIM", str(description))
 
     def say(self, *lines: str) -> None:
         with self._description.open("a") as file:
@@ -35,9 +34,11 @@ class Nvml:
 @pytest.fixture
 def nvml_machine(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Nvml]:
     def make(profile: str) -> Nvml:
-        description = tmp_path / "machine.txt"
+        (tmp_path / "nvml").mkdir()
+        (tmp_path / "nvml" / "libnvidia-ml.so.1").symlink_to(nvml_library / "libnvidia-ml.so.1")
+        description = tmp_path / "nvml" / "nvml-sim"
         description.write_text((PROFILES / f"{profile}.txt").read_text())
-        return Nvml(nvml_library, description, monkeypatch)
+        return Nvml(tmp_path / "nvml", description, monkeypatch)
 
     return make
 
@@ -88,10 +89,10 @@ def serve() -> Iterator[Callable[[Callable[[socket.socket, threading.Event], Non
 
 @pytest.fixture
 def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
-    """Puts a shell script of this name first on PATH, in place of the host's own program."""
+    """Puts a shell script of this name first where programs are looked up, in place of the host's own."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setattr(run, "PATH", f"{folder}:{run.PATH}")
 
     def put(name: str, script: str) -> None:
         program = folder / name

@@ -1,14 +1,14 @@
 """The installed command on hosts that are not in order: programs on PATH replay what such a host says."""
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import tests.doctor
+from vllm_doctor.gather import run as processes
 from vllm_doctor.gather.life import since_start
 from vllm_doctor.records.host import Kernel, KernelEvent
 from vllm_doctor.records.log import Life, Log, LogLine
@@ -30,8 +30,8 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07 [bold]x[/bold] <script>alert(1)</script> $(to
 
 
 def doctor(*arguments: str) -> tuple[int, str]:
-    command = [sys.executable, "-c", "from vllm_doctor.cli.main import entry; entry()", "diagnose", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=os.environ)
+    command = tests.doctor.command(processes.PATH, "diagnose", *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout
 

@@ -118,7 +118,9 @@ def test_an_old_driver_has_memory_of_the_first_version(
 ) -> None:
     nvml_machine("h100x2")
     absent = ("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocksEventReasons")
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(build(tmp_path / "old", absent).parent))
+    old = build(tmp_path / "old", absent).parent
+    (tmp_path / "nvml" / "nvml-sim").rename(old / "nvml-sim")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(old))
     gpus, _ = nvml.read(60)
     assert isinstance(gpus, Known)
     assert gpus.value[0].total_bytes == 85520809984

@@ -1,20 +1,22 @@
 /*
  * A libnvidia-ml.so.1 without a GPU: the calls that vllm-doctor and the roles make, answered from a text file.
  *
- * NVML_SIM names the file, without it /etc/nvml-sim; it is read again on every call, so that a test can change the machine while it runs.
+ * NVML_SIM names the file, without it `nvml-sim` beside the library, or else /etc/nvml-sim; it is read again on every
+ * call, so that a test can change the machine while it runs.
  * One `key = value` a line, `#` starts a comment. Keys are in README.md beside this file. A value that the file does not
  * give is answered with NVML_ERROR_NOT_SUPPORTED, as a real card answers for what it does not have.
  *
  * `rc.FUNCTION[.GPU] = N` returns code N, `hang.FUNCTION[.GPU] = 1` never returns, `crash.FUNCTION[.GPU] = 1` is a
  * segmentation fault inside the library. Types and codes follow the published NVML ABI; nothing of NVIDIA's is included.
  */
+#define _GNU_SOURCE
 #include <ctype.h>
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <unistd.h>
 
 enum {
@@ -35,10 +37,18 @@ typedef struct {
 
 /* ---- the description ---------------------------------------------------------------------------------------- */
 
-/* A host that is simulated as a whole has one description; nothing has to be told to each process. */
+/* A host that is simulated as a whole has one description; nothing has to be told to each process. A process that was
+ * started with a clean environment is told by what lies beside the library. */
 static const char *description(void) {
-    const char *path = getenv("NVML_SIM");
-    return path ? path : access("/etc/nvml-sim", R_OK) ? NULL : "/etc/nvml-sim";
+    static char beside[4096];
+    const char *path = getenv("NVML_SIM"), *end;
+    Dl_info self;
+    if (path) return path;
+    if (dladdr((void *)description, &self) && (end = strrchr(self.dli_fname, '/'))) {
+        snprintf(beside, sizeof beside, "%.*s/nvml-sim", (int)(end - self.dli_fname), self.dli_fname);
+        if (!access(beside, R_OK)) return beside;
+    }
+    return access("/etc/nvml-sim", R_OK) ? NULL : "/etc/nvml-sim";
 }
 
 static int lookup(const char *key, char *out, size_t room) {

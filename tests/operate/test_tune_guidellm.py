@@ -116,7 +116,7 @@ def test_another_line_is_refused_with_the_one_that_is_known(installed, version):
 
 
 def test_where_it_is_not_installed_it_is_said(monkeypatch):
-    monkeypatch.setattr(tune_guidellm.shutil, "which", lambda _: None)
+    monkeypatch.setattr(tune_guidellm.shutil, "which", lambda _, path: None)  # noqa: ARG005
     with pytest.raises(UsageProblem, match="it is not installed; needed: guidellm"):
         _benchmark("guidellm", ("/opt/vllm/current/bin/vllm",))
     assert _benchmark("auto", ("/nowhere/vllm",)) is None

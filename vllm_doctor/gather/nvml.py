@@ -1,13 +1,11 @@
 """The GPUs and the driver as NVML tells them, asked in a child process that is left behind when the driver hangs."""
 
-import os
 import re
-import sys
 from pathlib import Path
 
-from vllm_doctor.gather import procfs
+from vllm_doctor.gather import procfs, trust
 from vllm_doctor.gather.nvml_said import MISMATCH, NO_LIBRARY, SAYS, Said, parse
-from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.gather.run import NotRun, python
 from vllm_doctor.records.host import Driver, Gpu
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
@@ -15,6 +13,7 @@ DEADLINE_S = 5.0
 _PCI = Path("/sys/bus/pci/devices")
 _MODULE = Path("/proc/driver/nvidia/version")
 _NVIDIA = "0x10de"
+_NAME = "libnvidia-ml.so.1"
 _LIBRARIES = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64",
     "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu/nvidia/current",
@@ -25,10 +24,12 @@ def read(deadline_s: float = DEADLINE_S) -> tuple[Reading[tuple[Gpu, ...]], Read
     """GPUs and driver. A host without an NVIDIA device has neither; a silent driver makes them unknown."""
     expected = devices()
     module = module_version()
+    if not _library_installed() and (refused := _refused()) is not None:
+        return refused, refused
     if not expected and module is None and not _library_installed():
         why = "no NVIDIA GPU in this host (no PCI device, no driver)"
         return Absent(why), Absent(why)
-    child = run([sys.executable, "-m", "vllm_doctor.gather.nvml_child"], deadline_s=deadline_s)
+    child = python("vllm_doctor.gather.nvml_child", deadline_s=deadline_s)
     said = parse(child.out)
     driver = Driver(
         module=module or said.driver,
@@ -113,8 +114,18 @@ def fabric_manager_version() -> str | None:
 
 def _library_installed() -> bool:
     """Is there a libnvidia-ml.so.1 where the loader looks? Only the file is looked at; loading is the child's risk."""
-    folders = [*os.environ.get("LD_LIBRARY_PATH", "").split(":"), *_LIBRARIES]
-    return any(folder and (Path(folder) / "libnvidia-ml.so.1").exists() for folder in folders)
+    return any((Path(folder) / _NAME).exists() for folder in (*trust.library_folders(), *_LIBRARIES))
+
+
+def _refused() -> Unknown | None:
+    """A library that LD_LIBRARY_PATH names and that others could have put there is not loaded."""
+    for folder, why in trust.refused_folders().items():
+        if (Path(folder) / _NAME).exists():
+            return Unknown(
+                f"NVML: {folder}/{_NAME} was not loaded: {why}",
+                f"take {folder} out of LD_LIBRARY_PATH, or give it and its folders to root, writable by nobody else",
+            )
+    return None
 
 
 def _suffix(path: str | None) -> str | None:

@@ -1,20 +1,32 @@
-"""Runs a program of the host with a deadline, and leaves it behind when it does not end.
+"""Starts processes; the only place that does. They get a deadline, and no say of the folder or the shell we stand in.
+
+The doctor is run as root, wherever one happens to stand. So a program is looked up on a fixed path and starts in `/`
+with an environment of its own; a Python module of ours starts isolated (`-I`): `-m` alone would look into the current
+folder first. tests/meta/test_processes.py forbids any other way to start one.
 
 `subprocess.run(timeout=…)` kills the child and then waits for it without limit; a child in uninterruptible sleep (a
 hung driver, a dead NFS server) never ends. Here the process group is killed and abandoned: nobody waits for it.
 """
 
 import os
+import resource
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import IO, TypeAlias
 
 import msgspec
 
+from vllm_doctor.gather import trust
+
 CHUNK = 1 << 16
+# What sudo and systemd look through; the caller's PATH may hold `.` or a folder that others write.
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ENVIRONMENT = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -38,27 +50,67 @@ class NotRun(msgspec.Struct, frozen=True):
 Outcome: TypeAlias = Ran | NotRun
 
 
+def python(
+    module: str,
+    *arguments: str,
+    deadline_s: float,
+    stdin: bytes = b"",
+    max_bytes: int = 16 << 20,
+    memory_bytes: int | None = None,
+) -> Outcome:
+    """Run a module of this package in an interpreter of its own: for what may hang, crash, or compute for ever.
+
+    A thread cannot be given a deadline against work of the processor; this can. The interpreter takes 20 ms to start.
+    """
+    found = trust.library_folders()
+    env = {"LD_LIBRARY_PATH": ":".join(found)} if found else {}
+    return run(
+        [sys.executable, "-I", "-m", module, *arguments],
+        deadline_s=deadline_s,
+        stdin=stdin,
+        max_bytes=max_bytes,
+        memory_bytes=memory_bytes,
+        env=env,
+    )
+
+
 def run(
     argv: Sequence[str],
     *,
     deadline_s: float,
     max_bytes: int = 16 << 20,
     env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    memory_bytes: int | None = None,
 ) -> Outcome:
-    """Run `argv` without a shell and with an English locale; `max_bytes` of output end it as well as `deadline_s`."""
+    """Run `argv` without a shell and with an English locale; `max_bytes` of output end it as well as `deadline_s`.
+
+    The program is an absolute path or a name on `PATH`. Of the caller's environment it gets nothing; `env` is added
+    to what it needs to say plain English. `memory_bytes` bounds its address space.
+    """
+    if "/" in argv[0] and not argv[0].startswith("/"):
+        raise ValueError(f"{argv[0]}: needed is an absolute path, or a name to look up")
+    given = _file_of(stdin) if stdin else subprocess.DEVNULL
     try:
         child = subprocess.Popen(
             list(argv),
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            env={**os.environ, **(env or {}), "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""},
+            cwd="/",
+            env={"PATH": PATH, **(env or {}), **_ENVIRONMENT},
         )
     except FileNotFoundError:
         return NotRun(f"{argv[0]} is not installed", missing=True)
     except OSError as refused:
         return NotRun(f"{argv[0]} could not be started: {refused.strerror}")
+    finally:
+        if given >= 0:
+            os.close(given)
+    if memory_bytes is not None:
+        with suppress(ProcessLookupError):
+            resource.prlimit(child.pid, resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     if child.stdout is None or child.stderr is None:
         raise AssertionError("pipes were asked for")
     end = time.monotonic() + deadline_s
@@ -72,6 +124,15 @@ def run(
         _kill(child)
         return NotRun(f"{argv[0]} did not answer within {deadline_s:g} s", pid=child.pid, out=out)
     return Ran(code, out, err)
+
+
+def _file_of(data: bytes) -> int:
+    """A file that is nowhere and holds this: a pipe would have to be fed while the output is read."""
+    file = os.memfd_create("stdin")
+    with os.fdopen(os.dup(file), "wb") as out:
+        out.write(data)
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
 
 
 def _drain(out: IO[bytes], err: IO[bytes], end: float, max_bytes: int) -> tuple[bytes, str, bool]:

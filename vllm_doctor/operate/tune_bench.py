@@ -1,15 +1,22 @@
 """The load of `vllm bench serve`, where the release that serves has it: the same figures as published benchmarks."""
 
+import os
 import tempfile
 from pathlib import Path
 
 import msgspec
 
+from vllm_doctor.gather import trust
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.operate.tune_load import Load, Stream, Target
 
 # Each caller asks this many times: the first answers come together, the later ones as a service sees them.
 ROUNDS = 3
+# Where a tokenizer that is not on the disk comes from, and how it is reached.
+_HUB = (
+    "HOME", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_TOKEN", "HF_TOKEN_PATH", "HTTP_PROXY",
+    "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE",
+)  # fmt: skip
 
 
 class _Result(msgspec.Struct, frozen=True):
@@ -23,9 +30,10 @@ class _Result(msgspec.Struct, frozen=True):
 
 
 def find(argv: tuple[str, ...]) -> "VllmBench | None":
-    """The benchmark of the `vllm` that the unit starts, if its release brings one."""
+    """The benchmark of the `vllm` that the unit starts, if its release brings one, and if nobody but root and we can
+    change it: it will run with our rights, and not with those of the service."""
     vllm = Path(argv[0]).resolve() if argv else Path()
-    if vllm.name != "vllm" or not vllm.is_file():
+    if vllm.name != "vllm" or not vllm.is_file() or trust.why_not(vllm) is not None:
         return None
     found = list(vllm.parent.parent.glob("lib/python3*/site-packages/vllm/benchmarks/serve.py"))
     return VllmBench(str(vllm)) if found else None
@@ -42,7 +50,7 @@ class VllmBench(msgspec.Struct, frozen=True):
         with tempfile.TemporaryDirectory(prefix="vllm-doctor-tune-") as folder:
             file = Path(folder) / "result.json"
             # The key goes through the environment: a command line is for all to read.
-            env = {"OPENAI_API_KEY": target.key or "none", "HF_HUB_OFFLINE": "1" if tokenizer.startswith("/") else "0"}
+            env = {"OPENAI_API_KEY": target.key or "none"} | hub(tokenizer)
             done = run(command(self.vllm, target, tokenizer, at_once, file), deadline_s=limit_s, env=env)
             if isinstance(done, NotRun):
                 return Load((), (f"{self.name}: {done.reason}",), limit_s)
@@ -52,6 +60,12 @@ class VllmBench(msgspec.Struct, frozen=True):
                 said = (done.err.strip().splitlines() or [str(problem)])[-1]
                 return Load((), (f"{self.name} ended with {done.code}: {said[:200]}",), limit_s)
         return loaded(told)
+
+
+def hub(tokenizer: str) -> dict[str, str]:
+    """What a load generator needs of our environment to find the tokenizer."""
+    ours = {name: os.environ[name] for name in _HUB if name in os.environ}
+    return ours | {"HF_HUB_OFFLINE": "1" if tokenizer.startswith("/") else "0"}
 
 
 def command(vllm: str, target: Target, tokenizer: str, at_once: int, file: Path) -> list[str]:

@@ -5,6 +5,7 @@ of version 2. Another line is refused instead of guessed at.
 """
 
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from vllm_doctor.gather.run import NotRun, run
-from vllm_doctor.operate.tune_bench import ROUNDS
+from vllm_doctor.gather import trust
+from vllm_doctor.gather.run import PATH, NotRun, run
+from vllm_doctor.operate.tune_bench import ROUNDS, hub
 from vllm_doctor.operate.tune_load import Load, Stream, Target
 
 LINE = "0.8"
@@ -88,9 +90,8 @@ class Guidellm(msgspec.Struct, frozen=True):
             asked, report = Path(folder) / "run.json", Path(folder) / "report.json"
             # The key goes through a file in a folder of our own: a command line is for all to read.
             asked.write_text(json.dumps(scenario(target, tokenizer, at_once, report)), encoding="utf-8")
-            env = {"HF_HUB_OFFLINE": "1" if tokenizer.startswith("/") else "0"}
             words = [self.program, "run", "--config", str(asked), "--disable-console"]
-            done = run(words, deadline_s=limit_s, env=env)
+            done = run(words, deadline_s=limit_s, env=hub(tokenizer))
             if isinstance(done, NotRun):
                 return Load((), (f"{self.name}: {done.reason}",), limit_s)
             try:
@@ -102,10 +103,14 @@ class Guidellm(msgspec.Struct, frozen=True):
 
 
 def find() -> Guidellm | str:
-    """The program on the PATH, or why there is none to use."""
-    program = shutil.which("guidellm")
+    """The program on the PATH, or why there is none to use. The PATH is the caller's own: people install it for
+    themselves. But what others could have put there is not run."""
+    own = [folder for folder in os.environ.get("PATH", "").split(":") if folder.startswith("/")]
+    program = shutil.which("guidellm", path=":".join([PATH, *own]))
     if program is None:
         return "it is not installed"
+    if (why := trust.why_not(program)) is not None:
+        return f"{program} was not started: {why}"
     told = run([program, "--version"], deadline_s=_VERSION_S)
     if isinstance(told, NotRun):
         return told.reason

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import tests.doctor
 from tests.memory.models import LLAMA_8B
 from tests.roles.vllm.test_plan import SIM
 
@@ -36,6 +38,7 @@ def executable(path, text):
 def play(tmp_path):
     """Run the role's task over the real doctor, on a host with two H100s; systemd and journal are told by files."""
     subprocess.run([sys.executable, SIM / "build.py", tmp_path], check=True)
+    (tmp_path / "nvml-sim").symlink_to(SIM / "profiles/h100x2.txt")
     (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
     release, tools = tmp_path / "release", tmp_path / "bin"
     tools.mkdir()
@@ -51,14 +54,12 @@ def play(tmp_path):
         rows = "\n".join(json.dumps({"MESSAGE": line, "__CURSOR": str(n)}) for n, line in enumerate(start.splitlines()))
         (tmp_path / "journal").write_text(rows + "\n")
         executable(tools / "journalctl", f"#!/bin/sh\ncat {tmp_path}/journal\n")
-        doctor = "from vllm_doctor.cli.main import entry; entry()"
-        executable(tmp_path / "vllm-doctor", f"#!/bin/sh\nexec {sys.executable} -c '{doctor}' \"$@\"\n")
+        doctor = shlex.join(tests.doctor.command(tools))
+        executable(tmp_path / "vllm-doctor", f'#!/bin/sh\nexec {doctor} "$@"\n')
         (tmp_path / "play.yml").write_text(PLAY)
         env = {
             **os.environ,
-            "PATH": f"{tools}:{os.environ['PATH']}",
             "LD_LIBRARY_PATH": str(tmp_path),
-            "NVML_SIM": str(SIM / "profiles/h100x2.txt"),
             "VLLM_DOCTOR_STATE": str(tmp_path / "state"),
             "ANSIBLE_ROLES_PATH": str(REPO / "roles"),
         }

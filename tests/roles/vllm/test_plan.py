@@ -33,7 +33,8 @@ def host(tmp_path_factory):
     """A function that runs the doctor as on a host with two H100s: the real program over a simulated driver."""
     folder = tmp_path_factory.mktemp("nvml")
     subprocess.run([sys.executable, SIM / "build.py", folder], check=True)
-    env = {**os.environ, "LD_LIBRARY_PATH": str(folder), "NVML_SIM": str(SIM / "profiles/h100x2.txt")}
+    (folder / "nvml-sim").symlink_to(SIM / "profiles/h100x2.txt")
+    env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
     env["VLLM_DOCTOR_STATE"] = str(folder)
 
     def run(command):
@@ -116,8 +117,9 @@ def role(tmp_path, host, model):
     """A function that runs the role's own tasks here, as on a host with two H100s; its exit code, output and unit."""
     program = tmp_path / "vllm-doctor"
     main = "from vllm_doctor.cli.main import entry; entry()"
-    settings = " ".join(f"{k}='{v}'" for k, v in host.env.items() if k in {"LD_LIBRARY_PATH", "NVML_SIM"})
-    program.write_text(f"#!/bin/sh\n{settings} exec {sys.executable} -c '{main}' \"$@\"\n")
+    program.write_text(
+        f"#!/bin/sh\nLD_LIBRARY_PATH={host.env['LD_LIBRARY_PATH']} exec {sys.executable} -c '{main}' \"$@\"\n"
+    )
     program.chmod(0o755)
     (tmp_path / "play.yml").write_text(PLAY)
 

@@ -1,0 +1,16 @@
+"""The doctor as a process of its own, on a host whose programs are told by scripts.
+
+The doctor looks programs up on a fixed path, so a script on PATH is not found; this puts a folder before that path.
+"""
+
+import sys
+
+_MAIN = (
+    "import sys; from vllm_doctor.gather import run; run.PATH = sys.argv.pop(1) + ':' + run.PATH; "
+    "from vllm_doctor.cli.main import entry; entry()"
+)
+
+
+def command(programs: object, *words: str) -> list[str]:
+    """The command line of `vllm-doctor WORDS…` that finds its programs in the folder `programs` first."""
+    return [sys.executable, "-c", _MAIN, str(programs), *words]
