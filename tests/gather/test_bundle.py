@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_doctor.gather import bundle
+from vllm_doctor.gather import archive, bundle
 from vllm_doctor.gather.bundle import read_bundle, write_bundle
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import (
@@ -231,20 +231,77 @@ def test_what_unpacks_to_an_absurd_size_is_refused_before_it_is_read(
 ) -> None:
     path = tmp_path / "b"
     path.write_bytes(tar_of({"junk": b"0" * 5000, "manifest.json": b"{}"}))
-    monkeypatch.setattr(bundle, "MAX_UNPACKED", 4000)
+    monkeypatch.setattr(archive, "MAX_UNPACKED", 4000)
     read = read_bundle(path)
     assert isinstance(read, Unknown)
     assert "sane size" in read.reason
 
 
-@pytest.mark.parametrize("first", [b"[", b"\x1f\x8b"])
-def test_a_file_of_an_absurd_size_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bytes) -> None:
+def test_a_bare_list_of_snapshots_of_an_absurd_size_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "b"
-    path.write_bytes(first + b" " * 5000)
-    monkeypatch.setattr(bundle, "MAX_PACKED", 4000)
+    path.write_bytes(b"[" + b" " * 5000)
+    monkeypatch.setattr(bundle, "MAX_SNAPSHOTS", 4000)
     read = read_bundle(path)
     assert isinstance(read, Unknown)
     assert "more than" in read.reason
+
+
+def names_that_claim(size: int, kind: bytes) -> bytes:
+    """A header of names, of which tarfile would read so many bytes before it says that there is a member."""
+    head = tarfile.TarInfo("p")
+    head.size, head.type = size, kind
+    return gzip.compress(head.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16))
+
+
+HOSTILE = {
+    "pax names of 3 GiB": (names_that_claim(3 << 30, tarfile.XHDTYPE), "no sane size"),
+    "a GNU name of 3 GiB": (names_that_claim(3 << 30, tarfile.GNUTYPE_LONGNAME), "no sane size"),
+    "names of a size below zero": (names_that_claim(-512, tarfile.XHDTYPE), "no sane size"),
+    "empty members without end": (tar_of(dict.fromkeys(map(str, range(1000)), b"")), "256 members"),
+    "a gzip name without end": (b"\x1f\x8b\x08\x08\0\0\0\0\0\x03" + b"A" * (4 << 20), "ends in the middle"),
+    "more values than are held": (
+        tar_of(
+            {
+                "manifest.json": b'{"bundle_version": 1}',
+                "snapshots.json": b"[" + b"[]," * (bundle.MAX_VALUES // 2) + b"[]]",
+            }
+        ),
+        "more than 1500000 values",
+    ),
+    "snapshots of more bytes than are held": (
+        tar_of({"manifest.json": b'{"bundle_version": 1}', "snapshots.json": b" " * (bundle.MAX_SNAPSHOTS + 1)}),
+        "no sane size: at most 67108864",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "why"), HOSTILE.values(), ids=HOSTILE)
+def test_what_would_take_the_machine_is_refused_while_it_is_read(tmp_path: Path, data: bytes, why: str) -> None:
+    path = tmp_path / "b"
+    path.write_bytes(data)
+    found = read_bundle(path)
+    assert isinstance(found, Unknown)
+    assert why in found.reason
+
+
+def test_commas_in_texts_are_no_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "b"
+    write_bundle([msgspec.structs.replace(poisoned(), version=Known("1", ",[{" * 500))], path)
+    monkeypatch.setattr(bundle, "MAX_VALUES", 600)
+    assert not isinstance(read_bundle(path), Unknown)
+
+
+def test_a_bundle_that_another_tar_packed_again_is_read(tmp_path: Path) -> None:
+    """One whose members carry pax headers, as bsdtar and Python write them for times with parts of a second."""
+    path, again = tmp_path / "b", tmp_path / "again"
+    write_bundle([poisoned()], path)
+    with tarfile.open(path) as old, tarfile.open(again, "w:gz", format=tarfile.PAX_FORMAT) as new:
+        for member in old:
+            member.mtime = 1.5
+            new.addfile(member, old.extractfile(member))
+    assert read_bundle(again) == read_bundle(path)
 
 
 def test_a_missing_file_or_a_folder_is_said(tmp_path: Path) -> None:

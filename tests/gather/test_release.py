@@ -1,7 +1,10 @@
 """The installed version and the model's configuration, from where the unit starts them."""
 
 import json
+import os
 from pathlib import Path
+
+import pytest
 
 from vllm_doctor.gather import release
 from vllm_doctor.records.host import Launch
@@ -60,3 +63,32 @@ def test_what_is_no_configuration_is_said(tmp_path: Path) -> None:
         assert isinstance(release.model_config(launch(str(tmp_path)), {}, None), Unknown)
     assert isinstance(release.model_config(launch(None), {}, None), Unknown)
     assert isinstance(release.model_config(launch("org/none"), {}, None), Unknown)
+
+
+UNREADABLE = {
+    "nested": (b"[" * 200_000, "deeper than 64 levels"),
+    "a number of 400 digits": (b'{"hidden_size": 1' + b"0" * 400 + b"}", "a number of 401 digits"),
+    "half of a character": (b'{"model_type": "\\udc80"}', "half of a character"),
+    "too large": (b" " * (release.MAX_CONFIG + 1), "more than 4 MiB"),
+    "Latin 1": (b'{"model_type": "\xe9"}', "not UTF-8"),
+}
+
+
+@pytest.mark.parametrize(("text", "why"), UNREADABLE.values(), ids=UNREADABLE)
+def test_what_a_stranger_put_into_the_config_is_unknown_and_ends_nothing(tmp_path: Path, text: bytes, why: str) -> None:
+    (tmp_path / "config.json").write_bytes(text)
+    found = release.model_config(launch(str(tmp_path)), {}, None)
+    assert isinstance(found, Unknown)
+    assert why in found.reason
+
+
+@pytest.mark.parametrize(("there", "why"), [("pipe", "a named pipe"), ("/dev/zero", "a device"), ("loop", "levels")])
+def test_a_config_that_is_no_file_is_not_waited_for(tmp_path: Path, there: str, why: str) -> None:
+    config = tmp_path / "config.json"
+    if there == "pipe":
+        os.mkfifo(config)
+    else:
+        config.symlink_to(config if there == "loop" else there)
+    found = release.model_config(launch(str(tmp_path)), {}, None)
+    assert isinstance(found, Unknown)
+    assert why in found.reason

@@ -69,7 +69,10 @@ def without(*keys):
         (json.dumps(LLAMA_8B)[:100], "not JSON"),
         ("null", "holds a NoneType"),
         ("[1, 2]", "holds a list"),
-        ('{"a":' * 100_000, "not JSON"),
+        ('{"a":' * 100_000, "deeper than 64 levels"),
+        ('{"a":' * 70 + "1" + "}" * 70, "deeper than 64 levels"),
+        ('{"architectures": ["\\ud800"]}', "half of a character"),
+        ('{"hidden_size": 1' + "0" * 400 + "}", "a number of 401 digits"),
         (b'{"model_type": "\xe9"}', "is not UTF-8 text"),
         (json.dumps(LLAMA_8B).encode("utf-16"), "is not UTF-8 text"),
         ('{"hidden_size": 8192, ' + json.dumps(LLAMA_8B)[1:], "hidden_size stands twice, as 8192 and as 4096"),
@@ -98,15 +101,15 @@ def test_a_file_that_cannot_be_read(refused, tmp_path):
     loop.symlink_to(loop)
     assert "Too many levels of symbolic links" in refused(loop)
     (tmp_path / "config.json").symlink_to(loop)
-    assert "Too many levels of symbolic links" in refused(tmp_path)
+    assert "too many levels of symbolic links" in refused(tmp_path)
 
 
 def test_a_file_that_has_no_end_or_is_far_too_large(refused, tmp_path):
-    assert "is above 32 MiB" in refused(Path("/dev/zero"))
+    assert "a device, not a file" in refused(Path("/dev/zero"))
     large = tmp_path / "large.json"
     with large.open("wb") as file:
         file.truncate(MAX_BYTES + (20 << 20))
-    assert "is above 32 MiB" in refused(large)
+    assert "has more than 32 MiB" in refused(large)
 
 
 @contextmanager
@@ -125,7 +128,7 @@ def test_a_file_that_may_not_be_read_is_said_to_be_so(tmp_path):
     path = write(tmp_path / "config.json", json.dumps(LLAMA_8B))
     for locked in (path, tmp_path):
         locked.chmod(0)
-        with nobody(), pytest.raises(ConfigError, match="Permission denied"):
+        with nobody(), pytest.raises(ConfigError, match=r"(?i)permission denied"):
             read_config(path)
     tmp_path.chmod(0o700)
 

@@ -19,7 +19,7 @@ from vllm_doctor.memory.reading import ConfigError, Section, checkpoint_bytes, r
         ('{"hidden_size": 4096, "num_hid', "not JSON"),
         ("[]", "holds a list"),
         ("", "not JSON"),
-        ("[" * 100_000, "not JSON"),
+        ("[" * 100_000, "deeper than 64 levels"),
         ('{"_class_name": "UNet", "_diffusers_version": "0.3"}', "diffusion"),
         ('{"hidden_size": NaN}', "hidden_size is nan"),
     ],

@@ -9,27 +9,34 @@ import io
 import json
 import os
 import re
-import sys
 import tarfile
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from vllm_doctor import __version__
+from vllm_doctor.gather.archive import Refused, read_members
+from vllm_doctor.gather.bounded import CHUNK, Source, json_value, opened, title
 from vllm_doctor.gather.redact import HIDDEN, Lines
-from vllm_doctor.gather.textfile import STDIN, title
+from vllm_doctor.gather.unpack import Broken, TooMuch, compression, unpacked
 from vllm_doctor.knowledge.gpus import UUID
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 
 VERSION = 1
-MAX_PACKED = 64 << 20
-MAX_UNPACKED = 256 << 20
+# Sixteen units with eight thousand lines each have a third of it.
+MAX_SNAPSHOTS = 64 << 20
+MAX_VALUES = 1_500_000
+MAX_MANIFEST = 1 << 20
 _SNAPSHOTS = "snapshots.json"
 _MANIFEST = "manifest.json"
+# What begins a value of JSON, and texts, which hold the same signs and count for nothing.
+_VALUES = re.compile(rb'(?:"(?:[^"\\]|\\.)*+")++|([,{\[])', re.DOTALL)
+_AGAIN = "make it again on the host: vllm-doctor bundle -o FILE"
 
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _UNITS = "service|socket|target|timer|slice|scope|mount|path"
@@ -175,47 +182,63 @@ def _for_people(snapshot: Snapshot) -> Iterator[tuple[str, list[str]]]:
 def read_bundle(path: str | os.PathLike[str]) -> tuple[Snapshot, ...] | Unknown:
     """The snapshots in a bundle (or in a bare snapshots.json; `-` is standard input); Unknown says why it is none."""
     name = os.fspath(path)
-    shown = title(name)
-    again = "make it again on the host: vllm-doctor bundle -o FILE"
-    try:
-        with open(sys.stdin.fileno(), "rb", closefd=False) if name == STDIN else Path(path).open("rb") as file:
-            data = file.read(MAX_PACKED + 1)
-        if len(data) > MAX_PACKED:
-            raise ValueError(f"it has more than {MAX_PACKED >> 20} MiB")
-        if data[:1] == b"[":
-            return _snapshots(data)
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as tar:
-            members = _members(tar)
-            manifest = json.loads(members[_MANIFEST])
-            version = manifest.get("bundle_version") if isinstance(manifest, dict) else None
-            if version != VERSION:
-                return Unknown(
-                    f"{shown}: bundle version {version}, this vllm-doctor reads {VERSION}",
-                    "use the vllm-doctor that made it",
-                )
-            return _snapshots(members[_SNAPSHOTS])
-    except FileNotFoundError:
-        return Unknown(f"{shown}: no such file", "check the path given with --from")
-    except (OSError, EOFError, tarfile.TarError, KeyError, ValueError, msgspec.DecodeError, RecursionError) as broken:
-        return Unknown(f"{shown}: not a vllm-doctor bundle: {type(broken).__name__}: {str(broken)[:160]}", again)
+    with opened(name) as source:
+        if isinstance(source, Unknown):
+            return Unknown(source.reason, "check the path given with --from")
+        try:
+            return _read(source, title(name))
+        except (OSError, Broken, TooMuch, Refused) as problem:
+            words = str(problem) or "it unpacks to more than a bundle has"
+            return Unknown(f"{title(name)}: not a vllm-doctor bundle: {words[:200]}", _AGAIN)
+
+
+def _read(source: Source, shown: str) -> tuple[Snapshot, ...] | Unknown:
+    head = source.read1(CHUNK)
+    if head[:1] == b"[":
+        return _snapshots(_at_most(_pieces(source, head), MAX_SNAPSHOTS))
+    if compression(head) != "gzip":
+        raise Refused("it is no gzipped tar" if head else "it is empty")
+    members = read_members(unpacked(source, "gzip", head), {_MANIFEST: MAX_MANIFEST, _SNAPSHOTS: MAX_SNAPSHOTS})
+    for needed in (_MANIFEST, _SNAPSHOTS):
+        if needed not in members:
+            raise Refused(f"there is no {needed} in it")
+    told = json_value(members[_MANIFEST], _MANIFEST, "")
+    if isinstance(told, Unknown):
+        raise Refused(told.reason)
+    version = told.value.get("bundle_version") if isinstance(told.value, dict) else None
+    if version != VERSION:
+        return Unknown(
+            f"{shown}: bundle version {str(version)[:40]}, this vllm-doctor reads {VERSION}",
+            "use the vllm-doctor that made it",
+        )
+    return _snapshots(members[_SNAPSHOTS])
+
+
+def _pieces(source: Source, head: bytes) -> Iterator[bytes]:
+    yield head
+    while block := source.read1(CHUNK):
+        yield block
+
+
+def _at_most(pieces: Iterator[bytes], most: int) -> bytes:
+    data = bytearray()
+    for piece in pieces:
+        data += piece
+        if len(data) > most:
+            raise Refused(f"it has more than {most >> 20} MiB")
+    return bytes(data)
 
 
 def _snapshots(data: bytes) -> tuple[Snapshot, ...]:
-    found = msgspec.json.decode(data, type=tuple[Snapshot, ...])
+    """Raises Refused. The values are counted before they are made: each takes up to a hundred times its text."""
+    if sum(map(data.count, (b",", b"{", b"["))) > MAX_VALUES:
+        values = (found for found in _VALUES.finditer(data) if found[1])
+        if next(islice(values, MAX_VALUES, None), None) is not None:
+            raise Refused(f"{_SNAPSHOTS} has more than {MAX_VALUES} values")
+    try:
+        found = msgspec.json.decode(data, type=tuple[Snapshot, ...])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
+        raise Refused(f"{_SNAPSHOTS}: {str(broken)[:160]}") from None
     if not found:
-        raise ValueError("it holds no snapshot")
-    return found
-
-
-def _members(tar: tarfile.TarFile) -> dict[str, bytes]:
-    """The contents of the members that are judged; a link, a folder or an absurd size is refused before it is read."""
-    found: dict[str, bytes] = {}
-    total = 0
-    for member in tar:
-        total += member.size
-        if not member.isreg() or total > MAX_UNPACKED:
-            raise ValueError(f"{member.name[:80]} in it is no ordinary file of a sane size")
-        file = tar.extractfile(member) if member.name in {_MANIFEST, _SNAPSHOTS} else None
-        if file is not None:
-            found[member.name] = file.read()
+        raise Refused("it holds no snapshot")
     return found

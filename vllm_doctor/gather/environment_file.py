@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
+
+from vllm_doctor.gather.bounded import whole
+from vllm_doctor.records.reading import Known
 
 _MOST_BYTES = 1 << 16
 _SHOWN = re.compile(r" \(ignore_errors=(?:yes|no)\)$")
@@ -19,13 +21,9 @@ def environment_files(shown: str) -> dict[str, str]:
     not be read assigns nothing."""
     assigned: dict[str, str] = {}
     for entry in shown.splitlines():
-        path = Path(_SHOWN.sub("", entry.strip()))
-        try:
-            with path.open("rb") as file:
-                text = file.read(_MOST_BYTES).decode(errors="replace")
-        except OSError:
-            continue
-        assigned.update(_assignments(text.replace("\r", "\n")))
+        read = whole(_SHOWN.sub("", entry.strip()), _MOST_BYTES)
+        if isinstance(read, Known):
+            assigned.update(_assignments(read.value.decode(errors="replace").replace("\r", "\n")))
     return assigned
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vllm_doctor.gather import journal
+from vllm_doctor.gather.bounded import end_of, title
 from vllm_doctor.gather.run import NotRun, run
-from vllm_doctor.gather.textfile import read_end, title
 from vllm_doctor.records.host import Kernel, KernelEvent
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -72,7 +72,7 @@ def _kernel_in_journal() -> bool:
 
 def read_file(path: str) -> Reading[Kernel]:
     """A kernel log from a file or standard input (`dmesg`, `journalctl -k`, /var/log/kern.log)."""
-    data = read_end(path, "--kernel-log")
+    data = end_of(path, "--kernel-log")
     if isinstance(data, Unknown):
         return data
     give = "give the output of: sudo journalctl -k -b --no-pager"

@@ -6,8 +6,8 @@ import shlex
 import time
 from pathlib import Path
 
+from vllm_doctor.gather.bounded import end_of, title
 from vllm_doctor.gather.http import NoAnswer, get
-from vllm_doctor.gather.textfile import read_end, title
 from vllm_doctor.records.host import Metrics, Sample, Scrape
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -90,7 +90,7 @@ def read_file(path: str) -> Reading[Metrics]:
     """Scrapes kept in a file: an exposition as `curl` wrote it, or several after one another, or our own JSON."""
     import msgspec
 
-    data = read_end(path, "--metrics")
+    data = end_of(path, "--metrics")
     if isinstance(data, Unknown):
         return data
     path = title(path)

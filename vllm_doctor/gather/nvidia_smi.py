@@ -3,7 +3,7 @@
 import csv
 import re
 
-from vllm_doctor.gather.textfile import read_end, title
+from vllm_doctor.gather.bounded import end_of, title
 from vllm_doctor.records.host import Driver, Gpu, GpuProcess
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -28,7 +28,7 @@ def read_file(path: str) -> Reading[tuple[Gpu, ...]]:
 
 def read_both(path: str) -> tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]:
     """The GPUs, and the driver that the same output names; it is read once."""
-    data = read_end(path, "--nvidia-smi")
+    data = end_of(path, "--nvidia-smi")
     if isinstance(data, Unknown):
         return data, data
     if b"\0" in data[:4096]:

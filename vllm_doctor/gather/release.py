@@ -1,6 +1,5 @@
 """Which vLLM is installed where the unit starts it from, and what model configuration it loads."""
 
-import json
 import os
 import re
 import shlex
@@ -8,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vllm_doctor.gather import procfs
-from vllm_doctor.gather.textfile import read_end, title
+from vllm_doctor.gather.bounded import all_of, json_value, title, whole
 from vllm_doctor.records.host import Launch
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
@@ -55,24 +54,14 @@ def model_config(launch: Launch, env: Mapping[str, str], user: str | None) -> Re
     looked: list[str] = []
     for file in _candidates(launch, env, user):
         looked.append(str(file))
-        try:
-            if file.stat().st_size > MAX_CONFIG:
-                return Unknown(f"{file} is larger than a model configuration is", "")
-            config = json.loads(file.read_bytes())
-        except FileNotFoundError:
+        read = whole(
+            file, MAX_CONFIG, denied=f"run as root, or: sudo -u {shlex.quote(user or 'vllm')} vllm-doctor diagnose"
+        )
+        if isinstance(read, Absent):
             continue
-        except PermissionError:
-            return Unknown(
-                f"{file}: no permission", f"run as root, or: sudo -u {shlex.quote(user or 'vllm')} vllm-doctor diagnose"
-            )
-        except (OSError, ValueError) as broken:
-            return Unknown(
-                f"{file}: not a model configuration: {str(broken)[:120]}",
-                f"python3 -m json.tool {shlex.quote(str(file))}",
-            )
-        if isinstance(config, dict):
-            return Known(config, str(file))
-        return Unknown(f"{file}: not a model configuration", "")
+        if isinstance(read, Unknown):
+            return read
+        return _configuration(read.value, str(file), f"python3 -m json.tool {shlex.quote(str(file))}")
     if launch.model.endswith(".gguf"):
         return Absent("a GGUF file carries its configuration inside")
     return Unknown(
@@ -83,16 +72,19 @@ def model_config(launch: Launch, env: Mapping[str, str], user: str | None) -> Re
 def read_model_config(name: str) -> Reading[dict[str, object]]:
     """A config.json that a person gives, or the one in the folder given; `-` is standard input."""
     path = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
-    data = read_end(str(path), "--model-config")
+    data = all_of(str(path), "--model-config", MAX_CONFIG)
     if isinstance(data, Unknown):
         return data
-    try:
-        config = json.loads(data)
-    except (ValueError, RecursionError) as broken:
-        return Unknown(f"{title(str(path))}: no JSON: {str(broken)[:120]}", "give the model's config.json, whole")
-    if not isinstance(config, dict) or not config:
-        return Unknown(f"{title(str(path))}: not a model configuration", "give the model's config.json")
-    return Known(config, title(str(path)))
+    return _configuration(data, title(str(path)), "give the model's config.json, whole")
+
+
+def _configuration(data: bytes, name: str, remedy: str) -> Known[dict[str, object]] | Unknown:
+    config = json_value(data, name, remedy)
+    if isinstance(config, Unknown):
+        return config
+    if not isinstance(config.value, dict) or not config.value:
+        return Unknown(f"{name}: not a model configuration", remedy)
+    return Known(config.value, name)
 
 
 def _candidates(launch: Launch, env: Mapping[str, str], user: str | None) -> Iterator[Path]:

@@ -6,11 +6,13 @@ a hostile file ends in one clear sentence and never in a traceback, a huge loop 
 
 from __future__ import annotations
 
-import json
 import stat
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from pathlib import Path
+
+from vllm_doctor.gather.bounded import all_of, json_value
+from vllm_doctor.records.reading import Unknown
 
 MAX_BYTES = 32 << 20  # the largest published config.json (skip lists of quantised models) is below 1 MiB
 
@@ -131,14 +133,13 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return values
 
 
-def _parse(text: str, path: Path) -> Section:
-    try:
-        loaded = json.loads(text, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as problem:
-        raise ConfigError(f"{path}: not JSON ({problem}); needed: the model's config.json, complete") from None
-    if not isinstance(loaded, dict):
-        raise ConfigError(f"{path}: holds a {type(loaded).__name__}; needed: one JSON object")
-    return Section(loaded, str(path))
+def _parse(text: bytes, path: Path) -> Section:
+    read = json_value(text, str(path), "", object_pairs_hook=_once)
+    if isinstance(read, Unknown):
+        raise ConfigError(f"{read.reason}; needed: the model's config.json, complete")
+    if not isinstance(read.value, dict):
+        raise ConfigError(f"{path}: holds a {type(read.value).__name__}; needed: one JSON object")
+    return Section(read.value, str(path))
 
 
 def read_config(path: Path) -> Section:
@@ -163,15 +164,11 @@ def _folder(path: Path) -> Section:
     raise ConfigError(f"{path}: no config.json in this folder; needed: a model folder as downloaded")
 
 
-def _text(path: Path) -> str:
-    with path.open("rb") as file:
-        raw = file.read(MAX_BYTES + 1)  # bounded here: a device or a pipe has no size to ask for
-    if len(raw) > MAX_BYTES:
-        raise ConfigError(f"{path}: is above {MAX_BYTES >> 20} MiB; needed: a config.json, which is below 1 MiB")
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not UTF-8 text; needed: a config.json") from None
+def _text(path: Path) -> bytes:
+    raw = all_of(str(path), "--model-config", MAX_BYTES)
+    if isinstance(raw, Unknown):
+        raise ConfigError(f"{raw.reason}; needed: a config.json, which is below 1 MiB")
+    return raw
 
 
 def checkpoint_bytes(path: Path) -> int | None:
