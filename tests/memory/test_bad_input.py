@@ -95,7 +95,7 @@ def test_a_diffusion_pipeline_is_no_language_model(refused, tmp_path):
 
 def test_a_file_that_cannot_be_read(refused, tmp_path):
     assert "no config.json in this folder" in refused(tmp_path)
-    assert "No such file" in refused(tmp_path / "none")
+    assert "no such file" in refused(tmp_path / "none").lower()
     assert "File name too long" in refused(Path("x" * 5000))
     loop = tmp_path / "loop"
     loop.symlink_to(loop)

@@ -241,7 +241,7 @@ def json_value(
     remedy: str,
     object_pairs_hook: Callable[[list[tuple[str, object]]], object] | None = None,
 ) -> Known[object] | Unknown:
-    """A JSON text as its value, of at most 64 levels, with whole numbers of at most 100 digits and no half of a character."""
+    """A JSON text as its value: at most 64 levels, whole numbers of at most 100 digits, no half of a character."""
     try:
         value = json.loads(data.decode(), parse_int=_whole_number, object_pairs_hook=object_pairs_hook)
     except UnicodeDecodeError:
