@@ -83,7 +83,7 @@ def test_fragmentation_where_systemd_fails_is_incomplete(
     systemctl = tmp_path / "systemctl"
     systemctl.write_text("#!/bin/sh\necho 'Failed to get properties: Connection timed out' >&2; exit 1\n")
     systemctl.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(gather_run, "PATH", f"{tmp_path}:{gather_run.PATH}")
     assert run(["fragmentation"]) == Exit.INCOMPLETE
     assert "Connection timed out" in capsys.readouterr().out
 
