@@ -26,7 +26,7 @@ from tests.memory.models import LLAMA_8B
 from tests.scenarios.loading import folders, snapshot
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
-from vllm_doctor.gather import logfile_open, logfile_window
+from vllm_doctor.gather import logfile, logfile_open, logfile_window
 from vllm_doctor.gather.bundle import read_bundle, write_bundle
 from vllm_doctor.gather.kernel import read_file as read_kernel
 from vllm_doctor.gather.logfile import read_logs
@@ -127,7 +127,9 @@ def long_log(data: bytes) -> None:
     small = {"SMALL": 4096, "HEAD": 1024, "TAIL": 1536}
     with (
         mock.patch.multiple(logfile_window, BACK=2048, _SAMPLE=256, **small),
-        mock.patch.multiple(logfile_open, CHUNK=512, **small),
+        mock.patch.multiple(logfile_open, **small),
+        mock.patch.object(logfile, "CHUNK", 512),
+        mock.patch.object(logfile, "_HEAD", 512),
     ):
         log(data)
 

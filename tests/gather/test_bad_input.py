@@ -1,7 +1,9 @@
 """Input that no program should be given: it costs bounded memory, has an answer, and the answer is no wrong ok."""
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -11,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.gather.test_logfile import DEATH, HEAD
-from vllm_doctor.gather import journal
-from vllm_doctor.gather.logfile import read_logs
+from vllm_doctor.gather import bounded, journal, logfile_open
+from vllm_doctor.gather.logfile import read_logs, text_lines
 from vllm_doctor.knowledge import serving
 from vllm_doctor.records.host import Metrics, Sample, Scrape
+from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.rules.engine import diagnose
 
@@ -147,3 +150,53 @@ def test_a_log_may_come_through_a_pipe_packed_or_not(tmp_path: Path, packed: Cal
     with subprocess.Popen(["sh", "-c", 'cat "$0" > "$1"', path, pipe]):
         code, answer, err = doctor("--log", str(pipe))
     assert (code, answer["verdict"]) == (1, "finding"), err
+
+
+def learnt(path: Path) -> list[str]:
+    lines = text_lines(str(path))
+    assert not isinstance(lines, Unknown), lines.reason
+    return [line.rstrip("\r") for line in lines if line]
+
+
+@pytest.mark.parametrize(
+    "packed", [bytes, gzip.compress, bz2.compress, lzma.compress, lambda text: text.decode().encode("utf-16")]
+)
+def test_what_a_start_logged_is_learnt_from_any_file_that_a_log_is_read_from(
+    tmp_path: Path, packed: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(packed(b"one\ntwo \xc3\xa9\n"))
+    assert learnt(path) == ["one", "two \u00e9"]
+
+
+def test_utf_16_whose_characters_are_torn_between_two_reads_is_read() -> None:
+    text = BEGIN.decode().encode("utf-16")
+    read = logfile_open.stream(text[at : at + 333] for at in range(0, len(text), 333))
+    assert isinstance(read, logfile_open.Read)
+    assert read.pieces[0].data.decode().lstrip("\ufeff") == BEGIN.decode()
+
+
+def test_an_xz_that_asks_for_gigabytes_is_broken_not_obeyed(tmp_path: Path) -> None:
+    path = tmp_path / "log.xz"
+    path.write_bytes(lzma.compress(b"x", filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 30}]))
+    read = text_lines(str(path))
+    assert read == [] or isinstance(read, Unknown)
+
+
+def test_a_pipe_that_nobody_writes_to_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "TOLD_S", 0.05)
+    monkeypatch.setattr(bounded, "WRITER_S", 0.1)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read = read_logs([str(pipe)])
+    assert isinstance(read, Unknown)
+    assert "nobody wrote" in read.reason
+
+
+def test_carriage_returns_without_number_are_no_progress_bar(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(BEGIN + b"\r" + b"a\r" * 400_000 + END)
+    read = read_logs([str(path)])
+    assert isinstance(read, Known)
+    assert len(read.value.last.lines) < 70_000
+    assert any("left out" in line.text for line in read.value.last.lines)

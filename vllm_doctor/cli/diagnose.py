@@ -15,7 +15,7 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
     vllm_version: Annotated[str | None, typer.Option(help="The vLLM version, where the log does not print it.")] = None,
     gpu: Annotated[str | None, typer.Option(help="The card, as nvidia-smi names it.")] = None,
     gpu_memory_gib: Annotated[float | None, typer.Option(help="Memory of one card in GiB.", min=0.0)] = None,
-    gpus: Annotated[int | None, typer.Option(help="How many cards.", min=0)] = None,
+    gpus: Annotated[int | None, typer.Option(help="How many cards.", min=0, max=4096)] = None,
     metrics: Annotated[
         str | None, typer.Option(help="A saved scrape of /metrics; `-` is standard input, here and below.")
     ] = None,

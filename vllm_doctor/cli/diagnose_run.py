@@ -28,6 +28,8 @@ Judged: TypeAlias = Sequence[tuple[Diagnosis, Snapshot]]
 FORMATS = ("human", "json", "html", "prometheus")
 _GIB = 1 << 30
 _MOST_GIB = 1024
+# Whatever COLUMNS says.
+_NARROWEST, _WIDEST = 20, 400
 _WORST = (Verdict.FINDING, Verdict.UNKNOWN, Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
@@ -124,7 +126,7 @@ def _rendered(judged: Judged, output: str, target: str | None) -> str:
     color = target is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     import shutil
 
-    width = shutil.get_terminal_size((100, 24)).columns
+    width = min(max(shutil.get_terminal_size((100, 24)).columns, _NARROWEST), _WIDEST)
     return "\n".join(text(verdict, color=color, width=width, argv=_argv(snapshot)) for verdict, snapshot in judged)
 
 

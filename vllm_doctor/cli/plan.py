@@ -30,8 +30,12 @@ def plan(  # noqa: PLR0917
         str | None, typer.Option(help="KV pool of one GPU in GiB, if known: the token arithmetic alone.")
     ] = None,
     profile: Annotated[str, typer.Option(help="conservative, balanced or max.")] = "balanced",
-    context: Annotated[int | None, typer.Option(min=1, help="Longest request of the workload, in tokens.")] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, help="Requests at once of the workload.")] = None,
+    context: Annotated[
+        int | None, typer.Option(min=1, max=1 << 30, help="Longest request of the workload, in tokens.")
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, max=1 << 20, help="Requests at once of the workload.")
+    ] = None,
     metrics: Annotated[
         str | None, typer.Option(help="A saved /metrics page: lengths are taken from its histograms.")
     ] = None,

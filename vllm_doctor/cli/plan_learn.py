@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json as jsons
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from vllm_doctor.cli.streams import say
 from vllm_doctor.memory.history import Difference, compare, read_log, recall, remember
 from vllm_doctor.memory.question import PlanProblem, Question, planner
+from vllm_doctor.records.reading import Unknown
 from vllm_doctor.render import plan as render
 
 JOURNAL = "journal"
@@ -48,13 +48,12 @@ def learn(source: str, ask: Callable[[], Question], unit: str | None, *, json: b
 
 
 def _file(source: str) -> list[str]:
-    try:
-        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8", errors="replace")
-    except OSError as problem:
-        raise PlanProblem(
-            f"--learn: {source} cannot be read ({problem.strerror}); needed: a start-up log of vLLM"
-        ) from None
-    return text.splitlines()
+    from vllm_doctor.gather.logfile import text_lines
+
+    lines = text_lines(source)
+    if isinstance(lines, Unknown):
+        raise PlanProblem(f"--learn: {lines.reason}; needed: a start-up log of vLLM")
+    return lines
 
 
 def _not_applicable(reason: str, *, json: bool) -> bool:

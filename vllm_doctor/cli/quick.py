@@ -52,7 +52,7 @@ def diagnose(words: Sequence[str]) -> int | None:
                 size, count = (float(value), count) if name == "--gpu-memory-gib" else (size, int(value))
             except ValueError:
                 return None
-    if not 0 <= (size or 0) < 1 << 20 or (count or 0) < 0:
+    if not 0 <= (size or 0) < 1 << 20 or not 0 <= (count or 0) <= 4096:
         return None
     gc.disable()  # one bounded answer and the process ends: collecting would take a tenth of its time
     from vllm_doctor.cli.diagnose_run import Given, run

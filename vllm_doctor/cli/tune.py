@@ -21,27 +21,36 @@ def tune(
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Consent: restart the service, again and again.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be tried; touch nothing.")] = False,
-    minutes: Annotated[float, typer.Option(min=0.1, help="Time for the whole ramp, the way back not counted.")] = 30,
-    step_seconds: Annotated[float, typer.Option(min=1, help="Time of load for a step.")] = 30,
-    ready_seconds: Annotated[float, typer.Option(min=1, help="Time a start may take.")] = 900,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, max=10080, help="Time for the whole ramp, the way back not counted.")
+    ] = 30,
+    step_seconds: Annotated[float, typer.Option(min=1, max=86400, help="Time of load for a step.")] = 30,
+    ready_seconds: Annotated[float, typer.Option(min=1, max=86400, help="Time a start may take.")] = 900,
     from_seqs: Annotated[
-        int | None, typer.Option(min=1, help="Begin with this max_num_seqs, not the unit's own.")
+        int | None, typer.Option(min=1, max=1 << 20, help="Begin with this max_num_seqs, not the unit's own.")
     ] = None,
     from_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Begin with this max_num_batched_tokens, not the unit's own.")
+        int | None, typer.Option(min=1, max=1 << 30, help="Begin with this max_num_batched_tokens, not the unit's own.")
     ] = None,
-    most_seqs: Annotated[int | None, typer.Option(min=1, help="Never try more sequences.")] = None,
+    most_seqs: Annotated[int | None, typer.Option(min=1, max=1 << 20, help="Never try more sequences.")] = None,
     prompt_tokens: Annotated[
         int | None,
-        typer.Option(min=1, help="Prompt length of the load. Default: the mean that the server measured, else 512."),
+        typer.Option(
+            min=1, max=1 << 24, help="Prompt length of the load. Default: the mean that the server measured, else 512."
+        ),
     ] = None,
     output_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Output length of the load. Default: the mean measured, else 128.")
+        int | None,
+        typer.Option(min=1, max=1 << 24, help="Output length of the load. Default: the mean measured, else 128."),
     ] = None,
     kv_use: Annotated[float, typer.Option(min=0.05, max=1, help="Share of the KV pool where growth ends.")] = 0.90,
-    slowdown: Annotated[float, typer.Option(min=1, help="Most times the first row's p99 between tokens.")] = 2.0,
-    ttft_ms: Annotated[float | None, typer.Option(min=1, help="Limit of the p99 to the first token.")] = None,
-    itl_ms: Annotated[float | None, typer.Option(min=1, help="Limit of the p99 between tokens.")] = None,
+    slowdown: Annotated[
+        float, typer.Option(min=1, max=1000, help="Most times the first row's p99 between tokens.")
+    ] = 2.0,
+    ttft_ms: Annotated[
+        float | None, typer.Option(min=1, max=3_600_000, help="Limit of the p99 to the first token.")
+    ] = None,
+    itl_ms: Annotated[float | None, typer.Option(min=1, max=3_600_000, help="Limit of the p99 between tokens.")] = None,
     load: Annotated[
         str, typer.Option(help="auto, vllm-bench (the release's own benchmark), guidellm (0.8) or own.")
     ] = "auto",

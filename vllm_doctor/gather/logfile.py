@@ -1,29 +1,27 @@
 """Reads logs of a service into the one record that rules judge: the last life, and how many came before it."""
 
-import io
-import os
 import re
-import shlex
-import stat
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import msgspec
 
 from vllm_doctor.gather import logfile_open, logfile_window
+from vllm_doctor.gather.bounded import CHUNK, STDIN, Opened, opened, title
 from vllm_doctor.gather.logfile_lives import ARGUMENTS, only_begins, starts
 from vllm_doctor.gather.logfile_open import NotText, Read
 from vllm_doctor.gather.logfile_order import oldest_first
-from vllm_doctor.gather.logfile_prefix import Stripper
+from vllm_doctor.gather.logfile_prefix import LINE_LIMIT, Stripper, shorten
 from vllm_doctor.gather.logfile_wrap import typed, unwrapped
+from vllm_doctor.gather.unpack import WORK_S, TooMuch, compression, unpacked
 from vllm_doctor.records.log import Life, Log, LogLine
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
-STDIN = "-"
 _SERVED = '" 200 OK'
 _KEPT = 100
+_HEAD = 64 << 10
+# As many first bytes as tell what kind of file it is.
+_MAGIC = 16
 # More lines than this in the few MiB that are read are no log of a server: their middle is left out.
 _LINES = 60_000
 _KV = re.compile(r"Available KV cache memory: (-?\d+(?:\.\d+)?) GiB")
@@ -42,10 +40,10 @@ def read_logs(names: Sequence[str]) -> Reading[Log]:
             problems.append(got)
             continue
         skipped += got.skipped
-        notes.extend(f"{_title(name)}: {note}" for note in got.notes)
+        notes.extend(f"{title(name)}: {note}" for note in got.notes)
         found = parse(got)
         if not found:
-            problems.append(Unknown(f"{_title(name)}: the log is empty", "give the log of a start of vLLM"))
+            problems.append(Unknown(f"{title(name)}: the log is empty", "give the log of a start of vLLM"))
         lines.extend(found)
     if not lines:
         return problems[0]
@@ -54,7 +52,7 @@ def read_logs(names: Sequence[str]) -> Reading[Log]:
     if turned is not None:
         lines = [*turned]
         notes.append("the newest entry stands first in it: it was read from its end")
-    log = cut(lines, ", ".join(_title(n) for n in names), skipped, notes)
+    log = cut(lines, ", ".join(title(n) for n in names), skipped, notes)
     return Known(msgspec.structs.replace(log, unread=tuple(problems)), "log")
 
 
@@ -76,7 +74,7 @@ def parse(read: Read) -> list[LogLine]:
             text = text.removeprefix("\ufeff")
         if not read.skipped:
             text = typed(text)
-        raw = text.split("\n")
+        raw = _raw_lines(text)
         if piece.offset and not piece.whole_lines and len(raw) > 1:
             raw = raw[1:]
         if len(raw) > _LINES:
@@ -93,6 +91,13 @@ def parse(read: Read) -> list[LogLine]:
             if line.strip():
                 found.extend(stripper.lines(line.rstrip("\r"), number))
     return found
+
+
+def _raw_lines(text: str) -> list[str]:
+    """The lines of a text, none above `LINE_LIMIT`; too many carriage returns for a progress bar end lines, too."""
+    if text.count("\r") - text.count("\r\n") > _LINES:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return [line if len(line) <= LINE_LIMIT or "\r" in line else shorten(line) for line in text.split("\n")]
 
 
 def cut(lines: Sequence[LogLine], source: str, skipped: int = 0, notes: Sequence[str] = ()) -> Log:
@@ -131,55 +136,53 @@ def _launches(lines: Sequence[LogLine]) -> bool:
     return any("LLM engine (v" in line.text or "vLLM API server version" in line.text for line in lines)
 
 
-def _title(name: str) -> str:
-    return "standard input" if name == STDIN else name
-
-
 def _rotation(name: str) -> int:
     """Older files first: vllm.log.2.gz, vllm.log.1, vllm.log."""
     found = _ROTATED.search(name)
     return int(found[1]) if found else 0
 
 
+def text_lines(name: str) -> list[str] | Unknown:
+    """The lines of one log as they stand in it; of a long one, those of the start and of the end of its last life."""
+    got = _read_one(name)
+    if isinstance(got, Unknown):
+        return got
+    return [line for piece in got.pieces for line in _raw_lines(piece.data.decode("utf-8-sig", "replace"))]
+
+
 def _read_one(name: str) -> Read | Unknown:
-    try:
-        got = _read_stdin() if name == STDIN else _read_file(Path(name))
-    except FileNotFoundError:
-        return Unknown(f"{name}: no such file", "check the path")
-    except IsADirectoryError:
-        return Unknown(f"{name}: is a directory", "name the log file in it")
-    except PermissionError:
-        return Unknown(f"{name}: permission denied", f"run as a user who may read it: ls -l {shlex.quote(name)}")
-    except OSError as problem:
-        return Unknown(f"{name}: {problem.strerror or problem}", "")
+    with opened(name) as source:
+        if isinstance(source, Unknown):
+            return source
+        try:
+            got = _read(source)
+        except OSError as problem:
+            return Unknown(f"{title(name)}: {problem.strerror or problem}", "give the log as a file")
+        except TooMuch:
+            return Unknown(
+                f"{title(name)}: holds more text than is read ({WORK_S:g} s of work did not come to its end)",
+                "give its end: tail -c 100M FILE (zcat FILE | tail -c 100M) | vllm-doctor diagnose --log -",
+            )
     if isinstance(got, NotText):
-        return Unknown(f"{_title(name)}: {got.what}, not a text log", got.remedy)
+        return Unknown(f"{title(name)}: {got.what}, not a text log", got.remedy)
     return got
 
 
-def _read_stdin() -> Read | NotText:
-    with open(sys.stdin.fileno(), "rb", closefd=False) as source:
-        return _read_pipe(source)
+def _read(source: Opened) -> Read | NotText:
+    head = source.read1(_HEAD)
+    while 0 < len(head) < _MAGIC and (more := source.read1(_HEAD)):
+        head += more
+    kind = compression(head)
+    if kind is not None:
+        return logfile_open.stream(unpacked(source, kind, head))
+    if source.size and source.name != STDIN and logfile_open.utf16(head) is None:
+        reason = logfile_open.not_text(head)
+        with open(source.handle, "rb", buffering=0, closefd=False) as file:
+            return reason if reason is not None else logfile_window.read(file, source.size)
+    return logfile_open.stream(_pieces(source, head))
 
 
-def _read_pipe(source: io.BufferedReader) -> Read | NotText:
-    """What comes through a pipe, packed or not."""
-    kind = logfile_open.compression(source.peek(8))
-    return logfile_open.stream(source) if kind is None else logfile_open.decompressed(source, kind)
-
-
-def _read_file(path: Path) -> Read | NotText:
-    with path.open("rb", buffering=0) as file:
-        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):  # --log <(journalctl -u vllm)
-            return _read_pipe(io.BufferedReader(file))
-        head = file.read(65536)
-        kind = logfile_open.compression(head)
-        if kind is None and logfile_open.utf16(head) is None and path.is_file():
-            reason = logfile_open.not_text(head)
-            return reason if reason is not None else logfile_window.read(file, path.stat().st_size)
-        if kind is None:
-            if path.is_file():
-                with path.open("rb") as whole:
-                    return logfile_open.stream(whole)
-            return NotText("not a regular file", "pipe it: … | vllm-doctor diagnose --log -")
-    return logfile_open.decompressed(path, kind)
+def _pieces(source: Opened, head: bytes) -> Iterator[bytes]:
+    yield head
+    while block := source.read1(CHUNK):
+        yield block

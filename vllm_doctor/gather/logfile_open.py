@@ -1,17 +1,17 @@
 """Opens whatever is called a log: plain, compressed, UTF-16, standard input; always in bounded memory."""
 
+import codecs
+import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import IO, Protocol
 
 import msgspec
+
+from vllm_doctor.gather.unpack import WORK_S, Broken, TooMuch
 
 SMALL = 4 << 20
 HEAD = 256 << 10
 TAIL = 768 << 10
-CHUNK = 1 << 20
 
-_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
 _UNREADABLE = {b"\x28\xb5\x2f\xfd": "zstandard", b"PK\x03\x04": "zip", b"\x7fELF": "an ELF binary"}
 
 
@@ -39,11 +39,6 @@ class Read(msgspec.Struct, frozen=True):
     pieces: tuple[Piece, ...]
     skipped: int = 0
     notes: tuple[str, ...] = ()
-
-
-def compression(head: bytes) -> str | None:
-    """gzip, bzip2 or xz by the first bytes; None for anything else."""
-    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
 
 
 def utf16(head: bytes) -> str | None:
@@ -76,73 +71,54 @@ def not_text(head: bytes) -> NotText | None:
     return None
 
 
-class Source(Protocol):
-    """Anything that gives bytes: a file, standard input, a decompressor."""
+def stream(pieces: Iterator[bytes]) -> Read | NotText:
+    """Reads pieces to their end and keeps the head and the tail (standard input, compressed files, UTF-16).
 
-    def read1(self, size: int, /) -> bytes:
-        """At most `size` bytes, as soon as there are some; none at the end."""
-
-
-def stream(source: Source, broken: tuple[type[Exception], ...] = ()) -> Read | NotText:
-    """Reads a source to its end and keeps its head and its tail (standard input, compressed files, UTF-16).
-
-    `broken` are the errors by which a decompressor says that its input is damaged or cut short.
+    Raises TooMuch where they take more work than any log does, and OSError where not even the first one comes.
     """
     notes: list[str] = []
     head = bytearray()
     tail = bytearray()
     total = 0
-    codec: str | None = None
-    for block in _blocks(source, notes, broken):
+    decoder: codecs.IncrementalDecoder | None = None
+    until = time.process_time() + WORK_S
+    for block in _blocks(pieces, notes):
         chunk = block
-        if total == 0 and not head:
+        if total == 0:
             codec = utf16(chunk)
             if codec is None and (reason := not_text(chunk)) is not None:
                 return reason
             if codec is not None:
                 notes.append("the text is UTF-16")
-        if codec is not None:
-            chunk = chunk.decode(codec, "replace").encode("utf-8", "replace")
+                decoder = codecs.getincrementaldecoder(codec)("replace")
+        if decoder is not None:
+            chunk = decoder.decode(chunk).encode("utf-8", "replace")
         total += len(chunk)
         if len(head) < SMALL:
             head += chunk[: SMALL - len(head)]
         tail += chunk
         if len(tail) > 2 * TAIL:
             del tail[:-TAIL]
+        if time.process_time() > until:
+            raise TooMuch
     if total <= SMALL:
         return Read((Piece(0, bytes(head)),) if head else (), 0, tuple(notes))
     start = max(total - TAIL, HEAD)
-    pieces = (Piece(0, bytes(head[:HEAD])), Piece(start, bytes(tail[-(total - start) :])))
-    return Read(pieces, start - HEAD, tuple(notes))
+    last = Piece(start, bytes(tail[-(total - start) :]))
+    return Read((Piece(0, bytes(head[:HEAD])), last), start - HEAD, tuple(notes))
 
 
-def _blocks(source: Source, notes: list[str], broken: tuple[type[Exception], ...]) -> Iterator[bytes]:
-    expected: tuple[type[Exception], ...] = (EOFError, OSError, *broken)
+def _blocks(pieces: Iterator[bytes], notes: list[str]) -> Iterator[bytes]:
+    some = False
     while True:
         try:
-            block = source.read1(CHUNK)
-        except expected as problem:
+            block = next(pieces, b"")
+        except (OSError, Broken) as problem:
+            if not some and isinstance(problem, OSError):
+                raise
             notes.append(f"reading stopped early: {problem}")
             return
         if not block:
             return
+        some = True
         yield block
-
-
-def decompressed(path: Path | IO[bytes], kind: str) -> Read | NotText:
-    """The contents of a compressed file or stream. The libraries are loaded only when there is one."""
-    if kind == "gzip":
-        import gzip
-        import zlib
-
-        with gzip.open(path, "rb") as inner:
-            return stream(inner, (zlib.error,))
-    if kind == "bzip2":
-        import bz2
-
-        with bz2.open(path, "rb") as inner:
-            return stream(inner)
-    import lzma
-
-    with lzma.open(path, "rb") as inner:
-        return stream(inner, (lzma.LZMAError,))

@@ -16,9 +16,12 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import asdict, replace
 
+from vllm_doctor.gather import bounded
 from vllm_doctor.memory.known import Known
 from vllm_doctor.memory.plan import GRAPHS_IN_PEAK, Prediction
+from vllm_doctor.memory.reading import MAX_BYTES
 from vllm_doctor.memory.settings import Settings
+from vllm_doctor.records import reading
 
 SCHEMA_VERSION = 2
 KEEP = 500
@@ -216,18 +219,17 @@ def _figures(record: object) -> dict[str, float | None]:
 def recall(card: str | None, config: Path) -> History:
     """What this host knows of a model on a card; an empty history where nothing can be read."""
     file = config / "config.json" if config.is_dir() else config
-    try:
-        model = hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError:
-        model = str(config)
+    read = bounded.whole(file, MAX_BYTES)
+    model = hashlib.sha256(read.value).hexdigest() if isinstance(read, reading.Known) else str(config)
     return History(card, model, _load(folder() / "starts.json"))
 
 
 def _load(file: Path) -> dict[str, dict[str, object]]:
-    try:
-        loaded = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+    read = bounded.whole(file, MAX_BYTES)
+    told = bounded.json_value(read.value, str(file), "") if isinstance(read, reading.Known) else read
+    if not isinstance(told, reading.Known):
         return {}
+    loaded = told.value
     starts = (
         loaded.get("starts") if isinstance(loaded, dict) and loaded.get("schema_version") == SCHEMA_VERSION else None
     )
