@@ -20,12 +20,12 @@ import msgspec
 from vllm_doctor import __version__
 from vllm_doctor.gather.archive import Refused, read_members
 from vllm_doctor.gather.bounded import CHUNK, Source, json_value, opened, title
-from vllm_doctor.gather.redact import HIDDEN, Lines
 from vllm_doctor.gather.unpack import Broken, TooMuch, compression, unpacked
 from vllm_doctor.knowledge.gpus import UUID
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.redact.text import HIDDEN, Lines
 
 VERSION = 1
 # Sixteen units with eight thousand lines each have a third of it.

@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from vllm_doctor.gather.redact import HIDDEN
+from vllm_doctor.redact.text import HIDDEN
 
 _ALONE = re.compile(r"\$([A-Za-z_]\w*)", re.ASCII)
 _WITHIN = re.compile(r"\$\$|\$\{([A-Za-z_]\w*)\}", re.ASCII)

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from vllm_doctor.gather.redact import scrub_argv, scrub_env
 from vllm_doctor.knowledge.launchline import parse_command
 from vllm_doctor.records.host import Launch
+from vllm_doctor.redact.launch import scrub_argv, scrub_env
 
 _MODULES = re.compile(r"vllm\.entrypoints\.(openai\.)?api_server|vllm\.entrypoints\.cli\.main")
 

@@ -11,12 +11,13 @@ from functools import partial
 from vllm_doctor.gather import journal, kernel
 from vllm_doctor.gather.logfile import earlier_kv, log_of_lines, read_logs
 from vllm_doctor.gather.logfile_lives import TOLD
-from vllm_doctor.gather.redact import Lines, scrub_values
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.together import Task
 from vllm_doctor.records.host import Kernel
 from vllm_doctor.records.log import Life, Log
 from vllm_doctor.records.reading import Known, Reading, Unknown
+from vllm_doctor.redact.launch import scrub_values
+from vllm_doctor.redact.text import Lines
 
 # Two runs before this one are the fewest that show a trend; more than this many add nothing to it.
 FEWEST = 2

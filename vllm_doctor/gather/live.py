@@ -14,7 +14,6 @@ from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.launch import is_vllm, parse_argv
 from vllm_doctor.gather.life import judged_log, since_start
 from vllm_doctor.gather.metrics import scrape_twice
-from vllm_doctor.gather.redact import secret_values
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.together import Task
 from vllm_doctor.records.finding import Subject
@@ -22,6 +21,7 @@ from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metri
 from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.redact.launch import secret_values
 
 _VERSION_LINE = re.compile(r"vLLM API server version (\d[\w.+-]*)|LLM engine \(v(\d[\w.+-]*)\)")
 # A host in order answers in well under a second. One under load may take longer, and is not therefore unknown.

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vllm_doctor.gather.launch import is_vllm
-from vllm_doctor.gather.redact import scrub_argv
 from vllm_doctor.records.host import Listener, Machine, Process
+from vllm_doctor.redact.launch import scrub_argv
 
 PROC = Path("/proc")
 _TITLE = re.compile(r"^VLLM::|^ray::(RayWorkerWrapper|EngineCore)|^VLLM_Engine", re.IGNORECASE)

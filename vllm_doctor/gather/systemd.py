@@ -11,10 +11,11 @@ import msgspec
 from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.exec_variables import expanded
 from vllm_doctor.gather.launch import is_vllm
-from vllm_doctor.gather.redact import scrub, scrub_argv
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.records.host import Unit
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
+from vllm_doctor.redact.launch import scrub_argv
+from vllm_doctor.redact.text import scrub
 
 UNLIMITED = (1 << 64) - 1
 

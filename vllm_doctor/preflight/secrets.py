@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-from vllm_doctor.gather.redact import has_secret_shape
 from vllm_doctor.preflight.sources import Definition
+from vllm_doctor.redact.shapes import has_secret_shape
 
 # A number of tokens is none: max_tokens, num_batched_tokens.
 _NAME = re.compile(

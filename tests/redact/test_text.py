@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_doctor.gather.redact import HIDDEN, Lines, scrub, scrub_argv, scrub_env, scrub_values, secret_values
+from vllm_doctor.redact.launch import scrub_argv, scrub_env, scrub_values, secret_values
+from vllm_doctor.redact.text import HIDDEN, Lines, scrub
 
 SECRET = "hunter2-Xyz-42-canary"  # noqa: S105 - a canary
 

@@ -1,0 +1,90 @@
+"""Takes secrets out of a launch: its command line and its environment, where names and values are known as such."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import takewhile
+
+from vllm_doctor.redact.names import Kind, is_secret_name, is_shown_variable, kind
+from vllm_doctor.redact.text import HIDDEN, Replace, opaque, plain, scrub
+
+# Shorter ones would take innocent words out of the log.
+SHORTEST_SECRET = 6
+_WORD = re.compile(
+    r"[a-z]+|[A-Z]+|[\w.-]+\.(?:so|py|json|conf|toml|ya?ml|log)(?:\.\d+)?|[0-9.:,/-]+|[a-z]{2}_[A-Z]{2}\.[\w-]+"
+)
+
+
+def _hide(_value: str, _why: str) -> str:
+    return HIDDEN
+
+
+def scrub_argv(argv: Sequence[str], replace: Replace = _hide) -> tuple[str, ...]:
+    """A command line whose secret options lost their values (`--api-key A B` loses both)."""
+    kept: list[str] = []
+    secret = False
+    header = False
+    for word in argv:
+        name, equals, value = word.partition("=")
+        if word.startswith("-"):
+            hide = _hides(name, value)
+            secret = hide and not equals
+            kept.append(f"{name}={replace(value, 'secret option')}" if hide and equals else scrub(word, replace))
+        elif equals and name.isidentifier() and not plain(value) and not secret and is_secret_name(name):
+            kept.append(f"{name}={replace(value, 'name before the value')}")
+        else:
+            hide = secret or (header and not plain(word))
+            kept.append(replace(word, "secret option") if hide else scrub(word, replace))
+        header = word in {"-H", "-u", "--user"}
+    return tuple(kept)
+
+
+def _hides(name: str, value: str) -> bool:
+    what = kind(name)
+    return what in {Kind.SECRET, Kind.HEADER} or (what is Kind.PERHAPS and bool(value) and opaque(value))
+
+
+def scrub_env(env: Mapping[str, str], replace: Replace = _hide) -> dict[str, str]:
+    """All names; the values only of variables that are known to tell about vLLM and to carry no secret."""
+    return {
+        name: scrub(value, replace)
+        if is_shown_variable(name)
+        else replace(value, "environment variable that is not on the list")
+        for name, value in env.items()
+    }
+
+
+def secret_values(argv: Sequence[str], env: Mapping[str, str]) -> frozenset[str]:
+    """The secrets that a launch carries, to be looked for where no name stands beside them: by name, and every value
+    of the environment that is not known to be harmless (a variable that may be shown, a word, a number, a folder, or
+    what the command line shows anyway)."""
+    open_words = {part for word in argv for part in (word, word.partition("=")[2])}
+    found = {
+        value
+        for name, value in env.items()
+        if is_secret_name(name) or not (is_shown_variable(name) or value in open_words or _harmless(value))
+    }
+    for at, word in enumerate(argv):
+        name, equals, value = word.partition("=")
+        if name.startswith("-") and _hides(name, value):
+            found.update((value,) if equals else takewhile(lambda w: not w.startswith("-"), argv[at + 1 :]))
+    return frozenset(value for value in found if len(value) >= SHORTEST_SECRET and not plain(value))
+
+
+def _harmless(value: str) -> bool:
+    return value.startswith(("/", "~", "unix:/")) or (bool(_WORD.fullmatch(value[:80])) and len(value) <= 80)
+
+
+def scrub_values(text: str, secrets: Collection[str]) -> str:
+    """`text` without the given secrets, wherever they stand."""
+    for secret in secrets:
+        if secret in text:
+            text = text.replace(secret, HIDDEN)
+    return text
+
+
+def scrub_lines(lines: Iterable[str], secrets: Collection[str]) -> list[str]:
+    """Lines without the given secrets; those that stand nowhere cost one look at the whole."""
+    lines = list(lines)
+    whole = "\n".join(lines)
+    here = sorted((secret for secret in secrets if secret in whole), key=len, reverse=True)
+    return [scrub_values(line, here) for line in lines] if here else lines

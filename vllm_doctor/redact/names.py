@@ -1,0 +1,92 @@
+"""What a name says of the value beside it: an option's, a variable's, a header's, a key's of JSON."""
+
+import json
+import re
+from enum import Enum
+from functools import cache, lru_cache
+from pathlib import Path
+
+# The end of a longer one says what it is.
+_LONGEST = 120
+_PARTS = re.compile(r"[A-Z]++(?![a-z])|[A-Z]?[a-z]++|[A-Z]")
+
+
+class Kind(Enum):
+    """What the value of a name is."""
+
+    OPEN = "open"
+    SECRET = "secret"  # noqa: S105 - no secret, a kind of name
+    PERHAPS = "perhaps"
+    HEADER = "header"
+    TEXT = "text"
+
+
+@cache
+def words(of: str) -> frozenset[str]:
+    """A list of words.json."""
+    return frozenset(_lists()[of])
+
+
+@cache
+def _lists() -> dict[str, list[str]]:
+    lists: dict[str, list[str]] = json.loads(Path(__file__).with_name("words.json").read_text(encoding="utf-8"))
+    return lists
+
+
+def kind(name: str) -> Kind:
+    """The kind of value that stands under `name`."""
+    return _kind(name[-_LONGEST:])
+
+
+@lru_cache(maxsize=4096)
+def _kind(name: str) -> Kind:
+    if name.rsplit(".", 1)[-1].lower().replace("-", "_").strip("_") in words("user_text"):
+        return Kind.TEXT
+    parts = [part.lower() for part in _PARTS.findall(name)]
+    if not parts:
+        return Kind.OPEN
+    squashed = "".join(parts)
+    if squashed in words("header") or parts[-1] in {"cookie", "cookies"}:
+        return Kind.HEADER
+    known = _secret(parts, squashed)
+    if known is Kind.SECRET and parts[-1] in words("tells_of_a_secret") and not squashed.endswith("sessionid"):
+        return Kind.PERHAPS
+    return Kind.SECRET if known is Kind.PERHAPS and name.isupper() and len(parts) > 1 else known
+
+
+def _secret(parts: list[str], squashed: str) -> Kind:
+    if any(word in squashed for word in words("secret")):
+        return Kind.SECRET
+    if "token" in parts:
+        return Kind.OPEN if words("token_of_text").intersection(parts) else Kind.SECRET
+    if "tokens" in parts:
+        return Kind.SECRET if words("tokens_of_access").intersection(parts) else Kind.OPEN
+    last = parts[-1]
+    if "pwd" in parts:
+        return Kind.SECRET
+    if last in {"key", "keys"}:
+        return Kind.OPEN if len(parts) == 1 or words("key_of_no_lock").intersection(parts[:-1]) else Kind.PERHAPS
+    if last == "pass" and words("pass_of_work").intersection(parts[:-1]):
+        return Kind.OPEN
+    return Kind.PERHAPS if last in words("perhaps") or squashed.endswith(("token", "pwd")) else Kind.OPEN
+
+
+def is_secret_name(name: str) -> bool:
+    """Does an option or variable of this name carry a secret?"""
+    return kind(name) in {Kind.SECRET, Kind.HEADER}
+
+
+def in_a_query(name: str) -> bool:
+    """Does a parameter of an address carry one?"""
+    return "".join(part.lower() for part in _PARTS.findall(name[-_LONGEST:])) in words("in_a_query")
+
+
+@cache
+def _shown() -> tuple[tuple[str, ...], frozenset[str]]:
+    return tuple(words("shown_variables")), words("shown_names")
+
+
+def is_shown_variable(name: str) -> bool:
+    """Does an environment variable of this name tell about vLLM, and nothing else?"""
+    prefixes, names = _shown()
+    return (name.startswith(prefixes) or name in names) and kind(name) in {Kind.OPEN, Kind.TEXT}

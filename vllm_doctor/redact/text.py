@@ -1,0 +1,371 @@
+"""Takes secrets out of text: by the name that stands before a value, then by shapes that only secrets have, and what
+users of the server asked or were answered. Every step reads the text once: the time is linear in its length."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from vllm_doctor.redact import scan, shapes
+from vllm_doctor.redact.names import Kind, in_a_query, kind, words
+from vllm_doctor.redact.shapes import PRIVATE_KEY, Place
+
+HIDDEN = "[hidden]"
+Replace = Callable[[str, str], str]
+
+NAMED, HEADER, OPTION, ASKED = (
+    "name before the value",
+    "authorization or cookie header",
+    "secret option",
+    "what a user asked or was answered",
+)
+
+_QUOTE = r"(?:\\{0,64}+[\"']|&(?:quot|apos|\#34|\#39|\#x27);)"
+# A name and what joins it with its value: `=`, `:`, `%3D`; a comma in `('name', 'value')` and in `['--name', 'value']`;
+# a space behind an option.
+_NAMED = re.compile(
+    rf"(?<![\w.-])(?P<name>[\w.-]++)(?:(?P<joint>{_QUOTE}?+\]?+\s*+(?:[:=]{{1,3}}+>?+|%3[DdAa])\s*+)"
+    rf"|(?P<comma>{_QUOTE}\s*+,\s*+(?=[bBrRuU]{{0,2}}{_QUOTE}))|(?P<space>(?<=[\w.]){_QUOTE}?+\s++(?=[^\s|&;<>])))"
+)
+_PHRASE = re.compile(
+    r"\b(?:(?:api|access|secret|private|account|auth)[ _-]?key|password|passphrase|passwd|secret|token|credentials?)"
+    r"[\"']?(?: (?:provided|supplied|used|given|received|value|for [^\s:]{1,60}))?(?: is| was|:| =)[ ]{1,4}(?=\S)",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"\b(?:Bearer|Basic|ApiKey|Token)[ ]{1,4}(?P<credential>[\w.~+/=-]{8,}+)", re.IGNORECASE)
+_OPTION_OF_PROGRAM = re.compile(
+    r"(?<!\S)(?:(?:-u|-U|--user|--proxy-user)[ =]?(?=[\"']?[^\s:\"'-][^\s:\"']{0,100}:)|-p[ ]?|-a (?=\S{6})|-w )"
+    r"(?=[\"']?[^\s-])"
+)
+# `docker run -p 8000:8000`
+_PORTS = re.compile(r"[\d.:/]{1,40}(?:tcp|udp)?")
+_PLAIN = re.compile(
+    r"[\[\"'({]*(?:None|null|true|false|\d{1,6}(?:\.\d{1,6})?(?: ?[KMGT]?i?B)?|<[\w -]{1,30}>|\[hidden\]?|hidden|\*+"
+    r"|x{3,}|\.{2,}|…)?[\]\"')}]*",
+    re.IGNORECASE,
+)
+_REFERENCE = re.compile(r"[\"']?(?:\$\w+|\$\{[^}]{1,80}\}|\{\{.{1,160}\}\}|\$\(.{1,80}|<[^>]{1,60}>)[\"']?")
+_WORDS = re.compile(
+    r"[a-z_]{1,40}|[A-Z]?[a-z]+(?:[A-Z][a-z]+)*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?:\.\d+|\.[A-Za-z_]\w*)*|[\d.,]+[a-zA-Z%]{0,4}|[A-Z]{1,8}"
+)
+_LONGEST_PLAIN = 200
+# What is left and is looked into again is bounded, or a text full of names would be read once for each.
+_LONGEST_LEFT = 1000
+_FOLDER = ("/", "~", "./", "../")
+_WRAPPED = re.compile(r"[\[({]|[bBrRuUfF]{0,2}+\\{0,64}+[\"']|&(?:quot|apos|#34|#39|#x27);")
+# A word of a command line that ends an option's values.
+_NEXT_WORD = re.compile(r"[ \t]++(?=[^\s|&;<>)\]-])")
+# One word that a setting may have, where vLLM's checks name what they met.
+_SETTING = re.compile(r"[\w.:/+,-]{1,48}")
+_AMBIGUOUS = {"input_value", "chat_template", "url", "uri"}
+_OWN_ROUTES = re.compile(r"https?://[^/?#\s]{1,255}(?:/|/v1(?:/[\w/.-]{0,60})?|/metrics|/health|/version|/ping)?")
+_MEDIA = re.compile(r"(?<=://)[^\s\"'<>`\\/]{1,255}/[^\s\"'<>`\\]*+", re.IGNORECASE)
+_MEDIA_END = re.compile(
+    r"\.(?:png|jpe?g|webp|gif|bmp|tiff?|mp4|webm|mov|mkv|wav|mp3|ogg|flac|m4a|pdf)(?:[?#].*)?\Z", re.IGNORECASE
+)
+# Cheap first look: a line without any of these has nothing that a name tells.
+_HINTS = (
+    "key", "token", "secret", "passw", "pass", "passphrase", "credential", "bearer", "basic", "auth", "cookie", "pwd",
+    "sig", "jwt", "_pat", "otp", "dsn", "sid", "sas", "webhook", "salt", "session", "csrf", "connectionstring",
+)  # fmt: skip
+_TEXT_HINTS = (
+    "prompt", "message", "content", "input", "output", "text", "quer", "document", "suffix", "stop", "bad_words",
+    "respons", "answer", "body", "argument", "tool", "function_call", "image", "audio", "video", "url", "uri", "echo",
+    "instruction", "reasoning", "delta", "complet", "guided", "structur", "grammar", "schema", "template", "transc",
+    "translation", "question", "passage", "data_", "speech", "conversation", "history", "metadata", "://", "generated",
+)  # fmt: skip
+
+
+def _hide(_value: str, _why: str) -> str:
+    return HIDDEN
+
+
+def scrub(text: str, replace: Replace = _hide, *, users: bool = True) -> str:
+    """`text` without secrets and, with `users`, without what users of the server wrote or were answered.
+
+    `replace(what, why)` gives what stands in its place.
+    """
+    lower = text.lower()
+    named = any(hint in lower for hint in _HINTS)
+    asked = users and any(hint in lower for hint in _TEXT_HINTS)
+    if named or asked:
+        text = _replaced(text, _named(text, users=users), replace)
+        if named:
+            text = _replaced(text, _spoken(text), replace)
+            text = _replaced(text, _borne(text), replace)
+    if "://" in text:
+        text = _replaced(text, shapes.passwords(text), replace)
+        if users:
+            text = _replaced(text, _media(text), replace)
+    if users and ("{%" in text or "{{" in text):
+        text = _replaced(text, _templates(text), replace)
+    if any(program in lower for program in words("programs")):
+        text = _replaced(text, _of_programs(text), replace)
+    return _replaced(text, sorted(shapes.places(text)), replace)
+
+
+def _replaced(text: str, places: Iterator[Place] | Sequence[Place], replace: Replace) -> str:
+    kept: list[str] = []
+    at = 0
+    for begin, end, why in places:
+        if begin < at or begin >= end:
+            continue
+        what = text[begin:end]
+        if what == HIDDEN or _marked(what):
+            continue
+        kept += (text[at:begin], replace(what, why))
+        at = end
+    return "".join((*kept, text[at:])) if kept else text
+
+
+_MARK = re.compile(r"\[?<[a-z]{2,12}-\d{1,9}>\]?|\[hidden\]")
+
+
+def _marked(what: str) -> bool:
+    return len(what) < 30 and bool(_MARK.fullmatch(what))
+
+
+def plain(value: str) -> bool:
+    """Values that tell nothing: None, booleans, small numbers, references, placeholders, our own marks."""
+    if len(value) > _LONGEST_PLAIN:
+        return False
+    bare = value.strip("\"'[](){}, ")
+    return (
+        not bare
+        or bool(_PLAIN.fullmatch(value))
+        or _marked(value.strip("\"'"))
+        or bool(_REFERENCE.fullmatch(value))
+        or bare.lower() in words("placeholders")
+    )
+
+
+def opaque(value: str) -> bool:
+    """Is it neither a number nor a word, a name of code or a path?"""
+    if len(value) > _LONGEST_PLAIN:
+        return True
+    bare = value.strip("\"'[](){}, ")
+    if len(bare) < 5 or plain(value) or " " in bare or bare.startswith(_FOLDER) or bare.startswith("torch."):
+        return False
+    return not _WORDS.fullmatch(bare)
+
+
+def _named(text: str, *, users: bool) -> Iterator[Place]:
+    """What stands behind names."""
+    at = 0
+    while (found := _NAMED.search(text, at)) is not None:
+        at = found.end()
+        what = kind(found["name"])
+        query = text[found.start() - 1 : found.start()] in {"?", "&"} or text.startswith("&amp;", found.start() - 5)
+        if query and in_a_query(found["name"]):
+            what = Kind.SECRET
+        if what is Kind.OPEN or (what is Kind.TEXT and not users):
+            continue
+        if found["joint"] is None:
+            behind = _behind_a_space if found["comma"] is None else _behind_a_comma
+        else:
+            behind = _in_a_query if query else _joined
+        for begin, end, why, after in behind(text, found, what):
+            yield begin, end, why
+            at = after
+
+
+Taken = Iterator[tuple[int, int, str, int]]
+
+
+def _joined(text: str, found: re.Match[str], what: Kind) -> Taken:
+    """`name=value`, `name: value` and, behind an option, what else it was given."""
+    at = found.end()
+    wrapped = _WRAPPED.match(text, at) is not None
+    if what is Kind.TEXT and not wrapped and not found["name"].endswith("input_value"):
+        return
+    begin, end, after = scan.value(text, at)
+    if what is Kind.HEADER and not wrapped:
+        end = after = _header_end(text, found.start(), at)
+    if not _taken(what, found["name"], text[begin:end], quoted=begin > at or after > end):
+        return
+    yield begin, end, {Kind.HEADER: HEADER, Kind.TEXT: ASKED}.get(what, NAMED), after
+    if found["name"].startswith("-") and found["joint"].strip() == "=":
+        yield from _more_words(text, after)
+
+
+def _in_a_query(text: str, found: re.Match[str], what: Kind) -> Taken:
+    """`?name=value&`."""
+    begin, end, after = scan.value(text, found.end(), parameter=True)
+    if what is not Kind.TEXT and _taken(what, found["name"], text[begin:end], quoted=False):
+        yield begin, end, "parameter of an address", after
+
+
+def _behind_a_space(text: str, found: re.Match[str], what: Kind) -> Taken:
+    """`--name value value`."""
+    if found["name"].startswith("-") and what in {Kind.SECRET, Kind.PERHAPS}:
+        yield from _words(text, found.end(), sure=what is Kind.SECRET)
+
+
+def _behind_a_comma(text: str, found: re.Match[str], what: Kind) -> Taken:
+    """`('name', 'value')`, `['--name', 'value', 'value']`."""
+    option = found["name"].startswith("-")
+    if what in {Kind.SECRET, Kind.HEADER} and (option or _first_of_pair(text, found.start())):
+        yield from _items(text, found.end(), many=option)
+
+
+def _taken(what: Kind, name: str, value: str, *, quoted: bool) -> bool:
+    if plain(value):
+        return False
+    if len(value) > _LONGEST_LEFT:
+        return True
+    if what is Kind.TEXT:
+        return _users_own(name.rsplit(".", 1)[-1].lower(), value, quoted=quoted)
+    if what is Kind.PERHAPS:
+        return opaque(value)
+    if "pwd" in name.lower() and value.strip("\"'").startswith((*_FOLDER, ".")):
+        return False
+    return value.lower() not in words("prose")
+
+
+def _users_own(name: str, value: str, *, quoted: bool) -> bool:
+    """Is it text of a user, and not a setting, a number or the address of the server itself?"""
+    bracket = value[:1] in {"[", "{", "("}
+    if not (quoted or bracket):
+        return name == "input_value"
+    if name in {"url", "uri"}:
+        host = value.partition("://")[2].split("/", 1)[0].rsplit("@", 1)[-1].split(":", 1)[0]
+        public = host in words("public_hosts") or host.endswith(tuple(f".{h}" for h in words("public_hosts")))
+        return bool(host) and not public and not _OWN_ROUTES.fullmatch(value[:400])
+    if name in _AMBIGUOUS:
+        return not _SETTING.fullmatch(value[:64]) if not bracket else len(value) > 2
+    return True
+
+
+def _words(text: str, at: int, *, sure: bool) -> Taken:
+    """The values behind an option, up to what is no value: another option, or a sentence that goes on."""
+    begin, end, after = scan.value(text, at)
+    word = text[begin:end]
+    if not (_prose(word) or plain(word)) and (sure or opaque(word)):
+        yield begin, end, OPTION, after
+        yield from _more_words(text, after)
+
+
+def _more_words(text: str, at: int) -> Taken:
+    while (gap := _NEXT_WORD.match(text, at)) is not None:
+        begin, end, at = scan.value(text, gap.end())
+        if begin >= end or _prose(text[begin:end]):
+            return
+        if not plain(text[begin:end]):
+            yield begin, end, OPTION, at
+
+
+_COMMA = re.compile(r"\s*+,\s*+")
+
+
+def _items(text: str, at: int, *, many: bool) -> Taken:
+    """The next texts of a list, up to one that is an option."""
+    while (inner := scan.quoted(text, at)) is not None:
+        begin, end, at = inner
+        if many and text[begin : begin + 1] == "-":
+            return
+        if begin < end and not plain(text[begin:end]):
+            yield begin, end, OPTION if many else NAMED, at
+        comma = _COMMA.match(text, at)
+        if comma is None or not many:
+            return
+        at = comma.end()
+
+
+_PAIR = re.compile(r"[(\[][bBrRuU]{0,2}(?:\\{0,9}[\"']|&(?:quot|apos|#34|#39|#x27);)\Z")
+
+
+def _first_of_pair(text: str, at: int) -> bool:
+    return bool(_PAIR.search(text[max(0, at - 16) : at]))
+
+
+def _header_end(text: str, name: int, at: int) -> int:
+    """A header goes to the end of its line, or of the quotes in which it stands."""
+    line = text.find("\n", at)
+    end = len(text) if line < 0 else line
+    mark = text[name - 1 : name]
+    if mark in {'"', "'"} and mark:
+        close = text.find(mark, at, end)
+        end = end if close < 0 else close
+    return end
+
+
+def _spoken(text: str) -> Iterator[Place]:
+    """`Invalid API key: X`, `the password is X`."""
+    at = 0
+    while (found := _PHRASE.search(text, at)) is not None:
+        begin, end, after = scan.value(text, found.end())
+        word, told = text[begin:end], after > end or found[0].rstrip().endswith((":", "="))
+        at = found.end()
+        if not plain(word) and not _prose(word) and (told or len(word) > _LONGEST_PLAIN or _spoken_secret(word)):
+            yield begin, end, NAMED
+            at = max(at, after)
+
+
+def _borne(text: str) -> Iterator[Place]:
+    """`Bearer X`, `Basic X`."""
+    for found in _BEARER.finditer(text):
+        if opaque(found["credential"]):
+            yield found.start("credential"), found.end(), "authorization header"
+
+
+def _prose(word: str) -> bool:
+    return len(word) < 30 and word.lower().strip(".,;:") in words("prose")
+
+
+def _spoken_secret(word: str) -> bool:
+    return any(c.isdigit() for c in word) or not word.islower()
+
+
+def _of_programs(text: str) -> Iterator[Place]:
+    """What `curl -u`, `sshpass -p` and their like take on the command line."""
+    named = re.search(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, sorted(words('programs'))))})(?=\s)", text)
+    if named is None:
+        return
+    at = named.end()
+    while (found := _OPTION_OF_PROGRAM.search(text, at)) is not None:
+        begin, end, after = scan.value(text, found.end())
+        at = max(found.end(), after)
+        if not plain(text[begin:end]) and not _PORTS.fullmatch(text[begin:end]):
+            yield begin, end, "option of a program"
+
+
+def _media(text: str) -> Iterator[Place]:
+    """The address of an image, a film or a document that a user sent."""
+    for found in _MEDIA.finditer(text):
+        slash = found[0].find("/")
+        if _MEDIA_END.search(found[0][-400:].rstrip(".,;:)]}")):
+            yield found.start() + slash + 1, found.end(), "address of what a user sent"
+
+
+def _templates(text: str) -> Iterator[Place]:
+    """A chat template: from where its first expression begins to where its last one ends."""
+    if any(word in text for word in ("message", "content", "role")):
+        begin = min(at for mark in ("{%", "{{") if (at := text.find(mark)) >= 0)
+        end = max(text.rfind("%}"), text.rfind("}}"))
+        if end > begin:
+            yield begin, end + 2, "chat template"
+
+
+_KEY_BODY = re.compile(r"(?<![\w+/=])(?:[A-Za-z0-9+/]{16,}+={0,2}+|[A-Za-z0-9+/]{2,}+={1,2}+)(?=\\n|\s|\Z)")
+_KEY_END = "-----END"
+# An RSA key of 16384 bits has 200 lines.
+_LONGEST_KEY = 250
+
+
+class Lines:
+    """Scrubs lines that follow each other: the body of a private key has no mark but the line that began it."""
+
+    def __init__(self) -> None:
+        self._left = 0
+
+    def scrub(self, text: str, replace: Replace = _hide) -> str:
+        """The next line without secrets."""
+        if self._left:
+            self._left -= 1
+            head, end, rest = text.partition(_KEY_END)
+            body = [(found.start(), found.end(), "private key") for found in _KEY_BODY.finditer(head)]
+            text = _replaced(head, body, replace) + end + rest
+        begun = max((found.end() for found in PRIVATE_KEY.finditer(text)), default=-1) if "PRIVATE" in text else -1
+        if begun > text.rfind(_KEY_END):
+            self._left = _LONGEST_KEY
+        elif _KEY_END in text:
+            self._left = 0
+        return scrub(text, replace)
