@@ -105,7 +105,7 @@ DRIVER_VERSION = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)-")
 def run(argv):
     """Standard output of a command that only reads."""
     environment = dict(os.environ, LC_ALL="C")
-    return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment).stdout
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, cwd="/").stdout
 
 
 def installed():

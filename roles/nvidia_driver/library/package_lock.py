@@ -64,7 +64,7 @@ MARK = "# locked by the role nvidia_driver"
 
 def ask(module, argv):
     """Standard output, or a failed module."""
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd="/")
     if done.returncode:
         module.fail_json(msg=" ".join(argv[:3]) + ": " + (done.stderr.strip() or done.stdout.strip()))
     return done.stdout

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -I
 # Copyright: the authors of vllm-doctor
 # Apache License 2.0 (see LICENSE)
 """What a host says about its GPUs, kernels, firmware and packages. Changes nothing and needs no driver.
@@ -73,6 +73,8 @@ facts:
 """
 
 NVIDIA = "0x10de"
+# not the session's: a profile may have put the current folder into it
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 STACK = re.compile(
     r"^(nvidia-|libnvidia-|libcuda1$|libcudadebugger|libnvcuvid|libnvoptix|libnv|cuda-drivers|xserver-xorg-video-nvidia"
     r"|firmware-nvidia|kmod-nvidia|libxnvctrl|linux-(modules|objects|signatures)-nvidia)"
@@ -104,19 +106,19 @@ def entries(root, path):
         return None
 
 
-def ask(argv, seconds=20):
-    """Standard output of a command that only reads, or None."""
-    program = shutil.which(argv[0])
+def ask(argv, seconds=20, status=0):
+    """Standard output of a command that only reads, or None; None too where it ends with another status than this."""
+    program = shutil.which(argv[0], path=PATH)
     if program is None:
         return None
-    environment = dict(os.environ, LC_ALL="C", LANGUAGE="C")
+    environment = {"PATH": PATH, "LC_ALL": "C", "LANGUAGE": "C"}
     try:
         done = subprocess.run(
-            [program, *argv[1:]], capture_output=True, text=True, timeout=seconds, check=False, env=environment
+            [program, *argv[1:]], capture_output=True, text=True, timeout=seconds, check=False, env=environment, cwd="/"
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return done.stdout if status is None or done.returncode == status else None
 
 
 def pci(root):
@@ -194,10 +196,9 @@ def secure_boot(root):
     enrolled = None
     for key in ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der"):
         if root == "/" and Path(key).exists():
-            program = shutil.which("mokutil")
-            if program:
-                told = subprocess.run([program, "--test-key", key], capture_output=True, text=True, check=False)
-                enrolled = bool(enrolled) or "is already enrolled" in told.stdout
+            told = ask(["mokutil", "--test-key", key], status=None)
+            if told is not None:
+                enrolled = bool(enrolled) or "is already enrolled" in told
     return {"enabled": enabled, "key_enrolled": enrolled if enrolled is not None else (False if enabled else None)}
 
 
@@ -505,7 +506,8 @@ def ask_nvml():
 
 def nvml(seconds=5):
     """The child's answer, or null with the reason. A child that hangs in the driver is killed and not waited for."""
-    child = subprocess.Popen([sys.executable, __file__, "--nvml"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-I", str(Path(__file__).resolve()), "--nvml"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/")
     try:
         told, _ = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:

@@ -20,3 +20,12 @@ def test_nobody_but_root_can_change_what_root_runs(host):
 
 def test_one_release_serves(host):
     assert len(host.check_output("ls /opt/vllm-doctor/releases").split()) == 1
+
+
+def test_nothing_in_the_folder_one_stands_in_runs(host):
+    traps = "json pynvml typer msgspec vllm_doctor sitecustomize usercustomize"
+    told = host.check_output(
+        f"d=$(mktemp -d) && cd $d && for m in {traps}; do echo \"open('RAN-$m', 'w')\" > $m.py; done; "
+        "python3 -c 'import json'; PYTHONPATH=$d LD_LIBRARY_PATH=: vllm-doctor diagnose > answer; ls"
+    )
+    assert [name for name in told.split() if name.startswith("RAN")] == ["RAN-json"], "python3 alone springs the trap"
