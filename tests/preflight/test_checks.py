@@ -9,6 +9,7 @@ import pytest
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.preflight import driver, release, room
 from vllm_doctor.preflight.checks import CHECKS, judge
+from vllm_doctor.preflight.locks import Lock
 from vllm_doctor.preflight.records import Case, Disk, Headers, Host, Intent, Package, Repository, Row, Verdict
 
 H100, H200, T4, V100, P40, L40S, RTX5090, B200 = "2330", "2335", "1eb8", "1db5", "1b38", "26b9", "2b85", "2901"
@@ -41,6 +42,10 @@ HOST = Host(
 )
 
 Judge = Callable[..., Row]
+
+
+def locks(version: str, *variants: str, machine: str = "x86_64") -> tuple[Lock, ...]:
+    return tuple(Lock(version, variant, machine, "2.31", ("3.11", "3.12", "3.13")) for variant in variants)
 
 
 @pytest.fixture
@@ -258,27 +263,38 @@ class TestWheelRunsOnDriver:
     def test_auto_takes_the_newest_build_that_has_a_lock_and_fits(
         self, version: str, driver_version: str, locked: tuple[str, ...], chosen: str
     ) -> None:
-        intent = replace(INTENT, vllm_version=version, driver_version=driver_version, locked=locked)
+        intent = replace(INTENT, vllm_version=version, driver_version=driver_version, locks=locks(version, *locked))
         assert release.choose_variant(Case(intent, HOST, table(), date(2026, 11, 21))) == chosen
 
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            ({"locked": ("cpu",)}, ["has a lock for cpu", "tools/vllm_lock.py"]),
+            (
+                {"locks": locks("0.32.0", "cpu")},
+                ["there is 0.32.0+cpu-x86_64", "make the lock with tools/vllm_lock.py"],
+            ),
             ({"driver_version": "570.124.06"}, ["cu130: vLLM 0.32.0 brings CUDA 13.0; driver 570.124.06", "580.65.06"]),
-            ({"vllm_version": "0.27.1", "driver_version": "570.124.06"}, ["make 0.27.1+cu129.lock"]),
+            (
+                {"driver_version": "570.124.06", "locks": (*locks("0.19.1", "cu128"), *locks("0.32.0", "cu130"))},
+                ["set vllm_version: 0.19.1 and vllm_variant: cu128, or set nvidia_driver_version: 580"],
+            ),
+            (
+                {"vllm_version": "0.27.1", "driver_version": "570.124.06", "locks": locks("0.27.1", "cu130")},
+                ["make the lock of 0.27.1+cu129"],
+            ),
         ],
     )
     def test_auto_is_refused_with_the_sum_where_no_build_fits(
         self, row: Judge, change: dict[str, object], words: list[str]
     ) -> None:
-        intent = replace(INTENT, **{"vllm_version": "0.32.0", "locked": ("cpu", "cu130"), **change})  # type: ignore[arg-type]
+        base = {"vllm_version": "0.32.0", "locks": locks("0.32.0", "cpu", "cu130")}
+        intent = replace(INTENT, **{**base, **change})  # type: ignore[arg-type]
         found = row(release.wheel_runs_on_driver, intent)
         assert found.verdict is Verdict.FAIL
         assert all(word in f"{found.found} {found.needed} {found.action}" for word in words), found
 
     def test_auto_is_the_cpu_build_only_where_the_inventory_says_that_there_is_no_gpu(self) -> None:
-        intent = replace(INTENT, driver=False, vllm_version="0.32.0", locked=("cpu", "cu130"))
+        intent = replace(INTENT, driver=False, vllm_version="0.32.0", locks=locks("0.32.0", "cpu", "cu130"))
         case = Case(intent, replace(HOST, gpus=()), table(), date(2026, 11, 21))
         assert not isinstance(release.choose_variant(replace(case, intent=replace(intent, gpu_count=0))), Row)
         # A card that fell off the bus is not a host without one.
@@ -335,7 +351,44 @@ class TestLibcAndPython:
     def test_without_facts_the_platform_answers(self, row: Judge) -> None:
         intent = replace(INTENT, python=None)
         found = row(release.libc_and_python, intent, glibc=None, python=None, platform="ubuntu-22.04")
+        assert found == Row("glibc and Python", Verdict.OK, "glibc 2.35, Python 3.12, which is brought along")
+
+    @pytest.mark.parametrize(
+        ("change", "host", "words"),
+        [
+            (
+                {"python": "3.14"},
+                {},
+                ["Python 3.14", "3.11 or 3.12 or 3.13 for 0.32.0+cu130-x86_64.lock", "vllm_python: auto"],
+            ),
+            ({"own_python": True}, {"python": "3.10.12"}, ["Python 3.10.12", "set vllm_python: auto; Python 3.12"]),
+            ({"brought": "3.14"}, {"python": "3.9.21"}, ['set managed_python_version: "3.13"']),
+            ({}, {"glibc": "2.28"}, ["glibc 2.28", "2.31 or newer for 0.32.0+cu130-x86_64.lock"]),
+            (
+                {"variant": "cu130"},
+                {"machine": "aarch64"},
+                ["a host of aarch64; 0.32.0+cu130 has a lock for x86_64", "set vllm_version: 0.31.0, or make the lock"],
+            ),
+        ],
+    )
+    def test_the_lock_says_what_it_installs_on(
+        self, row: Judge, change: dict[str, object], host: dict[str, object], words: list[str]
+    ) -> None:
+        both = (*locks("0.31.0", "cu130", machine="aarch64"), *locks("0.32.0", "cpu", "cu130"))
+        intent = replace(INTENT, vllm_version="0.32.0", **{"python": None, "locks": both, **change})  # type: ignore[arg-type]
+        found = row(release.libc_and_python, intent, **host)
         assert found.verdict is Verdict.FAIL
+        assert all(word in f"{found.found} {found.needed} {found.action}" for word in words), found
+
+    def test_a_board_that_is_one_with_its_processor_is_refused_before_it_is_asked(self, row: Judge) -> None:
+        intent = replace(INTENT, vllm_version="0.19.1", locks=locks("0.19.1", "cu128"))
+        found = row(release.wheel_runs_on_driver, intent, gpus=("2342",))
+        assert found.found == "vLLM 0.19.1 on aarch64: of its hash locks there is 0.19.1+cu128-x86_64"
+
+    def test_the_own_python_goes_before_the_one_that_is_brought(self, row: Judge) -> None:
+        intent = replace(INTENT, vllm_version="0.32.0", python=None, locks=locks("0.32.0", "cu130"))
+        assert row(release.libc_and_python, intent).found == "glibc 2.36, Python 3.11.2"
+        assert "3.12, which is brought along" in row(release.libc_and_python, intent, python="3.9.21").found
 
 
 class TestFabricManager:

@@ -8,9 +8,14 @@ import pytest
 from tests.preflight.test_checks import HOST, INTENT
 from vllm_doctor.knowledge.compat import numbers, table
 from vllm_doctor.preflight.existence import driver_released, toolkit_released, vllm_released
+from vllm_doctor.preflight.locks import Lock
 from vllm_doctor.preflight.records import Case, Intent, Row, Verdict
 
 TABLE = table()
+
+
+def lock(version: str) -> Lock:
+    return Lock(version, "cu130", "x86_64", "2.31", ("3.11", "3.12", "3.13"))
 
 
 def case(intent: Intent) -> Case:
@@ -74,20 +79,35 @@ def test_a_toolkit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "locked", "verdict"),
+    ("version", "locks", "verdict"),
     [
         ("0.33.0", (), Verdict.OK),
         ("0.33.0+cpu", (), Verdict.OK),
         ("0.31.7", (), Verdict.FAIL),
         ("0.33.00", (), Verdict.FAIL),
         ("0.99.0", (), Verdict.FAIL),  # perhaps it exists, but without a lock nothing of it can be installed
-        ("0.99.0", ("cu130",), Verdict.UNKNOWN),  # somebody had its packages
+        ("0.99.0", (lock("0.99.0"),), Verdict.UNKNOWN),  # somebody had its packages
+        ("0.33.0", (lock("0.32.0"),), Verdict.FAIL),  # published, but it cannot be installed
     ],
 )
-def test_a_release_of_vllm(version: str, locked: tuple[str, ...], verdict: Verdict) -> None:
-    row = vllm_released(case(replace(INTENT, vllm_version=version, locked=locked)))
+def test_a_release_of_vllm(version: str, locks: tuple[Lock, ...], verdict: Verdict) -> None:
+    row = vllm_released(case(replace(INTENT, vllm_version=version, locks=locks)))
     assert row.verdict is verdict
     assert "set vllm_version: 0." in row.action or verdict is not Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("0.99.0", "set vllm_version: 0.32.0; or make its lock"),  # not 0.9.0, which only looks like it
+        ("0.33.0", "set vllm_version: 0.32.0; or make its lock"),
+        ("0.31.7", "set vllm_version: 0.31.0"),
+        ("0.17.1", "set vllm_version: 0.19.1; or make its lock"),
+    ],
+)
+def test_the_release_that_is_advised_is_one_that_can_be_installed(version: str, said: str) -> None:
+    have = tuple(map(lock, ("0.19.1", "0.31.0", "0.32.0")))
+    assert vllm_released(case(replace(INTENT, vllm_version=version, locks=have))).action.startswith(said)
 
 
 def test_the_cpu_build_of_a_release_that_does_not_exist_is_refused_too() -> None:

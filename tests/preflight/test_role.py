@@ -22,7 +22,7 @@ PLAY = """
     - ansible.builtin.import_role: {name: preflight, tasks_from: variables.yml}
 """
 
-FINE = {"nvidia_driver_enabled": True, "vllm_version": "0.33.0", "vllm_variant": "auto"}
+FINE = {"nvidia_driver_enabled": True, "vllm_version": "0.32.0", "vllm_variant": "auto"}
 # host: (its variables, the check that must refuse it, a part of what it says)
 BAD: dict[str, tuple[dict[str, object], str, str]] = {
     "typo": ({"nvidia_driver_verison": "580.105.08"}, "variable name", "write nvidia_driver_version"),
@@ -44,7 +44,7 @@ BAD: dict[str, tuple[dict[str, object], str, str]] = {
         "set nvidia_driver_version: 580.105.08",
     ),
     "old-driver": (
-        {"vllm_version": "0.33.0", "vllm_variant": "auto", "nvidia_driver_version": "570.124.06"},
+        {"vllm_version": "0.32.0", "vllm_variant": "auto", "nvidia_driver_version": "570.124.06"},
         "wheel's CUDA x driver",
         "driver 580.65.06 or newer",
     ),

@@ -75,6 +75,7 @@ class Gpu:
     last_branch: int | None
     min_cuda: str
     mig: int = 0
+    machine: str | None = None  # the architecture of a card that is one with its processor
 
     @property
     def label(self) -> str:
@@ -172,6 +173,21 @@ class Table:
                 return self.gpu(device)
         return None
 
+    def gpu_like(self, name: str) -> str | None:
+        """The card that somebody meant by a name that no card has: by the words of the name, the model's before all.
+
+        Letters in common say nothing here: "H100 SXM 80GB" has more of them with an A100 than with an H100.
+        """
+        cards = [(raw["name"], _words(f"{raw['name']} {raw.get('form', '')}")) for raw in self._data["gpus"].values()]
+        said = _words(name)
+        models = {word for _, words in cards for word in words if _is_model(word)}
+        meant = {word for word in said if _is_model(word)} & models
+        if not meant:
+            close = (difflib.get_close_matches(word, sorted(models), n=1, cutoff=0.7) for word in sorted(said))
+            meant = {found[0] for found in close if found}
+        fits = [(len(words & (said | meant)), -len(words - said), card) for card, words in cards if words & meant]
+        return max(fits)[2] if fits else None
+
     def gpu_names(self) -> tuple[str, ...]:
         """All marketing names of the table."""
         return tuple(sorted({raw["name"] for raw in self._data["gpus"].values()}))
@@ -192,6 +208,7 @@ class Table:
             family["last_branch"],
             facts["cuda"],
             named.get("mig", facts.get("mig", 0)),
+            named.get("machine"),
         )
 
     def is_nvswitch(self, device: str) -> bool:
@@ -224,6 +241,10 @@ class Table:
         """A wheel variant by its label, such as `cu129`."""
         raw = self._data["variants"].get(name)
         return None if raw is None else Variant(name, raw["cuda"], raw["from"], raw["through"])
+
+    def variants(self) -> tuple[str, ...]:
+        """The labels of all wheel variants, oldest CUDA first."""
+        return tuple(self._data["variants"])
 
     def family_floor(self, cuda: str) -> str | None:
         """The oldest driver that runs any CUDA of this major."""
@@ -292,6 +313,18 @@ class Table:
 def table() -> Table:
     """The table that is shipped with this package, read once."""
     return Table()
+
+
+def _words(name: str) -> frozenset[str]:
+    """The words of a card's name that tell it from others."""
+    text = re.sub(r"(\d) +gb\b", r"\1gb", name.casefold())
+    words = (re.sub(r"^sxm\d$", "sxm", word) for word in re.findall(r"[a-z0-9]+", text))
+    return frozenset(words) - {"nvidia", "tesla", "geforce", "quadro"}
+
+
+def _is_model(word: str) -> bool:
+    """Whether a word of a name is a model, such as l40s, gb200 or 4090, and no size or kind of memory."""
+    return re.fullmatch(r"[a-z]{1,2}\d+[a-z]*|\d{4}", word) is not None
 
 
 def nearest(wrong: str, known: tuple[str, ...]) -> str | None:

@@ -7,6 +7,7 @@ has the last word. What lies below or between what was published never was, and 
 from datetime import date
 
 from vllm_doctor.knowledge.compat import Fit, Table, nearest, numbers
+from vllm_doctor.preflight.locks import nearest_version
 from vllm_doctor.preflight.records import Case, Intent, Row, Verdict
 
 
@@ -36,19 +37,24 @@ def vllm_released(case: Case) -> Row:
     name, version = "vLLM release", case.intent.vllm_version
     if not case.intent.vllm or version is None:
         return Row(name, Verdict.NOT_APPLICABLE)
-    if case.table.wheel(version) is not None:
+    known, until = case.table.wheel(version) is not None, case.table.checked
+    fits = [lock for lock in case.intent.locks if (lock.variant == "cpu") == case.intent.cpu]
+    fits = [lock for lock in fits if case.machine in {None, lock.machine}]
+    newest = nearest_version(version, (lock.version for lock in fits)) or case.table.wheels()[-1]
+    if case.intent.of_release:
+        found = f"vLLM {version} is not in the table of {until}"
+        return Row(name, Verdict.OK, version) if known else Row(name, Verdict.UNKNOWN, found, "a known release", "")
+    if known and not case.intent.locks:  # nobody looked for locks
         return Row(name, Verdict.OK, version)
-    until, newest = case.table.checked, case.table.wheels()[-1]
-    if case.intent.locked:
-        return Row(name, Verdict.UNKNOWN, f"vLLM {version} is not in the table of {until}", "a known release", "")
-    newer = numbers(version) > numbers(newest)
+    newer = numbers(version) > numbers(case.table.wheels()[-1])
+    said = "has no hash lock" if known else f"was not known on {until}, and has no lock" if newer else "does not exist"
+    there = ", ".join(dict.fromkeys(lock.build for lock in fits))
     return Row(
         name,
         Verdict.FAIL,
-        f"vLLM {version} was not known on {until}, and has no lock" if newer else f"vLLM {version} does not exist",
-        f"a published release, up to {newest}, or a hash lock of it",
-        f"set vllm_version: {nearest(version, case.table.wheels()) or newest}"
-        + ("; or make its lock with tools/vllm_lock.py" if newer else ""),
+        f"vLLM {version} {said}",
+        f"a release with a hash lock: {there}" if there else f"a published release, up to {newest}",
+        f"set vllm_version: {newest}" + ("; or make its lock with tools/vllm_lock.py" if newer or known else ""),
     )
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from vllm_doctor.knowledge.compat import Fit, Table, nearest, numbers
+from vllm_doctor.knowledge.compat import Fit, Table, numbers
 from vllm_doctor.preflight.existence import toolkit_released
 from vllm_doctor.preflight.launches import launches
 from vllm_doctor.preflight.records import Disk, Headers, Host, Intent, Package, Repository, Row, Verdict
@@ -34,6 +34,8 @@ def intent(values: Mapping[str, object], table: Table, flags: Mapping[str, str] 
         variant="cpu" if version is not None and version.endswith("+cpu") else variant,
         exists=tuple(_words(values.get("preflight_known_versions"))),
         python=_text(values, "preflight_python_version") or _python(_text(values, "vllm_python")),
+        brought=_text(values, "managed_python_version") or Intent.brought,
+        own_python=_text(values, "vllm_python") not in {None, "auto"},
         forward_compat=bool(values.get("preflight_forward_compatibility", False)),
         gpus=tuple(_words(values.get("preflight_gpus"))),
         gpu_count=count if isinstance(count, int) and not isinstance(count, bool) else None,
@@ -62,10 +64,9 @@ def contradictions(values: Mapping[str, object], wanted: Intent, table: Table) -
     """Pins that cannot hold together, and names that no table knows."""
     for name in wanted.gpus:
         if table.gpu_named(name) is None:
-            close = nearest(name, table.gpu_names())
-            yield Row(
-                "GPU name", Verdict.FAIL, name, "a GPU of the compatibility table", f"preflight_gpus: {close or '?'}"
-            )
+            close = table.gpu_like(name)
+            action = f"preflight_gpus: {close}" if close else f"name one of {', '.join(table.gpu_names())}"
+            yield Row("GPU name", Verdict.FAIL, name, "a GPU of the compatibility table", action)
     if wanted.driver and not _is_version(wanted.driver_version):
         yield Row(
             "driver version",

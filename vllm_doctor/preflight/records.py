@@ -5,6 +5,7 @@ from datetime import date
 from enum import StrEnum
 
 from vllm_doctor.knowledge.compat import Gpu, Table, numbers
+from vllm_doctor.preflight.locks import Lock
 
 
 class Verdict(StrEnum):
@@ -68,8 +69,10 @@ class Intent:
     vllm_version: str | None = None
     variant: str = "auto"
     exists: tuple[str, ...] = ()  # drivers and toolkits that the user vouches for
-    locked: tuple[str, ...] = ()  # variants of this release that have a hash lock; empty where nobody looked
-    python: str | None = None
+    locks: tuple[Lock, ...] = ()  # all that role vllm has; empty where nobody looked
+    python: str | None = None  # of the interpreter that the inventory names; None where the roles choose one
+    brought: str = "3.12"  # the Python that role managed_python brings where the host's own does not fit
+    own_python: bool = False  # the inventory wants the host's own
     forward_compat: bool = False
     attention_without_ptx: bool = False
     gpus: tuple[str, ...] = ()
@@ -86,6 +89,12 @@ class Intent:
     def cpu(self) -> bool:
         """Whether vLLM's CPU build is wanted; then no GPU fact matters. A host without a GPU says so, or lacks one."""
         return self.variant == "cpu" or (self.variant == "auto" and self.gpu_count == 0)
+
+    @property
+    def of_release(self) -> tuple[Lock, ...]:
+        """The locks of the wanted release; a local part of its version (`+cpu`) names the build, not the release."""
+        version = (self.vllm_version or "").partition("+")[0]
+        return tuple(lock for lock in self.locks if lock.version == version)
 
 
 @dataclass(frozen=True)
@@ -153,6 +162,17 @@ class Case:
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs of the host that the table knows."""
         return tuple(gpu for device in self.host.gpus or () if (gpu := self.table.gpu(device)) is not None)
+
+    @property
+    def machine(self) -> str | None:
+        """The architecture of the host; what its cards tell where it was not asked. None where neither does."""
+        told = {gpu.machine for gpu in self.gpus if gpu.machine}
+        return self.host.machine or (told.pop() if len(told) == 1 else None)
+
+    @property
+    def locks(self) -> tuple[Lock, ...]:
+        """The locks of the wanted release that are for this host's architecture, or for any where that is not known."""
+        return tuple(lock for lock in self.intent.of_release if self.machine in {None, lock.machine})
 
     @property
     def driver(self) -> str | None:

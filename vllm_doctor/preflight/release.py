@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from vllm_doctor.knowledge.compat import Fit, Table, numbers
+from vllm_doctor.preflight.locks import Lock, nearest_version
 from vllm_doctor.preflight.records import Case, Row, Verdict
 
 _OK, _FAIL, _WARN = Verdict.OK, Verdict.FAIL, Verdict.WARN
@@ -17,7 +18,7 @@ def wheel_runs_on_driver(case: Case) -> Row:
     """8: the CUDA of the wheel is not newer than the driver can run."""
     if case.intent.cpu or not case.intent.vllm or case.intent.vllm_version is None:
         return Row(_BUILD, _SKIP)
-    if case.intent.variant != "auto" or not case.intent.locked:
+    if case.intent.variant != "auto" or not case.intent.of_release:
         return _build_runs(case)
     chosen = choose_variant(case)
     return chosen if isinstance(chosen, Row) else _build_runs(_with_variant(case, chosen))
@@ -25,17 +26,20 @@ def wheel_runs_on_driver(case: Case) -> Row:
 
 def choose_variant(case: Case) -> str | Row:
     """What `vllm_variant: auto` means here: of the builds with a hash lock the newest that fits best; else why none."""
-    version, locked = case.intent.vllm_version or "", case.intent.locked
-    if case.intent.cpu and "cpu" in locked:
+    version, cpu = case.intent.vllm_version or "", case.intent.cpu
+    locked = tuple(dict.fromkeys(lock.variant for lock in case.locks))
+    if cpu and "cpu" in locked:
         return "cpu"
-    builds = [name for name in locked if (name == "cpu") == case.intent.cpu]
+    builds = [name for name in locked if (name == "cpu") == cpu]
     if not builds:
+        host = f" on {case.machine}" if case.machine else ""
+        there = ", ".join(lock.name for lock in case.intent.of_release) or "none"
         return Row(
             _BUILD,
             _FAIL,
-            f"vLLM {version} has a lock for {', '.join(locked) or 'no build'}",
-            f"the hash lock of a build for {'the CPU' if case.intent.cpu else 'NVIDIA GPUs'}",
-            "set vllm_version to a release that has one, or make it with tools/vllm_lock.py",
+            f"vLLM {version}{host}: of its hash locks there is {there}",
+            f"the hash lock of a build for {'the CPU' if cpu else 'NVIDIA GPUs'}{host}",
+            _with_lock(case, [lock for lock in case.intent.locks if (lock.variant == "cpu") == cpu]),
         )
     rows = {name: _build_runs(_with_variant(case, name)) for name in builds}
     best = min(builds, key=lambda name: (_BEST_FIRST.index(rows[name].verdict), [-n for n in _cuda(case, name)]))
@@ -43,6 +47,14 @@ def choose_variant(case: Case) -> str | Row:
         return best
     found = "; ".join(f"{name}: {rows[name].found}" for name in builds)
     return replace(rows[best], found=found)
+
+
+def _with_lock(case: Case, locks: list[Lock]) -> str:
+    """What to do where the wanted release has no lock for this: take the nearest that has one, or make it."""
+    here = [lock for lock in locks if case.machine in {None, lock.machine}]
+    nearest = nearest_version(case.intent.vllm_version or "", (lock.version for lock in here))
+    other = f"set vllm_version: {nearest}, or " if nearest and nearest != case.intent.vllm_version else ""
+    return f"{other}make the lock with tools/vllm_lock.py"
 
 
 def _with_variant(case: Case, name: str) -> Case:
@@ -68,7 +80,7 @@ def _build_runs(case: Case) -> Row:
                 name,
                 _FAIL,
                 f"variant {case.intent.variant}",
-                "auto, default, cpu, cu129 or cu130",
+                f"auto, default, cpu, {' or '.join(case.table.variants())}",
                 "set vllm_variant: auto",
             )
         if not variant.exists_for(version):
@@ -85,10 +97,7 @@ def _build_runs(case: Case) -> Row:
     if fit is Fit.FAIL:
         if case.intent.forward_compat and gpus and all(case.table.forward_compatible(gpu, driver) for gpu in gpus):
             return Row(name, _WARN, f"CUDA {cuda} on {driver} by forward compatibility", "cuda-compat on the host", "")
-        older = _variant_for(driver, version, case.table)
-        way = f"set vllm_variant: {older}, or " if older else ""
-        if older and case.intent.locked and older not in case.intent.locked:
-            way = f"make {version}+{older}.lock with tools/vllm_lock.py, or "
+        way = _older_cuda(case, driver, version)
         return Row(
             name,
             _FAIL,
@@ -122,7 +131,10 @@ def compute_capability(case: Case) -> Row:
     weakest = min(gpus, key=lambda gpu: numbers(gpu.compute))
     if numbers(weakest.compute) < numbers(wheel.compute_floor):
         last = [v for v in case.table.wheels() if _floor(case.table, v) <= numbers(weakest.compute)]
+        ready = {lock.version for lock in case.intent.locks if case.machine in {None, lock.machine}}
         action = f"set vllm_version: {last[-1]} (the last that runs on it)" if last else "use another card"
+        if last and ready and last[-1] not in ready:
+            action = f"make the lock of vLLM {last[-1]}, the last that runs on it, with tools/vllm_lock.py"
         return Row(
             name,
             _FAIL,
@@ -143,33 +155,64 @@ def compute_capability(case: Case) -> Row:
 
 
 def libc_and_python(case: Case) -> Row:
-    """10: the wheel's glibc tag and Python range fit the host."""
+    """10: what is installed takes the host's architecture, glibc and Python: as the lock says, or else the wheel."""
     name = "glibc and Python"
     wheel = case.table.wheel(case.intent.vllm_version) if case.intent.vllm_version else None
-    if not case.intent.vllm or wheel is None:
+    if not case.intent.vllm or (wheel is None and not case.intent.of_release):
         return Row(name, _SKIP)
+    lock = _lock(case)
+    if isinstance(lock, Row):
+        return replace(lock, check=name)
+    what = f"{lock.name}.lock" if lock else f"the wheel of vLLM {case.intent.vllm_version}"
+    needs = lock.glibc if lock else wheel.glibc if wheel else ""
     shipped = case.table.platform(case.host.platform) if case.host.platform else None
     glibc = case.host.glibc or (shipped[0] if shipped else None)
-    python = case.intent.python or case.host.python or (shipped[1] if shipped else None)
-    if glibc is None or python is None:
-        return Row(name, _UNKNOWN, "not read", f"glibc {wheel.glibc}, Python {wheel.python}", "")
-    if numbers(glibc) < numbers(wheel.glibc):
-        return Row(
-            name,
-            _FAIL,
-            f"glibc {glibc}",
-            f"{wheel.glibc} or newer for the wheel of vLLM {wheel.version}",
-            "use a newer distribution, or a vllm_version whose wheel has a lower tag",
-        )
-    if not _in_range(python, wheel.python):
-        return Row(
-            name,
-            _FAIL,
-            f"Python {python}",
-            f"{wheel.python} for vLLM {wheel.version}",
-            "set vllm_python_version to a managed interpreter, such as 3.12",
-        )
+    if glibc is not None and numbers(glibc) < numbers(needs):
+        action = "use a newer distribution, or a vllm_version whose lock takes this glibc"
+        return Row(name, _FAIL, f"glibc {glibc}", f"{needs} or newer for {what}", action)
+    own = case.host.python or (shipped[1] if shipped else None)
+    named = case.intent.python or (own if case.intent.own_python else None)
+    brought = case.intent.brought
+
+    def takes(python: str) -> bool:
+        return lock.takes(python) if lock else _in_range(python, wheel.python if wheel else "")
+
+    wanted = f"Python {' or '.join(lock.pythons)}" if lock else f"Python {wheel.python}" if wheel else ""
+    if named is not None and not takes(named):
+        action = f"set vllm_python: auto; Python {brought} is then brought along"
+        return Row(name, _FAIL, f"Python {named}", f"{wanted} for {what}", action)
+    if named is None and own is not None and not takes(own) and not takes(brought):
+        best = lock.pythons[-1] if lock else "3.12"
+        found = f"Python {own}, and managed_python_version {brought}"
+        return Row(name, _FAIL, found, f"{wanted} for {what}", f'set managed_python_version: "{best}"')
+    if glibc is None or (named is None and own is None):
+        return Row(name, _UNKNOWN, "not read", f"glibc {needs}, {wanted}", "")
+    python = named or (own if own and takes(own) else f"{brought}, which is brought along")
     return Row(name, _OK, f"glibc {glibc}, Python {python}")
+
+
+def _lock(case: Case) -> Lock | Row | None:
+    """The lock that will be installed; a refusal where there is none for this host; None where nobody looked."""
+    if not case.intent.of_release:
+        return None  # that the release has none at all is said by vllm_released
+    variant: str | Row = case.intent.variant
+    if variant == "auto":
+        variant = choose_variant(case)
+        if isinstance(variant, Row):  # said by wheel_runs_on_driver
+            return next(iter(case.locks), None)
+    found = [lock for lock in case.locks if lock.variant == variant]
+    if found:
+        return found[0] if case.machine or len(found) == 1 else None
+    others = [lock for lock in case.intent.of_release if lock.variant == variant]
+    if not others or case.machine is None:
+        return None
+    return Row(
+        "",
+        _FAIL,
+        f"a host of {case.machine}; {others[0].build} has a lock for {', '.join(lock.machine for lock in others)}",
+        f"a lock for {case.machine}",
+        _with_lock(case, [lock for lock in case.intent.locks if (lock.variant == "cpu") == (variant == "cpu")]),
+    )
 
 
 def _floor(table: Table, version: str) -> tuple[int, ...]:
@@ -177,10 +220,24 @@ def _floor(table: Table, version: str) -> tuple[int, ...]:
     return numbers(wheel.compute_floor) if wheel else ()
 
 
-def _variant_for(driver: str, version: str, table: Table) -> str | None:
-    variant = table.variant("cu129")
-    fits = variant is not None and variant.exists_for(version) and table.fit(driver, variant.cuda) is not Fit.FAIL
-    return "cu129" if fits else None
+def _older_cuda(case: Case, driver: str, version: str) -> str:
+    """Another build, or an older release with one, that this driver runs: only what has a lock, where that is known."""
+    table = case.table
+    fits = [
+        name
+        for name in table.variants()
+        if (variant := table.variant(name)) and table.fit(driver, variant.cuda) is not Fit.FAIL
+    ]
+    here = [name for name in fits if (variant := table.variant(name)) and variant.exists_for(version)]
+    if here and not case.intent.locks:
+        return f"set vllm_variant: {here[-1]}, or "
+    if ready := [name for name in here if any(lock.variant == name for lock in case.locks)]:
+        return f"set vllm_variant: {ready[-1]}, or "
+    older = [lock for lock in case.intent.locks if lock.variant in fits and case.machine in {None, lock.machine}]
+    older = [lock for lock in older if all(_floor(table, lock.version) <= numbers(gpu.compute) for gpu in case.gpus)]
+    if older:
+        return f"set vllm_version: {older[-1].version} and vllm_variant: {older[-1].variant}, or "
+    return f"make the lock of {version}+{here[-1]} with tools/vllm_lock.py, or " if here else ""
 
 
 def _in_range(python: str, wanted: str) -> bool:

@@ -28,7 +28,7 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 
 from vllm_doctor.knowledge.compat import table  # noqa: E402
 from vllm_doctor.preflight import intent as wants  # noqa: E402
-from vllm_doctor.preflight import report  # noqa: E402
+from vllm_doctor.preflight import locks, report  # noqa: E402
 from vllm_doctor.preflight.checks import OF_VARIABLES, judge  # noqa: E402
 from vllm_doctor.preflight.records import Case, Row, Verdict  # noqa: E402
 from vllm_doctor.preflight.sources import Sources  # noqa: E402
@@ -221,9 +221,8 @@ def _typed(loader):
 
 
 def _locked(intent):
-    """Add which builds of the wanted release the role vllm has a hash lock for: `auto` chooses among them."""
-    locks = (REPOSITORY / "roles" / "vllm" / "files" / "locks").glob(f"{intent.vllm_version}+*.lock")
-    return replace(intent, locked=tuple(sorted(lock.stem.partition("+")[2] for lock in locks)))
+    """Add the hash locks of the role vllm: `auto` chooses among them, and what they take is what can be installed."""
+    return replace(intent, locks=locks.read(REPOSITORY / "roles" / "vllm" / "files" / "locks"))
 
 
 def _plain(row):

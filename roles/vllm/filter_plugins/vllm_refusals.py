@@ -12,6 +12,7 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 
 from vllm_doctor.knowledge import hub as hubs  # noqa: E402
 from vllm_doctor.knowledge import parser, versions  # noqa: E402
+from vllm_doctor.preflight.locks import nearest_version  # noqa: E402
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
@@ -64,7 +65,9 @@ def problems(made, variables, locks, templates):
                 _with_lock(variables, locks),
             )
         )
-    elif wanted not in {*locks, *(lock.partition("+")[0] + "+auto" for lock in locks)}:
+    elif wanted not in {build for version, build in _builds(locks)} | {
+        f"{version}+auto" for version, _ in _builds(locks)
+    }:
         found.append(
             _row(
                 f"vLLM {wanted}",
@@ -77,15 +80,21 @@ def problems(made, variables, locks, templates):
     return found
 
 
+def _builds(locks):
+    """List (release, release+build) of the locks, which are also named by their architecture."""
+    return [(lock.partition("+")[0], lock.rpartition("-")[0]) for lock in locks]
+
+
 def _with_lock(variables, locks):
-    """Write the line that asks for what has a lock: another build of the release, else the newest of the build."""
-    pairs = [lock.partition("+")[::2] for lock in locks]
+    """Write the line that asks for what has a lock: another build of the release, else the nearest with the build."""
+    pairs = [(version, build.partition("+")[2]) for version, build in _builds(locks)]
     builds = [build for version, build in pairs if version == str(variables["version"])]
     if builds:
-        return f"vllm_variant: {builds[-1]}"
-    releases = [version for version, build in pairs if build == variables["variant"]] or [v for v, _ in pairs]
-    newest = max(releases, key=lambda version: [int(n) for n in re.findall(r"\d+", version)], default="…")
-    return f'vllm_version: "{newest}"'
+        return f"vllm_variant: {'auto' if any(build != 'cpu' for build in builds) else builds[-1]}"
+    variant = variables["variant"]
+    releases = [version for version, build in pairs if build == variant or (variant == "auto" and build != "cpu")]
+    nearest = nearest_version(str(variables["version"]), releases or [version for version, _ in pairs])
+    return f'vllm_version: "{nearest or "…"}"'
 
 
 def _of_unit(unit, instance, variables, templates):

@@ -11,19 +11,18 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 
 from vllm_doctor.knowledge.compat import table  # noqa: E402
 from vllm_doctor.preflight import intent as wants  # noqa: E402
+from vllm_doctor.preflight import locks  # noqa: E402
 from vllm_doctor.preflight.records import Case, Row  # noqa: E402
 from vllm_doctor.preflight.release import choose_variant, wheel_runs_on_driver  # noqa: E402
 
 
-def choice(values, locks, facts):
-    """Choose by the inventory's words, the locks (`version+variant`) and preflight's facts of the host.
+def choice(values, folder, facts):
+    """Choose by the inventory's words, the locks in a folder and preflight's facts of the host.
 
     {variant, because}, or {found, needed, do} where no build runs.
     """
     wanted = wants.intent({**values, "vllm_variant": "auto"}, table())
-    of_release = [lock.partition("+") for lock in locks if lock.startswith(f"{values['vllm_version']}+")]
-    named = tuple(variant for _, _, variant in of_release)
-    case = Case(replace(wanted, locked=named), wants.host(facts), table(), datetime.now(UTC).date())
+    case = Case(replace(wanted, locks=locks.read(Path(folder))), wants.host(facts), table(), datetime.now(UTC).date())
     chosen = choose_variant(case)
     if isinstance(chosen, Row):
         return {"found": chosen.found, "needed": chosen.needed, "do": chosen.action}

@@ -128,6 +128,7 @@ def role(tmp_path, host, model):
             "out": str(tmp_path / "unit"),
             "__vllm_plan_program": str(program),
             "vllm_model": str(model),
+            "vllm_variant": "cu130",
             "vllm_unit_template": "h100-sxm",
             "vllm_gpus": ["GPU-11111111-2222-3333-4444-000000000000"],
         } | variables

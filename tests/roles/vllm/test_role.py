@@ -21,7 +21,7 @@ FINE: dict[str, object] = {"vllm_model": "org/llama", "vllm_revision": COMMIT, "
 
 # host: (its variables, the variable whose line is named, what is said)
 BAD: dict[str, tuple[dict[str, object], str, str]] = {
-    "no-lock": ({"vllm_version": "0.30.0"}, "vllm_version", 'vllm_version: "0.32.0", or make the lock'),
+    "no-lock": ({"vllm_version": "0.30.0"}, "vllm_version", 'vllm_version: "0.31.0", or make the lock'),
     "no-lock-auto": ({"vllm_version": "0.30.0", "vllm_variant": "auto"}, "vllm_version", "vLLM 0.30.0+auto"),
     "no-model": ({"vllm_model": None}, "vllm_model", "vllm@main: no model"),
     "branch": ({"vllm_revision": "main"}, "vllm_revision", "git ls-remote https://huggingface.co/org/llama main"),
