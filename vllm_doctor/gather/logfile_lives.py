@@ -118,6 +118,12 @@ def only_begins(before: Sequence[LogLine], last: Sequence[LogLine]) -> bool:
 
 
 def _with_preamble(lines: Sequence[LogLine], index: int, floor: int) -> int:
-    while index - 1 > floor and any(p in lines[index - 1].text for p in _PREAMBLE):
+    while index - 1 > floor and _comes_before(lines[index - 1]):
         index -= 1
     return index
+
+
+def _comes_before(line: LogLine) -> bool:
+    """Is it what stands above the line with which a start names itself?"""
+    announced = line.process == "systemd" and line.text.startswith(SYSTEMD)
+    return announced or any(p in line.text for p in _PREAMBLE)

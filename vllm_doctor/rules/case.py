@@ -12,6 +12,7 @@ from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metri
 from vllm_doctor.records.reading import Known, Reading
 from vllm_doctor.records.snapshot import Signal, Snapshot
 from vllm_doctor.rules.fault import Fault
+from vllm_doctor.rules.runs import judged
 from vllm_doctor.rules.story import Story
 
 GIB = 1 << 30
@@ -50,7 +51,7 @@ class Case:
     @cached_property
     def _story(self) -> Story | None:
         log = self._snapshot.log
-        return Story(log.value) if isinstance(log, Known) else None
+        return judged(log.value) if isinstance(log, Known) else None
 
     @property
     def story(self) -> Story | None:

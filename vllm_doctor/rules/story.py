@@ -88,7 +88,7 @@ class Story(Life):
     @cached_property
     def root(self) -> Fault | None:
         """What failed first and for good; None if nothing did."""
-        found = [f for f in self._candidates() if self._fatal(f)]
+        found = [f for f in self.faults if self._fatal(f)]
         found = [f for f in found if not f.at_end] or found
         first = [f for f in found if not self._survivor(f)] or found
         # An exception's line alone, without calls and unknown, is often a library's noise: what has either comes first.
@@ -110,7 +110,8 @@ class Story(Life):
         read = [o for o in map(torch_oom, (*texts[:1], *whole)) if o is not None]
         return next((o for o in read if o.free is not None), read[0] if read else None)
 
-    def _candidates(self) -> list[Fault]:
+    @cached_property
+    def faults(self) -> list[Fault]:
         """Everything that may have failed first. Only the first crashes are looked at: the root is among them."""
         owner: dict[int, Crash] = {}
         said: dict[int, list[Hit]] = {}
@@ -204,6 +205,10 @@ class Story(Life):
             return False
         above = self.lines[max(0, fault.crash.first - 2) : fault.crash.first + 1]
         return any(heading.match(line.text) for line in above)
+
+    def aside(self, fault: Fault) -> bool:
+        """Is it the end of a thread, a task or a destructor, and of no process?"""
+        return not fault.ids and self._headed(fault, _ASIDE)
 
     def _survivor(self, fault: Fault) -> bool:
         """Is it a rank that only noticed that another one was gone?"""

@@ -1,0 +1,184 @@
+"""Which run of a log is judged: what the processes of a stopped run cannot have written is another run, with or
+without a line that announces it."""
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from enum import Enum, auto
+
+import msgspec
+
+from vllm_doctor.knowledge.messages import Hit, roles
+from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.knowledge.stages import Stage, stage_of
+from vllm_doctor.records.log import Life, Log, LogLine
+from vllm_doctor.rules.fault import Fault
+from vllm_doctor.rules.story import Story
+
+# What uvicorn says when nothing is served any more; after it the process only takes down what it had.
+_COMPLETE = ("app-stopped", "server-finished")
+_UNIT_ENDED = Pattern(r"Stopped |\S+: Deactivated successfully|\S+: Main process exited")
+# Deaths that a stop brings about: a process notices that another one, which was told to stop as well, is gone.
+_NOTICED = frozenset(
+    {
+        "engine-dead",
+        "engine-core-fatal",
+        "engine-process-died",
+        "engine-exited",
+        "process-died",
+        "worker-died-v0",
+        "worker-failed",
+        "worker-error-relay",
+        "output-handler",
+        "engine-loop",
+        "background-loop",
+        "ray-actor-gone",
+    }
+)
+# One process at a time has such a name; of Ray's and of V0's workers several have the same.
+_ROLE = Pattern(r"APIServer$|EngineCore(?:_DP)?\d*$|EngineCore_\d+$|(?:Vllm)?Worker_\w*\d$")
+_STARTS = frozenset({Stage.DEVICE, Stage.WEIGHTS, Stage.PROFILE, Stage.PROFILE_ENCODER, Stage.KV, Stage.GRAPHS})
+# Python's own ways to the end of a process, and the names that vLLM and its executors give to theirs.
+_EXIT_CALLS = frozenset(
+    {"__del__", "_exitfunc", "_run_exitfuncs", "_python_exit", "_exit_function", "_shutdown", "shutdown"}
+)
+# A process that has said its last takes this long at most to end; what bears its number later is another one.
+_ENDING_S = 300.0
+
+
+class _After(Enum):
+    """What stands above the place where another run may begin."""
+
+    TOLD = auto()  # a process was told to stop; nothing says that it has
+    ENDED = auto()  # a stop that came to its end
+    REPLACED = auto()  # the last line of a process whose name another one has from here on
+
+
+def judged(log: Log) -> Story:
+    """The last run of the log that says anything of itself, as a story.
+
+    The reader has cut the log where a start announces itself. Another run may follow without such a line: after a stop,
+    or where a process of the same name has another number. It is one if it reached a step of a start, or failed, and
+    the processes of the run before cannot have written that.
+    """
+    whole = Story(log)
+    for begin, after in sorted(_edges(whole), key=lambda edge: edge[0], reverse=True):
+        rest = _part(log, begin)
+        theirs = _Theirs(whole.lines[:begin], after)
+        found = _first_of_its_own(rest, theirs)
+        if found is not None and (after is _After.REPLACED or _in_order(_part(log, 0, begin))):
+            own = next((i + 1 for i in reversed(range(found)) if theirs.wrote(rest.lines[i])), 0)
+            return _part(log, begin + own)
+    return whole
+
+
+class _Theirs:
+    """The processes of the run before: what they may have written after a stop."""
+
+    def __init__(self, lines: Sequence[LogLine], after: _After) -> None:
+        self.after = after
+        self._pids = {line.pid for line in lines if line.pid is not None}
+        self._last = next((line.at for line in reversed(lines) if line.at is not None), None)
+
+    def wrote(self, line: LogLine) -> bool:
+        """Does it bear one of their numbers? Some time after their end a number is given to another process."""
+        return line.process == "systemd" or (line.pid in self._pids and not self.late(line))
+
+    def late(self, line: LogLine) -> bool:
+        """Was it written when they must have been gone?"""
+        if self.after is _After.TOLD:
+            return False
+        waited = _seconds(self._last, line.at)
+        return waited is not None and waited > _ENDING_S
+
+
+def _part(log: Log, begin: int, end: int | None = None) -> Story:
+    run = Life(log.last.lines[begin:end], begin > 0 or log.last.complete_head, log.last.skipped_bytes)
+    return Story(msgspec.structs.replace(log, last=run, earlier_lives=log.earlier_lives + (begin > 0)))
+
+
+def _edges(whole: Story) -> Iterator[tuple[int, _After]]:
+    ends = {h.index for name in _COMPLETE for h in whole.all(name)}
+    ends |= {i for i, line in enumerate(whole.lines) if line.process == "systemd" and _UNIT_ENDED.match(line.text)}
+    yield from ((h.index + 1, _After.TOLD) for h in whole.hits if roles()[h.id] == "stop")
+    yield from ((index + 1, _After.ENDED) for index in ends)
+    yield from ((index, _After.REPLACED) for index in _replaced(whole.lines, ends))
+
+
+def _replaced(lines: Sequence[LogLine], ends: AbstractSet[int]) -> Iterator[int]:
+    """Where a process begins to speak that has the name of another, which never speaks again."""
+    last = {(line.process, line.pid): index for index, line in enumerate(lines) if line.pid is not None}
+    present: dict[str, int] = {}
+    known: set[int] = set()
+    for index, line in enumerate(lines):
+        if index in ends:
+            present = {}
+        if line.pid is None or line.process is None or not _ROLE.match(line.process):
+            continue
+        other = present.get(line.process)
+        if other not in {None, line.pid} and last[line.process, other] < index:
+            present = {}
+            yield index
+        if other is not None or line.pid not in known:
+            present[line.process] = line.pid
+        known.add(line.pid)
+
+
+def _in_order(before: Story) -> bool:
+    """Had nothing failed before the stop? Else what follows it may tell of that."""
+    return before.root is None and not any(before.stopped is None or d.index < before.stopped for d in before.deaths)
+
+
+def _first_of_its_own(rest: Story, theirs: _Theirs) -> int | None:
+    """The first line that tells of another run: a failure that no end of a process brings about, a step of a start."""
+    found = [f.index for f in rest.faults if not _of_a_stop(rest, f, theirs)]
+    if theirs.after is not _After.TOLD:
+        found += [h.index for h in rest.hits if _tells(h, rest.lines[h.index], theirs)]
+        if not found and rest.client is not None:
+            found = [0]
+    return min(found, default=None)
+
+
+def _tells(hit: Hit, line: LogLine, theirs: _Theirs) -> bool:
+    """Does a message show that its process starts, serves, or died of its own?"""
+    if theirs.wrote(line):
+        return False
+    role = roles()[hit.id]
+    if role == "death" and hit.id in _NOTICED:
+        return line.pid is not None or theirs.late(line)
+    return role in {"mile", "death"} or (role == "cause" and line.level == "WARNING")
+
+
+def _of_a_stop(rest: Story, fault: Fault, theirs: _Theirs) -> bool:
+    """May a process that ends have written this?"""
+    line = rest.lines[fault.index]
+    if theirs.wrote(line):
+        return True
+    stage = stage_of(fault.functions)
+    if stage in _STARTS or theirs.late(line):
+        return False
+    if fault.at_end or rest.aside(fault) or not _EXIT_CALLS.isdisjoint(fault.functions):
+        return True
+    # As long as a stop is under way, what was in flight fails: whatever it says there, it says with its calls.
+    return theirs.after is _After.TOLD and (not fault.ids or bool(fault.functions))
+
+
+def _seconds(earlier: str | None, later: str | None) -> float | None:
+    """How much time lies between two stamps of the same form; None where they cannot be compared."""
+    if earlier is None or later is None:
+        return None
+    moments = [_moment(text) for text in (earlier, later)]
+    if moments[0] is None or moments[1] is None:
+        return None
+    return abs((moments[1] - moments[0]).total_seconds())
+
+
+def _moment(text: str) -> datetime | None:
+    """vLLM's own stamps name no year: the same one stands in for it."""
+    try:
+        if text[2:3] == "-":
+            return datetime.fromisoformat(f"2000-{text.replace(',', '.')}").replace(tzinfo=UTC)
+        moment = datetime.fromisoformat(text.replace(",", "."))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
