@@ -27,6 +27,11 @@ _FAILED = re.compile(
     r"|error: (?:unrecognized arguments|argument )"
 )
 _ENDS = re.compile(r"Shutting down|Shutdown initiated|\[shutdown\]|KeyboardInterrupt|CANCELLED AT|\bKilled\b|Stopping ")
+# After these nothing is served any more: uvicorn's last words, and systemd's of a unit that ended.
+_COMPLETE = re.compile(r"Application shutdown complete|Finished server process \[")
+_UNIT_ENDED = re.compile(r"Stopped |\S+: (?:Deactivated successfully|Main process exited|Scheduled restart job)")
+# A shell or the kernel says so of the process that ended, never of the next one.
+_DIED = re.compile(r"core dumped|Aborted|fault|oom|Exit")
 _SERVES = ("Avg prompt throughput", '" 200 OK', "Application startup complete")
 # What a new process prints before it names itself.
 _PREAMBLE = (
@@ -38,6 +43,7 @@ _PREAMBLE = (
 
 
 class _Seen(msgspec.Struct):
+    ended: bool = False
     server: bool = False
     arguments: bool = False
     refused: bool = False
@@ -62,6 +68,7 @@ def starts(lines: Sequence[LogLine], *, headless: bool = False) -> list[int]:
     for index, line in enumerate(lines):
         new = _starts_here(line, seen)
         if new is None:
+            seen.ended = seen.ended or _ends_here(line)
             continue
         if new:
             seen = _Seen()
@@ -75,9 +82,8 @@ def _starts_here(line: LogLine, seen: _Seen) -> bool | None:
     text = line.text
     if line.process == "systemd":
         # The start job is announced before the process speaks; an announcement after it ("Started") is no new life.
-        return (
-            seen.anything if text.startswith("Starting ") or (text.startswith("Started ") and not seen.server) else None
-        )
+        again = text.startswith("Starting ") or (text.startswith("Started ") and (seen.ended or not seen.server))
+        return seen.anything or seen.ended if again else None
     if SERVER in text or BANNER in text:
         if (line.process or "").startswith("ApiServer"):
             return None
@@ -117,13 +123,31 @@ def only_begins(before: Sequence[LogLine], last: Sequence[LogLine]) -> bool:
     return None not in launches and launches[0] == launches[1]
 
 
+def _ends_here(line: LogLine) -> bool:
+    said = _UNIT_ENDED if line.process == "systemd" else _COMPLETE
+    return said.match(line.text) is not None
+
+
 def _with_preamble(lines: Sequence[LogLine], index: int, floor: int) -> int:
+    """With what stands above: a process announces itself only after its imports, and signs its lines from then on.
+
+    Where the run before signed its lines or came to its end, all that nobody signed is the new one's.
+    """
     while index - 1 > floor and _comes_before(lines[index - 1]):
         index -= 1
-    return index
+    above = index
+    while index - above < _NEAR * 4 and above - 1 > floor and _nobodys(lines[above - 1]):
+        above -= 1
+    before = lines[above - 1] if above - 1 > floor else None
+    return above if before is not None and (_ends_here(before) or before.process is not None) else index
 
 
 def _comes_before(line: LogLine) -> bool:
-    """Is it what stands above the line with which a start names itself?"""
     announced = line.process == "systemd" and line.text.startswith(SYSTEMD)
     return announced or any(p in line.text for p in _PREAMBLE)
+
+
+def _nobodys(line: LogLine) -> bool:
+    """Has it no number of a process, and tells of no end?"""
+    unsigned = line.pid is None and line.process is None
+    return unsigned and not any(p.search(line.text) for p in (TOLD, _ENDS, _DIED, _COMPLETE))

@@ -22,6 +22,7 @@ _OUTER = re.compile(
     r"|\[ *\d+\.\d+\] [\w.-]+ [^\s\[\]:]+\[\d+\]: "
     r"|\[pod/[^\]\s]+\] ?"
     r"|[\w.-]{1,60} +\| "
+    r"|\[(?P<braced>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d))\] "
     r"|(?P<cri>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?:std(?:out|err) [FP] )?"
     r")"
 )
@@ -111,7 +112,7 @@ class Stripper:
             outer = _OUTER.match(text)
             if outer is None:
                 break
-            at = at or outer["short"] or outer["iso"] or outer["cri"]
+            at = at or outer["short"] or outer["iso"] or outer["cri"] or outer["braced"]
             unit = unit or outer["unit"] or outer["iunit"]
             mine = outer["jpid"] or outer["ipid"]
             pid = int(mine) if mine else pid

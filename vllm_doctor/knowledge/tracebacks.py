@@ -122,6 +122,10 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
             stream = speaking  # a message that was broken into lines after its prefixes were written
         speaking = stream
         current = opened.get(stream)
+        if current is not None and current.name and _another_record(lines[current.first], line):
+            _close(current, found)
+            del opened[stream]
+            current = None
         if START in text:
             if current is not None and current.chained:
                 current.chained = False
@@ -157,6 +161,11 @@ def _broken_off(crash: _Open | None, text: str) -> bool:
         and START not in text
         and not _LOOSE.match(text)
     )
+
+
+def _another_record(first: LogLine, line: LogLine) -> bool:
+    """Did another call of the logger write it? One record bears the same module on all its lines."""
+    return None not in {first.module, line.module} and first.module != line.module
 
 
 def _feed(crash: _Open, text: str, index: int) -> bool:

@@ -177,6 +177,9 @@ def _log_verdict(story: Story) -> tuple[Verdict, str]:
             Verdict.UNKNOWN,
             "this log speaks of vLLM, but no line of it was written by vLLM: give the server's own log",
         )
+    if story.unsettled is not None:
+        number = story.lines[story.unsettled.index].number
+        return Verdict.UNKNOWN, f"line {number} tells of a failure, and nothing shows that anything was served after it"
     if story.served(-1):
         end = "it was stopped from outside" if story.stopped is not None else "nothing failed after that"
         return Verdict.OK, f"the server became ready, and {end}"

@@ -22,7 +22,7 @@ _PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrappe
 # What an API server and an engine say once, when they begin.
 _ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
 # What uvicorn writes of an answered request.
-_ANSWERED = '" 200 OK'
+ANSWERED = '" 200 OK'
 # Calls of vLLM's own that no client makes.
 _OF_A_SERVER = Pattern(
     r"[/\\]vllm[/\\](?:v1|engine|worker|executor|model_executor|distributed|compilation|entrypoints[/\\](?!cli))"
@@ -103,7 +103,7 @@ class Life:
     @cached_property
     def answered(self) -> bool:
         """Were requests answered? An answer begins before a token is made, so it says nothing of a fault beside it."""
-        return any(_ANSWERED in line.text for line in self.lines)
+        return any(ANSWERED in line.text for line in self.lines)
 
     @cached_property
     def client(self) -> "Client | None":

@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 import msgspec
 
-from vllm_doctor.knowledge.messages import Hit, roles
+from vllm_doctor.knowledge.messages import Hit, mile_stages, roles
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.stages import Stage, stage_of
 from vllm_doctor.records.log import Life, Log, LogLine
@@ -16,7 +16,7 @@ from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.story import Story
 
 # What uvicorn says when nothing is served any more; after it the process only takes down what it had.
-_COMPLETE = ("app-stopped", "server-finished")
+_COMPLETE = ("app-stopped", "uvicorn-finished")
 _UNIT_ENDED = Pattern(r"Stopped |\S+: Deactivated successfully|\S+: Main process exited")
 # Deaths that a stop brings about: a process notices that another one, which was told to stop as well, is gone.
 _NOTICED = frozenset(
@@ -32,11 +32,12 @@ _NOTICED = frozenset(
         "output-handler",
         "engine-loop",
         "background-loop",
-        "ray-actor-gone",
     }
 )
 # One process at a time has such a name; of Ray's and of V0's workers several have the same.
-_ROLE = Pattern(r"APIServer$|EngineCore(?:_DP)?\d*$|EngineCore_\d+$|(?:Vllm)?Worker_\w*\d$")
+_ROLE = Pattern(
+    r"(APIServer|EngineCore(?=(?:_DP0|_0)?$)|EngineCore_DP\d+|EngineCore_\d+|(?:Vllm)?Worker_\w*\d)(?:_DP0|_0)?$"
+)
 _STARTS = frozenset({Stage.DEVICE, Stage.WEIGHTS, Stage.PROFILE, Stage.PROFILE_ENCODER, Stage.KV, Stage.GRAPHS})
 # Python's own ways to the end of a process, and the names that vLLM and its executors give to theirs.
 _EXIT_CALLS = frozenset(
@@ -52,6 +53,7 @@ class _After(Enum):
     TOLD = auto()  # a process was told to stop; nothing says that it has
     ENDED = auto()  # a stop that came to its end
     REPLACED = auto()  # the last line of a process whose name another one has from here on
+    SERVED = auto()  # a sign of service; below, a start is at one of its steps
 
 
 def judged(log: Log) -> Story:
@@ -66,7 +68,8 @@ def judged(log: Log) -> Story:
         rest = _part(log, begin)
         theirs = _Theirs(whole.lines[:begin], after)
         found = _first_of_its_own(rest, theirs)
-        if found is not None and (after is _After.REPLACED or _in_order(_part(log, 0, begin))):
+        stop = after in {_After.TOLD, _After.ENDED}
+        if found is not None and (not stop or _in_order(_part(log, 0, begin))):
             own = next((i + 1 for i in reversed(range(found)) if theirs.wrote(rest.lines[i])), 0)
             return _part(log, begin + own)
     return whole
@@ -103,25 +106,40 @@ def _edges(whole: Story) -> Iterator[tuple[int, _After]]:
     yield from ((h.index + 1, _After.TOLD) for h in whole.hits if roles()[h.id] == "stop")
     yield from ((index + 1, _After.ENDED) for index in ends)
     yield from ((index, _After.REPLACED) for index in _replaced(whole.lines, ends))
+    yield from ((index, _After.SERVED) for index in _started_over(whole))
 
 
 def _replaced(lines: Sequence[LogLine], ends: AbstractSet[int]) -> Iterator[int]:
-    """Where a process begins to speak that has the name of another, which never speaks again."""
-    last = {(line.process, line.pid): index for index, line in enumerate(lines) if line.pid is not None}
+    """Where the processes of a run have said their last, of which one has the name of a later one."""
+    last = {line.pid: index for index, line in enumerate(lines) if line.pid is not None}
     present: dict[str, int] = {}
     known: set[int] = set()
     for index, line in enumerate(lines):
         if index in ends:
             present = {}
-        if line.pid is None or line.process is None or not _ROLE.match(line.process):
+        role = _ROLE.match(line.process) if line.pid is not None and line.process is not None else None
+        if role is None or line.pid is None:
             continue
-        other = present.get(line.process)
-        if other not in {None, line.pid} and last[line.process, other] < index:
+        other = present.get(role[1])
+        if other not in {None, line.pid} and last[other] < index:
+            yield max(last[pid] for pid in present.values() if last[pid] < index) + 1
             present = {}
-            yield index
         if other is not None or line.pid not in known:
-            present[line.process] = line.pid
+            present[role[1]] = line.pid
         known.add(line.pid)
+
+
+def _started_over(whole: Story) -> Iterator[int]:
+    """Where a server that served is followed by steps of a start. One that wakes up only loads its weights again."""
+    served: int | None = None
+    stages = mile_stages()
+    for hit in whole.hits:
+        stage = stages.get(hit.id)
+        if stage == Stage.SERVING:
+            served = hit.index
+        elif served is not None and stage is not None and stage != Stage.READY and hit.id != "weights-shards":
+            yield served + 1
+            served = None
 
 
 def _in_order(before: Story) -> bool:

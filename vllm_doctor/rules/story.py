@@ -11,7 +11,7 @@ from vllm_doctor.knowledge.stages import Stage, stage_of
 from vllm_doctor.knowledge.tracebacks import Crash
 from vllm_doctor.records.log import LogLine
 from vllm_doctor.rules.fault import Fault
-from vllm_doctor.rules.life import Life
+from vllm_doctor.rules.life import ANSWERED, Life
 
 if TYPE_CHECKING:
     from vllm_doctor.knowledge.torch_oom import TorchOom
@@ -57,6 +57,8 @@ _RUN_TIME_DEATHS = frozenset({"engine-core-fatal", "engine-dead"})
 _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
 # How the V0 engine's loop logs what a step raised; its start logs the message alone.
 _REPR = Pattern(r"[A-Z]\w*(?:Error|Exception)\(['\"]")
+# The server's own process, in which no step of the engine runs.
+_FRONT_END = ("APIServer", "ApiServer")
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
 # As Python's `warnings` write one: a library that warns of an import that failed goes on without it.
 _WARNED = Pattern(r"\S+:\d+: \w*Warning: ")
@@ -206,6 +208,17 @@ class Story(Life):
         above = self.lines[max(0, fault.crash.first - 2) : fault.crash.first + 1]
         return any(heading.match(line.text) for line in above)
 
+    @cached_property
+    def unsettled(self) -> Fault | None:
+        """What failed last before any stop, where nothing shows that it was one request: no name of the server's own
+        process, and nothing that was served after it."""
+        end = len(self.lines) if self.stopped is None else self.stopped
+        found = next((f for f in reversed(self.faults) if f.index < end and not self.aside(f)), None)
+        if found is None or (self.lines[found.index].process or "").startswith(_FRONT_END):
+            return None
+        answered = any(ANSWERED in line.text for line in self.lines[found.last :])
+        return None if answered or self.served(found.last) else found
+
     def aside(self, fault: Fault) -> bool:
         """Is it the end of a thread, a task or a destructor, and of no process?"""
         return not fault.ids and self._headed(fault, _ASIDE)
@@ -241,7 +254,7 @@ class Story(Life):
             return False
         process = line.process or ""
         if process:
-            return process.startswith(("APIServer", "ApiServer"))
+            return process.startswith(_FRONT_END)
         # One process is all of them: what the engine's own step raised, or what says what it is, ends the engine.
         return not fault.ids and stage_of(fault.functions) is not Stage.SERVING
 

@@ -16,10 +16,17 @@ _SILENT = frozenset(
         "engine-init-failed",
         "engine-process-failed",
         "core-abort",
+        "native-crash",
+        "fatal-python",
+        "signal-received",
+        "engine-exited",
         "shell-killed",
         "ray-actor-gone",
     }
 )
+# Messages that name the signal by a word.
+_NAMED = {"shell-killed": "9", "native-crash": "11", "core-abort": "6"}
+_WORDS = {"SIGSEGV": "11", "SIGABRT": "6", "Aborted": "6"}
 _KILLED = Pattern(r"(?<![\w.])-(9|7|11|6)(?!\d)")
 _SIGNALS = {
     "9": "killed (SIGKILL; who did it stands in the kernel log or nowhere)",
@@ -40,8 +47,9 @@ def judge(case: Case) -> Outcome:
         return NotHere("no process died without a word")
     if story.is_script:
         return NotHere("a script that had its answers: its engine ends with it")
-    code = _KILLED.search(" ".join(first.fields.values()))
-    number = "9" if first.id == "shell-killed" else code[1] if code is not None else None
+    told = " ".join(first.fields.values())
+    code = _KILLED.search(told)
+    number = _NAMED.get(first.id) or _WORDS.get(told.strip()) or (code[1] if code is not None else None)
     if number == "7":
         return NotHere("SIGBUS: a page of shared memory that could not be had")
     how = _SIGNALS[number] if number is not None else "no traceback, so it was ended from outside"
