@@ -4,6 +4,12 @@ anything, lines that mean nothing, envelopes. The text is ours: templates of vLL
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
+
+
+def _listed(name: str) -> list[str]:
+    return Path(__file__).with_name("logs").joinpath(name).read_text(encoding="utf-8").splitlines()
+
 
 CONFIG = "model='acme/chat-8b', dtype=torch.bfloat16, max_seq_len=8192, tensor_parallel_size=1"
 STATS = (
@@ -15,8 +21,7 @@ GROUP_LEFT = (
     "called before program exit, which can leak resources."
 )
 LEAKED = [
-    "/usr/lib/python3.12/multiprocessing/resource_tracker.py:279: UserWarning: resource_tracker: There appear to be "
-    "1 leaked shared_memory objects to clean up at shutdown",
+    "/usr/lib/python3.12/multiprocessing/resource_tracker.py:279: UserWarning: resource_tracker: 1 leaked semaphore",
     "  warnings.warn('resource_tracker: There appear to be %d '",
 ]
 
@@ -32,7 +37,7 @@ def run_0_6() -> list[str]:
         f"{at}15 model_runner.py:1067] Loading model weights took 14.9888 GB",
         f"{at}25 gpu_executor.py:122] # GPU blocks: 7812, # CPU blocks: 2048",
         f"{at}45 model_runner.py:1523] Graph capturing finished in 18 secs.",
-        "INFO:     Started server process [811]",
+        "INFO:     Started server process [70811]",
         "INFO:     Waiting for application startup.",
         "INFO:     Application startup complete.",
         'INFO:     127.0.0.1:40000 - "POST /v1/chat/completions HTTP/1.1" 200 OK',
@@ -51,14 +56,16 @@ def run_0_9() -> list[str]:
         f"{at}25 [gpu_worker.py:232] Available KV cache memory: 50.10 GiB",
         f"{at}25 [kv_cache_utils.py:716] GPU KV cache size: 410,000 tokens",
         f"{at}45 [core.py:172] init engine (profile, create kv cache, warmup model) took 29.20 seconds",
-        "INFO:     Started server process [811]",
+        "INFO:     Started server process [70811]",
         "INFO:     Application startup complete.",
         'INFO:     127.0.0.1:40000 - "POST /v1/chat/completions HTTP/1.1" 200 OK',
         f"INFO 01-02 10:01:00 [loggers.py:118] {STATS}",
     ]
 
 
-def run_signed(version: str = "0.19.1", core: str = "EngineCore", server: int = 811, engine: int = 902) -> list[str]:
+def run_signed(
+    version: str = "0.19.1", core: str = "EngineCore", server: int = 70811, engine: int = 70902
+) -> list[str]:
     """V1, each process signs its lines with its name and number."""
     api, eng = f"(APIServer pid={server}) ", f"({core} pid={engine}) "
     at = "INFO 01-02 10:00:"
@@ -84,7 +91,7 @@ def end_0_6() -> list[str]:
         "INFO:     Shutting down",
         "INFO:     Waiting for application shutdown.",
         "INFO:     Application shutdown complete.",
-        "INFO:     Finished server process [811]",
+        "INFO:     Finished server process [70811]",
         *LEAKED,
     ]
 
@@ -99,21 +106,20 @@ def end_0_9() -> list[str]:
     ]
 
 
-def end_signed(server: int = 811, engine: int = 902) -> list[str]:
-    """An orderly stop with all its noise: the server misses the engine that was told to end, and says so as an error."""
+def end_signed(server: int = 70811, engine: int = 70902) -> list[str]:
+    """An orderly stop with all its noise: the server misses the engine that was told to end."""
     api, eng = f"(APIServer pid={server}) ", f"(EngineCore pid={engine}) "
     failed = f"{api}ERROR 01-02 10:09:01 [async_llm.py:704] "
     return [
         f"{eng}INFO 01-02 10:09:00 [core.py:1214] [shutdown] EngineCore: trigger received signal=SIGTERM",
         f"{api}INFO 01-02 10:09:00 [launcher.py:100] [shutdown] API server: shutdown triggered",
         f"{eng}INFO 01-02 10:09:00 [core.py:1333] [shutdown] EngineCore: start mode=abort timeout=0s",
-        f"{api}WARNING 01-02 10:09:01 [utils.py:626] [shutdown] Process manager: force killing remaining processes count=1",
+        f"{api}WARNING 01-02 10:09:01 [utils.py:626] [shutdown] Process manager: force killing count=1",
         f"{failed}AsyncLLM output_handler failed.",
         f"{failed}Traceback (most recent call last):",
         f'{failed}  File "/opt/v/vllm/v1/engine/core_client.py", line 1046, in get_output_async',
         f"{failed}    raise self._format_exception(outputs) from None",
-        f"{failed}vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) "
-        "for the root cause.",
+        f"{failed}vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.",
         f"{api}INFO:     Shutting down",
         f"{api}INFO:     Waiting for application shutdown.",
         f"{api}INFO:     Application shutdown complete.",
@@ -125,63 +131,16 @@ def end_signed(server: int = 811, engine: int = 902) -> list[str]:
 STOPPED: dict[str, list[str]] = {
     "0.6": [*run_0_6(), *end_0_6()],
     "0.9": [*run_0_9(), *end_0_9()],
-    "0.11": [*run_signed("0.11.0", "EngineCore_DP0"), *(f"(APIServer pid=811) {line}" for line in end_0_9())],
+    "0.11": [*run_signed("0.11.0", "EngineCore_DP0"), *(f"(APIServer pid=70811) {line}" for line in end_0_9())],
     "0.27": [*run_signed("0.27.1"), *end_signed()],
 }
 # The same, still serving where the text ends.
 RUNNING: dict[str, list[str]] = {"0.9": run_0_9(), "0.27": run_signed("0.27.1")}
 
-# What a start says that fails before vLLM says anything of itself.
-EARLY: list[str] = [
-    "bash: line 1: vllm: command not found",
-    "ModuleNotFoundError: No module named 'vllm'",
-    "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
-    "ImportError: /opt/v/vllm/_C.abi3.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
-    "OSError: [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use",
-    "OSError: You are trying to access a gated repo.",
-    "RuntimeError: The NVIDIA driver on your system is too old (found version 12020).",
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.19 GiB "
-    "of which 1.00 GiB is free.",
-    "(EngineCore pid=99911) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
-    "capacity of 79.19 GiB of which 1.00 GiB is free.",
-    "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
-    "vllm: error: unrecognized arguments: --nope",
-    "Killed",
-    "/start.sh: line 12:   811 Killed                  vllm serve acme/chat-8b",
-    "Segmentation fault (core dumped) vllm serve acme/chat-8b",
-    "Fatal Python error: Segmentation fault",
-    "/start.sh: line 3:  4242 Bus error               (core dumped) vllm serve acme/chat-8b",
-    "Aborted (core dumped)",
-]
-
-# What healthy servers, their libraries and their surroundings say; a list to grow: one line of each kind.
-BENIGN: list[str] = [
-    "gpu7:811:902 [0] NCCL INFO NET/Plugin: Could not find: libnccl-net.so. libnccl-net.so: cannot open shared object "
-    "file: No such file or directory",
-    "gpu7:811:902 [0] NCCL INFO Bootstrap : Using eth0:192.0.2.7<0>",
-    "gpu7:811:902 [0] NCCL INFO NET/IB : No device found.",
-    "/usr/lib/python3/dist-packages/torchvision/io/image.py:13: UserWarning: Failed to load image Python extension: "
-    "''If you don't plan on using image functionality from `torchvision.io`, you can ignore this warning.",
-    'INFO:     127.0.0.1:40000 - "GET /health HTTP/1.1" 200 OK',
-    'INFO:     127.0.0.1:40000 - "GET /metrics HTTP/1.1" 200 OK',
-    'INFO:     127.0.0.1:40000 - "GET /favicon.ico HTTP/1.1" 404 Not Found',
-    "FutureWarning: The pynvml package is deprecated. Please install nvidia-ml-py instead.",
-    "/opt/v/transformers/utils/hub.py:110: FutureWarning: Using `TRANSFORMERS_CACHE` is deprecated and will be removed.",
-    "Token indices sequence length is longer than the specified maximum sequence length for this model (9000 > 8192). "
-    "Running this sequence through the model will result in indexing errors",
-    "Special tokens have been added in the vocabulary, make sure the associated word embeddings are fine-tuned.",
-    "huggingface/tokenizers: The current process just got forked, after parallelism has already been used. Disabling "
-    "parallelism to avoid deadlocks...",
-    "<frozen importlib._bootstrap_external>:1297: FutureWarning: The cuda.cudart module is deprecated.",
-    "[W102 10:00:07.100000000 socket.cpp:755] [c10d] The client socket cannot be initialized to connect to "
-    "[localhost]:29500 (errno: 97 - Address family not supported by protocol).",
-    "[Gloo] Rank 0 is connected to 0 peer ranks. Expected number of connected peer ranks is : 0",
-    "WARNING 01-02 10:00:03 [__init__.py:221] Platform plugin cpu could not be loaded: No module named 'vllm_cpu'",
-    "sys:1: DeprecationWarning: builtin type swigvarlink has no __module__ attribute",
-    "sh: 1: nvcc: not found",
-    "ldconfig: /usr/lib/x86_64-linux-gnu/libcuda.so.1 is not a symbolic link",
-    "nohup: ignoring input",
-]
+# What a start says that fails before vLLM says anything of itself, one line each.
+EARLY = _listed("early-failures.txt")
+# What healthy servers, their libraries and their surroundings say, one line of each kind; add what you meet.
+BENIGN = _listed("benign-lines.txt")
 
 # Line by line, as collectors and people hand a log on.
 ENVELOPES: dict[str, Callable[[str], str]] = {
@@ -190,8 +149,8 @@ ENVELOPES: dict[str, Callable[[str], str]] = {
     "compose": lambda text: f"vllm-1  | {text}",
     "kubectl": lambda text: f"[pod/chat-0/vllm] {text}",
     "cri": lambda text: f"2026-01-02T10:00:00.123456789Z stderr F {text}",
-    "journald": lambda text: f"Jan 02 10:00:00 gpu01 vllm[811]: {text}",
-    "journald-iso": lambda text: f"2026-01-02T10:00:00+00:00 gpu01 vllm[811]: {text}",
+    "journald": lambda text: f"Jan 02 10:00:00 gpu01 vllm[70811]: {text}",
+    "journald-iso": lambda text: f"2026-01-02T10:00:00+00:00 gpu01 vllm[70811]: {text}",
     "journald-json": lambda text: json.dumps({"MESSAGE": text, "_PID": "811"}),
     "buildkite": lambda text: f"[2026-01-02T10:00:00Z] {text}",
     "loki": lambda text: json.dumps({"message": text, "timestamp": "2026-01-02T10:00:00Z"}),

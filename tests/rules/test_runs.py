@@ -3,15 +3,15 @@
 import functools
 import os
 import random
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.rules import log_material as material
 from tests.scenarios.loading import FOLDER
-from vllm_doctor.gather.logfile import log_of_lines
-from vllm_doctor.records.log import Log
-from vllm_doctor.records.reading import Known
+from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.rules.engine import diagnose
@@ -21,16 +21,22 @@ Said = tuple[Verdict, str | None]
 # Every log with every end, envelope and line: `make logs`. Here, a sample that the seed fixes.
 WHOLE = os.environ.get("VLLM_DOCTOR_ALL_LOGS") == "1"
 LOGS = sorted(path.parent.name for path in FOLDER.glob("*/log.txt"))
-# Two lines of a report, which speak of vLLM and were not written by it.
-PROSE = {"vd301-quoted-alone-fires", "vd301-quoted-large-near-miss"}
+# Lines of a report, which speak of vLLM and were not written by it; a page that shows the newest entry first.
+NOT_AFTER_ANOTHER = {"vd301-quoted-alone-fires", "vd301-quoted-large-near-miss", "vd130-newest-first-fires"}
 
 
 def said(lines: Sequence[str]) -> Said:
-    return verdict(log_of_lines(lines, "log"))
+    return said_of(("\n".join(lines) + "\n").encode())
 
 
-def verdict(log: Log) -> Said:
-    found = diagnose(Snapshot(taken_at="2026-01-03T00:00:00+00:00", log=Known(log, "log")))
+def said_of(*files: bytes) -> Said:
+    """The verdict and the first code on files, which go through the real reader."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, f"{number}.log") for number, _ in enumerate(files)]
+        for path, content in zip(paths, files, strict=True):
+            path.write_bytes(content)
+        log = read_logs([str(path) for path in paths])
+    found = diagnose(Snapshot(taken_at="2026-01-03T00:00:00+00:00", log=log))
     return found.verdict, found.findings[0].code if found.findings else None
 
 
@@ -69,6 +75,6 @@ def test_what_fails_under_a_running_server_is_never_ok(release: str, tail: str) 
 @pytest.mark.parametrize("release", material.STOPPED)
 @pytest.mark.parametrize("name", sample(24, "stopped"))
 def test_a_run_that_was_stopped_before_changes_nothing(release: str, name: str) -> None:
-    if name in PROSE:
-        pytest.skip("nothing in it was written by vLLM: the run before is all that can be judged")
+    if name in NOT_AFTER_ANOTHER:
+        pytest.skip("it is no run that follows another one")
     assert said([*material.STOPPED[release], *text(name)]) == alone(name)
