@@ -15,6 +15,13 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
 def run(argv: list[str]) -> int:
     """Run `vllm-doctor` with `argv` (without the program's name) and return its exit code."""
+    if argv == ["--version"]:  # monitoring asks this often, and there is nothing in it to hide
+        return _ended(argv)
+    with streams.guarded():
+        return _ended(argv)
+
+
+def _ended(argv: list[str]) -> int:
     try:
         code = _answered(argv)
         streams.say("")

@@ -1,11 +1,14 @@
-"""Standard streams as they may be: closed, full, without a reader, or of an encoding that lacks our signs."""
+"""Standard streams as they may be: closed, full, without a reader, or of an encoding that lacks our signs; and the one
+way out of this process, on which nothing secret leaves."""
 
 import codecs
 import contextlib
 import io
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TextIO, cast
 
 # What stands for our few signs where the terminal's encoding has none (LANG=C, ISO 8859-1).
 _PLAIN = {"×": "x", "…": "...", "−": "-", "·": "-", "→": "->", "²": "^2"}
@@ -33,6 +36,59 @@ def drop() -> None:
     """Forget what standard output still holds, so that the interpreter's own end does not trip over it again."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Guarded:
+    """A stream that lets no secret pass, whoever writes to it: an answer, a warning, a library's word on a bad option.
+
+    Whole lines go through. It is the last net: answers are redacted before they are laid out (redact.records), as a
+    secret that was wrapped over two lines could not be seen here.
+    """
+
+    # Bytes would pass unseen: who asks for the stream's own buffer has to write text.
+    buffer = None
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self._held = ""
+
+    def write(self, text: str) -> int:
+        """Keep what is no whole line yet, pass the rest on."""
+        *lines, self._held = (self._held + text).split("\n")
+        if lines:
+            self._pass("\n".join((*lines, "")))
+        return len(text)
+
+    def flush(self) -> None:
+        """Pass on what is kept."""
+        held, self._held = self._held, ""
+        if held:
+            self._pass(held)
+        self.stream.flush()
+
+    def _pass(self, text: str) -> None:
+        from vllm_doctor.redact.text import safe
+
+        self.stream.write(safe(text))
+
+    def __getattr__(self, name: str) -> Any:
+        """Its encoding, whether it is a terminal, its number: all but writing is the stream's own."""
+        return getattr(self.stream, name)
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """Let nothing secret leave by standard output or standard error."""
+    before = sys.stdout, sys.stderr
+    guards = Guarded(before[0]), Guarded(before[1])
+    sys.stdout, sys.stderr = cast("tuple[TextIO, TextIO]", guards)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for guard in guards:
+            with contextlib.suppress(OSError, ValueError):
+                guard.flush()
 
 
 def say(text: str) -> None:

@@ -20,6 +20,8 @@ _RUN = re.compile(r"(?<![\w+/=])[A-Za-z0-9+/]{20,}+={0,2}+(?![\w+/=])")
 _SHORTEST_RANDOM = 32
 # Of random base64, six characters in ten are of another kind than the one before; of words, paths and numbers fewer.
 _RANDOM_CHANGES = 0.42
+# One in 64 is a slash; a path has more than one in twelve.
+_SLASHES = 12
 _HEX = re.compile(r"[0-9a-fA-F]+\Z")
 _USER_COLON_PASSWORD = re.compile(r"[\w.@-]{1,64}:[!-~]{3,}")
 _CAPITAL, _SMALL, _DIGIT = re.compile("[A-Z]"), re.compile("[a-z]"), re.compile("[0-9]")
@@ -103,7 +105,7 @@ def _runs(text: str) -> Iterator[Place]:
 
 def _random(run: str) -> bool:
     """Capitals, small letters and digits in turns that no word, path or number has."""
-    if len(run) < _SHORTEST_RANDOM or _HEX.match(run):
+    if len(run) < _SHORTEST_RANDOM or _HEX.match(run) or run.count("/") * _SLASHES > len(run):
         return False
     seen = run[:256]
     if not (_CAPITAL.search(seen) and _SMALL.search(seen) and _DIGIT.search(seen)):

@@ -54,7 +54,7 @@ _WRAPPED = re.compile(r"[\[({]|[bBrRuUfF]{0,2}+\\{0,64}+[\"']|&(?:quot|apos|#34|
 # A word of a command line that ends an option's values.
 _NEXT_WORD = re.compile(r"[ \t]++(?=[^\s|&;<>)\]-])")
 # One word that a setting may have, where vLLM's checks name what they met.
-_SETTING = re.compile(r"[\w.:/+,-]{1,48}")
+_SETTING = re.compile(r"[\w.:+,-]{1,48}|[~.]{0,2}/[\w.:+,/@-]{1,300}")
 _AMBIGUOUS = {"input_value", "chat_template", "url", "uri"}
 _OWN_ROUTES = re.compile(r"https?://[^/?#\s]{1,255}(?:/|/v1(?:/[\w/.-]{0,60})?|/metrics|/health|/version|/ping)?")
 _MEDIA = re.compile(r"(?<=://)[^\s\"'<>`\\/]{1,255}/[^\s\"'<>`\\]*+", re.IGNORECASE)
@@ -100,6 +100,11 @@ def scrub(text: str, replace: Replace = _hide, *, users: bool = True) -> str:
     if any(program in lower for program in words("programs")):
         text = _replaced(text, _of_programs(text), replace)
     return _replaced(text, sorted(shapes.places(text)), replace)
+
+
+def safe(text: str) -> str:
+    """Lines of an answer, of whatever format, without secrets: the last net before they leave."""
+    return "\n".join(scrub(line, users=False) for line in text.split("\n"))
 
 
 def _replaced(text: str, places: Iterator[Place] | Sequence[Place], replace: Replace) -> str:
@@ -152,6 +157,8 @@ def _named(text: str, *, users: bool) -> Iterator[Place]:
     at = 0
     while (found := _NAMED.search(text, at)) is not None:
         at = found.end()
+        if text.startswith(HIDDEN, at):
+            continue
         what = kind(found["name"])
         query = text[found.start() - 1 : found.start()] in {"?", "&"} or text.startswith("&amp;", found.start() - 5)
         if query and in_a_query(found["name"]):
@@ -224,13 +231,13 @@ def _users_own(name: str, value: str, *, quoted: bool) -> bool:
     """Is it text of a user, and not a setting, a number or the address of the server itself?"""
     bracket = value[:1] in {"[", "{", "("}
     if not (quoted or bracket):
-        return name == "input_value"
+        return name == "input_value" and not value.startswith("ArgsKwargs(") and not _SETTING.fullmatch(value[:400])
     if name in {"url", "uri"}:
         host = value.partition("://")[2].split("/", 1)[0].rsplit("@", 1)[-1].split(":", 1)[0]
         public = host in words("public_hosts") or host.endswith(tuple(f".{h}" for h in words("public_hosts")))
         return bool(host) and not public and not _OWN_ROUTES.fullmatch(value[:400])
     if name in _AMBIGUOUS:
-        return not _SETTING.fullmatch(value[:64]) if not bracket else len(value) > 2
+        return not (bracket or _SETTING.fullmatch(value[:400])) or (bracket and len(value) > 2)
     return True
 
 

@@ -5,6 +5,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from vllm_doctor.redact.text import safe
+
 _Target = str | os.PathLike[str]
 
 
@@ -12,8 +14,9 @@ def put(target: _Target, text: str, mode: int | None = None) -> None:
     """Write `text` in UTF-8 beside `target` and rename it there, with this mode or the umask's. Raises OSError.
 
     A link stays, and what it names is replaced. A device or a pipe (`/dev/stdout`, `/dev/null`) is written into:
-    renamed over by root, it would be gone for the whole host.
+    renamed over by root, it would be gone for the whole host. No secret is written, whoever made the text.
     """
+    text = safe(text)
     if not replaceable(target):
         Path(target).write_text(text, encoding="utf-8")
         return

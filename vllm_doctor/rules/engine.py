@@ -8,6 +8,7 @@ from vllm_doctor.records.finding import Diagnosis, Evidence, Finding, Missing, S
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Unknown
 from vllm_doctor.records.snapshot import Signal, Snapshot
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity, Verdict
+from vllm_doctor.redact.records import answer
 from vllm_doctor.rules import silence
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.chart import NODES
@@ -29,7 +30,12 @@ _CONFIDENCE = {confidence: rank for rank, confidence in enumerate(Confidence)}
 
 
 def diagnose(snapshot: Snapshot) -> Diagnosis:
-    """The verdict on a snapshot, with everything that led to it."""
+    """The verdict on a snapshot, with everything that led to it; what is secret in it stays behind."""
+    return answer(judged(snapshot), snapshot)
+
+
+def judged(snapshot: Snapshot) -> Diagnosis:
+    """The same as the rules say it, for nobody's eyes."""
     case = Case(snapshot)
     outcomes = [(rule, ask(rule, case)) for rule in rules()]
     findings = foreseen(case, _ordered(_without_fallbacks(outcomes)))

@@ -1,0 +1,111 @@
+"""Takes secrets out of records: out of an answer before anybody sees it, and out of what was read of a host."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from vllm_doctor.records.finding import Change, Diagnosis
+from vllm_doctor.records.reading import Known
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.redact.launch import SHORTEST_SECRET, scrub_values, secret_values
+from vllm_doctor.redact.names import Kind, kind
+from vllm_doctor.redact.text import HIDDEN, opaque, plain, scrub
+
+_Record = TypeVar("_Record")
+_YOURS = f"{HIDDEN} stands for what is kept secret here: put your own in its place."
+# Where a launch is printed, and what a line of it holds.
+_LAUNCHES = ("non-default args", "args: Namespace", "vllm serve", "api_server", "with config:")
+_HEAD = 400
+
+
+def answer(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
+    """The diagnosis as it may be shown. Rules see the text as it was written; from here on nobody does."""
+    found = set(_of_the_launch(snapshot))
+
+    def remember(what: str, _why: str) -> str:
+        if len(what) >= SHORTEST_SECRET and opaque(what):
+            found.add(what)
+        return HIDDEN
+
+    told = _mapped(diagnosis, lambda text: scrub(text, remember))
+    return _mapped(told, lambda text: scrub_values(text, found)) if found else told
+
+
+def _of_the_launch(snapshot: Snapshot) -> Iterable[str]:
+    """Secrets that the command line or the log's own print of it names, wherever else they stand."""
+    if isinstance(snapshot.launch, Known):
+        launch = snapshot.launch.value
+        yield from (value for value in secret_values(launch.argv, launch.env) if HIDDEN not in value)
+    if isinstance(snapshot.log, Known):
+        found: list[str] = []
+
+        def collect(what: str, _why: str) -> str:
+            found.append(what)
+            return HIDDEN
+
+        for line in snapshot.log.value.last.lines[:_HEAD]:
+            if any(mark in line.text for mark in _LAUNCHES):
+                scrub(line.text, collect, users=False)
+        for what in found:
+            parts = what.strip("[]()").split(",") if what[:1] in {"[", "("} else [what]
+            values = (part.strip().strip("\"'") for part in parts)
+            yield from (value for value in values if len(value) >= SHORTEST_SECRET and opaque(value))
+
+
+def without(record: _Record, secrets: Collection[str]) -> _Record:
+    """What was read of a host, without the given secrets; one look at the whole where it holds none."""
+    if not secrets:
+        return record
+    whole = msgspec.json.encode(record)
+    here = [s for s in sorted(secrets, key=len, reverse=True) if msgspec.json.encode(s)[1:-1] in whole]
+    return _mapped(record, lambda text: scrub_values(text, here)) if here else record
+
+
+def _mapped(value: _Record, of: Callable[[str], str]) -> _Record:
+    """The record with each text replaced; what does not change is not made anew."""
+    return _each(value, of)  # type: ignore[return-value] # the same kind of record comes back
+
+
+def _each(value: object, of: Callable[[str], str]) -> object:
+    if type(value) is str:
+        return of(value)
+    if isinstance(value, msgspec.Struct):
+        changed = {
+            name: new
+            for name in value.__struct_fields__
+            if (new := _each(old := getattr(value, name), of)) is not old and new != old
+        }
+        if isinstance(value, Change):
+            changed |= _change(value, changed)
+        return msgspec.structs.replace(value, **changed) if changed else value
+    if isinstance(value, tuple | list):
+        items = [_each(item, of) for item in value]
+        return value if all(new is old for new, old in zip(items, value, strict=True)) else type(value)(items)
+    if isinstance(value, Mapping):
+        return {of(name) if type(name) is str else name: _under(name, item, of) for name, item in value.items()}
+    return value
+
+
+def _under(name: object, value: object, of: Callable[[str], str]) -> object:
+    if isinstance(name, str) and isinstance(value, str) and secret_under(name, value):
+        return HIDDEN
+    return _each(value, of)
+
+
+def secret_under(name: str, value: str) -> bool:
+    """Is `value` a secret, by the name of the key, option or label beside it?"""
+    what = kind(name)
+    return (what in {Kind.SECRET, Kind.HEADER} and not plain(value)) or (what is Kind.PERHAPS and opaque(value))
+
+
+def _change(change: Change, changed: Mapping[str, object]) -> dict[str, object]:
+    """A change of a secret names neither the old value nor a new one; one that lost something says so."""
+    hidden: dict[str, object] = {
+        side: HIDDEN
+        for side in ("before", "after")
+        if isinstance(value := getattr(change, side), str) and secret_under(change.variable or change.name, value)
+    }
+    lost = {"after", "command"} & (hidden.keys() | changed.keys())
+    why = str(changed.get("why", change.why))
+    return hidden | ({"why": f"{why} {_YOURS}".strip()} if lost and _YOURS not in why else {})
