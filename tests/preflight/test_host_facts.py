@@ -187,3 +187,17 @@ def test_configs_of_models_are_read_and_what_is_none_is_left_out(facts: ModuleTy
         (tmp_path / "srv" / name / "config.json").write_text(text)
     answer = facts.collect(str(tmp_path), models=["/srv/good", "/srv/huge", "/srv/absent"])
     assert answer["models"] == {"/srv/good": "{}"}
+
+
+def test_a_mirror_in_the_file_that_our_own_role_wrote_is_nobody_elses(facts: ModuleType, tmp_path: Path) -> None:
+    mirror = "Types: deb\nURIs: https://mirror.example/cuda/\nSuites: ./\n"
+    root = plant(tmp_path, {"etc/apt/sources.list.d/nvidia-driver.sources": mirror})
+    told = facts.collect(root)["repositories"]
+    assert [(row["owner"], row["uri"]) for row in told] == [("nvidia", "https://mirror.example/cuda")]
+
+
+def test_the_same_in_the_file_of_somebody_else_is_not_ours(facts: ModuleType, tmp_path: Path) -> None:
+    root = plant(tmp_path, {"etc/yum.repos.d/x.repo": "[x]\nbaseurl = https://mirror.example/cuda\n"})
+    assert facts.collect(root)["repositories"] == []
+    root = plant(tmp_path, {"etc/yum.repos.d/nvidia-driver.repo": "[x]\nbaseurl = https://mirror.example/cuda\n"})
+    assert [row["owner"] for row in facts.collect(root)["repositories"]] == ["nvidia", "nvidia"]

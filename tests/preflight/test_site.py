@@ -1,5 +1,6 @@
 """The validation of site.yml itself, on a host that nobody can reach: a good inventory gets as far as asking it."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -22,8 +23,8 @@ GOOD: dict[str, object] = {
 }
 
 
-def played(folder: Path, **more: object) -> str:
-    """What a person sees of a run with these variables."""
+def played(folder: Path, extra: dict[str, object] | None = None, **more: object) -> str:
+    """What a person sees of a run with these variables of the host, and these of the command line."""
     (folder / "host_vars").mkdir()
     (folder / "hosts.yml").write_text(yaml.safe_dump({"vllm": {"hosts": {"gpu01": None}}}))
     (folder / "host_vars" / "gpu01.yml").write_text(yaml.safe_dump({**GOOD, **more}))
@@ -37,7 +38,7 @@ def played(folder: Path, **more: object) -> str:
         "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
     }
     done = subprocess.run(
-        [playbook, "-i", folder, "site.yml"],
+        [playbook, "-i", folder, "site.yml", "--extra-vars", json.dumps(extra or {})],
         capture_output=True,
         text=True,
         check=False,
@@ -47,10 +48,25 @@ def played(folder: Path, **more: object) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_good_inventory_gets_as_far_as_the_host(tmp_path: Path) -> None:
+def test_a_good_inventory_gets_as_far_as_the_host_and_one_that_is_down_is_a_row_of_the_table(tmp_path: Path) -> None:
     said = played(tmp_path)
     assert "UNREACHABLE" in said, said
-    assert "FAILED" not in said, said
+    assert "1 of 1 hosts refused; nothing was changed on any host." in said
+    row = next(line for line in said.splitlines() if line.split()[:2] == ["gpu01", "connection"])
+    assert "a host that answers" in row
+    assert "site_unreachable=skip" in said
+
+
+def test_what_does_not_answer_can_be_left_out_by_consent(tmp_path: Path) -> None:
+    said = played(tmp_path, site_unreachable="skip")
+    assert "UNREACHABLE" in said, said
+    assert "hosts refused" not in said, said
+
+
+def test_any_other_word_about_hosts_that_are_down_is_refused(tmp_path: Path) -> None:
+    said = played(tmp_path, {"site_unreachable": "ignore"})
+    assert "site_unreachable: ignore; needed: fail or skip" in said
+    assert "UNREACHABLE" not in said, said
 
 
 @pytest.mark.parametrize(

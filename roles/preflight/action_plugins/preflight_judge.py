@@ -34,7 +34,30 @@ from vllm_doctor.preflight.records import Case, Row, Verdict  # noqa: E402
 from vllm_doctor.preflight.sources import Sources  # noqa: E402
 from vllm_doctor.preflight.variables import Variables, options  # noqa: E402
 
+MESSAGE = 240  # characters of somebody else's message in a cell of the table
 FLAGS = REPOSITORY / "vllm_doctor" / "knowledge" / "inventory_vars.json"
+
+
+NOT_ROOT = Row(
+    "root",
+    Verdict.FAIL,
+    "the tasks do not run as root",
+    "root: packages, units and secrets are root's",
+    "set ansible_become: true, with --ask-become-pass where sudo wants a password; or ansible_user: root",
+)
+
+
+def no_answer(answer, *, skip):
+    """What is said of a host without facts: it is not there, or its user may not ask them."""
+    said = " ".join(str(answer.get("msg") or "nothing was asked of it").split())
+    said = said if len(said) <= MESSAGE else said[:MESSAGE] + " …"
+    if answer.get("unreachable") or not answer:
+        action = "bring it up, or go on without it: -e site_unreachable=skip"
+        if skip:
+            action = "nothing is done on it; run again with --limit when it is back"
+        return Row("connection", Verdict.WARN if skip else Verdict.FAIL, said, "a host that answers", action)
+    action = "let its user become root (ansible_become, sudo's rules, --ask-become-pass), then ask by hand: ansible -m ping"
+    return Row("facts", Verdict.FAIL, said, "its facts", action)
 
 
 class ActionModule(ActionBase):
@@ -142,13 +165,12 @@ class ActionModule(ActionBase):
 
     def _facts(self, host, task_vars, today):
         values = self._values(host, task_vars)
-        answer = task_vars["hostvars"][host].get("preflight_host")
-        if not isinstance(answer, dict) or "facts" not in answer:
-            return (
-                Row(
-                    "facts", Verdict.FAIL, "the host did not answer", "its facts", "make it reachable, or leave it out"
-                ),
-            )
+        answers = (task_vars["hostvars"][host].get(name) for name in ("preflight_host", "__preflight_answer"))
+        answer = next((answer for answer in answers if isinstance(answer, dict)), {})
+        if "facts" not in answer:
+            return (no_answer(answer, skip=values.get("preflight_unreachable") == "skip"),)
+        if answer["facts"].get("root") is False:
+            return (NOT_ROOT,)
         intent = _locked(wants.intent(values, table(), self._flags))
         configs = self._configs(values, answer["facts"].get("models") or {})
         rows = judge(Case(intent, wants.host(answer["facts"], configs), table(), today))

@@ -62,7 +62,7 @@ EXAMPLES = r"""
   preflight_facts:
     paths: [/opt/vllm]
     ports: [8000]
-  register: preflight_host
+  register: answer
 """
 
 RETURN = r"""
@@ -82,6 +82,12 @@ STACK = re.compile(
 # nothing of the driver itself: containers, monitoring and the toolkit live by their own versions
 NOT_STACK = re.compile(r"^(nvidia-container-|libnvidia-container|nvidia-cuda-toolkit|nvidia-driver-assistant)")
 PROBES = ("nvidia-driver", "nvidia-open", "nvidia-driver-cuda", "libnvidia-ml1", "libnvidia-compute", "cuda-drivers")
+# What our own roles write: a mirror in these is NVIDIA's repository, and nobody's second one.
+OWN_SOURCES = tuple(
+    folder + "/" + name + ending
+    for folder, ending in (("/etc/apt/sources.list.d", ".sources"), ("/etc/yum.repos.d", ".repo"))
+    for name in ("nvidia-driver", "nvidia-cuda")
+)
 DISTRIBUTION_HOSTS = re.compile(r"(debian\.org|ubuntu\.com|rockylinux\.org|almalinux\.org|redhat\.com|centos\.org)")
 
 
@@ -240,6 +246,12 @@ def apt_sources(root):
                 if hit:
                     found.setdefault(hit.group(1).rstrip("/"), []).append(name)
     return found
+
+
+def own_uris(root):
+    """The URIs in the sources that our own roles have written."""
+    text = "\n".join(read(root, path) or "" for path in OWN_SOURCES)
+    return [uri for line in re.findall(r"(?mi)^\s*(?:URIs:|baseurl\s*=)\s*(.+)$", text) for uri in line.split()]
 
 
 def owner_of(uri, ours):
@@ -425,6 +437,7 @@ def listening(root, ports):
 def collect(root="/", paths=(), ports=(), repository_uris=(), models=(), *, light=False):
     """All facts of the host below root."""
     gpus, switches, addresses = pci(root)
+    repository_uris = [*repository_uris, *own_uris(root)]
     live = root == "/" and not light
     sources = None if light else repositories(root, repository_uris)
     return {
@@ -441,6 +454,7 @@ def collect(root="/", paths=(), ports=(), repository_uris=(), models=(), *, ligh
         "memory_gib": memory(root),
         "listening": listening(root, list(ports)),
         "models": model_configs(root, models),
+        "root": os.geteuid() == 0,
         **system(root),
     }
 
