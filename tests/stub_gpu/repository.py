@@ -35,6 +35,12 @@ done
 update-initramfs -u
 """
 DKMS_PRERM = "#!/bin/sh\nset -e\nrm -f /lib/modules/*/updates/dkms/nvidia.ko\n"
+# Where tests/nvml_sim was laid down, the package brings it.
+NVML_POSTINST = f"""#!/bin/sh
+set -e
+[ ! -e /usr/local/lib/nvml-sim/libnvidia-ml.so.1 ] || ln -sf /usr/local/lib/nvml-sim/libnvidia-ml.so.1 {LIB}/libnvidia-ml.so.1
+ldconfig
+"""
 SLEEPER = "#!/bin/sh\nexec sleep infinity\n"
 # The real ones refuse to start beside a driver of another version.
 SAME = """#!/bin/sh
@@ -134,7 +140,9 @@ def driver(version):
     yield Package("libcuda1", deb, f"libnvidia-ptxjitcompiler1 {exact}", {f"{LIB}/libcuda.so.{version}": ""})
     yield Package("libnvidia-ptxjitcompiler1", deb)
     yield Package("libnvidia-cfg1", deb)
-    yield Package("libnvidia-ml1", deb, "", {f"{LIB}/libnvidia-ml.so.{version}": ""})
+    yield Package(
+        "libnvidia-ml1", deb, "", {f"{LIB}/libnvidia-ml.so.{version}": ""}, {"postinst": NVML_POSTINST}
+    )
     yield Package(
         "nvidia-persistenced",
         deb,
