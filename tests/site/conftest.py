@@ -39,7 +39,11 @@ LLAMA = {
 SMALL = LLAMA | {"hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 28, "num_attention_heads": 24}
 MODELS = [
     {"name": "Llama-3.1-8B-Instruct", "config.json": LLAMA, "bytes": 16060522496},
-    {"name": "Llama-3.2-3B-Instruct", "config.json": SMALL | {"head_dim": 128, "tie_word_embeddings": True}, "bytes": 6425499648},
+    {
+        "name": "Llama-3.2-3B-Instruct",
+        "config.json": SMALL | {"head_dim": 128, "tie_word_embeddings": True},
+        "bytes": 6425499648,
+    },
 ]
 
 
@@ -74,7 +78,11 @@ def cards(count: int, name: str, total: int, capability: str) -> str:
 
 # The machines: PCI ids of the cards and switches, and what the driver will say of them.
 MACHINES = {
-    "gpu01": {"stub_gpus": ["2330"] * 8, "stub_switches": ["22a3"] * 4, "nvml": cards(8, "NVIDIA H100 80GB HBM3", 85520809984, "9.0")},
+    "gpu01": {
+        "stub_gpus": ["2330"] * 8,
+        "stub_switches": ["22a3"] * 4,
+        "nvml": cards(8, "NVIDIA H100 80GB HBM3", 85520809984, "9.0"),
+    },
     "edge01": {"stub_gpus": ["26b9"] * 2, "nvml": cards(2, "NVIDIA L40S", 48305799168, "8.9")},
     "edge02": {"stub_gpus": ["2236"], "nvml": cards(1, "NVIDIA A10", 24146608128, "8.6")},
 }
@@ -96,7 +104,9 @@ class Run:
     def changed(self, task: str = "") -> list[str]:
         """Hosts that a task with these words in its name changed; any task without words."""
         blocks = re.split(r"^(?=TASK \[)", self.text, flags=re.MULTILINE)
-        found = [re.findall(r"^changed: \[(\w+)", block, re.MULTILINE) for block in blocks if task in block.split("]")[0]]
+        found = [
+            re.findall(r"^changed: \[(\w+)", block, re.MULTILINE) for block in blocks if task in block.split("]")[0]
+        ]
         return sorted({host for hosts in found for host in hosts})
 
     def names(self) -> list[str]:
@@ -116,10 +126,23 @@ class Site:
 
     def play(self, *words: str, playbook: str = "site.yml") -> Run:
         """`.venv/bin/ansible-playbook -i inventories/mine PLAYBOOK` in the checkout, as README says."""
-        command = [".venv/bin/ansible-playbook", "-i", "inventories/mine", playbook, "--vault-password-file", ".vault-password", *words]
+        command = [
+            ".venv/bin/ansible-playbook",
+            "-i",
+            "inventories/mine",
+            playbook,
+            "--vault-password-file",
+            ".vault-password",
+            *words,
+        ]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("ANSIBLE_", "PIP_", "UV_"))}
         done = subprocess.run(
-            command, cwd=self.checkout, env={**environment, "ANSIBLE_NOCOLOR": "1"}, capture_output=True, text=True, check=False
+            command,
+            cwd=self.checkout,
+            env={**environment, "ANSIBLE_NOCOLOR": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
         )
         self.count += 1
         text = done.stdout + done.stderr
@@ -128,7 +151,16 @@ class Site:
 
     def on(self, host: str, script: str) -> str:
         """A shell script on a host, as root; its output."""
-        command = [str(TOOLS / "bin" / "podman"), "exec", "-i", f"{self.prefix}-site-{host}", "bash", "-euo", "pipefail", "-s"]
+        command = [
+            str(TOOLS / "bin" / "podman"),
+            "exec",
+            "-i",
+            f"{self.prefix}-site-{host}",
+            "bash",
+            "-euo",
+            "pipefail",
+            "-s",
+        ]
         done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{host}: {script}\n{done.stdout}\n{done.stderr}"
         return done.stdout.strip()
@@ -141,7 +173,9 @@ class Site:
 def copied(folder: Path) -> Path:
     """The files that git knows, as in a fresh clone; of the locks, those of CUDA builds name the stand-in's wheels."""
     checkout = folder / "vllm-doctor"
-    listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=REPO, capture_output=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=REPO, capture_output=True, check=True
+    )
     for name in listed.stdout.decode().split("\0"):
         if name and (REPO / name).is_file():
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)

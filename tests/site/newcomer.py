@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 KEY = "a-long-random-key-of-the-tests"
-PASSWORD = "of-the-vault"
+PASSWORD = "of-the-vault"  # noqa: S105
 
 HOSTS = """\
 vllm:

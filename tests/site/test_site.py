@@ -1,4 +1,4 @@
-"""site.yml on GPU hosts, from nothing: as README says, with the example inventory and the lines that a newcomer changes.
+"""site.yml on GPU hosts, from nothing: as README says, with the example inventory and a newcomer's lines.
 
 The tests go on from one another, in this order.
 """
@@ -28,7 +28,10 @@ def test_from_nothing_to_a_completion_on_every_host(site: Site) -> None:
         assert " the the" in site.on(host, ASK)
         assert verdict(site, host)["verdict"] == "ok"
         assert "580.105.08" in site.on(host, "cat /proc/driver/nvidia/version")
-        site.on(host, "command -v gcc g++; echo '#include <Python.h>' | gcc -fsyntax-only $(python3-config --includes) -xc -")
+        site.on(
+            host,
+            "command -v gcc g++; echo '#include <Python.h>' | gcc -fsyntax-only $(python3-config --includes) -xc -",
+        )
 
 
 def test_a_second_run_changes_nothing(site: Site) -> None:

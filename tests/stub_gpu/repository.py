@@ -38,7 +38,8 @@ DKMS_PRERM = "#!/bin/sh\nset -e\nrm -f /lib/modules/*/updates/dkms/nvidia.ko\n"
 # Where tests/nvml_sim was laid down, the package brings it.
 NVML_POSTINST = f"""#!/bin/sh
 set -e
-[ ! -e /usr/local/lib/nvml-sim/libnvidia-ml.so.1 ] || ln -sf /usr/local/lib/nvml-sim/libnvidia-ml.so.1 {LIB}/libnvidia-ml.so.1
+library=/usr/local/lib/nvml-sim/libnvidia-ml.so.1
+[ ! -e $library ] || ln -sf $library {LIB}/libnvidia-ml.so.1
 ldconfig
 """
 SLEEPER = "#!/bin/sh\nexec sleep infinity\n"
@@ -140,9 +141,7 @@ def driver(version):
     yield Package("libcuda1", deb, f"libnvidia-ptxjitcompiler1 {exact}", {f"{LIB}/libcuda.so.{version}": ""})
     yield Package("libnvidia-ptxjitcompiler1", deb)
     yield Package("libnvidia-cfg1", deb)
-    yield Package(
-        "libnvidia-ml1", deb, "", {f"{LIB}/libnvidia-ml.so.{version}": ""}, {"postinst": NVML_POSTINST}
-    )
+    yield Package("libnvidia-ml1", deb, "", {f"{LIB}/libnvidia-ml.so.{version}": ""}, {"postinst": NVML_POSTINST})
     yield Package(
         "nvidia-persistenced",
         deb,

@@ -1,6 +1,6 @@
 """Build the stand-in as the wheel of a release, and the lock that the role installs it by.
 
-`python tests/stub_vllm/build.py FOLDER VERSION+VARIANT …` writes FOLDER/*.whl and, for each release, FOLDER/VERSION+VARIANT.lock.
+`python tests/stub_vllm/build.py FOLDER VERSION+VARIANT …` writes the wheels and, for each release, a lock into FOLDER.
 """
 
 import base64
@@ -56,7 +56,10 @@ def build(folder: Path, release: str) -> Path:
     lines = [f"# a stand-in for vLLM {release}, see tests/stub_vllm"]
     for path in made:
         name, version = path.name.split("-")[:2]
-        lines += [f"{name.replace('_', '-')}=={version} \\", f"    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"]
+        lines += [
+            f"{name.replace('_', '-')}=={version} \\",
+            f"    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}",
+        ]
     lock = folder / f"{release}.lock"
     lock.write_text("\n".join(lines) + "\n")
     return lock

@@ -56,7 +56,9 @@ def no_answer(answer, *, skip):
         if skip:
             action = "nothing is done on it; run again with --limit when it is back"
         return Row("connection", Verdict.WARN if skip else Verdict.FAIL, said, "a host that answers", action)
-    action = "let its user become root (ansible_become, sudo's rules, --ask-become-pass), then ask by hand: ansible -m ping"
+    action = (
+        "let its user become root (ansible_become, sudo's rules, --ask-become-pass), then ask by hand: ansible -m ping"
+    )
     return Row("facts", Verdict.FAIL, said, "its facts", action)
 
 

@@ -18,10 +18,20 @@ GENERATE = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/mes
 EMBED = ("/v1/embeddings", "/v2/embed", "/pooling", "/invocations")
 SCORE = ("/score", "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank", "/pooling", "/invocations")
 TRANSCRIBE = ("/v1/audio/transcriptions", "/v1/audio/translations", "/invocations")
-ALWAYS = ("/health", "/load", "/ping", "/version", "/metrics", "/openapi.json", "/v1/models", "/tokenize", "/detokenize")
+ALWAYS = (
+    "/health",
+    "/load",
+    "/ping",
+    "/version",
+    "/metrics",
+    "/openapi.json",
+    "/v1/models",
+    "/tokenize",
+    "/detokenize",
+)
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """An answer that is no success."""
 
     def __init__(self, status: int, message: str, kind: str = "BadRequestError") -> None:
@@ -63,7 +73,7 @@ class Api:
         value = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
         scheme, _, key = value.partition(" ")
         digest = hashlib.sha256(key.encode()).digest()
-        return scheme.lower() == "bearer" and any([secrets.compare_digest(digest, known) for known in self.keys])
+        return scheme.lower() == "bearer" and any(secrets.compare_digest(digest, known) for known in self.keys)
 
     async def __call__(self, scope, receive, send) -> None:
         """Answer one request."""
@@ -86,9 +96,9 @@ class Api:
             try:
                 body = json.loads(message.get("body") or b"")
             except ValueError:
-                raise Refused(400, "Invalid JSON") from None
+                raise RefusedError(400, "Invalid JSON") from None
             await self.work(path, body if isinstance(body, dict) else {}, send)
-        except Refused as error:
+        except RefusedError as error:
             told = {"message": error.message, "type": error.kind, "param": None, "code": error.status}
             await reply(send, error.status, {"error": told})
 
@@ -105,7 +115,9 @@ class Api:
             await reply(send, 200, {"server_load": self.running})
         elif path == "/openapi.json":
             methods = {name: {"get" if name in ALWAYS else "post": {}} for name in self.paths}
-            await reply(send, 200, {"openapi": "3.1.0", "info": {"title": "FastAPI", "version": "0.1.0"}, "paths": methods})
+            await reply(
+                send, 200, {"openapi": "3.1.0", "info": {"title": "FastAPI", "version": "0.1.0"}, "paths": methods}
+            )
         else:
             common = {"object": "model", "created": int(time.time()), "owned_by": "vllm", "root": self.model}
             models = [{"id": name, "max_model_len": self.sums["longest"], **common} for name in self.names]
@@ -119,21 +131,22 @@ class Api:
             await reply(send, 200, {"count": len(tokens), "max_model_len": self.sums["longest"], "tokens": tokens})
             return
         if body.get("model") not in {None, *self.names}:
-            raise Refused(404, f"The model `{body['model']}` does not exist.", "NotFoundError")
+            raise RefusedError(404, f"The model `{body['model']}` does not exist.", "NotFoundError")
         prompt = count(text)
         room = self.sums["longest"] - prompt
         wanted = int(body.get("max_completion_tokens") or body.get("max_tokens") or (16 if "prompt" in body else room))
         generates = self.paths[len(ALWAYS) :] == GENERATE
         if prompt + (wanted if generates else 0) > self.sums["longest"]:
-            raise Refused(
+            raise RefusedError(
                 400,
-                f"This model's maximum context length is {self.sums['longest']} tokens. However, you requested {wanted} output "
-                f"tokens and your prompt contains at least {prompt} input tokens, for a total of at least {prompt + wanted} "
-                "tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
+                f"This model's maximum context length is {self.sums['longest']} tokens. However, you requested "
+                f"{wanted} output tokens and your prompt contains at least {prompt} input tokens, for a total of at "
+                f"least {prompt + wanted} tokens. Please reduce the length of the input prompt or the number of "
+                "requested output tokens.",
             )
         limit = self.options.max_num_queued_reqs
         if limit is not None and self.running + self.waiting >= int(limit):
-            raise Refused(503, "The server is overloaded: too many queued requests.", "ServiceUnavailableError")
+            raise RefusedError(503, "The server is overloaded: too many queued requests.", "ServiceUnavailableError")
         await self.scheduled(path, body, send, prompt, wanted if generates else 1)
 
     async def scheduled(self, path: str, body, send, prompt: int, wanted: int) -> None:
@@ -142,7 +155,7 @@ class Api:
         if wrong.get("die"):
             self.kill_engine()
         if self.closing:
-            raise Refused(500, "EngineCore is shutting down", "InternalServerError")
+            raise RefusedError(500, "EngineCore is shutting down", "InternalServerError")
         began = time.monotonic()
         self.waiting += 1
         try:
@@ -152,7 +165,7 @@ class Api:
         self.running += 1
         self.held_tokens += prompt + wanted
         try:
-            writer = Writer(path, body, self.names[0], prompt, wanted, send)
+            writer = Writer(path, body, self.names[0], (prompt, wanted), send)
             pause = float(str(wrong.get("token_seconds", 0)))
             for index in range(wanted):
                 while self.faults().get("hang") and not self.aborting:
@@ -160,7 +173,7 @@ class Api:
                 await asyncio.sleep(pause)
                 if self.dead or self.aborting:
                     self.metrics.finished("abort", prompt, index, began)
-                    raise Refused(500, "EngineCore encountered an issue.", "InternalServerError")
+                    raise RefusedError(500, "EngineCore encountered an issue.", "InternalServerError")
                 if index == 0:
                     self.metrics.first(time.monotonic() - began)
                 await writer.token(index)
@@ -175,7 +188,8 @@ class Api:
 class Writer:
     """The answer of one request in the form of its route, streamed where that is asked for."""
 
-    def __init__(self, path: str, body, model: str, prompt: int, wanted: int, send) -> None:
+    def __init__(self, path: str, body, model: str, usage: tuple[int, int], send) -> None:
+        prompt, wanted = usage
         self.path, self.model, self.send = path, model, send
         self.usage = {"prompt_tokens": prompt, "completion_tokens": wanted, "total_tokens": prompt + wanted}
         self.stream = bool(body.get("stream"))
@@ -188,7 +202,11 @@ class Writer:
         self.text += " the"
         if self.stream:
             if index == 0:
-                start = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
+                start = {
+                    "type": "http.response.start",
+                    "status": 200,
+                    "headers": [(b"content-type", b"text/event-stream")],
+                }
                 await self.send(start)
             await self.event({"choices": [self.choice(" the", "delta", None)]})
 
@@ -218,12 +236,16 @@ class Writer:
             await reply(self.send, 200, {"text": self.text, **known})
         else:
             kind = "chat.completion" if self.chat else "text_completion"
-            await reply(self.send, 200, {"object": kind, "choices": [self.choice(self.text, "message", "length")], **known})
+            await reply(
+                self.send, 200, {"object": kind, "choices": [self.choice(self.text, "message", "length")], **known}
+            )
 
 
 def said(body) -> str:
     """All text of a request."""
-    parts = [body.get(name) for name in ("prompt", "messages", "input", "text", "query", "documents", "text_1", "text_2")]
+    parts = [
+        body.get(name) for name in ("prompt", "messages", "input", "text", "query", "documents", "text_1", "text_2")
+    ]
     return " ".join(part if isinstance(part, str) else json.dumps(part) for part in parts if part)
 
 

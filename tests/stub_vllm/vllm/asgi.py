@@ -30,7 +30,9 @@ class Server:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.split("\r\n")
         method, target, protocol = first.split(" ")
-        headers = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines if line)]
+        headers = [
+            (name.strip().lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines if line)
+        ]
         length = int(dict(headers).get("content-length", 0))
         body = await reader.readexactly(min(length, LIMIT)) if length else b""
         keep = dict(headers).get("connection", "").lower() != "close" and protocol == "HTTP/1.1"
@@ -83,6 +85,6 @@ class Server:
             await self.application(scope, receive, send)
         finally:
             self.under_way -= 1
-        client = "%s:%s" % tuple((scope["client"] or ("", 0))[:2])
+        client = ":".join(map(str, (scope["client"] or ("", 0))[:2]))
         self.log.uvicorn(f'{client} - "{method} {target} HTTP/1.1" {status} {HTTPStatus(status).phrase}')
         return keep

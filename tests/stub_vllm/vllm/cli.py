@@ -18,7 +18,9 @@ def release() -> str:
 
 def serve_parser() -> argparse.ArgumentParser:
     """Every option of the release, each with the words, the type and the values that it allows."""
-    parser = argparse.ArgumentParser(prog="vllm", usage="vllm serve [model_tag] [options]", allow_abbrev=False, add_help=False)
+    parser = argparse.ArgumentParser(
+        prog="vllm", usage="vllm serve [model_tag] [options]", allow_abbrev=False, add_help=False
+    )
     parser.add_argument("model_tag", nargs="?")
     for name, known in json.loads(TABLE.read_text())["options"].items():
         kind = {"int": int, "float": float}.get(known.get("type", ""), str)

@@ -17,7 +17,7 @@ ACTIVATION, NON_TORCH, GRAPHS = 1.25 * GIB, 0.45 * GIB, 0.55 * GIB
 BYTES = {"float32": 4, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 
 
-class CannotStart(Exception):
+class CannotStartError(Exception):
     """Why the engine does not start: `kind` is the exception's name as vLLM's traceback ends with it."""
 
     def __init__(self, kind: str, text: str, place: str) -> None:
@@ -47,7 +47,7 @@ class Cache:
 
 
 def cards() -> list[Card]:
-    """The cards that NVML and CUDA_VISIBLE_DEVICES leave. Raises CannotStart where the driver does not answer."""
+    """The cards that NVML and CUDA_VISIBLE_DEVICES leave. Raises CannotStartError where the driver does not answer."""
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
         code = library.nvmlInit_v2()
@@ -58,7 +58,7 @@ def cards() -> list[Card]:
             "Failed to infer device type, please set the environment variable `VLLM_LOGGING_LEVEL=DEBUG` "
             "to turn on verbose logging to help debug the issue."
         )
-        raise CannotStart("RuntimeError", text, "device.py")
+        raise CannotStartError("RuntimeError", text, "device.py")
     count = ctypes.c_uint()
     library.nvmlDeviceGetCount_v2(ctypes.byref(count))
     found = {}
@@ -76,11 +76,11 @@ def cards() -> list[Card]:
 
 
 def config_of(model: str) -> dict[str, object]:
-    """The model's config.json. Raises CannotStart where there is none."""
+    """The model's config.json. Raises CannotStartError where there is none."""
     path = Path(model, "config.json")
     if not path.is_file():
         text = f"Invalid repository ID or local directory specified: '{model}'."
-        raise CannotStart("ValueError", text, "config.py")
+        raise CannotStartError("ValueError", text, "config.py")
     found = json.loads(path.read_text())
     return found.get("text_config") or found
 
@@ -94,12 +94,12 @@ def weight_bytes(model: str) -> int:
 
 
 def plan(model: str, options: dict[str, object], visible: list[Card]) -> Cache:
-    """The sums of a start. Raises CannotStart with vLLM's words where they do not come out."""
+    """The sums of a start. Raises CannotStartError with vLLM's words where they do not come out."""
     config = config_of(model)
     tp, pp = int(options.get("tensor_parallel_size") or 1), int(options.get("pipeline_parallel_size") or 1)
     if tp * pp > len(visible):
         text = f"World size ({tp * pp}) is larger than the number of available GPUs ({len(visible)}) in this node."
-        raise CannotStart("ValueError", text, "parallel.py")
+        raise CannotStartError("ValueError", text, "parallel.py")
     derived = int(config.get("max_position_embeddings") or 2048)
     longest = int(options.get("max_model_len") or derived)
     if longest > derived:
@@ -107,17 +107,18 @@ def plan(model: str, options: dict[str, object], visible: list[Card]) -> Cache:
             f"User-specified max_model_len ({longest}) is greater than the derived max_model_len "
             f"(max_position_embeddings={derived} or model_max_length=None in model's config.json)."
         )
-        raise CannotStart("ValueError", text, "model.py")
+        raise CannotStartError("ValueError", text, "model.py")
     share = float(options.get("gpu_memory_utilization") or 0.92)
     card = min(visible, key=lambda one: one.free)
     requested = card.total * share
     if card.free < requested:
         text = (
-            f"Free memory on device cuda:{card.index} ({gib(card.free)}/{gib(card.total)} GiB) on startup is less than "
-            f"desired GPU memory utilization ({share}, {gib(requested)} GiB). Decrease GPU memory utilization or reduce "
-            "GPU memory used by other processes."
+            f"Free memory on device cuda:{card.index} ({gib(card.free)}/{gib(card.total)} GiB) on startup is "
+            "less than "
+            f"desired GPU memory utilization ({share}, {gib(requested)} GiB). Decrease GPU memory utilization or "
+            "reduce GPU memory used by other processes."
         )
-        raise CannotStart("ValueError", text, "utils.py")
+        raise CannotStartError("ValueError", text, "utils.py")
     weights = weight_bytes(model) // (tp * pp)
     graphs = 0 if options.get("enforce_eager") else GRAPHS
     fixed = options.get("kv_cache_memory_bytes")
@@ -140,14 +141,15 @@ def cache(config, options, *, weights, available, longest, ranks) -> Cache:
         fits = max(0, available // (a_token * block) * block)
         text = (
             f"To serve at least one request with the model's max seq len ({longest}), ({gib(needed)} GiB KV cache is "
-            f"needed, which is larger than the available KV cache memory ({gib(available)} GiB). Based on the available "
-            f"memory, the estimated maximum model length is {fits}. Try increasing `gpu_memory_utilization` (which also "
-            "controls CPU memory on the CPU backend) or decreasing `max_model_len` when initializing the engine. See "
+            f"needed, which is larger than the available KV cache memory ({gib(available)} GiB). Based on the "
+            f"available memory, the estimated maximum model length is {fits}. Try increasing "
+            "`gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or decreasing "
+            "`max_model_len` when initializing the engine. See "
             "https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
         )
         if available <= 0:
-            text = "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine."
-        raise CannotStart("ValueError", text, "kv_cache_utils.py")
+            text = "No available memory for the cache blocks. Try increasing `gpu_memory_utilization`."
+        raise CannotStartError("ValueError", text, "kv_cache_utils.py")
     blocks = int(options.get("num_gpu_blocks_override") or available // (a_token * block))
     return Cache(weights, available, blocks, block, blocks * block, longest)
 

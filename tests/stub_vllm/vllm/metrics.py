@@ -52,13 +52,18 @@ class Metrics:
             lines += [f"# TYPE vllm:{name}_total counter", f"vllm:{name}_total{{{self.label}}} {float(value)}"]
         lines.append("# TYPE vllm:request_success_total counter")
         for reason in ("stop", "length", "abort", "error", "repetition"):
-            lines.append(f'vllm:request_success_total{{{self.label},finished_reason="{reason}"}} {float(self.ends[reason])}')
+            lines.append(
+                f'vllm:request_success_total{{{self.label},finished_reason="{reason}"}} {float(self.ends[reason])}'
+            )
         for name, values in self.times.items():
             lines.append(f"# TYPE vllm:{name} histogram")
             for edge in BUCKETS:
                 lines.append(f'vllm:{name}_bucket{{{self.label},le="{edge}"}} {sum(value <= edge for value in values)}')
             lines.append(f'vllm:{name}_bucket{{{self.label},le="+Inf"}} {len(values)}')
-            lines += [f"vllm:{name}_count{{{self.label}}} {len(values)}", f"vllm:{name}_sum{{{self.label}}} {sum(values)}"]
+            lines += [
+                f"vllm:{name}_count{{{self.label}}} {len(values)}",
+                f"vllm:{name}_sum{{{self.label}}} {sum(values)}",
+            ]
         config = {
             "block_size": self.sums["block_size"],
             "cache_dtype": self.options.kv_cache_dtype or "auto",

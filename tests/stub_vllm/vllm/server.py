@@ -19,7 +19,7 @@ from vllm.api import Api
 from vllm.asgi import Server
 from vllm.cli import release
 from vllm.log import Log
-from vllm.memory import CannotStart, cache, cards, config_of, gib, plan, weight_bytes
+from vllm.memory import CannotStartError, cache, cards, config_of, gib, plan, weight_bytes
 
 FAULTS = Path(os.environ.get("STUB_VLLM", "/etc/stub-vllm.json"))
 WATCHDOG = 0.2  # seconds between looks at the engine; vLLM's own is 5
@@ -39,7 +39,7 @@ def serve(options) -> None:
     given = {name: number(value) for name, value in vars(options).items() if value is not None and name != "model_tag"}
     model = str(options.model_tag or options.model or "Qwen/Qwen3-0.6B")
     api_log.info("utils.py:299", f"vLLM API server version {release()}, serving model {model}")
-    api_log.info("utils.py:233", f"non-default args: {({'model_tag': model} | given)}")
+    api_log.info("utils.py:233", f"non-default args: { ({'model_tag': model} | given) }")
     listening = bind(options, api_log)
     engine = os.fork()
     if engine == 0:
@@ -54,14 +54,16 @@ def serve(options) -> None:
         os.waitpid(engine, 0)
         sys.stdout.write(TRACEBACK.format(pid=os.getpid()))
         sys.exit(1)
-    asyncio.run(answer(options, model, json.loads(told), listening, engine, api_log, engine_log))
+    api = Api(options, model, json.loads(told), faults, lambda: os.kill(engine, signal.SIGKILL))
+    asyncio.run(answer(options, api, listening, engine, (api_log, engine_log)))
 
 
 READY = os.pipe()  # the engine's word that it has loaded, or the end of it
 TRACEBACK = """(APIServer pid={pid}) Traceback (most recent call last):
 (APIServer pid={pid})   File "/vllm/v1/engine/utils.py", line 1431, in wait_for_engine_startup
 (APIServer pid={pid})     raise RuntimeError(
-(APIServer pid={pid}) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {{'EngineCore': 1}}
+(APIServer pid={pid}) RuntimeError: Engine core initialization failed. See root cause above. \
+Failed core proc(s): {{'EngineCore': 1}}
 """
 
 
@@ -70,7 +72,7 @@ def number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
-def bind(options, log: Log) -> socket.socket:
+def bind(options, out: Log) -> socket.socket:
     """vLLM binds before it loads, and listens when it has loaded."""
     if options.uds:
         made = socket.socket(socket.AF_UNIX)
@@ -86,7 +88,7 @@ def bind(options, log: Log) -> socket.socket:
     return made
 
 
-def run_engine(model: str, given: dict[str, object], log: Log) -> None:
+def run_engine(model: str, given: dict[str, object], out: Log) -> None:
     """The engine's process: it loads, says so, and waits to be told to end. Never returns."""
     libc = ctypes.CDLL(None)
     libc.prctl(15, b"VLLM::EngineCor", 0, 0, 0)  # PR_SET_NAME
@@ -94,12 +96,12 @@ def run_engine(model: str, given: dict[str, object], log: Log) -> None:
     os.close(READY[0])
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        found = load(model, given, log)
-    except CannotStart as error:
-        log.error("core.py:1510", "EngineCore failed to start.")
-        log.error("core.py:1510", "Traceback (most recent call last):")
-        log.error("core.py:1510", f'  File "/vllm/{error.place}", line 1, in start')
-        log.error("core.py:1510", f"{error.kind}: {error.text}")
+        found = load(model, given, out)
+    except CannotStartError as error:
+        out.error("core.py:1510", "EngineCore failed to start.")
+        out.error("core.py:1510", "Traceback (most recent call last):")
+        out.error("core.py:1510", f'  File "/vllm/{error.place}", line 1, in start')
+        out.error("core.py:1510", f"{error.kind}: {error.text}")
         os._exit(1)
     os.write(READY[1], json.dumps(found).encode())
     os.close(READY[1])
@@ -107,10 +109,12 @@ def run_engine(model: str, given: dict[str, object], log: Log) -> None:
         signal.pause()
 
 
-def load(model: str, given: dict[str, object], log: Log) -> dict[str, object]:
+def load(model: str, given: dict[str, object], out: Log) -> dict[str, object]:
     """What a start logs, with the sums of this host's cards; returns what the server must know of it."""
     wrong = faults()
-    log.info("core.py:133", f"Initializing a V1 LLM engine (v{release()}) with config: model='{model}', {settings(given)}")
+    out.info(
+        "core.py:133", f"Initializing a V1 LLM engine (v{release()}) with config: model='{model}', {settings(given)}"
+    )
     if Path(__file__).with_name("cpu").exists():
         config = config_of(model)
         longest = int(given.get("max_model_len") or config.get("max_position_embeddings") or 2048)
@@ -118,7 +122,7 @@ def load(model: str, given: dict[str, object], log: Log) -> dict[str, object]:
     else:
         visible = cards()
         sums = plan(model, given, visible)
-    log.info("gpu_model_runner.py:5040", f"Starting to load model {model}...")
+    out.info("gpu_model_runner.py:5040", f"Starting to load model {model}...")
     time.sleep(float(str(wrong.get("start_seconds", 0))))
     if wrong.get("start") == "oom":
         text = (
@@ -126,20 +130,20 @@ def load(model: str, given: dict[str, object], log: Log) -> dict[str, object]:
             f"{gib(cards()[0].total)} GiB of which 311.00 MiB is free. Including non-PyTorch memory, this process has "
             f"{gib(cards()[0].total - (311 << 20))} GiB memory in use."
         )
-        raise CannotStart("torch.OutOfMemoryError", text, "model_executor/model_loader/default_loader.py")
+        raise CannotStartError("torch.OutOfMemoryError", text, "model_executor/model_loader/default_loader.py")
     if wrong.get("start") == "exit":
         os._exit(1)
-    log.info("default_loader.py:397", "Loading weights took 0.10 seconds")
-    log.info("gpu_model_runner.py:5150", f"Model loading took {gib(sums.weights)} GiB memory and 0.100000 seconds")
-    log.info("gpu_worker.py:759", f"Available KV cache memory: {gib(sums.available)} GiB")
-    log.info(
+    out.info("default_loader.py:397", "Loading weights took 0.10 seconds")
+    out.info("gpu_model_runner.py:5150", f"Model loading took {gib(sums.weights)} GiB memory and 0.100000 seconds")
+    out.info("gpu_worker.py:759", f"Available KV cache memory: {gib(sums.available)} GiB")
+    out.info(
         "kv_cache_utils.py:2327",
         f"GPU KV cache size: {sums.tokens:,} tokens, Maximum concurrency for {sums.longest:,} tokens per request: "
         f"{sums.tokens / sums.longest:.2f}x",
     )
     if not given.get("enforce_eager"):
-        log.info("gpu_model_runner.py:6582", "Graph capturing finished in 0 secs, took 0.55 GiB")
-    log.info("core.py:402", "init engine (profile, create kv cache, warmup model) took 0.10 s")
+        out.info("gpu_model_runner.py:6582", "Graph capturing finished in 0 secs, took 0.55 GiB")
+    out.info("core.py:402", "init engine (profile, create kv cache, warmup model) took 0.10 s")
     return {"blocks": sums.blocks, "block_size": sums.block_size, "tokens": sums.tokens, "longest": sums.longest}
 
 
@@ -156,9 +160,8 @@ def settings(given: dict[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
-async def answer(options, model, sums, listening, engine, log, engine_log) -> None:
-    """Listen and answer until SIGTERM or the engine's end."""
-    api = Api(options, model, sums, faults, lambda: os.kill(engine, signal.SIGKILL))
+def layered(options, api: Api):
+    """The application inside the classes that --middleware names, the last one outermost."""
     application = api
     for name in options.middleware or []:
         module, _, attribute = name.rpartition(".")
@@ -166,18 +169,28 @@ async def answer(options, model, sums, listening, engine, log, engine_log) -> No
         if not inspect.isclass(layer):
             raise SystemExit(f"Invalid middleware {name}: this stand-in takes classes")
         application = layer(application)
-    server = Server(application, log)
+    return application
+
+
+async def listen(options, server: Server, listening: socket.socket, out: Log):
+    """From here on clients are heard."""
     tls = None
     if options.ssl_certfile:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(options.ssl_certfile, options.ssl_keyfile)
     start = asyncio.start_unix_server if options.uds else asyncio.start_server
-    where = options.uds or f"http{'s' if tls else ''}://{options.host or '0.0.0.0'}:{options.port or 8000}"
-    log.info("api_server.py:600", f"Starting vLLM server on {where}")
-    log.uvicorn(f"Started server process [{os.getpid()}]")
-    log.uvicorn("Waiting for application startup.")
-    listener = await start(server.connection, sock=listening, ssl=tls, limit=1 << 20)
-    log.uvicorn("Application startup complete.")
+    where = options.uds or f"http{'s' if tls else ''}://{listening.getsockname()[0]}:{options.port or 8000}"
+    out.info("api_server.py:600", f"Starting vLLM server on {where}")
+    out.uvicorn(f"Started server process [{os.getpid()}]")
+    out.uvicorn("Waiting for application startup.")
+    return await start(server.connection, sock=listening, ssl=tls, limit=1 << 20)
+
+
+async def answer(options, api: Api, listening: socket.socket, engine: int, logs: tuple[Log, Log]) -> None:
+    """Listen and answer until SIGTERM or the engine's end."""
+    out, engine_log = logs
+    listener = await listen(options, Server(layered(options, api), out), listening, out)
+    out.uvicorn("Application startup complete.")
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -187,37 +200,39 @@ async def answer(options, model, sums, listening, engine, log, engine_log) -> No
         except TimeoutError:
             api.dead = os.waitpid(engine, os.WNOHANG)[0] == engine
     if api.dead:
-        log.error("core_client.py:817", "Engine core proc EngineCore died unexpectedly, shutting down client.")
+        out.error("core_client.py:817", "Engine core proc EngineCore died unexpectedly, shutting down client.")
         await asyncio.sleep(WATCHDOG)
     else:
-        await drain(options, api, log, engine_log)
+        await drain(options, api, out, engine_log)
         os.kill(engine, signal.SIGKILL)
         os.waitpid(engine, 0)
-    log.info("launcher.py:282", "[shutdown] API server: shutting down FastAPI HTTP server")
+    out.info("launcher.py:282", "[shutdown] API server: shutting down FastAPI HTTP server")
     listener.close()
-    log.uvicorn("Shutting down")
-    log.uvicorn("Application shutdown complete.")
-    log.uvicorn(f"Finished server process [{os.getpid()}]")
+    out.uvicorn("Shutting down")
+    out.uvicorn("Application shutdown complete.")
+    out.uvicorn(f"Finished server process [{os.getpid()}]")
     sys.stdout.flush()
     os._exit(0)
 
 
-async def drain(options, api: Api, log: Log, engine_log: Log) -> None:
+async def drain(options, api: Api, out: Log, engine_log: Log) -> None:
     """What is in flight is finished within --shutdown-timeout, or aborted at once where that is 0."""
     seconds = int(options.shutdown_timeout or 0)
     mode = "drain" if seconds else "abort"
-    log.info("launcher.py:258", "[shutdown] API server: shutdown triggered")
-    log.info("launcher.py:270", f"[shutdown] API server: stopping engine client mode={mode} timeout={seconds}s")
+    out.info("launcher.py:258", "[shutdown] API server: shutdown triggered")
+    out.info("launcher.py:270", f"[shutdown] API server: stopping engine client mode={mode} timeout={seconds}s")
     engine_log.info("core.py:1635", f"[shutdown] EngineCore: start mode={mode} timeout={seconds}s")
     api.closing = True
     if api.running + api.waiting:
         verb = "draining" if seconds else "aborting"
         count = api.running + api.waiting
-        engine_log.info("core.py:1655", f"[shutdown] EngineCore: {verb} in-flight requests count={count} timeout={seconds}s")
+        engine_log.info(
+            "core.py:1655", f"[shutdown] EngineCore: {verb} in-flight requests count={count} timeout={seconds}s"
+        )
     end = time.monotonic() + seconds
     while api.running + api.waiting and time.monotonic() < end:
         await asyncio.sleep(0.01)
     api.aborting = True
     await asyncio.sleep(0.05)
     engine_log.info("core.py:1668", "[shutdown] EngineCore: request processing complete; starting resource teardown")
-    log.info("launcher.py:276", "[shutdown] API server: engine client stopped")
+    out.info("launcher.py:276", "[shutdown] API server: engine client stopped")
