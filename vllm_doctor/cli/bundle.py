@@ -10,12 +10,15 @@ def bundle(
         str | None, typer.Option("--output", "-o", help="The file to write; by default named after the time.")
     ] = None,
     unit: Annotated[str | None, typer.Option(help="The systemd unit; all vLLM units if left out.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file, if it is there.")] = False,
 ) -> None:
     """Write what this host tells into one redacted file, which `diagnose --from FILE` judges elsewhere."""
     from collections import Counter
     from datetime import UTC, datetime
 
     from vllm_doctor.cli.errors import UsageProblem
+    from vllm_doctor.cli.named import STDIN
+    from vllm_doctor.cli.output import settle
     from vllm_doctor.cli.streams import say
     from vllm_doctor.gather.bundle import write_bundle
     from vllm_doctor.gather.live import gather_all
@@ -25,11 +28,14 @@ def bundle(
 
     if output is not None and not replaceable(output):
         raise UsageProblem(f"--output {output}: is a device or a pipe: name a file, it is made for you")
+    if output == STDIN:
+        raise UsageProblem("--output -: a bundle is for its owner's eyes: name a file")
     target = output or f"vllm-doctor-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar.gz"
+    place = settle(target, force=force)
     snapshots = gather_all(unit=unit)
     diagnoses = [diagnose(snapshot) for snapshot in snapshots]
     try:
-        ledger = write_bundle(snapshots, target, diagnoses)
+        ledger = write_bundle(snapshots, place, diagnoses)
     except OSError as problem:
         raise UsageProblem(
             f"--output {target}: {problem.strerror}: name a file in a folder that you may write"

@@ -43,6 +43,7 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
     target: Annotated[
         str | None, typer.Option("--output", "-o", help="Write to this file instead of the terminal, at once.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of --output, if it is there.")] = False,
     fail_on: Annotated[
         str,
         typer.Option(
@@ -69,4 +70,4 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         unit=unit,
         canary=canary,
     )
-    raise typer.Exit(run(given, output, fail_on, target))
+    raise typer.Exit(run(given, output, fail_on, target, force=force))

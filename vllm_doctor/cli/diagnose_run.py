@@ -12,6 +12,7 @@ import msgspec
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.named import STDIN, missing, refuse_missing
+from vllm_doctor.cli.output import settle
 from vllm_doctor.cli.streams import say
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.records.finding import Diagnosis, Missing
@@ -70,7 +71,7 @@ class Given(msgspec.Struct, frozen=True):
         return bool(self.logs) or any(one is not None for one in read)
 
 
-def run(given: Given, output: str, fail_on: str, target: str | None = None) -> int:
+def run(given: Given, output: str, fail_on: str, target: str | None = None, *, force: bool = False) -> int:
     """The whole command; returns its exit code. `target` is a file to write instead of standard output."""
     if output not in FORMATS:
         raise UsageProblem(f"--format {output}: needed is one of {', '.join(FORMATS)}")
@@ -84,6 +85,10 @@ def run(given: Given, output: str, fail_on: str, target: str | None = None) -> i
         raise UsageProblem("--unit reads this host and --log, --launch, --metrics … read files: give one or the other")
     if given.offline and given.canary:
         raise UsageProblem("--canary asks this host's server and --log, --launch, --metrics … read files")
+    if target == STDIN:
+        target = None  # to most programs that is standard output
+    if target is not None:
+        target = settle(target, force=force, reads=given.files, refreshed=output == "prometheus")
     gone = missing(given.files)
     if gone and len(gone) == sum(name is not None for _, name in given.files):
         refuse_missing(gone)  # there is nothing to judge

@@ -3,6 +3,7 @@
 import errno
 import gc
 import os
+import signal
 import sys
 
 from vllm_doctor.cli import streams
@@ -86,4 +87,7 @@ def entry() -> None:
     # One bounded answer and the process ends: looking for garbage at the usual pace would take a tenth of its time.
     gc.set_threshold(100_000)
     streams.mend()
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said
+    sys.stderr.flush()
+    os._exit(code)  # nothing waits to be put away, and taking the interpreter apart takes as long as some answers

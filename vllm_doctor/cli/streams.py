@@ -5,6 +5,7 @@ import codecs
 import contextlib
 import io
 import os
+import select
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,11 +26,45 @@ def mend() -> None:
     """Give closed streams nothing to read and nowhere to write, and let no sign break the others."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - for as long as we live
+            nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - for as long as we live
+            setattr(sys, name, nowhere)
+            setattr(sys, f"__{name}__", nowhere)  # what is written below uses its descriptor
     codecs.register_error("vllm-doctor", _plain)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="vllm-doctor")
+    for name, raw in (("stdout", _Unread), ("stderr", _Lossy)):
+        stream = getattr(sys, name)
+        stream.flush()
+        setattr(sys, name, _writer(raw(stream.fileno(), "w", closefd=False), stream))
+
+
+class _Unread(io.FileIO):
+    """A reader that went away (`| head -1`) saw what it wanted; one that is slow is waited for."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            while (count := super().write(data)) is None:  # another program made the terminal non-blocking
+                select.select([], [self.fileno()], [])
+        except BrokenPipeError:
+            return len(data)
+        return count
+
+
+class _Lossy(_Unread):
+    """What cannot be said (closed, full) does not change how we end."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def _writer(raw: io.FileIO, like: io.TextIOWrapper) -> io.TextIOWrapper:
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=like.encoding,
+        errors="vllm-doctor",
+        line_buffering=raw.isatty() or like.line_buffering,
+    )
 
 
 def drop() -> None:

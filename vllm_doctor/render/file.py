@@ -1,13 +1,16 @@
 """A report goes into its file whole or not at all, and nothing but a file is ever replaced."""
 
+import errno
 import os
 import stat
+import time
 from contextlib import suppress
 from pathlib import Path
 
 from vllm_doctor.redact.text import safe
 
 _Target = str | os.PathLike[str]
+_READER_S = 3.0
 
 
 def put(target: _Target, text: str, mode: int | None = None) -> None:
@@ -18,7 +21,7 @@ def put(target: _Target, text: str, mode: int | None = None) -> None:
     """
     text = safe(text)
     if not replaceable(target):
-        Path(target).write_text(text, encoding="utf-8")
+        _into(target, text)
         return
     place = Path(os.path.realpath(target))
     half = place.with_name(f".{place.name}.{os.getpid()}")
@@ -31,6 +34,25 @@ def put(target: _Target, text: str, mode: int | None = None) -> None:
         half.replace(place)
     finally:
         half.unlink(missing_ok=True)
+
+
+def _into(target: _Target, text: str) -> None:
+    """Write into a device, or into a pipe that somebody reads; one who comes late is waited for, but not for ever."""
+    end = time.monotonic() + _READER_S
+    while True:
+        try:
+            file = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        except OSError as problem:
+            if problem.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > end:
+                raise OSError(errno.ENXIO, "nobody reads from it", str(target)) from None
+            time.sleep(0.02)
+        else:
+            break
+    os.set_blocking(file, True)
+    with os.fdopen(file, "w", encoding="utf-8") as out:
+        out.write(text)
 
 
 def replaceable(target: _Target) -> bool:
