@@ -32,7 +32,7 @@ from vllm_doctor.gather.kernel import read_file as read_kernel
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.metrics import parse
 from vllm_doctor.gather.nvidia_smi import read_both
-from vllm_doctor.knowledge.launchline import parse_line
+from vllm_doctor.launch.command import parse_line
 from vllm_doctor.memory.allocator import allocator
 from vllm_doctor.memory.kv_use import kv_use
 from vllm_doctor.records.finding import Diagnosis

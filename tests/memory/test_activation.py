@@ -5,8 +5,8 @@ import pytest
 from tests.memory.models import LLAMA_8B, arch
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.memory.activation import estimate, sampler_bytes_per_logit, tensor
-from vllm_doctor.memory.launch import parse_launch
 from vllm_doctor.memory.plan import GIB
 from vllm_doctor.memory.resolve import resolve
 from vllm_doctor.memory.runtime import graphs

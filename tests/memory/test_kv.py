@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tests.memory.models import DEEPSEEK_LIKE, GEMMA3_LIKE, HYBRID_LIKE, LLAMA_8B, arch
 from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.memory.kv import Rules, Spec, mla_token_bytes, pool, request_blocks, rules_for, token_bytes
-from vllm_doctor.memory.launch import parse_launch
 from vllm_doctor.memory.pages import pool_of
 from vllm_doctor.memory.plan import GIB
 from vllm_doctor.memory.resolve import resolve

@@ -5,8 +5,8 @@ import pytest
 from tests.memory.models import HYBRID_LIKE, LLAMA_8B, arch
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.launch.parse import LaunchError, parse_launch
 from vllm_doctor.memory.flags import SettingError, whole
-from vllm_doctor.memory.launch import LaunchError, parse_launch
 from vllm_doctor.memory.resolve import resolve
 
 

@@ -12,7 +12,7 @@ import msgspec
 from vllm_doctor.gather.kernel import events
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.metrics import parse
-from vllm_doctor.knowledge.launchline import parse_line
+from vllm_doctor.launch.command import parse_line
 from vllm_doctor.records.host import Gpu, Kernel, Metrics, Scrape
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot

@@ -193,7 +193,7 @@ def _readings(given: Given) -> dict[str, Any]:
     gpus, driver = _cards(given)
     told: dict[str, Reading[Any]] = {
         "log": read_logs(given.logs) if given.logs else NOT_GIVEN,
-        "launch": _launch(given.launch),
+        "launch": _launch(given),
         "version": _version(given),
         "gpus": gpus,
         "driver": driver,
@@ -248,13 +248,17 @@ def _live(given: Given) -> tuple[Snapshot, ...]:
     return found
 
 
-def _launch(text: str | None) -> Reading[Launch]:
-    if text is None:
+def _launch(given: Given) -> Reading[Launch]:
+    if given.launch is None:
         return NOT_GIVEN
-    from vllm_doctor.knowledge.launchline import parse_line
+    from vllm_doctor.knowledge.versions import parse_version
+    from vllm_doctor.launch.command import parse_line
+    from vllm_doctor.launch.line import LaunchError
 
     try:
-        return Known(parse_line(text), "--launch")
+        return Known(parse_line(given.launch, parse_version(given.version or "")), "--launch")
+    except LaunchError as problem:
+        return Unknown(f"--launch: {problem}", "give the command as it is typed, the model included")
     except ValueError as problem:
         raise UsageProblem(f"--launch: {problem}: give the command as a shell would read it") from None
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from vllm_doctor.gather import journal, nvml, release, systemd
 from vllm_doctor.gather.metrics import read_file
 from vllm_doctor.knowledge import serving
-from vllm_doctor.knowledge.launchline import parse_command
+from vllm_doctor.launch.command import parse_command
 from vllm_doctor.memory.question import PlanProblem, Question
 from vllm_doctor.memory.recommendation import Workload
 from vllm_doctor.records.reading import Absent, Known, Unknown

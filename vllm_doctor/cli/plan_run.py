@@ -13,10 +13,10 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.named import missing, refuse_missing
 from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.gpus import find, names
+from vllm_doctor.launch.parse import LaunchError
 from vllm_doctor.memory.alternatives import left
 from vllm_doctor.memory.choice import choose
 from vllm_doctor.memory.flags import SettingError
-from vllm_doctor.memory.launch import LaunchError
 from vllm_doctor.memory.plan import Prediction
 from vllm_doctor.memory.question import Planner, PlanProblem, Question, planner
 from vllm_doctor.memory.reading import ConfigError

@@ -137,9 +137,9 @@ def _metrics(base: str) -> Scrape:
 def _plan(o: Options, found: systemd.Found) -> tuple[Predict | None, str, dict[str, int]]:
     """The prediction for changed flags, a word about it, and the launch's numbers as this release resolves them."""
     from vllm_doctor.cli.plan_host import fill
+    from vllm_doctor.launch.parse import LaunchError
     from vllm_doctor.memory.flags import SettingError
     from vllm_doctor.memory.history import recall
-    from vllm_doctor.memory.launch import LaunchError
     from vllm_doctor.memory.question import PlanProblem, Question, planner
     from vllm_doctor.memory.reading import ConfigError
     from vllm_doctor.memory.recommendation import safe

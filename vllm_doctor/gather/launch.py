@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from vllm_doctor.knowledge.launchline import parse_command
+from vllm_doctor.launch.command import parse_command
 from vllm_doctor.records.host import Launch
 from vllm_doctor.redact.launch import scrub_argv, scrub_env
 

@@ -1,17 +1,14 @@
-"""A launch, from what is at hand: the command line itself, or what vLLM printed of it when it started.
+"""A launch from what vLLM printed of it when it started.
 
 Values stay text, as they would be typed; a bare switch is True. Names are vLLM's long options without dashes.
 """
 
-import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import canonical
 from vllm_doctor.records.host import Launch
 
-_ASSIGNMENT = Pattern(r"[A-Za-z_][A-Za-z0-9_]*=")
 _QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 _PAIR = Pattern(r"""\s*(?:'([^']+)'|"([^"]+)"|([A-Za-z_]\w*))\s*[:=]\s*""")
 _NEXT = Pattern(r"""(?<=,)\s+(?:'([^']+)'|"([^"]+)"|([A-Za-z_]\w*))\s*[:=]\s*""")
@@ -19,80 +16,6 @@ _NEXT = Pattern(r"""(?<=,)\s+(?:'([^']+)'|"([^"]+)"|([A-Za-z_]\w*))\s*[:=]\s*"""
 _MODEL_KEYS = ("model", "model-tag")
 # "Initializing … with config:" uses the engine's own words for these options.
 _CONFIG_NAMES = {"max-seq-len": "max-model-len", "model": "model"}
-_VALUELESS = {
-    "enforce-eager",
-    "enable-prefix-caching",
-    "enable-chunked-prefill",
-    "trust-remote-code",
-    "enable-lora",
-    "disable-log-requests",
-    "disable-log-stats",
-    "disable-custom-all-reduce",
-    "enable-auto-tool-choice",
-    "async-scheduling",
-    "enable-expert-parallel",
-    "enable-sleep-mode",
-    "enable-reasoning",
-    "enable-log-requests",
-    "language-model-only",
-    "calculate-kv-scales",
-    "disable-frontend-multiprocessing",
-    "enable-prompt-tokens-details",
-    "skip-tokenizer-init",
-    "use-v2-block-manager",
-}
-
-
-def parse_command(words: Sequence[str]) -> Launch:
-    """A command as words: assignments before it are environment, the program may be vllm, python -m … or a path."""
-    env: dict[str, str] = {}
-    index = 0
-    if words[:1] == ["env"]:
-        index = 1
-    while index < len(words) and _ASSIGNMENT.match(words[index]):
-        name, _, value = words[index].partition("=")
-        env[name] = value
-        index += 1
-    return Launch(tuple(words), *_options(words[index:]), env)
-
-
-def parse_line(line: str) -> Launch:
-    """A command as one text, in a shell's quoting. Raises ValueError on an unclosed quote."""
-    return parse_command(shlex.split(line.replace("\\\n", " ").translate(_QUOTES)))
-
-
-def _options(words: Sequence[str]) -> tuple[str | None, dict[str, str | bool]]:
-    flags: dict[str, str | bool] = {}
-    loose: list[str] = []
-    index = 0
-    while index < len(words):
-        word = words[index]
-        index += 1
-        if not word.startswith("-") or word in {"-", "--"} or _number(word):
-            loose.append(word)
-            continue
-        name, equals, value = word.partition("=")
-        if name == "-m":
-            index += 1
-            continue
-        key = canonical(name)
-        if equals:
-            flags[key] = value
-        elif (
-            index < len(words) and key not in _VALUELESS and (not words[index].startswith("-") or _number(words[index]))
-        ):
-            flags[key] = words[index]
-            index += 1
-        else:
-            flags[key] = True
-    model = flags.get("model")
-    if not isinstance(model, str):
-        model = next((loose[i + 1] for i, w in enumerate(loose[:-1]) if w == "serve"), None)
-    return model, flags
-
-
-def _number(word: str) -> bool:
-    return re.fullmatch(r"-\d+(\.\d+)?", word) is not None
 
 
 def from_log_arguments(text: str) -> Launch | None:

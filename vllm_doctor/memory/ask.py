@@ -12,10 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from vllm_doctor.knowledge.versions import parse_version
+from vllm_doctor.launch.parse import LaunchError, parse_launch
 from vllm_doctor.memory.describe import describe
 from vllm_doctor.memory.flags import SettingError
 from vllm_doctor.memory.known import Known
-from vllm_doctor.memory.launch import LaunchError, parse_launch
 from vllm_doctor.memory.plan import GIB, Prediction, predict
 from vllm_doctor.memory.question import Planner, PlanProblem, card_of
 from vllm_doctor.memory.reading import ConfigError, Section

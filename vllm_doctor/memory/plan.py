@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Gpu
 from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.memory.activation import Activation, estimate
 from vllm_doctor.memory.architecture import Architecture
 from vllm_doctor.memory.fragments import stranded
 from vllm_doctor.memory.known import Known
 from vllm_doctor.memory.kv import Pool
-from vllm_doctor.memory.launch import Refusal
 from vllm_doctor.memory.pages import pool_of
 from vllm_doctor.memory.quantization import Scheme, scheme
 from vllm_doctor.memory.runtime import Estimate, graphs, non_torch

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Gpu, exactly, find, nearest
 from vllm_doctor.knowledge.versions import Version, newest_known, parse_version, sampled
+from vllm_doctor.launch.parse import LaunchLine, parse_launch
 from vllm_doctor.memory.architecture import Architecture
 from vllm_doctor.memory.describe import describe
 from vllm_doctor.memory.flags import Flags
 from vllm_doctor.memory.history import History
 from vllm_doctor.memory.known import Known
-from vllm_doctor.memory.launch import LaunchLine, parse_launch
 from vllm_doctor.memory.plan import GIB, Prediction, predict, quantisation, stages
 from vllm_doctor.memory.quantization import scheme
 from vllm_doctor.memory.reading import Section, checkpoint_bytes, read_config

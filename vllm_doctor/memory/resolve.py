@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from vllm_doctor.knowledge.gpus import Gpu
 from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization, engine
+from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.memory.architecture import Architecture
 from vllm_doctor.memory.flags import Flags, SettingError, whole
 from vllm_doctor.memory.kv import ELEMENT
-from vllm_doctor.memory.launch import LaunchLine, Refusal
 from vllm_doctor.memory.settings import DTYPE_BYTES, Settings
 from vllm_doctor.memory.weights import Parallel
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from vllm_doctor.knowledge.versions import Version
-from vllm_doctor.memory.launch import Refusal
+from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.memory.weights import Parallel
 
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4}

@@ -56,9 +56,9 @@ def _one(case: Case, launch: Launch) -> Row:
 @functools.cache  # a fleet has few kinds of hosts
 def _judged(launch: Launch, card: str, count: int, version: str, config: str) -> Row:
     """The plan, with the planner's own numbers where the inventory says nothing. Raises ImportError."""
+    from vllm_doctor.launch.parse import LaunchError
     from vllm_doctor.memory.choice import choose
     from vllm_doctor.memory.flags import SettingError
-    from vllm_doctor.memory.launch import LaunchError
     from vllm_doctor.memory.question import PlanProblem, Question, planner
     from vllm_doctor.memory.reading import ConfigError
     from vllm_doctor.memory.recommendation import Workload, safe

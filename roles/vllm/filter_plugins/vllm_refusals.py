@@ -37,16 +37,6 @@ ANOTHER_WAY = {
     "spec-tokens": "speculative-config",
 }
 OWNED_ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "vllm_gpus", "HF_ENDPOINT": "vllm_hub_endpoint"}
-RANGES = {
-    "max-model-len": (-1, None),  # -1 asks vLLM for the longest that fits
-    "port": (1, 65535),
-    "gpu-memory-utilization": (0.01, 1),
-    "max-num-seqs": (1, None),
-    "max-num-batched-tokens": (1, None),
-    "tensor-parallel-size": (1, None),
-    "pipeline-parallel-size": (1, None),
-    "data-parallel-size": (1, None),
-}
 ADAPTER_KEYS = {"name", "path", "revision", "base_model_name"}
 
 
@@ -134,7 +124,7 @@ def _of_unit(unit, instance, variables, templates):
     if VERSION.fullmatch(unit["version"]):
         for name, value in unit["arguments"].items():
             shadows = name in extra and _owner(str(name), variables["arguments"])
-            if complaint := None if shadows else _complaint(str(name), value, unit["version"]):
+            if complaint := None if shadows else parser.complaint(str(name), value, unit["version"]):
                 where = (
                     f"{setting(unit, 'extra_args')}: {name}" if name in extra else setting(unit, name.replace("-", "_"))
                 )
@@ -153,15 +143,6 @@ def _of_unit(unit, instance, variables, templates):
 def setting(unit, key):
     """Name what says `key` for this service: its entry, or the variable of the role."""
     return f"vllm_instances: {key} of {unit['instance']}" if key in unit["own"] else f"vllm_{key}"
-
-
-def _complaint(name, value, version):
-    """Ask the release's parser, and what no release serves with."""
-    low, high = RANGES.get(name, (None, None))
-    if low is None or not isinstance(value, int | float) or low <= value <= (high or value):
-        return parser.complaint(name, value, version)
-    needed = f"{low} or more" if high is None else f"{low} to {high}"
-    return parser.Complaint(f"--{name} {value}", needed, f"set {name} to {needed}")
 
 
 def _of_adapters(at, listed, arguments):

@@ -75,7 +75,7 @@ def test_a_release_without_the_flag_for_draining_is_not_given_it() -> None:
         ({"extra_args": {"config": "/etc/vllm.yml"}}, ["neither planned nor judged"]),
         ({"environment": {"CUDA_VISIBLE_DEVICES": "0"}}, ["vllm_gpus, which says the same"]),
         ({"port": 80000}, ["--port 80000", "1 to 65535", "(vllm_port)"]),
-        ({"gpu_memory_utilization": 95}, ["0.01 to 1"]),
+        ({"gpu_memory_utilization": 95}, ["above 0 and up to 1"]),
         ({"max_num_seqs": 0}, ["1 or more"]),
         ({"instances": [{"name": "a", "enforce_eager": "yes"}]}, ["(vllm_instances: enforce_eager of a)"]),
         ({"instances": [{"name": "a", "vllm_port": 1}]}, ["vllm_instances: write port"]),

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.parser.ranges import JSON, RANGES
+from vllm_doctor.knowledge.versions import Version
+
+# A release whose parser was asked; what type an option's value has does not change between releases.
+_TYPES = "0.32.0"
 
 Value = object
 
@@ -72,11 +78,42 @@ def complaint(name: str, value: Value, version: str) -> Complaint | None:
     shown = f"--{name}" if isinstance(value, bool) else f"--{name} {value}"
     if asked is None:
         fact = versions.flag(name, version)
-        return _unknown(name, version, ()) if fact is not None and fact.exists is False else None
+        if fact is not None and fact.exists is False:
+            return _unknown(name, version, ())
+        return None if isinstance(value, bool) else _no_value_of_it(name, value)
     option = asked.get(name)
     if option is None:
         return _unknown(name, version, tuple(asked))
-    return _mismatch(name, value, option, shown, version)
+    return _mismatch(name, value, option, shown) or (None if isinstance(value, bool) else _no_value_of_it(name, value))
+
+
+def value_complaint(name: str, value: str, version: Version | None) -> Complaint | None:
+    """Say why this release (None: any) would refuse the value of an option that it has; None if it would not, or if
+    nobody knows. `name` is the long option without dashes."""
+    if "$" in value or "[hidden]" in value:  # a variable that a shell would replace, a secret that was left out
+        return None
+    fact = versions.flag(name, version) if version is not None else None
+    option = (options(str(version)) or options(_TYPES) or {}).get(name)
+    if option is not None:
+        choices = (fact.choices if fact is not None else None) if options(str(version)) is None else option.choices
+        told = Option(option.words, option.type, tuple(map(str, choices)) if choices is not None else None)
+        listed: Value = value.split(",") if option.words == "+" else value
+        wrong = _mismatch(name, listed, told, f"--{name} {value}") if option.words != 0 else None
+        if wrong is not None:
+            return wrong
+    elif fact is not None and fact.choices is not None and value not in {str(c) for c in fact.choices}:
+        allowed = ", ".join(str(c) for c in fact.choices)
+        return Complaint(f"--{name} {value}", f"one of {allowed}", f"choose one of these for {name}")
+    return _no_value_of_it(name, value)
+
+
+def _no_value_of_it(name: str, value: Value) -> Complaint | None:
+    if name in JSON and isinstance(value, str) and not _is_object(value):
+        return Complaint(f"--{name} {value}", "a JSON object", f"write {name} as JSON, one word in single quotes")
+    taken = RANGES.get(name)
+    if taken is None or taken.holds(str(value)):
+        return None
+    return Complaint(f"--{name} {value}", taken.needed(), f"set {name} to {taken.needed()}")
 
 
 def _unknown(name: str, version: str, known: tuple[str, ...]) -> Complaint:
@@ -94,7 +131,7 @@ def _unknown(name: str, version: str, known: tuple[str, ...]) -> Complaint:
     return Complaint(f"--{name}", needed, do)
 
 
-def _mismatch(name: str, value: Value, option: Option, shown: str, version: str) -> Complaint | None:
+def _mismatch(name: str, value: Value, option: Option, shown: str) -> Complaint | None:
     if option.words == 0:
         if isinstance(value, bool):
             return None
@@ -104,11 +141,21 @@ def _mismatch(name: str, value: Value, option: Option, shown: str, version: str)
     for one in value if isinstance(value, list | tuple) else [value]:
         if option.choices is not None and str(one) not in option.choices:
             allowed = ", ".join(c for c in option.choices if c != "None")
-            return Complaint(shown, f"vLLM {version} allows: {allowed}", f"choose one of these for {name}")
+            return Complaint(shown, f"one of {allowed}", f"choose one of these for {name}")
         if option.type and not _is_number(one, option.type):
             what = "a whole number" if option.type == "int" else "a number"
             return Complaint(shown, f"{what} for {name}", f"write {name} as {what}")
     return None
+
+
+def _is_object(text: str) -> bool:
+    """A JSON object, or the pairs that older releases took (`image=2,video=1`)."""
+    if re.fullmatch(r"\w+=\d{1,18}(?:,\w+=\d{1,18})*", text):
+        return True
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _is_number(value: Value, kind: str) -> bool:

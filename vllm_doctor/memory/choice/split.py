@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import ceil
 
 from vllm_doctor.knowledge.versions import flag
+from vllm_doctor.launch.parse import LaunchError
 from vllm_doctor.memory.choice.draft import LEAST, USEFUL, Draft
 from vllm_doctor.memory.choice.room import ways
 from vllm_doctor.memory.flags import SettingError
-from vllm_doctor.memory.launch import LaunchError
 from vllm_doctor.memory.recommendation import Changes, Sum, safe
 
 

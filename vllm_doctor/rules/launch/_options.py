@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from vllm_doctor.knowledge import parser, versions
 from vllm_doctor.knowledge.claims import as_text, replacements
 from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.launch.command import refusals
+from vllm_doctor.launch.parse import LaunchError, Why
 from vllm_doctor.records.finding import Change, Evidence
+from vllm_doctor.records.host import Launch
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
@@ -36,9 +39,7 @@ def refused(case: Case) -> Refused | NotHere | Unseen:
     launch = case.launch
     fault = named(case, "unrecognized-arguments")
     if isinstance(fault, Unseen):
-        if launch is None or case.version is None:
-            return fault
-        return _of_launch(tuple(launch.flags), case.version)
+        return fault if launch is None else _of_launch(launch, case.version)
     if isinstance(fault, NotHere):
         return fault
     words = fault.fields("unrecognized-arguments").get("words", "")
@@ -63,23 +64,22 @@ def refused(case: Case) -> Refused | NotHere | Unseen:
     return Refused((case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED, alone, joined)
 
 
-def _of_launch(flags: tuple[str, ...], at: Version) -> Refused | NotHere | Unseen:
-    """Known are options that this release does not have for certain; unknown only where every option is known."""
-    known = tuple(o for o in flags if (fact := versions.flag(o, at)) is not None and fact.exists is False)
-    every = parser.options(str(at))
-    unknown = tuple(o for o in flags if o not in known and versions.flag(o, at) is None and _strange(o, every))
-    if not known and not unknown:
-        return NotHere("nothing in the launch is refused by this release") if every else Unseen(frozenset({Signal.LOG}))
-    shown = Evidence("launch", f"vLLM {at}", " ".join(f"--{o}" for o in (*known, *unknown)))
-    return Refused((shown,), known, unknown, Confidence.LIKELY)
-
-
-def _strange(option: str, every: object) -> bool:
-    """Is it certain that no release has it? By the release's own list, or by name as another program's option."""
-    if option in replacements()[1]:
-        return True
-    bare = option.removeprefix("no-")
-    return isinstance(every, dict) and option not in every and bare not in every and "." not in option
+def _of_launch(launch: Launch, at: Version | None) -> Refused | NotHere | Unseen:
+    """What the parser of the release would refuse of the line; without a release, what every one would."""
+    try:
+        found = refusals(launch, at)
+    except LaunchError:
+        return Unseen(frozenset({Signal.LAUNCH}))
+    known = tuple(r.flag.lstrip("-") for r in found if r.why is Why.GONE)
+    unknown = tuple(r.flag.lstrip("-") for r in found if r.why is Why.UNKNOWN)
+    words = tuple(shlex.split(r.found)[0] for r in found if r.why is Why.WORD)
+    if not known and not unknown and not words:
+        sure = at is not None and parser.options(str(at)) is not None
+        return NotHere("nothing in the launch is refused by this release") if sure else Unseen(frozenset({Signal.LOG}))
+    shown = Evidence(
+        "launch", f"vLLM {at}" if at else "any release", " ".join((*(f"--{o}" for o in (*known, *unknown)), *words))
+    )
+    return Refused((shown,), known, unknown, Confidence.LIKELY, words)
 
 
 def history(case: Case, option: str) -> str:

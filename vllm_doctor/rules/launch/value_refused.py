@@ -2,10 +2,11 @@
 
 import re
 
-from vllm_doctor.knowledge import parser, versions
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.launch.command import refusals
+from vllm_doctor.launch.parse import LaunchError, Why
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
@@ -120,25 +121,22 @@ def judge(case: Case) -> Outcome:
 
 
 def _of_launch(case: Case) -> Finding | None:
-    """Without a log: the first value of the launch that the release's own parser would refuse."""
+    """Without a log: the first value of the launch that the release (where it is not known: any) would refuse."""
     launch, version = case.launch, case.version
-    if launch is None or version is None:
+    if launch is None:
         return None
-    found = (
-        (name, said)
-        for name, value in launch.flags.items()
-        if (fact := versions.flag(name, version)) is not None
-        and fact.exists
-        and (said := parser.complaint(fact.name, value, str(version))) is not None
-    )
-    name, said = next(found, ("", None))
+    try:
+        said = next((r for r in refusals(launch, version) if r.why is Why.VALUE), None)
+    except LaunchError:
+        return None
     if said is None:
         return None
+    name = said.flag.lstrip("-")
     return finding(
         RULE,
-        title=f"{said.found}: needed is {said.needed}",
+        title=f"{said.flag}: found {said.found}; needed is {said.needed}",
         confidence=Confidence.LIKELY,
-        evidence=(Evidence("launch", f"vLLM {version}", said.found),),
+        evidence=(Evidence("launch", f"vLLM {version}" if version else "any release", f"{said.flag} {said.found}"),),
         changes=replacement(case, name, ""),
         refute="the same value passes in the same environment by hand",
     )

@@ -1,0 +1,44 @@
+"""A command line as the record that rules judge, and what is refused of it."""
+
+import shlex
+from collections.abc import Sequence
+
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.launch.line import begin
+from vllm_doctor.launch.parse import LaunchError, LaunchLine, Refusal, parse_launch, parse_words
+from vllm_doctor.records.host import Launch
+
+_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
+
+
+def parse_line(text: str, version: Version | None = None) -> Launch:
+    """A command as one text, in a shell's quoting. Raises ValueError on an unclosed quote, LaunchError for a line that
+    starts no server or names no model."""
+    words = shlex.split(text.replace("\\\n", " ").translate(_QUOTES))
+    return _record(words, parse_launch(words, version))
+
+
+def parse_command(words: Sequence[str]) -> Launch:
+    """The command of a unit or a process, whatever it is: of one that is no launch (a script), the options alone."""
+    try:
+        return _record(words, parse_launch(words, None))
+    except LaunchError:
+        return _record(words, _options_alone(words))
+
+
+def _options_alone(words: Sequence[str]) -> LaunchLine:
+    try:
+        begun = begin(words)
+    except LaunchError:
+        return parse_words(words[1:], None)
+    line = parse_words(begun.words, None)
+    return LaunchLine(line.model, line.flags, begun.env)
+
+
+def _record(words: Sequence[str], line: LaunchLine) -> Launch:
+    return Launch(tuple(words), line.model, line.flags, line.env)
+
+
+def refusals(launch: Launch, version: Version | None) -> tuple[Refusal, ...]:
+    """What this release (None: any) would refuse of a launch. Raises LaunchError where it is none."""
+    return parse_launch(launch.argv, version).refusals

@@ -1,0 +1,249 @@
+"""A launch line as vLLM's own parser would take it: model, flags, variables; and what this version would refuse.
+
+vLLM's FlexibleArgumentParser (utils/argparse_utils.py) accepts underscores for dashes, `--flag=value`, unambiguous
+prefixes, `--no-flag` for booleans, `-O3`, and nested keys (`--compilation-config.mode 3`). tests/launch/lines.txt says
+what the parser of 0.32.0 did itself.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from difflib import get_close_matches
+from enum import StrEnum
+
+import msgspec
+
+from vllm_doctor.knowledge import parser
+from vllm_doctor.knowledge.versions import FlagFact, Version, canonical, complete, env, flag, newest_known
+from vllm_doctor.launch import table
+from vllm_doctor.launch.line import LaunchError, begin
+
+__all__ = ["LaunchError", "LaunchLine", "Refusal", "Why", "parse_launch"]
+
+
+class Why(StrEnum):
+    """What is wrong with an argument."""
+
+    GONE = "gone"
+    UNKNOWN = "unknown"
+    VALUE = "value"
+    WORD = "word"
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why this version's vLLM would not start with the line: the flag, what was given, what it takes."""
+
+    flag: str
+    found: str
+    needed: str
+    why: Why = Why.VALUE
+
+    def __str__(self) -> str:
+        return f"{self.flag}: found {self.found}; needed: {self.needed}"
+
+
+class LaunchLine(msgspec.Struct, frozen=True):
+    """A parsed launch. `flags` maps canonical long names to text, or True/False for switches; `unknown` are names that
+    neither this version nor any sampled one is known to have."""
+
+    model: str | None
+    flags: dict[str, str | bool]
+    env: dict[str, str]
+    refusals: tuple[Refusal, ...] = ()
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+# What writes a line for a person may turn hyphens into other dashes, which no parser takes for an option.
+_DASHES = "Pd"
+
+
+def parse_launch(argv: Sequence[str], version: Version | None) -> LaunchLine:
+    """Parse a launch for a version; without one, what the newest release takes, and only what none would take is
+    refused. Raises LaunchError for a line that starts no server or names no model."""
+    begun = begin(argv)
+    reading = _Reading(version)
+    reading.read(begun.words)
+    model = reading.flags.get("model")
+    if not isinstance(model, str):
+        model = reading.model if begun.serve else None
+    if model is None and "config" not in reading.flags and "help" not in reading.flags:
+        raise LaunchError(
+            "the launch names no model; needed: "
+            + ("vllm serve MODEL [flags]" if begun.serve else "--model MODEL after the module's name")
+        )
+    if not begun.serve and reading.model is not None:
+        reading.refuse("api_server", repr(reading.model[:60]), "--model MODEL: it takes no word alone", Why.WORD)
+    if version is not None:
+        for key in begun.env:
+            known = env(key, version)
+            if known is not None and known.exists is False:
+                why = known.note or f"it was there from {known.first} to {known.last}"
+                reading.notes.append(f"{key} is not read by vLLM {version}: {why}")
+    return LaunchLine(
+        model, reading.flags, begun.env, tuple(reading.refused), tuple(reading.unknown), tuple(reading.notes)
+    )
+
+
+def parse_words(words: Sequence[str], version: Version | None) -> LaunchLine:
+    """The words that vLLM's parser gets, without a judgement on whether they are a launch."""
+    reading = _Reading(version)
+    reading.read(words)
+    model = reading.flags.get("model")
+    found = model if isinstance(model, str) else reading.model
+    return LaunchLine(found, reading.flags, {}, tuple(reading.refused), tuple(reading.unknown), tuple(reading.notes))
+
+
+class _Reading:
+    """One pass over the words that vLLM's parser gets."""
+
+    def __init__(self, version: Version | None) -> None:
+        self.version = version
+        self.model: str | None = None
+        self.flags: dict[str, str | bool] = {}
+        self.refused: list[Refusal] = []
+        self.unknown: list[str] = []
+        self.notes: list[str] = []
+        self._words: Sequence[str] = ()
+        self._at = 0
+
+    def refuse(self, name: str, found: str, needed: str, why: Why = Why.VALUE) -> None:
+        self.refused.append(Refusal(name, found, needed, why))
+
+    def read(self, words: Sequence[str]) -> None:
+        self._words = words
+        options = True
+        while self._at < len(words):
+            word = words[self._at]
+            self._at += 1
+            if word == "--" and options:
+                options = False
+            elif options and _is_option(word):
+                self._option(word)
+            else:
+                self._positional(word)
+
+    def _positional(self, word: str) -> None:
+        if unicodedata.category(word[:1] or "x") == _DASHES and word[:1] != "-":
+            self.refuse("vllm serve", repr(word.partition("=")[0][:60]), "ASCII hyphens before an option", Why.WORD)
+        elif self.model is not None:
+            self.refuse("vllm serve", repr(word[:60]), "flags after the model; two models were given", Why.WORD)
+        else:
+            self.model = word
+
+    def _option(self, word: str) -> None:
+        given, equals, text = word.partition("=")
+        value = text if equals else None
+        if re.fullmatch(r"-O\d", given):
+            given, value = "-O", given[2:]
+        bare, _, nested = given.partition(".")
+        spelled = self._spelled(bare)
+        if spelled is None:
+            return
+        switched_off = spelled.startswith("no-") and table.is_known(spelled[3:])
+        name = spelled[3:] if switched_off else spelled
+        fact = flag(name, self.version) if self.version is not None else None
+        before = self.flags.get(name)
+        if switched_off:
+            self._no(bare, name, fact)
+        elif nested:
+            self._nested(name, nested, value)
+        elif table.takes(name, self.version) == 0:
+            self._switch(name, value)
+        else:
+            self._value(name, value)
+        if not nested:
+            now = self.flags.get(name)
+            if before is not None and before != now:
+                self.notes.append(f"--{name} is given twice, as {before} and as {now}; vLLM takes the last one")
+            self._check(name, fact, None if switched_off else now)
+
+    def _spelled(self, bare: str) -> str | None:
+        """The long name behind what was written, `no-…` where that is a spelling of its own; None: refused."""
+        name = canonical(bare)
+        if table.is_known(name) or not bare.startswith("--"):
+            return name
+        could = table.completed(name, self.version or newest_known())
+        if len(could) > 1 and self.version is None:
+            return name
+        if len(could) > 1:
+            listed = ", ".join(f"--{n}" for n in could[:4])
+            self.refuse(bare, "a shortened option", f"one that is clear; it could be {listed}", Why.UNKNOWN)
+            return None
+        return could[0] if could else name
+
+    def _no(self, bare: str, name: str, fact: FlagFact | None) -> None:
+        if self.version is not None and fact is not None and f"no-{name}" not in table.names(self.version):
+            instead = f"a release where --{name} can be switched off this way; here leave it out"
+            self.refuse(bare, "this spelling", instead, Why.UNKNOWN)
+        self.flags[name] = False
+
+    def _nested(self, name: str, nested: str, value: str | None) -> None:
+        if value is None and self._next() is None:
+            self.refuse(f"--{name}.{nested}", "no value", "a value")
+        elif value is None:
+            self._at += 1
+        self.notes.append(f"--{name}.{nested} is passed on; the plan does not read nested keys of --{name}")
+
+    def _switch(self, name: str, value: str | None) -> None:
+        if value is None:
+            following = self._next()
+            strict = self.version is None or table.own(self.version)
+            if not strict and following is not None and following.lower() in {"true", "false"}:
+                value, self._at = following, self._at + 1
+        elif self.version is not None and table.own(self.version):
+            off = f", or --no-{name}" if f"no-{name}" in table.names(self.version) else ""
+            self.refuse(f"--{name}", repr(value[:60]), f"no value: it is a switch{off}")
+        elif value.lower() not in _BOOLEANS:
+            self.refuse(f"--{name}", repr(value[:60]), "no value, or true or false")
+        self.flags[name] = True if value is None else _BOOLEANS.get(value.lower(), True)
+
+    def _value(self, name: str, value: str | None) -> None:
+        many = table.takes(name, self.version)
+        if value is not None:
+            self.flags[name] = value
+            return
+        own: list[str] = []
+        while (following := self._next()) is not None and (not own or many == "+"):
+            own.append(following)
+            self._at += 1
+        if own:
+            self.flags[name] = ",".join(own)
+            return
+        self.flags[name] = True
+        if many != "?" and (self.version is None or flag(name, self.version) is not None) and table.is_known(name):
+            self.refuse(f"--{name}", "no value", "a value")
+
+    def _next(self) -> str | None:
+        """The word that follows, where it is no option."""
+        word = self._words[self._at] if self._at < len(self._words) else None
+        return word if word is not None and not _is_option(word) else None
+
+    def _check(self, name: str, fact: FlagFact | None, value: str | bool | None) -> None:
+        if self.version is None:
+            if not table.is_known(name):
+                self.unknown.append(name)
+        elif fact is None and name not in table.names(self.version):
+            if complete(self.version) and name not in {"help", "config"}:
+                close = get_close_matches(name, table.names(self.version), 2, 0.6)
+                near = f"; near: --{', --'.join(close)}" if close else ""
+                self.refuse(f"--{name}", "a flag", f"a flag that vLLM {self.version} has{near}", Why.UNKNOWN)
+            else:
+                self.unknown.append(name)
+            return
+        elif fact is not None and fact.exists is False:
+            close = get_close_matches(name, table.names(self.version), 2, 0.75)
+            hint = f" (it was there from {fact.first} to {fact.last}{'; ' + fact.note if fact.note else ''})"
+            near = f"; near: --{', --'.join(close)}" if close else ""
+            self.refuse(f"--{name}", "a flag", f"a flag that vLLM {self.version} has{hint}{near}", Why.GONE)
+            return
+        if isinstance(value, str):
+            said = parser.value_complaint(name, value, self.version)
+            if said is not None:
+                self.refuse(f"--{name}", repr(value[:60]), said.needed)
+
+
+def _is_option(word: str) -> bool:
+    """As argparse decides: a number below nought, a lone dash and a word with a space are no options."""
+    return word.startswith("-") and word != "-" and " " not in word and not re.fullmatch(r"-\d+(?:\.\d+)?|-\.\d+", word)
