@@ -42,6 +42,7 @@ def unit(card: str, version: str, gpus: tuple[str, ...] = (), **changes: object)
         "cuda_home": "",
         "arguments": PLANNED,
         "environment": {},
+        "loopback": True,
         "knows": sorted(parser.knows(version)),
         "secrets_file": "",
         "restart_sec": 10,

@@ -27,6 +27,7 @@ OWN_KEYS = {
     "memory_max",
     "unit_template",
     "gpus",
+    "spans_hosts",
 }
 # Asked of a hub at each start where they name none of its folders, and a service whose model is a folder runs offline.
 ALSO_OF_A_HUB = {"tokenizer", "hf-config-path"}
@@ -37,6 +38,18 @@ ANOTHER_WAY = {
     "spec-tokens": "speculative-config",
 }
 OWNED_ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "vllm_gpus", "HF_ENDPOINT": "vllm_hub_endpoint"}
+# What only a service of several hosts is given. Its processes do not find each other on a loopback address.
+SPANNING = (
+    "data-parallel-address",
+    "data-parallel-external-lb",
+    "data-parallel-hybrid-lb",
+    "data-parallel-rank",
+    "data-parallel-start-rank",
+    "headless",
+    "master-addr",
+    "nnodes",
+    "node-rank",
+)
 ADAPTER_KEYS = {"name", "path", "revision", "base_model_name"}
 
 
@@ -129,6 +142,7 @@ def _of_unit(unit, instance, variables, templates):
                     f"{setting(unit, 'extra_args')}: {name}" if name in extra else setting(unit, name.replace("-", "_"))
                 )
                 found.append(_row(f"{at}{complaint.found}", complaint.needed, f"{complaint.do} ({where})"))
+    found += _of_hosts(at, unit, instance.get("spans_hosts", variables["spans_hosts"]))
     if unit["listens"] not in LOOPBACK and not variables["api_key"] and not variables["allow_open"]:
         found.append(
             _row(
@@ -138,6 +152,29 @@ def _of_unit(unit, instance, variables, templates):
             )
         )
     return found
+
+
+def _of_hosts(at, unit, spans):
+    """Refuse what cannot work on a loopback address, and what only the inventory can tell."""
+    arguments, place = unit["arguments"], setting(unit, "spans_hosts")
+    if spans is True:
+        return []
+    wide = [
+        f"--{name} {arguments[name]}" for name in SPANNING if arguments.get(name) not in {None, False, "", "127.0.0.1"}
+    ]
+    wide = [one for one in wide if one != "--nnodes 1"]
+    wide += [
+        f"--{name} ray (Ray's processes listen on the host's address)"
+        for name in ("distributed-executor-backend", "data-parallel-backend")
+        if arguments.get(name) == "ray"
+    ]
+    if wide:
+        needed = "processes that listen on the network between the hosts, with addresses from vllm_environment"
+        return [_row(f"{at}{', '.join(wide)} on a loopback address", needed, f"{place}: true")]
+    if spans is None and arguments.get("kv-transfer-config"):
+        needed = "whether the server that it shares its KV cache with is on another host"
+        return [_row(f"{at}--kv-transfer-config", needed, f"{place}: true, or false where all of it is on this host")]
+    return []
 
 
 def setting(unit, key):

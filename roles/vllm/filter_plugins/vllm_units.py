@@ -70,6 +70,7 @@ def _unit(variables, settings, instance):
         "cuda_home": variables["cuda_home"],
         "arguments": merged,
         "environment": {**(plan.get("env") or {}), **said("environment")},
+        "loopback": said("spans_hosts") is not True,
         "secrets_file": f"/etc/vllm/{name}.secrets" if variables["api_key"] or variables["secrets"] else "",
         "restart_sec": pause,
         "timeout_stop_sec": drain + 30,

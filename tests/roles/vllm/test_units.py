@@ -120,3 +120,37 @@ def test_what_many_hosts_share_is_said_once() -> None:
     text = plugin.table([{"host": "gpu01", **row}, {"host": "gpu02", **row}, {"host": "gpu02", **row, "found": "x"}])
     assert text.startswith("gpu01, gpu02\n  found:  a\n")
     assert text.count("found:") == 2
+
+
+def test_the_processes_of_a_service_talk_to_each_other_on_this_host_alone() -> None:
+    (unit,), complaints = judged()
+    assert (unit["loopback"], complaints) == (True, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"nnodes": 2}, {"headless": True}, {"data-parallel-address": "10.0.0.5"}, {"data-parallel-backend": "ray"}],
+)
+def test_a_service_of_several_hosts_has_to_be_called_one(arguments: dict[str, object]) -> None:
+    _, complaints = judged(extra_args=arguments)
+    assert "on a loopback address" in complaints
+    assert "vllm_spans_hosts: true" in complaints
+    (unit,), complaints = judged(extra_args=arguments, spans_hosts=True)
+    assert (unit["loopback"], complaints) == (False, "")
+
+
+def test_only_the_inventory_tells_where_a_shared_kv_cache_lies() -> None:
+    shared = {"kv-transfer-config": {"kv_connector": "NixlConnector", "kv_role": "kv_both"}}
+    _, complaints = judged(extra_args=shared)
+    assert "vllm_spans_hosts: true, or false where all of it is on this host" in complaints
+    for said, loopback in ((True, False), (False, True)):
+        (unit,), complaints = judged(extra_args=shared, spans_hosts=said)
+        assert (unit["loopback"], complaints) == (loopback, "")
+
+
+def test_one_service_of_several_may_span_hosts() -> None:
+    units, complaints = judged(
+        instances=[{"name": "chat"}, {"name": "wide", "port": 8001, "spans_hosts": True, "extra_args": {"nnodes": 2}}]
+    )
+    assert complaints == ""
+    assert [unit["loopback"] for unit in units] == [True, False]
