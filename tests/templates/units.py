@@ -45,6 +45,8 @@ def unit(card: str, version: str, gpus: tuple[str, ...] = (), **changes: object)
         "loopback": True,
         "knows": sorted(parser.knows(version)),
         "secrets_file": "",
+        "guard": None,
+        "credentials": {},
         "restart_sec": 10,
         "timeout_stop_sec": 60,
         "start_limit_burst": 3,

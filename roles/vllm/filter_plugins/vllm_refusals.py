@@ -28,6 +28,9 @@ OWN_KEYS = {
     "unit_template",
     "gpus",
     "spans_hosts",
+    "ssl_certfile",
+    "ssl_keyfile",
+    "ssl_ca_certs",
 }
 # Asked of a hub at each start where they name none of its folders, and a service whose model is a folder runs offline.
 ALSO_OF_A_HUB = {"tokenizer", "hf-config-path"}

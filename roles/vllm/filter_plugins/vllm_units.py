@@ -16,6 +16,8 @@ from vllm_doctor.knowledge import hub as hubs  # noqa: E402
 from vllm_doctor.knowledge import parser  # noqa: E402
 
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
+# Our variables, and the names under which systemd hands their files over.
+TLS = {"ssl_certfile": "tls-certificate", "ssl_keyfile": "tls-key", "ssl_ca_certs": "tls-ca"}
 
 
 def units(variables, settings):
@@ -47,10 +49,15 @@ def _unit(variables, settings, instance):
         hub["allow"] = list(said("model_allow"))
         arguments.setdefault("served-model-name", hub["repo"])
     beside = _draft(arguments, hub, variables, said) + _adapters(arguments, variables, said)
-    merged = {**(plan.get("launch") or {}), **arguments, **said("extra_args")}
+    name = str(instance.get("name", ""))
+    tls, credentials = _tls(name, variables, said)
+    merged = {**(plan.get("launch") or {}), **arguments, **said("extra_args"), **tls}
+    if tls and not credentials and "enable-ssl-refresh" in knows:
+        merged.setdefault("enable-ssl-refresh", True)
+    environment = {**(plan.get("env") or {}), **said("environment")}
+    guard = _guard(variables, environment)
     drain = int(arguments.get("shutdown-timeout", 0))
     ready, pause, burst = (int(variables[key]) for key in ("ready_timeout", "restart_sec", "start_limit_burst"))
-    name = str(instance.get("name", ""))
     return {
         "instance": name,
         "name": f"vllm@{name}",
@@ -69,17 +76,43 @@ def _unit(variables, settings, instance):
         "gpus": _cards(name, said("gpus")),
         "cuda_home": variables["cuda_home"],
         "arguments": merged,
-        "environment": {**(plan.get("env") or {}), **said("environment")},
+        "environment": environment,
         "loopback": said("spans_hosts") is not True,
         "secrets_file": f"/etc/vllm/{name}.secrets" if variables["api_key"] or variables["secrets"] else "",
+        "guard": guard,
+        "credentials": credentials,
+        "tls": {key: said(key) for key in TLS if said(key)},
         "restart_sec": pause,
         "timeout_stop_sec": drain + 30,
         "start_limit_burst": burst,
         "start_limit_interval": burst * (ready + pause + drain + 30),
         "memory_max": said("memory_max"),
-        "url": f"http://{_reachable(merged.get('host'))}:{merged.get('port', 8000)}",
+        "url": f"http{'s' if tls else ''}://{_reachable(merged.get('host'))}:{merged.get('port', 8000)}",
         "listens": str(merged.get("host") or "0.0.0.0"),  # noqa: S104 (what vLLM does without --host)
         "port": merged.get("port", 8000),
+    }
+
+
+def _tls(name, variables, said):
+    """Give the arguments of TLS, and the credentials that carry their files into the service."""
+    files = {key: str(said(key)) for key in TLS if said(key)}
+    if not variables["ssl_credentials"]:
+        return {key.replace("_", "-"): path for key, path in files.items()}, {}
+    folder = f"/run/credentials/vllm@{name}.service"
+    arguments = {key.replace("_", "-"): f"{folder}/{TLS[key]}" for key in files}
+    return arguments, {TLS[key]: path for key, path in files.items()}
+
+
+def _guard(variables, environment):
+    """Give what stands in front of the server; takes the folder of the user's own modules out of `environment`."""
+    if not variables["api_key"] and not variables["metrics_networks"]:
+        return None
+    own = environment.pop("PYTHONPATH", "")
+    return {
+        "folder": variables["guard"],
+        "python_path": f"{variables['guard']}:{own}" if own else variables["guard"],
+        "open": list(variables["open_routes"]),
+        "metrics_from": list(map(str, variables["metrics_networks"])),
     }
 
 

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import json
-import re
 import time
 import urllib.error
-import urllib.request
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.vllm_doors import guard_of, judged, problem
+from ansible.module_utils.vllm_http import ask, certificate_of, key_in
 
 DOCUMENTATION = r"""
 module: vllm_ready
@@ -21,6 +20,9 @@ description:
   - /health answers before, and sometimes long after, a model can be used, so a token is asked for.
   - Stops as soon as the service fails or restarts by itself, and does not wait for the time to pass.
   - The key is read on the host from the service's own file, sent as a header and never shown.
+  - Over https only the certificate that the service was started with is taken for the service.
+  - A server with a guard is then asked every path without the key, and must refuse all but those that are to be open.
+    Nothing is asked that would do something on an open path.
 options:
   unit: {type: str, required: true, description: The systemd unit.}
   url: {type: str, required: true, description: "Where it listens, such as http://127.0.0.1:8000."}
@@ -32,6 +34,7 @@ options:
     description: >-
       Seconds from its start that a service which does not listen yet may take, where that is longer than C(timeout).
       vLLM listens once the model is loaded.
+  doors: {type: bool, default: true, description: Ask the paths without the key too.}
 author: the authors of vllm-doctor
 """
 
@@ -49,39 +52,32 @@ service: {type: str, returned: failure, description: The unit that does not answ
 PAUSE, ASK_TIMEOUT = 0.5, 60
 
 
-def key_in(path: str) -> str:
-    """Read the key out of an EnvironmentFile; empty where there is none."""
-    text = Path(path).read_text(encoding="utf-8") if path and Path(path).exists() else ""
-    found = re.search(r'^VLLM_API_KEY="(.*)"$', text, re.MULTILINE)
-    return re.sub(r"\\(.)", r"\1", found[1]) if found else ""
-
-
 def state_of(module: AnsibleModule, unit: str) -> dict[str, str]:
     """Ask systemd for what says whether the service lives."""
-    names = "ActiveState,SubState,NRestarts,Result,ExecMainStatus,ActiveEnterTimestampMonotonic"
+    names = "ActiveState,SubState,NRestarts,Result,ExecMainStatus,ActiveEnterTimestampMonotonic,MainPID"
     out = module.run_command(["systemctl", "show", f"--property={names}", unit], check_rc=True)[1]
     return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
 
-def ask(url: str, key: str, seconds: float, body: dict[str, object] | None = None) -> dict[str, object]:
-    """Send one request; raises OSError or ValueError where no JSON object comes back within that many seconds."""
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    data = json.dumps(body).encode() if body is not None else None
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # this host's own service, never a proxy
-    request = urllib.request.Request(url, data, headers)  # noqa: S310 (the scheme is the role's own)
-    with opener.open(request, timeout=seconds) as answer:
-        got = json.loads(answer.read())
-    if not isinstance(got, dict):
-        raise TypeError("the answer is no JSON object")
-    return got
-
-
-def completes(url: str, key: str, seconds: float) -> str:
+def completes(url: str, key: str, seconds: float, certificate: str = "") -> str:
     """Get one token out of the first model that is served; returns its name."""
-    model = str(ask(f"{url}/v1/models", key, seconds)["data"][0]["id"])
+    model = str(ask(f"{url}/v1/models", key, seconds, certificate=certificate)["data"][0]["id"])
     body: dict[str, object] = {"model": model, "prompt": "Hello", "max_tokens": 1}
-    ask(f"{url}/v1/completions", key, seconds, body)["choices"][0]["text"]
+    ask(f"{url}/v1/completions", key, seconds, body, certificate)["choices"][0]["text"]
     return model
+
+
+def open_door(unit: str, url: str, key: str, pid: str, certificate: str) -> str:
+    """Say which path of a guarded server answers without the key; empty where none does, or where none was closed."""
+    try:
+        words = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError as gone:
+        return f"{unit}: the process {pid} that answered is gone ({gone})"
+    said = dict(word.split("=", 1) for word in words if "=" in word)
+    guard = guard_of(said)
+    if guard is None or not key:
+        return ""
+    return problem(unit, *judged(url, key, *guard, certificate))
 
 
 def not_listening(error: BaseException) -> bool:
@@ -106,6 +102,7 @@ def main() -> None:
             "secrets_file": {"type": "str", "default": "", "no_log": False},
             "timeout": {"type": "int", "default": 600},
             "start_timeout": {"type": "int", "default": 0},
+            "doors": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
@@ -120,10 +117,14 @@ def main() -> None:
     end, end_of_start = began + module.params["timeout"], started + module.params["start_timeout"]
     last, loading = "nothing was asked", False
     while (now := time.monotonic()) < (max(end, end_of_start) if loading else end):
-        if why := given_up(state_of(module, unit), first.get("NRestarts", "0")):
+        state = state_of(module, unit)
+        if why := given_up(state, first.get("NRestarts", "0")):
             module.fail_json(msg=f"{unit}: {why}", service=unit, seconds=round(now - began, 1))
+        pid = state.get("MainPID", "0")
+        certificate = certificate_of(pid) if url.startswith("https:") else ""
         try:
-            model = completes(url, key, max(1.0, min(ASK_TIMEOUT, end - now)))
+            model = completes(url, key, max(1.0, min(ASK_TIMEOUT, end - now)), certificate)
+            why = open_door(unit, url, key, pid, certificate) if module.params["doors"] else ""
         except urllib.error.HTTPError as error:
             last, loading = f"HTTP {error.code} from {error.url}", False
             if error.code in {401, 403}:
@@ -131,6 +132,8 @@ def main() -> None:
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
             last, loading = f"{type(error).__name__}: {error}", not_listening(error)
         else:
+            if why:
+                module.fail_json(msg=why, service=unit, seconds=round(time.monotonic() - began, 1))
             module.exit_json(changed=False, model=model, seconds=round(time.monotonic() - began, 1))
         time.sleep(PAUSE)
     waited = round(time.monotonic() - began, 1)

@@ -8,11 +8,15 @@ from types import ModuleType
 ROLE = Path(__file__).parents[3] / "roles" / "vllm"
 
 
-def load(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"role_vllm_{Path(path).stem}", ROLE / path)
+def load(path: str, name: str = "") -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name or f"role_vllm_{Path(path).stem}", ROLE / path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up there
     spec.loader.exec_module(module)
     return module
+
+
+for shared in ("vllm_http", "vllm_doors"):  # in the order in which they need each other
+    load(f"module_utils/{shared}.py", f"ansible.module_utils.{shared}")

@@ -7,8 +7,11 @@ import time
 import pytest
 
 UNIT = "vllm@main.service"
-URL = "http://127.0.0.1:8000/v1"
-METRICS = "http://127.0.0.1:8000/metrics"
+# As a client of the site asks: by name, with the site's authority.
+SITE = "https://vllm.example:8000"
+CURL = "curl --silent --cacert /etc/ssl/site/ca.pem --resolve vllm.example:8000:127.0.0.1"
+URL = f"{SITE}/v1"
+METRICS = f"{SITE}/metrics"
 KEY = 'molecule-s3cr3t "$HOME" 100%\\n'
 READY_SECONDS = 900
 # Long enough to outlast the signal, short enough for a busy machine to finish before the service may be killed.
@@ -17,10 +20,21 @@ TOKENS = 600
 
 def asking(body, *, key=KEY, seconds=120):
     """The shell's words that ask for a completion with curl; the key goes over standard input."""
-    config = f"header = {json.dumps(f'Authorization: Bearer {key}')}" if key else ""
-    options = f"--silent --config - --max-time {seconds} --write-out '\\n%{{http_code}}'"
+    options = f"--max-time {seconds} --write-out '\\n%{{http_code}}'"
     data = f"--header 'Content-Type: application/json' --data {shlex.quote(json.dumps(body))}"
-    return f"printf %s {shlex.quote(config)} | curl {options} {data} {URL}/completions"
+    return f"{keyed(key)} {options} {data} {URL}/completions"
+
+
+def keyed(key=KEY):
+    """The shell's words that begin a request with this key."""
+    config = f"header = {json.dumps(f'Authorization: Bearer {key}')}" if key else ""
+    return f"printf %s {shlex.quote(config)} | {CURL} --config -"
+
+
+def code(host, path, *options, key=""):
+    """The status that a request gets."""
+    words = " ".join(shlex.quote(word) for word in options)
+    return int(host.run(f"{keyed(key)} --path-as-is -o /dev/null -w '%{{http_code}}' {words} {SITE}{path}").stdout)
 
 
 def answered(printed):
@@ -53,6 +67,116 @@ def test_a_completion_answers_with_the_key_and_not_without(host):
     status, answer = post(host, {"model": "tiny", "prompt": "Hello", "max_tokens": 4})
     assert (status, answer["usage"]["completion_tokens"]) == (200, 4)
     assert post(host, {"model": "tiny", "prompt": "Hello", "max_tokens": 4}, key="")[0] == 401
+
+
+def test_another_key_opens_too(host):
+    body = {"model": "tiny", "prompt": "Hello", "max_tokens": 1}
+    assert post(host, body, key="molecule-second-key")[0] == 200
+    assert post(host, body, key="molecule-third-key")[0] == 401
+
+
+def test_no_path_answers_without_the_key_but_those_that_are_named(host):
+    """Also those that vLLM itself leaves open with a key: with a real body, which would complete or pause."""
+    paths = json.loads(host.check_output(f"{keyed()} {SITE}/openapi.json"))["paths"]
+    assert {"/invocations", "/tokenize", "/v1/completions"} <= paths.keys()
+    unlisted = [
+        "/docs",
+        "/redoc",
+        "/openapi.json",
+        "/metrics",
+        "/",
+        "/of-nobody",
+        "//v1/models",
+        "/health/",
+        "/%2e/invocations",
+    ]
+    unlisted += ["/health/..%2finvocations", "/health%2f", "/HEALTH", "/invocations/", "/v1/../invocations"]
+    data = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 1})
+    asked = "; ".join(
+        f"{CURL} --path-as-is -o /dev/null -w '%{{http_code}} {method} {path}\\n' {how} {shlex.quote(SITE + path)}"
+        for path in [*sorted(paths), *unlisted]
+        if path != "/health"
+        for method, how in (
+            ("GET", ""),
+            ("HEAD", "--head"),
+            ("OPTIONS", "-X OPTIONS"),
+            ("POST", f"-H 'Content-Type: application/json' -d {shlex.quote(data)}"),
+        )
+    )
+    answers = host.check_output(asked).splitlines()
+    assert len(answers) > 150
+    assert [line for line in answers if line.split()[0] not in {"401", "403"}] == []
+    assert code(host, "/health") == 200
+    assert code(host, "/%68ealth") == 200, "the same path in other letters"
+    assert code(host, "/tokenize", "--json", '{"model": "tiny", "prompt": "Hello"}', key=KEY) == 200
+    upgrade = [
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dmxsbS12bGxtLXZsbG0tdg==",
+    ]
+    assert code(host, "/v1/realtime", "--http1.1", *(word for one in upgrade for word in ("-H", one))) == 403
+
+
+def test_an_answer_comes_token_by_token_through_the_guard(host):
+    body = {"model": "tiny", "prompt": "Hello", "max_tokens": 200, "ignore_eos": True, "stream": True}
+    request = f"--no-buffer -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
+    count = (
+        "import sys, time; t = [time.monotonic() for line in sys.stdin if line.startswith('data')]; "
+        "print(len(t), t[-1] - t[0])"
+    )
+    lines, seconds = host.check_output(
+        f"{keyed()} {request} {URL}/completions | python3 -c {shlex.quote(count)}"
+    ).split()
+    assert int(lines) > 20
+    assert float(seconds) > 0.05, "all at once is what a guard that holds answers back would give"
+
+
+def test_from_another_host_only_the_api_is_there_and_metrics_are_for_the_named_network(host):
+    """From a network name space of its own, so over another address than the loopback's."""
+    host.check_output(
+        "ip netns add outside; ip link add to-outside type veth peer name eth0 netns outside; "
+        "ip address add 10.77.0.1/24 dev to-outside; ip link set to-outside up; "
+        "ip -n outside address add 10.77.0.2/24 dev eth0; ip -n outside link set eth0 up; "
+        "ip -n outside route add default via 10.77.0.1"
+    )
+    try:
+        listening = host.check_output("ss -Hltnp")
+        assert "VLLM::Worker" in listening, "the test looks for what is there"
+        ports = {int(line.split()[3].rsplit(":", 1)[1]) for line in listening.splitlines()}
+        own = host.check_output("hostname -I").split()
+        reach = (
+            "import socket, sys\n"
+            f"for address in {[a for a in own if ':' not in a]!r}:\n"
+            f"    for port in {sorted(ports)!r}:\n"
+            "        with socket.socket() as s:\n"
+            "            s.settimeout(5)\n"
+            "            if s.connect_ex((address, port)) == 0: print(port)\n"
+        )
+        reached = host.check_output(f"ip netns exec outside python3 -c {shlex.quote(reach)}").split()
+        assert set(reached) == {"8000"}, listening
+        outside = f"ip netns exec outside {CURL.replace('127.0.0.1', '10.77.0.1')} -o /dev/null -w '%{{http_code}}'"
+        assert host.check_output(f"{outside} {METRICS}") == "200"
+        assert host.check_output(f"{outside} -H 'X-Forwarded-For: 10.77.0.2' {METRICS}") == "403"
+        assert host.check_output(f"{outside} {SITE}/invocations") == "401"
+    finally:
+        host.run("ip netns del outside; ip link del to-outside")
+    assert code(host, "/metrics") == 403
+    assert code(host, "/metrics", "-H", "X-Forwarded-For: 10.77.0.2") == 403
+    assert code(host, "/metrics", key=KEY) == 200
+
+
+def test_nobody_but_root_and_the_service_reads_the_key_of_tls_nor_holds_a_lock(host):
+    assert code(host, "/health") == 200
+    for user in ("nobody", "vllm"):
+        assert host.run(f"runuser -u {user} -- test -r /etc/ssl/site/vllm.key").rc != 0
+    assert host.run("runuser -u nobody -- cat /run/credentials/vllm@main.service/tls-key").rc != 0
+    for lock in host.check_output("ls -d /opt/vllm/releases/*/.lock /var/cache/vllm-doctor-uv/.lock").split():
+        assert host.file(lock).mode == 0o600, lock
+        assert host.run(f"runuser -u nobody -- flock --nonblock --conflict-exit-code 9 {lock} true").rc not in {0, 9}
+    guard = host.check_output("ls /opt/vllm/guard/*/api_guard.py")
+    assert host.run(f"runuser -u vllm -- cat {guard}").rc == 0
+    assert host.run(f"runuser -u vllm -- sh -c '>> {guard}'").rc != 0
 
 
 def test_the_secret_is_in_no_unit_no_process_list_and_no_journal(host):
@@ -128,7 +252,7 @@ def test_the_release_is_complete_compiled_and_says_where_torch_came_from(host):
 
 def test_requests_in_flight_finish_when_the_service_stops(host):
     ask = asking({"model": "tiny", "prompt": "Once", "max_tokens": TOKENS, "ignore_eos": True})
-    both_run = f"curl -s {METRICS} | grep -q '^vllm:num_requests_running.* 2'"
+    both_run = f"{keyed()} {METRICS} | grep -q '^vllm:num_requests_running.* 2'"
     # In one shell on the host: a look from outside can take as long as the requests do.
     done = host.run(
         f"({ask}) >/tmp/one & ({ask}) >/tmp/two & "

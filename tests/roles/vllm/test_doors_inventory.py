@@ -1,0 +1,83 @@
+"""Keys, open paths, networks and TLS: what the inventory makes of the unit, and what is refused on the controller."""
+
+from typing import Any
+
+import pytest
+
+from tests.roles.vllm.plugins import load
+from tests.roles.vllm.test_units import judged as composed
+from tests.roles.vllm.test_units import plugin
+
+doors = load("filter_plugins/vllm_door_problems.py")
+FINE = {"api_key": True, "api_key_fits": True, "secret_names": [], "guard": "/opt/vllm/guard/0123abcd"}
+TLS = {"ssl_certfile": "/etc/ssl/site/vllm.pem", "ssl_keyfile": "/etc/ssl/site/vllm.key"}
+
+
+def judged(**inventory: Any) -> tuple[dict[str, Any], str]:
+    """The first unit, and the complaints about its doors."""
+    variables = {**FINE, "open_routes": ["/health", "/metrics"], "metrics_networks": [], **inventory}
+    units, _ = composed(**variables)
+    rows = doors.problems(units, variables)
+    return units[0], plugin.table([{"host": "gpu01", **row} for row in rows])
+
+
+def test_a_key_brings_the_guard() -> None:
+    unit, complaints = judged()
+    assert complaints == ""
+    assert unit["guard"] == {
+        "folder": "/opt/vllm/guard/0123abcd",
+        "python_path": "/opt/vllm/guard/0123abcd",
+        "open": ["/health", "/metrics"],
+        "metrics_from": [],
+    }
+    assert judged(api_key=False)[0]["guard"] is None
+    assert judged(api_key=False, metrics_networks=["10.8.0.0/16"])[0]["guard"]["metrics_from"] == ["10.8.0.0/16"]
+
+
+def test_modules_of_the_site_stand_behind_the_guards() -> None:
+    unit, complaints = judged(environment={"PYTHONPATH": "/srv/ours"}, extra_args={"middleware": "ours.Log"})
+    assert complaints == ""
+    assert unit["guard"]["python_path"] == "/opt/vllm/guard/0123abcd:/srv/ours"
+    assert "PYTHONPATH" not in unit["environment"]
+
+
+@pytest.mark.parametrize(
+    ("inventory", "do"),
+    [
+        ({"api_key_fits": False}, "vllm_api_key: write-a-long-random-key-here"),
+        ({"secret_names": ["VLLM_API_KEY"]}, "vllm_secrets: take VLLM_API_KEY out, and set vllm_api_key"),
+        ({"open_routes": ["/v1/models"]}, "vllm_open_routes: take /v1/models out"),
+        ({"open_routes": ["/docs*"]}, "vllm_open_routes: [/health, /metrics]"),
+        ({"open_routes": ["health"]}, "vllm_open_routes: [/health, /metrics]"),
+        ({"metrics_networks": ["10.8.1.2/16"]}, "vllm_metrics_networks: [10.8.0.0/16]"),
+        ({"metrics_networks": ["prometheus.example"]}, "vllm_metrics_networks: [10.0.8.0/24]"),
+        ({"extra_args": {"grpc": True}}, "vllm_extra_args: take grpc out"),
+        ({"environment": {"VLLM_USE_RUST_FRONTEND": "1"}}, "vllm_environment: take VLLM_USE_RUST_FRONTEND out"),
+        ({"environment": {"API_GUARD_OPEN": "[]"}}, "take API_GUARD_OPEN out, and set vllm_open_routes"),
+        ({"version": "0.3.2"}, 'vllm_version: "0.32.0"'),
+        ({"ssl_certfile": "/etc/ssl/a.pem"}, "vllm_ssl_keyfile: /etc/ssl/…"),
+        ({"ssl_keyfile": "/etc/ssl/a.key"}, "vllm_ssl_certfile: /etc/ssl/…"),
+        ({"ssl_ca_certs": "/etc/ssl/ca.pem"}, "vllm_ssl_certfile: /etc/ssl/…"),
+        ({**TLS, "ssl_certfile": "vllm.pem"}, "vllm_ssl_certfile: /etc/ssl/…"),
+        ({"extra_args": {"ssl-certfile": "/a", "ssl-keyfile": "/b"}}, "and set vllm_ssl_certfile"),
+        ({**TLS, "extra_args": {"ssl-cert-reqs": 2}}, "vllm_extra_args: set ssl-cert-reqs to 1"),
+    ],
+)
+def test_what_would_leave_a_door_open_is_refused_with_the_line_to_write(inventory: dict[str, Any], do: str) -> None:
+    assert do in judged(**inventory)[1]
+
+
+def test_the_files_of_tls_reach_the_service_as_credentials() -> None:
+    unit, complaints = judged(**TLS)
+    assert complaints == ""
+    assert unit["url"] == "https://127.0.0.1:8000"
+    assert unit["credentials"] == {"tls-certificate": TLS["ssl_certfile"], "tls-key": TLS["ssl_keyfile"]}
+    assert unit["arguments"]["ssl-keyfile"] == "/run/credentials/vllm@main.service/tls-key"
+    assert "enable-ssl-refresh" not in unit["arguments"]
+
+
+def test_or_by_their_own_paths_and_are_read_again() -> None:
+    unit, complaints = judged(**TLS, ssl_credentials=False)
+    assert complaints == ""
+    assert unit["credentials"] == {}
+    assert (unit["arguments"]["ssl-certfile"], unit["arguments"]["enable-ssl-refresh"]) == (TLS["ssl_certfile"], True)
