@@ -9,6 +9,7 @@ import pytest
 
 from tests.gather.conftest import Server
 from vllm_doctor.gather.environment_file import environment_files
+from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.probe import canary
 from vllm_doctor.records.host import Launch, Probe
 
@@ -25,7 +26,7 @@ def answering(status: int) -> Callable[[socket.socket, threading.Event], None]:
 
 
 def asked(serve: Serve, status: int, key: str | None = None) -> Probe:
-    return canary(serve(answering(status)).base, LAUNCH, HEALTHY, deadline_s=60, key=key)
+    return canary(serve(answering(status)).base, LAUNCH, HEALTHY, deadline_s=60, given=Pass(key))
 
 
 def test_a_completion_that_comes_back_and_one_that_does_not(serve: Serve) -> None:

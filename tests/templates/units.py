@@ -46,6 +46,7 @@ def unit(card: str, version: str, gpus: tuple[str, ...] = (), **changes: object)
         "knows": sorted(parser.knows(version)),
         "secrets_file": "",
         "guard": None,
+        "accepted_open": False,
         "credentials": {},
         "restart_sec": 10,
         "timeout_stop_sec": 60,

@@ -10,6 +10,7 @@ from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.tune_options import Options
 from vllm_doctor.gather import probe, release, systemd
 from vllm_doctor.gather.environment_file import environment_files
+from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.launch import parse_argv
 from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.knowledge import serving
@@ -50,7 +51,7 @@ def facts(o: Options) -> Facts:
     if base is None:
         raise UsageProblem(f"tune: {o.unit} listens on a Unix socket; needed: a TCP port, to put a load on it")
     service = Service(found.unit.name, found.argv, base)
-    scrape = _metrics(base)
+    scrape = _metrics(base, Pass(_key(found), probe.certificate_of(flags)))
     waiting = (serving.total(scrape, serving.RUNNING) or 0) + (serving.total(scrape, serving.WAITING) or 0)
     if waiting and not (o.busy or o.dry_run):
         raise UsageProblem(
@@ -125,8 +126,8 @@ def _base(found: systemd.Found) -> str:
     return probe.base_url(parse_argv(found.argv, found.env).flags) or ""
 
 
-def _metrics(base: str) -> Scrape:
-    told = scrape_twice(base, deadline_s=5, interval_s=0.2)
+def _metrics(base: str, given: Pass) -> Scrape:
+    told = scrape_twice(base, deadline_s=5, interval_s=0.2, given=given)
     if not isinstance(told, Known):
         raise UsageProblem(
             f"tune: metrics: {told.reason}; needed: a server that answers, or nobody sees trouble coming"

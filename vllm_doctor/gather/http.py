@@ -1,15 +1,20 @@
 """One GET with a limit on time and size that holds even against a server that drips a byte at a time."""
 
+import re
 import time
 from typing import TypeAlias
 
 import msgspec
 
+from vllm_doctor.gather.bounded import whole
 from vllm_doctor.gather.together import Task
+from vllm_doctor.records.reading import Known
 
 CHUNK = 1 << 16
 # A read that began within the deadline says itself that it came to nothing.
 GRACE_S = 0.5
+MAX_PEM = 1 << 20
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -31,16 +36,58 @@ class NoAnswer(msgspec.Struct, frozen=True):
 Outcome: TypeAlias = Answer | NoAnswer
 
 
+class Pass(msgspec.Struct, frozen=True):
+    """What opens a server's doors: its key, and the file of the certificate that it has to show to be given the key."""
+
+    key: str | None = None
+    certificate: str | None = None
+
+
+NO_PASS = Pass()
+
+
 def get(
-    url: str, *, deadline_s: float, max_bytes: int = 16 << 20, body: bytes | None = None, bearer: str | None = None
+    url: str,
+    *,
+    deadline_s: float,
+    max_bytes: int = 16 << 20,
+    body: bytes | None = None,
+    given: Pass = NO_PASS,
+    method: str | None = None,
 ) -> Outcome:
-    """GET `url`, or POST `body` as JSON. No redirect is followed and no proxy used: it is this host's own server."""
+    """GET `url`, or POST `body` as JSON. No redirect is followed and no proxy used: it is this host's own server.
+
+    A key goes over TLS only to whoever shows the very certificate of the server's file.
+    """
     import urllib3  # noqa: F401 - before the clock runs
 
     begun: list[int] = []
-    asked: Task[Outcome | None] = Task(lambda: _get(url, deadline_s, max_bytes, body=body, bearer=bearer, begun=begun))
+    asked: Task[Outcome | None] = Task(
+        lambda: _get(url, deadline_s, max_bytes, method=method, body=body, given=given, begun=begun)
+    )
     # A header that drips keeps every single read within its time.
     return asked.within(deadline_s + GRACE_S, None) or (_dripped if begun else _silent)(url, deadline_s)
+
+
+def get_keyed(url: str, given: Pass, *, deadline_s: float, max_bytes: int) -> Outcome:
+    """GET `url` as anybody may, and with the key where that is refused."""
+    answer = get(url, deadline_s=deadline_s, max_bytes=max_bytes)
+    if given.key and isinstance(answer, Answer) and answer.status in {401, 403}:
+        return get(url, deadline_s=deadline_s, max_bytes=max_bytes, given=given)
+    return answer
+
+
+def _fingerprint(certificate: str | None) -> str | None:
+    """SHA-256 of the first certificate in a PEM file, in hexadecimal; None where it cannot be read."""
+    import hashlib
+    import ssl
+
+    text = whole(certificate, MAX_PEM) if certificate else None
+    found = _PEM.search(text.value) if isinstance(text, Known) else None
+    try:
+        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(found[0].decode())).hexdigest() if found else None
+    except ValueError:
+        return None
 
 
 def _silent(url: str, deadline_s: float) -> NoAnswer:
@@ -52,7 +99,14 @@ def _dripped(url: str, deadline_s: float) -> NoAnswer:
 
 
 def _get(
-    url: str, deadline_s: float, max_bytes: int, *, body: bytes | None, bearer: str | None, begun: list[int]
+    url: str,
+    deadline_s: float,
+    max_bytes: int,
+    *,
+    method: str | None,
+    body: bytes | None,
+    given: Pass,
+    begun: list[int],
 ) -> Outcome:
     """`begun` gets the status as soon as the headers are whole."""
     import urllib3
@@ -62,14 +116,15 @@ def _get(
     headers = {"Accept": "text/plain, application/json", "User-Agent": "vllm-doctor"}
     if body is not None:
         headers["Content-Type"] = "application/json"
-    if bearer:
-        headers["Authorization"] = f"Bearer {bearer}"
-    # The server is on this host; its certificate names the outside.
-    pool = urllib3.PoolManager(cert_reqs="CERT_NONE", assert_hostname=False)
+    shown = _fingerprint(given.certificate) if given.key and url.startswith("https:") else None
+    if given.key and (shown or not url.startswith("https:")):
+        headers["Authorization"] = f"Bearer {given.key}"
+    # The server is on this host; its certificate names the outside. Who is to be given the key shows the very one.
+    pool = urllib3.PoolManager(cert_reqs="CERT_NONE", assert_hostname=False, assert_fingerprint=shown)
     urllib3.disable_warnings()
     try:
         reply = pool.request(
-            "POST" if body is not None else "GET",
+            method or ("POST" if body is not None else "GET"),
             url,
             body=body,
             headers=headers,

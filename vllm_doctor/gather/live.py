@@ -11,6 +11,7 @@ from functools import partial
 
 from vllm_doctor.gather import journal, kernel, nvml, probe, procfs, release, systemd
 from vllm_doctor.gather.environment_file import environment_files
+from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.launch import is_vllm, parse_argv
 from vllm_doctor.gather.life import judged_log, since_start
 from vllm_doctor.gather.metrics import scrape_twice
@@ -103,8 +104,10 @@ def _snapshot(chosen: Found, shared: Shared, deadline_s: float, *, canary: bool)
     from_files = environment_files(state.properties.get("EnvironmentFiles", ""))
     flags = launch.value.flags if isinstance(launch, Known) else {}
     base = probe.base_url(flags)
-    asked: Task[Probe | None] = Task(lambda: probe.probe(base, deadline_s=HTTP_S) if base else None)
-    scraped: Task[Reading[Metrics]] = Task(lambda: _metrics(base, state, 2 * HTTP_S))
+    key = env.get("VLLM_API_KEY") or from_files.get("VLLM_API_KEY")
+    given = Pass(key, probe.certificate_of(flags))
+    asked: Task[Probe | None] = Task(lambda: probe.probe(base, deadline_s=HTTP_S, given=given) if base else None)
+    scraped: Task[Reading[Metrics]] = Task(lambda: _metrics(base, state, 2 * HTTP_S, given))
     runs = journal.invocations(state.name, deadline_s)
     machine: Task[Machine | None] = Task(
         partial(procfs.machine, main_pid=pid, port=probe.port_of(flags), folders=_folders(launch, env))
@@ -112,11 +115,10 @@ def _snapshot(chosen: Found, shared: Shared, deadline_s: float, *, canary: bool)
     answered = asked.result(until, None)
     if base is not None and running and answered is not None and "sent nothing" in (answered.health_error or ""):
         # A busy server may be slow; only one that stays silent for seconds is called silent.
-        answered = probe.probe(base, deadline_s=SILENCE_S)
+        answered = probe.probe(base, deadline_s=SILENCE_S, given=given)
     healthy = answered is not None and answered.health_status == 200
     if canary and healthy and answered is not None and base is not None and isinstance(launch, Known):
-        key = env.get("VLLM_API_KEY") or from_files.get("VLLM_API_KEY")
-        answered = probe.canary(base, launch.value, answered, deadline_s=CANARY_S, key=key)
+        answered = probe.canary(base, launch.value, answered, deadline_s=CANARY_S, given=given)
     secrets = secret_values((*chosen.argv, *procfs.cmdline(pid or 0)), from_files | env)
     log = judged_log(chosen, runs, secrets, healthy=healthy, deadline_s=deadline_s)
     host = machine.result(max(until, time.monotonic() + HTTP_S), None)
@@ -189,12 +191,12 @@ def _folders(launch: Reading[Launch], env: dict[str, str]) -> list[str]:
     return [folder for folder in dict.fromkeys(named) if folder and os.path.isdir(folder)]  # noqa: PTH112
 
 
-def _metrics(base: str | None, unit: Unit, deadline_s: float) -> Reading[Metrics]:
+def _metrics(base: str | None, unit: Unit, deadline_s: float, given: Pass) -> Reading[Metrics]:
     if base is None:
         return Absent("the server listens on a Unix socket only")
     if unit.active_state not in {"active", "activating", "deactivating"}:
         return Absent(f"{unit.name} is not running, so it has no metrics")
-    return scrape_twice(base, deadline_s=deadline_s)
+    return scrape_twice(base, deadline_s=deadline_s, given=given)
 
 
 def _probe(answered: Probe | None, base: str | None, *, running: bool) -> Reading[Probe]:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from vllm_doctor.gather.bounded import end_of, title
-from vllm_doctor.gather.http import NoAnswer, get
+from vllm_doctor.gather.http import NO_PASS, NoAnswer, Pass, get_keyed
 from vllm_doctor.records.host import Metrics, Sample, Scrape
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -23,27 +23,32 @@ def _curious(url: str) -> str:
     return f"curl -s -m 5 {shlex.quote(url)} | head"
 
 
-def scrape_twice(base: str, *, deadline_s: float, interval_s: float = INTERVAL_S) -> Reading[Metrics]:
+def scrape_twice(
+    base: str, *, deadline_s: float, interval_s: float = INTERVAL_S, given: Pass = NO_PASS
+) -> Reading[Metrics]:
     """Two scrapes of `base`/metrics. With only one in the time given there are no rates, but there is a reading."""
     end = time.monotonic() + deadline_s
     url = f"{base}/metrics"
-    first = _scrape(url, deadline_s)
+    first = _scrape(url, deadline_s, given)
     if isinstance(first, Unknown):
         return first
     if time.monotonic() + interval_s + 0.05 > end:
         return Known(Metrics(url, (first,)), url)
     time.sleep(interval_s)
-    second = _scrape(url, max(0.05, end - time.monotonic()))
+    second = _scrape(url, max(0.05, end - time.monotonic()), given)
     if isinstance(second, Unknown):
         return Known(Metrics(url, (first,)), url)
     return Known(Metrics(url, (first, second)), url)
 
 
-def _scrape(url: str, deadline_s: float) -> Scrape | Unknown:
+def _scrape(url: str, deadline_s: float, given: Pass) -> Scrape | Unknown:
     at = time.time()
-    answer = get(url, deadline_s=deadline_s, max_bytes=MAX_BYTES)
+    answer = get_keyed(url, given, deadline_s=deadline_s, max_bytes=MAX_BYTES)
     if isinstance(answer, NoAnswer):
         return Unknown(f"{answer.reason}", _curious(url))
+    if answer.status in {401, 403}:
+        remedy = "run as root, who can read the key" if not given.key else "vllm_metrics_networks: name this host too"
+        return Unknown(f"{url} answers {answer.status}: it is closed to whoever asks from here", remedy)
     if answer.status != 200:
         return Unknown(f"{url} answers {answer.status} (server: {answer.server or 'unnamed'})", _curious(url))
     samples = parse(answer.body.decode("utf-8", "replace"))

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from vllm_doctor.gather.http import NoAnswer, get
+from vllm_doctor.gather.http import NO_PASS, NoAnswer, Pass, get, get_keyed
 from vllm_doctor.records.host import Launch, Probe
+
+# What completes as /v1 does, and vLLM's own key leaves open.
+BESIDE = "/invocations"
 
 
 def base_url(flags: Mapping[str, str | bool]) -> str | None:
@@ -26,27 +29,46 @@ def port_of(flags: Mapping[str, str | bool]) -> int:
     return int(text) if isinstance(text, str) and re.fullmatch("[0-9]{1,5}", text) and 0 < int(text) < 65536 else 8000
 
 
-def probe(base: str, *, deadline_s: float) -> Probe:
-    """/health, and the models where the server tells them without a key."""
-    health = get(f"{base}/health", deadline_s=deadline_s, max_bytes=1 << 16)
+def certificate_of(flags: Mapping[str, str | bool]) -> str | None:
+    """The file of the certificate that this launch serves with."""
+    named = flags.get("ssl-certfile")
+    return named if isinstance(named, str) else None
+
+
+def probe(base: str, *, deadline_s: float, given: Pass = NO_PASS) -> Probe:
+    """/health, and the models and the doors as somebody without a key finds them."""
+    health = get_keyed(f"{base}/health", given, deadline_s=deadline_s, max_bytes=1 << 16)
     if isinstance(health, NoAnswer):
         return Probe(health_error=health.reason)
     models = get(f"{base}/v1/models", deadline_s=deadline_s, max_bytes=1 << 20)
+    status = None if isinstance(models, NoAnswer) else models.status
     named = _models(models.body) if not isinstance(models, NoAnswer) and models.status == 200 else ()
-    return Probe(health_status=health.status, models=named, server=health.server or None)
+    beside = _beside(base, deadline_s) if status in {401, 403} else None
+    return Probe(
+        health_status=health.status, models=named, server=health.server or None, keyless=status, keyless_beside=beside
+    )
 
 
-def canary(base: str, launch: Launch, found: Probe, *, deadline_s: float, key: str | None = None) -> Probe:
+def _beside(base: str, deadline_s: float) -> int | None:
+    """What a request without a key gets on the path that completes as /v1 does and that vLLM's own key leaves open.
+
+    OPTIONS is safe by definition, and vLLM has no such route: an open path answers 405 and does nothing.
+    """
+    answer = get(f"{base}{BESIDE}", deadline_s=deadline_s, max_bytes=1 << 16, method="OPTIONS")
+    return None if isinstance(answer, NoAnswer) else answer.status
+
+
+def canary(base: str, launch: Launch, found: Probe, *, deadline_s: float, given: Pass = NO_PASS) -> Probe:
     """`found`, and whether one token really comes back. Costs the server one decode step."""
     model = found.models[0] if found.models else launch.model
     if model is None:
         return replace(found, completion_unknown="no model is known to ask for a completion")
     body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}).encode()
-    answer = get(f"{base}/v1/completions", deadline_s=deadline_s, body=body, max_bytes=1 << 20, bearer=key)
+    answer = get(f"{base}/v1/completions", deadline_s=deadline_s, body=body, max_bytes=1 << 20, given=given)
     if isinstance(answer, NoAnswer):
         return replace(found, completion=False)
     if answer.status in {401, 403}:
-        whose = "another key than the unit's" if key else "a key, and none can be read here; run this as root"
+        whose = "another key than the unit's" if given.key else "a key, and none can be read here; run this as root"
         return replace(
             found, completion_unknown=f"the server answers a completion with {answer.status}: it wants {whose}"
         )

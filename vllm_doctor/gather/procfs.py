@@ -1,10 +1,12 @@
 """The host's memory, disks, processes and listening sockets, from /proc and the file systems."""
 
+import ipaddress
 import os
 import pwd
 import re
 import shutil
 import socket
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -134,8 +136,9 @@ def _process(pid: int, argv: tuple[str, ...], unit: str | None) -> Process | Non
     )
 
 
-def _inodes(port: int) -> set[str]:
-    found: set[str] = set()
+def _inodes(port: int) -> dict[str, str]:
+    """The sockets that listen on a TCP port, each with its address."""
+    found: dict[str, str] = {}
     for table in ("tcp", "tcp6"):
         try:
             rows = (PROC / "net" / table).read_text().splitlines()[1:]
@@ -144,13 +147,19 @@ def _inodes(port: int) -> set[str]:
         for row in rows:
             fields = row.split()
             if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
-                found.add(fields[9])
+                found[fields[9]] = _address(fields[1].partition(":")[0])
     return found
+
+
+def _address(words: str) -> str:
+    """An address of /proc/net/tcp: 32-bit words in the processor's order."""
+    raw = b"".join(int(words[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(words), 8))
+    return str(ipaddress.ip_address(raw))
 
 
 def listener(port: int) -> Listener:
     """Who listens on a TCP port; the process is None where this user may not look into it."""
-    wanted = {f"socket:[{inode}]" for inode in _inodes(port)}
+    sockets = {f"socket:[{inode}]": address for inode, address in _inodes(port).items()}
     for pid in pids():
         folder = PROC / str(pid) / "fd"
         try:
@@ -162,10 +171,10 @@ def listener(port: int) -> Listener:
                 target = os.readlink(folder / handle)  # noqa: PTH115 - thousands of them
             except OSError:
                 continue
-            if target in wanted:
+            if target in sockets:
                 told = stat(pid)
-                return Listener(port, pid, told[0] if told else None, unit_of(pid))
-    return Listener(port, None, None, None)
+                return Listener(port, pid, told[0] if told else None, unit_of(pid), sockets[target])
+    return Listener(port, None, None, None, next(iter(sockets.values()), None))
 
 
 def _disk(folder: str) -> "shutil._ntuple_diskusage | None":

@@ -5,6 +5,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from vllm_doctor.gather import probe
+from vllm_doctor.gather.http import Pass
+from vllm_doctor.gather.launch import parse_argv
 from vllm_doctor.operate import tune_load, tune_unit
 from vllm_doctor.operate.tune_decide import Setting
 from vllm_doctor.operate.tune_load import Benchmark, Load, Target
@@ -26,6 +29,11 @@ class LiveHost(msgspec.Struct):
     say: Callable[[str], None]
     pid: int | None = None
 
+    @property
+    def given(self) -> Pass:
+        """What opens /metrics where it is closed."""
+        return Pass(self.target.key, probe.certificate_of(parse_argv(self.service.argv).flags))
+
     def guard(self, seconds: int) -> None:
         """Arm what ends the trials if we cannot."""
         tune_unit.guard(self.service, seconds)
@@ -46,7 +54,7 @@ class LiveHost(msgspec.Struct):
             raise OutOfTime
         self.pid = tune_unit.main_pid(self.service.unit)
         if self.bench is not None:
-            with Watch(self.service.base) as watch:
+            with Watch(self.service.base, given=self.given) as watch:
                 load = self.bench.drive(self.target, self.tokenizer, at_once, min(self.step_s * 10, within_s))
             if load.streams:
                 return load, watch.seen()
@@ -56,7 +64,7 @@ class LiveHost(msgspec.Struct):
                 f"  {load.errors[0] if load.errors else 'the benchmark measured nothing'}: our own load from here on"
             )
             self.bench = None
-        with Watch(self.service.base) as watch:
+        with Watch(self.service.base, given=self.given) as watch:
             grace = min(max(GRACE_S, self.step_s * 2), max(1.0, end - time.monotonic() - self.step_s))
             load = tune_load.drive(self.target, at_once, self.step_s, grace)
         if load.errors and time.monotonic() >= end - 0.5:

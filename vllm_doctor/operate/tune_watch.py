@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from vllm_doctor.gather import nvml, procfs
+from vllm_doctor.gather.http import NO_PASS, Pass
 from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.knowledge import serving
 from vllm_doctor.records.host import Metrics, Scrape
@@ -29,8 +30,8 @@ class Seen(msgspec.Struct, frozen=True):
 class Watch:
     """Scrapes in a thread of its own between `with` and its end."""
 
-    def __init__(self, base: str, interval_s: float = 0.5) -> None:
-        self._base, self._interval = base, interval_s
+    def __init__(self, base: str, interval_s: float = 0.5, given: Pass = NO_PASS) -> None:
+        self._base, self._interval, self._given = base, interval_s, given
         self._scrapes: list[Scrape] = []
         self._free: list[float] = []
         self._over = threading.Event()
@@ -47,7 +48,7 @@ class Watch:
     def _run(self) -> None:
         looked = 0.0
         while not self._over.is_set():
-            told = scrape_twice(self._base, deadline_s=self._interval * 4, interval_s=self._interval)
+            told = scrape_twice(self._base, deadline_s=self._interval * 4, interval_s=self._interval, given=self._given)
             if isinstance(told, Known):
                 self._scrapes.extend(told.value.scrapes)
             else:

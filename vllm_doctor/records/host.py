@@ -123,12 +123,13 @@ class Kernel(msgspec.Struct, frozen=True):
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """Who listens on the service's port."""
+    """Who listens on the service's port, and on which address."""
 
     port: int
     pid: int | None
     name: str | None
     unit: str | None
+    address: str | None = None
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -162,7 +163,8 @@ class Machine(msgspec.Struct, frozen=True):
 class Probe(msgspec.Struct, frozen=True):
     """Whether the server answers: /health's status code and whether a real completion came back; None is not asked.
 
-    `completion_unknown` says why a completion that was asked for could not be judged.
+    `completion_unknown` says why a completion that was asked for could not be judged. `keyless` is the status that
+    /v1/models gives to a request without a key, and where that is refused `keyless_beside` the one of /invocations.
     """
 
     health_status: int | None = None
@@ -171,3 +173,5 @@ class Probe(msgspec.Struct, frozen=True):
     completion_unknown: str = ""
     models: tuple[str, ...] = ()
     server: str | None = None
+    keyless: int | None = None
+    keyless_beside: int | None = None

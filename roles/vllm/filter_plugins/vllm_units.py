@@ -80,6 +80,7 @@ def _unit(variables, settings, instance):
         "loopback": said("spans_hosts") is not True,
         "secrets_file": f"/etc/vllm/{name}.secrets" if variables["api_key"] or variables["secrets"] else "",
         "guard": guard,
+        "accepted_open": bool(variables["allow_open"] and not variables["api_key"]),
         "credentials": credentials,
         "tls": {key: said(key) for key in TLS if said(key)},
         "restart_sec": pause,
