@@ -13,7 +13,11 @@ minor = f"{sys.version_info.major}.{sys.version_info.minor}"
 archive = folder / "python.tar.gz"
 with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
     packed.add(Path(sys.executable).resolve(), f"python/bin/python{minor}")
-    packed.add(sysconfig.get_path("stdlib"), f"python/lib/python{minor}")
+    packed.add(
+        sysconfig.get_path("stdlib"),
+        f"python/lib/python{minor}",
+        filter=lambda info: None if info.issym() else info,  # the distribution's lead out of the archive
+    )
 entry = {
     "name": "cpython",
     "arch": {"family": platform.machine(), "variant": None},
