@@ -6,8 +6,10 @@ import re
 import shlex
 import socket
 import time
-from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
+
+import msgspec
 
 from vllm_doctor.gather import journal, kernel, nvml, probe, procfs, release, systemd
 from vllm_doctor.gather.environment_file import environment_files
@@ -17,10 +19,11 @@ from vllm_doctor.gather.life import judged_log, since_start
 from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.together import Task
+from vllm_doctor.gather.worker import Worker, collect
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
 from vllm_doctor.records.log import Log
-from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
+from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.redact.launch import secret_values
 
@@ -55,47 +58,41 @@ def gather_all(
 
     With `canary` a server that says it is healthy is asked for one token.
     """
-    shared = Shared(Task(nvml.read), Task(lambda: kernel.read(deadline_s)), time.monotonic() + deadline_s)
+    cards = Worker(nvml.read, _Cards, nvml.DEADLINE_S + 1)
+    kernel_log = Worker(partial(kernel.read, deadline_s), _KernelLog, deadline_s + PATIENCE_S)
+    most = 3 * deadline_s + nvml.DEADLINE_S + SILENCE_S + (CANARY_S if canary else 0) + 2
     found = systemd.find(unit, deadline_s)
-    if not isinstance(found, Known):
-        return (_without_unit(found, shared),)
-    under_way: list[Task[Snapshot | None]] = [
-        Task(partial(_snapshot, one, shared, deadline_s, canary=canary)) for one in found.value
-    ]
-    end = time.monotonic() + 3 * deadline_s + nvml.DEADLINE_S + SILENCE_S + (CANARY_S if canary else 0) + 2
-    taken = (task.result(end, None) for task in under_way)
+    if isinstance(found, Known):
+        names = [one.unit.name for one in found.value]
+        reading = [Worker(partial(_snapshot, one, deadline_s, canary=canary), Snapshot, most) for one in found.value]
+    else:
+        names = ["this host"]
+        reading = [Worker(partial(_without_unit, found), Snapshot, most)]
+    collect([cards, kernel_log, *reading])
+    gpus, driver = cards.result(_late_cards)
+    events = kernel_log.result(lambda why: Unknown(f"kernel log: {why}", "journalctl -k -b"))
+    shots = [one.result(partial(_late, name)) for one, name in zip(reading, names, strict=True)]
     return tuple(
-        snapshot
-        or _without_unit(Unknown(f"{one.unit.name} could not be read in time", "look at the load: uptime"), shared)
-        for one, snapshot in zip(found.value, taken, strict=True)
+        msgspec.structs.replace(shot, kernel=since_start(events, shot.log), gpus=gpus, driver=driver) for shot in shots
     )
 
 
-_LATE: tuple[Reading[tuple[Gpu, ...]], Reading[Driver]] = (
-    Unknown("NVML: not asked in time", "nvidia-smi"),
-    Unknown("NVML: not asked in time", "nvidia-smi"),
-)
+_KernelLog: TypeAlias = Reading[Kernel]
+_Cards: TypeAlias = tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]
 
 
-@dataclass(frozen=True)
-class Shared:
-    """Readings of the host that all its units share, under way."""
-
-    nvml: Task[tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]]
-    kernel_log: Task[Reading[Kernel]]
-    until: float
-
-    def cards(self) -> tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]:
-        """GPUs and driver."""
-        return self.nvml.result(time.monotonic() + nvml.DEADLINE_S + 1, _LATE)
-
-    def kernel(self) -> Reading[Kernel]:
-        """The kernel's log."""
-        late = Unknown("kernel log: not read in time", "journalctl -k -b")
-        return self.kernel_log.result(self.until + PATIENCE_S, late)
+def _late_cards(why: str) -> tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]:
+    unknown = Unknown(f"NVML: {why}", "nvidia-smi")
+    return unknown, unknown
 
 
-def _snapshot(chosen: Found, shared: Shared, deadline_s: float, *, canary: bool) -> Snapshot:
+def _late(name: str, why: str) -> Snapshot:
+    """A unit of which nothing came back: that is all that can be said of it."""
+    return _of_host(Unknown(f"{name}: {why}", "look at the load: uptime"), NOT_GIVEN, unit=name)
+
+
+def _snapshot(chosen: Found, deadline_s: float, *, canary: bool) -> Snapshot:
+    """What one unit tells; its host's cards and kernel are read beside it."""
     until = time.monotonic() + deadline_s
     state = chosen.unit
     running = state.active_state in {"active", "activating", "deactivating", "reloading"}
@@ -122,12 +119,10 @@ def _snapshot(chosen: Found, shared: Shared, deadline_s: float, *, canary: bool)
     secrets = secret_values((*chosen.argv, *procfs.cmdline(pid or 0)), from_files | env)
     log = judged_log(chosen, runs, secrets, healthy=healthy, deadline_s=deadline_s)
     host = machine.result(max(until, time.monotonic() + HTTP_S), None)
-    cards, driver = shared.cards()
     return Snapshot(
         taken_at=_now(),
         subject=Subject(host=socket.gethostname(), unit=state.name),
         log=log,
-        kernel=since_start(shared.kernel(), log),
         unit=Known(state, "systemctl show"),
         launch=launch,
         version=_version(log, chosen.argv, pid),
@@ -135,8 +130,6 @@ def _snapshot(chosen: Found, shared: Shared, deadline_s: float, *, canary: bool)
             max(until, time.monotonic() + HTTP_S),
             Unknown("metrics: no answer in time", f"curl -m 5 {shlex.quote(f'{base}/metrics')}"),
         ),
-        gpus=cards,
-        driver=driver,
         machine=Known(host, "/proc") if host else Unknown("/proc was not read in time", "look at the load: uptime"),
         probe=_probe(answered, base, running=running),
         model_config=release.model_config(launch.value, env, state.properties.get("User"))
@@ -150,21 +143,21 @@ def _now() -> str:
     return datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds")
 
 
-def _without_unit(missing: Absent | Unknown, shared: Shared) -> Snapshot:
+def _without_unit(missing: Absent | Unknown) -> Snapshot:
     """A host with no unit to judge: what the machine itself says is still worth having."""
-    cards, driver = shared.cards()
+    return _of_host(missing, Known(procfs.machine(main_pid=None, port=None, folders=["/"]), "/proc"))
+
+
+def _of_host(missing: Absent | Unknown, machine: Reading[Machine], unit: str | None = None) -> Snapshot:
     return Snapshot(
         taken_at=_now(),
-        subject=Subject(host=socket.gethostname()),
+        subject=Subject(host=socket.gethostname(), unit=unit),
         log=missing,
-        kernel=shared.kernel(),
         unit=missing,
         launch=missing,
         version=missing,
         metrics=missing,
-        gpus=cards,
-        driver=driver,
-        machine=Known(procfs.machine(main_pid=None, port=None, folders=["/"]), "/proc"),
+        machine=machine,
         probe=missing,
         model_config=missing,
         live=True,
