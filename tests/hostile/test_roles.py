@@ -50,5 +50,11 @@ def test_each_way_to_write_it_is_seen() -> None:
 
 def test_programs_that_the_host_itself_starts_are_isolated() -> None:
     """The local fact, which every `setup` runs as root, and what the boot runs."""
-    for name in ("preflight/library/preflight_facts.py", "host_settings/files/host-settings"):
-        assert (ROLES / name).read_text().startswith("#!/usr/bin/python3 -I\n")
+    assert (ROLES / "host_settings/files/host-settings").read_text().startswith("#!/usr/bin/python3 -I\n")
+    assert "'#!/usr/bin/python3 -I'" in (ROLES / "nvidia_driver/tasks/verify.yml").read_text()
+
+
+@pytest.mark.parametrize("path", sorted(ROLES.glob("*/library/*.py")), ids=lambda path: path.stem)
+def test_a_module_names_a_program_and_no_words_for_it(path: Path) -> None:
+    """Ansible looks for a program with the name of the whole line."""
+    assert len(path.read_text().splitlines()[0].split()) == 1

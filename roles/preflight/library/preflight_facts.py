@@ -1,4 +1,4 @@
-#!/usr/bin/python3 -I
+#!/usr/bin/python3
 # Copyright: the authors of vllm-doctor
 # Apache License 2.0 (see LICENSE)
 """What a host says about its GPUs, kernels, firmware and packages. Changes nothing and needs no driver.
