@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from vllm_doctor.records.finding import Change, Diagnosis, Finding, Missing, Scalar, Subject
+from vllm_doctor.records.finding import Change, Diagnosis, Finding, Missing, Scalar, Step, Subject
 from vllm_doctor.records.reading import NOT_GIVEN
 from vllm_doctor.records.verdict import Applicability, Direction, Severity, Verdict
 from vllm_doctor.remedy import dropin, inventory
@@ -297,10 +297,15 @@ def _path(console: Console, diagnosis: Diagnosis) -> None:
     inner = {node.id for node in NODES if node.under is not None}
     for step in diagnosis.path:
         line = Text(f"{visible(step.question)} ")
-        line.append(visible(step.answer), style="bold")
+        line.append("not seen" if unseen(step) else visible(step.answer), style="bold")
         if step.because:
             line.append(f" - {visible(step.because, 300)}", style="dim")
         console.print(Padding(line, (0, 0, 0, 4 if step.node in inner else 2)))
+
+
+def unseen(step: Step) -> bool:
+    """Was what the question asks for not read? (Of the whole, the verdict, it is said that it is unknown.)"""
+    return step.answer == "unknown" and step.node != "verdict"
 
 
 def of_the_host_alone(missing: Missing) -> bool:

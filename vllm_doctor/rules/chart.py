@@ -2,35 +2,120 @@
 
 import msgspec
 
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, Phase
+
+_LOG = frozenset({Signal.LOG})
+_OF_LOG = (_LOG,)
+_SERVING = (_LOG, frozenset({Signal.METRICS}))
+
 
 class Node(msgspec.Struct, frozen=True):
-    """One box: a question with a yes or a no. `under` is the box whose yes leads here; None is the main line."""
+    """One box: a question with a yes or a no. `under` is the box whose yes leads here; None is the main line.
+
+    `sources` are the sets of inputs of which one must have been read, whole, before the answer may be no. `phases` and
+    `causes` say which findings are a yes, whichever box their rule answers. `statistics` says that of the log it is
+    the lines of statistics that answer.
+    """
 
     id: str
     question: str
     under: str | None = None
+    sources: tuple[frozenset[Signal], ...] = _OF_LOG
+    phases: frozenset[Phase] = frozenset()
+    causes: frozenset[Cause] = frozenset()
+    statistics: bool = False
 
 
 NODES: tuple[Node, ...] = (
-    Node("platform", "Did the GPU, its driver or the libraries on them fail?"),
-    Node("tenant", "Does something else hold the GPU's memory?"),
-    Node("refused", "Was the launch refused before a GPU was used?"),
+    Node(
+        "platform",
+        "Did the GPU, its driver or the libraries on them fail?",
+        sources=(frozenset({Signal.LOG, Signal.KERNEL, Signal.GPUS}),),
+        phases=frozenset({Phase.DRIVER_CUDA_MISMATCH, Phase.GPU_FAULT}),
+    ),
+    Node(
+        "tenant",
+        "Does something else hold the GPU's memory?",
+        sources=(frozenset({Signal.GPUS}),),
+        phases=frozenset({Phase.OTHER_PROCESS_ON_GPU}),
+        causes=frozenset({Cause.GPU_SHARED}),
+    ),
+    Node(
+        "refused",
+        "Was the launch refused before a GPU was used?",
+        sources=(_LOG, frozenset({Signal.LAUNCH})),
+        phases=frozenset({Phase.FLAG_ERROR}),
+    ),
     Node("startup", "Did it run out of memory while starting?"),
-    Node("startup-free-memory", "At the check of free memory?", "startup"),
-    Node("startup-weights", "While weights were loaded?", "startup"),
-    Node("startup-profile", "In the pass that measures the peak?", "startup"),
-    Node("startup-kv", "Was the KV cache too small, or nothing left for it?", "startup"),
-    Node("startup-graphs", "While CUDA graphs were captured?", "startup"),
-    Node("startup-warmup", "In the warm-up after the KV cache was made?", "startup"),
-    Node("host", "Did the host run out of memory, or kill a process?"),
-    Node("burst", "Did a step at run time ask for more than was left?"),
-    Node("burst-logprobs", "For log-probabilities over the vocabulary?", "burst"),
+    Node(
+        "startup-free-memory",
+        "At the check of free memory?",
+        "startup",
+        phases=frozenset({Phase.STARTUP_FREE_MEMORY_CHECK}),
+    ),
+    Node("startup-weights", "While weights were loaded?", "startup", phases=frozenset({Phase.STARTUP_WEIGHTS})),
+    Node(
+        "startup-profile", "In the pass that measures the peak?", "startup", phases=frozenset({Phase.STARTUP_PROFILE})
+    ),
+    Node(
+        "startup-kv",
+        "Was the KV cache too small, or nothing left for it?",
+        "startup",
+        phases=frozenset({Phase.STARTUP_KV_CACHE}),
+    ),
+    Node("startup-graphs", "While CUDA graphs were captured?", "startup", phases=frozenset({Phase.STARTUP_CUDAGRAPH})),
+    Node(
+        "startup-warmup",
+        "In the warm-up after the KV cache was made?",
+        "startup",
+        phases=frozenset({Phase.STARTUP_SAMPLER_WARMUP}),
+    ),
+    Node(
+        "host",
+        "Did the host run out of memory, or kill a process?",
+        sources=(frozenset({Signal.LOG, Signal.KERNEL}),),
+        phases=frozenset({Phase.HOST_RAM}),
+        causes=frozenset({Cause.HOST_OOM_KILL}),
+    ),
+    Node(
+        "burst",
+        "Did a step at run time ask for more than was left?",
+        phases=frozenset({Phase.RUNTIME_PREFILL_BURST}),
+    ),
+    Node(
+        "burst-logprobs",
+        "For log-probabilities over the vocabulary?",
+        "burst",
+        causes=frozenset({Cause.LOGPROBS_SPIKE}),
+    ),
     Node("burst-encoder", "In the vision or audio encoder?", "burst"),
-    Node("pressure", "Is it alive but short of KV cache: preemption, swapping, a growing queue?"),
-    Node("chronic", "Does memory go away over time: a leak, a fragmented allocator?"),
-    Node("prefix", "Is prefix caching at fault, or useless here?"),
-    Node("multigpu", "Did the communication between GPUs fail?"),
-    Node("not-memory", "Did something fail that is not memory?"),
+    Node(
+        "pressure",
+        "Is it alive but short of KV cache: preemption, swapping, a growing queue?",
+        sources=_SERVING,
+        statistics=True,
+        phases=frozenset({Phase.RUNTIME_KV_PREEMPTION}),
+    ),
+    Node(
+        "chronic",
+        "Does memory go away over time: a leak, a fragmented allocator?",
+        phases=frozenset({Phase.RUNTIME_LEAK_OR_FRAGMENTATION}),
+        causes=frozenset({Cause.FRAGMENTATION}),
+    ),
+    Node(
+        "prefix",
+        "Is prefix caching at fault, or useless here?",
+        sources=_SERVING,
+        statistics=True,
+        phases=frozenset({Phase.PREFIX_CACHE}),
+    ),
+    Node(
+        "multigpu",
+        "Did the communication between GPUs fail?",
+        phases=frozenset({Phase.NCCL_OR_MULTIGPU}),
+    ),
+    Node("not-memory", "Did something fail that is not memory?", phases=frozenset({Phase.NOT_MEMORY})),
 )
 
 

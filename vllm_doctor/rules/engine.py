@@ -11,10 +11,10 @@ from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity, Verd
 from vllm_doctor.redact.records import answer
 from vllm_doctor.rules import silence
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.foresight import foreseen, planned_kv_gib
-from vllm_doctor.rules.registry import INTERNAL, Clear, NotHere, Outcome, Rule, Unseen, by_code, rules
+from vllm_doctor.rules.registry import INTERNAL, Outcome, Rule, by_code, rules
 from vllm_doctor.rules.story import Story
+from vllm_doctor.rules.walk import Asked, walk
 
 # How to give a signal that was not given.
 _GIVE = {
@@ -37,11 +37,14 @@ def diagnose(snapshot: Snapshot) -> Diagnosis:
 def judged(snapshot: Snapshot) -> Diagnosis:
     """The same as the rules say it, for nobody's eyes."""
     case = Case(snapshot)
-    outcomes = [(rule, ask(rule, case)) for rule in rules()]
-    findings = foreseen(case, _ordered(_without_fallbacks(outcomes)))
-    missing = _missing(snapshot)
+    asked = [_asked(rule, case) for rule in rules()]
+    findings = foreseen(case, _ordered(_without_fallbacks([(one.rule, one.outcome) for one in asked])))
+    missing = _missing(case, snapshot)
     verdict, because = _verdict(case, snapshot, findings)
-    path = (*_walk(outcomes, findings), Step("verdict", "What is the verdict?", verdict.value, because))
+    story = case.story
+    quiet = story is not None and story.served(-1) and not story.stats
+    steps = walk(asked, findings, _read(case, snapshot), quiet=quiet)
+    path = (*steps, Step("verdict", "What is the verdict?", verdict.value, because))
     return Diagnosis(
         verdict=verdict,
         phase=findings[0].phase if findings else None,
@@ -51,6 +54,21 @@ def judged(snapshot: Snapshot) -> Diagnosis:
         subject=snapshot.subject,
         facts=_facts(case),
     )
+
+
+def _asked(rule: Rule, case: Case) -> Asked:
+    case.forget()
+    outcome = ask(rule, case)
+    return Asked(rule, outcome, frozenset(case.touched))
+
+
+def _read(case: Case, snapshot: Snapshot) -> frozenset[Signal]:
+    """What was read, or is known not to exist. A log in which vLLM itself says nothing is no source about vLLM."""
+    found = {signal for signal in Signal if not isinstance(getattr(snapshot, signal.value), Unknown)}
+    story = case.story
+    if story is not None and not (story.by_vllm or story.root is not None):
+        found.discard(Signal.LOG)
+    return frozenset(found)
 
 
 def ask(rule: Rule, case: Case) -> Outcome:
@@ -114,35 +132,14 @@ def _explains(root: Finding, other: Finding) -> str | None:
     return root.code if shared and weaker else None
 
 
-def _walk(outcomes: Sequence[tuple[Rule, Outcome]], findings: Sequence[Finding]) -> list[Step]:
-    steps: list[Step] = []
-    fired = {f.code for f in findings}
-    for node in NODES:
-        below = {n.id for n in NODES if n.under == node.id} | {node.id}
-        here = [(r, o) for r, o in outcomes if r.node in below]
-        yes = [o for r, o in here if isinstance(o, Finding) and r.code in fired]
-        if yes:
-            steps.append(Step(node.id, node.question, "yes", f"{yes[0].code}: {yes[0].title}"))
-            continue
-        if node.under is not None and not any(s.node == node.under and s.answer == "yes" for s in steps):
-            continue
-        unseen = [o for _, o in here if isinstance(o, Unseen)]
-        if here and len(unseen) == len(here):
-            signals = sorted({s.value for o in unseen for s in o.signals})
-            steps.append(Step(node.id, node.question, "unknown", f"not seen: {', '.join(signals)}"))
-            continue
-        reasons = [o.because for _, o in here if isinstance(o, Clear)] or [
-            o.because for _, o in here if isinstance(o, NotHere)
-        ]
-        steps.append(Step(node.id, node.question, "no", "; ".join(dict.fromkeys(reasons[:3])) or "no rule asks this"))
-    return steps
-
-
-def _missing(snapshot: Snapshot) -> tuple[Missing, ...]:
+def _missing(case: Case, snapshot: Snapshot) -> tuple[Missing, ...]:
+    """What was not read. What the log says itself need not be given beside it."""
+    told = {Signal.VERSION} if case.version_text is not None else set()
+    told |= {Signal.LAUNCH} if case.story is not None and case.story.launch is not None else set()
     found = []
     for signal in Signal:
         reading = getattr(snapshot, signal.value)
-        if isinstance(reading, Unknown):
+        if isinstance(reading, Unknown) and not (reading == NOT_GIVEN and signal in told):
             remedy = reading.remedy or (_GIVE.get(signal, "") if reading == NOT_GIVEN else "")
             found.append(Missing(signal.value, reading.reason, remedy))
     return (*found, *(one for one in snapshot.unread if one not in found))

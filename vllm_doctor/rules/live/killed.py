@@ -20,6 +20,8 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     told = [(i, line.text) for i, line in enumerate(story.lines) if line.process == "systemd"]
     ended = next(((i, found) for i, text in told if (found := _ENDED.search(text))), None)
+    if ended is None and not told:
+        return NotHere("no line of systemd is in what was read")
     if ended is None:
         return Clear("systemd saw no signal end the main process")
     index, found = ended

@@ -6,7 +6,7 @@ from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, Outcome, Rule, Unseen
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding
 
 # A long prompt that is computed in one piece shows no token for as long; then the use of the pool has grown.
@@ -20,6 +20,8 @@ def judge(case: Case) -> Outcome:
     story = case.story
     if story is None:
         return Unseen(frozenset({Signal.LOG}))
+    if not story.stats:
+        return NotHere("the log holds no statistics")
     last = story.stats[-_LINES:]
     same = {(s.running, s.waiting, s.swapped, s.kv) for s in last}
     still = all(s.generation == 0 and s.prompt == 0 and s.running > 0 for s in last)

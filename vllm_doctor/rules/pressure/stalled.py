@@ -3,7 +3,7 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, Outcome, Rule, Unseen
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag
 
 _LINES = 3
@@ -15,6 +15,8 @@ def judge(case: Case) -> Outcome:
     story = case.story
     if story is None:
         return Unseen(frozenset({Signal.LOG}))
+    if not story.stats:
+        return NotHere("the log holds no statistics")
     last = story.stats[-_LINES:]
     stuck = [
         s

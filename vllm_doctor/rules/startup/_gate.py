@@ -45,7 +45,7 @@ def exhausted(case: Case, *stages: Stage) -> Oom | NotHere | Unseen:
     if root is None:
         return NotHere("nothing failed for good")
     if not root.ids & EXHAUSTED:
-        return NotHere("what failed first is not exhausted GPU memory")
+        return NotHere("what failed first is not an allocation of GPU memory")
     if stages and root.stage not in stages:
         return NotHere(f"memory ran out in the step {root.stage.value}")
     return Oom(story, root, story.oom)

@@ -1,0 +1,65 @@
+"""The walk through the flowchart, written down: yes with its finding, no with its reason, or what was not seen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vllm_doctor.records.finding import Finding, Step
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.rules.chart import NODES, Node
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+
+YES, NO, NOT_SEEN = "yes", "no", "unknown"
+# What a rule looks at for evidence; the others only say how to take it.
+_EVIDENCE = frozenset(Signal) - {Signal.LAUNCH, Signal.VERSION, Signal.MODEL_CONFIG}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One rule, what it answered, and which inputs it looked at."""
+
+    rule: Rule
+    outcome: Outcome
+    touched: frozenset[Signal]
+
+
+def walk(
+    asked: Sequence[Asked], findings: Sequence[Finding], read: frozenset[Signal], *, quiet: bool = False
+) -> list[Step]:
+    """One step for each box on the way. `read` are the inputs that were read, or that do not exist; `quiet` says that
+    the server served and its log holds no statistics."""
+    steps: list[Step] = []
+    fired = {f.code for f in findings}
+    for node in NODES:
+        below = {n.id for n in NODES if n.under == node.id} | {node.id}
+        here = [one for one in asked if one.rule.node in below]
+        if node.under is not None and not any(s.node == node.under and s.answer == YES for s in steps):
+            continue
+        yes = [o.outcome for o in here if isinstance(o.outcome, Finding) and o.rule.code in fired]
+        yes += [f for f in findings if _is_of(f, node)]
+        if yes:
+            steps.append(Step(node.id, node.question, YES, f"{yes[0].code}: {yes[0].title}"))
+            continue
+        steps.append(_without(node, here, read - {Signal.LOG} if quiet and node.statistics else read))
+    return steps
+
+
+def _is_of(finding: Finding, node: Node) -> bool:
+    """Does the finding say yes to this box, whichever box its rule answers?"""
+    boxes = [node, *(n for n in NODES if n.under == node.id)]
+    return any(finding.phase in box.phases or finding.cause in box.causes for box in boxes)
+
+
+def _without(node: Node, here: Sequence[Asked], read: frozenset[Signal]) -> Step:
+    """No rule of the box fired: no, if its sources were read."""
+    lacking = min((need - read for need in node.sources), key=len)
+    if lacking == {Signal.LOG} and node.statistics:
+        lacking = frozenset({Signal.METRICS})
+    unseen = [o.outcome for o in here if isinstance(o.outcome, Unseen)]
+    if here and len(unseen) == len(here):
+        lacking |= {signal for o in unseen for signal in o.signals}
+    if lacking:
+        return Step(node.id, node.question, NOT_SEEN, f"not read: {', '.join(sorted(s.value for s in lacking))}")
+    whole = [one.outcome for one in here if not (one.touched & _EVIDENCE) - read]
+    reasons = [o.because for o in whole if isinstance(o, Clear)] or [o.because for o in whole if isinstance(o, NotHere)]
+    because = "; ".join(dict.fromkeys(reasons[:3])) or f"read: {', '.join(sorted(s.value for s in node.sources[0]))}"
+    return Step(node.id, node.question, NO, because)
