@@ -8,7 +8,7 @@ DO ?= test
 export SANDBOX PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help up down venv lock lint format test molecule bench fuzz docs clean
+.PHONY: help up down venv lock lint format test molecule bench fuzz docs sbom audit clean
 
 help: ## show this
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -33,6 +33,12 @@ format: venv ## let ruff put the layout right
 
 docs: venv ## write the generated tables anew
 	@.venv/bin/python tools/role_docs.py && .venv/bin/python tools/finding_docs.py
+
+sbom: venv ## what the doctor and each vLLM release consist of, as CycloneDX (build/sbom)
+	@.venv/bin/python tools/sbom.py
+
+audit: venv ## known advisories on everything that a lock pins, where a database of them answers
+	@.venv/bin/python tools/audit.py
 
 test: ## lint, Python tests, Molecule, sandbox: everything that needs no GPU
 	@$(PYTHON) tools/run_tests.py
