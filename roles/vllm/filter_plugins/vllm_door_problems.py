@@ -19,7 +19,6 @@ GUARDED_BY_VLLM = ("/v1", "/v2", "/inference", "/cohere")
 BESIDE = ("grpc", "grpc-port")
 RUST = "VLLM_USE_RUST_FRONTEND"
 OWNED = {
-    "API_GUARD_KEYS": "vllm_api_keys",
     "API_GUARD_METRICS_FROM": "vllm_metrics_networks",
     "API_GUARD_OPEN": "vllm_open_routes",
 }

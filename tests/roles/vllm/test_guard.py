@@ -39,7 +39,7 @@ def asked(
     behind, sent = Behind(), []
     environment = {
         "VLLM_API_KEY": keys[0] if keys else "",
-        "API_GUARD_KEYS": json.dumps(keys[1:]),
+        **{f"API_GUARD_KEY_{number}": key for number, key in enumerate(keys[1:], 1)},
         "API_GUARD_OPEN": json.dumps(opened),
         "API_GUARD_METRICS_FROM": json.dumps(metrics_from),
     }

@@ -8,7 +8,7 @@ too.
 It reads from the environment, and a server without these words answers nothing:
 
 VLLM_API_KEY             vLLM's own; may be absent, then only /metrics is guarded
-API_GUARD_KEYS           more keys, a JSON list; may be absent
+API_GUARD_KEY_1, _2 …    more keys; may be absent
 API_GUARD_OPEN           paths that need no key, a JSON list
 API_GUARD_METRICS_FROM   networks that may read /metrics, a JSON list; empty for no limit
 
@@ -30,6 +30,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+MORE = "API_GUARD_KEY_"
 METRICS = "/metrics"
 # uvicorn takes the client's address from these where a proxy on this host sends them, and anybody can write them.
 FORWARDED = (b"x-forwarded-for", b"forwarded", b"x-real-ip")
@@ -40,7 +41,7 @@ class Guard:
 
     def __init__(self, app: App, environment: Mapping[str, str] | None = None) -> None:
         said = os.environ if environment is None else environment
-        keys = [said.get("VLLM_API_KEY", ""), *_listed(said.get("API_GUARD_KEYS", "[]"))]
+        keys = [said.get("VLLM_API_KEY", ""), *(key for name, key in said.items() if name.startswith(MORE))]
         self.app = app
         self.keys = [hashlib.sha256(key.encode()).digest() for key in keys if key]
         self.inner = said.get("VLLM_API_KEY", "").encode()
