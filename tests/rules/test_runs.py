@@ -1,8 +1,10 @@
 """A failure is never hidden: whatever stands before, between or around a log's lines, what it says stays."""
 
 import functools
+import gzip
 import os
 import random
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from tests.rules import log_material as material
 from tests.scenarios.loading import FOLDER
 from vllm_doctor.gather.logfile import read_logs
+from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.rules.engine import diagnose
@@ -22,6 +25,13 @@ Said = tuple[Verdict, str | None]
 WHOLE = os.environ.get("VLLM_DOCTOR_ALL_LOGS") == "1"
 LOGS = sorted(path.parent.name for path in FOLDER.glob("*/log.txt"))
 # Lines of a report, which speak of vLLM and were not written by it; a page that shows the newest entry first.
+# Broken by a page or a terminal, where a line's place in it is all that tells what it belongs to.
+BROKEN = re.compile("broken|newest-first|nothing-freed|torn|message-before-traceback")
+# What their findings stand on is how the log ends, that only a client wrote it, or what precedes the first line.
+NO_FOREIGN_LINES = re.compile("vd521|vd804|vd114-lora-run-time|vd702-libraries-in-the-log|vd60[23]")
+# Some of their lines have an envelope, systemd's: a second one around it is nobody's. A wait that a page cut short.
+ENVELOPED = re.compile("systemd|vd90|vd804-cut")
+FEW = 3
 NOT_AFTER_ANOTHER = {"vd301-quoted-alone-fires", "vd301-quoted-large-near-miss", "vd130-newest-first-fires"}
 
 
@@ -30,14 +40,18 @@ def said(lines: Sequence[str]) -> Said:
 
 
 def said_of(*files: bytes) -> Said:
-    """The verdict and the first code on files, which go through the real reader."""
+    found = judged(*files)
+    return found.verdict, found.findings[0].code if found.findings else None
+
+
+def judged(*files: bytes) -> Diagnosis:
+    """The diagnosis of files, which go through the real reader."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, f"{number}.log") for number, _ in enumerate(files)]
         for path, content in zip(paths, files, strict=True):
             path.write_bytes(content)
         log = read_logs([str(path) for path in paths])
-    found = diagnose(Snapshot(taken_at="2026-01-03T00:00:00+00:00", log=log))
-    return found.verdict, found.findings[0].code if found.findings else None
+    return diagnose(Snapshot(taken_at="2026-01-03T00:00:00+00:00", log=log))
 
 
 def text(name: str) -> list[str]:
@@ -78,3 +92,54 @@ def test_a_run_that_was_stopped_before_changes_nothing(release: str, name: str) 
     if name in NOT_AFTER_ANOTHER:
         pytest.skip("it is no run that follows another one")
     assert said([*material.STOPPED[release], *text(name)]) == alone(name)
+
+
+def seams(lines: Sequence[str]) -> list[int]:
+    """Where a line of another writer may stand: above what begins with a name or a level, and at the start.
+
+    Within a traceback that no process signed, another line breaks what it says; writers do not do that.
+    """
+    return [0, *(i for i, line in enumerate(lines) if i and re.match(r"\(|INFO|WARNING|ERROR", line))]
+
+
+@pytest.mark.parametrize("name", sample(60, "benign"))
+def test_lines_that_mean_nothing_change_nothing(name: str) -> None:
+    lines, chance = text(name), random.Random(name)
+    if len(lines) < FEW or BROKEN.search(name) or NO_FOREIGN_LINES.search(name):
+        pytest.skip("of few lines, none can be told from the others' end")
+    for line in material.BENIGN if WHOLE else chance.sample(material.BENIGN, 4):
+        at = chance.choice(seams(lines))
+        assert said([*lines[:at], line, *lines[at:]]) == alone(name), (line, at)
+
+
+@pytest.mark.parametrize("envelope", material.ENVELOPES)
+@pytest.mark.parametrize("name", sample(16, "envelopes"))
+def test_an_envelope_changes_nothing(envelope: str, name: str) -> None:
+    if BROKEN.search(name) or ENVELOPED.search(name):
+        pytest.skip("it has an envelope of its own, or was broken by a page")
+    assert said([material.ENVELOPES[envelope](line) for line in text(name)]) == alone(name)
+
+
+@pytest.mark.parametrize("name", sample(30, "files"))
+def test_how_a_file_is_written_or_split_changes_nothing(name: str) -> None:
+    lines = text(name)
+    whole = ("\n".join(lines) + "\n").encode()
+    assert said_of(whole.replace(b"\n", b"\r\n")) == alone(name), "CRLF"
+    assert said_of(whole.decode().encode("utf-16")) == alone(name), "UTF-16"
+    assert said_of(gzip.compress(whole, 1)) == alone(name), "gzip"
+    if BROKEN.search(name) or NO_FOREIGN_LINES.search(name):
+        return
+    middle = len(lines) // 2
+    halves = ["\n".join(part).encode() + b"\n" for part in (lines[:middle], lines[middle:]) if part]
+    assert said_of(*halves) == alone(name), "two files"
+
+
+@pytest.mark.parametrize("name", sample(40, "dropped"))
+def test_no_line_that_is_lost_turns_a_failure_into_ok(name: str) -> None:
+    lines, chance = text(name), random.Random(name)
+    whole = judged(("\n".join(lines) + "\n").encode())
+    if whole.verdict is not Verdict.FINDING:
+        pytest.skip("nothing failed in it")
+    shown = {e.locator for e in whole.findings[0].evidence}
+    kept = [line for number, line in enumerate(lines, 1) if f"line {number}" in shown or chance.random() > 0.03]
+    assert said(kept)[0] is not Verdict.OK

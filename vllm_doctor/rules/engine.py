@@ -186,7 +186,7 @@ def _log_verdict(story: Story) -> tuple[Verdict, str]:
     if story.served(-1):
         end = "it was stopped from outside" if story.stopped is not None else "nothing failed after that"
         return Verdict.OK, f"the server became ready, and {end}"
-    if story.answered:
+    if story.answered and (story.reached() is None or story.stopped is not None):
         return Verdict.OK, "requests were answered, and nothing failed in what was given"
     if story.exited:
         return Verdict.OK, "the program ended by itself after its engine was made, and nothing failed"

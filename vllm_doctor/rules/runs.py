@@ -13,7 +13,7 @@ from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.stages import Stage, stage_of
 from vllm_doctor.records.log import Life, Log, LogLine
 from vllm_doctor.rules.fault import Fault
-from vllm_doctor.rules.story import Story
+from vllm_doctor.rules.story import IMPORTS, Story
 
 # What uvicorn says when nothing is served any more; after it the process only takes down what it had.
 _COMPLETE = ("app-stopped", "uvicorn-finished")
@@ -164,7 +164,7 @@ def _tells(hit: Hit, line: LogLine, theirs: _Theirs) -> bool:
     role = roles()[hit.id]
     if role == "death" and hit.id in _NOTICED:
         return line.pid is not None or theirs.late(line)
-    return role in {"mile", "death"} or (role == "cause" and line.level == "WARNING")
+    return role in {"mile", "death"} or (role == "cause" and line.level == "WARNING" and hit.id not in IMPORTS)
 
 
 def _of_a_stop(rest: Story, fault: Fault, theirs: _Theirs) -> bool:

@@ -62,7 +62,9 @@ _FRONT_END = ("APIServer", "ApiServer")
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
 # As Python's `warnings` write one: a library that warns of an import that failed goes on without it.
 _WARNED = Pattern(r"\S+:\d+: \w*Warning: ")
-_IMPORTS = frozenset({"module-missing", "import-name"})
+IMPORTS = frozenset({"module-missing", "import-name"})
+# The level that NCCL gives its lines, and torch's C++ those of its own.
+_INFORMS = Pattern(r"\S+:\d+:\d+ \[\d+\] (?:\S+ )?NCCL INFO |\[I\d{3,4} \d\d:\d\d:")
 # Headings of what ends a thread, a task or a destructor, and no process.
 _ASIDE = Pattern(r"Exception in thread |Exception ignored in|Task exception was never retrieved|future: <Task ")
 _UNCLAIMED = Pattern(r"Exception ignored in|Task exception was never retrieved|future: <Task ")
@@ -118,7 +120,7 @@ class Story(Life):
         owner: dict[int, Crash] = {}
         said: dict[int, list[Hit]] = {}
         for hit in self.hits:
-            if roles()[hit.id] == "cause":
+            if roles()[hit.id] == "cause" and not self._informs(hit):
                 said.setdefault(hit.index, []).append(hit)
         found: list[Fault] = []
         for crash in self.crashes[:_CRASHES]:
@@ -128,25 +130,28 @@ class Story(Life):
                 continue
             heading = self._heading(crash)
             owner.update(dict.fromkeys(heading, crash))
-            hits = tuple(h for i in (*heading, *own) for h in said.get(i, ())) or _wrapped(crash)
+            told = (h for i in (*heading, *own) for h in said.get(i, ()))
+            hits = tuple(h for h in told if "shell" not in h.fields) or _wrapped(crash)
             if not hits and not crash.root.name:
                 continue  # cut off before it said what it is
             stage = self._stage(crash.functions or self._of_the_parent(crash.first), crash.first)
             found.append(Fault(crash.first, crash.last, crash, hits, stage))
         relayed: list[Fault] = []
         for index, here in said.items():
-            if self.lines[index].level in _HANDLED or self._did_without(index, here):
+            asked = any("shell" in h.fields for h in here)  # a shell that was asked for a program ends nothing itself
+            if self.lines[index].level in _HANDLED or (asked and not any(d.index > index for d in self.deaths)):
                 continue
             relay = owner.get(index)
             calls = relay or self._cut_off(index)
             stage = self._stage(calls.functions if calls is not None else self._of_the_parent(index), index)
             last, hits = self._with_why(index, here, said) if relay is None else (index, tuple(here))
-            (relayed if relay is not None else found).append(Fault(index, last, None, hits, stage))
+            (relayed if asked or relay is not None else found).append(Fault(index, last, None, hits, stage))
         return found or relayed
 
-    def _did_without(self, index: int, said: Sequence[Hit]) -> bool:
-        """A warning that something optional could not be imported."""
-        return _WARNED.match(self.lines[index].text) is not None and {h.id for h in said} <= _IMPORTS
+    def _informs(self, hit: Hit) -> bool:
+        """Does its own writer call it no error: NCCL information, a warning that an optional import failed?"""
+        text = self.lines[hit.index].text
+        return _INFORMS.match(text) is not None or (hit.id in IMPORTS and _WARNED.match(text) is not None)
 
     def _with_why(self, index: int, here: list[Hit], said: dict[int, list[Hit]]) -> tuple[int, tuple[Hit, ...]]:
         """Where pydantic's heading was quoted without its traceback: what the lines right below say is its reason."""
@@ -175,8 +180,10 @@ class Story(Life):
         return next((c.functions for c in parents if stage_of(c.functions) is not None), ())
 
     def _own_lines(self, crash: Crash) -> list[int]:
-        speaker = (crash.process, crash.pid)
-        return [i for i in range(crash.first, crash.last + 1) if (self.lines[i].process, self.lines[i].pid) == speaker]
+        """The lines of its process, without those that another call of the logger wrote in between."""
+        speaker, module = (crash.process, crash.pid), self.lines[crash.first].module
+        between = ((i, self.lines[i]) for i in range(crash.first, crash.last + 1))
+        return [i for i, own in between if (own.process, own.pid) == speaker and own.module in {None, module}]
 
     def _heading(self, crash: Crash) -> list[int]:
         """The lines right before a traceback in which the same speaker already said what it is about (V0 logs both)."""
