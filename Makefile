@@ -32,7 +32,7 @@ format: venv ## let ruff put the layout right
 	@.venv/bin/ruff check --quiet --fix-only . ; .venv/bin/ruff format .
 
 docs: venv ## write the generated tables anew
-	@.venv/bin/python tools/role_docs.py && .venv/bin/python tools/finding_docs.py
+	@.venv/bin/python tools/role_docs.py && .venv/bin/python tools/finding_docs.py && .venv/bin/python tools/template_docs.py
 
 sbom: venv ## what the doctor and each vLLM release consist of, as CycloneDX (build/sbom)
 	@.venv/bin/python tools/sbom.py

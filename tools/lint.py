@@ -20,6 +20,7 @@ CHECKS = {
     "ruff-format": ["ruff", "format", "--check", "--output-format", "concise"],
     "yamllint": ["yamllint", "--strict", "."],
     "role-docs": ["python", "tools/role_docs.py", "--check"],
+    "template-docs": ["python", "tools/template_docs.py", "--check"],
     "shellcheck": ["shellcheck"],
     "advisories": ["python", "tools/audit.py", "--own"],
 }

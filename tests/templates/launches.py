@@ -1,6 +1,6 @@
-"""Every launch that the templates can render for a release: all cards, to eight GPUs, each flag of the plan."""
+"""Every launch that the templates can render for a release: all templates, to eight GPUs, each flag of the plan."""
 
-from tests.templates.units import CARDS, command, environment, render
+from tests.templates.units import BEHAVIOURS, command, environment, render
 
 GPUS = tuple(tuple(f"GPU-{i:08x}-0000-0000-0000-000000000000" for i in range(n)) for n in (0, 1, 2, 4, 8))
 
@@ -66,10 +66,11 @@ def question(version: str) -> dict[str, list[object]]:
     """What parse_with_release.py is asked."""
     launches: set[tuple[str, ...]] = set()
     variables: set[str] = set()
-    for card in CARDS:
+    for behaviour in BEHAVIOURS:
         for gpus in GPUS:
             for given in ARGUMENTS:
-                text = render(card, version, gpus, arguments=given)
+                nodes = [i % 2 for i in range(len(gpus))]
+                text = render(behaviour, version, gpus, arguments=given, numa_nodes=nodes)
                 launches.add(tuple(command(text)[2:]))
                 variables |= {name for name in environment(text) if name.startswith("VLLM_")}
     return {"launches": [list(launch) for launch in sorted(launches)], "variables": sorted(variables)}

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from tests.templates.units import CARDS, VERSIONS, command, environment, render
+from tests.templates.units import BEHAVIOURS, VERSIONS, command, environment, render
 
 GUARD = {"folder": "/opt/vllm/guard/0123abcd", "python_path": "/opt/vllm/guard/0123abcd", "open": ["/health"],
          "metrics_from": ["10.8.0.0/16"]}  # fmt: skip
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("card", BEHAVIOURS)
 def test_the_guard_is_the_outermost_middleware(card: str, version: str) -> None:
     text = render(card, version, arguments={"middleware": "ours.Log"}, guard=GUARD)
     words = command(text)

@@ -1,4 +1,4 @@
-"""Every card's unit at three releases: as reviewed (golden files), accepted by systemd, and nothing the release lacks.
+"""Every template at three releases: as reviewed (golden files), accepted by systemd, and nothing the release lacks.
 
 UPDATE_GOLDEN=1 pytest tests/templates writes the golden files anew; the diff is what a reviewer reads.
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.templates.units import CARDS, NVIDIA, VERSIONS, arguments, environment, render
-from vllm_doctor.knowledge import parser, versions
+from tests.templates.units import BEHAVIOURS, NVIDIA, PLANNED, VERSIONS, arguments, command, environment, render
+from vllm_doctor.knowledge import parser, templates, versions
 from vllm_doctor.knowledge.gpus import find, names, template_for
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -19,19 +19,19 @@ UUIDS = tuple(f"GPU-{i:08x}-0000-0000-0000-000000000000" for i in range(8))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("card", CARDS)
-def test_the_unit_is_as_reviewed(card, version):
-    file = GOLDEN / card / f"{version}.service"
-    text = render(card, version)
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+def test_the_unit_of_four_cards_is_as_reviewed(behaviour, version):
+    file = GOLDEN / behaviour / f"{version}.service"
+    text = render(behaviour, version, arguments={**PLANNED, "tensor-parallel-size": 4})
     if os.environ.get("UPDATE_GOLDEN"):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     assert text == file.read_text(), f"{file} differs: review it, then UPDATE_GOLDEN=1"
 
 
-def test_there_is_no_golden_file_of_a_card_or_release_that_is_gone():
+def test_there_is_no_golden_file_of_a_template_or_release_that_is_gone():
     kept = {str(p.relative_to(GOLDEN)) for p in GOLDEN.rglob("*.service")}
-    assert kept == {f"{card}/{version}.service" for card in CARDS for version in VERSIONS}
+    assert kept == {f"{behaviour}/{version}.service" for behaviour in BEHAVIOURS for version in VERSIONS}
 
 
 @pytest.fixture(scope="session")
@@ -55,11 +55,13 @@ def root(tmp_path_factory):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_systemd_accepts_every_unit(version, root):
     files = []
-    for card in CARDS:
-        # systemd reads a template unit's instance from the file's name, so each card is an instance.
-        file = root / f"etc/systemd/system/vllm@{card}.service"
-        file.write_text(render(card, version, UUIDS[:4], name=f"vllm@{card}"))
-        files.append(f"/etc/systemd/system/{file.name}")
+    for behaviour in BEHAVIOURS:
+        for hosts, loopback in (("one", True), ("several", False)):
+            # systemd reads a template unit's instance from the file's name, so each template is an instance.
+            file = root / f"etc/systemd/system/vllm@{behaviour}-{hosts}.service"
+            more = {"cuda_compat": "/usr/local/cuda-13.0/compat", "numa_nodes": [0, 0, 1, 1], "loopback": loopback}
+            file.write_text(render(behaviour, version, UUIDS[:4], name=f"vllm@{behaviour}", **more))
+            files.append(f"/etc/systemd/system/{file.name}")
     run = subprocess.run(
         ["systemd-analyze", "verify", f"--root={root}", "--man=no", "--recursive-errors=no", *files],
         capture_output=True,
@@ -89,9 +91,9 @@ def test_systemd_would_have_complained(root):
 
 @pytest.mark.parametrize("gpus", [(), UUIDS[:1], UUIDS[:2], UUIDS])
 @pytest.mark.parametrize("version", [*VERSIONS, "0.31.0", "0.32.0"])
-@pytest.mark.parametrize("card", CARDS)
-def test_the_release_knows_every_flag_and_variable(card, version, gpus):
-    text = render(card, version, gpus)
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+def test_the_release_knows_every_flag_and_variable(behaviour, version, gpus):
+    text = render(behaviour, version, gpus, numa_nodes=[0] * len(gpus))
     for name, value in arguments(text).items():
         assert parser.complaint(name, value or True, version) is None, name
         fact = versions.flag(name, version)
@@ -102,9 +104,9 @@ def test_the_release_knows_every_flag_and_variable(card, version, gpus):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("card", CARDS)
-def test_no_card_repeats_advice_that_does_harm(card, version):
-    text = render(card, version, UUIDS[:2])
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+def test_no_template_repeats_advice_that_does_harm(behaviour, version):
+    text = render(behaviour, version, UUIDS[:2])
     # expandable_segments kills workers with tensor parallel and graphs (vllm#42609), and max_split_size_mb was
     # dropped by vLLM's own loader in some releases; NCCL_CUMEM_ENABLE was set by vLLM itself until 0.10.1; the
     # backend variable is ignored from 0.15.
@@ -114,10 +116,10 @@ def test_no_card_repeats_advice_that_does_harm(card, version):
     assert not {"enforce-eager", "swap-space", "calculate-kv-scales", "kv-cache-dtype"} & arguments(text).keys()
 
 
-@pytest.mark.parametrize("card", NVIDIA)
-def test_the_inventory_wins_over_the_card(card):
+@pytest.mark.parametrize("behaviour", NVIDIA)
+def test_the_inventory_wins_over_the_template(behaviour):
     text = render(
-        card,
+        behaviour,
         "0.19.1",
         UUIDS[:2],
         arguments={"dtype": "bfloat16", "attention-backend": "FLASH_ATTN", "gpu-memory-utilization": 0.5},
@@ -130,9 +132,11 @@ def test_the_inventory_wins_over_the_card(card):
     assert "PCI_BUS_ID" not in text
 
 
-def test_every_card_of_the_table_has_a_template_and_every_template_a_card():
+def test_every_card_of_the_table_has_a_template_that_behaves_like_it_and_every_template_a_card():
     named = {found.template for name in names() if (found := find(name)) is not None}
-    assert named | {"cpu"} == set(CARDS)
+    assert {*templates.cards()} < named
+    assert {templates.behaviour(name) for name in named} | {"cpu"} == set(BEHAVIOURS)
+    assert not {*templates.cards()} & set(BEHAVIOURS)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +151,7 @@ def test_every_card_of_the_table_has_a_template_and_every_template_a_card():
         ("NVIDIA GeForce RTX 5090", "rtx5090"),
         ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtxpro6000"),
         ("NVIDIA GB10", "gb10"),
-        ("NVIDIA A30", "generic"),
+        ("NVIDIA A30", "pcie"),
         ("NVIDIA Z999", "generic"),
         (None, "generic"),
     ],
@@ -173,10 +177,58 @@ def test_what_is_compiled_at_start_is_compiled_by_the_toolkit_of_the_inventory()
     assert "CUDA_HOME" not in environment(render("h100-sxm", "0.33.0"))
 
 
-def test_cards_without_peer_access_say_so():
-    assert environment(render("rtx4090", "0.33.0", UUIDS[:2]))["NCCL_P2P_DISABLE"] == "1"
-    assert "disable-custom-all-reduce" in arguments(render("rtx4090", "0.33.0", UUIDS[:2]))
-    assert "NCCL_P2P_DISABLE" not in render("rtx4090", "0.33.0")
+@pytest.mark.parametrize(
+    ("gpus", "launch", "peers", "reduces"),
+    [
+        ((), {}, False, False),  # one card, however many the host has
+        ((), {"tensor-parallel-size": 4}, True, True),  # nobody lists four cards to use four
+        ((), {"pipeline-parallel-size": 2}, True, False),  # the two share no tensor
+        ((), {"data-parallel-size": 2}, True, False),
+        (UUIDS[:2], {}, True, True),
+        (UUIDS[:1], {}, False, False),
+    ],
+)
+def test_cards_without_peer_access_say_so_whoever_counts_them(gpus, launch, peers, reduces):
+    text = render("rtx4090", "0.33.0", gpus, arguments=launch)
+    assert ("NCCL_P2P_DISABLE" in environment(text)) == peers
+    assert ("disable-custom-all-reduce" in arguments(text)) == reduces
+
+
+@pytest.mark.parametrize("card", ["a10", "l4", "l40s", "h100-pcie", "h100-nvl", "rtx3090", "rtxpro6000"])
+def test_more_than_two_cards_on_pcie_do_without_custom_all_reduce(card):
+    four, two = ({"tensor-parallel-size": n} for n in (4, 2))
+    assert "disable-custom-all-reduce" in arguments(render(card, "0.33.0", arguments=four))
+    assert "disable-custom-all-reduce" not in arguments(render(card, "0.33.0", arguments=two))
+    assert "disable-custom-all-reduce" not in arguments(render("h100-sxm", "0.33.0", arguments=four))
+
+
+def test_workers_are_bound_to_the_node_of_their_card_where_the_release_can():
+    assert command(render("h100-sxm", "0.32.0", numa_nodes=[0, 0, 1, 1]))[3:9] == (
+        ["--numa-bind", "--numa-bind-nodes", "0", "0", "1", "1"]
+    )
+    assert "numa-bind" not in render("h100-sxm", "0.11.0", numa_nodes=[0, 1])
+    assert "numa-bind" not in render("h100-sxm", "0.32.0")
+    assert "numa-bind-nodes 1" in render("h100-sxm", "0.32.0", numa_nodes=[0], arguments={"numa-bind-nodes": [1]})
+
+
+def test_a_service_of_several_hosts_reads_the_network_cards_and_no_other_does():
+    one, several = (render("h100-sxm", "0.33.0", loopback=loopback) for loopback in (True, False))
+    for text, there in ((one, False), (several, True)):
+        assert ("CAP_IPC_LOCK" in text) == ("infiniband" in text) == there
+        assert text.count("CapabilityBoundingSet=") == 1
+
+
+def test_no_device_but_the_driver_s_is_open():
+    lines = [line for line in render("h100-sxm", "0.33.0").splitlines() if line.startswith("Device")]
+    assert lines == ["DevicePolicy=closed", "DeviceAllow=char-nvidia* rw"]
+    assert "DeviceAllow" not in render("tegra", "0.33.0")  # closed, its own would be missing
+    assert "modprobe@nvidia_uvm.service" in render("h100-sxm", "0.33.0")  # its number is looked up at the start
+
+
+def test_a_newer_cuda_on_an_old_driver_is_found_by_the_loader():
+    compat = "/usr/local/cuda-13.0/compat"
+    assert environment(render("h100-sxm", "0.33.0", cuda_compat=compat))["LD_LIBRARY_PATH"] == compat
+    assert "LD_LIBRARY_PATH" not in environment(render("h100-sxm", "0.33.0"))
 
 
 def test_unified_memory_leaves_the_host_a_share_when_nobody_planned():

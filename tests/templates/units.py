@@ -7,13 +7,14 @@ from pathlib import Path
 
 import jinja2
 
-from vllm_doctor.knowledge import parser
+from tests.roles.vllm.plugins import load
 
 ROOT = Path(__file__).resolve().parents[2]
-CARDS = sorted(p.name.removesuffix(".service.j2") for p in (ROOT / "templates/gpu").glob("*.service.j2"))
-NVIDIA = [c for c in CARDS if c != "cpu"]
+BEHAVIOURS = sorted(p.name.removesuffix(".service.j2") for p in (ROOT / "templates/gpu").glob("*.service.j2"))
+NVIDIA = [c for c in BEHAVIOURS if c != "cpu"]
 # 0.11.0: V1 alone, attention backend by variable. 0.19.1: V100's last, CUDA 12. 0.33.0: the newest that was read.
 VERSIONS = ("0.11.0", "0.19.1", "0.33.0")
+known = load("filter_plugins/vllm_units.py").known
 PLANNED = {
     "host": "127.0.0.1",
     "port": 8000,
@@ -40,10 +41,11 @@ def unit(card: str, version: str, gpus: tuple[str, ...] = (), **changes: object)
         "offline": True,
         "gpus": list(gpus),
         "cuda_home": "",
+        "cuda_compat": "",
+        "numa_nodes": [],
         "arguments": PLANNED,
         "environment": {},
         "loopback": True,
-        "knows": sorted(parser.knows(version)),
         "secrets_file": "",
         "guard": None,
         "accepted_open": False,
@@ -59,7 +61,7 @@ def unit(card: str, version: str, gpus: tuple[str, ...] = (), **changes: object)
 
 def render(card: str, version: str, gpus: tuple[str, ...] = (), **changes: object) -> str:
     """The unit's text, rendered as Ansible renders it."""
-    return _template().render(unit=unit(card, version, gpus, **changes))
+    return _template().render(unit=known(unit(card, version, gpus, **changes)))
 
 
 @cache

@@ -122,12 +122,11 @@ def _of_unit(unit, instance, variables, templates):
                 )
             )
     if unit["template"] not in {*templates, "auto"}:
-        near = difflib.get_close_matches(str(unit["template"]), templates, n=1) or ["generic"]
         found.append(
             _row(
                 f"{at}vllm_unit_template: {unit['template']}",
                 f"one of {', '.join(templates)}",
-                f"vllm_unit_template: {near[0]}",
+                f"vllm_unit_template: {_template(str(unit['template']), templates)}",
             )
         )
     found += _of_adapters(at, instance.get("lora_modules", variables["lora_modules"]) or [], unit["arguments"])
@@ -183,6 +182,14 @@ def _of_hosts(at, unit, spans):
 def setting(unit, key):
     """Name what says `key` for this service: its entry, or the variable of the role."""
     return f"vllm_instances: {key} of {unit['instance']}" if key in unit["own"] else f"vllm_{key}"
+
+
+def _template(wrong, templates):
+    """Name the template that was meant: the one with the same words, or almost; auto where several may be."""
+    words = set(re.split(r"[^a-z0-9]+", wrong.casefold()))
+    same = [name for name in templates if words & set(name.split("-"))]
+    near = same or difflib.get_close_matches(wrong, templates, n=2, cutoff=0.75)
+    return near[0] if len(near) == 1 else "auto"
 
 
 def _of_adapters(at, listed, arguments):

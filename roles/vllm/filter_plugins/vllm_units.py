@@ -13,7 +13,7 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
 
 from vllm_doctor.knowledge import hub as hubs  # noqa: E402
-from vllm_doctor.knowledge import parser  # noqa: E402
+from vllm_doctor.knowledge import parser, templates  # noqa: E402
 
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
 # Our variables, and the names under which systemd hands their files over.
@@ -75,6 +75,8 @@ def _unit(variables, settings, instance):
         "release": variables["release"],
         "gpus": _cards(name, said("gpus")),
         "cuda_home": variables["cuda_home"],
+        "cuda_compat": variables["cuda_compat"],
+        "numa_nodes": [],  # known when the host has said it (tasks/prepare.yml)
         "arguments": merged,
         "environment": environment,
         "loopback": said("spans_hosts") is not True,
@@ -176,9 +178,34 @@ def _template(wanted, variant):
 
 
 def known(unit):
-    """Add what the release knows to a unit: only its template reads the long list. A card not found out is any card."""
+    """Add to a unit what its template alone reads: what the release knows, how many cards it takes, its file."""
     template = "generic" if unit["template"] == "auto" else unit["template"]
-    return {**unit, "template": template, "knows": sorted(parser.knows(unit["version"]))}
+    cards, tensor = counted(unit)
+    return {
+        **unit,
+        "template": templates.behaviour(template),
+        "knows": sorted(parser.knows(unit["version"])),
+        "cards": cards,
+        "tensor_cards": tensor,
+    }
+
+
+def counted(unit):
+    """Count (cards, those of them that share each tensor): by the launch, else as many as are listed.
+
+    vLLM takes one card for each rank, however many the host has.
+    """
+    listed = len(unit["gpus"])
+    tensor, stages, copies = (
+        _count(unit["arguments"].get(f"{kind}-parallel-size")) for kind in ("tensor", "pipeline", "data")
+    )
+    ranks = (tensor or 1) * (stages or 1) * (copies or 1)
+    return max(listed, ranks), tensor or (listed if ranks == 1 else 1) or 1
+
+
+def _count(value):
+    """Read a size; what is none is refused elsewhere."""
+    return int(value) if str(value).isdigit() else 0
 
 
 def _reachable(host):
@@ -226,6 +253,7 @@ class FilterModule:
         return {
             "vllm_units": units,
             "vllm_known": known,
+            "vllm_templates": lambda files: sorted({*files, *templates.cards()}),
             "vllm_table": table,
             "vllm_digest": digest,
             "vllm_secrets": secrets,

@@ -21,6 +21,7 @@ def judged(known: list[dict[str, Any]] | None = None, **inventory: Any) -> list[
         "arguments": ARGUMENTS,
         "release": "0.32.0+cu130-0123abcd",
         "cuda_home": "",
+        "cuda_compat": "",
         "gpu_count": None,
         **inventory,
     }

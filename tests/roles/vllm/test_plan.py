@@ -159,7 +159,7 @@ def test_the_role_renders_the_units_from_the_plan(role):
     assert code == 0, said
     assert "--max-num-batched-tokens 16384" in rendered
     assert "--max-num-seqs 7" in rendered
-    assert "NCCL before vLLM's first look" in rendered
+    assert "DeviceAllow=char-nvidia" in rendered
 
 
 def test_the_role_refuses_an_override_that_cannot_fit(role):

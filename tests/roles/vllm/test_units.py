@@ -28,6 +28,7 @@ def judged(**inventory: Any) -> tuple[list[dict[str, Any]], str]:
         "arguments": ARGUMENTS,
         "release": "0.32.0+cpu-0123abcd",
         "cuda_home": "",
+        "cuda_compat": "",
         **inventory,
     }
     settings = {name: variables[name] for name in ARGUMENTS}

@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""Write the table of cards in templates/README.md from vllm_doctor/knowledge/templates.json; --check: is it stale?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from vllm_doctor.knowledge import templates
+
+TARGET = Path(__file__).resolve().parent.parent / "templates/README.md"
+BEGIN, END = "<!-- cards: made by make docs -->", "<!-- /cards -->"
+
+
+def table() -> str:
+    """One row for each card."""
+    rows = [f"| `{card}` | `{behaviour}` | {why} |" for card, (behaviour, why) in templates.cards().items()]
+    return "\n".join(["| Card | Template | Why, and what there is to know |", "|---|---|---|", *rows])
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check."""
+    text = TARGET.read_text()
+    before, _, rest = text.partition(BEGIN)
+    wanted = f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
+    if wanted == text:
+        return 0
+    if "--check" in arguments:
+        print("templates/README.md: not what templates.json says; do: make docs")
+        return 1
+    TARGET.write_text(wanted)
+    print("wrote templates/README.md")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
