@@ -110,7 +110,7 @@ def test_the_ledger_also_tells_what_was_hidden_when_it_was_read(tmp_path: Path) 
     kernel = Kernel((KernelEvent("token=[hidden] and [hidden]"),))
     ledger = write_bundle([Snapshot(taken_at="t", kernel=Known(kernel, "k"))], tmp_path / "b")
     told = [entry for entry in ledger if entry.file == "snapshots.json"]
-    assert [(entry.why, entry.token) for entry in told] == [("secret hidden when it was read", "[hidden]")] * 2
+    assert [(e.why, e.token, e.count) for e in told] == [("secret hidden when it was read", "[hidden]", 2)]
 
 
 def test_a_host_of_one_letter_has_its_name_taken_too(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_the_same_secret_has_the_same_token_everywhere(tmp_path: Path) -> None:
     path = tmp_path / "b.tar.gz"
     write_bundle([poisoned()], path)
     files = contents(path)
-    ledger = json.loads(files["ledger.json"])
+    ledger = json.loads(files["ledger.json"])["taken"]
     tokens = {
         entry["token"] for entry in ledger if entry["characters"] == len(UUID) and entry["token"].startswith("<gpu")
     }

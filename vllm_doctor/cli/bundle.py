@@ -42,6 +42,9 @@ def bundle(
         ) from None
     units = ", ".join(d.subject.unit or d.verdict.value for d in diagnoses)
     say(visible(f"{target}  ({units})") + "\n")
-    for why, count in sorted(Counter(entry.why for entry in ledger).items()):
+    taken: Counter[str] = Counter()
+    for entry in ledger:
+        taken[entry.why] += entry.count
+    for why, count in sorted(taken.items()):
         say(f"  taken out: {count} x {why}\n")
-    say("Only you can read it. Look at ledger.json in it before you send it: it tells what was taken out, and where.\n")
+    say("Only you can read it. Look at ledger.json in it before you send it: what was taken, where, and what stayed.\n")

@@ -1,7 +1,8 @@
 """A snapshot in one file for someone else: redacted while it is written, with a ledger of what was taken.
 
 A bundle is a gzipped tar of manifest.json, snapshots.json (one for each unit; `diagnose --from` judges them),
-diagnoses.json, ledger.json and, for people, journal.txt, kernel.txt and metrics.txt. It is never unpacked to disk.
+diagnoses.json, ledger.json (what was taken, what stayed) and, for people, journal.txt, kernel.txt and metrics.txt. It
+is never unpacked to disk.
 """
 
 import gzip
@@ -11,7 +12,7 @@ import os
 import re
 import tarfile
 from collections.abc import Iterator, Sequence
-from functools import partial
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -21,11 +22,11 @@ from vllm_doctor import __version__
 from vllm_doctor.gather.archive import Refused, read_members
 from vllm_doctor.gather.bounded import CHUNK, Source, json_value, opened, title
 from vllm_doctor.gather.unpack import Broken, TooMuch, compression, unpacked
-from vllm_doctor.knowledge.gpus import UUID
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
-from vllm_doctor.redact.text import HIDDEN, Lines
+from vllm_doctor.redact.identities import Names
+from vllm_doctor.redact.ledger import Entry, Redactor, accounts
 
 VERSION = 1
 # Sixteen units with eight thousand lines each have a third of it.
@@ -34,98 +35,20 @@ MAX_VALUES = 1_500_000
 MAX_MANIFEST = 1 << 20
 _SNAPSHOTS = "snapshots.json"
 _MANIFEST = "manifest.json"
+_MACHINE_ID = Path("/etc/machine-id")
 # What begins a value of JSON, and texts, which hold the same signs and count for nothing.
 _VALUES = re.compile(rb'(?:"(?:[^"\\]|\\.)*+")++|([,{\[])', re.DOTALL)
 _AGAIN = "make it again on the host: vllm-doctor bundle -o FILE"
-
-_OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
-_UNITS = "service|socket|target|timer|slice|scope|mount|path"
-_IDENTITIES = (
-    ("gpu", re.compile(rf"\b{UUID}\b")),
-    # Not a version: those stand after a `v`, `-`, `=` or `.`, or begin with 0.
-    ("ip", re.compile(rf"(?<![\w.=+-])(?!127\.|0\.){_OCTET}(?:\.{_OCTET}){{3}}(?![\w.])")),
-    ("ip", re.compile(r"(?<![\w:])(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{1,4}(?![\w:])", re.IGNORECASE)),
-    ("user", re.compile(r"(?<=/home/)[\w.-]+")),
-    # Not an instance of a systemd unit, vllm@main.service.
-    ("mail", re.compile(rf"\b[\w.+-]+@(?![\w.:\\-]+\.(?:{_UNITS})(?:\.d)?(?![\w-]|\.\w))[\w-]+\.[\w.-]+\b")),
-)
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """One removal: where it stood, why, what stands there now and how many characters it had (0: not known)."""
-
-    file: str
-    where: str
-    why: str
-    token: str
-    characters: int
-
-
-class Redactor:
-    """Removes secrets and identities; the same one has the same token in all files of one bundle, so that what belongs
-    together still does."""
-
-    def __init__(self, host: str | None) -> None:
-        self._tokens: dict[str, str] = {}
-        self._counts: dict[str, int] = {}
-        self._following = Lines()
-        self._host = _host_pattern(host)
-        self.ledger: list[Entry] = []
-
-    def text(self, value: str, file: str, where: str) -> str:
-        """`value` as it may leave the host."""
-
-        def secret(found: str, why: str) -> str:
-            return self._put("secret", found, why, file, where)
-
-        self.ledger += [Entry(file, where, "secret hidden when it was read", HIDDEN, 0)] * value.count(HIDDEN)
-        value = self._following.scrub(value, secret)
-        for kind, pattern in _IDENTITIES:
-            value = pattern.sub(partial(self._identity, kind, file, where), value)
-        if self._host is not None:
-            value = self._host.sub(partial(self._identity, "host", file, where), value)
-        return value
-
-    def _identity(self, kind: str, file: str, where: str, found: re.Match[str]) -> str:
-        return self._put(kind, found[0], f"{kind} identity", file, where)
-
-    def _put(self, kind: str, found: str, why: str, file: str, where: str) -> str:
-        token = self._tokens.get(found)
-        if token is None:
-            self._counts[kind] = self._counts.get(kind, 0) + 1
-            token = self._tokens[found] = f"<{kind}-{self._counts[kind]}>"
-        self.ledger.append(Entry(file, where, why, token, len(found)))
-        return token
-
-    def tree(self, value: object, file: str, where: str = "") -> object:
-        """The same for all texts of a JSON value, names of mappings included."""
-        match value:
-            case str():
-                return self.text(value, file, where)
-            case dict():
-                return {self.text(str(k), file, where): self.tree(v, file, f"{where}/{k}") for k, v in value.items()}
-            case list() | tuple():
-                return [self.tree(item, file, f"{where}/{number}") for number, item in enumerate(value)]
-            case _:
-                return value
-
-
-def _host_pattern(host: str | None) -> re.Pattern[str] | None:
-    """Where a host's name stands. One of a letter or two is a word like others: alone, or where the journal puts it."""
-    if not host or host == "localhost":
-        return None
-    name = re.escape(host)
-    if len(host) > 2:
-        return re.compile(rf"(?<![\w-]){name}(?![\w-])")
-    return re.compile(rf"^{name}$|(?<=[0-9Z] ){name}(?= [\w@.:-]+\[\d+\]: )")
 
 
 def write_bundle(
     snapshots: Sequence[Snapshot], path: str | os.PathLike[str], diagnoses: Sequence[Diagnosis] = ()
 ) -> tuple[Entry, ...]:
     """Write the bundle, readable by its owner alone, and return its ledger. Raises OSError."""
-    redactor = Redactor(snapshots[0].subject.host)
-    files = {_SNAPSHOTS: _json(redactor.tree(msgspec.to_builtins(snapshots), _SNAPSHOTS))}
+    read = msgspec.to_builtins(snapshots)
+    redactor = Redactor(_names(snapshots, read))
+    redactor.learn(read)
+    files = {_SNAPSHOTS: _json(redactor.tree(read, _SNAPSHOTS))}
     if diagnoses:
         files["diagnoses.json"] = _json(redactor.tree(msgspec.to_builtins(diagnoses), "diagnoses.json"))
     for name, lines in (part for snapshot in snapshots for part in _for_people(snapshot)):
@@ -133,7 +56,7 @@ def write_bundle(
             files.get(name, b"")
             + "".join(f"{redactor.text(line, name, f'line {n}')}\n" for n, line in enumerate(lines, 1)).encode()
         )
-    files["ledger.json"] = _json(msgspec.to_builtins(redactor.ledger))
+    files["ledger.json"] = _json({"taken": msgspec.to_builtins(redactor.ledger), "stayed": redactor.stayed()})
     manifest = {
         "bundle_version": VERSION,
         "vllm_doctor": __version__,
@@ -148,7 +71,18 @@ def write_bundle(
         half.replace(target)
     finally:
         half.unlink(missing_ok=True)
-    return tuple(redactor.ledger)
+    return redactor.ledger
+
+
+def _names(snapshots: Sequence[Snapshot], read: object) -> Names:
+    """What this host and its users are called, and the number that its system has."""
+    hosts = [shot.subject.host or "" for shot in snapshots]
+    hosts += [shot.machine.value.hostname for shot in snapshots if isinstance(shot.machine, Known)]
+    machine = ""
+    if any(shot.live for shot in snapshots):
+        with suppress(OSError):
+            machine = _MACHINE_ID.read_text(encoding="ascii", errors="replace").strip()[:64]
+    return Names(hosts, accounts(read), (machine,))
 
 
 def _pack(raw: io.BufferedIOBase | io.BufferedWriter, files: dict[str, bytes]) -> None:

@@ -16,8 +16,6 @@ from vllm_doctor.gather.together import Task
 from vllm_doctor.records.host import Kernel
 from vllm_doctor.records.log import Life, Log
 from vllm_doctor.records.reading import Known, Reading, Unknown
-from vllm_doctor.redact.launch import scrub_values
-from vllm_doctor.redact.text import Lines
 
 # Two runs before this one are the fewest that show a trend; more than this many add nothing to it.
 FEWEST = 2
@@ -29,7 +27,6 @@ _OOM = re.compile(r"oom-kill|oom_kill|Out of memory|Killed process|invoked oom-k
 def judged_log(
     found: Found,
     runs: Reading[tuple[journal.Run, ...]],
-    secrets: frozenset[str],
     *,
     healthy: bool,
     deadline_s: float,
@@ -64,9 +61,7 @@ def judged_log(
             else f"journalctl -u {shlex.quote(unit.name)}; journalctl --disk-usage",
         )
     earlier = next((at for at, run in enumerate(known) if run.invocation == invocation), len(known))
-    following = Lines()
-    lines = [scrub_values(following.scrub(line), secrets) for line in got.value.lines]
-    log = log_of_lines(lines, f"journal of {unit.name}")
+    log = log_of_lines(list(got.value.lines), f"journal of {unit.name}")
     last = Life(log.last.lines, log.last.complete_head, log.last.skipped_bytes + (1 if got.value.gap else 0))
     scope = f"invocation {invocation}, boot {kernel.boot_id() or 'unknown'}"
     notes = (*log.notes, scope, *note, *_before(known[:earlier]))

@@ -26,6 +26,7 @@ from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.redact.launch import secret_values
+from vllm_doctor.redact.records import without
 
 _VERSION_LINE = re.compile(r"vLLM API server version (\d[\w.+-]*)|LLM engine \(v(\d[\w.+-]*)\)")
 # A host in order answers in well under a second. One under load may take longer, and is not therefore unknown.
@@ -116,10 +117,12 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool) -> Snapshot:
     healthy = answered is not None and answered.health_status == 200
     if canary and healthy and answered is not None and base is not None and isinstance(launch, Known):
         answered = probe.canary(base, launch.value, answered, deadline_s=CANARY_S, given=given)
-    secrets = secret_values((*chosen.argv, *procfs.cmdline(pid or 0)), from_files | env)
-    log = judged_log(chosen, runs, secrets, healthy=healthy, deadline_s=deadline_s)
+    log = judged_log(chosen, runs, healthy=healthy, deadline_s=deadline_s)
     host = machine.result(max(until, time.monotonic() + HTTP_S), None)
-    return Snapshot(
+    # What the unit is given and nobody else may know is looked for in all that was read.
+    words = (*chosen.argv, *procfs.cmdline(pid or 0))
+    secrets = secret_values(words, from_files | env, (state.name, socket.gethostname()))
+    taken = Snapshot(
         taken_at=_now(),
         subject=Subject(host=socket.gethostname(), unit=state.name),
         log=log,
@@ -137,6 +140,7 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool) -> Snapshot:
         else Unknown("the launch is unknown", f"systemctl cat {shlex.quote(state.name)}"),
         live=True,
     )
+    return without(taken, secrets)
 
 
 def _now() -> str:

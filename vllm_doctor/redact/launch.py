@@ -53,15 +53,15 @@ def scrub_env(env: Mapping[str, str], replace: Replace = _hide) -> dict[str, str
     }
 
 
-def secret_values(argv: Sequence[str], env: Mapping[str, str]) -> frozenset[str]:
+def secret_values(argv: Sequence[str], env: Mapping[str, str], known: Iterable[str] = ()) -> frozenset[str]:
     """The secrets that a launch carries, to be looked for where no name stands beside them: by name, and every value
-    of the environment that is not known to be harmless (a variable that may be shown, a word, a number, a folder, or
-    what the command line shows anyway)."""
-    open_words = {part for word in argv for part in (word, word.partition("=")[2])}
+    of the environment that is not known to be harmless (a variable that may be shown, a word, a number, a folder, a
+    part of what the command line shows anyway or of what is `known`)."""
+    shown = "\n".join((*scrub_argv(argv), *known, *(value for name, value in env.items() if is_shown_variable(name))))
     found = {
         value
         for name, value in env.items()
-        if is_secret_name(name) or not (is_shown_variable(name) or value in open_words or _harmless(value))
+        if is_secret_name(name) or not (is_shown_variable(name) or value in shown or _harmless(value))
     }
     for at, word in enumerate(argv):
         name, equals, value = word.partition("=")
@@ -80,11 +80,3 @@ def scrub_values(text: str, secrets: Collection[str]) -> str:
         if secret in text:
             text = text.replace(secret, HIDDEN)
     return text
-
-
-def scrub_lines(lines: Iterable[str], secrets: Collection[str]) -> list[str]:
-    """Lines without the given secrets; those that stand nowhere cost one look at the whole."""
-    lines = list(lines)
-    whole = "\n".join(lines)
-    here = sorted((secret for secret in secrets if secret in whole), key=len, reverse=True)
-    return [scrub_values(line, here) for line in lines] if here else lines

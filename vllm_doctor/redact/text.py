@@ -74,6 +74,10 @@ _TEXT_HINTS = (
 )  # fmt: skip
 
 
+# `pwd=ab1`
+_SHORTEST = 7
+
+
 def _hide(_value: str, _why: str) -> str:
     return HIDDEN
 
@@ -83,6 +87,8 @@ def scrub(text: str, replace: Replace = _hide, *, users: bool = True) -> str:
 
     `replace(what, why)` gives what stands in its place.
     """
+    if len(text) < _SHORTEST:
+        return text
     lower = text.lower()
     named = any(hint in lower for hint in _HINTS)
     asked = users and any(hint in lower for hint in _TEXT_HINTS)
@@ -253,12 +259,14 @@ def _words(text: str, at: int, *, sure: bool) -> Taken:
 def _more_words(text: str, at: int) -> Taken:
     while (gap := _NEXT_WORD.match(text, at)) is not None:
         begin, end, at = scan.value(text, gap.end())
-        if begin >= end or _prose(text[begin:end]):
+        if begin >= end or _prose(text[begin:end]) or _NO_KEY.match(text, begin):
             return
         if not plain(text[begin:end]):
             yield begin, end, OPTION, at
 
 
+# An assignment, an address, a folder or a card is no further value of an option for keys.
+_NO_KEY = re.compile(r"[A-Za-z_]\w{0,60}=|[a-z][\w+.-]{0,20}://|[~.]{0,2}/|GPU-|MIG-")
 _COMMA = re.compile(r"\s*+,\s*+")
 
 
