@@ -40,7 +40,8 @@ def vllm_released(case: Case) -> Row:
     known, until = case.table.wheel(version) is not None, case.table.checked
     fits = [lock for lock in case.intent.locks if (lock.variant == "cpu") == case.intent.cpu]
     fits = [lock for lock in fits if case.machine in {None, lock.machine}]
-    newest = nearest_version(version, (lock.version for lock in fits)) or case.table.wheels()[-1]
+    nearest = nearest_version(version, (lock.version for lock in fits))
+    newest = nearest or case.table.wheels()[-1]
     if case.intent.of_release:
         found = f"vLLM {version} is not in the table of {until}"
         return Row(name, Verdict.OK, version) if known else Row(name, Verdict.UNKNOWN, found, "a known release", "")
@@ -54,7 +55,9 @@ def vllm_released(case: Case) -> Row:
         Verdict.FAIL,
         f"vLLM {version} {said}",
         f"a release with a hash lock: {there}" if there else f"a published release, up to {newest}",
-        f"set vllm_version: {newest}" + ("; or make its lock with tools/vllm_lock.py" if newer or known else ""),
+        "make its lock with tools/vllm_lock.py"
+        if case.intent.locks and nearest is None
+        else f"set vllm_version: {newest}" + ("; or make its lock with tools/vllm_lock.py" if newer or known else ""),
     )
 
 

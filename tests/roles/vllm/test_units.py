@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.roles.vllm.plugins import ROLE, load
+from vllm_doctor.knowledge import templates
 
 plugin = load("filter_plugins/vllm_units.py")
 refusals = load("filter_plugins/vllm_refusals.py")
@@ -98,6 +99,15 @@ def test_a_release_without_the_flag_for_draining_is_not_given_it() -> None:
 def test_what_the_host_would_refuse_is_refused_here(inventory: dict[str, Any], words: list[str]) -> None:
     complaints = judged(**inventory)[1]
     assert all(word in complaints for word in words), complaints
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [("h100", "auto"), ("l40z", "l40s"), ("rtx-4090", "auto"), ("v100-32", "v100"), ("t4x", "t4"), ("zzz", "auto")],
+)
+def test_the_template_that_is_advised_is_the_only_one_that_may_be_meant(said: str, meant: str) -> None:
+    have = sorted({"generic", "pcie", *templates.cards()})
+    assert refusals._template(said, have) == meant  # h100 is no v100, and three templates of it exist
 
 
 def test_secrets_survive_the_quoting_of_systemd() -> None:
