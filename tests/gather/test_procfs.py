@@ -48,6 +48,17 @@ def test_who_listens_on_a_port() -> None:
         assert procfs.machine(main_pid=None, port=bound.getsockname()[1], folders=[]).listeners == ()
 
 
+@pytest.mark.parametrize(
+    ("family", "address"),
+    [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::1"), (socket.AF_INET6, "::")],  # noqa: S104
+)
+def test_on_which_address(family: socket.AddressFamily, address: str) -> None:
+    if family == socket.AF_INET6 and not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    with socket.create_server((address, 0), family=family) as listening:
+        assert procfs.listener(listening.getsockname()[1]).address == address
+
+
 def test_the_machine() -> None:
     found = procfs.machine(main_pid=os.getpid(), port=None, folders=["/", "/no/such/folder"])
     assert found.memory_total is not None
