@@ -83,8 +83,10 @@ class Guarded:
     # Bytes would pass unseen: who asks for the stream's own buffer has to write text.
     buffer = None
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, plain: bool = False) -> None:
+        """With `plain` nothing passes that acts on a terminal: a library repeats a bad argument as it stands."""
         self.stream = stream
+        self._plain = plain
         self._held = ""
 
     def write(self, text: str) -> int:
@@ -104,7 +106,12 @@ class Guarded:
     def _pass(self, text: str) -> None:
         from vllm_doctor.redact.text import safe
 
-        self.stream.write(safe(text))
+        told = safe(text)
+        if self._plain:
+            from vllm_doctor.render.text import visible
+
+            told = "\n".join(visible(line) for line in told.split("\n"))
+        self.stream.write(told)
 
     def __getattr__(self, name: str) -> Any:
         """Its encoding, whether it is a terminal, its number: all but writing is the stream's own."""
@@ -115,7 +122,7 @@ class Guarded:
 def guarded() -> Iterator[None]:
     """Let nothing secret leave by standard output or standard error."""
     before = sys.stdout, sys.stderr
-    guards = Guarded(before[0]), Guarded(before[1])
+    guards = Guarded(before[0]), Guarded(before[1], plain=True)
     sys.stdout, sys.stderr = cast("tuple[TextIO, TextIO]", guards)
     try:
         yield

@@ -71,7 +71,7 @@ def model_config(launch: Launch, env: Mapping[str, str], user: str | None) -> Re
 
 def read_model_config(name: str) -> Reading[dict[str, object]]:
     """A config.json that a person gives, or the one in the folder given; `-` is standard input."""
-    path = Path(name) / "config.json" if Path(name).is_dir() else Path(name)
+    path = Path(name) / "config.json" if os.path.isdir(name) else Path(name)  # noqa: PTH112 - Path raises for a long name
     data = all_of(str(path), "--model-config", MAX_CONFIG)
     if isinstance(data, Unknown):
         return data
