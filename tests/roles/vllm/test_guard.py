@@ -10,6 +10,7 @@ import pytest
 from tests.roles.vllm.plugins import load
 
 guard = load("files/guard/api_guard.py")
+SERVER = "10.9.0.11"
 KEY, OTHER = "first-key", 'second "key" 100%'
 
 
@@ -56,6 +57,7 @@ def asked(
         "path": path,
         "root_path": root,
         "client": client,
+        "server": (SERVER, 8000),
         "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
     }
     if kind == "http":
@@ -157,6 +159,8 @@ NETWORKS = ("10.8.0.0/16", "2001:db8::/32")
         ("127.0.0.1", None, 403),
         ("127.0.0.1", KEY, 0),
         ("::1", KEY, 0),
+        (SERVER, KEY, 0),
+        (SERVER, None, 403),
         ("not-an-address", KEY, 403),
         (None, None, 403),
         (None, KEY, 0),

@@ -81,7 +81,7 @@ class Guard:
         address = _address(scope)
         if address is not None and any(address in network for network in self.networks):
             return True
-        return (address is None or address.is_loopback) and self._has_key(scope)
+        return _is_this_host(scope, address) and self._has_key(scope)
 
     def _with_inner_key(self, scope: Scope) -> Scope:
         """vLLM behind this knows one key: whoever came with another of ours goes on with that one."""
@@ -137,6 +137,12 @@ def _address(scope: Scope) -> ipaddress.IPv4Address | ipaddress.IPv6Address | No
         return ipaddress.ip_address("0.0.0.0")  # noqa: S104 - nobody's: in no network, and not this host
     mapped = getattr(address, "ipv4_mapped", None)
     return mapped or address
+
+
+def _is_this_host(scope: Scope, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:
+    """A Unix socket, the loopback, or the very address that it was asked at, which nobody else can come from."""
+    server = scope.get("server")
+    return address is None or address.is_loopback or (bool(server) and scope["client"][0] == server[0])
 
 
 async def _nothing() -> None:
