@@ -127,6 +127,33 @@ def end_signed(server: int = 70811, engine: int = 70902) -> list[str]:
     ]
 
 
+def engine_failed(*, noted: bool) -> list[str]:
+    """An exception that ends the engine at run time, with the engine's own word for it or with that line lost."""
+    at = "(EngineCore pid=70902) ERROR 01-02 10:05:00 [core.py:1108] "
+    return [
+        *([f"{at}EngineCore encountered a fatal error."] if noted else []),
+        f"{at}Traceback (most recent call last):",
+        f'{at}  File "/opt/v/vllm/v1/engine/core.py", line 1100, in run_engine_core',
+        f"{at}    engine_core.run_busy_loop()",
+        f'{at}  File "/opt/v/vllm/v1/worker/gpu_model_runner.py", line 10, in execute_model',
+        f"{at}    self._prepare(scheduled)",
+        f"{at}RuntimeError: something peculiar",
+    ]
+
+
+def server_answers_on() -> list[str]:
+    """Statistics and health checks come from the server's own process, whether its engine lives or not."""
+    api = "(APIServer pid=70811) "
+    idle = STATS.replace("512.0", "0.0").replace("64.0", "0.0")
+    return [
+        f"{api}INFO 01-02 10:05:05 [loggers.py:236] {STATS}",
+        f'{api}INFO:     127.0.0.1:40000 - "GET /health HTTP/1.1" 200 OK',
+        f"{api}INFO 01-02 10:05:15 [loggers.py:236] {idle}",
+        f'{api}INFO:     127.0.0.1:40000 - "POST /v1/chat/completions HTTP/1.1" 500 Internal Server Error',
+        f'{api}INFO:     127.0.0.1:40000 - "GET /health HTTP/1.1" 200 OK',
+    ]
+
+
 # Runs that were healthy and came to an orderly end.
 STOPPED: dict[str, list[str]] = {
     "0.6": [*run_0_6(), *end_0_6()],

@@ -86,6 +86,15 @@ def test_what_fails_under_a_running_server_is_never_ok(release: str, tail: str) 
     assert said([*material.RUNNING[release], tail])[0] is Verdict.FINDING
 
 
+@pytest.mark.parametrize("noted", [True, False])
+@pytest.mark.parametrize("signed", [True, False])
+def test_what_ends_the_engine_is_no_less_fatal_because_the_server_answers_on(*, signed: bool, noted: bool) -> None:
+    run = material.RUNNING["0.27" if signed else "0.9"]
+    failed = [line if signed else line.split(") ", 1)[1] for line in material.engine_failed(noted=noted)]
+    answers = [line if signed else line.split(") ", 1)[1] for line in material.server_answers_on()]
+    assert said([*run, *failed, *answers]) == (Verdict.FINDING, "VD599")
+
+
 @pytest.mark.parametrize("release", material.STOPPED)
 @pytest.mark.parametrize("name", sample(24, "stopped"))
 def test_a_run_that_was_stopped_before_changes_nothing(release: str, name: str) -> None:

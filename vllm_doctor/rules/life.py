@@ -169,9 +169,18 @@ class Life:
         return max(found, key=_ORDER.__getitem__, default=None)
 
     def served(self, after: int, until: int | None = None) -> bool:
-        """Did it serve, or become ready to, between two lines?"""
+        """Did it serve, or become ready to, between two lines?
+
+        After a line that failed, statistics count only with tokens, and only the second ones: the server prints them
+        whether its engine lives or not, and the first ones tell of the time before, too.
+        """
         ready = _ORDER[Stage.READY]
-        return any(after < i and (until is None or i < until) and _ORDER[s] >= ready for i, s in self.miles)
+        found = {i for i, s in self.miles if after < i and (until is None or i < until) and _ORDER[s] >= ready}
+        if after < 0:
+            return bool(found)
+        told = {h.index: h.fields for h in self.all("stats")}
+        with_tokens = [i for i in found if i in told and any(float(told[i][f]) for f in ("prompt", "generation"))]
+        return bool(found - set(told)) or len(with_tokens) > 1
 
     @cached_property
     def stats(self) -> "tuple[Stats, ...]":

@@ -246,12 +246,19 @@ class Story(Life):
             return False
         if fault.ids & _NEVER_OF_A_REQUEST:
             return not self.served(fault.last, death)
+        if self._ends_the_engine(fault):
+            return True
         outlived = self.stopped is not None and (death is None or death > self.stopped)
         if outlived and fault.stage in {Stage.READY, Stage.SERVING}:
             return False
         if death is None and self._request_level(fault):
             return False
         return not self.served(fault.last, death)
+
+    def _ends_the_engine(self, fault: Fault) -> bool:
+        """Does the engine itself call it fatal? Its process ends then, whatever the server goes on to answer."""
+        heads = (h.index for h in self.deaths if h.id == "engine-core-fatal")
+        return any(fault.index - _HEADING <= i <= fault.last for i in heads)
 
     def _request_level(self, fault: Fault) -> bool:
         """An error that the API server wrote about one request while the engine went on."""

@@ -1,0 +1,62 @@
+"""VD909: the server goes on answering, but its engine is dead: health checks and statistics outlive it."""
+
+from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.say import finding, thing
+
+# What only a server says whose engine had started and is gone.
+_DEAD = frozenset({"engine-core-fatal", "engine-dead", "output-handler", "engine-loop", "background-loop"})
+_ANSWERS = Pattern(r'\S+:\d+ - "[A-Z]+ \S+ HTTP/[\d.]+" \d{3}|.*Avg generation throughput:')
+
+
+def judge(case: Case) -> Outcome:
+    """Does the server still speak of requests, or of its statistics, after its engine is dead?"""
+    story = case.story
+    if story is None:
+        return Unseen(frozenset({Signal.LOG}))
+    dead = next((h.index for h in story.deaths if h.id in _DEAD), None)
+    if dead is None:
+        return Clear("no line tells of an engine that died while it served")
+    if story.stopped is not None and story.stopped < dead:
+        return NotHere("the server was being stopped")
+    if any(
+        h.index > dead for name in ("app-stopped", "uvicorn-finished", "engine-already-dead") for h in story.all(name)
+    ):
+        return NotHere("the server ended with its engine")
+    if story.served(dead):
+        return NotHere("tokens were made after it")
+    later = next((i for i in range(len(story.lines) - 1, dead, -1) if _ANSWERS.match(story.lines[i].text)), None)
+    if later is None:
+        return NotHere("the server says nothing after it")
+    restart: Change | None = thing(
+        ChangeKind.OS,
+        "server",
+        Direction.REPAIR,
+        "only a new start brings an engine back; what asks /health alone should ask for a completion",
+    )
+    return finding(
+        RULE,
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(dead), case.line(later)),
+        changes=(restart,),
+        refute="a completion is answered",
+    )
+
+
+RULE = Rule(
+    code="VD909",
+    slug="front-end-alone",
+    title="The server still answers, but its engine is dead: no request can succeed",
+    node="not-memory",
+    cause=Cause.OTHER,
+    phase=Phase.NOT_MEMORY,
+    reads=frozenset({Signal.LOG}),
+    judge=judge,
+    rank=96,
+    fallback=True,
+)
