@@ -208,6 +208,7 @@ def test_workers_are_bound_to_the_node_of_their_card_where_the_release_can():
     )
     assert "numa-bind" not in render("h100-sxm", "0.11.0", numa_nodes=[0, 1])
     assert "numa-bind" not in render("h100-sxm", "0.32.0")
+    assert "numa-bind" not in arguments(render("h100-sxm", "0.32.0", numa_nodes=[0], arguments={"numa-bind": False}))
     assert "numa-bind-nodes 1" in render("h100-sxm", "0.32.0", numa_nodes=[0], arguments={"numa-bind-nodes": [1]})
 
 

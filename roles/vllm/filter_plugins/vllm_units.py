@@ -203,6 +203,21 @@ def counted(unit):
     return max(listed, ranks), tensor or (listed if ranks == 1 else 1) or 1
 
 
+def placed(units, host, bound):
+    """Add the NUMA node of each card that a service sees; none where the host has one node, or one is not known.
+
+    `host` is what vllm_host says; `bound` names the services that the inventory binds to one node (host_settings).
+    """
+    return [{**unit, "numa_nodes": [] if unit["instance"] in bound else _nodes(unit, host)} for unit in units]
+
+
+def _nodes(unit, host):
+    cards = host.get("cards") or []
+    by_name = {name: card["node"] for index, card in enumerate(cards) for name in (card["uuid"], str(index)) if name}
+    nodes = [by_name.get(str(name), -1) for name in unit["gpus"]] if unit["gpus"] else [card["node"] for card in cards]
+    return nodes if host.get("nodes", 1) > 1 and min(nodes, default=-1) >= 0 else []
+
+
 def _count(value):
     """Read a size; what is none is refused elsewhere."""
     return int(value) if str(value).isdigit() else 0
@@ -253,6 +268,7 @@ class FilterModule:
         return {
             "vllm_units": units,
             "vllm_known": known,
+            "vllm_placed": placed,
             "vllm_templates": lambda files: sorted({*files, *templates.cards()}),
             "vllm_table": table,
             "vllm_digest": digest,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import grp
 import pwd
+import re
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -23,6 +24,8 @@ options:
   root: {type: path, default: /opt/vllm, description: Where releases and kept configurations lie.}
   units: {type: path, default: /etc/systemd/system, description: Where units lie.}
   secrets: {type: path, default: /etc/vllm, description: Where the services' secrets lie.}
+  sysfs: {type: path, default: /sys, description: Where the kernel shows the bus and the nodes.}
+  proc: {type: path, default: /proc, description: Where the driver shows its cards.}
 author: the authors of vllm-doctor
 """
 
@@ -41,6 +44,14 @@ account:
   returned: always
   description: The user's primary C(group), C(home) and C(shell); empty where there is no such user.
 credentials: {type: list, returned: always, description: The names of the credentials that lie beside the secrets.}
+nodes: {type: int, returned: always, description: How many NUMA nodes have processors.}
+cards:
+  type: list
+  elements: dict
+  returned: always
+  description: >-
+    NVIDIA's GPUs in the order of the bus, each with its C(node) (-1 where the kernel does not know) and its C(uuid),
+    empty without a driver.
 services:
   type: list
   elements: dict
@@ -112,6 +123,28 @@ def credentials(secrets: Path) -> list[str]:
     return sorted(set(names))
 
 
+def nodes(sysfs: Path) -> int:
+    """Count the nodes with processors; memory of a card may be a node, too."""
+    lists = (sysfs / "devices/system/node").glob("node[0-9]*/cpulist")
+    return sum(1 for path in lists if path.read_text().strip())
+
+
+def cards(sysfs: Path, proc: Path) -> list[dict[str, object]]:
+    """List NVIDIA's GPUs in the order of the bus."""
+    found: list[dict[str, object]] = []
+    for device in sorted((sysfs / "bus/pci/devices").glob("*")):
+        try:
+            told = [(device / name).read_text().strip() for name in ("vendor", "class", "numa_node")]
+        except OSError:
+            continue
+        if told[0] != "0x10de" or not told[1].startswith("0x03"):
+            continue
+        said = proc / "driver/nvidia/gpus" / device.name / "information"
+        uuid = re.search(r"GPU-[0-9a-f-]{36}", said.read_text(errors="replace")) if said.exists() else None
+        found.append({"node": int(told[2]), "uuid": uuid[0] if uuid else ""})
+    return found
+
+
 def main() -> None:
     """Read, and answer."""
     module = AnsibleModule(
@@ -120,6 +153,8 @@ def main() -> None:
             "units": {"type": "path", "default": "/etc/systemd/system"},
             "secrets": {"type": "path", "default": "/etc/vllm", "no_log": False},
             "user": {"type": "str", "default": "vllm"},
+            "sysfs": {"type": "path", "default": "/sys"},
+            "proc": {"type": "path", "default": "/proc"},
         },
         supports_check_mode=True,
     )
@@ -139,6 +174,8 @@ def main() -> None:
         complete=[path.name for path in releases if (path / ".complete").exists()],
         account=account(module.params["user"]),
         credentials=credentials(secrets),
+        nodes=nodes(Path(module.params["sysfs"])),
+        cards=cards(Path(module.params["sysfs"]), Path(module.params["proc"])),
         services=[service(name, root, units, secrets, told.get(f"vllm@{name}.service", {})) for name in names],
     )
 

@@ -66,3 +66,26 @@ def test_a_credential_is_named_once_and_a_services_secrets_are_none(tmp_path: Pa
     for name in ("hub-token.encrypted", "plain", "main.secrets"):
         (tmp_path / name).touch()
     assert module.credentials(tmp_path) == ["hub-token", "plain"]
+
+
+def test_cards_come_in_the_order_of_the_bus_with_their_node(tmp_path: Path) -> None:
+    bus, nodes = tmp_path / "sys/bus/pci/devices", tmp_path / "sys/devices/system/node"
+    for address, vendor, kind, node in (
+        ("0000:b1:00.0", "0x10de", "0x030200", "1"),
+        ("0000:17:00.0", "0x10de", "0x030200", "0"),
+        ("0000:05:00.0", "0x10de", "0x068000", "0"),  # a switch
+        ("0000:03:00.0", "0x1a03", "0x030000", "0"),  # the board's own graphics
+    ):
+        (bus / address).mkdir(parents=True)
+        for name, text in (("vendor", vendor), ("class", kind), ("numa_node", node)):
+            (bus / address / name).write_text(f"{text}\n")
+    for name, cpus in (("node0", "0-31"), ("node1", "32-63"), ("node2", "")):  # a card's memory, without processors
+        (nodes / name).mkdir(parents=True)
+        (nodes / name / "cpulist").write_text(f"{cpus}\n")
+    uuid = "GPU-00000000-2222-3333-4444-555555555555"
+    said = tmp_path / "proc/driver/nvidia/gpus/0000:17:00.0/information"
+    said.parent.mkdir(parents=True)
+    said.write_text(f"Model: \t\t NVIDIA L40S\nGPU UUID: \t {uuid}\n")
+    assert module.nodes(tmp_path / "sys") == 2
+    assert module.cards(tmp_path / "sys", tmp_path / "proc") == [{"node": 0, "uuid": uuid}, {"node": 1, "uuid": ""}]
+    assert module.cards(tmp_path / "none", tmp_path / "none") == []

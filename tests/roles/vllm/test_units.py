@@ -110,6 +110,30 @@ def test_the_template_that_is_advised_is_the_only_one_that_may_be_meant(said: st
     assert refusals._template(said, have) == meant  # h100 is no v100, and three templates of it exist
 
 
+UUIDS = [f"GPU-{n}0000000-2222-3333-4444-555555555555" for n in range(4)]
+TWO = {"nodes": 2, "cards": [{"node": n // 2, "uuid": uuid} for n, uuid in enumerate(UUIDS)]}
+
+
+@pytest.mark.parametrize(
+    ("host", "gpus", "nodes"),
+    [
+        (TWO, [], [0, 0, 1, 1]),
+        (TWO, [UUIDS[3], UUIDS[0]], [1, 0]),  # in the order in which vLLM sees them
+        (TWO, ["2"], [1]),
+        (TWO, ["MIG-0"], []),
+        ({**TWO, "nodes": 1}, [], []),
+        ({"nodes": 2, "cards": [{"node": -1, "uuid": ""}]}, [], []),
+        ({"nodes": 2, "cards": []}, [], []),
+    ],
+)
+def test_cards_are_placed_only_where_every_node_is_known(
+    host: dict[str, Any], gpus: list[str], nodes: list[int]
+) -> None:
+    units, _ = judged(gpus=gpus)
+    assert [unit["numa_nodes"] for unit in plugin.placed(units, host, {})] == [nodes]
+    assert [unit["numa_nodes"] for unit in plugin.placed(units, host, {"main": 0})] == [[]]  # bound by host_settings
+
+
 def test_secrets_survive_the_quoting_of_systemd() -> None:
     assert plugin.secrets({"KEY": 'a"b$c\\d'}) == 'KEY="a\\"b\\$c\\\\d"\n'
     with pytest.raises(plugin.AnsibleFilterError, match="one line"):
