@@ -96,7 +96,9 @@ def events(lines: Iterable[str]) -> tuple[KernelEvent, ...]:
     return tuple(found[-MAX_EVENTS:])
 
 
-_STAMP = re.compile(r"^\s*(?:\[?\s*)?(\d{4}-\d\d-\d\dT[\d:.,+-]+|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d+\.\d{6})")
+_STAMP = re.compile(
+    r"^\s{0,20}(?:\[?\s{0,20})?(\d{4}-\d\d-\d\dT[\d:.,+-]{1,200}|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{1,24}\.\d{6})"
+)
 
 
 def _at(line: str) -> str | None:

@@ -25,13 +25,14 @@ _FEWEST_OF_A_PAGE = 3
 _MOST = 200
 # What begins a line of a log: prefixes, levels, tracebacks, exceptions, NCCL's own words, prompts, tables.
 _BEGINS = Pattern(
-    r"\s*(?:\x1b?\[[0-9;]*m)*(?:"
-    r"\(\w[\w.:-]*(?: rank=\d+)? pid=\d+|\[rank\d+\]|\[?[DIWEC]\d{3,4} \d|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)\b"
-    r"|Traceback \(most recent|File \"|During handling of|The above exception|\^|~|Process \w+"
-    r"|\[?\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:|\[ *\d+\.\d+\]|[\w.-]{1,60} +\| "
-    r"|\S+:\d+:\d+ \[\d+\] |\S*\.\w+:\d+\]? "
-    r"|(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning)\b(?::|$)"
-    r"|(?:CUDA|NCCL) [Ee]rror\b|\S+: error: |usage: |>>> |[$#>|+`*=\u2192\u2022-]|Last error|NCCL version"
+    r"\s{0,20}(?:\x1b?\[[0-9;]{0,200}m){0,50}(?:"
+    r"\(\w[\w.:-]{0,200}(?: rank=\d{1,24})? pid=\d{1,24}|\[rank\d{1,24}\]|\[?[DIWEC]\d{3,4} \d|(?:DEBUG|INFO"
+    r"|WARNING|ERROR|CRITICAL|FATAL)\b"
+    r"|Traceback \(most recent|File \"|During handling of|The above exception|\^|~|Process \w{1,200}"
+    r"|\[?\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:|\[ {0,20}\d{1,24}\.\d{1,24}\]|[\w.-]{1,60} {1,20}\| "
+    r"|\S{1,1000}:\d{1,24}:\d{1,24} \[\d{1,24}\] |\S{0,1000}\.\w{1,200}:\d{1,24}\]? "
+    r"|(?:[A-Za-z_]\w{0,200}\.){0,50}[A-Za-z_]\w{0,200}(?:Error|Exception|Exit|Interrupt|Warning)\b(?::|$)"
+    r"|(?:CUDA|NCCL) [Ee]rror\b|\S{1,1000}: error: |usage: |>>> |[$#>|+`*=\u2192\u2022-]|Last error|NCCL version"
     r")"
 )
 _FRAME = Pattern(r'\s*File "')

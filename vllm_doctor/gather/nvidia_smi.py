@@ -9,12 +9,15 @@ from vllm_doctor.records.reading import Known, Reading, Unknown
 
 MIB = 1 << 20
 _TABLE_NAME = re.compile(
-    r"^\|\s+(\d{1,6})\s+(\S.*?)\s+(?:On|Off|N/A)\s+\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)",
+    r"^\|\s{1,80}(\d{1,6})\s{1,80}(\S.{0,200}?)\s{1,80}(?:On|Off|N/A)\s{1,80}\|\s{0,80}"
+    r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)",
     re.MULTILINE,
 )
 _TABLE_MEMORY = re.compile(r"\|\s+(\d{1,12})MiB\s*/\s*(\d{1,12})MiB\s*\|")
 _TABLE_PROCESS = re.compile(
-    r"^\|\s+(\d{1,6})\s+\S+\s+\S+\s+(\d{1,10})\s+(?:C\+G|C|G|M\+C)\s+(\S.*?)\s+(?:(\d{1,12})MiB|N/A)\s+\|", re.MULTILINE
+    r"^\|\s{1,80}(\d{1,6})\s{1,80}\S{1,40}\s{1,80}\S{1,40}\s{1,80}(\d{1,10})\s{1,80}(?:C\+G|C|G|M\+C)\s{1,80}"
+    r"(\S.{0,200}?)\s{1,80}(?:(\d{1,12})MiB|N/A)\s{1,80}\|",
+    re.MULTILINE,
 )
 _DRIVER = re.compile(r"Driver Version\s*:\s*([\d.]+)")
 _CUDA = re.compile(r"CUDA (?:UMD )?Version\s*:\s*([\d.]+)")

@@ -91,7 +91,9 @@ def devices() -> list[str]:
 def module_version() -> str | None:
     """The loaded kernel module's version."""
     try:
-        found = re.search(r"(?:Kernel Module|NVIDIA UNIX .*?)\s(\d+\.\d+(?:\.\d+)?)\s", _MODULE.read_text())
+        found = re.search(
+            r"(?:Kernel Module|NVIDIA UNIX .{0,1000}?)\s(\d{1,24}\.\d{1,24}(?:\.\d{1,24})?)\s", _MODULE.read_text()
+        )
     except OSError:
         return None
     return found[1] if found else None

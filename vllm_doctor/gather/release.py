@@ -34,7 +34,7 @@ def _running(pid: int | None) -> Iterator[Path]:
         maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
     except OSError:
         return
-    found = re.search(r"(/\S*/site-packages)/(?:torch|vllm)/", maps)
+    found = re.search(r"(/\S{0,1000}/site-packages)/(?:torch|vllm)/", maps)
     if found:
         yield Path(found[1])
 

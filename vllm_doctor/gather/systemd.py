@@ -154,11 +154,12 @@ def _effective(argv: tuple[str, ...], env: Mapping[str, str], files: str) -> tup
 def exec_start(shown: str) -> tuple[str, ...]:
     """The argument list in `systemctl show`'s ExecStart. It is written with spaces between words, so words that hold
     spaces cannot be told apart; JSON values, the only such words that vLLM has, are put together again."""
-    found = re.search(r"argv\[\]=(.*?) ; ignore_errors=", shown)
-    if not found:
+    _, begins, after = shown.partition("argv[]=")
+    line, ends, _ = after.partition(" ; ignore_errors=")
+    if not (begins and ends):
         return ()
     words: list[str] = []
-    for word in found[1].split(" "):
+    for word in line.split(" "):
         if words and words[-1].startswith(("{", "[")) and _open(words[-1]):
             words[-1] += f" {word}"
         else:

@@ -22,7 +22,7 @@ class Saw(StrEnum):
 MEASURES = frozenset({"vllm bench serve", "evalscope", "wrk"})
 # What only a client writes; a name to call it by.
 _MARKS: tuple[tuple[str, Pattern], ...] = (
-    ("vllm bench serve", Pattern(r"=+ Serving Benchmark Result =+|^Starting initial single prompt test run")),
+    ("vllm bench serve", Pattern(r"={1,80} Serving Benchmark Result ={1,80}|^Starting initial single prompt test run")),
     ("vllm bench serve", Pattern(r"Initial test run failed - Please make sure|^Traffic request rate: ")),
     ("evalscope", Pattern(r" - evalscope - ")),
     ("wrk", Pattern(r"^Running \S{1,20} test @ https?://")),

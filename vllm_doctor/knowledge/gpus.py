@@ -48,7 +48,7 @@ def _aliases() -> dict[str, str]:
 
 def _key(name: str) -> str:
     """Letters and digits that tell cards apart: vendor, brand words, units and form words dropped."""
-    lowered = re.sub(r"(\d+)\s*(gib|gb)\b", r"\1gb", name.lower())
+    lowered = re.sub(r"(?<!\d)(\d+)\s{0,20}(gib|gb)\b", r"\1gb", name.lower())
     words = re.findall(r"[a-z0-9]+", lowered)
     drop = {
         "nvidia",

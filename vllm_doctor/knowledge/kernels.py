@@ -93,7 +93,7 @@ _WORDS = {
     "flexattenion": "FLEX_ATTENTION",  # as 0.9 spelt it
 }
 _MOE = Pattern(r"Using '?(?P<name>[A-Z]\w+(?: [A-Z]+)?)'? (?P<kind>\w+) MoE backend")
-_ALL_REDUCE = Pattern(r"Using \[(?P<names>[^\]]*)\] all-reduce backends \(in dispatch order\) for group 'tp:")
+_ALL_REDUCE = Pattern(r"Using \[(?P<names>[^\]]{0,1000})\] all-reduce backends \(in dispatch order\) for group 'tp:")
 _LINEAR = Pattern(r"Using (?P<name>\w+LinearKernel) for ")
 
 

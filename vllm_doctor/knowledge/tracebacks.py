@@ -13,20 +13,22 @@ START = "Traceback (most recent call last)"
 _FRAME = Pattern(r'\s*(?:\^\s*)?File "([^"]+)", line (\d{1,9}), in (.+)')
 # As IPython and notebooks write a call: the path and line together, then a listing with line numbers.
 _CELL = Pattern(r"\s*File \[?([^\s\]]+?\.py):(\d{1,9})\]?(?:\([^)]{0,400}\))?, in (?:\w+\.)*(\w+)\(")
-_LISTED = Pattern(r"\s*(-{2,}>)?\s*\d{1,9}(?: +(.*))?$")
+_LISTED = Pattern(r"\s{0,20}(-{2,80}>)?\s{0,20}\d{1,9}(?: {1,20}(.*))?$")
 _RAISED = Pattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (.*))?)?$", re.DOTALL)
 _NAMES = Pattern(
-    r"(?:Error|Exception|Interrupt|Exit|Warning|Failure|Timeout|Cancelled|Unsupported|NotFound|OutOfResources)\w*$"
+    r"(?:Error|Exception|Interrupt|Exit|Warning|Failure|Timeout|Cancelled|Unsupported|NotFound"
+    r"|OutOfResources)\w{0,200}$"
 )
 # An exception's own line where the calls before it were cut away, or were never in the log.
 _LOOSE = Pattern(
     r"(?:(?:[a-z_]\w*\.)+[A-Z]\w*(?:Error|Exception|Timeout|OutOfResources)"
-    r"|(?:Runtime|Value|Assertion|OS|Key|Type|Import|ModuleNotFound|Attribute|NotImplemented|Index|Memory|Permission|FileNotFound"
+    r"|(?:Runtime|Value|Assertion|OS|Key|Type|Import|ModuleNotFound|Attribute|NotImplemented|Index|Memory"
+    r"|Permission|FileNotFound"
     r"|Timeout|ZeroDivision|Name|Lookup|Overflow|Connection|OutOfMemory|Accelerator|Inductor)Error): "
 )
 # The class of an exception is capitalised, a call is not: this tells them apart where indentation was lost.
 _CLASS = Pattern(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::(?: |$)|$)")
-_CALLED = Pattern(r"(\w+)\(")
+_CALLED = Pattern(r"(?<!\w)(\w+)\(")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _MESSAGE_LINES = 14
 

@@ -20,7 +20,8 @@ from vllm_doctor.knowledge.pattern import Pattern
 GIB = 1 << 30
 
 _VERSION = Pattern(
-    r"\s*v?(\d{1,9}(?:\.\d{1,9})*)\s*[-._]?\s*((?:a|b|rc|alpha|beta)\d*)?(.*)", re.IGNORECASE | re.DOTALL | re.ASCII
+    r"\s{0,20}v?(\d{1,9}(?:\.\d{1,9}){0,50})\s{0,20}[-._]?\s{0,20}((?:a|b|rc|alpha|beta)\d{0,24})?(.*)",
+    re.IGNORECASE | re.DOTALL | re.ASCII,
 )
 
 

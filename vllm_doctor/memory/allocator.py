@@ -9,9 +9,15 @@ from vllm_doctor.records.snapshot import Snapshot
 
 _UNIT = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SIZE = r"(\d{1,15}(?:\.\d{1,9})?) (bytes|[KMGT]iB)"
-_TORCH = re.compile(
-    rf"Tried to allocate {_SIZE}.*?of which {_SIZE} is free.*?{_SIZE} is allocated by PyTorch"
-    rf".*?{_SIZE} is reserved by PyTorch"
+# The sizes of the message in their order; each is looked for behind the one before it.
+_TORCH = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"Tried to allocate {_SIZE}",
+        rf"of which {_SIZE} is free",
+        rf"{_SIZE} is allocated by PyTorch",
+        rf"{_SIZE} is reserved by PyTorch",
+    )
 )
 
 
@@ -58,12 +64,24 @@ def _last_error(snapshot: Snapshot) -> TorchError | None:
     if not isinstance(snapshot.log, Known):
         return None
     for line in reversed(snapshot.log.value.last.lines):
-        found = _TORCH.search(line.text) if "Tried to allocate" in line.text else None
-        if found:
-            sizes = [float(found[n]) * _UNIT[found[n + 1]] for n in (1, 3, 5, 7)]
-            asked, free, allocated, unallocated = (int(size) for size in sizes)
+        sizes = _sizes(line.text) if "Tried to allocate" in line.text else ()
+        if len(sizes) == len(_TORCH):
+            asked, free, allocated, unallocated = sizes
             return TorchError(line.number, asked, free, allocated, unallocated)
     return None
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """The sizes of torch's message in bytes, as many of them as are there."""
+    sizes: list[int] = []
+    at = 0
+    for pattern in _TORCH:
+        found = pattern.search(text, at)
+        if found is None:
+            break
+        sizes.append(int(float(found[1]) * _UNIT[found[2]]))
+        at = found.end()
+    return tuple(sizes)
 
 
 def _cards(snapshot: Snapshot) -> tuple[Card, ...]:

@@ -66,18 +66,19 @@ _PATTERNS = (
     (
         "activation_gib",
         re.compile(
-            r"PyTorch activation peak memory takes (\d+\.\d+) ?GiB|"
-            r"torch peak memory increase(?: in GiB)?(?:: | is )(\d+\.\d+)|(\d+\.\d+) GiB for peak activation"
+            r"PyTorch activation peak memory takes (\d{1,24}\.\d{1,24}) ?GiB|"
+            r"torch peak memory increase(?: in GiB)?(?:: | is )(\d{1,24}\.\d{1,24})"
+            r"|(\d{1,24}\.\d{1,24}) GiB for peak activation"
         ),
     ),
     (
         "non_torch_gib",
         re.compile(
-            r"non_torch_memory takes (\d+\.\d+) ?GiB|(\d+\.\d+) GiB for non-torch memory|"
-            r"non-torch forward increase memory: (\d+\.\d+)"
+            r"non_torch_memory takes (\d{1,24}\.\d{1,24}) ?GiB|(\d{1,24}\.\d{1,24}) GiB for non-torch memory|"
+            r"non-torch forward increase memory: (\d{1,24}\.\d{1,24})"
         ),
     ),
-    ("consumed_gib", re.compile(r"(\d+\.\d+) GiB for consumed memory")),
+    ("consumed_gib", re.compile(r"(?<!\d)(\d+\.\d{1,24}) GiB for consumed memory")),
     (
         "graphs_gib",
         re.compile(

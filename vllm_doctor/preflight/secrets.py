@@ -14,7 +14,7 @@ _NAME = re.compile(
     r"(?:^|[_-])(?:token|(?:passwd|password|passphrase|secret|credential|api[_-]?key|(?:access|private)[_-]key)s?)$",
     re.IGNORECASE,
 )
-_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_TEMPLATE = re.compile(r"\{\{.{0,1000}?\}\}|\{%.{0,1000}?%\}", re.DOTALL)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _NOTHING = {"", "null", "~", "true", "false", "yes", "no", "on", "off", "none"}
 

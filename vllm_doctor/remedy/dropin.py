@@ -10,7 +10,7 @@ NAME = "zz-vllm-doctor.conf"
 
 
 # What systemd takes for the name of a variable; any other name would be a directive of its own.
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}\Z")
 
 
 def quoted(word: str, *, variables: bool = True) -> str:

@@ -14,15 +14,15 @@ _INSTALL = Pattern(
     r"\b[Ii]nstall(?: or (?:update|upgrade))?(?: the)?(?: package)? " + _SPEC + r"(?: (?P<release>\d[\w.]*) or later)?"
 )
 _RELEASE = Pattern(
-    r"(?:[Rr]equires|needs|use) (?P<name>[A-Za-z][\w\-]+)(?: version)? ?>= ?(?P<release>\d[\w.]*)"
-    r"|(?P<name2>[A-Za-z][\w\-]+) >= (?P<release2>\S+) is required"
-    r"|(?P<name3>[Rr]ay|torch|PyTorch) version (?P<release3>\d[\w.]*)(?: or greater| or higher)? is required"
-    r"|and (?P<name4>[A-Z]\w+) >= (?P<release4>\d[\w.]*)"
+    r"(?:[Rr]equires|needs|use) (?P<name>[A-Za-z][\w\-]{1,200})(?: version)? ?>= ?(?P<release>\d[\w.]{0,200})"
+    r"|(?P<name2>[A-Za-z][\w\-]{1,200}) >= (?P<release2>\S{1,1000}) is required"
+    r"|(?P<name3>[Rr]ay|torch|PyTorch) version (?P<release3>\d[\w.]{0,200})(?: or greater| or higher)? is required"
+    r"|and (?P<name4>[A-Z]\w{1,200}) >= (?P<release4>\d[\w.]{0,200})"
 )
 _NEEDED = Pattern(
-    r"[`'\"]?(?P<spec>[A-Za-z][\w.\-]+)[`'\"]?(?: module| package)? (?:is|are) (?:not installed|required)"
-    r"|(?P<spec3>\w+) backend is (?:not available|unavailable)[^\n]{0,40}install the package"
-    r"|requires (?:the )?[`'\"](?P<spec2>[A-Za-z][\w.\-]+)[`'\"] (?:package|module)"
+    r"[`'\"]?(?P<spec>[A-Za-z][\w.\-]{1,200})[`'\"]?(?: module| package)? (?:is|are) (?:not installed|required)"
+    r"|(?P<spec3>\w{1,200}) backend is (?:not available|unavailable)[^\n]{0,40}install the package"
+    r"|requires (?:the )?[`'\"](?P<spec2>[A-Za-z][\w.\-]{1,200})[`'\"] (?:package|module)"
 )
 _ABOUT_PACKAGES = Pattern(r"install|package|version|import|requires \w+ ?>=|module was not found", re.IGNORECASE)
 _NO_PACKAGE = frozenset(

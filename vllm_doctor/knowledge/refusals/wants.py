@@ -9,13 +9,15 @@ from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.refusals.names import Mention
 from vllm_doctor.records.verdict import Direction
 
-CLAUSES = Pattern(r"(?<=[a-zA-Z0-9`'\")\]])[.;!](?:\s+|$)|\n+|(?<=\w),?\s+but\s+|\s+while\s+")
+CLAUSES = Pattern(
+    r"(?<=[a-zA-Z0-9`'\")\]])[.;!](?:\s{1,20}|$)|\n{1,80}|(?<=\w),?\s{1,20}but\s{1,20}|\s{1,20}while\s{1,20}"
+)
 LISTED = Pattern(r"[\s`'\",]*(?:or|and|/|,)[\s`'\"]*(?:the )?")
 
 # Words that may stand between what is wanted and the name.
 _FILL = (
     r"(?:[\s`'\"(,:]|\b(?:the|your|a|an|argument|flag|option|parameter|environment|env|variable|either|or|and|to|by|of"
-    r"|value|smaller|larger|different|supported|explicitly|set|you|can)\b)*$"
+    r"|value|smaller|larger|different|supported|explicitly|set|you|can)\b){0,20}$"
 )
 
 
@@ -37,7 +39,8 @@ _OFF = _before(
     r"|(?:cannot|can't|not) be (?:used|combined|enabled|set) (?:together )?with"
 )
 _ON = _before(
-    r"\b(?:set(?:ting)?|us(?:e|ing)|pass(?:ing)?|add(?:ing)?|specify(?:ing)?|enabl(?:e|ing)|requir(?:e|es|ed|ing)|needs?"
+    r"\b(?:set(?:ting)?|us(?:e|ing)|pass(?:ing)?|add(?:ing)?|specify(?:ing)?|enabl(?:e|ing)|requir(?:e|es|ed"
+    r"|ing)|needs?"
     r"|without|(?:run(?:ning)?|launch|start|vllm|llm) with|forced by|choos(?:e|ing)"
     r"|provid(?:e|ing)|give|via|try|select)\b"
 )
@@ -52,11 +55,13 @@ _BAD = _before(r"\b(?:unknown|invalid|unsupported|unrecognized|incorrect)\b")
 _TO_RAISE = Pattern(r"[\s`'\"]*to (?:increase|raise) ")
 _NEEDED = _before(r"\b(?:requires?|enable|needs?|please use)\b")
 _AFTER_OFF = Pattern(
-    r"[\s`'\")\],]*(?:[<>=!]+ ?-?\d+ )?(?:argument|flag|option|value|environment variable|backend"
-    r"|of \S+ |\S+ )?[\s`'\"]*"
+    r"[\s`'\")\],]{0,200}(?:[<>=!]{1,200} ?-?\d{1,24} )?(?:argument|flag|option|value|environment variable|backend"
+    r"|of \S{1,1000} |\S{1,1000} )?[\s`'\"]{0,200}"
     r"(?:is |are |was )?"
-    r"(?:unset\b|(?:currently |yet |also )?(?:not|un)[ -]?(?:yet |currently )?(?:support|compatib|applicab|allow)\w*"
-    r"|incompatib\w*|not be\b|must be (?:disabled|unset|False)|can(?:not|'t) be (?:used|set|combined|paired|enabled)"
+    r"(?:unset\b|(?:currently |yet |also )?(?:not|un)[ -]?(?:yet |currently )?(?:support|compatib|applicab"
+    r"|allow)\w{0,200}"
+    r"|incompatib\w{0,200}|not be\b|must be (?:disabled|unset|False)|can(?:not|'t) be (?:used|set|combined"
+    r"|paired|enabled)"
     r"|should not be|has been removed|does(?:n't| not) (?:yet )?support|mutually exclusive"
     r"|only (?:supported|available)|can only be (?:set|used)|cannot both|has no effect|hasn't supported|conflicts)",
     re.IGNORECASE,
@@ -68,7 +73,7 @@ _AFTER_ON = Pattern(
     r"|should be (?:set|enabled))",
     re.IGNORECASE,
 )
-_GAP = r"[\s`'\")\]]*(?:\([^()]{0,40}\)|=?\s?-?\d+(?:\.\d+)?[,;]?)?[\s`'\")\]]*"
+_GAP = r"[\s`'\")\]]{0,9}(?:\([^()]{0,40}\)|=?\s?-?\d{1,24}(?:\.\d{1,24})?[,;]?)?[\s`'\")\]]{0,9}"
 _AT_LEAST = Pattern(
     _GAP + r"(?:must be (?:>=?|at least|greater|larger|non-negative)|should be (?:>=?|greater|at least|larger)"
     r"|to be (?:>|greater|at least)|needs to be at least|is (?:too small|less than|smaller))",

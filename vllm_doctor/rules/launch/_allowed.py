@@ -15,15 +15,15 @@ from vllm_doctor.rules.startup._levers import sequences
 
 # Every way in which argparse, pydantic and vLLM list what they would take.
 _LISTED = Pattern(
-    r"choose from (?P<a>[^)]+)\)|chose from \{(?P<b>[^}]+)\}|Input should be (?P<c>[^\[\n]+)"
-    r"|Must be one of \[(?P<d>[^\]]+)\]|Available parsers: (?P<e>[^\n\"]+)"
-    r"|Valid options are: (?P<f>[\w, ]+)"
+    r"choose from (?P<a>[^)]{1,1000})\)|chose from \{(?P<b>[^}]{1,1000})\}|Input should be (?P<c>[^\[\n]{1,1000})"
+    r"|Must be one of \[(?P<d>[^\]]{1,1000})\]|Available parsers: (?P<e>[^\n\"]{1,1000})"
+    r"|Valid options are: (?P<f>[\w, ]{1,200})"
 )
 _REFUSED = Pattern(
     r"invalid choice: '?(?P<a>[^'\s]+)|input_value='?(?P<b>[^',\]\s]+)|tool call parser: (?P<c>\S+)"
     r"|easoning parser '(?P<d>[^']+)|quantization method: (?P<e>\S+?)\. Must"
 )
-_NO_JSON = Pattern(r"Value (?P<value>.+?) cannot be converted to <(?:function|built-in function) loads")
+_NO_JSON = Pattern(r"Value (?P<value>.{1,1000}?) cannot be converted to <(?:function|built-in function) loads")
 _PAIRS = Pattern(r"\w+=\d+(?:,\w+=\d+)*")
 # pydantic's words for a range are no list of values.
 _RANGE = Pattern(r"^(?:a valid|greater|less|an? )")
@@ -136,7 +136,7 @@ def _unknown(case: Case, name: str) -> Change | None:
         default = fact.default
     elif default is None and fact is not None and isinstance(fact.default, Expression):
         # An enumeration's member is written in lower case on the command line.
-        member = re.fullmatch(r"\w+Enum\.(?P<name>\w+)", fact.default.source)
+        member = re.fullmatch(r"(?<!\w)\w+Enum\.(?P<name>\w{1,200})", fact.default.source)
         default = member["name"].lower() if member is not None else None
     why = "a value that the message accepts" if default is None else f"the default of vLLM {at}"
     return thing(ChangeKind.FLAG, name, Direction.CHANGE, why, to=default, inventory=inventory_var(name))

@@ -21,7 +21,7 @@ _REFUSING = frozenset(
 )
 # pydantic calls the checks of vLLM's configuration, from 0.9.2 on.
 _OWN = Pattern(r"[/\\](?:vllm|pydantic)[/\\]|[/\\]pydantic_core")
-_NOISE = Pattern(r"\s*\[type=\w+, input_value=.*", re.DOTALL)
+_NOISE = Pattern(r"\s{0,20}\[type=\w{1,200}, input_value=.{0,1000}", re.DOTALL)
 # These say that memory is short: rules of their own read them, with the sums.
 _OF_MEMORY = Pattern(
     r"\b(?:KV cache|GPU|CUDA|available|free|device|enough) memory\b|out of memory|memory allocation", re.IGNORECASE

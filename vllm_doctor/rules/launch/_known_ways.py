@@ -16,7 +16,7 @@ _PROCESSOR = Pattern(
 # vLLM's loader of weights, of a tensor that its model has no place of that name or size for.
 _TENSORS = Pattern(r"There is no module or parameter named|Attempted to load weight")
 # transformers, of a folder and of a class that this release of it does not have.
-_NO_TYPE = Pattern(r"Unrecognized model in .*Should have a `model_type`")
+_NO_TYPE = Pattern(r"Unrecognized model in .{0,1000}Should have a `model_type`")
 _NO_TOKENIZER = Pattern(r"Tokenizer class \S+ does not exist or is not currently imported")
 _CARD = Pattern(r"FlashInfer requires GPUs with")
 _METRICS = Pattern(r"Duplicated timeseries in CollectorRegistry")

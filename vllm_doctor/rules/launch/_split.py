@@ -8,9 +8,9 @@ from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.say import set_flag
 
 _DIVISIBLE = Pattern(
-    r"(?P<whole>\d+)\W{0,3}(?:\)|`)?\s*(?:is not|must be|to be|should be|not|is in|is un)\s?"
+    r"(?<!\d)(?P<whole>\d+)\W{0,3}(?:\)|`)?\s{0,20}(?:is not|must be|to be|should be|not|is in|is un)\s?"
     r"(?:divisible|divisable)(?: by)?"
-    r"[^\d\n]{0,90}?(?P<part>\d+)"
+    r"[^\d\n]{0,90}?(?P<part>\d{1,24})"
 )
 # Sentences about a part of the weights that a rank gets; a model whose own sizes do not fit is none.
 _TOO_SPLIT = Pattern(

@@ -109,9 +109,12 @@ def judge(case: Case) -> Outcome:
     said = _said(fault) if at is None else story.lines[at].text.strip() if story is not None else ""
     return finding(
         RULE,
-        title=re.sub(r"^(?:[\w.]*(?:Error|Exception): |Value error, |Assertion failed, )+|\s*\[type=\w+, .*", "", said)[
-            :200
-        ]
+        title=re.sub(
+            r"^(?:[\w.]{0,200}(?:Error|Exception): |Value error, |Assertion failed, ){1,50}"
+            r"|\s{0,20}\[type=\w{1,200}, .{0,1000}",
+            "",
+            said,
+        )[:200]
         or RULE.title,
         confidence=Confidence.LIKELY if likely else Confidence.CONFIRMED,
         evidence=(case.line(fault.last),) if likely else shown(case, fault, *_IDS),
@@ -237,7 +240,7 @@ def _of_model(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if "remote-code-needed" in fault.ids:
         why = "the checkpoint brings code of its own, which runs as the server's user: read it first"
         return (set_flag(case, "trust-remote-code", True, Direction.ADD, why),)
-    types = re.findall(r"\w+(?=[,\s]|$)", fault.fields("dtype-of-quantization").get("types", ""))
+    types = re.findall(r"(?<!\w)\w+(?=[,\s]|$)", fault.fields("dtype-of-quantization").get("types", ""))
     if types:
         why = f"the kernels of this quantization compute in {' or '.join(types)}"
         return (set_flag(case, "dtype", types[-1], Direction.CHANGE, why),)

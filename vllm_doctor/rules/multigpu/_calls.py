@@ -112,18 +112,19 @@ _CALLS: tuple[_Call, ...] = (
     _Call("nvls", Pattern(r"C(?:uda|UDA) (?:failure|error)"), (_NO_MULTICAST, _FABRIC), ends=True),
     _Call("shm", Pattern(r"Cuda failure"), (_NO_CUMEM_HOST,), ends=True),
     _Call("p2p", Pattern(r"Cuda failure|CUDA IPC handle|peer access"), (_NO_PEER, _NO_CUMEM), ends=True),
-    _Call("alloc|cudawrap", Pattern(r"Cuda failure.*not (?:supported|permitted)"), (_NO_CUMEM,), ends=True),
+    _Call("alloc|cudawrap", Pattern(r"Cuda failure.{0,1000}not (?:supported|permitted)"), (_NO_CUMEM,), ends=True),
     _Call("", Pattern(r"attaching to shared memory segment|Call to shm_open failed"), (_NO_SHARED,), ends=True),
-    _Call("", Pattern(r"ibv_modify_qp failed(?!.*RTS)"), (_GID, _SOCKETS), ends=True),
-    _Call("", Pattern(r"Got completion .*(?:status=|error )12\b"), (_GID, _ADAPTERS, _SOCKETS), ends=True),
-    _Call("", Pattern(r"Got completion .*(?:status=|error )(?:4|10|11)\b"), (_GPU_DIRECT, _SOCKETS), ends=True),
-    _Call("", Pattern(r"ibv_(?:reg_|create_)\w* failed with error Cannot allocate memory"), _LOCKED),
+    _Call("", Pattern(r"ibv_modify_qp failed(?!.{0,1000}RTS)"), (_GID, _SOCKETS), ends=True),
+    _Call("", Pattern(r"Got completion .{0,1000}(?:status=|error )12\b"), (_GID, _ADAPTERS, _SOCKETS), ends=True),
+    _Call("", Pattern(r"Got completion .{0,1000}(?:status=|error )(?:4|10|11)\b"), (_GPU_DIRECT, _SOCKETS), ends=True),
+    _Call("", Pattern(r"ibv_(?:reg_|create_)\w{0,200} failed with error Cannot allocate memory"), _LOCKED),
     _Call("", Pattern(r"\bibv_\w+ failed"), (_SOCKETS,)),
     _Call("", Pattern(r"[Nn]o (?:socket )?interface found"), (_INTERFACE,), ends=True),
     _Call(
         "",
         Pattern(
-            r"socket(?:Start|Poll)Connect|[Cc]onnect(?:ion)? to .*(?:failed|refused|timed out)|Call to connect .*failed"
+            r"socket(?:Start|Poll)Connect|[Cc]onnect(?:ion)? to .{0,1000}(?:failed|refused|timed out)"
+            r"|Call to connect .{0,1000}failed"
         ),
         (_INTERFACE,),
     ),

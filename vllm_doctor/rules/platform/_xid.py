@@ -13,7 +13,7 @@ from vllm_doctor.rules.story import Story
 
 _LINE = Pattern(r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<code>\d{1,4})\b(?:, (?P<rest>.*))?")
 _LOST = Pattern(r"fallen off the bus", re.IGNORECASE)
-_ACTION = Pattern(r"recovery action changed from .*? to \S+ \((?P<action>[^)]*)\)")
+_ACTION = Pattern(r"recovery action changed from .{0,1000}? to \S{1,1000} \((?P<action>[^)]{0,1000})\)")
 _PROCESS = Pattern(r"name=(?P<name>[^,<]+)")
 
 _OURS = ("vllm", "python", "ray::", "pt_main", "unknown")
