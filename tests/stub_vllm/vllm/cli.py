@@ -31,7 +31,8 @@ def serve_parser() -> argparse.ArgumentParser:
         elif known["words"] in {"+", "?"}:
             parser.add_argument(f"--{name}", nargs=known["words"], type=kind, **common)
         else:
-            parser.add_argument(f"--{name}", type=kind, choices=choices(known, kind), **common)
+            several = {"action": "append"} if name == "middleware" else {}
+            parser.add_argument(f"--{name}", type=kind, choices=choices(known, kind), **several, **common)
     return parser
 
 
