@@ -126,3 +126,11 @@ def test_where_it_is_not_installed_it_is_said(monkeypatch):
 def test_where_the_release_has_no_benchmark_an_installed_guidellm_is_taken(installed):
     installed()
     assert _benchmark("auto", ("/nowhere/vllm",)).name == "guidellm 0.8.1"
+
+
+def test_a_program_that_anybody_could_have_put_there_is_not_run(installed, tmp_path):
+    seen = installed()
+    tmp_path.chmod(0o777)
+    with pytest.raises(UsageProblem, match=r"guidellm was not started: .* can be written by others \(mode 777\)"):
+        _benchmark("guidellm", ("/opt/vllm/current/bin/vllm",))
+    assert not seen.exists()
