@@ -9,6 +9,7 @@ import msgspec
 
 from vllm_doctor.redact.identities import Names, Place
 from vllm_doctor.redact.launch import SHORTEST_SECRET
+from vllm_doctor.redact.names import is_secret_name
 from vllm_doctor.redact.records import secret_under
 from vllm_doctor.redact.text import HIDDEN, Lines, Replace, opaque
 
@@ -129,7 +130,7 @@ class Redactor:
 
     def _under(self, name: str, value: object, file: str, where: str) -> object:
         place = f"{where}/{name}"
-        if secret_under(name, value if isinstance(value, str) else ""):
+        if secret_under(name, value) if isinstance(value, str) else is_secret_name(name):
             return self._all(value, file, place)
         if name == "user" and isinstance(value, str) and value:
             return self.text(f"user={value}", file, place).removeprefix("user=")
@@ -138,7 +139,7 @@ class Redactor:
         return self.tree(value, file, place)
 
     def _all(self, value: object, file: str, where: str) -> object:
-        """A secret of any form: each text and each large number of it."""
+        """A secret of any form: each text of it."""
         match value:
             case str() if value and HIDDEN not in value:
                 return self._put("secret", value, "name before the value", file, where)

@@ -66,8 +66,8 @@ def _secret(parts: list[str], squashed: str) -> Kind:
         return Kind.SECRET
     if last in {"key", "keys"}:
         return Kind.OPEN if len(parts) == 1 or words("key_of_no_lock").intersection(parts[:-1]) else Kind.PERHAPS
-    if last == "pass" and words("pass_of_work").intersection(parts[:-1]):
-        return Kind.OPEN
+    if last == "pass" and len(parts) > 1:
+        return Kind.OPEN if words("pass_of_work").intersection(parts[:-1]) else Kind.SECRET
     return Kind.PERHAPS if last in words("perhaps") or squashed.endswith(("token", "pwd")) else Kind.OPEN
 
 

@@ -9,7 +9,7 @@ from vllm_doctor.records.finding import Change, Diagnosis
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.redact.launch import SHORTEST_SECRET, scrub_values, secret_values
-from vllm_doctor.redact.names import Kind, kind
+from vllm_doctor.redact.names import Kind, is_secret_name, kind
 from vllm_doctor.redact.text import HIDDEN, opaque, plain, scrub
 
 _Record = TypeVar("_Record")
@@ -90,6 +90,8 @@ def _each(value: object, of: Callable[[str], str]) -> object:
 def _under(name: object, value: object, of: Callable[[str], str]) -> object:
     if isinstance(name, str) and isinstance(value, str) and secret_under(name, value):
         return HIDDEN
+    if isinstance(name, str) and isinstance(value, Mapping | tuple | list) and is_secret_name(name):
+        return _each(value, lambda _text: HIDDEN)
     return _each(value, of)
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+HIDDEN = "[hidden]"
 TOKEN, RANDOM, ENCODED = "shape of a token", "random text", "base64 of a secret"
 Place = tuple[int, int, str]
 # Cheap first look: the shortest form has as many characters without a break (an address for messages has not).
@@ -64,7 +65,7 @@ def places(text: str) -> Iterator[Place]:
     if "PRIVATE KEY" in text:
         for found in PRIVATE_KEY.finditer(text):
             body = _IN_LINE.match(text, found.end())
-            if body is not None and body[0].strip():
+            if body is not None and body[0].strip() and not body[0].startswith(HIDDEN):
                 yield body.start(), body.end(), "private key"
                 if body.end() == len(text):
                     break

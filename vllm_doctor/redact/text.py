@@ -8,7 +8,7 @@ from vllm_doctor.redact import scan, shapes
 from vllm_doctor.redact.names import Kind, in_a_query, kind, words
 from vllm_doctor.redact.shapes import PRIVATE_KEY, Place
 
-HIDDEN = "[hidden]"
+HIDDEN = shapes.HIDDEN
 Replace = Callable[[str, str], str]
 
 NAMED, HEADER, OPTION, ASKED = (
@@ -26,8 +26,10 @@ _NAMED = re.compile(
     rf"|(?P<comma>{_QUOTE}\s*+,\s*+(?=[bBrRuU]{{0,2}}{_QUOTE}))|(?P<space>(?<=[\w.]){_QUOTE}?+\s++(?=[^\s|&;<>])))"
 )
 _PHRASE = re.compile(
-    r"\b(?:(?:api|access|secret|private|account|auth)[ _-]?key|password|passphrase|passwd|secret|token|credentials?)"
-    r"[\"']?(?: (?:provided|supplied|used|given|received|value|for [^\s:]{1,60}))?(?: is| was|:| =)[ ]{1,4}(?=\S)",
+    r"\b(?P<what>(?:api|access|secret|private|account|auth)[ _-]?key|password|passphrase|passwd|secret|token"
+    r"|credentials?)"
+    r"[\"']?(?: (?:provided|supplied|used|given|received|value|for [^\s:]{1,60}))?"
+    r"(?:(?: is| was|:| =)[ ]{1,4}(?=\S)|[ ]{1,4}(?=[\"']))",
     re.IGNORECASE,
 )
 _BEARER = re.compile(r"\b(?:Bearer|Basic|ApiKey|Token)[ ]{1,4}(?P<credential>[\w.~+/=-]{8,}+)", re.IGNORECASE)
@@ -309,7 +311,11 @@ def _spoken(text: str) -> Iterator[Place]:
         begin, end, after = scan.value(text, found.end())
         word, told = text[begin:end], after > end or found[0].rstrip().endswith((":", "="))
         at = found.end()
-        if not plain(word) and not _prose(word) and (told or len(word) > _LONGEST_PLAIN or _spoken_secret(word)):
+        if (
+            not plain(word)
+            and not _prose(word)
+            and (told or len(word) > _LONGEST_PLAIN or _spoken_secret(word) or found["what"].lower().startswith("pass"))
+        ):
             yield begin, end, NAMED
             at = max(at, after)
 

@@ -1,0 +1,29 @@
+"""A bundle is judged as its host was: what redaction takes out decides nothing."""
+
+import msgspec
+import pytest
+
+from tests.scenarios.loading import folders, snapshot
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.redact.identities import Names
+from vllm_doctor.redact.ledger import Redactor
+from vllm_doctor.rules.engine import judged
+
+
+def sent(shot: Snapshot) -> Snapshot:
+    """The snapshot as it stands in a bundle."""
+    read = msgspec.to_builtins(shot)
+    redactor = Redactor(Names([shot.subject.host or ""]))
+    redactor.learn(read)
+    return msgspec.convert(redactor.tree(read, "snapshots.json"), Snapshot)
+
+
+@pytest.mark.parametrize("folder", folders()[::6], ids=lambda folder: folder.name)
+def test_the_verdict_stays(folder: object) -> None:
+    here = snapshot(folder)  # type: ignore[arg-type]
+    there = judged(sent(here))
+    told = judged(here)
+    assert (there.verdict, [(f.code, f.confidence, len(f.changes)) for f in there.findings]) == (
+        told.verdict,
+        [(f.code, f.confidence, len(f.changes)) for f in told.findings],
+    )
