@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import itertools
 import os
 import random
 import re
@@ -84,6 +85,34 @@ def test_a_start_that_fails_before_it_names_itself_is_judged_after_a_stop(releas
 @pytest.mark.parametrize("release", material.RUNNING)
 def test_what_fails_under_a_running_server_is_never_ok(release: str, tail: str) -> None:
     assert said([*material.RUNNING[release], tail])[0] is Verdict.FINDING
+
+
+def interleaved(one: Sequence[str], other: Sequence[str]) -> list[str]:
+    """Line by line, and the rest of the longer one at the end."""
+    pairs = itertools.zip_longest(one, other)
+    return [line for pair in pairs for line in pair if line is not None]
+
+
+FAILING = [*material.run_signed("0.27.1")[:8], *material.engine_failed(noted=True)]
+
+
+@pytest.mark.parametrize("healthy_first", [True, False])
+@pytest.mark.parametrize("name", ["[pod/chat-{}/vllm] ", "chat-{}  | "])
+def test_of_two_pods_the_one_that_failed_is_judged(*, name: str, healthy_first: bool) -> None:
+    healthy = [name.format(0) + line for line in (*material.RUNNING["0.27"], *material.server_answers_on()[:1] * 30)]
+    failed = [name.format(1) + line for line in FAILING]
+    both = (healthy, failed) if healthy_first else (failed, healthy)
+    assert said(interleaved(*both)) == said(FAILING) == (Verdict.FINDING, "VD599")
+
+
+@pytest.mark.parametrize("healthy_first", [True, False])
+def test_of_two_servers_on_one_host_the_one_that_failed_is_judged(*, healthy_first: bool) -> None:
+    healthy = [*material.RUNNING["0.27"], *material.server_answers_on()[:1] * 30]
+    failed = [line.replace("pid=70", "pid=80") for line in FAILING]
+    both = (healthy, failed) if healthy_first else (failed, healthy)
+    assert said(interleaved(*both)) == (Verdict.FINDING, "VD599")
+    other = [line.replace("pid=70", "pid=80") for line in healthy]
+    assert said(interleaved(healthy, other)) == (Verdict.OK, None)
 
 
 @pytest.mark.parametrize("noted", [True, False])

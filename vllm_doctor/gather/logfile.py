@@ -12,6 +12,7 @@ from vllm_doctor.gather.logfile_lives import ARGUMENTS, only_begins, starts
 from vllm_doctor.gather.logfile_open import NotText, Read
 from vllm_doctor.gather.logfile_order import oldest_first
 from vllm_doctor.gather.logfile_prefix import LINE_LIMIT, Stripper, shorten
+from vllm_doctor.gather.logfile_servers import servers
 from vllm_doctor.gather.logfile_wrap import typed, unwrapped
 from vllm_doctor.gather.unpack import WORK_S, TooMuch, compression, unpacked
 from vllm_doctor.records.log import Life, Log, LogLine
@@ -103,8 +104,20 @@ def _raw_lines(text: str) -> list[str]:
 def cut(lines: Sequence[LogLine], source: str, skipped: int = 0, notes: Sequence[str] = ()) -> Log:
     """The last life of these lines; the one before it where that failed and the last only begins.
 
-    A head is incomplete where bytes were skipped and no launch was seen.
+    A head is incomplete where bytes were skipped and no launch was seen. Where several servers wrote into the text at
+    the same time, it is the first one's, and the others' are beside it.
     """
+    parts = servers(lines)
+    if len(parts) == 1:
+        return _cut(lines, source, skipped, notes)
+    logs = [
+        _cut(part, source, skipped, (*notes, f"{len(parts)} servers wrote into it at the same time; judged is {name}"))
+        for name, part in parts.items()
+    ]
+    return msgspec.structs.replace(logs[0], others=tuple(logs[1:]))
+
+
+def _cut(lines: Sequence[LogLine], source: str, skipped: int, notes: Sequence[str]) -> Log:
     begins = starts(lines, headless=skipped > 0)
     if begins and only_begins(lines[begins[-2] if len(begins) > 1 else 0 : begins[-1]], lines[begins[-1] :]):
         notes = (*notes, "judged is the start before the last: it failed, and the last one is still under way")

@@ -3,6 +3,8 @@
 import json
 import re
 
+import msgspec
+
 from vllm_doctor.records.log import LogLine
 
 LINE_LIMIT = 32_768
@@ -20,8 +22,8 @@ _OUTER = re.compile(
     r"|(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[+-]\d\d:?\d\d|Z)?) "
     r"(?P<ihost>[\w.-]+) (?P<iunit>[^\s\[\]:]+)\[(?P<ipid>\d{1,10})\]: "
     r"|\[ *\d+\.\d+\] [\w.-]+ [^\s\[\]:]+\[\d+\]: "
-    r"|\[pod/[^\]\s]+\] ?"
-    r"|[\w.-]{1,60} +\| "
+    r"|\[(?P<pod>pod/[^\]\s]+)\] ?"
+    r"|(?P<service>[\w.-]{1,60}) +\| "
     r"|\[(?P<braced>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d))\] "
     r"|(?P<cri>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?:std(?:out|err) [FP] )?"
     r")"
@@ -99,6 +101,7 @@ class Stripper:
         at: str | None = None
         pid: int | None = None
         unit: str | None = None
+        stream: str | None = None
         if text[:1] == "{":
             text, at, pid = _json_line(text)
         elif text.startswith(("__CURSOR=", "__REALTIME_TIMESTAMP=")):
@@ -114,11 +117,15 @@ class Stripper:
                 break
             at = at or outer["short"] or outer["iso"] or outer["cri"] or outer["braced"]
             unit = unit or outer["unit"] or outer["iunit"]
+            stream = stream or outer["pod"] or outer["service"]
             mine = outer["jpid"] or outer["ipid"]
             pid = int(mine) if mine else pid
             text = text[outer.end() :]
         process = unit if unit in {"systemd", "kernel"} else None
+        begun = len(found)
         self._inner(text, number, at, pid, process, excerpt, found)
+        if stream is not None:
+            found[begun:] = [msgspec.structs.replace(line, stream=stream) for line in found[begun:]]
 
     def _inner(  # noqa: PLR0917 - the parts of one line
         self,

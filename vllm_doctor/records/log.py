@@ -6,7 +6,10 @@ from vllm_doctor.records.reading import Unknown
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """One line without its prefixes. `number` counts from 1 in the source; `process` is `EngineCore`, `Worker_TP1` …"""
+    """One line without its prefixes. `number` counts from 1 in the source; `process` is `EngineCore`, `Worker_TP1` …
+
+    `stream` is the pod or service whose name stands in front of it.
+    """
 
     number: int
     text: str
@@ -16,6 +19,7 @@ class LogLine(msgspec.Struct, frozen=True):
     at: str | None = None
     module: str | None = None
     excerpt: str = ""
+    stream: str | None = None
 
 
 class Life(msgspec.Struct, frozen=True):
@@ -31,6 +35,7 @@ class Log(msgspec.Struct, frozen=True):
 
     `earlier_kv_gib` is what earlier lives of the very same launch had for their KV cache, oldest first.
     `unread` are the files that were named and gave nothing.
+    `others` are the logs of further servers that wrote into the same text.
     """
 
     source: str
@@ -39,3 +44,4 @@ class Log(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     earlier_kv_gib: tuple[float, ...] = ()
     unread: tuple[Unknown, ...] = ()
+    others: tuple["Log", ...] = ()

@@ -25,13 +25,29 @@ _GIVE = {
     Signal.METRICS: "--metrics FILE (curl -s http://HOST:PORT/metrics > FILE)",
     Signal.GPUS: "--nvidia-smi FILE, or --gpu NAME --gpu-memory-gib N",
 }
+_WORST = {verdict: rank for rank, verdict in enumerate((Verdict.FINDING, Verdict.UNKNOWN, Verdict.OK))}
 _SEVERITY = {severity: rank for rank, severity in enumerate(Severity)}
 _CONFIDENCE = {confidence: rank for rank, confidence in enumerate(Confidence)}
 
 
 def diagnose(snapshot: Snapshot) -> Diagnosis:
     """The verdict on a snapshot, with everything that led to it; what is secret in it stays behind."""
-    return answer(judged(snapshot), snapshot)
+    each = [(judged(one), one) for one in _servers(snapshot)]
+    worst, of = min(each, key=lambda pair: _WORST.get(pair[0].verdict, len(_WORST)))
+    return answer(worst, of)
+
+
+def _servers(snapshot: Snapshot) -> list[Snapshot]:
+    """The same host with the log of each server in it; what is no server's counts where something failed in it."""
+    log = snapshot.log
+    if not isinstance(log, Known) or not log.value.others:
+        return [snapshot]
+    logs = (msgspec.structs.replace(log.value, others=()), *log.value.others)
+    each = [msgspec.structs.replace(snapshot, log=Known(one, log.source)) for one in logs]
+    stories = [(one, Case(one).story) for one in each]
+    return [
+        one for one, story in stories if story is not None and (story.by_vllm or story.root or story.deaths)
+    ] or each
 
 
 def judged(snapshot: Snapshot) -> Diagnosis:

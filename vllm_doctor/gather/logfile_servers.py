@@ -1,0 +1,80 @@
+"""Takes a text apart into which several servers wrote at the same time: two pods, two process numbers."""
+
+from collections.abc import Sequence
+
+from vllm_doctor.gather.logfile_lives import ARGUMENTS, BANNER, SERVER
+from vllm_doctor.records.log import LogLine
+
+_API = "APIServer"
+
+
+def servers(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
+    """The lines of each server by its name; a text of one server, or of servers one after another, is one part.
+
+    Pods and services are told apart by their names in front of the lines, processes of one host by their numbers.
+    """
+    announced = {line.stream for line in lines if _announces(line)} - {None}
+    if len(announced) > 1:
+        return _by_stream(lines)
+    lanes = _lanes(lines)
+    if len(set(lanes.values())) < 2:
+        return {"": list(lines)}
+    found: dict[str, list[LogLine]] = {}
+    homes = _homes(lines, lanes)
+    names = {lane: f"process {pid}" for pid, lane in lanes.items()}
+    speaking = 0
+    for line in lines:
+        if line.pid is not None:
+            speaking = homes.get(line.pid, speaking)
+        found.setdefault(names[speaking], []).append(line)
+    return found
+
+
+def _announces(line: LogLine) -> bool:
+    return SERVER in line.text or BANNER in line.text or any(a in line.text for a in ARGUMENTS)
+
+
+def _by_stream(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
+    found: dict[str, list[LogLine]] = {}
+    speaking = next(line.stream for line in lines if line.stream is not None)
+    for line in lines:
+        speaking = line.stream or speaking
+        found.setdefault(speaking or "", []).append(line)
+    return found
+
+
+def _lanes(lines: Sequence[LogLine]) -> dict[int, int]:
+    """Each API server's number with its place: who begins after another's last line follows it in its place."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    spoke: dict[int, int] = {}
+    named: set[int] = set()
+    for index, line in enumerate(lines):
+        if line.process == _API and line.pid is not None:
+            first.setdefault(line.pid, index)
+            last[line.pid] = index
+            spoke[line.pid] = spoke.get(line.pid, 0) + 1
+            if _announces(line):
+                named.add(line.pid)
+    ends: list[int] = []
+    lanes: dict[int, int] = {}
+    for pid in sorted(named, key=first.__getitem__):  # a number that a torn line makes up announces nothing
+        lane = next((n for n, end in enumerate(ends) if end < first[pid]), len(ends))
+        ends[lane : lane + 1] = [last[pid]]
+        lanes[pid] = lane
+    return lanes
+
+
+def _homes(lines: Sequence[LogLine], lanes: dict[int, int]) -> dict[int, int]:
+    """The place of every process: a child has a higher number than its server, and the nearest one's."""
+    homes = dict(lanes)
+    begun: list[int] = []
+    for line in lines:
+        if line.pid is None or line.pid in begun:
+            continue
+        if line.pid in lanes:
+            begun.append(line.pid)
+        elif line.pid not in homes and begun:
+            below = [pid for pid in begun if pid < line.pid]
+            homes[line.pid] = lanes[max(below) if below else begun[-1]]
+    return homes
