@@ -6,11 +6,13 @@ The doctor looks programs up on a fixed path, so a script on PATH is not found; 
 import sys
 
 _MAIN = (
-    "import sys; from vllm_doctor.gather import run; run.PATH = sys.argv.pop(1) + ':' + run.PATH; "
+    "import sys; from pathlib import Path; from vllm_doctor.gather import procfs, run; "
+    "run.PATH = sys.argv.pop(1) + ':' + run.PATH; procfs.PROC = Path(sys.argv.pop(1)); "
     "from vllm_doctor.cli.main import entry; entry()"
 )
 
 
-def command(programs: object, *words: str) -> list[str]:
-    """The command line of `vllm-doctor WORDS…` that finds its programs in the folder `programs` first."""
-    return [sys.executable, "-c", _MAIN, str(programs), *words]
+def command(programs: object, *words: str, proc: object = "/proc") -> list[str]:
+    """The command line of `vllm-doctor WORDS…` that finds its programs in the folder `programs` first, and the host's
+    processes in `proc`."""
+    return [sys.executable, "-c", _MAIN, str(programs), str(proc), *words]

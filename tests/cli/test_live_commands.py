@@ -7,6 +7,7 @@ import pytest
 
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
+from vllm_doctor.gather import procfs
 from vllm_doctor.gather import run as gather_run
 
 SCRAPE = """\
@@ -23,6 +24,8 @@ def bare_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     systemctl.write_text("#!/bin/sh\necho 'System has not been booted with systemd as init system' >&2; exit 1\n")
     systemctl.chmod(0o755)
     monkeypatch.setattr(gather_run, "PATH", f"{tmp_path}:{gather_run.PATH}")
+    (tmp_path / "proc").mkdir()  # whatever runs beside the tests is none of this host's
+    monkeypatch.setattr(procfs, "PROC", tmp_path / "proc")
 
 
 @pytest.mark.usefixtures("bare_host")

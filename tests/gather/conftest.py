@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.nvml_sim.build import build
-from vllm_doctor.gather import run
+from vllm_doctor.gather import procfs, run
 
 PROFILES = Path(__file__).parents[1] / "nvml_sim" / "profiles"
 
@@ -93,6 +93,11 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setattr(run, "PATH", f"{folder}:{run.PATH}")
+    proc = tmp_path / "proc-of-an-idle-host"  # whatever runs beside the tests is none of the host's that they describe
+    proc.mkdir()
+    for name in ("meminfo", "net", "sys"):
+        (proc / name).symlink_to(f"/proc/{name}")
+    monkeypatch.setattr(procfs, "PROC", proc)
 
     def put(name: str, script: str) -> None:
         program = folder / name

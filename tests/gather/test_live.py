@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tests.doctor
+from vllm_doctor.gather import procfs
 from vllm_doctor.gather import run as processes
 from vllm_doctor.gather.life import since_start
 from vllm_doctor.records.host import Kernel, KernelEvent
@@ -30,7 +31,7 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07 [bold]x[/bold] <script>alert(1)</script> $(to
 
 
 def doctor(*arguments: str) -> tuple[int, str]:
-    command = tests.doctor.command(processes.PATH, "diagnose", *arguments)
+    command = tests.doctor.command(processes.PATH, "diagnose", *arguments, proc=procfs.PROC)
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout

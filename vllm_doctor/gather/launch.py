@@ -20,6 +20,20 @@ def is_vllm(argv: Sequence[str]) -> bool:
     return False
 
 
+def serves(argv: Sequence[str]) -> bool:
+    """Is the process itself such a server, and not one that was given its command line (sudo, docker, an editor)?"""
+    program = argv[0].rsplit("/", 1)[-1] if argv else ""
+    if program == "vllm":
+        return [*argv[1:2]] == ["serve"]
+    if not program.startswith("python"):
+        return False
+    script = next((at for at, word in enumerate(argv[1:6], 1) if not word.startswith("-")), None)
+    if script is None:
+        return False
+    own = argv[script].rsplit("/", 1)[-1] in {"vllm", "api_server.py"} or _MODULES.fullmatch(argv[script]) is not None
+    return own and is_vllm(argv[script:])
+
+
 def parse_argv(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Launch:
     """The launch behind `argv` and its environment; the values of secrets are not in it."""
     launch = parse_command(list(scrub_argv(argv)))

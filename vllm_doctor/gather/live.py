@@ -6,6 +6,7 @@ import re
 import shlex
 import socket
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -73,6 +74,8 @@ def gather_all(
     gpus, driver = cards.result(_late_cards)
     events = kernel_log.result(lambda why: Unknown(f"kernel log: {why}", "journalctl -k -b"))
     shots = [one.result(partial(_late, name)) for one, name in zip(reading, names, strict=True)]
+    if unit is None:
+        shots += _beside(shots, names)
     return tuple(
         msgspec.structs.replace(shot, kernel=since_start(events, shot.log), gpus=gpus, driver=driver) for shot in shots
     )
@@ -150,6 +153,16 @@ def _now() -> str:
 def _without_unit(missing: Absent | Unknown) -> Snapshot:
     """A host with no unit to judge: what the machine itself says is still worth having."""
     return _of_host(missing, Known(procfs.machine(main_pid=None, port=None, folders=["/"]), "/proc"))
+
+
+def _beside(shots: Sequence[Snapshot], names: Sequence[str]) -> list[Snapshot]:
+    """Where vLLM runs beside the units that were found (a container, a terminal), a picture of the host with that."""
+    machine = next((s.machine.value for s in shots if isinstance(s.machine, Known)), None)
+    strays = procfs.unexplained(machine.processes, names) if machine is not None else ()
+    if machine is None or not strays or not any(isinstance(shot.unit, Known) for shot in shots):
+        return []
+    own = msgspec.structs.replace(machine, processes=strays, listeners=())
+    return [_of_host(Absent("no unit of vLLM's started it"), Known(own, "/proc"))]
 
 
 def _of_host(missing: Absent | Unknown, machine: Reading[Machine], unit: str | None = None) -> Snapshot:

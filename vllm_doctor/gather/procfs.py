@@ -7,16 +7,20 @@ import re
 import shutil
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
-from vllm_doctor.gather.launch import is_vllm
+from vllm_doctor.gather.launch import is_vllm, serves
 from vllm_doctor.records.host import Listener, Machine, Process
 from vllm_doctor.redact.launch import scrub_argv
 
 PROC = Path("/proc")
 _TITLE = re.compile(r"^VLLM::|^ray::(RayWorkerWrapper|EngineCore)|^VLLM_Engine", re.IGNORECASE)
 _SERVICE = re.compile(r"/([^/]+\.service)(?:/|$)")
+_CONTAINER = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
+# What a control group's path calls a container's runtime, and the program that shows its log.
+_RUNTIMES = (("libpod", "podman"), ("docker", "docker"), ("crio", "crictl"), ("cri-containerd", "crictl"),
+             ("kubepods", "crictl"))  # fmt: skip
 _LISTENING = "0A"
 
 
@@ -53,11 +57,21 @@ def processes() -> Iterator[Process]:
     for pid in pids():
         argv = cmdline(pid)
         unit = unit_of(pid)
-        ours = bool(argv) and (_TITLE.match(argv[0]) is not None or is_vllm(argv))
+        ours = bool(argv) and (titled(argv) or is_vllm(argv))
         if ours or (unit is not None and re.match(r"vllm(?!-doctor)", unit)):
             found = _process(pid, argv, unit)
             if found is not None:
                 yield found
+
+
+def titled(argv: Sequence[str]) -> bool:
+    """Did the process give itself the title of an engine, a worker or a server of vLLM?"""
+    return bool(argv) and _TITLE.match(argv[0]) is not None
+
+
+def unexplained(found: Sequence[Process], units: Container[str]) -> tuple[Process, ...]:
+    """Of vLLM's processes the servers, engines and workers that are of none of these units."""
+    return tuple(p for p in found if p.serves and p.unit not in units)
 
 
 def pids() -> list[int]:
@@ -86,11 +100,33 @@ def environ(pid: int) -> dict[str, str] | None:
 
 def unit_of(pid: int) -> str | None:
     """The systemd service whose cgroup the process lives in."""
+    found = _SERVICE.findall(_cgroup(pid))
+    return found[-1] if found else None
+
+
+def container_of(pid: int) -> tuple[str, str] | None:
+    """The container whose cgroup the process lives in: the program that shows its log ("" if unnamed), its short id."""
+    group = _cgroup(pid)
+    found = _CONTAINER.findall(group)
+    if not found:
+        return None
+    return next((program for word, program in _RUNTIMES if word in group), ""), found[-1]
+
+
+def _cgroup(pid: int) -> str:
     try:
-        found = _SERVICE.findall((PROC / str(pid) / "cgroup").read_text())
+        return (PROC / str(pid) / "cgroup").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def output_of(pid: int) -> str | None:
+    """The file that the process's standard output goes to; None for a terminal, a pipe or without the right to look."""
+    try:
+        target = os.readlink(PROC / str(pid) / "fd" / "1")  # noqa: PTH115 - /proc's links are no paths
     except OSError:
         return None
-    return found[-1] if found else None
+    return target if target.startswith("/") and not target.startswith("/dev/") else None
 
 
 def user_of(pid: int) -> str | None:
@@ -133,6 +169,9 @@ def _process(pid: int, argv: tuple[str, ...], unit: str | None) -> Process | Non
         user=user_of(pid),
         rss_bytes=resident,
         state=told[1],
+        container=container_of(pid),
+        output=output_of(pid),
+        serves=titled(argv) or serves(argv),
     )
 
 

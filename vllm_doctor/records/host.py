@@ -133,7 +133,11 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class Process(msgspec.Struct, frozen=True):
-    """One process of the host that belongs, or once belonged, to vLLM. `state` is /proc's letter (`D`, `T` …)."""
+    """One process of the host that belongs, or once belonged, to vLLM. `state` is /proc's letter (`D`, `T` …).
+
+    `container` is the runtime, where the control group names it, and the short id; `output` the file that its standard
+    output goes to; `serves` says that it is a server, an engine or a worker itself.
+    """
 
     pid: int
     ppid: int
@@ -143,6 +147,9 @@ class Process(msgspec.Struct, frozen=True):
     user: str | None = None
     rss_bytes: int | None = None
     state: str | None = None
+    container: tuple[str, str] | None = None
+    output: str | None = None
+    serves: bool = False
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.foresight import foreseen, planned_kv_gib
 from vllm_doctor.rules.registry import INTERNAL, Outcome, Rule, by_code, rules
 from vllm_doctor.rules.story import Story
+from vllm_doctor.rules.strays import unjudged as strays_of
 from vllm_doctor.rules.walk import Asked, walk
 
 # How to give a signal that was not given.
@@ -84,6 +85,8 @@ def _read(case: Case, snapshot: Snapshot) -> frozenset[Signal]:
     story = case.story
     if story is not None and not (story.by_vllm or story.root is not None):
         found.discard(Signal.LOG)
+    if strays_of(snapshot):  # it has a log and answers, somewhere
+        found -= {Signal.LOG, Signal.LAUNCH, Signal.METRICS, Signal.PROBE}
     return frozenset(found)
 
 
@@ -158,7 +161,7 @@ def _missing(case: Case, snapshot: Snapshot) -> tuple[Missing, ...]:
         if isinstance(reading, Unknown) and not (reading == NOT_GIVEN and signal in told):
             remedy = reading.remedy or (_GIVE.get(signal, "") if reading == NOT_GIVEN else "")
             found.append(Missing(signal.value, reading.reason, remedy))
-    return (*found, *(one for one in snapshot.unread if one not in found))
+    return (*found, *strays_of(snapshot), *(one for one in snapshot.unread if one not in found))
 
 
 def _verdict(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tuple[Verdict, str]:
@@ -216,9 +219,21 @@ def _log_verdict(story: Story) -> tuple[Verdict, str]:
     )
 
 
+def _bare_host(snapshot: Snapshot, unit: Absent) -> tuple[Verdict, str]:
+    """A host without a unit to judge: nothing to do, unless vLLM runs there all the same or its cards do not answer."""
+    strays = strays_of(snapshot)
+    if strays:
+        return Verdict.UNKNOWN, "; ".join(f"{one.reason}: {one.remedy}" for one in strays[:3])
+    if isinstance(snapshot.gpus, Unknown) and snapshot.gpus != NOT_GIVEN:
+        return Verdict.UNKNOWN, f"{unit.reason}, and its GPUs could not be read: {snapshot.gpus.reason}"
+    if isinstance(snapshot.machine, Unknown) and snapshot.machine != NOT_GIVEN:
+        return Verdict.UNKNOWN, f"{unit.reason}, and its processes could not be read: {snapshot.machine.reason}"
+    return Verdict.NOT_APPLICABLE, unit.reason
+
+
 def _live_verdict(case: Case, snapshot: Snapshot) -> tuple[Verdict, str]:
     if isinstance(snapshot.unit, Absent):
-        return Verdict.NOT_APPLICABLE, snapshot.unit.reason
+        return _bare_host(snapshot, snapshot.unit)
     for name in ("unit", "log", "metrics", "gpus"):
         reading = getattr(snapshot, name)
         if isinstance(reading, Unknown) and (name != "metrics" or _serving(snapshot)):
@@ -226,7 +241,7 @@ def _live_verdict(case: Case, snapshot: Snapshot) -> tuple[Verdict, str]:
     if isinstance(snapshot.probe, Known) and snapshot.probe.value.completion_unknown:
         return Verdict.UNKNOWN, snapshot.probe.value.completion_unknown
     if _serving(snapshot):
-        return Verdict.OK, "/health answers, and every rule that could look found nothing"
+        return Verdict.OK, f"{_answered(snapshot)}, and every rule that could look found nothing"
     unit = snapshot.unit.value if isinstance(snapshot.unit, Known) else None
     if unit is not None and unit.active_state == "inactive" and unit.result == "success":
         return Verdict.OK, "the unit was stopped on purpose, and nothing had failed"
@@ -244,6 +259,15 @@ def _live_verdict(case: Case, snapshot: Snapshot) -> tuple[Verdict, str]:
         Verdict.UNKNOWN,
         f"the unit is {state} and does not serve; nothing says yet that it failed: ask again when it has started",
     )
+
+
+def _answered(snapshot: Snapshot) -> str:
+    """How far the server was tried. /health may answer while no token comes."""
+    if not isinstance(snapshot.probe, Known):
+        return "systemd says that it runs (it listens on a Unix socket and was not asked)"
+    if snapshot.probe.value.completion:
+        return "/health answers, a completion of one token came back"
+    return "/health answers (no completion was asked: --canary asks for one token)"
 
 
 def _serving(snapshot: Snapshot) -> bool:

@@ -2,35 +2,51 @@
 
 import shlex
 
-from vllm_doctor.records.finding import Change, Evidence
-from vllm_doctor.records.host import Process
+from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.records.finding import Change, Evidence, Finding
+from vllm_doctor.records.host import Kernel, Process
+from vllm_doctor.records.log import LogLine
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.story import Story
 
 # /proc/PID/stat's letters that a process does not leave by itself.
-_STUCK = {"T": "stopped by a signal (SIGSTOP, or a debugger)", "D": "waiting in the kernel (driver or disk)"}
+_STUCK = {
+    "T": "stopped by a signal (SIGSTOP)",
+    "t": "stopped by a debugger",
+    "D": "waiting in the kernel (driver or disk)",
+}
+# The kernel's own word for a process that has waited in it for minutes.
+_HUNG = Pattern(r"task .{1,40}:(?P<pid>\d{1,10}) blocked for more than (?P<seconds>\d{1,6}) seconds")
 
 
 def judge(case: Case) -> Outcome:
-    """Is the port taken by our process, and nothing said on it?"""
-    probe, unit, machine = case.probe, case.unit, case.machine
+    """Is a process of it stopped, its engine gone, or its port taken with nothing said on it?"""
+    probe, unit, machine, story = case.probe, case.unit, case.machine, case.story
+    hung = _hung(case.kernel)
+    mine = [p for p in machine.processes if unit is None or p.unit == unit.name] if machine is not None else []
+    stopped = [p for p in mine if p.state == "T" and (p.serves or unit is not None)]
+    waiting = [p for p in mine if p.state == "D" and p.pid in hung]
+    if case.live and (stopped or waiting):
+        return _held(stopped or waiting, unit.name if unit is not None else "this host", hung)
     if probe is None:
         return Unseen(frozenset({Signal.PROBE}))
     if unit is None or unit.main_pid is None:
         return NotHere("the unit has no running process")
     if probe.health_status == 200 and probe.completion is False:
         return _no_token(unit.name)
+    if probe.health_status == 200 and machine is not None and story is not None:
+        gone = _engines_gone(story, {p.pid for p in mine})
+        if gone:
+            return _without_engine(case, unit.name, gone)
     if probe.health_status is not None:
         return Clear(f"/health answers {probe.health_status}")
     if "sent nothing" not in (probe.health_error or ""):
         return NotHere("nobody listens on the port yet, or any more")
-    processes = {p.pid: p for p in machine.processes} if machine is not None else {}
-    stuck = [
-        p for p in processes.values() if p.state in _STUCK and (p.pid == unit.main_pid or p.name.startswith("VLLM"))
-    ]
+    stuck = [p for p in mine if p.state in _STUCK and (p.pid == unit.main_pid or p.name.startswith("VLLM"))]
     evidence = [Evidence("probe", f"{unit.name}, /health", probe.health_error or "")]
     evidence += [Evidence("/proc", f"{p.pid}/stat", f"{p.name}: {_STUCK[p.state or '']}") for p in stuck]
     return finding(
@@ -45,7 +61,60 @@ def judge(case: Case) -> Outcome:
     )
 
 
-def _no_token(unit: str) -> Outcome:
+def _hung(kernel: Kernel | None) -> dict[int, int]:
+    """Seconds that the kernel saw a process wait in it, by its number."""
+    found = (_HUNG.search(event.text) for event in kernel.events) if kernel is not None else ()
+    return {int(m["pid"]): int(m["seconds"]) for m in found if m is not None}
+
+
+def _held(processes: list[Process], where: str, hung: dict[int, int]) -> Finding:
+    """It is seen in /proc alone: no request is needed, and /health may answer all the while."""
+    first = processes[0]
+    what = _STUCK[first.state or ""] + (f" for more than {hung[first.pid]} s" if first.state == "D" else "")
+    evidence = [
+        Evidence("/proc", f"{p.pid}/stat", f"{p.name}: state {p.state}, {_STUCK[p.state or '']}") for p in processes
+    ]
+    evidence += [
+        Evidence("kernel log", "this boot", f"process {p.pid}: {hung[p.pid]} s") for p in processes if p.pid in hung
+    ]
+    return finding(
+        RULE,
+        title=f"Process {first.pid} ({first.name}) is {what}: requests wait for it",
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        evidence=tuple(evidence[:12]),
+        changes=(_change(processes, where),),
+        refute=f"ps -o pid,stat,cmd -p {first.pid} shows another state than {first.state} a moment later",
+    )
+
+
+def _engines_gone(story: Story, alive: set[int]) -> list[LogLine]:
+    """The first line of each engine that this run's log names and that is no process any more. Only where the log's
+    numbers are this host's: one of its servers is alive under its own."""
+    signed = {line.pid: line for line in reversed(story.lines) if line.pid is not None and line.process is not None}
+    if not any(pid in alive and (line.process or "").lower().startswith("apiserver") for pid, line in signed.items()):
+        return []
+    return [line for pid, line in signed.items() if pid not in alive and (line.process or "").startswith("EngineCore")]
+
+
+def _without_engine(case: Case, unit: str, gone: list[LogLine]) -> Finding:
+    """/health of some releases asks the front end alone."""
+    pids = ", ".join(str(line.pid) for line in gone)
+    return finding(
+        RULE,
+        title=f"/health answers 200, but the engine is gone: there is no process {pids} any more",
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY,
+        evidence=(
+            Evidence("probe", f"{unit}, /health", "200"),
+            *(Evidence(case.line(0).source, f"line {x.number}", x.excerpt or x.text, x.at) for x in gone[:3]),
+            Evidence("/proc", "", f"no process {pids} of {unit}"),
+        ),
+        changes=(_change([], unit),),
+        refute="a completion comes back: vllm-doctor diagnose --canary",
+    )
+
+
+def _no_token(unit: str) -> Finding:
     """It was asked for one token (`--canary`) and did not give it, though /health is content."""
     return finding(
         RULE,
@@ -66,12 +135,15 @@ def _title(stuck: list[Process]) -> str:
 
 
 def _change(stuck: list[Process], unit: str) -> Change:
-    stopped = next((p for p in stuck if p.state == "T"), None)
-    if stopped is not None:
-        why = f"kill -CONT {stopped.pid} lets it go on; find out who stopped it (a debugger, a frozen cgroup)"
-        return thing(
-            ChangeKind.OS, f"process {stopped.pid}", Direction.REPAIR, why, command=f"kill -CONT {stopped.pid}"
-        )
+    stopped = " ".join(str(p.pid) for p in stuck if p.state == "T")
+    if stopped:
+        why = f"kill -CONT {stopped} lets it go on; find out who stopped it (a person, a debugger)"
+        return thing(ChangeKind.OS, f"process {stopped}", Direction.REPAIR, why, command=f"kill -CONT {stopped}")
+    if any(p.state == "D" for p in stuck):
+        pid = next(p.pid for p in stuck if p.state == "D")
+        why = "no signal reaches it: see what it waits for; a driver that hangs needs a reboot, a disk its server"
+        command = f"cat /proc/{pid}/stack /proc/{pid}/wchan; journalctl -k -b | grep -i -e nvrm -e nfs -e blocked"
+        return thing(ChangeKind.OS, f"process {pid}", Direction.REPAIR, why, command=command)
     why = "first keep the evidence: vllm-doctor bundle, and py-spy dump of the main process"
     return thing(ChangeKind.OS, unit, Direction.REPAIR, why, command=f"systemctl restart {shlex.quote(unit)}")
 
@@ -83,7 +155,7 @@ RULE = Rule(
     node="not-memory",
     cause=Cause.OTHER,
     phase=Phase.NOT_MEMORY,
-    reads=frozenset({Signal.PROBE, Signal.UNIT, Signal.MACHINE}),
+    reads=frozenset({Signal.PROBE, Signal.UNIT, Signal.MACHINE, Signal.KERNEL, Signal.LOG}),
     judge=judge,
     rank=25,
 )

@@ -1,0 +1,43 @@
+"""vLLM that runs on this host and that no unit explains: it was seen and not judged."""
+
+import shlex
+
+from vllm_doctor.records.finding import Missing
+from vllm_doctor.records.host import Process
+from vllm_doctor.records.reading import Absent, Known
+from vllm_doctor.records.snapshot import Snapshot
+
+_JUDGE = "vllm-doctor diagnose --log"
+
+
+def unjudged(snapshot: Snapshot) -> tuple[Missing, ...]:
+    """One entry for each server or engine without a unit, with what to run instead."""
+    if not snapshot.live or not isinstance(snapshot.unit, Absent) or not isinstance(snapshot.machine, Known):
+        return ()
+    found = {p.pid: p for p in snapshot.machine.value.processes if p.serves}
+    roots = [p for p in found.values() if p.ppid not in found]
+    return tuple(Missing("unit", f"a vLLM that was not judged runs here: {_who(p)}", _instead(p)) for p in roots[:20])
+
+
+def _who(process: Process) -> str:
+    told = [word.rsplit("/", 1)[-1] if at < 2 else word for at, word in enumerate(process.cmdline)]
+    told = told[1:] if len(told) > 1 and told[0].startswith("python") else told
+    words = " ".join(told[:3])[:80]
+    if process.container is not None:
+        where = f" in the container {process.container[1]}"
+    elif process.unit is not None:
+        where = f" of {process.unit}"
+    else:
+        where = f" of {process.user}" if process.user else ""
+    return f"process {process.pid} ({words}){where}"
+
+
+def _instead(process: Process) -> str:
+    if process.container is not None:
+        program, number = process.container
+        return f"{program or 'docker'} logs {number} 2>&1 | {_JUDGE} -"
+    if process.output is not None:
+        return f"{_JUDGE} {shlex.quote(process.output)}"
+    if process.unit is not None:
+        return f"vllm-doctor diagnose --unit {shlex.quote(process.unit)}"
+    return f"{_JUDGE} FILE, with what it wrote"
