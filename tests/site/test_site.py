@@ -12,6 +12,22 @@ ASK = (
 )
 
 
+def test_a_person_who_may_not_become_root_is_told_that_and_nothing_else(site: Site) -> None:
+    site.line("hosts.yml", "ansible_become: true", "ansible_become: false")
+    run = site.play("--check")
+    site.line("hosts.yml", "ansible_become: false", "ansible_become: true")
+    assert run.rc != 0
+    assert "3 of 3 hosts refused; nothing was changed on any host." in run.text
+    assert "set ansible_become: true" in run.text
+    assert "kernel headers" not in run.text
+
+
+def test_a_sudo_that_refuses_is_a_row_of_the_same_table(site: Site) -> None:
+    run = site.play("--check", "-e", "ansible_user=plain")
+    assert run.rc != 0
+    assert "let its user become root" in run.text
+
+
 def test_the_plan_of_bare_hosts_changes_nothing(site: Site) -> None:
     run = site.play("--check", "--diff")
     assert run.rc == 0, run.text
@@ -34,7 +50,64 @@ def test_from_nothing_to_a_completion_on_every_host(site: Site) -> None:
         )
 
 
-def test_a_second_run_changes_nothing(site: Site) -> None:
+def test_a_second_run_changes_nothing_and_knows_its_own_mirror(site: Site) -> None:
     run = site.play()
     assert run.rc == 0, run.text
     assert [host for host, counts in run.recap.items() if counts["changed"]] == [], run.changed()
+
+
+def test_one_number_changed_is_one_line_of_one_hosts_unit(site: Site) -> None:
+    site.line("group_vars/a10.yml", "vllm_max_num_seqs: 32", "vllm_max_num_seqs: 24")
+    plan = site.play("--check", "--diff")
+    assert plan.rc == 0, plan.text
+    assert [line for line in plan.text.splitlines() if "max-num-seqs" in line and line[:1] in "+-"] == [
+        "-    --max-num-seqs 32 \\",
+        "+    --max-num-seqs 24 \\",
+    ]
+    assert site.on("edge02", "systemctl cat vllm@main | grep -c -- '--max-num-seqs 32'") == "1"
+    run = site.play()
+    assert run.rc == 0, run.text
+    assert run.changed() == ["edge02"], run.text
+    assert "--max-num-seqs\0" + "24" in site.on("edge02", "tr '\\0' '\\n' < /proc/$(systemctl show -P MainPID vllm@main)/cmdline | paste -sd ' ' | sed 's/ /\\\\0/g'")
+
+
+def test_another_model_is_served_everywhere_one_after_another(site: Site) -> None:
+    shared = "group_vars/vllm/vars.yml"
+    site.line(shared, "vllm_model: /srv/models/Llama-3.1-8B-Instruct", "vllm_model: /srv/models/Llama-3.2-3B-Instruct")
+    site.line(shared, "vllm_served_model_name: llama-3.1-8b", "vllm_served_model_name: llama-3.2-3b")
+    run = site.play()
+    assert run.rc == 0, run.text
+    for host in MACHINES:
+        assert " the the" in site.on(host, ASK.replace("llama-3.1-8b", "llama-3.2-3b"))
+
+
+def test_another_driver_without_consent_ends_with_one_table_and_leaves_what_serves(site: Site) -> None:
+    shared = "group_vars/vllm/vars.yml"
+    site.line(shared, 'nvidia_driver_version: "580.105.08"', 'nvidia_driver_version: "580.65.06"')
+    site.line(shared, "nvidia_driver_reboot: true", "nvidia_driver_reboot: false")
+    serves = {host: site.on(host, "systemctl show -P MainPID vllm@main") for host in MACHINES}
+    run = site.play()
+    assert run.rc == 2, run.text
+    table = "3 of 3 hosts need a restart before vLLM can use their GPUs, and nvidia_driver_reboot: false does not allow it."
+    assert table in run.text
+    assert "edge02.example.net            580.105.08                  580.65.06" in run.text
+    assert not [name for name in run.names() if name.startswith(("vllm :", "vllm_doctor :"))][8:], run.names()
+    assert serves == {host: site.on(host, "systemctl show -P MainPID vllm@main") for host in MACHINES}
+
+
+def test_with_consent_it_goes_on_to_a_completion(site: Site) -> None:
+    run = site.play("-e", '{"nvidia_driver_reboot": true}')
+    assert run.rc == 0, run.text
+    for host in MACHINES:
+        assert "580.65.06" in site.on(host, "cat /proc/driver/nvidia/version")
+        assert " the the" in site.on(host, ASK.replace("llama-3.1-8b", "llama-3.2-3b"))
+
+
+def test_a_host_that_is_taken_away_goes_on_and_the_others_are_not_asked_about_it(site: Site) -> None:
+    site.line("group_vars/vllm/vars.yml", "nvidia_driver_reboot: false", "nvidia_driver_reboot: true")
+    site.line("hosts.yml", "        edge02.example.net:\n", "        {}\n")
+    run = site.play()
+    assert run.rc == 0, run.text
+    assert "edge02" not in run.recap
+    assert run.changed() == []
+    assert site.on("edge02", "systemctl is-active vllm@main") == "active"
