@@ -68,7 +68,10 @@ def test_one_number_changed_is_one_line_of_one_hosts_unit(site: Site) -> None:
     run = site.play()
     assert run.rc == 0, run.text
     assert run.changed() == ["edge02"], run.text
-    assert "--max-num-seqs\0" + "24" in site.on("edge02", "tr '\\0' '\\n' < /proc/$(systemctl show -P MainPID vllm@main)/cmdline | paste -sd ' ' | sed 's/ /\\\\0/g'")
+    assert "--max-num-seqs\0" + "24" in site.on(
+        "edge02",
+        "tr '\\0' '\\n' < /proc/$(systemctl show -P MainPID vllm@main)/cmdline | paste -sd ' ' | sed 's/ /\\\\0/g'",
+    )
 
 
 def test_another_model_is_served_everywhere_one_after_another(site: Site) -> None:
@@ -88,7 +91,9 @@ def test_another_driver_without_consent_ends_with_one_table_and_leaves_what_serv
     serves = {host: site.on(host, "systemctl show -P MainPID vllm@main") for host in MACHINES}
     run = site.play()
     assert run.rc == 2, run.text
-    table = "3 of 3 hosts need a restart before vLLM can use their GPUs, and nvidia_driver_reboot: false does not allow it."
+    table = (
+        "3 of 3 hosts need a restart before vLLM can use their GPUs, and nvidia_driver_reboot: false does not allow it."
+    )
     assert table in run.text
     assert "edge02.example.net            580.105.08                  580.65.06" in run.text
     assert not [name for name in run.names() if name.startswith(("vllm :", "vllm_doctor :"))][8:], run.names()

@@ -145,7 +145,7 @@ def test_the_log_says_what_the_doctor_reads(stub: Stub) -> None:
     assert "vLLM API server version 0.32.0" in told
     assert "Model loading took 14.96 GiB memory" in told
     assert "Available KV cache memory: 54.48 GiB" in told
-    assert "GPU KV cache size: 446,304 tokens" in told
+    assert "GPU KV cache size: 446,256 tokens" in told
 
 
 def test_what_does_not_fit_ends_in_vllms_own_words(stub: Stub) -> None:
@@ -161,7 +161,9 @@ def test_an_argument_that_the_release_refuses_is_refused(stub: Stub, words: list
 
 
 def test_a_driver_that_does_not_answer_is_no_platform(stub: Stub) -> None:
-    stub.environment["NVML_SIM"] = os.devnull
+    profile = stub.folder / "not-loaded.txt"
+    profile.write_text("rc.nvmlInit_v2 = 9\n")
+    stub.environment["NVML_SIM"] = str(profile)
     code, told = stub.fail()
     assert (code, "Failed to infer device type" in told) == (1, True)
 

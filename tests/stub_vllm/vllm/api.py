@@ -168,9 +168,7 @@ class Api:
             writer = Writer(path, body, self.names[0], (prompt, wanted), send)
             pause = float(str(wrong.get("token_seconds", 0)))
             for index in range(wanted):
-                while self.faults().get("hang") and not self.aborting:
-                    await asyncio.sleep(0.05)
-                await asyncio.sleep(pause)
+                await self.step(pause)
                 if self.dead or self.aborting:
                     self.metrics.finished("abort", prompt, index, began)
                     raise RefusedError(500, "EngineCore encountered an issue.", "InternalServerError")
@@ -183,6 +181,16 @@ class Api:
             self.running -= 1
             self.held_tokens -= prompt + wanted
             self.slots.release()
+
+    async def step(self, seconds: float) -> None:
+        """One step of the engine, which ends early where the engine does."""
+        end = time.monotonic() + seconds
+        while not self.dead and not self.aborting:
+            left = end - time.monotonic()
+            if left <= 0 and not self.faults().get("hang"):
+                await asyncio.sleep(0)
+                return
+            await asyncio.sleep(min(max(left, 0.02), 0.05))
 
 
 class Writer:
