@@ -24,9 +24,16 @@ GOOD: dict[str, object] = {
 
 
 def played(folder: Path, extra: dict[str, object] | None = None, **more: object) -> str:
-    """What a person sees of a run with these variables of the host, and these of the command line."""
+    """What a person sees of a run with these variables of the host, and these of the command line.
+
+    `extra` is for -e, and its `words` are more words of the command line.
+    """
+    extra = dict(extra or {})
+    words = [str(word) for word in extra.pop("words", ())]  # type: ignore[attr-defined]
     (folder / "host_vars").mkdir()
-    (folder / "hosts.yml").write_text(yaml.safe_dump({"vllm": {"hosts": {"gpu01": None}}}))
+    (folder / "hosts.yml").write_text(
+        yaml.safe_dump({"vllm": {"hosts": {"gpu01": None}}, "others": {"hosts": {"web01": None}}})
+    )
     (folder / "host_vars" / "gpu01.yml").write_text(yaml.safe_dump({**GOOD, **more}))
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     playbook = shutil.which("ansible-playbook", path=path)
@@ -38,7 +45,7 @@ def played(folder: Path, extra: dict[str, object] | None = None, **more: object)
         "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
     }
     done = subprocess.run(
-        [playbook, "-i", folder, "site.yml", "--extra-vars", json.dumps(extra or {})],
+        [playbook, "-i", folder, "site.yml", "--extra-vars", json.dumps(extra), *words],
         capture_output=True,
         text=True,
         check=False,
@@ -95,3 +102,19 @@ def test_a_proxy_without_a_password_is_taken(tmp_path: Path) -> None:
     said = played(tmp_path, site_environment={"https_proxy": "http://proxy.example:3128"})
     assert "holds a password" not in said
     assert "UNREACHABLE" in said, said
+
+
+def test_a_tag_that_nothing_has_is_refused_with_the_stages(tmp_path: Path) -> None:
+    said = " ".join(played(tmp_path, {"words": ["--tags", "vlm"]}).split())
+    assert "--tags vlm: nothing has this tag" in said
+    assert "The stages are preflight, driver, host, doctor, vllm, config, verify." in said
+
+
+def test_a_stage_is_judged_before_it_is_played(tmp_path: Path) -> None:
+    said = played(tmp_path, {"words": ["--tags", "config"]})
+    assert "hosts refused; nothing was changed on any host." in said
+
+
+def test_a_limit_that_leaves_nobody_to_serve_is_refused(tmp_path: Path) -> None:
+    said = " ".join(played(tmp_path, {"words": ["--limit", "web01"]}).split())
+    assert "that --limit web01 leaves is in the group vllm" in said

@@ -6,12 +6,14 @@
 import base64
 import hashlib
 import json
+import platform
 import sys
 import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TABLES = HERE.parents[1] / "vllm_doctor" / "knowledge" / "parser"
+LOCKS = HERE.parents[1] / "roles" / "vllm" / "files" / "locks"
 TORCH = "2.13.0"
 
 
@@ -50,17 +52,19 @@ def stand_in(folder: Path, release: str) -> Path:
 
 
 def build(folder: Path, release: str) -> Path:
-    """The wheels and the lock of one release; returns the lock."""
+    """The wheels and the lock of one release, named as the one that the role ships for this machine; returns the lock."""
     folder.mkdir(parents=True, exist_ok=True)
     made = [stand_in(folder, release), wheel(folder, "torch", TORCH, {"torch/__init__.py": ""})]
-    lines = [f"# a stand-in for vLLM {release}, see tests/stub_vllm"]
+    shipped = LOCKS / f"{release}-{platform.machine()}.lock"
+    platforms = next(line for line in shipped.read_text().splitlines() if line.startswith("# installs on:"))
+    lines = [f"# a stand-in for vLLM {release}, see tests/stub_vllm", platforms]
     for path in made:
         name, version = path.name.split("-")[:2]
         lines += [
             f"{name.replace('_', '-')}=={version} \\",
             f"    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}",
         ]
-    lock = folder / f"{release}.lock"
+    lock = folder / shipped.name
     lock.write_text("\n".join(lines) + "\n")
     return lock
 
