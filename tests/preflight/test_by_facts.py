@@ -1,0 +1,107 @@
+"""The example inventory on machines that no test host can be: an ARM server by its answers alone."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+# What the judge says of hosts that nobody has: their answers are given, everything else is site.yml's own way.
+PLAY: list[dict[str, object]] = [
+    {
+        "hosts": "vllm",
+        "gather_facts": False,
+        "tasks": [
+            {"set_fact": {"preflight_host": "{{ {'facts': by_facts} }}"}},
+            {"include_role": {"name": "preflight", "tasks_from": "variables"}},
+            {"preflight_judge": {"stage": "facts"}, "run_once": True},
+        ],
+    }
+]
+GH200: dict[str, object] = {
+    "root": True,
+    "gpus": ["2342"],
+    "gpu_addresses": ["0009:01:00.0"],
+    "switches": [],
+    "kernel": {
+        "running": "6.8.0-1024-nvidia-64k",
+        "default": "6.8.0-1024-nvidia-64k",
+        "installed": ["6.8.0-1024-nvidia-64k"],
+        "headers": {"6.8.0-1024-nvidia-64k": "installed"},
+    },
+    "secure_boot": {"enabled": False, "key_enrolled": None},
+    "driver": {"loaded": None, "flavour": None, "on_disk": None, "library": None, "nouveau": False},
+    "repositories": [],
+    "packages": [],
+    "fabric_manager_candidates": None,
+    "disk": [
+        {"path": "/opt/vllm", "free_gib": 900.0, "filesystem": "1"},
+        {"path": "/var/lib/vllm-models", "free_gib": 900.0, "filesystem": "1"},
+    ],
+    "memory_gib": 480.0,
+    "listening": [],
+    "models": {},
+    "platform": "ubuntu-24.04",
+    "machine": "aarch64",
+    "glibc": "2.39",
+    "python": "3.12.3",
+}
+
+
+def judged(folder: Path, facts: dict[str, object]) -> str:
+    """What a person sees of the example inventory, with this one host in a group of its own."""
+    shutil.copytree(REPOSITORY / "inventories" / "example", folder / "mine")
+    for name in ("host_vars/gpu04.example.net.yml", "group_vars/h100.yml", "group_vars/l4.yml"):
+        (folder / "mine" / name).unlink()
+    hosts = {"vllm": {"children": {"gh200": {"hosts": {"grace01": {"by_facts": facts}}}}}}
+    (folder / "mine" / "hosts.yml").write_text(yaml.safe_dump(hosts))
+    own = {"preflight_gpus": ["NVIDIA GH200 480GB"], "vllm_unit_template": "gh200", "vllm_max_model_len": 32768}
+    (folder / "mine" / "group_vars" / "gh200.yml").write_text(yaml.safe_dump(own))
+    vault, password = folder / "mine" / "group_vars" / "vllm" / "vault.yml", folder / "password"
+    vault.write_text("vault_vllm_api_key: a-long-random-key\n")
+    password.write_text("of-the-vault")
+    encrypt = [Path(sys.executable).with_name("ansible-vault"), "encrypt", "--vault-password-file", password, vault]
+    subprocess.run(encrypt, check=True, capture_output=True)
+    (folder / "play.yml").write_text(yaml.safe_dump(PLAY))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+        "ANSIBLE_ROLES_PATH": str(REPOSITORY / "roles"),
+        "ANSIBLE_ACTION_PLUGINS": str(REPOSITORY / "roles" / "preflight" / "action_plugins"),
+    }
+    program = shutil.which("ansible-playbook", path=path)
+    assert program is not None
+    done = subprocess.run(
+        [program, "-i", folder / "mine", folder / "play.yml", "--vault-password-file", password, "-v"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=REPOSITORY,
+        env=environment,
+    )
+    return done.stdout + done.stderr
+
+
+def test_an_arm_server_passes_with_the_example_inventory(tmp_path: Path) -> None:
+    said = judged(tmp_path, GH200)
+    assert "1 hosts judged, none refused." in said, said
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"root": False}, "set ansible_become: true"),
+        ({"machine": "riscv64"}, "riscv64"),
+    ],
+)
+def test_an_arm_server_that_cannot_is_refused(tmp_path: Path, facts: dict[str, object], says: str) -> None:
+    said = " ".join(judged(tmp_path, GH200 | facts).split())
+    assert "1 of 1 hosts refused" in said, said
+    assert says in said
