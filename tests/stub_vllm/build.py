@@ -52,7 +52,7 @@ def stand_in(folder: Path, release: str) -> Path:
 
 
 def build(folder: Path, release: str) -> Path:
-    """The wheels and the lock of one release, named as the one that the role ships for this machine; returns the lock."""
+    """The wheels and the lock of one release, which is named as the one that the role ships; returns the lock."""
     folder.mkdir(parents=True, exist_ok=True)
     made = [stand_in(folder, release), wheel(folder, "torch", TORCH, {"torch/__init__.py": ""})]
     shipped = LOCKS / f"{release}-{platform.machine()}.lock"
