@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make test: lint, Python tests, every Molecule scenario, the sandbox and the site; installs what a fresh machine lacks.
+"""make test: lint, Python tests, every Molecule scenario, the sandbox, the site; installs what a fresh machine lacks.
 
 Jobs run side by side as far as memory and processors allow, scenarios each with its own hosts. Those that take long
 start early, by the first line of their molecule.yml ("# about 10 minutes"), so that none is left alone at the end.
@@ -49,7 +49,8 @@ class Result(NamedTuple):
 
 def python_tests() -> Job:
     """Tests that need no host, spread over the processors."""
-    words = ["-m", "pytest", "--numprocesses", "auto", "--quiet", "tests", "--ignore=tests/sandbox", "--ignore=tests/site"]
+    words = ["-m", "pytest", "--numprocesses", "auto", "--quiet", "tests"]
+    words += ["--ignore=tests/sandbox", "--ignore=tests/site"]
     return Job("python tests", [str(BIN / "python"), *words], REPO)
 
 
@@ -71,12 +72,16 @@ def scenarios() -> list[Job]:
     ]
 
 
-def on_hosts_of_their_own() -> list[Job]:
-    """Tests that boot hosts and play on them: the sandbox (make up, broken and made whole), site.yml on GPU hosts."""
+def on_hosts_of_their_own(names: list[str]) -> list[Job]:
+    """Tests that boot hosts and play on them: the sandbox (make up, broken and made whole), site.yml on GPU hosts.
+
+    The site is run where it is named, and not yet by make test.
+    """
     words = [str(TOOLS / "hosttest"), str(BIN / "python"), "-m", "pytest", "--verbose"]
     sandbox = Job("sandbox", [*words, "tests/sandbox"], REPO)
     # Each test goes on from the one before: without it the others say nothing.
-    return [sandbox, Job("site", [*words, "--exitfirst", "tests/site"], REPO)]
+    site = Job("site", [*words, "--exitfirst", "tests/site"], REPO)
+    return [sandbox, site] if "site" in names else [sandbox]
 
 
 def run(job: Job) -> Result:
@@ -169,7 +174,8 @@ def main(names: list[str]) -> int:
     up.prepare(disk_gib=DISK_GIB, memory_gib=MEMORY_GIB, port=None)
     lint = Job("lint", [str(BIN / "python"), "tools/lint.py"], REPO)
     here = [job for job in (lint, python_tests()) if not names or any(name in job.name for name in names)]
-    on_hosts = [job for job in [*on_hosts_of_their_own(), *scenarios()] if not names or any(name in job.name for name in names)]
+    hosted = [*on_hosts_of_their_own(names), *scenarios()]
+    on_hosts = [job for job in hosted if not names or any(name in job.name for name in names)]
     try:
         results = run_all(here, on_hosts)
     except HostError as error:
