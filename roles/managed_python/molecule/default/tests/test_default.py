@@ -13,8 +13,14 @@ def test_the_interpreter_is_the_brought_one_and_makes_environments(host, answer)
     assert made.rc == 0, made.stderr
 
 
+def test_the_doctor_runs_on_it(host):
+    program = host.check_output("readlink -f /opt/vllm-doctor/current/venv/bin/python")
+    assert program.startswith("/opt/managed-python/pythons-")
+    assert host.check_output("vllm-doctor --version").startswith("vllm-doctor ")
+
+
 def test_nobody_but_root_can_change_what_root_runs(host):
-    found = host.run("find -L /opt/managed-python -perm /022 -not -type l -not -name .lock")
+    found = host.run("find -L /opt/managed-python -perm /022 -not -type l")
     assert found.stdout == ""
 
 
