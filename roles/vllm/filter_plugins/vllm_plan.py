@@ -53,6 +53,15 @@ def _planned(unit, answer):
     }
 
 
+def chosen(unit, answer):
+    """Say which words of a launch are the plan's, for people: in every run, not only where they changed."""
+    told = json.loads(answer)
+    card, launch = told.get("card") or {}, (told.get("recommended") or {}).get("launch") or {}
+    own = [f"--{name} {value}" for name, value in launch.items() if name not in unit["arguments"]]
+    where = f"{card.get('gpus')} x {card.get('name')}"
+    return f"{unit['name']} on {where}: {', '.join(own) or 'nothing; the inventory sets all of it'}"
+
+
 def refused(units, results):
     """List the launches that cannot work on this host, as {found, needed, do}, each with the sum."""
     rows = []
@@ -104,6 +113,7 @@ class FilterModule:
     def filters(self):
         """Name them."""
         return {
+            "vllm_plan_chosen": chosen,
             "vllm_plan_command": command,
             "vllm_plan_difference": difference,
             "vllm_plan_refused": refused,

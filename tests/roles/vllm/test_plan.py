@@ -181,3 +181,11 @@ def test_without_a_card_the_template_is_found_without_asking():
     assert units._template("auto", "default") == "auto"
     assert units._template("l4", "cpu") == "l4"
     assert units.known(unit("/m"))["template"] == "generic"
+
+
+def test_what_the_plan_chose_is_said_beside_what_the_inventory_sets(host, model):
+    one = unit(model, arguments={"max-model-len": 8192, "max-num-seqs": 24})
+    said = plan.chosen(one, host(plan.command(one, "vllm-doctor", "/opt/vllm/releases/x"))["stdout"])
+    assert said.startswith("vllm@main on 1 x NVIDIA H100 80GB HBM3: --")
+    assert "--gpu-memory-utilization" in said
+    assert "--max-num-seqs" not in said
