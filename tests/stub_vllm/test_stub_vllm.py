@@ -139,6 +139,15 @@ def test_the_key_guards_what_vllm_guards_and_nothing_else(stub: Stub) -> None:
     assert stub.end()[0] == 0
 
 
+def test_the_roles_guard_is_a_middleware_that_it_takes(stub: Stub) -> None:
+    guard = Path(__file__).parents[2] / "roles" / "vllm" / "files" / "guard"
+    stub.environment["PYTHONPATH"] += f":{guard}"
+    words = {"API_GUARD_OPEN": '["/health"]', "API_GUARD_METRICS_FROM": "[]", "VLLM_API_KEY": "k"}
+    stub.start("--middleware", "api_guard.Guard", **words)
+    assert stub.ask("/invocations", {"prompt": "Hello", "max_tokens": 2})[0] == 401
+    assert stub.ask("/v1/completions", {"prompt": "Hello", "max_tokens": 2}, key="k")[0] == 200
+
+
 def test_the_log_says_what_the_doctor_reads(stub: Stub) -> None:
     stub.start("--gpu-memory-utilization", "0.9")
     _, told = stub.end()
