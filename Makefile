@@ -54,6 +54,12 @@ fuzz: venv ## ten minutes on each target that reads what others wrote (TARGET=lo
 	@set -e; for target in $(or $(TARGET),log long_log written metrics bundle snapshot launch plan host); do \
 	  echo "== $$target"; .venv/bin/python -m tests.fuzz.run $$target -max_total_time=$$(( $(or $(MINUTES),10) * 60 )) -verbosity=0; done
 
+mutations: venv ## 28,000 mutated logs: none may turn a failure that still stands into ok (LOGS=folder)
+	@.venv/bin/python -m tests.rules.mutate_logs $(if $(LOGS),--logs $(LOGS))
+
+logs: venv ## every log with every stop before it, line inside it and envelope around it: the verdict stays
+	@VLLM_DOCTOR_ALL_LOGS=1 .venv/bin/python -m pytest -q tests/rules/test_runs.py
+
 clean: down ## also remove every test host of this checkout, .venv and build outputs
 	@! command -v podman >/dev/null || tools/host.py down
 	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .ansible build dist
