@@ -11,6 +11,7 @@ import json
 import re
 import shlex
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -40,6 +41,10 @@ from vllm_doctor.records.host import Metrics, Scrape
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
+from vllm_doctor.redact.identities import Names
+from vllm_doctor.redact.ledger import Redactor
+from vllm_doctor.redact.records import answer
+from vllm_doctor.redact.text import safe, scrub
 from vllm_doctor.render import fragmentation, human, prometheus
 from vllm_doctor.render.html import page
 from vllm_doctor.render.machine import dumps
@@ -276,6 +281,21 @@ def written(data: bytes) -> None:
     assert type(again[0].log) is type(shot.log)
 
 
+def redaction(data: bytes) -> None:
+    """Any text, many times over: redacted in time, whole again in each format, and what a name told is gone."""
+    text = data.decode("utf-8", "replace")
+    began = time.process_time()
+    told = scrub(text * (1 + (1 << 16) // (1 + len(text))))
+    assert time.process_time() - began < 5, len(text)
+    del told
+    names = Names([text[:60]], [text[:20]])
+    Redactor(names).tree({text[:40]: [text]}, "file")
+    planted = scrub(f"{text}\nDB_PASS=PlAnTeD")
+    assert "PlAnTeD" not in planted
+    shot = Diagnosis(Verdict.UNKNOWN, None, (), (), facts={"log_note_1": f"judged {text}"})
+    json.loads(safe(dumps(answer(shot, Snapshot(taken_at=_NOW)))))
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "log": log,
     "long_log": long_log,
@@ -286,4 +306,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "plan": plan,
     "host": host,
     "written": written,
+    "redaction": redaction,
 }

@@ -10,8 +10,7 @@ import msgspec
 from vllm_doctor.redact.identities import Names, Place
 from vllm_doctor.redact.launch import SHORTEST_SECRET
 from vllm_doctor.redact.names import is_secret_name
-from vllm_doctor.redact.records import secret_under
-from vllm_doctor.redact.text import HIDDEN, Lines, Replace, opaque
+from vllm_doctor.redact.text import HIDDEN, Lines, Replace, opaque, secret_under
 
 _FOLDER = re.compile(r"(?<![\w./:-])/[\w.-]{1,64}/[\w.<>-]{1,64}")
 _MOST_STAYED = 200

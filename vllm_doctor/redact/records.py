@@ -9,8 +9,8 @@ from vllm_doctor.records.finding import Change, Diagnosis
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.redact.launch import SHORTEST_SECRET, scrub_values, secret_values
-from vllm_doctor.redact.names import Kind, is_secret_name, kind
-from vllm_doctor.redact.text import HIDDEN, opaque, plain, scrub
+from vllm_doctor.redact.names import is_secret_name
+from vllm_doctor.redact.text import HIDDEN, opaque, scrub, secret_under
 
 _Record = TypeVar("_Record")
 _YOURS = f"{HIDDEN} stands for what is kept secret here: put your own in its place."
@@ -93,12 +93,6 @@ def _under(name: object, value: object, of: Callable[[str], str]) -> object:
     if isinstance(name, str) and isinstance(value, Mapping | tuple | list) and is_secret_name(name):
         return _each(value, lambda _text: HIDDEN)
     return _each(value, of)
-
-
-def secret_under(name: str, value: str) -> bool:
-    """Is `value` a secret, by the name of the key, option or label beside it?"""
-    what = kind(name)
-    return (what in {Kind.SECRET, Kind.HEADER} and not plain(value)) or (what is Kind.PERHAPS and opaque(value))
 
 
 def _change(change: Change, changed: Mapping[str, object]) -> dict[str, object]:

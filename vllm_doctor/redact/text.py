@@ -1,9 +1,11 @@
 """Takes secrets out of text: by the name that stands before a value, then by shapes that only secrets have, and what
 users of the server asked or were answered. Every step reads the text once: the time is linear in its length."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.redact import scan, shapes
 from vllm_doctor.redact.names import Kind, in_a_query, kind, words
 from vllm_doctor.redact.shapes import PRIVATE_KEY, Place
@@ -32,19 +34,19 @@ _PHRASE = re.compile(
     r"(?:(?: is| was|:| =)[ ]{1,4}(?=\S)|[ ]{1,4}(?=[\"']))",
     re.IGNORECASE,
 )
-_BEARER = re.compile(r"\b(?:Bearer|Basic|ApiKey|Token)[ ]{1,4}(?P<credential>[\w.~+/=-]{8,}+)", re.IGNORECASE)
-_OPTION_OF_PROGRAM = re.compile(
+_BEARER = Pattern(r"\b(?:Bearer|Basic|ApiKey|Token)[ ]{1,4}(?P<credential>[\w.~+/=-]{8,}+)", re.IGNORECASE)
+_OPTION_OF_PROGRAM = Pattern(
     r"(?<!\S)(?:(?:-u|-U|--user|--proxy-user)[ =]?(?=[\"']?[^\s:\"'-][^\s:\"']{0,100}:)|-p[ ]?|-a (?=\S{6})|-w )"
     r"(?=[\"']?[^\s-])"
 )
 # `docker run -p 8000:8000`
-_PORTS = re.compile(r"[\d.:/]{1,40}(?:tcp|udp)?")
+_PORTS = Pattern(r"[\d.:/]{1,40}(?:tcp|udp)?")
 _PLAIN = re.compile(
     r"[\[\"'({]*(?:None|null|true|false|\d{1,6}(?:\.\d{1,6})?(?: ?[KMGT]?i?B)?|<[\w -]{1,30}>|\[hidden\]?|hidden|\*+"
     r"|x{3,}|\.{2,}|…)?[\]\"')}]*",
     re.IGNORECASE,
 )
-_REFERENCE = re.compile(r"[\"']?(?:\$\w+|\$\{[^}]{1,80}\}|\{\{.{1,160}\}\}|\$\(.{1,80}|<[^>]{1,60}>)[\"']?")
+_REFERENCE = Pattern(r"[\"']?(?:\$\w+|\$\{[^}]{1,80}\}|\{\{.{1,160}\}\}|\$\(.{1,80}|<[^>]{1,60}>)[\"']?")
 _WORDS = re.compile(
     r"[a-z_]{1,40}|[A-Z]?[a-z]+(?:[A-Z][a-z]+)*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?:\.\d+|\.[A-Za-z_]\w*)*|[\d.,]+[a-zA-Z%]{0,4}|[A-Z]{1,8}"
 )
@@ -53,14 +55,16 @@ _LONGEST_PLAIN = 200
 _LONGEST_LEFT = 1000
 _FOLDER = ("/", "~", "./", "../")
 _WRAPPED = re.compile(r"[\[({]|[bBrRuUfF]{0,2}+\\{0,64}+[\"']|&(?:quot|apos|#34|#39|#x27);")
+# What was hidden before, perhaps behind a quote that never closes, is not looked into again.
+_DONE = re.compile(r"[bBrRuUfF]{0,2}\\{0,8}[\"'(\[{]{0,3}(?:&#?\w{1,6};)?\[hidden\]")
 # A word of a command line that ends an option's values.
 _NEXT_WORD = re.compile(r"[ \t]++(?=[^\s|&;<>)\]-])")
 # One word that a setting may have, where vLLM's checks name what they met.
 _SETTING = re.compile(r"[\w.:+,-]{1,48}|[~.]{0,2}/[\w.:+,/@-]{1,300}")
 _AMBIGUOUS = {"input_value", "chat_template", "url", "uri"}
-_OWN_ROUTES = re.compile(r"https?://[^/?#\s]{1,255}(?:/|/v1(?:/[\w/.-]{0,60})?|/metrics|/health|/version|/ping)?")
-_MEDIA = re.compile(r"(?<=://)[^\s\"'<>`\\/]{1,255}/[^\s\"'<>`\\]*+", re.IGNORECASE)
-_MEDIA_END = re.compile(
+_OWN_ROUTES = Pattern(r"https?://[^/?#\s]{1,255}(?:/|/v1(?:/[\w/.-]{0,60})?|/metrics|/health|/version|/ping)?")
+_MEDIA = Pattern(r"(?<=://)[^\s\"'<>`\\/]{1,255}/[^\s\"'<>`\\]*+", re.IGNORECASE)
+_MEDIA_END = Pattern(
     r"\.(?:png|jpe?g|webp|gif|bmp|tiff?|mp4|webm|mov|mkv|wav|mp3|ogg|flac|m4a|pdf)(?:[?#].*)?\Z", re.IGNORECASE
 )
 # Cheap first look: a line without any of these has nothing that a name tells.
@@ -111,8 +115,40 @@ def scrub(text: str, replace: Replace = _hide, *, users: bool = True) -> str:
 
 
 def safe(text: str) -> str:
-    """Lines of an answer, of whatever format, without secrets: the last net before they leave."""
-    return "\n".join(scrub(line, users=False) for line in text.split("\n"))
+    """Lines of an answer, of whatever format, without secrets: the last net before they leave. JSON stays JSON."""
+    return "\n".join(_json(line) or scrub(line, users=False) for line in text.split("\n"))
+
+
+_LITERAL = re.compile(r'"(?:[^"\\]++|\\.)*+"')
+_BETWEEN = re.compile(r"[\s{}\[\],:\d.eE+truefalsn-]*+")
+
+
+def _json(line: str) -> str:
+    """A line of JSON with each text of it redacted; nothing where it is none."""
+    if line.lstrip()[:1] not in {'"', "{", "["} or '"' not in line or not _BETWEEN.fullmatch(_LITERAL.sub("", line)):
+        return ""
+    kept: list[str] = []
+    at, name = 0, ""
+    for found in _LITERAL.finditer(line):
+        try:
+            text = json.loads(found[0])
+        except ValueError:
+            return ""
+        told = scrub(text, users=False)
+        if line[found.end() : found.end() + 1] == ":":
+            name = text
+        elif name and secret_under(name, text):
+            told = HIDDEN
+        if told != text:
+            kept += (line[at : found.start()], json.dumps(told))
+            at = found.end()
+    return "".join((*kept, line[at:]))
+
+
+def secret_under(name: str, value: str) -> bool:
+    """Is `value` a secret, by the name of the key, option or label beside it?"""
+    what = kind(name)
+    return (what in {Kind.SECRET, Kind.HEADER} and not plain(value)) or (what is Kind.PERHAPS and opaque(value))
 
 
 def _replaced(text: str, places: Iterator[Place] | Sequence[Place], replace: Replace) -> str:
@@ -165,7 +201,7 @@ def _named(text: str, *, users: bool) -> Iterator[Place]:
     at = 0
     while (found := _NAMED.search(text, at)) is not None:
         at = found.end()
-        if text.startswith(HIDDEN, at):
+        if _DONE.match(text, at):
             continue
         what = kind(found["name"])
         query = text[found.start() - 1 : found.start()] in {"?", "&"} or text.startswith("&amp;", found.start() - 5)
@@ -286,7 +322,7 @@ def _items(text: str, at: int, *, many: bool) -> Taken:
         at = comma.end()
 
 
-_PAIR = re.compile(r"[(\[][bBrRuU]{0,2}(?:\\{0,9}[\"']|&(?:quot|apos|#34|#39|#x27);)\Z")
+_PAIR = Pattern(r"[(\[][bBrRuU]{0,2}(?:\\{0,9}[\"']|&(?:quot|apos|#34|#39|#x27);)\Z")
 
 
 def _first_of_pair(text: str, at: int) -> bool:
@@ -308,6 +344,8 @@ def _spoken(text: str) -> Iterator[Place]:
     """`Invalid API key: X`, `the password is X`."""
     at = 0
     while (found := _PHRASE.search(text, at)) is not None:
+        if _DONE.match(text, at := found.end()):
+            continue
         begin, end, after = scan.value(text, found.end())
         word, told = text[begin:end], after > end or found[0].rstrip().endswith((":", "="))
         at = found.end()
@@ -365,7 +403,7 @@ def _templates(text: str) -> Iterator[Place]:
             yield begin, end + 2, "chat template"
 
 
-_KEY_BODY = re.compile(r"(?<![\w+/=])(?:[A-Za-z0-9+/]{16,}+={0,2}+|[A-Za-z0-9+/]{2,}+={1,2}+)(?=\\n|\s|\Z)")
+_KEY_BODY = Pattern(r"(?<![\w+/=])(?:[A-Za-z0-9+/]{16,}+={0,2}+|[A-Za-z0-9+/]{2,}+={1,2}+)(?=\\n|\s|\Z)")
 _KEY_END = "-----END"
 # An RSA key of 16384 bits has 200 lines.
 _LONGEST_KEY = 250
