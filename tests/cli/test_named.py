@@ -6,6 +6,7 @@ A finding in the rest of the evidence is still shown (1); otherwise a name that 
 
 import inspect
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.memory.models import LLAMA_8B
 from vllm_doctor.cli import bundle, diagnose, explain, fragmentation, plan, tune
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
+from vllm_doctor.gather import bounded
 
 FILES = {
     "diagnose": {"--log", "--kernel-log", "--metrics", "--nvidia-smi", "--model-config", "--from"},
@@ -85,7 +87,18 @@ def unreadable(_: Path) -> str:
     return "/proc/self/mem"  # it opens, and to read it is an error, for root too
 
 
-KINDS = (missing, folder, empty, binary, unreadable)
+def pipe(at: Path) -> str:
+    os.mkfifo(at / "pipe")  # nobody writes into it
+    return str(at / "pipe")
+
+
+KINDS = (missing, folder, empty, binary, unreadable, pipe)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "WRITER_S", 0.1)
+    monkeypatch.setattr(bounded, "TOLD_S", 0.05)
 
 
 def line(command: str, option: str, value: str, tmp_path: Path) -> list[str]:
