@@ -28,8 +28,11 @@ LOGS = sorted(path.parent.name for path in FOLDER.glob("*/log.txt"))
 # Lines of a report, which speak of vLLM and were not written by it; a page that shows the newest entry first.
 # Broken by a page or a terminal, where a line's place in it is all that tells what it belongs to.
 BROKEN = re.compile("broken|newest-first|nothing-freed|torn|message-before-traceback")
-# What their findings stand on is how the log ends, that only a client wrote it, or what precedes the first line.
-NO_FOREIGN_LINES = re.compile("vd521|vd804|vd114-lora-run-time|vd702-libraries-in-the-log|vd60[23]")
+# What their findings stand on is how the log ends, that only a client wrote it, what precedes the first line, or a
+# message that goes on below a line with a level.
+NO_FOREIGN_LINES = re.compile(
+    "vd503-quant-config|vd604-compiler|vd703-bf16|vd803-nccl-near|vd521|vd804|vd114-lora-run-time|vd702-libraries-in-the-log|vd60[23]"
+)
 # Some of their lines have an envelope, systemd's: a second one around it is nobody's. A wait that a page cut short.
 ENVELOPED = re.compile("systemd|vd90|vd804-cut")
 FEW = 3
@@ -148,6 +151,10 @@ def test_lines_that_mean_nothing_change_nothing(name: str) -> None:
     for line in material.BENIGN if WHOLE else chance.sample(material.BENIGN, 4):
         at = chance.choice(seams(lines))
         assert said([*lines[:at], line, *lines[at:]]) == alone(name), (line, at)
+
+
+def test_a_program_that_a_shell_did_not_find_ends_nothing_by_itself() -> None:
+    assert said([*material.RUNNING["0.27"], "sh: 1: nvcc: not found"]) == (Verdict.OK, None)
 
 
 @pytest.mark.parametrize("envelope", material.ENVELOPES)
