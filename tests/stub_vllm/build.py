@@ -14,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 TABLES = HERE.parents[1] / "vllm_doctor" / "knowledge" / "parser"
 LOCKS = HERE.parents[1] / "roles" / "vllm" / "files" / "locks"
-TORCH = "2.13.0"
+TORCH = "2.13.0+stub"  # a local version: a real torch in a wheel folder is not this one
 
 
 def wheel(folder: Path, name: str, version: str, files: dict[str, str], commands: str = "") -> Path:

@@ -158,7 +158,7 @@ class ActionModule(ActionBase):
         allowed = [str(name) for name in values.get("preflight_extra_variables") or []]
         rows = (*variables.judge(host, groups, said, allowed), *self._references(definitions))
         values = {**values, **dict.fromkeys(variables.mistyped(said))}
-        intent = _locked(wants.intent(values, table(), self._flags))
+        intent = _locked(wants.intent(values, table(), self._flags), values)
         case = Case(intent, wants.declared_host(intent, table(), self._configs(values, {})), table(), today)
         judged = [row for row in judge(case, OF_VARIABLES) if row.verdict in {Verdict.FAIL, Verdict.WARN}]
         told = (*wants.contradictions(values, intent, table()), *self._missing(values), *judged)
@@ -173,7 +173,7 @@ class ActionModule(ActionBase):
             return (no_answer(answer, skip=values.get("preflight_unreachable") == "skip"),)
         if answer["facts"].get("root") is False:
             return (NOT_ROOT,)
-        intent = _locked(wants.intent(values, table(), self._flags))
+        intent = _locked(wants.intent(values, table(), self._flags), values)
         configs = self._configs(values, answer["facts"].get("models") or {})
         rows = judge(Case(intent, wants.host(answer["facts"], configs), table(), today))
         definitions = self._sources.definitions(host, _groups(host, task_vars))
@@ -244,9 +244,10 @@ def _typed(loader):
     return found
 
 
-def _locked(intent):
-    """Add the hash locks of the role vllm: `auto` chooses among them, and what they take is what can be installed."""
-    return replace(intent, locks=locks.read(REPOSITORY / "roles" / "vllm" / "files" / "locks"))
+def _locked(intent, values):
+    """Add the hash locks that there are: `auto` chooses among them, and what they take is what can be installed."""
+    folder = Path(values.get("vllm_locks_dir") or REPOSITORY / "roles" / "vllm" / "files" / "locks")
+    return replace(intent, locks=locks.read(folder))
 
 
 def _plain(row):

@@ -7,7 +7,9 @@ import hashlib
 import json
 import os
 import secrets
+import signal
 import time
+from pathlib import Path
 
 from vllm.cli import release
 from vllm.memory import config_of
@@ -54,9 +56,9 @@ def routes_of(options, model: str) -> tuple[str, ...]:
 class Api:
     """One server; counts what runs and waits."""
 
-    def __init__(self, options, model: str, sums, faults, kill_engine) -> None:
+    def __init__(self, options, model: str, sums, faults, engine: int) -> None:
         self.options, self.model, self.sums = options, model, sums
-        self.faults, self.kill_engine = faults, kill_engine
+        self.faults, self.engine = faults, engine
         self.names = list(options.served_model_name or [model])
         keys = options.api_key or [os.environ.get("VLLM_API_KEY", "")]
         self.keys = [hashlib.sha256(key.encode()).digest() for key in keys if key]
@@ -65,6 +67,13 @@ class Api:
         self.closing = self.aborting = self.dead = False
         self.slots = asyncio.Semaphore(int(options.max_num_seqs or 256))
         self.metrics = Metrics(self.names[0], sums, options)
+
+    def stopped(self) -> bool:
+        """Whether somebody stopped the engine's process: it answers nothing then, and nobody else notices."""
+        try:
+            return Path(f"/proc/{self.engine}/stat").read_text().rpartition(")")[2].split()[0] in {"T", "t"}
+        except OSError:
+            return False
 
     def allowed(self, scope) -> bool:
         """Whether the key is given where vLLM asks for one."""
@@ -153,7 +162,7 @@ class Api:
         """Wait for a place, then go step by step."""
         wrong = self.faults()
         if wrong.get("die"):
-            self.kill_engine()
+            os.kill(self.engine, signal.SIGKILL)
         if self.closing:
             raise RefusedError(500, "EngineCore is shutting down", "InternalServerError")
         began = time.monotonic()
@@ -187,7 +196,7 @@ class Api:
         end = time.monotonic() + seconds
         while not self.dead and not self.aborting:
             left = end - time.monotonic()
-            if left <= 0 and not self.faults().get("hang"):
+            if left <= 0 and not (self.faults().get("hang") or self.stopped()):
                 await asyncio.sleep(0)
                 return
             await asyncio.sleep(min(max(left, 0.02), 0.05))

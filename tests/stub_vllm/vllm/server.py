@@ -54,7 +54,7 @@ def serve(options) -> None:
         os.waitpid(engine, 0)
         sys.stdout.write(TRACEBACK.format(pid=os.getpid()))
         sys.exit(1)
-    api = Api(options, model, json.loads(told), faults, lambda: os.kill(engine, signal.SIGKILL))
+    api = Api(options, model, json.loads(told), faults, engine)
     asyncio.run(answer(options, api, listening, engine, (api_log, engine_log)))
 
 

@@ -57,6 +57,11 @@ def post(host, name, tokens=4, *, seconds=120):
     return int(status or 0), json.loads(answer) if answer.startswith("{") else {}
 
 
+def faults(host, **told):
+    """Tell the stand-in how to behave from now on."""
+    host.check_output(f"printf %s {shlex.quote(json.dumps(told))} > /etc/stub-vllm.json")
+
+
 def show(host, name, *properties):
     words = " ".join(f"-p {one}" for one in properties)
     return host.check_output(f"systemctl show vllm@{name} --value {words}").splitlines()
@@ -134,7 +139,7 @@ def test_rollback_undoes_the_change_of_the_one_and_leaves_the_other(host):
 
 def test_recover_finds_the_one_that_hangs_explains_it_and_leaves_the_healthy_one_alone(host):
     chat, code = pid(host, "chat"), pid(host, "code")
-    engine = host.check_output(f"pgrep -P {code} -f VLLM::EngineCor")
+    engine = host.check_output(f"pgrep -P {code} VLLM::EngineCor")
     host.check_output(f"kill -STOP {engine}")
     assert host.run("curl -sf -m 60 -o /dev/null http://127.0.0.1:8001/health").rc == 0, "health says nothing of it"
 
@@ -153,6 +158,7 @@ def test_recover_finds_the_one_that_hangs_explains_it_and_leaves_the_healthy_one
 
 
 def test_recover_leaves_what_answers_and_waits_for_what_still_loads(host):
+    faults(host, start_seconds=20)
     host.check_output("systemctl restart vllm@code")
     before = pid(host, "chat"), pid(host, "code")
     status, output = play("playbooks/recover.yml")
@@ -164,6 +170,7 @@ def test_recover_leaves_what_answers_and_waits_for_what_still_loads(host):
 
 def test_drain_lets_a_request_in_flight_finish(host):
     tokens = 1000  # Drain has to find it running: it looks at the host for seconds before it stops anything
+    faults(host, token_seconds=0.05)
     runs = "curl -s http://127.0.0.1:8000/metrics | grep -q '^vllm:num_requests_running.* 1'"
     with ThreadPoolExecutor(1) as client:
         answer = client.submit(post, host, "chat", tokens)
