@@ -8,7 +8,7 @@ DO ?= test
 export SANDBOX PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help up down venv lock lint format test molecule bench fuzz docs sbom audit clean
+.PHONY: help up down venv lock lint format test molecule bench fuzz hostile docs sbom audit clean
 
 help: ## show this
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -59,6 +59,9 @@ mutations: venv ## 28,000 mutated logs: none may turn a failure that still stand
 
 logs: venv ## every log with every stop before it, line inside it and envelope around it: the verdict stays
 	@VLLM_DOCTOR_ALL_LOGS=1 .venv/bin/python -m pytest -q tests/rules/test_runs.py
+
+hostile: venv ## what strangers may hand over, and every pattern, at their full sizes (an hour)
+	@VLLM_DOCTOR_HOSTILE_LONG=1 .venv/bin/python -m pytest -q tests/hostile
 
 clean: down ## also remove every test host of this checkout, .venv and build outputs
 	@! command -v podman >/dev/null || tools/host.py down

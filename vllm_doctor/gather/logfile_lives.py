@@ -29,7 +29,7 @@ _FAILED = re.compile(
 _ENDS = re.compile(r"Shutting down|Shutdown initiated|\[shutdown\]|KeyboardInterrupt|CANCELLED AT|\bKilled\b|Stopping ")
 # After these nothing is served any more: uvicorn's last words, and systemd's of a unit that ended.
 _COMPLETE = re.compile(r"Application shutdown complete|Finished server process \[")
-_UNIT_ENDED = re.compile(r"Stopped |\S+: (?:Deactivated successfully|Main process exited|Scheduled restart job)")
+_UNIT_ENDED = re.compile(r"Stopped |(?<!\S)\S+: (?:Deactivated successfully|Main process exited|Scheduled restart job)")
 # A shell or the kernel says so of the process that ended, never of the next one.
 _DIED = re.compile(r"core dumped|Aborted|fault|oom|Exit")
 _SERVES = ("Avg prompt throughput", '" 200 OK', "Application startup complete")

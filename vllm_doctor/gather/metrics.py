@@ -13,6 +13,8 @@ from vllm_doctor.records.reading import Known, Reading, Unknown
 
 INTERVAL_S = 0.5
 MAX_BYTES = 8 << 20
+# The reader takes the square of a line's length; a metric of vLLM with all its labels has some hundred characters.
+_LONGEST = 8192
 _OURS = ("vllm:", "vllm_")
 _KEPT = (*_OURS, "process_", "http_request")
 _MOST_REQUESTS = 1e6
@@ -62,6 +64,8 @@ def parse(text: str) -> tuple[Sample, ...] | str:
     from prometheus_client.parser import text_string_to_metric_families
 
     found: list[Sample] = []
+    if max(map(len, text.split("\n"))) > _LONGEST:
+        return f"a line of more than {_LONGEST} characters, which no metric has"
     try:
         for family in text_string_to_metric_families(text):
             found.extend(
@@ -95,7 +99,7 @@ def read_file(path: str) -> Reading[Metrics]:
     """Scrapes kept in a file: an exposition as `curl` wrote it, or several after one another, or our own JSON."""
     import msgspec
 
-    data = end_of(path, "--metrics")
+    data = end_of(path, "--metrics", MAX_BYTES)
     if isinstance(data, Unknown):
         return data
     path = title(path)

@@ -10,18 +10,18 @@ from vllm_doctor.rules.story import Story
 _KILLED = Pattern(
     r"Killed process (?:(?P<pid>\d{1,10}),? )?(?:UID \d{1,10}, )?(?:\((?P<name>[^)]{0,1000})\)"
     r"|(?P<bare>VLLM::[^\s,)]{1,1000})),? "
-    r".{0,1000}?anon-rss:(?P<rss>\d{1,15})kB"
+    r".{0,400}?anon-rss:(?P<rss>\d{1,15})kB"
 )
 _LIMIT = Pattern(
-    r"oom-kill:constraint=CONSTRAINT_MEMCG.{0,1000}?oom_memcg=(?P<group>[^,\s]{1,1000}).{0,1000}?task="
-    r"(?P<name>[^,]{1,1000}),pid=(?P<pid>\d{1,10})"
+    r"oom-kill:constraint=CONSTRAINT_MEMCG.{0,400}?oom_memcg=(?P<group>[^,\s]++).{0,400}?task="
+    r"(?P<name>[^,]{1,64}),pid=(?P<pid>\d{1,10})"
 )
 # Without a name: a group's limit was reached, not the host's.
 _A_GROUP = Pattern(r"Memory cgroup out of memory|CONSTRAINT_MEMCG")
 UNNAMED = "its control group"
 _SYSTEMD = Pattern(r"Killed (?P<group>/\S+) due to memory pressure")
 # The victim's own group, which the kernel names whosever limit it was.
-_VICTIM = Pattern(r"oom-kill:.{0,1000}?task_memcg=(?P<group>[^,\s]{1,1000}).{0,1000}?pid=(?P<pid>\d{1,10})")
+_VICTIM = Pattern(r"oom-kill:.{0,400}?task_memcg=(?P<group>[^,\s]++).{0,400}?pid=(?P<pid>\d{1,10})")
 _SERVICE = Pattern(r"/([^/\s]+\.service)(?:/|$)")
 _OURS = ("vllm", "python", "ray::", "enginecor", "worker", "pt_main")
 _DOCTOR = "vllm-doctor"

@@ -1,0 +1,115 @@
+"""No pattern of the package takes more than its share of time for a byte, however long and odd the text.
+
+Processor time for a byte is compared between sizes of the same text: what grows is quadratic or worse. That holds on a
+slow and on a busy machine. `make hostile` goes to 1 MiB.
+"""
+
+import os
+import re
+import signal
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from tests.hostile.patterns import Found, adversaries, everything
+
+LONG = bool(os.environ.get("VLLM_DOCTOR_HOSTILE_LONG"))
+SIZES = (500, 2_000, 8_000, *((32_000, 128_000, 1 << 20) if LONG else ()))
+# Four times the text in four times the time is a growth of one; a bounded repeat reaches its bound on the way.
+GROWTH = 2.5
+# Less than this is too short to be measured.
+MEASURABLE_S = 2e-3
+# Of one expression, before it is taken for one that never ends.
+PATIENCE_S = 30 if not LONG else 300
+
+
+# What is never asked of a long text, and what sees to that.
+SHORT = {
+    "vllm_doctor.redact.text._PLAIN": "a value of at most _LONGEST_PLAIN characters",
+    "vllm_doctor.redact.text._WORDS": "a word of at most _LONGEST_PLAIN characters",
+}
+
+
+def cost(pattern: re.Pattern[str] | re.Pattern[bytes], method: str, text: str | bytes, *, runs: int) -> float:
+    """Processor seconds, the least of some runs."""
+    ask = getattr(pattern, method)
+    taken = []
+    for _ in range(runs):
+        began = time.thread_time()
+        if method == "finditer":
+            for _ in ask(text):
+                pass
+        else:
+            ask(text)
+        taken.append(time.thread_time() - began)
+    return min(taken)
+
+
+def grows(found: Found, sizes: Sequence[int] = SIZES) -> str:
+    """The text that takes more and more time for a byte; nothing where there is none."""
+    pattern = re.compile(found.text, found.flags)
+    for once, core in adversaries(found.text, found.flags, few=not LONG):
+
+        def text(size: int, once: str = once, core: str = core) -> str | bytes:
+            made = f"{once}{core * (size // len(core) + 1)}\x01"
+            return made.encode() if isinstance(found.text, bytes) else made
+
+        for method in found.methods:
+            before = 0.0
+            for size in sizes:
+                rate = cost(pattern, method, text(size), runs=1) / size
+                if before and rate * size > MEASURABLE_S and rate > GROWTH * before:
+                    # Twice as much again, and with the best of several runs: the bound of a repeat is behind it then.
+                    rates = [cost(pattern, method, text(size * times), runs=3) / (size * times) for times in (4, 16)]
+                    if rates[1] > GROWTH * rates[0]:
+                        return f"{method}: {once!r}, then {core!r} again and again: {rates[1] * 1e9:.0f} ns a byte"
+                before = rate
+    return ""
+
+
+def judged(found: Found) -> str:
+    """`grows` in a copy of this process, which the kernel ends where a pattern would not."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.signal(signal.SIGPROF, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_PROF, PATIENCE_S)
+            os.write(writing, grows(found).encode(errors="replace"))
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as said:
+        answer = said.read().decode()
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return answer or (f"killed after {PATIENCE_S} s of work" if ended else "")
+
+
+def test_every_pattern_of_the_package_is_linear() -> None:
+    found = everything()
+    assert len(found) > 450, "the search for patterns lost some"
+    slow = {
+        one.where: f"{answer}  {one.text!r:.200}" for one in found if one.where not in SHORT and (answer := judged(one))
+    }
+    assert slow == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"[\w-]*token[\w-]*\s*[:=]",
+        r"\s*v?\s*-?\s*x",
+        r"(a+)+$",
+        r"begin .*end",
+        r"(?P<file>\S+): undefined",
+        r"x(?=.*y)",
+    ],
+)
+def test_a_slow_pattern_is_seen(text: str) -> None:
+    assert judged(Found(text, 0, "here", ("search",)))
+
+
+@pytest.mark.parametrize("text", [r"(?<!\S)(?P<file>\S+): gone", r"begin .{0,100}end", r"(?:\"(?:[^\"\\]|\\.)*+\")++"])
+def test_a_linear_pattern_is_left_in_peace(text: str) -> None:
+    assert not judged(Found(text, 0, "here", ("search",)))
