@@ -15,7 +15,7 @@ import pytest
 from tests.hostile.patterns import Found, adversaries, everything
 
 LONG = bool(os.environ.get("VLLM_DOCTOR_HOSTILE_LONG"))
-SIZES = (500, 2_000, 8_000, *((32_000, 128_000, 1 << 20) if LONG else ()))
+SIZES = (250, 1_000, *((8_000, 64_000) if LONG else ()))
 # Four times the text in four times the time is a growth of one; a bounded repeat reaches its bound on the way.
 GROWTH = 2.5
 # Less than this is too short to be measured.
@@ -86,6 +86,7 @@ def judged(found: Found) -> str:
     return answer or (f"killed after {PATIENCE_S} s of work" if ended else "")
 
 
+@pytest.mark.skipif(not LONG, reason="minutes of work: make hostile")
 def test_every_pattern_of_the_package_is_linear() -> None:
     found = everything()
     assert len(found) > 450, "the search for patterns lost some"
