@@ -5,6 +5,8 @@ import json
 import pytest
 
 from tests.templates.units import BEHAVIOURS, VERSIONS, command, environment, render
+from vllm_doctor.gather.launch import parse_argv
+from vllm_doctor.rules.live.open_door import ACCEPTED
 
 GUARD = {"folder": "/opt/vllm/guard/0123abcd", "python_path": "/opt/vllm/guard/0123abcd", "open": ["/health"],
          "metrics_from": ["10.8.0.0/16"]}  # fmt: skip
@@ -41,3 +43,9 @@ def test_what_spans_hosts_says_itself_where_it_listens() -> None:
     assert not inside & environment(render("h100-sxm", "0.33.0", loopback=False)).keys()
     text = render("h100-sxm", "0.33.0", environment={"GLOO_SOCKET_IFNAME": "eno2"})
     assert text.count("GLOO_SOCKET_IFNAME") == 1
+
+
+def test_the_doctor_sees_that_an_open_server_is_meant() -> None:
+    said = environment(render("cpu", "0.33.0", accepted_open=True))
+    assert ACCEPTED[0] in parse_argv(["vllm", "serve", "x"], said).env
+    assert ACCEPTED[0] not in environment(render("cpu", "0.33.0"))

@@ -23,7 +23,7 @@ _GUARD = (
 def judge(case: Case) -> Outcome:
     """Is it reached from the network, and does somebody without a key get in?"""
     launch = case.launch
-    if launch is not None and launch.env.get(ACCEPTED[0]) == ACCEPTED[1]:
+    if launch is not None and ACCEPTED[0] in launch.env:  # its value may be hidden, as others' are
         return NotHere("the unit says that it is meant to be open")
     return _running(case) if case.live else _written(case, launch)
 
