@@ -34,6 +34,7 @@ from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.metrics import parse
 from vllm_doctor.gather.nvidia_smi import read_both
 from vllm_doctor.launch.command import parse_line
+from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.memory.allocator import allocator
 from vllm_doctor.memory.kv_use import kv_use
 from vllm_doctor.records.finding import Diagnosis
@@ -243,7 +244,7 @@ def launch(data: bytes) -> None:
     _harmless(told + complaint)
     try:
         parsed = parse_line(text)
-    except ValueError:
+    except (ValueError, LaunchError):
         return
     judged(Snapshot(taken_at=_NOW, launch=Known(parsed, "--launch"), version=Known("0.8.5", "--vllm-version")))
 

@@ -117,7 +117,7 @@ def _in_calls() -> Iterator[Found]:
 Tree = Sequence[tuple[Any, Any]]
 
 
-def adversaries(text: str | bytes, flags: int, *, few: bool = False) -> list[tuple[str, str]]:
+def adversaries(text: str | bytes, flags: int) -> list[tuple[str, str]]:
     """(what comes once, what is repeated); nothing for an expression whose every repeat is short."""
     tree: Tree = list(parser.parse(text, flags))  # type: ignore[arg-type]
     places = list(_repeats(tree, ""))
@@ -125,13 +125,13 @@ def adversaries(text: str | bytes, flags: int, *, few: bool = False) -> list[tup
         return []
     found: dict[tuple[str, str], None] = {}
     for lead, body in places:
-        for pick in range(2 if few else 4):
+        for pick in range(4):
             pump = _sample(body, pick, least=1, branch=pick)
             found |= dict.fromkeys([(lead, pump), ("", lead + pump), ("", lead), (lead, pump + " ")])
         found["", lead + _sample(body, 0, least=1) * 3] = None
-    for pick in range(1 if few else 3):
-        for branch in range(4 if few else 6):
-            for least in (0, 1) if few else (0, 1, 3):
+    for pick in range(3):
+        for branch in range(6):
+            for least in (0, 1, 3):
                 whole = _sample(tree, pick, least=least, branch=branch)
                 cut = whole[: len(whole) // 2]
                 found |= dict.fromkeys([("", whole), ("", whole[:-1]), ("", f"{whole} "), ("", cut)])

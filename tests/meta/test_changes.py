@@ -46,6 +46,8 @@ NOT_KNOWN = {
     "port": "the message does not name the port that is taken",
     "tensor-parallel-size": "how many GPUs the cluster has is Ray's knowledge: `ray status`",
     "host-ram": "how much more would have been taken is not known after a kill",
+    "guard": "what stands in front of a server is the owner's choice",
+    "vllm_api_key": "a key is the owner's secret",
     "client-input": "a rule of the gateway, in its own language",
     "command": "the words of a container's or script's command line, which is not vLLM's",
 }
