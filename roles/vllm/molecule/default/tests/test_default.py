@@ -217,8 +217,8 @@ def test_the_service_is_bounded_and_drains(host):
         "Restart": "always",
         "KillMode": "mixed",
         "StartLimitBurst": "3",
-        "StartLimitIntervalUSec": "36min 30s",
-        "TimeoutStopUSec": "2min",
+        "StartLimitIntervalUSec": "52min",
+        "TimeoutStopUSec": "7min 10s",
         "RestartUSec": "10s",
     }
 
