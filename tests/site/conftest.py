@@ -136,17 +136,19 @@ class Site:
             *words,
         ]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("ANSIBLE_", "PIP_", "UV_"))}
-        done = subprocess.run(
-            command,
-            cwd=self.checkout,
-            env={**environment, "ANSIBLE_NOCOLOR": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
         self.count += 1
-        text = done.stdout + done.stderr
-        (self.logs / f"{self.count:02d}.log").write_text(f"{' '.join(command)}\n{text}")
+        log = self.logs / f"{self.count:02d}.log"  # written as it goes, for who watches
+        with log.open("w") as output:
+            print(*command, file=output, flush=True)
+            done = subprocess.run(
+                command,
+                cwd=self.checkout,
+                env={**environment, "ANSIBLE_NOCOLOR": "1"},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+        text = log.read_text(errors="replace")
         return Run(done.returncode, text)
 
     def on(self, host: str, script: str) -> str:
