@@ -130,6 +130,8 @@ def prepare(name: str) -> None:
         return
     for certificate in sorted(EXTRA_CAS.glob("*.crt")):
         podman("cp", str(certificate), f"{name}:{EXTRA_CAS}/")
+    # Else dpkg waits for the disk after each file: a compiler takes 107 s instead of 37. The host is thrown away.
+    podman("exec", name, "sh", "-c", "echo force-unsafe-io > /etc/dpkg/dpkg.cfg.d/throw-away-host")
     podman("exec", name, "update-ca-certificates")
     podman("exec", name, "apt-get", "update", "--quiet")
     podman("exec", name, "touch", PREPARED)
