@@ -72,16 +72,12 @@ def scenarios() -> list[Job]:
     ]
 
 
-def on_hosts_of_their_own(names: list[str]) -> list[Job]:
-    """Tests that boot hosts and play on them: the sandbox (make up, broken and made whole), site.yml on GPU hosts.
-
-    The site is run where it is named, and not yet by make test.
-    """
+def on_hosts_of_their_own() -> list[Job]:
+    """Tests that boot hosts and play on them: site.yml on GPU hosts, the longest; the sandbox, broken and whole."""
     words = [str(TOOLS / "hosttest"), str(BIN / "python"), "-m", "pytest", "--verbose"]
-    sandbox = Job("sandbox", [*words, "tests/sandbox"], REPO)
-    # Each test goes on from the one before: without it the others say nothing.
+    # Each test of the site goes on from the one before: without it the others say nothing.
     site = Job("site", [*words, "--exitfirst", "tests/site"], REPO)
-    return [sandbox, site] if "site" in names else [sandbox]
+    return [site, Job("sandbox", [*words, "tests/sandbox"], REPO)]
 
 
 def run(job: Job) -> Result:
@@ -174,7 +170,7 @@ def main(names: list[str]) -> int:
     up.prepare(disk_gib=DISK_GIB, memory_gib=MEMORY_GIB, port=None)
     lint = Job("lint", [str(BIN / "python"), "tools/lint.py"], REPO)
     here = [job for job in (lint, python_tests()) if not names or any(name in job.name for name in names)]
-    hosted = [*on_hosts_of_their_own(names), *scenarios()]
+    hosted = [*on_hosts_of_their_own(), *scenarios()]
     on_hosts = [job for job in hosted if not names or any(name in job.name for name in names)]
     try:
         results = run_all(here, on_hosts)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -194,8 +195,11 @@ def booted(wheels: Path, name: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def site() -> Site:
-    """Everything as a stranger has it before his first run. SITE_AS_IT_IS=1 goes on with the hosts that are there."""
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    """Everything as a stranger has it before his first run; the hosts stay where a test failed.
+
+    SITE_AS_IT_IS=1 goes on with the hosts that are there, and leaves them.
+    """
     folder = REPO / ".cache" / "site"
     program = "import host; print(host.PREFIX)"
     told = subprocess.run([sys.executable, "-c", program], cwd=TOOLS, capture_output=True, text=True, check=True)
@@ -214,7 +218,9 @@ def site() -> Site:
             booted(wheels, name)
         prepared(folder, prefix)
     mine = newcomer.inventory(checkout, BIN, repo=REPO, prefix=prefix)
-    return Site(checkout, mine, prefix, logs)
+    yield Site(checkout, mine, prefix, logs)
+    if not as_it_is and not request.session.testsfailed:
+        subprocess.run([sys.executable, TOOLS / "host.py", "down", "site"], check=True)
 
 
 def prepared(folder: Path, prefix: str) -> None:

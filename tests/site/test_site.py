@@ -64,8 +64,8 @@ def test_one_number_changed_is_one_line_of_one_hosts_unit(site: Site) -> None:
     plan = site.play("--check", "--diff")
     assert plan.rc == 0, plan.text
     assert [line for line in plan.text.splitlines() if "max-num-seqs" in line and line[:1] in "+-"] == [
-        "-    --max-num-seqs 32 \\",
-        "+    --max-num-seqs 24 \\",
+        "-  --max-num-seqs 32 \\",
+        "+  --max-num-seqs 24 \\",
     ]
     assert site.on("edge02", "systemctl cat vllm@main | grep -c -- '--max-num-seqs 32'") == "1"
     run = site.play()
