@@ -118,6 +118,38 @@ def test_fragmentation_is_claimed_only_where_the_memory_would_have_served() -> N
     assert math.isclose(torn.asked, 2 * GIB)
 
 
+@pytest.mark.parametrize(
+    ("pools", "fragmented"), [("", True), (" with 1.20 GiB allocated in private pools (e.g., CUDA Graphs),", True),
+                              (" with 1.60 GiB allocated in private pools (e.g., CUDA Graphs),", False)],
+)  # fmt: skip
+def test_private_pools_of_graphs_serve_no_request(pools: str, fragmented: bool) -> None:
+    text = (
+        "CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 23.69 GiB of which 1.00 GiB is "
+        f"free. Of the allocated memory 18.00 GiB is allocated by PyTorch,{pools} and 3.00 GiB is reserved by PyTorch "
+        "but unallocated."
+    )
+    error = allocator(Snapshot(taken_at="", log=Known(Log("journal", Life((LogLine(1, text),))), "journal"))).error
+    assert error is not None
+    assert error.fragmented is fragmented
+
+
+def test_the_wording_of_torch_2_0_is_read() -> None:
+    text = (
+        "CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 23.69 GiB total capacity; 18.00 GiB already allocated; "
+        "700.00 MiB free; 21.50 GiB reserved in total by PyTorch)"
+    )
+    error = allocator(Snapshot(taken_at="", log=Known(Log("journal", Life((LogLine(1, text),))), "journal"))).error
+    assert error is not None
+    assert (error.unallocated, error.fragmented) == (round(3.5 * GIB), True)
+
+
+def test_what_torch_does_not_say_is_unknown_and_no_shortage() -> None:
+    text = "HIP out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 15.92 GiB"
+    shot = Snapshot(taken_at="", log=Known(Log("journal", Life((LogLine(3, text),))), "journal"))
+    use = kv_use(Metrics("u", (Scrape(1.0, ()),)), max_model_len=None, version=None)
+    assert "asked 1.50 GiB, what torch held unused is not told" in report(use, allocator(shot), "human", Subject())
+
+
 def test_who_holds_the_cards() -> None:
     card = Gpu(
         0, "NVIDIA L4", total_bytes=24 * GIB, free_bytes=2 * GIB,

@@ -1,39 +1,21 @@
 """What can be known of torch's allocator from outside: an out-of-memory error's own words, and the cards' totals."""
 
-import re
-
 import msgspec
 
+from vllm_doctor.log.torch_oom import TorchOom, torch_oom
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 
-_UNIT = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_SIZE = r"(\d{1,15}(?:\.\d{1,9})?) (bytes|[KMGT]iB)"
-# The sizes of the message in their order; each is looked for behind the one before it.
-_TORCH = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"Tried to allocate {_SIZE}",
-        rf"of which {_SIZE} is free",
-        rf"{_SIZE} is allocated by PyTorch",
-        rf"{_SIZE} is reserved by PyTorch",
-    )
-)
-
 
 class TorchError(msgspec.Struct, frozen=True):
-    """One out-of-memory error of torch, in bytes."""
+    """One out-of-memory error of torch, in bytes; None where its wording does not say it."""
 
     line: int
     asked: int
-    free: int
-    allocated: int
-    unallocated: int
-
-    @property
-    def fragmented(self) -> bool:
-        """Torch held enough memory that nobody used, but in no piece that was large enough."""
-        return self.unallocated >= self.asked > self.free
+    free: int | None
+    allocated: int | None
+    unallocated: int | None
+    fragmented: bool | None
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -64,24 +46,13 @@ def _last_error(snapshot: Snapshot) -> TorchError | None:
     if not isinstance(snapshot.log, Known):
         return None
     for line in reversed(snapshot.log.value.last.lines):
-        sizes = _sizes(line.text) if "Tried to allocate" in line.text else ()
-        if len(sizes) == len(_TORCH):
-            asked, free, allocated, unallocated = sizes
-            return TorchError(line.number, asked, free, allocated, unallocated)
+        if (said := torch_oom(line.text)) is not None:
+            return _error(line.number, said)
     return None
 
 
-def _sizes(text: str) -> tuple[int, ...]:
-    """The sizes of torch's message in bytes, as many of them as are there."""
-    sizes: list[int] = []
-    at = 0
-    for pattern in _TORCH:
-        found = pattern.search(text, at)
-        if found is None:
-            break
-        sizes.append(int(float(found[1]) * _UNIT[found[2]]))
-        at = found.end()
-    return tuple(sizes)
+def _error(line: int, said: TorchOom) -> TorchError:
+    return TorchError(line, said.asked, said.free, said.allocated, said.unused, said.fragmented)
 
 
 def _cards(snapshot: Snapshot) -> tuple[Card, ...]:

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 
-from vllm_doctor.memory.allocator import Allocator
+from vllm_doctor.memory.allocator import Allocator, TorchError
 from vllm_doctor.memory.kv_use import ENOUGH, KvUse, Waste
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.reading import Absent, Unknown
@@ -138,13 +138,17 @@ def _allocator(told: Allocator) -> list[str]:
             f" {held}; {other}"
         )
     if told.error is not None:
-        verdict = "fragmentation" if told.error.fragmented else "a real shortage, not fragmentation"
-        lines.append(
-            f"  last out-of-memory error (line {told.error.line}): asked {told.error.asked / GIB:.2f} GiB, "
-            f"reserved but unallocated {told.error.unallocated / GIB:.2f} GiB: {verdict}"
-        )
+        lines.append(_error(told.error))
     lines.append(f"  {visible(told.why_not)}")
     return lines
+
+
+def _error(error: TorchError) -> str:
+    asked = f"  last out-of-memory error (line {error.line}): asked {error.asked / GIB:.2f} GiB, "
+    if error.unallocated is None:
+        return f"{asked}what torch held unused is not told"
+    verdict = "fragmentation" if error.fragmented else "a real shortage, not fragmentation"
+    return f"{asked}reserved but unallocated {error.unallocated / GIB:.2f} GiB: {verdict}"
 
 
 def _or(value: float | None) -> str:

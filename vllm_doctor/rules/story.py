@@ -14,7 +14,7 @@ from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.life import ANSWERED, Life
 
 if TYPE_CHECKING:
-    from vllm_doctor.knowledge.torch_oom import TorchOom
+    from vllm_doctor.log.torch_oom import TorchOom
 
 # Exceptions that only say that another process, or a person, ended this one.
 _SYMPTOM_KINDS = frozenset(
@@ -107,7 +107,7 @@ class Story(Life):
         if root is None:
             return None
         texts = [self.lines[h.index].text for h in root.hits if h.id == "torch-oom"]
-        from vllm_doctor.knowledge.torch_oom import torch_oom
+        from vllm_doctor.log.torch_oom import torch_oom
 
         links = root.crash.links if root.crash is not None else ()
         whole = [" ".join(k.message.split()) for k in links if "\n" in k.message]

@@ -5,7 +5,6 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
 from vllm_doctor.rules.burst._serving import at_run_time, for_logprobs
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.pressure._allocator import fragmented
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, gib
 from vllm_doctor.rules.startup._gate import sums, tenants
@@ -22,7 +21,7 @@ def judge(case: Case) -> Outcome:
         return Clear("something else holds the memory that was missing")
     if for_logprobs(oom) or in_adapters(oom):
         return Clear("the frames name another cause")
-    if fragmented(oom.torch):
+    if oom.torch is not None and oom.torch.fragmented:
         return Clear("the memory was there, in pieces")
     named = tensor(case, oom.torch)
     if named is not None and named.lever == "max-num-batched-tokens":

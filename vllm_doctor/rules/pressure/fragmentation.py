@@ -5,7 +5,6 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Cause, Direction, Phase, Severity
 from vllm_doctor.rules.burst._serving import at_run_time
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.pressure._allocator import fragmented
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, gib
 from vllm_doctor.rules.startup._gate import sums, tenants
@@ -20,7 +19,7 @@ def judge(case: Case) -> Outcome:
     torch = oom.torch
     if torch is None or torch.unused is None or torch.allocated is None:
         return Clear("the message does not say what torch holds unused")
-    if tenants(torch) is not None or not fragmented(torch):
+    if tenants(torch) is not None or not torch.fragmented:
         return Clear(
             f"{torch.unused / GIB:.2f} GiB unused would not have served {torch.asked / GIB:.2f}, or is the usual slack"
         )

@@ -3,7 +3,7 @@
 import msgspec
 
 from vllm_doctor.knowledge.stages import Stage
-from vllm_doctor.knowledge.torch_oom import TorchOom
+from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import GIB, Case

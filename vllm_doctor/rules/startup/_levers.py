@@ -7,7 +7,7 @@ import msgspec
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.knowledge.torch_oom import TorchOom
+from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import GIB, Case

@@ -23,6 +23,8 @@ _RESERVED_OLD = Pattern(_SIZE + r" (?:reserved in total by PyTorch|cached)")
 _ALLOWED = Pattern(r"; " + _SIZE + r" allowed")
 # A driver context takes 0.3 to 0.6 GiB; cuBLAS and NCCL add to it.
 _CONTEXT = 1 << 30
+# Part of what torch holds that is always unused: rounding, split segments, private pools of graphs.
+_SLACK = 0.1
 
 
 class TorchOom(msgspec.Struct, frozen=True):
@@ -57,9 +59,16 @@ class TorchOom(msgspec.Struct, frozen=True):
         return None
 
     @property
-    def fragmented(self) -> bool:
-        """Would the memory that torch holds unused have served the request, had it been in one piece?"""
-        return self.unused is not None and self.unused >= self.asked > 0
+    def fragmented(self) -> bool | None:
+        """Would the memory that torch holds unused have served the request, had it been in one piece?
+
+        Private pools of CUDA graphs serve no other request, so they do not count; and only above `_SLACK` do the
+        pieces explain the failure. None where this wording does not say what torch holds.
+        """
+        if self.unused is None or self.allocated is None:
+            return None
+        usable = self.unused - (self.private_pools or 0)
+        return usable >= self.asked > 0 and self.unused >= _SLACK * (self.allocated + self.unused)
 
 
 def size(number: str, unit: str) -> int:
