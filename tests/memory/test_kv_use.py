@@ -110,11 +110,13 @@ def oom(asked: str, unallocated: str) -> Snapshot:
 
 
 def test_fragmentation_is_claimed_only_where_the_memory_would_have_served() -> None:
-    torn = allocator(oom("2.00 GiB", "6.00 GiB")).error
+    torn = allocator(oom("2.00 GiB", "9.00 GiB")).error
+    slack = allocator(oom("2.00 GiB", "6.00 GiB")).error
     short = allocator(oom("2.00 GiB", "1.00 GiB")).error
     assert torn is not None
     assert short is not None
-    assert (torn.line, torn.fragmented, short.fragmented) == (9, True, False)
+    assert slack is not None
+    assert (torn.line, torn.fragmented, slack.fragmented, short.fragmented) == (9, True, False, False)
     assert math.isclose(torn.asked, 2 * GIB)
 
 
