@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from tests.scenarios.loading import folders, snapshot
+from tests.scenarios.loading import diagnosis, folders, snapshot
 from vllm_doctor.knowledge import kernels, parser, versions
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.records.finding import Change, Diagnosis, Finding
@@ -26,7 +26,6 @@ from vllm_doctor.remedy.argv import applied, exact, written
 from vllm_doctor.render.html import page
 from vllm_doctor.render.human import change_line, text
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.engine import diagnose
 
 ROLES = Path(__file__).parents[2] / "roles"
 ARGV = ("/opt/vllm/bin/vllm", "serve", "acme/chat-8b")
@@ -70,8 +69,7 @@ class Offer(NamedTuple):
 
 @cache
 def diagnoses() -> tuple[tuple[str, Diagnosis, Case], ...]:
-    shots = [(folder.name, snapshot(folder)) for folder in folders()]
-    return tuple((name, diagnose(shot), Case(shot)) for name, shot in shots)
+    return tuple((folder.name, diagnosis(folder), Case(snapshot(folder))) for folder in folders())
 
 
 @cache

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from tests.scenarios.loading import FOLDER, folders, snapshot
+from tests.scenarios.loading import FOLDER, diagnosis, folders, snapshot
 from vllm_doctor.cli.diagnose_run import exit_code
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.records.host import Probe
@@ -61,12 +61,12 @@ def test_nothing_given_is_unknown_not_ok() -> None:
 
 @pytest.mark.parametrize("folder", folders(), ids=lambda p: p.name)
 def test_the_json_is_as_the_schema_says(folder: Path) -> None:
-    VALIDATOR.validate(json.loads(dumps(engine.diagnose(snapshot(folder)))))
+    VALIDATOR.validate(json.loads(dumps(diagnosis(folder))))
 
 
 @pytest.mark.parametrize("folder", folders()[:5], ids=lambda p: p.name)
 def test_every_main_box_is_on_the_path(folder: Path) -> None:
-    walked = [s.node for s in engine.diagnose(snapshot(folder)).path]
+    walked = [s.node for s in diagnosis(folder).path]
     assert [n.id for n in NODES if n.under is None] == [
         w for w in walked if w in {n.id for n in NODES if n.under is None}
     ]
@@ -75,5 +75,5 @@ def test_every_main_box_is_on_the_path(folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", folders(), ids=lambda p: p.name)
 def test_a_change_is_a_line_of_a_variable_that_a_role_has(folder: Path) -> None:
-    changes = [c for f in engine.diagnose(snapshot(folder)).findings for c in f.changes]
+    changes = [c for f in diagnosis(folder).findings for c in f.changes]
     assert {c.inventory_var for c in changes} - {None} <= ROLE_VARIABLES

@@ -75,8 +75,8 @@ def test_it_has_a_firing_a_near_miss_and_an_unknown_scenario(rule: Rule) -> None
 def test_it_reads_what_it_declares(rule: Rule) -> None:
     touched = set()
     for folder in folders():
-        case = Case(snapshot(folder))
         if scenario(folder)["rule"] == rule.code:
+            case = Case(snapshot(folder))
             ask(rule, case)
             touched |= case.touched
     assert touched == rule.reads, "declare what is read, or add a scenario that reads it"

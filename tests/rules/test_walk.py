@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_diagnose import HEALTHY, TOO_SMALL
-from tests.scenarios.loading import folders, snapshot
+from tests.scenarios.loading import diagnosis, folders, snapshot
 from vllm_doctor.gather.logfile import log_of_lines
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.host import Gpu, Kernel, Metrics, Sample, Scrape
@@ -75,11 +75,11 @@ def test_what_the_log_says_itself_need_not_be_given() -> None:
 @pytest.mark.parametrize("folder", folders(), ids=lambda p: p.name)
 def test_no_box_contradicts_a_finding_or_answers_from_what_was_not_read(folder: Path) -> None:
     shot = snapshot(folder)
-    diagnosis = diagnose(shot)
-    said = answers(diagnosis)
+    told = diagnosis(folder)
+    said = answers(told)
     for node in NODES:
         if said.get(node.id) != "no":
             continue
-        assert not [f.code for f in diagnosis.findings if f.cause in node.causes or f.phase in node.phases], node.id
+        assert not [f.code for f in told.findings if f.cause in node.causes or f.phase in node.phases], node.id
         unread = {s for s in Signal if isinstance(getattr(shot, s.value), Unknown)}
         assert any(not need & unread for need in node.sources), (node.id, unread)

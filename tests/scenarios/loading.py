@@ -4,6 +4,7 @@ The text is ours: vLLM's message templates with our own figures. Logs go through
 """
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,35 @@ from vllm_doctor.gather.kernel import events
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.metrics import parse
 from vllm_doctor.launch.command import parse_line
+from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.host import Gpu, Kernel, Metrics, Scrape
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.rules.engine import diagnose
 
 FOLDER = Path(__file__).parent
 GIB = 1 << 30
 
 
-def folders() -> list[Path]:
-    return sorted(p.parent for p in FOLDER.glob("*/scenario.json"))
+@cache
+def folders() -> tuple[Path, ...]:
+    """Every scenario, by name."""
+    return tuple(sorted(p.parent for p in FOLDER.glob("*/scenario.json")))
 
 
+@cache
 def scenario(folder: Path) -> dict[str, Any]:
     read: dict[str, Any] = json.loads((folder / "scenario.json").read_text(encoding="utf-8"))
     return read
 
 
+@cache
+def diagnosis(folder: Path) -> Diagnosis:
+    """The verdict on a scenario. Each is made once in a process: whoever tests it looks at the same frozen record."""
+    return diagnose(snapshot(folder))
+
+
+@cache
 def snapshot(folder: Path) -> Snapshot:
     """What was given, as the command line would gather it; `snapshot` gives fields as the records' own JSON."""
     given = scenario(folder).get("given", {})

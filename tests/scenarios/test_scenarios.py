@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.loading import folders, scenario, snapshot
+from tests.scenarios.loading import diagnosis, folders, scenario, snapshot
 from vllm_doctor.knowledge import versions
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.engine import ask, diagnose
+from vllm_doctor.rules.engine import ask
 from vllm_doctor.rules.registry import Clear, NotHere, Unseen, by_code
 
 ANSWERS = {"finding": Finding, "clear": Clear, "not-here": NotHere, "unseen": Unseen}
@@ -32,7 +32,7 @@ def test_the_rule_answers_as_the_scenario_says(folder: Path) -> None:
 @pytest.mark.parametrize("folder", [f for f in folders() if scenario(f)["expect"] == "finding"], ids=lambda p: p.name)
 def test_the_verdict_names_cause_phase_and_changes(folder: Path) -> None:
     said = scenario(folder)
-    verdict = diagnose(snapshot(folder))
+    verdict = diagnosis(folder)
     wanted = said.get("root", said["rule"])
     assert verdict.findings[0].code == wanted, [f.code for f in verdict.findings]
     own = next(f for f in verdict.findings if f.code == said["rule"])
@@ -53,9 +53,8 @@ def test_the_verdict_names_cause_phase_and_changes(folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", folders(), ids=lambda p: p.name)
 def test_nothing_is_offered_that_the_version_does_not_have(folder: Path) -> None:
-    shot = snapshot(folder)
-    at = Case(shot).version or versions.newest_known()
-    for found in diagnose(shot).findings:
+    at = Case(snapshot(folder)).version or versions.newest_known()
+    for found in diagnosis(folder).findings:
         for change in found.changes:
             if change.kind is ChangeKind.FLAG and change.name != "model" and change.direction is not Direction.REMOVE:
                 fact = versions.flag(change.name.split(".")[0], at)
@@ -65,4 +64,4 @@ def test_nothing_is_offered_that_the_version_does_not_have(folder: Path) -> None
 
 @pytest.mark.parametrize("folder", [f for f in folders() if scenario(f).get("verdict")], ids=lambda p: p.name)
 def test_the_verdict_word(folder: Path) -> None:
-    assert diagnose(snapshot(folder)).verdict == scenario(folder)["verdict"]
+    assert diagnosis(folder).verdict == scenario(folder)["verdict"]
