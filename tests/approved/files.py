@@ -1,0 +1,26 @@
+"""The approved files: where each lies, and how its text is made anew."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from tests.approved import diagnoses, plans
+
+FOLDER = Path(__file__).parent
+
+
+def made() -> dict[Path, Callable[[], str]]:
+    """Every approved file, and what writes it."""
+    of_rules = {FOLDER / "diagnoses" / f"{code}.yaml": partial(diagnoses.answers, code) for code in diagnoses.codes()}
+    of_plans = {FOLDER / "plans" / f"{model}.txt": partial(plans.answers, model) for model in plans.launches()}
+    return of_rules | of_plans
+
+
+def present() -> set[Path]:
+    """The files that lie there."""
+    return {*FOLDER.glob("diagnoses/*.yaml"), *FOLDER.glob("plans/*.txt")}
+
+
+def text(path: Path) -> str:
+    """The approved text; empty where nothing was approved yet."""
+    return path.read_text(encoding="utf-8") if path.exists() else ""
