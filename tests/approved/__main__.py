@@ -15,7 +15,7 @@ def changes(path: Path, old: str, new: str) -> list[str]:
     for line in lines:
         if line.startswith("@@"):
             start = int(line.split("+")[1].split(",")[0].split(" ")[0])
-            above = [row for row in new.splitlines()[: start + 2] if row and not row.startswith((" ", "-"))]
+            above = [row for row in new.splitlines()[: start + 2] if row.startswith(("vd", "$"))]
             shown.append(f"  @@ {above[-1] if above else ''}")
         else:
             shown.append(f"  {line}")

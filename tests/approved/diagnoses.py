@@ -29,7 +29,8 @@ def codes() -> tuple[str, ...]:
 
 def answers(code: str) -> str:
     """Every answer to the scenarios of a rule."""
-    return written({f.name: dict(_answer(f)) for f in folders() if scenario(f)["rule"] == code})
+    told = written({f.name: dict(_answer(f)) for f in folders() if scenario(f)["rule"] == code})
+    return told.replace(f"{FOLDER}/", "")  # where this checkout lies is no part of the answer
 
 
 def _answer(folder: Path) -> Iterator[tuple[str, Any]]:
@@ -84,11 +85,9 @@ def _finding(found: Finding) -> Iterator[tuple[str, Any]]:
 
 
 def _evidence(item: Evidence) -> str:
-    inside = item.source.startswith(f"{FOLDER}/")
-    source = item.source.rpartition("/")[2] if inside else item.source
     at = f" at {item.observed_at}" if item.observed_at else ""
     text = item.excerpt if len(item.excerpt) <= 240 else f"{item.excerpt[:180]} … {item.excerpt[-60:]}"
-    return f"{source} {item.locator}{at}: {text}"
+    return f"{item.source} {item.locator}{at}: {text}"
 
 
 def _change(code: str, change: Change) -> Iterator[tuple[str, Any]]:
