@@ -90,6 +90,28 @@ def test_a_bad_one_does_not(tmp_path: Path, more: dict[str, object], says: str) 
     assert "not-in-a-vault" not in said
 
 
+def test_what_two_roles_refuse_is_one_table_and_each_of_it_is_said_once(tmp_path: Path) -> None:
+    wrong = {"vllm_version": "0.99.0", "vllm_host": "0.0.0.0", "vllm_extra_args": {"port": 9}}  # noqa: S104
+    said = played(tmp_path, {"vllm_unit_template": "h100"}, **wrong)
+    assert said.count("1 of 1 hosts refused; nothing was changed on any host.") == 1
+    assert "[ERROR]" not in said
+    rows = [line.strip() for line in said.splitlines() if line.strip().startswith("gpu01  ") and ": ok=" not in line]
+    assert [" ".join(row.split()[1:4]) for row in rows] == [
+        "extra argument --port",
+        "vLLM release vLLM",
+        "launch vllm@main: vllm_unit_template:",
+        "launch vllm@main: open",
+    ]
+    assert "on the command line (-e): vllm_unit_template:" in said
+
+
+def test_what_cannot_be_read_is_refused_without_composing_anything_of_it(tmp_path: Path) -> None:
+    said = played(tmp_path, vllm_instances="main", vllm_max_model_len="{{ nowhere }}")
+    assert "[ERROR]" not in said
+    assert "vllm_instances: 'main'" in said
+    assert "vllm_max_model_len refers to" in said
+
+
 def test_a_proxys_password_would_be_seen_on_the_hosts_and_is_refused_unread(tmp_path: Path) -> None:
     proxies = {"no_proxy": "10.0.0.0/8", "https_proxy": "http://ops:s3cr3t@proxy.example:3128"}
     said = " ".join(played(tmp_path, site_environment=proxies).split())

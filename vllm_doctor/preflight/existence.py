@@ -7,6 +7,7 @@ has the last word. What lies below or between what was published never was, and 
 from datetime import date
 
 from vllm_doctor.knowledge.compat import Fit, Table, nearest, numbers
+from vllm_doctor.preflight import report
 from vllm_doctor.preflight.locks import nearest_version
 from vllm_doctor.preflight.records import Case, Intent, Row, Verdict
 
@@ -34,7 +35,7 @@ def toolkit_released(version: str, wanted: Intent, table: Table) -> Row:
 
 def vllm_released(case: Case) -> Row:
     """18: vLLM published this release, or somebody made its hash lock from packages that were there."""
-    name, version = "vLLM release", case.intent.vllm_version
+    name, version = report.RELEASE, case.intent.vllm_version
     if not case.intent.vllm or version is None:
         return Row(name, Verdict.NOT_APPLICABLE)
     known, until = case.table.wheel(version) is not None, case.table.checked

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from vllm_doctor.knowledge.compat import Fit, Table, numbers
+from vllm_doctor.preflight import report
 from vllm_doctor.preflight.locks import Lock, nearest_version
 from vllm_doctor.preflight.records import Case, Row, Verdict
 
@@ -10,7 +11,7 @@ _OK, _FAIL, _WARN = Verdict.OK, Verdict.FAIL, Verdict.WARN
 _UNKNOWN, _SKIP = Verdict.UNKNOWN, Verdict.NOT_APPLICABLE
 
 
-_BUILD = "wheel's CUDA x driver"
+_BUILD = report.BUILD
 _BEST_FIRST = (_OK, _WARN, _UNKNOWN, _FAIL)
 
 

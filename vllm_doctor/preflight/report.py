@@ -1,19 +1,36 @@
 """The rows of all hosts as one table of text."""
 
 import itertools
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 
 from vllm_doctor.preflight.records import Row, Verdict
 
+RELEASE, BUILD, EXTRA_ARGUMENT = "vLLM release", "wheel's CUDA x driver", "extra argument"
 _HEAD = ("host", "what", "found", "needed", "do this")
 _WIDTHS = (20, 22, 34, 34, 48)
+_SPACE = "\N{NO-BREAK SPACE}"
 _ORDER = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
 
 
 def failures(rows: Mapping[str, Sequence[Row]]) -> int:
     """How many hosts have at least one failed check."""
     return sum(any(row.verdict is Verdict.FAIL for row in of_host) for of_host in rows.values())
+
+
+def others(rows: Sequence[Row], told: Sequence[Row]) -> tuple[Row, ...]:
+    """Those of another role's rows that are not among what was told: the same check of the same word."""
+    refused = [row for row in told if row.verdict is Verdict.FAIL]
+    return tuple(row for row in rows if not any(_same(row, one) for one in refused))
+
+
+def _same(row: Row, told: Row) -> bool:
+    """Whether both refuse one thing: the build that is to be installed, or one extra argument."""
+    if row.check == RELEASE:
+        return told.check in {RELEASE, BUILD}
+    words = [word.strip(":,") for word in row.found.split()]
+    return row.check == told.check == EXTRA_ARGUMENT and told.found.split()[0].lstrip("-") in words
 
 
 def table(rows: Mapping[str, Sequence[Row]], verdicts: Sequence[Verdict] = _ORDER) -> str:
@@ -30,9 +47,16 @@ def table(rows: Mapping[str, Sequence[Row]], verdicts: Sequence[Verdict] = _ORDE
     for row, hosts in merged.items():
         mark = "" if row.verdict is Verdict.FAIL else f" ({row.verdict})"
         cells = (", ".join(hosts), row.check + mark, row.found, row.needed, row.action)
-        wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, _WIDTHS, strict=True)]
+        wrapped = [_wrapped(cell, width) for cell, width in zip(cells, _WIDTHS, strict=True)]
         lines += [_line(parts) for parts in itertools.zip_longest(*wrapped, fillvalue="")]
     return "\n".join(lines)
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    """The lines of a cell. Paths, names and `commands` are whole, so that they can be copied."""
+    whole = re.sub(r"`[^`]*`", lambda command: command[0].replace(" ", _SPACE), cell)
+    lines = textwrap.wrap(whole, width, break_on_hyphens=False, break_long_words=False)
+    return [line.replace(_SPACE, " ") for line in lines] or [""]
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from vllm_doctor.preflight.records import Row
 
 _SUFFIXES = {".yml", ".yaml", ".json", ""}
 _WHOLE_FILE_VAULT = "$ANSIBLE_VAULT"
+ON_COMMAND_LINE = "on the command line (-e)"
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,13 @@ class Sources:
     """The variable files of an inventory, read once. Vault-encrypted files are left alone."""
 
     def __init__(
-        self, inventories: Sequence[Path], playbook_dir: Path | None = None, files: Sequence[Path] = ()
+        self,
+        inventories: Sequence[Path],
+        playbook_dir: Path | None = None,
+        files: Sequence[Path] = (),
+        typed: Collection[str] = (),
     ) -> None:
+        self.typed = frozenset(typed)  # after -e, written out: no file has a say in these
         self._extra = [path for path in files if path.is_file()]  # after -e, stronger than all others
         folders = [path if path.is_dir() else path.parent for path in inventories]
         self.base = folders[0] if folders else playbook_dir
@@ -73,8 +79,11 @@ class Sources:
         """The row with the line to change before its action, where an inventory file sets what the row speaks of."""
         places = {item.variable: item for item in definitions}  # the strongest definition is the last one
         spoken = re.findall(r"[a-z]\w+", f"{row.action} {row.found} {row.needed}") if row.action else []
-        place = next((places[word] for word in spoken if word in places), None)
-        return row if place is None else replace(row, action=f"{place.at(self.base)}: {row.action}")
+        name = next((word for word in spoken if word in places or word in self.typed), None)
+        if name is None:
+            return row
+        place = ON_COMMAND_LINE if name in self.typed else places[name].at(self.base)
+        return replace(row, action=f"{place}: {row.action}")
 
 
 def _files(folder: Path, name: str) -> Iterator[Path]:

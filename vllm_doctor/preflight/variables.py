@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vllm_doctor.knowledge.compat import nearest
-from vllm_doctor.preflight import secrets
+from vllm_doctor.preflight import report, secrets
 from vllm_doctor.preflight.records import Row, Verdict
-from vllm_doctor.preflight.sources import Definition, Sources
+from vllm_doctor.preflight.sources import ON_COMMAND_LINE, Definition, Sources
 
 _BOOLEAN_WORDS = {"true", "false", "yes", "no", "on", "off"}
 
@@ -139,7 +139,7 @@ class Variables:
                 variable = variable or (candidate if candidate in self._known else None)
                 if variable is not None and variable != name:
                     yield Row(
-                        "extra argument",
+                        report.EXTRA_ARGUMENT,
                         Verdict.FAIL,
                         f"{flag} in {name}",
                         f"{variable}, which owns this flag",
@@ -174,8 +174,8 @@ class Variables:
         )
 
     def _where(self, name: str, places: Mapping[str, Definition], action: str) -> str:
-        place = places.get(name)
-        return f"{place.at(self._sources.base) if place else 'on the command line (-e)'}: {action}"
+        place = None if name in self._sources.typed else places.get(name)
+        return f"{place.at(self._sources.base) if place else ON_COMMAND_LINE}: {action}"
 
 
 def _type_problem(option: Option, value: object) -> tuple[str, str] | None:

@@ -38,6 +38,7 @@ MESSAGE = 240  # characters of somebody else's message in a cell of the table
 FLAGS = REPOSITORY / "vllm_doctor" / "knowledge" / "inventory_vars.json"
 
 
+UNUSABLE = {"variable type", "reference"}  # nothing can be composed of such variables
 NOT_ROOT = Row(
     "root",
     Verdict.FAIL,
@@ -63,7 +64,12 @@ def no_answer(answer, *, skip):
 
 
 class ActionModule(ActionBase):
-    """`preflight_judge: {stage: variables}` before any host is asked, `{stage: facts}` after."""
+    """`preflight_judge: {stage: variables}` before any host is asked, `{stage: facts}` after.
+
+    `also` names a fact of the hosts: what other roles refuse, as {found, needed, do} and at will {check}. It stands in
+    the same table. `{stage: types}` refuses nothing: `unusable` are the hosts whose variables cannot be read as what
+    they are to be, so that nobody composes anything from them before the table is said.
+    """
 
     TRANSFERS_FILES = False
     _requires_connection = False
@@ -74,13 +80,15 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(
             {
-                "stage": {"type": "str", "required": True, "choices": ["variables", "facts"]},
+                "stage": {"type": "str", "required": True, "choices": ["types", "variables", "facts"]},
+                "also": {"type": "str", "default": ""},
                 "today": {"type": "str"},
             }
         )
         hosts = task_vars.get("ansible_play_hosts_all") or [task_vars["inventory_hostname"]]
         today = _day(arguments["today"]) if arguments["today"] else date.today()
-        judge_host = self._variables if arguments["stage"] == "variables" else self._facts
+        self._also = arguments["also"]
+        judge_host = {"types": self._types, "variables": self._variables, "facts": self._facts}[arguments["stage"]]
         self._specs, self._defaults = _roles()
         self._names = {option.name for option in self._specs}
         flags = json.loads(FLAGS.read_text(encoding="utf-8")) if FLAGS.exists() else {}
@@ -89,9 +97,16 @@ class ActionModule(ActionBase):
             [Path(path) for path in task_vars.get("ansible_inventory_sources") or []],
             Path(task_vars["playbook_dir"]) if task_vars.get("playbook_dir") else None,
             [Path(word[1:]) for word in map(str, context.CLIARGS.get("extra_vars") or ()) if word.startswith("@")],
+            frozenset(_typed(self._loader)),
         )
         with TemporaryDirectory(prefix="preflight-") as self._kept:
             rows = {host: judge_host(host, task_vars, today) for host in hosts}
+        if arguments["stage"] == "types":
+            result.update(
+                changed=False,
+                unusable=[host for host, found in rows.items() if UNUSABLE & {row.check for row in found}],
+            )
+            return result
         rows["inventory"] = self._strays(task_vars)
         failed = report.failures(rows)
         text = report.table(rows)
@@ -147,23 +162,38 @@ class ActionModule(ActionBase):
             for path in self._sources.strays(everything.get("all", ()), everything)
         )
 
-    def _variables(self, host, task_vars, today):
-        values = self._values(host, task_vars)
+    def _types(self, host, task_vars, _today):
+        """What is wrong with the variables as such: their names, types, references, secrets."""
+        self._said = values = self._values(host, task_vars)
         sources, groups = self._sources, _groups(host, task_vars)
         # Only what somebody has written down is judged: facts and registered results have role prefixes too.
         definitions = sources.definitions(host, groups)
         written = {item.variable for item in definitions} | set(load_extra_vars(self._loader))
-        variables = Variables(self._specs, sources, self._flags)
-        said = {name: values[name] for name in written if name in values}
+        self._written = {name: values[name] for name in written if name in values}
+        self._judge = Variables(self._specs, sources, self._flags)
         allowed = [str(name) for name in values.get("preflight_extra_variables") or []]
-        rows = (*variables.judge(host, groups, said, allowed), *self._references(definitions))
-        values = {**values, **dict.fromkeys(variables.mistyped(said))}
+        return (*self._judge.judge(host, groups, self._written, allowed), *self._references(definitions))
+
+    def _variables(self, host, task_vars, today):
+        rows = self._types(host, task_vars, today)
+        definitions = self._sources.definitions(host, _groups(host, task_vars))
+        values = {**self._said, **dict.fromkeys(self._judge.mistyped(self._written))}
         intent = _locked(wants.intent(values, table(), self._flags), values)
         case = Case(intent, wants.declared_host(intent, table(), self._configs(values, {})), table(), today)
         judged = [row for row in judge(case, OF_VARIABLES) if row.verdict in {Verdict.FAIL, Verdict.WARN}]
         told = (*wants.contradictions(values, intent, table()), *self._missing(values), *judged)
-        typed = variables.typed_secrets(_typed(self._loader))
-        return (*rows, *typed, *(sources.located(row, definitions) for row in told))
+        typed = self._judge.typed_secrets(_typed(self._loader))
+        located = (*rows, *typed, *(self._sources.located(row, definitions) for row in told))
+        return (*located, *self._others(host, task_vars, definitions, located))
+
+    def _others(self, host, task_vars, definitions, told):
+        """What other roles refuse on this host, without what is refused already."""
+        rows = task_vars["hostvars"][host].get(self._also) or [] if self._also else []
+        made = [
+            Row(str(row.get("check", "launch")), Verdict.FAIL, str(row["found"]), str(row["needed"]), str(row["do"]))
+            for row in rows
+        ]
+        return tuple(self._sources.located(row, definitions) for row in report.others(made, told))
 
     def _facts(self, host, task_vars, today):
         values = self._values(host, task_vars)
@@ -177,7 +207,8 @@ class ActionModule(ActionBase):
         configs = self._configs(values, answer["facts"].get("models") or {})
         rows = judge(Case(intent, wants.host(answer["facts"], configs), table(), today))
         definitions = self._sources.definitions(host, _groups(host, task_vars))
-        return tuple(self._sources.located(row, definitions) for row in rows)
+        located = tuple(self._sources.located(row, definitions) for row in rows)
+        return (*located, *self._others(host, task_vars, definitions, located))
 
     def _missing(self, values):
         """Complaints about model configurations that are not on the controller."""

@@ -12,6 +12,7 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 
 from vllm_doctor.knowledge import hub as hubs  # noqa: E402
 from vllm_doctor.knowledge import parser, versions  # noqa: E402
+from vllm_doctor.preflight import report  # noqa: E402
 from vllm_doctor.preflight.locks import nearest_version  # noqa: E402
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
@@ -69,6 +70,7 @@ def problems(made, variables, locks, templates):
                 f"vllm_version: {variables['version']}",
                 "an exact release, such as 0.32.0",
                 _with_lock(variables, locks),
+                report.RELEASE,
             )
         )
     elif wanted not in {build for version, build in _builds(locks)} | {
@@ -79,6 +81,7 @@ def problems(made, variables, locks, templates):
                 f"vLLM {wanted}",
                 f"a hash lock; there is {', '.join(locks) or 'none'}",
                 f"{_with_lock(variables, locks)}, or make the lock with tools/vllm_lock.py",
+                report.RELEASE,
             )
         )
     for unit, instance in zip(made, variables["instances"], strict=True):
@@ -216,7 +219,7 @@ def _of_extra(unit, name, value, arguments):
     if variable := _owner(name, arguments):
         plain = isinstance(value, str | int | float) and not bare.startswith("no-")
         line = f"{variable}: {json.dumps(value)}" if plain else variable
-        return [_row(found, f"{variable}, which says the same", f"{out}, and set {line}")]
+        return [_row(found, f"{variable}, which says the same", f"{out}, and set {line}", report.EXTRA_ARGUMENT)]
     if bare == "config":
         needed = "the arguments themselves: what such a file says is neither planned nor judged"
         return [_row(found, needed, f"{out}, and set variables")]
@@ -228,8 +231,8 @@ def _of_extra(unit, name, value, arguments):
     return []
 
 
-def _row(found, needed, do):
-    return {"found": found, "needed": needed, "do": do}
+def _row(found, needed, do, check="launch"):
+    return {"found": found, "needed": needed, "do": do, "check": check}
 
 
 class FilterModule:

@@ -14,6 +14,8 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 
 from vllm_doctor.knowledge import hub as hubs  # noqa: E402
 from vllm_doctor.knowledge import parser, templates  # noqa: E402
+from vllm_doctor.preflight import report  # noqa: E402
+from vllm_doctor.preflight.records import Row, Verdict  # noqa: E402
 
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
 # Our variables, and the names under which systemd hands their files over.
@@ -230,18 +232,16 @@ def _reachable(host):
 
 
 def table(rows):
-    """Write problems as lines for people, once for all hosts that share one.
+    """Write problems as preflight's table: hosts that share one share its row.
 
-    `rows` are {host, found, needed, do}, and where known {in}: the file and line that say it.
+    `rows` are {host, found, needed, do}, and at will {check} and {in}: the file and line that say it.
     """
-    shared = {}
+    told = {}
     for row in rows:
-        shared.setdefault((row["found"], row["needed"], row["do"], row.get("in", "")), []).append(row["host"])
-    return "\n".join(
-        f"{', '.join(dict.fromkeys(hosts))}\n  found:  {found}\n  needed: {needed}\n  do:     {do}"
-        + (f"\n  in:     {place}" if place else "")
-        for (found, needed, do, place), hosts in shared.items()
-    )
+        action = f"{row['in']}: {row['do']}" if row.get("in") else row["do"]
+        line = Row(row.get("check", "launch"), Verdict.FAIL, str(row["found"]), str(row["needed"]), action)
+        told.setdefault(row["host"], []).append(line)
+    return report.table(told)
 
 
 def digest(*texts):

@@ -20,3 +20,8 @@ def load(path: str, name: str = "") -> ModuleType:
 
 for shared in ("vllm_http", "vllm_doors"):  # in the order in which they need each other
     load(f"module_utils/{shared}.py", f"ansible.module_utils.{shared}")
+
+
+def said(rows: list[dict[str, str]]) -> str:
+    """What rows refuse, in words."""
+    return "".join(f"found: {row['found']}\nneeded: {row['needed']}\ndo:     {row['do']}\n" for row in rows)

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.roles.vllm.plugins import load
+from tests.roles.vllm.plugins import load, said
 from tests.roles.vllm.test_units import judged as composed
-from tests.roles.vllm.test_units import plugin
 
 doors = load("filter_plugins/vllm_door_problems.py")
 FINE = {"api_key": True, "api_key_fits": True, "secret_names": [], "guard": "/opt/vllm/guard/0123abcd"}
@@ -18,7 +17,7 @@ def judged(**inventory: Any) -> tuple[dict[str, Any], str]:
     variables = {**FINE, "open_routes": ["/health", "/metrics"], "metrics_networks": [], **inventory}
     units, _ = composed(**variables)
     rows = doors.problems(units, variables)
-    return units[0], plugin.table([{"host": "gpu01", **row} for row in rows])
+    return units[0], said(rows)
 
 
 def test_a_key_brings_the_guard() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.roles.vllm.plugins import load
-from tests.roles.vllm.test_units import judged, plugin
+from tests.roles.vllm.plugins import load, said
+from tests.roles.vllm.test_units import judged
 
 models = load("filter_plugins/vllm_models.py")
 fetch = load("files/fetch_model.py")
@@ -21,7 +21,7 @@ OTHER = "fedcba9876543210fedcba9876543210fedcba98"
 def complaints(**inventory: Any) -> str:
     variables = {"generated_model": False, "hub_endpoint": "https://huggingface.co", "secret_names": [], **inventory}
     rows = models.problems(judged(**inventory)[0], variables)
-    return str(plugin.table([{"host": "gpu01", **row} for row in rows]))
+    return said(rows)
 
 
 def test_a_model_of_a_hub_is_served_from_the_folder_of_its_commit_under_its_own_name() -> None:

@@ -1,6 +1,8 @@
 """The variables stage, run by ansible-playbook itself on hosts that do not exist: refused, with the line to change."""
 
+import itertools
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,13 +59,28 @@ def blocks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         },
     )
     assert done.returncode != 0, done.stdout
-    lines = done.stdout[done.stdout.index("Refused before any host was touched") :].splitlines()
-    found: dict[str, str] = {}
+    return cells(done.stdout[done.stdout.index("Refused before any host was touched") :])
+
+
+def cells(text: str) -> dict[str, str]:
+    """{host: what its rows say}, from a table whose cells are broken over lines."""
+    lines = text.splitlines()
+    top = next(number for number, line in enumerate(lines) if line.lstrip().startswith("----"))
+    starts = [match.start() for match in re.finditer("-+", lines[top])]
+    found: dict[str, list[list[str]]] = {}
     name = ""
-    for line in map(str.strip, lines):
-        name = line if line in hosts else name
-        found[name] = f"{found.get(name, '')}{line}\n"
-    return found
+    for line in itertools.takewhile(str.strip, lines[top + 1 :]):
+        parts = [line[one:other].strip() for one, other in itertools.zip_longest(starts, starts[1:])]
+        if parts[0]:
+            name = parts[0]
+            found.setdefault(name, []).append([])
+        found[name][-1].append("\0".join(parts))
+
+    def columns(row: list[str]) -> str:
+        parts = zip(*(line.split("\0") for line in row), strict=True)
+        return " ".join(" ".join(filter(None, column)) for column in parts)
+
+    return {host: "\n".join(map(columns, rows)) for host, rows in found.items()}
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -1,0 +1,33 @@
+# Copyright: the authors of vllm-doctor
+# Apache License 2.0 (see LICENSE)
+"""Ansible's own screen, where a task that refuses says it once."""
+
+from __future__ import annotations
+
+from ansible.plugins.callback.default import CallbackModule as Default
+
+DOCUMENTATION = """
+name: once
+type: stdout
+short_description: Ansible's own screen, where a refusal is said once
+description:
+  - ansible-core prints the message of a failed task as an error with the place of the task, and again in its result.
+    Where the message is the task's whole purpose, the second is enough; -v shows both.
+extends_documentation_fragment:
+  - default_callback
+  - result_format_callback
+"""
+
+REFUSALS = {"assert", "fail", "preflight_judge"}
+
+
+class CallbackModule(Default):
+    """The default, but for tasks that do nothing but refuse."""
+
+    CALLBACK_NAME = "once"
+
+    def v2_runner_on_failed(self, result, ignore_errors=False):
+        """Leave the first of the two out."""
+        if result.task.action.rpartition(".")[2] in REFUSALS and not self._display.verbosity:
+            result.result.pop("exception", None)
+        super().v2_runner_on_failed(result, ignore_errors)
