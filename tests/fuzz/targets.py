@@ -27,7 +27,7 @@ from tests.memory.models import LLAMA_8B
 from tests.scenarios.loading import folders, snapshot
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
-from vllm_doctor.gather import logfile, logfile_open, logfile_window
+from vllm_doctor.gather import logfile
 from vllm_doctor.gather.bundle import read_bundle, write_bundle
 from vllm_doctor.gather.kernel import read_file as read_kernel
 from vllm_doctor.gather.logfile import read_logs
@@ -35,6 +35,7 @@ from vllm_doctor.gather.metrics import parse
 from vllm_doctor.gather.nvidia_smi import read_both
 from vllm_doctor.launch.command import parse_line
 from vllm_doctor.launch.line import LaunchError
+from vllm_doctor.log.read import pieces, window
 from vllm_doctor.memory.allocator import allocator
 from vllm_doctor.memory.kv_use import kv_use
 from vllm_doctor.records.finding import Diagnosis
@@ -132,8 +133,8 @@ def long_log(data: bytes) -> None:
     """The same by the way that large files take, with its measures made small."""
     small = {"SMALL": 4096, "HEAD": 1024, "TAIL": 1536}
     with (
-        mock.patch.multiple(logfile_window, BACK=2048, _SAMPLE=256, **small),
-        mock.patch.multiple(logfile_open, **small),
+        mock.patch.multiple(window, BACK=2048, _SAMPLE=256, **small),
+        mock.patch.multiple(pieces, **small),
         mock.patch.object(logfile, "CHUNK", 512),
         mock.patch.object(logfile, "_HEAD", 512),
     ):

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.gather.test_logfile import DEATH, HEAD
-from vllm_doctor.gather import bounded, journal, logfile_open
+from vllm_doctor.gather import bounded, journal
 from vllm_doctor.gather.logfile import read_logs, text_lines
 from vllm_doctor.knowledge import serving
+from vllm_doctor.log.read import pieces
 from vllm_doctor.records.host import Metrics, Sample, Scrape
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
@@ -171,8 +172,8 @@ def test_what_a_start_logged_is_learnt_from_any_file_that_a_log_is_read_from(
 
 def test_utf_16_whose_characters_are_torn_between_two_reads_is_read() -> None:
     text = BEGIN.decode().encode("utf-16")
-    read = logfile_open.stream(text[at : at + 333] for at in range(0, len(text), 333))
-    assert isinstance(read, logfile_open.Read)
+    read = pieces.stream(text[at : at + 333] for at in range(0, len(text), 333))
+    assert isinstance(read, pieces.Read)
     assert read.pieces[0].data.decode().lstrip("\ufeff") == BEGIN.decode()
 
 

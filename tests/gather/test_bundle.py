@@ -32,7 +32,7 @@ from vllm_doctor.records.host import (
     Scrape,
     Unit,
 )
-from vllm_doctor.records.log import Life, Log, LogLine
+from vllm_doctor.records.log import Log, LogLine, RunLines
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Signal, Snapshot
 from vllm_doctor.rules.engine import diagnose
@@ -53,7 +53,7 @@ def poisoned() -> Snapshot:
     return Snapshot(
         taken_at="2026-01-01T00:00:00+00:00",
         subject=Subject(host=HOST, unit="vllm.service", gpu=UUID),
-        log=Known(Log(f"journal {HOST}", Life((line,)), 0, (POISON,)), "journal"),
+        log=Known(Log(f"journal {HOST}", RunLines((line,)), 0, (POISON,)), "journal"),
         kernel=Known(Kernel((KernelEvent(POISON, None, 1),), "boot"), "journalctl"),
         unit=Known(
             Unit("vllm.service", "loaded", "active", "running", "success", properties={"ExecStart": POISON}),
@@ -102,7 +102,7 @@ def test_the_body_of_a_private_key_in_the_log_stays_at_home(tmp_path: Path) -> N
     body = "MIIEow" + "aB3+" * 14
     texts = ("-----BEGIN RSA PRIVATE KEY-----", body, "-----END RSA PRIVATE KEY-----")
     lines = tuple(LogLine(n, text, "INFO", "APIServer", 7, None, None, f"vllm: {text}") for n, text in enumerate(texts))
-    write_bundle([Snapshot(taken_at="t", log=Known(Log("journal", Life(lines)), "journal"))], tmp_path / "b")
+    write_bundle([Snapshot(taken_at="t", log=Known(Log("journal", RunLines(lines)), "journal"))], tmp_path / "b")
     assert body.encode() not in gzip.decompress((tmp_path / "b").read_bytes())
 
 

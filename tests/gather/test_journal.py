@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vllm_doctor.gather import journal
-from vllm_doctor.gather.logfile import log_of_lines
+from vllm_doctor.log.read.lines import log_of_lines
 from vllm_doctor.records.reading import Known, Unknown
 
 Put = Callable[[str, str], None]

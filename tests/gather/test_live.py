@@ -12,7 +12,7 @@ from vllm_doctor.gather import procfs
 from vllm_doctor.gather import run as processes
 from vllm_doctor.gather.life import since_start
 from vllm_doctor.records.host import Kernel, KernelEvent
-from vllm_doctor.records.log import Life, Log, LogLine
+from vllm_doctor.records.log import Log, LogLine, RunLines
 from vllm_doctor.records.reading import Known
 
 Put = Callable[[str, str], None]
@@ -121,7 +121,7 @@ def test_an_out_of_memory_kill_of_an_earlier_life_is_not_of_this_one() -> None:
     kernel = Kernel(
         (at(1, "Out of memory: Killed process 3 (python)"), at(2, xid), at(9, "Out of memory: Killed process 4"))
     )
-    log = Log("journal", Life((LogLine(1, "Started", at="2026-01-01T08:00:00+00:00"),)))
+    log = Log("journal", RunLines((LogLine(1, "Started", at="2026-01-01T08:00:00+00:00"),)))
     found = since_start(Known(kernel, "dmesg"), Known(log, "journal"))
     assert isinstance(found, Known)
     assert [event.number for event in found.value.events] == [2, 9]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vllm_doctor.gather.logfile import read_logs
-from vllm_doctor.gather.logfile_open import SMALL
+from vllm_doctor.log.read.pieces import SMALL
 from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import vllm_doctor
-from vllm_doctor.knowledge.messages import messages
 from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import messages
 
 PACKAGE = Path(vllm_doctor.__file__).parent
 # Run by a maintainer over vLLM's own source, never over what others wrote.

@@ -3,8 +3,9 @@
 import pytest
 
 from vllm_doctor.knowledge import kernels
-from vllm_doctor.knowledge.kernels import Chosen
 from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.log import chosen_kernels
+from vllm_doctor.log.chosen_kernels import Chosen
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ from vllm_doctor.knowledge.versions import as_version
     ],
 )
 def test_the_attention_backend_is_read_in_each_release_s_words(line: str, chosen: Chosen | None) -> None:
-    assert kernels.attention([line]) == chosen
+    assert chosen_kernels.attention([line]) == chosen
 
 
 @pytest.mark.parametrize(
@@ -45,22 +46,22 @@ def test_the_attention_backend_is_read_in_each_release_s_words(line: str, chosen
     ],
 )
 def test_the_experts_kernels_are_read_with_the_kind_of_their_weights(line: str, chosen: Chosen) -> None:
-    assert kernels.moe([line]) == chosen
+    assert chosen_kernels.moe([line]) == chosen
 
 
 def test_fusions_are_named_as_the_release_s_own_switches() -> None:
     own = "Enabled custom fusions: norm_quant, allreduce_rms"
-    assert kernels.enabled_passes([own]) == ("fuse_norm_quant", "fuse_allreduce_rms")
+    assert chosen_kernels.enabled_passes([own]) == ("fuse_norm_quant", "fuse_allreduce_rms")
     printed = "config: 'pass_config': {'enable_noop': True, 'enable_fi_allreduce_fusion': True, 'enable_fusion': False}"
-    assert kernels.enabled_passes([printed]) == ("enable_fi_allreduce_fusion",)
+    assert chosen_kernels.enabled_passes([printed]) == ("enable_fi_allreduce_fusion",)
 
 
 def test_the_ways_of_an_all_reduce_between_the_ranks_of_one_model_are_read() -> None:
     line = (
         "Using ['CUSTOM', 'PYNCCL'] all-reduce backends (in dispatch order) for group 'tp:0' out of potential backends"
     )
-    assert kernels.all_reduce([line.replace("'tp:0'", "'ep:0'"), line]) == ("CUSTOM", "PYNCCL")
-    assert kernels.linear(["Using MacheteLinearKernel for CompressedTensorsWNA16"]) == "MacheteLinearKernel"
+    assert chosen_kernels.all_reduce([line.replace("'tp:0'", "'ep:0'"), line]) == ("CUSTOM", "PYNCCL")
+    assert chosen_kernels.linear(["Using MacheteLinearKernel for CompressedTensorsWNA16"]) == "MacheteLinearKernel"
 
 
 @pytest.mark.parametrize(

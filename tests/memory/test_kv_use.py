@@ -8,7 +8,7 @@ from vllm_doctor.memory.allocator import allocator
 from vllm_doctor.memory.kv_use import kv_use
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import Gpu, GpuProcess, Metrics, Sample, Scrape
-from vllm_doctor.records.log import Life, Log, LogLine
+from vllm_doctor.records.log import Log, LogLine, RunLines
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.render.fragmentation import block_advice, report
@@ -106,7 +106,7 @@ def oom(asked: str, unallocated: str) -> Snapshot:
         "of which 512.00 MiB is free. Of the allocated memory 70.00 GiB is allocated by PyTorch, and "
         f"{unallocated} is reserved by PyTorch but unallocated."
     )
-    return Snapshot(taken_at="", log=Known(Log("journal", Life((LogLine(9, text),))), "journal"))
+    return Snapshot(taken_at="", log=Known(Log("journal", RunLines((LogLine(9, text),))), "journal"))
 
 
 def test_fragmentation_is_claimed_only_where_the_memory_would_have_served() -> None:
@@ -130,7 +130,7 @@ def test_private_pools_of_graphs_serve_no_request(pools: str, fragmented: bool) 
         f"free. Of the allocated memory 18.00 GiB is allocated by PyTorch,{pools} and 3.00 GiB is reserved by PyTorch "
         "but unallocated."
     )
-    error = allocator(Snapshot(taken_at="", log=Known(Log("journal", Life((LogLine(1, text),))), "journal"))).error
+    error = allocator(Snapshot(taken_at="", log=Known(Log("journal", RunLines((LogLine(1, text),))), "journal"))).error
     assert error is not None
     assert error.fragmented is fragmented
 
@@ -140,14 +140,14 @@ def test_the_wording_of_torch_2_0_is_read() -> None:
         "CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 23.69 GiB total capacity; 18.00 GiB already allocated; "
         "700.00 MiB free; 21.50 GiB reserved in total by PyTorch)"
     )
-    error = allocator(Snapshot(taken_at="", log=Known(Log("journal", Life((LogLine(1, text),))), "journal"))).error
+    error = allocator(Snapshot(taken_at="", log=Known(Log("journal", RunLines((LogLine(1, text),))), "journal"))).error
     assert error is not None
     assert (error.unallocated, error.fragmented) == (round(3.5 * GIB), True)
 
 
 def test_what_torch_does_not_say_is_unknown_and_no_shortage() -> None:
     text = "HIP out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 15.92 GiB"
-    shot = Snapshot(taken_at="", log=Known(Log("journal", Life((LogLine(3, text),))), "journal"))
+    shot = Snapshot(taken_at="", log=Known(Log("journal", RunLines((LogLine(3, text),))), "journal"))
     use = kv_use(Metrics("u", (Scrape(1.0, ()),)), max_model_len=None, version=None)
     assert "asked 1.50 GiB, what torch held unused is not told" in report(use, allocator(shot), "human", Subject())
 

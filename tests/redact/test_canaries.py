@@ -19,7 +19,7 @@ from vllm_doctor.gather import run as processes
 from vllm_doctor.gather.bundle import read_bundle, write_bundle
 from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Evidence, Finding, Missing, Step, Subject
 from vllm_doctor.records.host import Kernel, KernelEvent, Launch, Metrics, Sample, Scrape
-from vllm_doctor.records.log import Life, Log, LogLine
+from vllm_doctor.records.log import Log, LogLine, RunLines
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import (
@@ -204,7 +204,7 @@ def files(path: Path) -> Iterator[tuple[str, str]]:
 
 def test_none_leaves_in_a_bundle(tmp_path: Path) -> None:
     texts = [*ALL, *(text for text, _ in SPECIES["identities"])]
-    log = Log("journal", Life(tuple(LogLine(n, text, excerpt=f"vllm: {text}") for n, text in enumerate(texts))))
+    log = Log("journal", RunLines(tuple(LogLine(n, text, excerpt=f"vllm: {text}") for n, text in enumerate(texts))))
     labels = {"secret": "cAnArYlabel", "route": "token=cAnArYroute", "user": "alice"}
     shot = Snapshot(
         taken_at="2026-01-01T00:00:00+00:00",

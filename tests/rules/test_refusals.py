@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from vllm_doctor.gather.logfile import log_of_lines
 from vllm_doctor.knowledge.parser import knows
+from vllm_doctor.log.read.lines import log_of_lines
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot

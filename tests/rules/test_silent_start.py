@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from vllm_doctor.records.host import Gpu, Probe, Unit
-from vllm_doctor.records.log import Life, Log, LogLine
+from vllm_doctor.records.log import Log, LogLine, RunLines
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
@@ -35,7 +35,7 @@ def snapshot(last: str | None, *, live: bool = True) -> Snapshot:
     )
     return Snapshot(
         taken_at="2026-03-14T09:30:00+00:00",
-        log=Known(Log("journal", Life(lines)), "journalctl"),
+        log=Known(Log("journal", RunLines(lines)), "journalctl"),
         unit=Known(unit, "systemctl show") if live else Unknown("not given", ""),
         probe=Known(Probe(health_error="connection refused"), "http://127.0.0.1:8000") if live else Unknown("x", ""),
         gpus=Known((Gpu(0, "NVIDIA H100"),), "nvidia-smi"),

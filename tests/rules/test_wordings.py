@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.scenarios.loading import folders
-from vllm_doctor.gather.logfile import log_of_lines
-from vllm_doctor.knowledge.messages import Message, Sample, messages
+from vllm_doctor.log.match import Message, Sample, messages
+from vllm_doctor.log.read.lines import log_of_lines
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot

@@ -21,7 +21,8 @@ import msgspec
 from vllm_doctor import __version__
 from vllm_doctor.gather.archive import Refused, read_members
 from vllm_doctor.gather.bounded import CHUNK, Source, json_value, opened, title
-from vllm_doctor.gather.unpack import Broken, TooMuch, compression, unpacked
+from vllm_doctor.gather.unpack import compression, unpacked
+from vllm_doctor.log.read.pieces import Broken, TooMuch
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot

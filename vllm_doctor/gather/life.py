@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from functools import partial
 
 from vllm_doctor.gather import journal, kernel
-from vllm_doctor.gather.logfile import earlier_kv, log_of_lines, read_logs
-from vllm_doctor.gather.logfile_lives import TOLD
+from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.together import Task
+from vllm_doctor.log.read.lines import earlier_kv, log_of_lines
+from vllm_doctor.log.read.runs import TOLD
 from vllm_doctor.records.host import Kernel
-from vllm_doctor.records.log import Life, Log
+from vllm_doctor.records.log import Log, RunLines
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
 # Two runs before this one are the fewest that show a trend; more than this many add nothing to it.
@@ -62,14 +63,14 @@ def judged_log(
         )
     earlier = next((at for at, run in enumerate(known) if run.invocation == invocation), len(known))
     log = log_of_lines(list(got.value.lines), f"journal of {unit.name}")
-    last = Life(log.last.lines, log.last.complete_head, log.last.skipped_bytes + (1 if got.value.gap else 0))
+    last = RunLines(log.last.lines, log.last.complete_head, log.last.skipped_bytes + (1 if got.value.gap else 0))
     scope = f"invocation {invocation}, boot {kernel.boot_id() or 'unknown'}"
     notes = (*log.notes, scope, *note, *_before(known[:earlier]))
     kv = _kv_before([run.invocation for run in known[:earlier]], last, min(deadline_s, HEADS_S))
     return Known(Log(log.source, last, max(earlier, log.earlier_lives), notes, (*kv, *log.earlier_kv_gib)), "journal")
 
 
-def _kv_before(invocations: Sequence[str], last: Life, deadline_s: float) -> tuple[float, ...]:
+def _kv_before(invocations: Sequence[str], last: RunLines, deadline_s: float) -> tuple[float, ...]:
     """What earlier runs of this boot had for their KV cache, read from their first lines, all at the same time."""
     if len(invocations) < FEWEST or not any("Available KV cache memory" in line.text for line in last.lines):
         return ()

@@ -9,21 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from vllm_doctor.gather.bounded import Source
+from vllm_doctor.log.read.pieces import WORK_S, Broken, TooMuch
 
 PIECE = 1 << 20
 _PACKED = 16 << 10
 _XZ_MEMORY = 100 << 20
-# Processor time of this process. A log or a bundle of ordinary size takes a hundredth of it.
-WORK_S = 8.0
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
-
-
-class Broken(Exception):  # noqa: N818 - it says what the input is
-    """The packed data is damaged or cut short."""
-
-
-class TooMuch(Exception):  # noqa: N818 - it says what the input is
-    """It unpacks to more than can be read in `WORK_S`."""
 
 
 def compression(head: bytes) -> str | None:

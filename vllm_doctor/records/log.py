@@ -1,4 +1,4 @@
-"""One service's own output, cut into lives; a life is one start of the process up to its end."""
+"""One service's own output, cut into runs; a run is one start of the process up to its end."""
 
 import msgspec
 
@@ -22,7 +22,7 @@ class LogLine(msgspec.Struct, frozen=True):
     stream: str | None = None
 
 
-class Life(msgspec.Struct, frozen=True):
+class RunLines(msgspec.Struct, frozen=True):
     """One start of the server. `complete_head` is false where its beginning was not in what was read."""
 
     lines: tuple[LogLine, ...]
@@ -31,15 +31,15 @@ class Life(msgspec.Struct, frozen=True):
 
 
 class Log(msgspec.Struct, frozen=True):
-    """The last life, which is judged, and how many came before it.
+    """The last run, which is judged, and how many came before it.
 
-    `earlier_kv_gib` is what earlier lives of the very same launch had for their KV cache, oldest first.
+    `earlier_kv_gib` is what earlier runs of the very same launch had for their KV cache, oldest first.
     `unread` are the files that were named and gave nothing.
     `others` are the logs of further servers that wrote into the same text.
     """
 
     source: str
-    last: Life
+    last: RunLines
     earlier_lives: int = 0
     notes: tuple[str, ...] = ()
     earlier_kv_gib: tuple[float, ...] = ()

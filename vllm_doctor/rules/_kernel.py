@@ -8,14 +8,15 @@ import re
 from enum import StrEnum
 
 from vllm_doctor.knowledge import gpus, kernels, versions
-from vllm_doctor.knowledge.kernels import Chosen
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.log import chosen_kernels
+from vllm_doctor.log.chosen_kernels import Chosen
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules._compilation import with_passes_off, without_compiling, without_graphs
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.say import environment, set_flag
 from vllm_doctor.rules.startup._levers import eager
 
@@ -71,8 +72,8 @@ def called(case: Case, fault: Fault) -> tuple[str, ...]:
     """The files of the fault's calls, outermost first. Where a compiler spoke before the exception came, those of the
     next traceback with calls."""
     files = fault.files
-    if not files and case.story is not None:
-        later = (c for c in case.story.crashes if c.first > fault.last and any(link.frames for link in c.links))
+    if not files and case.run is not None:
+        later = (c for c in case.run.crashes if c.first > fault.last and any(link.frames for link in c.links))
         crash = next(later, None)
         files = crash.files if crash is not None else ()
     return tuple(file.replace("\\", "/") for file in files)
@@ -99,12 +100,12 @@ def _name_it(case: Case) -> Change | None:
 
 
 def _lines(case: Case) -> list[str]:
-    return [line.text for line in case.story.lines] if case.story is not None else []
+    return [line.text for line in case.run.lines] if case.run is not None else []
 
 
 def _passes(case: Case) -> tuple[str, ...]:
     """Fusions that are on; those of the all-reduce alone where they are among them: they write into other GPUs."""
-    on = kernels.enabled_passes(_lines(case))
+    on = chosen_kernels.enabled_passes(_lines(case))
     return tuple(p for p in on if "allreduce" in p) or on
 
 
@@ -129,14 +130,14 @@ def _graph(case: Case, _: Fault) -> tuple[Change | None, ...]:
 
 
 def _all_reduce(case: Case, fault: Fault) -> tuple[Change | None, ...]:
-    fused = tuple(p for p in kernels.enabled_passes(_lines(case)) if "allreduce" in p)
+    fused = tuple(p for p in chosen_kernels.enabled_passes(_lines(case)) if "allreduce" in p)
     files = " ".join(called(case, fault))
     return (
         with_passes_off(case, fused, "the all-reduce was fused with the norm after it, as the log says"),
         _switched_off(case, "VLLM_ALLREDUCE_USE_SYMM_MEM", "symmetric memory") if "symm_mem" in files else None,
         _switched_off(case, "VLLM_ALLREDUCE_USE_FLASHINFER", "FlashInfer") if "flashinfer" in files else None,
         set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL's all-reduce instead of vLLM's own")
-        if not kernels.all_reduce(_lines(case)) or "CUSTOM" in kernels.all_reduce(_lines(case))
+        if not chosen_kernels.all_reduce(_lines(case)) or "CUSTOM" in chosen_kernels.all_reduce(_lines(case))
         else None,
     )
 
@@ -169,7 +170,7 @@ _FLASHINFER_EXPERTS = {
 
 
 def _experts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
-    said = kernels.moe(_lines(case))
+    said = chosen_kernels.moe(_lines(case))
     files = " ".join(called(case, fault))
     now = said.name if said is not None else ""
     if said is None and not re.search(r"flashinfer|deep_gemm|cutlass|marlin", files):
@@ -208,7 +209,7 @@ def _draft(case: Case, _: Fault) -> tuple[Change | None, ...]:
 def _matrix(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if any("deep_gemm" in file for file in called(case, fault)):
         return (_switched_off(case, "VLLM_USE_DEEP_GEMM", "DeepGEMM"),)
-    name = kernels.linear(_lines(case))
+    name = chosen_kernels.linear(_lines(case))
     if name is None or case.has_env("VLLM_DISABLED_KERNELS") is None or case.env("VLLM_DISABLED_KERNELS"):
         return ()
     why = f"the log says that {name} multiplies these weights; without it vLLM takes the next that can"
@@ -258,7 +259,7 @@ def other_attention(
     Where the release names those that pass its checks, only one of them is offered; None where there is no other.
     """
     at = case.version or versions.newest_known()
-    said = kernels.attention(_lines(case))
+    said = chosen_kernels.attention(_lines(case))
     # The innermost file that tells a backend is the one that failed.
     told = next((names for file in reversed(called(case, fault)) for mark, names in _FILE_OF if mark in file), ())
     failed = {*told, *((said.name,) if said is not None else ()), *(_OF_TRITON if not_triton else ())}

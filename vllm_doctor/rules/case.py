@@ -7,13 +7,13 @@ from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.launchline import merged
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import FlagFact, Version
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.last_run import judged
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
 from vllm_doctor.records.reading import Known, Reading
 from vllm_doctor.records.snapshot import Signal, Snapshot
-from vllm_doctor.rules.fault import Fault
-from vllm_doctor.rules.runs import judged
-from vllm_doctor.rules.story import Story
 
 GIB = 1 << 30
 # No option of vLLM takes a number of this size; what has one was not read right.
@@ -49,21 +49,21 @@ class Case:
         return found
 
     @cached_property
-    def _story(self) -> Story | None:
+    def _run(self) -> AnalysedRun | None:
         log = self._snapshot.log
         return judged(log.value) if isinstance(log, Known) else None
 
     @property
-    def story(self) -> Story | None:
+    def run(self) -> AnalysedRun | None:
         """The life that the log tells; None if there is no log."""
         self.touched.add(Signal.LOG)
-        return self._story
+        return self._run
 
     @property
     def root(self) -> Fault | None:
         """What failed first in the log; None if nothing did or there is no log."""
-        story = self.story
-        return story.root if story is not None else None
+        run = self.run
+        return run.root if run is not None else None
 
     @property
     def launch(self) -> Launch | None:
@@ -74,9 +74,9 @@ class Case:
 
     @cached_property
     def _flags(self) -> dict[str, str | bool]:
-        story = self._story
+        run = self._run
         given = self._snapshot.launch
-        printed = story.launch.flags if story is not None and story.launch is not None else {}
+        printed = run.launch.flags if run is not None and run.launch is not None else {}
         return merged(given.value.flags if isinstance(given, Known) else {}, printed)
 
     def flag(self, name: str) -> str | bool | None:
@@ -95,7 +95,7 @@ class Case:
         given = self.flag(name)
         if given is not None:
             return given
-        return self._story.config.get(name) if self._story is not None else None
+        return self._run.config.get(name) if self._run is not None else None
 
     @property
     def model(self) -> str | None:
@@ -130,9 +130,9 @@ class Case:
     def version_text(self) -> str | None:
         """The version as printed in the log, else as given or installed."""
         self.touched.update({Signal.LOG, Signal.VERSION})
-        story = self._story
-        if story is not None and story.version is not None:
-            return story.version
+        run = self._run
+        if run is not None and run.version is not None:
+            return run.version
         given = self._snapshot.version
         return given.value if isinstance(given, Known) else None
 
@@ -169,7 +169,7 @@ class Case:
     def launched(self) -> bool:
         """Is anything known of the launch? Without it no value can be said to be the one in use."""
         self.touched.update({Signal.LOG, Signal.LAUNCH})
-        return bool(self._flags) or bool(self._story is not None and self._story.config)
+        return bool(self._flags) or bool(self._run is not None and self._run.config)
 
     @property
     def gpu_name(self) -> str:
@@ -189,12 +189,12 @@ class Case:
     def total_gib(self) -> float | None:
         """Memory of one card in GiB as the log prints it, else as given, else None."""
         self.touched.update({Signal.LOG, Signal.GPUS})
-        story = self._story
-        if story is not None:
-            if story.oom is not None and story.oom.total:
-                return story.oom.total / GIB
+        run = self._run
+        if run is not None:
+            if run.oom is not None and run.oom.total:
+                return run.oom.total / GIB
             for message in ("free-below-wanted", "memory-breakdown", "profile-took"):
-                if total := story.number(message, "total"):
+                if total := run.number(message, "total"):
                     return total
         gpus = self._snapshot.gpus
         if isinstance(gpus, Known) and gpus.value:
@@ -205,11 +205,11 @@ class Case:
     @property
     def weights_gib(self) -> float | None:
         """Weights of one rank in GiB, as the log prints them after loading."""
-        story = self.story
-        if story is None:
+        run = self.run
+        if run is None:
             return None
-        found = [float(h.fields["size"]) for h in story.all("weights-took")]
-        return max(found) if found else story.number("profile-breakdown", "weights")
+        found = [float(h.fields["size"]) for h in run.all("weights-took")]
+        return max(found) if found else run.number("profile-breakdown", "weights")
 
     @property
     def model_config(self) -> dict[str, object] | None:
@@ -262,8 +262,8 @@ class Case:
 
     def line(self, index: int) -> Evidence:
         """A line of the log as evidence."""
-        story = self.story
-        if story is None:
+        run = self.run
+        if run is None:
             raise ValueError("no log was read")
-        line = story.lines[index]
-        return Evidence(story.log.source, f"line {line.number}", line.excerpt or line.text, line.at)
+        line = run.lines[index]
+        return Evidence(run.log.source, f"line {line.number}", line.excerpt or line.text, line.at)

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from vllm_doctor.log import silence
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Diagnosis, Evidence, Finding, Missing, Scalar, Step
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Unknown
 from vllm_doctor.records.snapshot import Signal, Snapshot
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity, Verdict
 from vllm_doctor.redact.records import answer
-from vllm_doctor.rules import silence
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.foresight import foreseen, planned_kv_gib
 from vllm_doctor.rules.registry import INTERNAL, Outcome, Rule, by_code, rules
-from vllm_doctor.rules.story import Story
 from vllm_doctor.rules.strays import unjudged as strays_of
 from vllm_doctor.rules.walk import Asked, walk
 
@@ -45,10 +45,8 @@ def _servers(snapshot: Snapshot) -> list[Snapshot]:
         return [snapshot]
     logs = (msgspec.structs.replace(log.value, others=()), *log.value.others)
     each = [msgspec.structs.replace(snapshot, log=Known(one, log.source)) for one in logs]
-    stories = [(one, Case(one).story) for one in each]
-    return [
-        one for one, story in stories if story is not None and (story.by_vllm or story.root or story.deaths)
-    ] or each
+    stories = [(one, Case(one).run) for one in each]
+    return [one for one, run in stories if run is not None and (run.by_vllm or run.root or run.deaths)] or each
 
 
 def judged(snapshot: Snapshot) -> Diagnosis:
@@ -58,8 +56,8 @@ def judged(snapshot: Snapshot) -> Diagnosis:
     findings = foreseen(case, _ordered(_without_fallbacks([(one.rule, one.outcome) for one in asked])))
     missing = _missing(case, snapshot)
     verdict, because = _verdict(case, snapshot, findings)
-    story = case.story
-    quiet = story is not None and story.served(-1) and not story.stats
+    run = case.run
+    quiet = run is not None and run.served(-1) and not run.stats
     steps = walk(asked, findings, _read(case, snapshot), quiet=quiet)
     path = (*steps, Step("verdict", "What is the verdict?", verdict.value, because))
     return Diagnosis(
@@ -82,8 +80,8 @@ def _asked(rule: Rule, case: Case) -> Asked:
 def _read(case: Case, snapshot: Snapshot) -> frozenset[Signal]:
     """What was read, or is known not to exist. A log in which vLLM itself says nothing is no source about vLLM."""
     found = {signal for signal in Signal if not isinstance(getattr(snapshot, signal.value), Unknown)}
-    story = case.story
-    if story is not None and not (story.by_vllm or story.root is not None):
+    run = case.run
+    if run is not None and not (run.by_vllm or run.root is not None):
         found.discard(Signal.LOG)
     if strays_of(snapshot):  # it has a log and answers, somewhere
         found -= {Signal.LOG, Signal.LAUNCH, Signal.METRICS, Signal.PROBE}
@@ -154,7 +152,7 @@ def _explains(root: Finding, other: Finding) -> str | None:
 def _missing(case: Case, snapshot: Snapshot) -> tuple[Missing, ...]:
     """What was not read. What the log says itself need not be given beside it."""
     told = {Signal.VERSION} if case.version_text is not None else set()
-    told |= {Signal.LAUNCH} if case.story is not None and case.story.launch is not None else set()
+    told |= {Signal.LAUNCH} if case.run is not None and case.run.launch is not None else set()
     found = []
     for signal in Signal:
         reading = getattr(snapshot, signal.value)
@@ -174,48 +172,48 @@ def _verdict(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tup
         return Verdict.UNKNOWN, f"what was named could not be read: {'; '.join(m.reason for m in snapshot.unread)}"
     if snapshot.live:
         return _live_verdict(case, snapshot)
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         reason = snapshot.log.reason if not isinstance(snapshot.log, Known) else ""
         others = [s for s in (snapshot.metrics, snapshot.kernel, snapshot.gpus, snapshot.unit) if isinstance(s, Known)]
         if others and reason == "not given":
             return Verdict.OK, "nothing is wrong in what was given; no log was given"
         return Verdict.UNKNOWN, reason or "no log was read"
-    return _log_verdict(story)
+    return _log_verdict(run)
 
 
-def _log_verdict(story: Story) -> tuple[Verdict, str]:
-    if story.client is not None:
+def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
+    if run.client is not None:
         return Verdict.UNKNOWN, (
-            f"this is a client's log ({story.client.name}): {story.client.answers}; "
+            f"this is a client's log ({run.client.name}): {run.client.answers}; "
             "of the server it says no more: give the server's own log"
         )
-    if not story.is_vllm:
+    if not run.is_vllm:
         return Verdict.UNKNOWN, "no line of this log comes from vLLM"
-    if story.deaths and (story.stopped is None or story.stopped > story.deaths[0].index) and not story.is_script:
+    if run.deaths and (run.stopped is None or run.stopped > run.deaths[0].index) and not run.is_script:
         return Verdict.UNKNOWN, "something died, and what failed before it is not in what was read"
-    if not story.by_vllm:
+    if not run.by_vllm:
         return (
             Verdict.UNKNOWN,
             "this log speaks of vLLM, but no line of it was written by vLLM: give the server's own log",
         )
-    if story.unsettled is not None:
-        number = story.lines[story.unsettled.index].number
+    if run.unsettled is not None:
+        number = run.lines[run.unsettled.index].number
         return Verdict.UNKNOWN, f"line {number} tells of a failure, and nothing shows that anything was served after it"
-    if story.served(-1):
-        end = "it was stopped from outside" if story.stopped is not None else "nothing failed after that"
+    if run.served(-1):
+        end = "it was stopped from outside" if run.stopped is not None else "nothing failed after that"
         return Verdict.OK, f"the server became ready, and {end}"
-    if story.answered and (story.reached() is None or story.stopped is not None):
+    if run.answered and (run.reached() is None or run.stopped is not None):
         return Verdict.OK, "requests were answered, and nothing failed in what was given"
-    if story.exited:
+    if run.exited:
         return Verdict.OK, "the program ended by itself after its engine was made, and nothing failed"
-    if story.stopped is not None:
+    if run.stopped is not None:
         return Verdict.OK, "the start was stopped from outside before it was complete; nothing had failed"
-    reached = story.reached()
+    reached = run.reached()
     return Verdict.UNKNOWN, (
         f"the log ends during the start (last step seen: {reached.value if reached else 'none'}) without an error: "
         "it is still starting, it was killed from outside, or the rest was not given; if minutes pass and nothing more "
-        f"is said: {silence.step(silence.current(story)).look}"
+        f"is said: {silence.step(silence.current(run)).look}"
     )
 
 
@@ -246,11 +244,11 @@ def _live_verdict(case: Case, snapshot: Snapshot) -> tuple[Verdict, str]:
     if unit is not None and unit.active_state == "inactive" and unit.result == "success":
         return Verdict.OK, "the unit was stopped on purpose, and nothing had failed"
     state = f"{unit.active_state} ({unit.sub_state})" if unit is not None else "unknown"
-    silent = silence.minutes(case)
+    run = case.run
+    silent = silence.minutes(run, case.taken_at) if run is not None else 0
     if silent >= silence.WORTH_TELLING:
-        story = case.story
-        reached = story.reached() if story is not None else None
-        where = silence.step(silence.current(story) if story is not None else None).look
+        reached = run.reached() if run is not None else None
+        where = silence.step(silence.current(run) if run is not None else None).look
         return Verdict.UNKNOWN, (
             f"the unit is {state} and does not serve; its last line is {silent:.0f} minutes old (last step seen: "
             f"{reached.value if reached else 'none'}), and no error was said: {where}"
@@ -286,19 +284,19 @@ def _facts(case: Case) -> dict[str, Scalar]:
     """What was read of the subject itself: version, model, how far the start came, lives before this one."""
     facts: dict[str, Scalar] = {"vllm_version": case.version_text}
     facts["model"] = case.model
-    story = case.story
-    if story is not None:
-        reached = story.reached()
+    run = case.run
+    if run is not None:
+        reached = run.reached()
         facts |= {
             "reached": reached.value if reached is not None else None,
-            "earlier_lives": story.log.earlier_lives,
-            "lines_read": len(story.lines),
-            "bytes_skipped": story.log.last.skipped_bytes,
-            "complete_head": story.log.last.complete_head,
+            "earlier_lives": run.log.earlier_lives,
+            "lines_read": len(run.lines),
+            "bytes_skipped": run.log.last.skipped_bytes,
+            "complete_head": run.log.last.complete_head,
         }
-        facts |= {f"log_note_{number}": note for number, note in enumerate(story.log.notes[:8], 1)}
+        facts |= {f"log_note_{number}": note for number, note in enumerate(run.log.notes[:8], 1)}
         for name, message, field in (("available_kv_gib", "kv-available", "size"), ("kv_tokens", "kv-size", "tokens")):
-            value = story.number(message, field)
+            value = run.number(message, field)
             if value is not None:
                 facts[name] = value
     if case.weights_gib is not None:

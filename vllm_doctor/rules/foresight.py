@@ -120,9 +120,9 @@ def _foresight(case: Case) -> "Foresight | None":
     from vllm_doctor.knowledge.gpus import find
     from vllm_doctor.memory.ask import Start, foresee
 
-    story = case.story
+    run = case.run
     card = find(case.gpu_name, case.total_gib) if case.gpu_name else None
-    pools = [float(hit.fields["size"]) for hit in story.all("kv-available")] if story is not None else []
+    pools = [float(hit.fields["size"]) for hit in run.all("kv-available")] if run is not None else []
     return foresee(
         Start(
             argv=_argv(case, model),

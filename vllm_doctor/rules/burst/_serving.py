@@ -1,6 +1,6 @@
 """What every rule about a failed step at run time asks first."""
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import NotHere, Unseen
 from vllm_doctor.rules.startup._gate import Oom, exhausted
@@ -17,7 +17,7 @@ _LOGPROBS = (
 
 def at_run_time(case: Case) -> Oom | NotHere | Unseen:
     """The fault, if a step at run time exhausted the GPU's memory."""
-    return exhausted(case, Stage.SERVING, Stage.READY)
+    return exhausted(case, StartupPhase.SERVING, StartupPhase.READY)
 
 
 def for_logprobs(oom: Oom) -> bool:

@@ -9,10 +9,10 @@ from vllm_doctor.rules.say import finding, set_flag
 
 def judge(case: Case) -> Outcome:
     """Were items refused because they exceed the encoder cache?"""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    hits = story.all("encoder-cache-exceeded")
+    hits = run.all("encoder-cache-exceeded")
     if not hits:
         return NotHere("no item exceeded the encoder cache")
     size = int(hits[-1].fields.get("size", "0"))

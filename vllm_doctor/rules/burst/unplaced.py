@@ -1,9 +1,9 @@
 """VD208: memory of the GPU ran out, and the log does not tell in which step."""
 
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, stop_others
 from vllm_doctor.rules.startup._gate import exhausted, sums, tenants

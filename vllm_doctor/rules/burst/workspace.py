@@ -1,11 +1,11 @@
 """VD206: a kernel wanted more scratch memory than its workspace has, which is fixed after the start."""
 
 from vllm_doctor.knowledge import versions
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Direction, Phase, Severity
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import severity
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding, gib, upgrade
@@ -16,7 +16,7 @@ _VARIABLE = "VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE"
 
 def judge(case: Case) -> Outcome:
     """Did an allocation from the locked workspace fail?"""
-    if case.story is None:
+    if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
     if root is not None and "flashinfer-workspace" in root.ids:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.host import Kernel, KernelEvent
-from vllm_doctor.rules.story import Story
 
 # Kernels before 4.0 tell the user between the number and the name; people who retell it leave the number out.
 _KILLED = Pattern(
@@ -48,9 +48,9 @@ class Kill:
         return self.service in {None, unit}
 
 
-def in_log(story: Story) -> tuple[Kill, ...]:
+def in_log(run: AnalysedRun) -> tuple[Kill, ...]:
     """Kills that the service's own log shows, where the kernel's lines were written into it."""
-    told = (line for line in story.lines if "Killed process" in line.text or "CONSTRAINT_" in line.text)
+    told = (line for line in run.lines if "Killed process" in line.text or "CONSTRAINT_" in line.text)
     return kills(Kernel(tuple(KernelEvent(line.text, line.at, line.number) for line in told)))
 
 

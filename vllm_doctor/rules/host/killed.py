@@ -30,31 +30,31 @@ _COMPILERS = Pattern(r"(?:Killed process \d+ \(|task=)(?:cicc|nvcc|ptxas|cc1plus
 
 def judge(case: Case) -> Outcome:
     """Does the kernel log, or the unit's own record, show a kill for lack of memory?"""
-    story, kernel, unit = case.story, case.kernel, case.unit
-    if kernel is None and unit is None and story is None:
+    run, kernel, unit = case.run, case.kernel, case.unit
+    if kernel is None and unit is None and run is None:
         return Unseen(frozenset({Signal.KERNEL, Signal.UNIT, Signal.LOG}))
-    hit = story.first(*_TOLD) if story is not None else None
+    hit = run.first(*_TOLD) if run is not None else None
     recorded = unit is not None and (unit.result == "oom-kill" or bool(unit.oom_kills))
     found = kills(kernel) if kernel is not None else ()
     if case.live:
         found = tuple(kill for kill in found if kill.may_be_of(unit.name if unit is not None else None))
     if not found and hit is None and not recorded:
-        if kernel is None and story is None:
+        if kernel is None and run is None:
             return Unseen(frozenset({Signal.KERNEL, Signal.LOG}))  # systemd knows its own main process only
         return Clear("no kill for lack of memory is recorded")
-    if story is not None and story.served(-1) and story.root is None and not story.deaths and not recorded:
+    if run is not None and run.served(-1) and run.root is None and not run.deaths and not recorded:
         return Clear("the service outlived the kill that is recorded")
     evidence = tuple(Evidence("kernel log", f"line {k.event.number}", k.event.text, k.event.at) for k in found[-2:])
     if hit is not None:
         evidence += (case.line(hit.index),)
     if not evidence and unit is not None:
         evidence = (Evidence("systemd", unit.name, f"Result={unit.result}, oom_kill {unit.oom_kills}"),)
-    found = found or (in_log(story) if story is not None else ())
+    found = found or (in_log(run) if run is not None else ())
     last = found[-1] if found else None
     return finding(
         RULE,
         title=_title(last),
-        severity=Severity.WILL_FAIL_UNDER_LOAD if story is not None and story.served(-1) else Severity.BLOCKS_START,
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run is not None and run.served(-1) else Severity.BLOCKS_START,
         confidence=Confidence.CONFIRMED if found or recorded or hit is not None else Confidence.LIKELY,
         evidence=evidence,
         arithmetic=_sum(last),
@@ -116,8 +116,8 @@ def _more(kill: Kill | None) -> str:
 
 def _fewer_jobs(case: Case) -> Change | None:
     """Kernels that are compiled at the first start take 1 to 3 GiB a compiler."""
-    story, kernel = case.story, case.kernel
-    texts = [line.text for line in story.lines if "oom" in line.text or "Killed" in line.text] if story else []
+    run, kernel = case.run, case.kernel
+    texts = [line.text for line in run.lines if "oom" in line.text or "Killed" in line.text] if run else []
     texts += [e.text for e in kernel.events] if kernel is not None else []
     if not any(_COMPILERS.search(t) for t in texts):
         return None
@@ -127,8 +127,8 @@ def _fewer_jobs(case: Case) -> Change | None:
 
 def _ray_threshold(case: Case) -> Change | None:
     """Ray kills before the kernel would, at a share of the host's memory that can be set."""
-    story = case.story
-    if story is None or story.first(*_RAY) is None:
+    run = case.run
+    if run is None or run.first(*_RAY) is None:
         return None
     why = "Ray ends workers at this share of the host's memory; more memory is the better answer"
     return environment("RAY_memory_usage_threshold", Direction.RAISE, why, to=0.99)

@@ -1,9 +1,9 @@
 """VD605: memory that the GPU reads directly could not be pinned: too much of it was asked, or a limit forbids it."""
 
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import MEMLOCK, finding, set_flag, thing
 
@@ -15,7 +15,7 @@ _PINNING = frozenset(
 
 def judge(case: Case) -> Outcome:
     """Did pinning host memory fail?"""
-    if case.story is None:
+    if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     fault = case.root
     if fault is None or not fault.ids & {"cuda-oom", "host-register"}:

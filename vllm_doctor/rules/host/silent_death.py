@@ -37,15 +37,15 @@ _SIGNALS = {
 
 def judge(case: Case) -> Outcome:
     """Did a process die while nothing failed in the log, and nobody stopped the service?"""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    if story.root is not None:
+    if run.root is not None:
         return NotHere("the log says what failed")
-    first = next((h for h in story.deaths if h.id in _SILENT), None)
-    if first is None or (story.stopped is not None and story.stopped < first.index):
+    first = next((h for h in run.deaths if h.id in _SILENT), None)
+    if first is None or (run.stopped is not None and run.stopped < first.index):
         return NotHere("no process died without a word")
-    if story.is_script:
+    if run.is_script:
         return NotHere("a script that had its answers: its engine ends with it")
     told = " ".join(first.fields.values())
     code = _KILLED.search(told)
@@ -57,7 +57,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title=f"A process of the engine died without a traceback: {how}",
-        severity=Severity.WILL_FAIL_UNDER_LOAD if story.served(-1, first.index) else Severity.BLOCKS_START,
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, first.index) else Severity.BLOCKS_START,
         confidence=Confidence.POSSIBLE,
         evidence=(case.line(first.index),),
         changes=changes,

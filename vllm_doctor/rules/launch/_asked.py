@@ -4,11 +4,11 @@ import re
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.refusals import Place, package, wishes, words
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules._kernel import other_attention
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import text
 from vllm_doctor.rules.launch._split import smaller_split
 from vllm_doctor.rules.launch._wish import WHY, changes_of, is_option, typed
@@ -49,7 +49,7 @@ def refused_by_vllm(case: Case, fault: Fault) -> bool:
         return False
     frames = fault.crash.root.frames
     if not frames:
-        return case.story is not None and case.story.is_vllm
+        return case.run is not None and case.run.is_vllm
     return _OWN.search(frames[-1].file) is not None
 
 
@@ -62,7 +62,7 @@ def asked(case: Case, fault: Fault) -> tuple[Change, ...]:
     if split is not None:
         return (split,)
     found = wishes(told, lambda name: is_option(case, name))
-    serving = case.story is not None and case.story.served(-1, fault.index)
+    serving = case.run is not None and case.run.served(-1, fault.index)
     made = [c for w in found if w.exact or not serving for c in changes_of(case, w, told)]
     of_class = None if any(w.exact for w in found) else _of_class(case, told)
     once = {(c.kind, c.name): c for c in reversed([*made, *([of_class] if of_class is not None else [])])}

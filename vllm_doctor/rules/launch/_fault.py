@@ -1,17 +1,17 @@
 """What every rule about a failure that names itself asks first."""
 
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.registry import NotHere, Unseen
 from vllm_doctor.rules.startup._gate import EXHAUSTED
 
 
 def named(case: Case, *ids: str) -> Fault | NotHere | Unseen:
     """The first fault, if one of these messages is in it and it is not exhausted memory."""
-    if case.story is None:
+    if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
     if root is None:
@@ -33,12 +33,12 @@ def shown(case: Case, fault: Fault, *ids: str) -> tuple[Evidence, ...]:
 
 def severity(case: Case, fault: Fault) -> Severity:
     """Did it keep the service from starting, or end one that was serving?"""
-    story = case.story
-    serving = story is not None and story.served(-1, fault.index)
+    run = case.run
+    serving = run is not None and run.served(-1, fault.index)
     return Severity.WILL_FAIL_UNDER_LOAD if serving else Severity.BLOCKS_START
 
 
 def text(case: Case, fault: Fault) -> str:
     """The fault's lines as one text (bounded)."""
-    story = case.story
-    return "\n".join(story.lines[i].text for i in range(fault.index, fault.last + 1)[:600]) if story is not None else ""
+    run = case.run
+    return "\n".join(run.lines[i].text for i in range(fault.index, fault.last + 1)[:600]) if run is not None else ""

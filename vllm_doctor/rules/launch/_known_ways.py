@@ -1,12 +1,12 @@
 """What other libraries say while a server starts, in words that no message of ours stands for, and what answers it."""
 
 from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules._items import limit
 from vllm_doctor.rules._kernel import kind, other_kernel
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.say import set_flag, upgrade
 
 # transformers, of the files beside the weights that a model with images, sound or video is read with.

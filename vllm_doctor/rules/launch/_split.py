@@ -1,10 +1,10 @@
 """Weights that the ranks cannot share evenly: the next smaller split at which every part comes out whole."""
 
 from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.say import set_flag
 
 _DIVISIBLE = Pattern(

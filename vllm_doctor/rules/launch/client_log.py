@@ -1,6 +1,6 @@
 """VD521: a client's log was given: it shows that requests failed, and only the server's own log can say why."""
 
-from vllm_doctor.knowledge.clients import Client, Saw
+from vllm_doctor.log.client import Client, Saw
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
@@ -23,13 +23,13 @@ _LOG = "journalctl -u UNIT --since -1h > server.log && vllm-doctor diagnose --lo
 
 def judge(case: Case) -> Outcome:
     """Did a client write this, and did requests of it fail?"""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    told = story.client
+    told = run.client
     if told is None:
         return NotHere("it is no client's log")
-    if not _failed(told, ended=story.root is not None):
+    if not _failed(told, ended=run.root is not None):
         return Clear(f"a client's log: {told.answers}")
     saw = [kind for kind, _, _ in told.saw]
     lines = [first for _, first, _ in told.saw[:3]] or [told.counted if told.counted is not None else told.mark]
@@ -41,7 +41,7 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.LIKELY,
         evidence=tuple(case.line(i) for i in sorted({told.mark, *lines})),
         arithmetic=tuple(
-            Arithmetic(name, count, "", "as the client counts", story.log.source)
+            Arithmetic(name, count, "", "as the client counts", run.log.source)
             for name, count in (("answered", told.succeeded), ("failed", told.failed))
             if count is not None
         ),

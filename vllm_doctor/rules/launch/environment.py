@@ -2,12 +2,12 @@
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.compat import table
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._asked import packages
 from vllm_doctor.rules.launch._fault import severity, shown, text
 from vllm_doctor.rules.platform.libraries import CUDA_LIBRARIES
@@ -74,7 +74,7 @@ _AT_IMPORT = frozenset(
 
 def judge(case: Case) -> Outcome:
     """Did an import fail?"""
-    if case.story is None:
+    if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     fault = case.root
     if fault is None:
@@ -116,11 +116,11 @@ def judge(case: Case) -> Outcome:
 
 def _warned(case: Case) -> Finding | None:
     """vLLM's own operators could not be loaded, and the log does not get past that: what needs them fails next."""
-    story = case.story
-    hit = story.first("ops-import") if story is not None else None
-    if story is None or hit is None or "undefined symbol" not in hit.fields["why"]:
+    run = case.run
+    hit = run.first("ops-import") if run is not None else None
+    if run is None or hit is None or "undefined symbol" not in hit.fields["why"]:
         return None
-    if any(stage is not Stage.CONFIG for _, stage in story.miles):
+    if any(stage is not StartupPhase.CONFIG for _, stage in run.miles):
         return None
     return finding(
         RULE,

@@ -51,8 +51,8 @@ def judge(case: Case) -> Outcome:
 
 def _warned(case: Case) -> Finding | None:
     """vLLM warned that the driver's library is not there, and then found no device: a container without the driver."""
-    story, root = case.story, case.root
-    hit = story.first("ops-import") if story is not None else None
+    run, root = case.run, case.root
+    hit = run.first("ops-import") if run is not None else None
     if hit is None or root is None or not hit.fields["why"].startswith("libcuda.so.1") or not root.ids & _NO_DEVICE:
         return None
     return finding(

@@ -1,10 +1,10 @@
 """VD502: the launch uses an option that no release has: mistyped, or of another program."""
 
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import named, shown
 from vllm_doctor.rules.launch._options import Refused, hint, refused, remove
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen

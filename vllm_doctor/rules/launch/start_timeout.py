@@ -1,7 +1,7 @@
 """VD522: the API server gave up waiting for an engine that was still starting."""
 
 from vllm_doctor.knowledge import versions
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Direction, Phase
 from vllm_doctor.rules.case import Case
@@ -14,10 +14,10 @@ _VARIABLE = "VLLM_ENGINE_READY_TIMEOUT_S"
 # Three times what was waited; a start that takes longer hangs.
 _LONGER = 3
 _SLOW = {
-    Stage.DEVICE: "; the ranks had not yet found one another",
-    Stage.WEIGHTS: "; the weights were still being read",
-    Stage.PROFILE: "; the pass that is measured, or its compilation, was under way",
-    Stage.GRAPHS: "; graphs were being captured",
+    StartupPhase.DEVICE: "; the ranks had not yet found one another",
+    StartupPhase.WEIGHTS: "; the weights were still being read",
+    StartupPhase.PROFILE: "; the pass that is measured, or its compilation, was under way",
+    StartupPhase.GRAPHS: "; graphs were being captured",
 }
 
 
@@ -26,8 +26,8 @@ def judge(case: Case) -> Outcome:
     fault = named(case, _ID)
     if isinstance(fault, NotHere | Unseen):
         return fault
-    story = case.story
-    reached = story.reached(fault.index) if story is not None else None
+    run = case.run
+    reached = run.reached(fault.index) if run is not None else None
     waited = fault.fields(_ID).get("seconds")
     fact = versions.env(_VARIABLE, case.version or versions.newest_known())
     to = int(waited) * _LONGER if waited is not None else None

@@ -1,11 +1,11 @@
 """VD599: something failed for good that no other rule knows; it is shown, and it is not memory."""
 
-from vllm_doctor.knowledge.stages import Stage, stage_of
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._asked import by_place
 from vllm_doctor.rules.launch._known_ways import ways
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
@@ -15,10 +15,10 @@ from vllm_doctor.rules.startup._gate import EXHAUSTED
 
 def judge(case: Case) -> Outcome:
     """Did anything end this life?"""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    root = story.root
+    root = run.root
     if root is None:
         return NotHere("nothing failed for good")
     if root.ids & EXHAUSTED:
@@ -37,7 +37,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title=f"{what.strip(' :') or RULE.title}" + (f", in {where}" if where else ""),
-        severity=Severity.WILL_FAIL_UNDER_LOAD if story.served(-1, root.index) else Severity.BLOCKS_START,
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, root.index) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(root.index), case.line(root.last)),
         changes=(_without_graphs(case, root), *(ways(case, root) or (by_place(case, root),))),
@@ -47,7 +47,7 @@ def judge(case: Case) -> Outcome:
 
 def _without_graphs(case: Case, root: Fault) -> Change | None:
     """Eager mode runs nothing of what measures or captures CUDA graphs, so a start that fails there gets past it."""
-    if stage_of(root.functions) is not Stage.GRAPHS or case.effective("enforce-eager") is True:
+    if startup_phase_of(root.functions) is not StartupPhase.GRAPHS or case.effective("enforce-eager") is True:
         return None
     why = "no graphs are measured or captured then; decoding of small batches becomes slower"
     return set_flag(case, "enforce-eager", True, Direction.ADD, why)

@@ -7,12 +7,12 @@ from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.command import refusals
 from vllm_doctor.launch.parse import LaunchError, Why
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
 from vllm_doctor.rules._items import limit
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._allowed import replacement
 from vllm_doctor.rules.launch._asked import asked, by_place
 from vllm_doctor.rules.launch._fault import named, shown, text
@@ -104,9 +104,9 @@ def judge(case: Case) -> Outcome:
         fault = root
     if not likely and fault.ids & frozenset(_IDS) == {"validation-error"} and fault.ids & _OTHERS:
         return Clear("the message in it says what it is")
-    story = case.story
+    run = case.run
     at = next((h.index for h in fault.hits if h.id in _IDS and h.id != "validation-error"), None)
-    said = _said(fault) if at is None else story.lines[at].text.strip() if story is not None else ""
+    said = _said(fault) if at is None else run.lines[at].text.strip() if run is not None else ""
     return finding(
         RULE,
         title=re.sub(
@@ -213,8 +213,8 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
 
 def _with_what_follows(case: Case, fault: Fault) -> str:
     """pydantic's list of values stands on the lines after the one that names the option."""
-    story = case.story
-    after = story.lines[fault.last + 1 : fault.last + 4] if story is not None else ()
+    run = case.run
+    after = run.lines[fault.last + 1 : fault.last + 4] if run is not None else ()
     return "\n".join([text(case, fault), *(line.text for line in after)])
 
 
@@ -311,8 +311,8 @@ def _named_option(case: Case, fault: Fault) -> str | None:
         # argparse names every spelling of it: the long one is the option, `-cc` and `-tp` are short for it.
         spelt = [o.strip() for o in option.split("/")]
         return max(spelt, key=len).lstrip("-").replace("_", "-")
-    story = case.story
-    lines = [story.lines[i].text.strip() for i in range(fault.index, fault.last + 1)] if story is not None else []
+    run = case.run
+    lines = [run.lines[i].text.strip() for i in range(fault.index, fault.last + 1)] if run is not None else []
     for line in lines:
         field = _FIELD.match(line)
         if field is not None and case.has_flag(field[1]) is not None:

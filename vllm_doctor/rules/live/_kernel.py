@@ -9,10 +9,10 @@ _ISO = Pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 def oom_killer_was_at_work(case: Case) -> bool:
     """Did it kill something since this life began? A kill without a time, or a life without one, counts."""
-    story, kernel = case.story, case.kernel
+    run, kernel = case.run, case.kernel
     if kernel is None:
         return False
-    began = next((line.at for line in story.lines if line.at), None) if story is not None else None
+    began = next((line.at for line in run.lines if line.at), None) if run is not None else None
     kills = [event for event in kernel.events if _OOM.search(event.text)]
     return any(not _before(event.at, began) for event in kills)
 

@@ -18,16 +18,16 @@ _NOTICED = Pattern(
 
 def judge(case: Case) -> Outcome:
     """Did the server find its engine gone, while no failure stands in the log and systemd was not asked to stop it?"""
-    story, kernel, probe = case.story, case.kernel, case.probe
-    if story is None:
+    run, kernel, probe = case.run, case.kernel, case.probe
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    if story.root is not None:
+    if run.root is not None:
         return NotHere("the log says what failed")
-    index = next((i for i, line in enumerate(story.lines) if _NOTICED.search(line.text)), None)
+    index = next((i for i, line in enumerate(run.lines) if _NOTICED.search(line.text)), None)
     if index is None:
         return Clear("the server never missed its engine")
-    before = story.lines[:index]
-    if not any(line.process == "systemd" for line in story.lines):
+    before = run.lines[:index]
+    if not any(line.process == "systemd" for line in run.lines):
         return NotHere("without systemd's lines an ordered stop looks the same")
     if any(line.process == "systemd" and line.text.startswith("Stopping ") for line in before):
         return NotHere("systemd was stopping the service")

@@ -15,21 +15,21 @@ _ANSWERS = Pattern(r'\S+:\d+ - "[A-Z]+ \S+ HTTP/[\d.]+" \d{3}|.*Avg generation t
 
 def judge(case: Case) -> Outcome:
     """Does the server still speak of requests, or of its statistics, after its engine is dead?"""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    dead = next((h.index for h in story.deaths if h.id in _DEAD), None)
+    dead = next((h.index for h in run.deaths if h.id in _DEAD), None)
     if dead is None:
         return Clear("no line tells of an engine that died while it served")
-    if story.stopped is not None and story.stopped < dead:
+    if run.stopped is not None and run.stopped < dead:
         return NotHere("the server was being stopped")
     if any(
-        h.index > dead for name in ("app-stopped", "uvicorn-finished", "engine-already-dead") for h in story.all(name)
+        h.index > dead for name in ("app-stopped", "uvicorn-finished", "engine-already-dead") for h in run.all(name)
     ):
         return NotHere("the server ended with its engine")
-    if story.served(dead):
+    if run.served(dead):
         return NotHere("tokens were made after it")
-    later = next((i for i in range(len(story.lines) - 1, dead, -1) if _ANSWERS.match(story.lines[i].text)), None)
+    later = next((i for i in range(len(run.lines) - 1, dead, -1) if _ANSWERS.match(run.lines[i].text)), None)
     if later is None:
         return NotHere("the server says nothing after it")
     restart: Change | None = thing(

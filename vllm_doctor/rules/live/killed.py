@@ -15,17 +15,17 @@ _ASKED = ("Stopping ", "State 'stop-sig")
 
 def judge(case: Case) -> Outcome:
     """Does systemd tell of a signal, and no one of a reason?"""
-    story, kernel = case.story, case.kernel
-    if story is None:
+    run, kernel = case.run, case.kernel
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    told = [(i, line.text) for i, line in enumerate(story.lines) if line.process == "systemd"]
+    told = [(i, line.text) for i, line in enumerate(run.lines) if line.process == "systemd"]
     ended = next(((i, found) for i, text in told if (found := _ENDED.search(text))), None)
     if ended is None and not told:
         return NotHere("no line of systemd is in what was read")
     if ended is None:
         return Clear("systemd saw no signal end the main process")
     index, found = ended
-    if story.root is not None:
+    if run.root is not None:
         return NotHere("the log says what failed before")
     if any(text.startswith(_ASKED) or _ASKED[1] in text for i, text in told if i < index):
         return NotHere("systemd was asked to stop it")

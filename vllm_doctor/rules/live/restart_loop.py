@@ -14,7 +14,7 @@ MANY = 3
 
 def judge(case: Case) -> Outcome:
     """Has systemd restarted it several times, and does it still not serve?"""
-    unit, probe, story = case.unit, case.probe, case.story
+    unit, probe, run = case.unit, case.probe, case.run
     if unit is None:
         return Unseen(frozenset({Signal.UNIT}))
     if probe is not None and probe.health_status == 200:
@@ -24,15 +24,15 @@ def judge(case: Case) -> Outcome:
         return Clear(f"systemd restarted it {unit.restarts or 0} times")
     if unit.active_state == "inactive":
         return NotHere("it is stopped")
-    if story is None:
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
     evidence = [
         Evidence(
             "systemd", unit.name, f"NRestarts={unit.restarts} Result={unit.result} ActiveState={unit.active_state}"
         )
     ]
-    evidence += [Evidence("journal", unit.name, note) for note in story.log.notes if note.startswith("earlier run")]
-    evidence += [case.line(len(story.lines) - 1)] if story.lines else []
+    evidence += [Evidence("journal", unit.name, note) for note in run.log.notes if note.startswith("earlier run")]
+    evidence += [case.line(len(run.lines) - 1)] if run.lines else []
     word = shlex.quote(unit.name)
     return finding(
         RULE,

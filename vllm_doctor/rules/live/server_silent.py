@@ -3,6 +3,7 @@
 import shlex
 
 from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.host import Kernel, Process
 from vllm_doctor.records.log import LogLine
@@ -11,7 +12,6 @@ from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, thing
-from vllm_doctor.rules.story import Story
 
 # /proc/PID/stat's letters that a process does not leave by itself.
 _STUCK = {
@@ -25,7 +25,7 @@ _HUNG = Pattern(r"task .{1,40}:(?P<pid>\d{1,10}) blocked for more than (?P<secon
 
 def judge(case: Case) -> Outcome:
     """Is a process of it stopped, its engine gone, or its port taken with nothing said on it?"""
-    probe, unit, machine, story = case.probe, case.unit, case.machine, case.story
+    probe, unit, machine, run = case.probe, case.unit, case.machine, case.run
     hung = _hung(case.kernel)
     mine = [p for p in machine.processes if unit is None or p.unit == unit.name] if machine is not None else []
     stopped = [p for p in mine if p.state == "T" and (p.serves or unit is not None)]
@@ -38,8 +38,8 @@ def judge(case: Case) -> Outcome:
         return NotHere("the unit has no running process")
     if probe.health_status == 200 and probe.completion is False:
         return _no_token(unit.name)
-    if probe.health_status == 200 and machine is not None and story is not None:
-        gone = _engines_gone(story, {p.pid for p in mine})
+    if probe.health_status == 200 and machine is not None and run is not None:
+        gone = _engines_gone(run, {p.pid for p in mine})
         if gone:
             return _without_engine(case, unit.name, gone)
     if probe.health_status is not None:
@@ -87,10 +87,10 @@ def _held(processes: list[Process], where: str, hung: dict[int, int]) -> Finding
     )
 
 
-def _engines_gone(story: Story, alive: set[int]) -> list[LogLine]:
+def _engines_gone(run: AnalysedRun, alive: set[int]) -> list[LogLine]:
     """The first line of each engine that this run's log names and that is no process any more. Only where the log's
     numbers are this host's: one of its servers is alive under its own."""
-    signed = {line.pid: line for line in reversed(story.lines) if line.pid is not None and line.process is not None}
+    signed = {line.pid: line for line in reversed(run.lines) if line.pid is not None and line.process is not None}
     if not any(pid in alive and (line.process or "").lower().startswith("apiserver") for pid, line in signed.items()):
         return []
     return [line for pid, line in signed.items() if pid not in alive and (line.process or "").startswith("EngineCore")]

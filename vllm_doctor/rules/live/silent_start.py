@@ -2,11 +2,11 @@
 
 import shlex
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log import silence
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
-from vllm_doctor.rules import silence
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.multigpu._hang import ways_out
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
@@ -15,24 +15,24 @@ from vllm_doctor.rules.say import finding, thing
 
 def judge(case: Case) -> Outcome:
     """Has the unit said nothing for longer than its step of the start takes?"""
-    unit, story, probe = case.unit, case.story, case.probe
-    missing = frozenset({Signal.UNIT} if unit is None else ()) | frozenset({Signal.LOG} if story is None else ())
-    if unit is None or story is None:
+    unit, run, probe = case.unit, case.run, case.probe
+    missing = frozenset({Signal.UNIT} if unit is None else ()) | frozenset({Signal.LOG} if run is None else ())
+    if unit is None or run is None:
         return Unseen(missing)
     if not case.live:
         return NotHere("a file knows of no clock")
-    if story.served(-1) or (probe is not None and probe.health_status == 200):
+    if run.served(-1) or (probe is not None and probe.health_status == 200):
         return Clear("it became ready")
     if case.root is not None or unit.active_state not in {"activating", "active"}:
         return NotHere("it failed, or does not run")
-    reached = silence.current(story)
-    step, silent = silence.step(reached), silence.minutes(case)
+    reached = silence.current(run)
+    step, silent = silence.step(reached), silence.minutes(run, case.taken_at)
     if silent < step.minutes:
         return Clear(f"its last line is {max(silent, 0):.0f} minutes old")
     name = reached.value if reached is not None else "none"
-    ranks = reached is Stage.DEVICE and (case.count("tensor-parallel-size") or 1) > 1
+    ranks = reached is StartupPhase.DEVICE and (case.count("tensor-parallel-size") or 1) > 1
     stuck = [p for p in (case.machine.processes if case.machine is not None else ()) if p.state == "D"]
-    last = max(i for i, line in enumerate(story.lines) if line.at)
+    last = max(i for i, line in enumerate(run.lines) if line.at)
     return finding(
         RULE,
         phase=Phase.NCCL_OR_MULTIGPU if ranks else Phase.NOT_MEMORY,
@@ -44,7 +44,7 @@ def judge(case: Case) -> Outcome:
         ),
         arithmetic=(
             Arithmetic("silent", round(silent), "min", "now − the last line's time", "the journal"),
-            Arithmetic("a fault from", step.minutes, "min", f"in the step {name}", "vllm_doctor/rules/silence.py"),
+            Arithmetic("a fault from", step.minutes, "min", f"in the step {name}", "what 120 starts took"),
         ),
         changes=(
             thing(

@@ -10,11 +10,11 @@ import re
 import msgspec
 
 from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.say import MEMLOCK, environment, thing
-from vllm_doctor.rules.story import Story
 
 BUFFER = "NCCL_BUFFSIZE"
 # From this release on host memory that ranks share is taken through the driver (cuMem) rather than from /dev/shm.
@@ -141,25 +141,25 @@ class Told(msgspec.Struct, frozen=True):
 
 def told(case: Case) -> Told | None:
     """The warning, or else torch's last line about it, that names a call; None if none does."""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return None
-    for hit in story.all("nccl-warning"):
+    for hit in run.all("nccl-warning"):
         file, words = hit.fields.get("file", ""), hit.fields["words"]
         call = next((c for c in _CALLS if _in(c, file) and c.words.search(words)), None)
         if call is not None:
             return Told(hit.index, _wanted(case, call.changes), call.ends)
-    peer = story.first("nccl-peer-access")
-    return Told(peer.index, _wanted(case, _peer(story)), True) if peer is not None else None
+    peer = run.first("nccl-peer-access")
+    return Told(peer.index, _wanted(case, _peer(run)), True) if peer is not None else None
 
 
 def _in(call: _Call, file: str) -> bool:
     return not call.files or re.fullmatch(call.files, file) is not None
 
 
-def _peer(story: Story) -> tuple[Change, ...]:
+def _peer(run: AnalysedRun) -> tuple[Change, ...]:
     """Torch's message lacks NCCL's file: which of the two ways needs peer access is a matter of NCCL's release."""
-    told = next((found for line in story.lines if (found := _VERSION.search(line.text)) is not None), None)
+    told = next((found for line in run.lines if (found := _VERSION.search(line.text)) is not None), None)
     if told is None:
         return (_NO_PEER, _NO_CUMEM_HOST)
     return (_NO_CUMEM_HOST,) if (int(told[1]), int(told[2])) >= _CUMEM_HOST else (_NO_PEER,)

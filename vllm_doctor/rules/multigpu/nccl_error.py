@@ -1,10 +1,10 @@
 """VD803: NCCL could not set up or use the paths between the ranks."""
 
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.multigpu._calls import told
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
@@ -70,8 +70,8 @@ def judge(case: Case) -> Outcome:
 
 def _alone(case: Case) -> Finding | None:
     """NCCL's warning of a call that no communicator survives, in an excerpt that shows nothing else."""
-    story, said = case.story, told(case)
-    if story is None or case.root is not None or said is None or not said.ends or story.served(-1):
+    run, said = case.run, told(case)
+    if run is None or case.root is not None or said is None or not said.ends or run.served(-1):
         return None
     evidence = (case.line(said.index),)
     return finding(RULE, confidence=Confidence.LIKELY, evidence=evidence, changes=said.changes, refute=_REFUTE)

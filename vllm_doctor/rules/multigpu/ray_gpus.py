@@ -13,23 +13,23 @@ _IDS = ("ray-placement", "ray-node-empty", "ray-node-outside")
 
 def judge(case: Case) -> Outcome:
     """Does it wait for GPUs, or did it give up waiting?"""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
     fault = named(case, *_IDS)
     over = not isinstance(fault, NotHere | Unseen)
-    run = final_run(story, story.all("ray-wait")) if case.root is None else ()
-    if not over and not run:
+    waits = final_run(run, run.all("ray-wait")) if case.root is None else ()
+    if not over and not waits:
         return NotHere("nobody waits for a placement group")
     gpus = case.gpus
     return finding(
         RULE,
-        title=RULE.title if over else f"{RULE.title}: waited {run[-1].fields['seconds']} s and longer",
+        title=RULE.title if over else f"{RULE.title}: waited {waits[-1].fields['seconds']} s and longer",
         confidence=Confidence.CONFIRMED if over else Confidence.LIKELY,
         evidence=(
             shown(case, fault, *_IDS)
             if not isinstance(fault, NotHere | Unseen)
-            else (case.line(run[0].index), case.line(run[-1].index))
+            else (case.line(waits[0].index), case.line(waits[-1].index))
         ),
         changes=(
             set_flag(

@@ -1,11 +1,11 @@
 """VD802: the shared memory in which ranks exchange data is too small or full."""
 
 from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import SHM, finding, thing
@@ -59,11 +59,11 @@ def judge(case: Case) -> Outcome:
 
 def _bus(case: Case) -> int | None:
     """Where a process died of SIGBUS (-7) although nothing failed: what tmpfs does when a page cannot be had."""
-    story = case.story
-    if story is None or story.root is not None:
+    run = case.run
+    if run is None or run.root is not None:
         return None
-    died = (h.index for h in story.deaths if any(_SIGBUS.search(v) for v in h.fields.values()))
-    return next((i for i in died if story.stopped is None or i < story.stopped), None)
+    died = (h.index for h in run.deaths if any(_SIGBUS.search(v) for v in h.fields.values()))
+    return next((i for i in died if run.stopped is None or i < run.stopped), None)
 
 
 def _free(case: Case) -> tuple[Evidence, ...]:

@@ -1,10 +1,10 @@
 """VD801: a collective operation did not end: one rank did not take part."""
 
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Direction, Phase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.multigpu._hang import ways_out
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen

@@ -3,16 +3,16 @@
 import itertools
 from collections.abc import Sequence
 
-from vllm_doctor.knowledge.messages import Hit
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.match import Hit
+from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.multigpu._hang import ways_out
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import environment, finding
-from vllm_doctor.rules.story import Story
 
 # Each of these lines stands for a minute; compiling and autotuning take some of them.
 _MINUTES = 10
@@ -24,60 +24,60 @@ _DAY = 24 * 60
 
 def judge(case: Case) -> Outcome:
     """Does the life end in a wait?"""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
     if case.root is not None:
         return NotHere("something failed for good")
-    tries = final_run(story, story.all("store-retry"))
+    tries = final_run(run, run.all("store-retry"))
     # Nothing listens yet where a rank comes early; what takes a connection and closes it at once is another program.
     if len(tries) >= _RETRIES or any("closed" in t.fields for t in tries):
         return _store(case, tries)
-    run = _unbroken(story, final_run(story, story.all("broadcast-wait")))
-    minutes = _minutes(story, run)
-    if minutes >= _MINUTES and any(stage is not Stage.CONFIG for _, stage in story.miles):
-        return _ranks(case, run, minutes)
+    waits = _unbroken(run, final_run(run, run.all("broadcast-wait")))
+    minutes = _minutes(run, waits)
+    if minutes >= _MINUTES and any(stage is not StartupPhase.CONFIG for _, stage in run.miles):
+        return _ranks(case, waits, minutes)
     return NotHere("the life does not end in a wait")
 
 
-def final_run(story: Story, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+def final_run(run: AnalysedRun, hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """The hits after which no step of the start was reached any more; none once it served."""
-    if story.served(-1):
+    if run.served(-1):
         return ()
-    last = max((i for i, stage in story.miles if stage is not Stage.CONFIG), default=-1)
+    last = max((i for i, stage in run.miles if stage is not StartupPhase.CONFIG), default=-1)
     return tuple(h for h in hits if h.index > last)
 
 
-def _unbroken(story: Story, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+def _unbroken(run: AnalysedRun, hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """Those of the hits with which the life ends: nothing else was written between them (a progress bar would be).
 
     A mark where somebody cut the log is nothing that was written.
     """
-    end = len(story.lines) if story.stopped is None else story.stopped
+    end = len(run.lines) if run.stopped is None else run.stopped
     at = {h.index: h for h in hits}
-    lines = story.lines
+    lines = run.lines
     spoken = (i for i in range(end - 1, -1, -1) if lines[i].text.strip() and not _CUT.match(lines[i].text))
     return tuple(at[i] for i in itertools.takewhile(at.__contains__, spoken))[::-1]
 
 
-def _minutes(story: Story, run: Sequence[Hit]) -> int:
-    """How long the run is, by its count, and by its clock where lines between were cut out."""
-    if len(run) < _RETRIES:
-        return len(run)
-    first, last = (_CLOCK.search(story.lines[h.index].at or "") for h in (run[0], run[-1]))
+def _minutes(run: AnalysedRun, waits: Sequence[Hit]) -> int:
+    """How long the waits is, by its count, and by its clock where lines between were cut out."""
+    if len(waits) < _RETRIES:
+        return len(waits)
+    first, last = (_CLOCK.search(run.lines[h.index].at or "") for h in (waits[0], waits[-1]))
     if first is None or last is None:
-        return len(run)
+        return len(waits)
     begin, end = ((int(c[1]) * 60 + int(c[2])) for c in (first, last))
-    return max(len(run), (end - begin) % _DAY + 1)
+    return max(len(waits), (end - begin) % _DAY + 1)
 
 
-def _store(case: Case, run: Sequence[Hit]) -> Outcome:
-    host, port = (run[-1].fields[k] for k in ("host", "port"))
+def _store(case: Case, waits: Sequence[Hit]) -> Outcome:
+    host, port = (waits[-1].fields[k] for k in ("host", "port"))
     return finding(
         RULE,
         title=f"The rank cannot reach its own meeting point {host}:{port}",
         confidence=Confidence.LIKELY,
-        evidence=(case.line(run[0].index), case.line(run[-1].index)),
+        evidence=(case.line(waits[0].index), case.line(waits[-1].index)),
         changes=(
             environment(
                 "VLLM_HOST_IP",
@@ -97,12 +97,12 @@ def _alone(case: Case) -> bool:
     return case.launched and nodes in {None, "1"} and executor != "ray"
 
 
-def _ranks(case: Case, run: Sequence[Hit], minutes: int) -> Outcome:
+def _ranks(case: Case, waits: Sequence[Hit], minutes: int) -> Outcome:
     return finding(
         RULE,
         title=f"Ranks have waited for one another for {minutes} minutes, and nothing else happened",
         confidence=Confidence.LIKELY,
-        evidence=(case.line(run[0].index), case.line(run[-1].index)),
+        evidence=(case.line(waits[0].index), case.line(waits[-1].index)),
         changes=ways_out(case),
         refute="a rank computes meanwhile: its GPU is busy in `nvidia-smi`, its memory changes",
     )

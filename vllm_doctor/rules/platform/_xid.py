@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 
 from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.host import Gpu, Kernel, KernelEvent
-from vllm_doctor.rules.story import Story
 
 _LINE = Pattern(r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<code>\d{1,4})\b(?:, (?P<rest>.*))?")
 _LOST = Pattern(r"fallen off the bus", re.IGNORECASE)
@@ -94,15 +94,15 @@ class Xid:
         return MEANING.get(self.code, "a code that is not in our table; the driver's own text stands in the evidence")
 
 
-def xids(kernel: Kernel | None, story: Story | None = None) -> tuple[Xid, ...]:
+def xids(kernel: Kernel | None, run: AnalysedRun | None = None) -> tuple[Xid, ...]:
     """Every Xid of this boot, in order, from the kernel's log or from kernel lines in the service's own.
 
     A GPU that fell off the bus without an Xid counts as 79.
     """
     events = kernel.events if kernel is not None else ()
-    if not events and story is not None:
-        at = sorted({h.index for h in (*story.all("xid"), *story.all("gpu-off-bus"))})
-        told = (story.lines[index] for index in at)
+    if not events and run is not None:
+        at = sorted({h.index for h in (*run.all("xid"), *run.all("gpu-off-bus"))})
+        told = (run.lines[index] for index in at)
         events = tuple(KernelEvent(line.text, line.at, line.number) for line in told)
     found: list[Xid] = []
     for event in events:

@@ -2,14 +2,14 @@
 
 from vllm_doctor.knowledge import gpus
 from vllm_doctor.knowledge.compat import numbers, table
-from vllm_doctor.knowledge.stages import Stage
 from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules._kernel import Kind, called, kind, other_attention, other_kernel
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import named, severity, shown, text
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag, thing
@@ -65,9 +65,9 @@ def judge(case: Case) -> Outcome:
 
 def _warned(case: Case) -> Finding | None:
     """Torch warned that its build has no code for the card, and the log ends before a step of the start."""
-    story = case.story
-    hit = story.first("arch-warning", "arch-advice") if story is not None else None
-    if story is None or hit is None or case.root is not None or any(s is not Stage.CONFIG for _, s in story.miles):
+    run = case.run
+    hit = run.first("arch-warning", "arch-advice") if run is not None else None
+    if run is None or hit is None or case.root is not None or any(s is not StartupPhase.CONFIG for _, s in run.miles):
         return None
     return finding(
         RULE,

@@ -11,20 +11,20 @@ from vllm_doctor.rules.say import finding, thing
 
 def judge(case: Case) -> Outcome:
     """Is a card in a mode that refuses this service?"""
-    gpus, story = case.gpus, case.story
+    gpus, run = case.gpus, case.run
     if gpus is None:
         return Unseen(frozenset({Signal.GPUS}))
     if all(g.compute_mode is None for g in gpus):
         return NotHere("no card tells its compute mode")
     closed = tuple(g for g in gpus if g.compute_mode == "prohibited")
     alone = tuple(g for g in gpus if (g.compute_mode or "").startswith("exclusive"))
-    refused = story is not None and story.root is not None and "devices-busy" in story.root.ids
+    refused = run is not None and run.root is not None and "devices-busy" in run.root.ids
     bad = closed or (alone if refused or any(len(g.processes) > 1 for g in alone) else ())
-    if not bad or (story is not None and story.served(-1) and not refused):
+    if not bad or (run is not None and run.served(-1) and not refused):
         return Clear("the cards are open to this service" if not alone else "one process holds each exclusive card")
     evidence = tuple(Evidence("NVML", f"GPU {g.index}", f"compute mode {g.compute_mode}; {_who(g)}") for g in bad[:4])
-    if story is not None and story.root is not None and refused:
-        evidence += (case.line(story.root.hits[0].index),)
+    if run is not None and run.root is not None and refused:
+        evidence += (case.line(run.root.hits[0].index),)
     return finding(
         RULE,
         title=f"GPU {bad[0].index} is in compute mode {bad[0].compute_mode}; {_who(bad[0])}",

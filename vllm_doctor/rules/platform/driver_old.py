@@ -5,11 +5,11 @@ import re
 from vllm_doctor.knowledge.compat import Fit, table
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, thing
@@ -86,8 +86,8 @@ def _older_cuda(case: Case, found: str | None) -> Change | None:
 
 def _unfit(case: Case) -> Evidence | None:
     """What the table of drivers and wheels says against this pair; None where it fits, serves, or nobody knows."""
-    driver, version, story = case.driver, case.version, case.story
-    if driver is None or driver.module is None or version is None or (story is not None and story.served(-1)):
+    driver, version, run = case.driver, case.version, case.run
+    if driver is None or driver.module is None or version is None or (run is not None and run.served(-1)):
         return None
     local = (case.version_text or "").partition("+")[2]
     wheel = table().wheel(str(version))

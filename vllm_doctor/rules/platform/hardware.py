@@ -17,10 +17,10 @@ _OFF_THE_BUS = 79
 
 def judge(case: Case) -> Outcome:
     """Do the kernel log, the driver or the log itself show a fault of the hardware?"""
-    story, kernel, gpus = case.story, case.kernel, case.gpus
-    if kernel is None and gpus is None and story is None:
+    run, kernel, gpus = case.run, case.kernel, case.gpus
+    if kernel is None and gpus is None and run is None:
         return Unseen(frozenset({Signal.KERNEL, Signal.GPUS, Signal.LOG}))
-    found = xids(kernel, story)
+    found = xids(kernel, run)
     bad = tuple(x for x in found if x.hardware)
     root = case.root
     said = root is not None and bool(root.ids & {"ecc", "gpu-lost"})
@@ -69,10 +69,10 @@ def _title(bad: tuple[Xid, ...], sick: Gpu | None, gpus: tuple[Gpu, ...] | None)
 
 def _severity(case: Case) -> Severity:
     """A service that still serves beside a sick card is degraded; otherwise the card is why it does not."""
-    story = case.story
-    if story is None or story.root is not None or story.deaths:
+    run = case.run
+    if run is None or run.root is not None or run.deaths:
         return Severity.BLOCKS_START
-    return Severity.DEGRADED if story.served(-1) else Severity.BLOCKS_START
+    return Severity.DEGRADED if run.served(-1) else Severity.BLOCKS_START
 
 
 def _recover(action: str | None, bad: tuple[Xid, ...]) -> Change:

@@ -2,7 +2,7 @@
 
 import shlex
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.host import Gpu, GpuProcess
 from vllm_doctor.records.snapshot import Signal
@@ -15,16 +15,16 @@ from vllm_doctor.rules.startup._gate import EXHAUSTED
 # Less than this is a desktop, an exporter, a driver context.
 _WORTH = GIB // 2
 _AT_START = frozenset({"free-below-wanted", "profile-free-rose"})
-_EARLY = frozenset({Stage.DEVICE, Stage.WEIGHTS})
+_EARLY = frozenset({StartupPhase.DEVICE, StartupPhase.WEIGHTS})
 
 
 def judge(case: Case) -> Outcome:
     """Was memory refused, and does a process of somebody else hold some?"""
-    story, gpus, unit = case.story, case.gpus, case.unit
-    if gpus is None or story is None:
+    run, gpus, unit = case.run, case.gpus, case.unit
+    if gpus is None or run is None:
         return Unseen(frozenset({Signal.GPUS} if gpus is None else {Signal.LOG}))
-    root = story.root
-    if root is None or not (root.ids & _AT_START or (root.ids & EXHAUSTED and root.stage in _EARLY)):
+    root = run.root
+    if root is None or not (root.ids & _AT_START or (root.ids & EXHAUSTED and root.startup_phase in _EARLY)):
         return NotHere("this service was not refused memory at its start")
     own = unit.name if unit is not None else None
     held = [(g, p) for g in gpus for p in g.processes if (p.used_bytes or 0) >= _WORTH and _foreign(p, own)]

@@ -21,7 +21,7 @@ _IDS = (
 def judge(case: Case) -> Outcome:
     """Did a kernel touch a wrong address?"""
     fault = named(case, *_IDS)
-    told = [x for x in xids(case.kernel, case.story) if x.code in APPLICATION and x.ours]
+    told = [x for x in xids(case.kernel, case.run) if x.code in APPLICATION and x.ours]
     evidence = tuple(Evidence("kernel log", f"line {x.event.number}", x.event.text, x.event.at) for x in told[:2])
     if isinstance(fault, Unseen):
         return _alone(told[0], evidence) if told else Clear("no Xid of an application") if case.kernel else fault

@@ -70,8 +70,8 @@ def _apart(case: Case) -> tuple[Evidence, ...] | None:
         return (Evidence("driver", "/proc/driver/nvidia/version", text),)
     told = [e for e in kernel.events if "NVRM: API mismatch" in e.text] if kernel is not None else []
     known = driver is not None and driver.module is not None and driver.module == driver.library
-    story = case.story
-    hit = story.last("api-mismatch") if story is not None else None
+    run = case.run
+    hit = run.last("api-mismatch") if run is not None else None
     if known or (not told and hit is None):
         return None
     if hit is not None and not told:
@@ -81,8 +81,8 @@ def _apart(case: Case) -> tuple[Evidence, ...] | None:
 
 def _before_restart(case: Case, apart: tuple[Evidence, ...]) -> Finding:
     """What runs keeps running; whatever starts now fails."""
-    story = case.story
-    serves = story is not None and story.served(-1) and story.root is None
+    run = case.run
+    serves = run is not None and run.served(-1) and run.root is None
     return finding(
         RULE,
         title=f"{apart[0].excerpt}: {'a restart of the service will fail' if serves else 'nothing can start'}",

@@ -10,7 +10,7 @@ from vllm_doctor.rules.say import finding, set_flag, thing
 
 def judge(case: Case) -> Outcome:
     """Is there more than one rank and nothing but slices?"""
-    gpus, story = case.gpus, case.story
+    gpus, run = case.gpus, case.run
     if gpus is None:
         return Unseen(frozenset({Signal.GPUS}))
     slices = tuple(g for g in gpus if g.mig_parent is not None)
@@ -18,7 +18,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("no card is cut into MIG slices")
     ranks = case.count("tensor-parallel-size") or 1
     whole = sum(1 for g in gpus if g.mig_parent is None and not g.mig_mode)
-    if ranks < 2 or ranks <= whole or (story is not None and story.served(-1)):
+    if ranks < 2 or ranks <= whole or (run is not None and run.served(-1)):
         return Clear("one rank takes one slice")
     return finding(
         RULE,

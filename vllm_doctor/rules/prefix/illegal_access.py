@@ -13,12 +13,10 @@ _MENDED = Version((0, 6))
 
 def judge(case: Case) -> Outcome:
     """Is it an illegal access, in a release where prefix caching was known for it, with prefix caching on?"""
-    story, root = case.story, case.root
-    if story is None:
+    run, root = case.run, case.root
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    if root is None or not any(
-        "illegal memory access" in story.lines[i].text for i in range(root.index, root.last + 1)
-    ):
+    if root is None or not any("illegal memory access" in run.lines[i].text for i in range(root.index, root.last + 1)):
         return NotHere("no illegal memory access ended it")
     if case.effective("enable-prefix-caching") is not True:
         return Clear("prefix caching is off")

@@ -17,21 +17,21 @@ _MOVED = ('HTTP/1.1" 200 OK', "Aborted request", "Finished request")
 
 def judge(case: Case) -> Outcome:
     """Are the last lines of statistics all the same, with requests that run and no token?"""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    if not story.stats:
+    if not run.stats:
         return NotHere("the log holds no statistics")
-    last = story.stats[-_LINES:]
+    last = run.stats[-_LINES:]
     same = {(s.running, s.waiting, s.swapped, s.kv) for s in last}
     still = all(s.generation == 0 and s.prompt == 0 and s.running > 0 for s in last)
     if len(last) < _LINES or len(same) > 1 or not still:
         return Clear("the last statistics do not stand still with requests that run")
-    if story.stopped is not None or story.root is not None:
+    if run.stopped is not None or run.root is not None:
         return Clear("the service was ended")
-    count = len(list(itertools.takewhile(lambda stats: stats == last[-1], reversed(story.stats))))
-    hits = story.all("stats")[-count:]
-    if any(_moved(line.text) for line in story.lines[hits[0].index :]):
+    count = len(list(itertools.takewhile(lambda stats: stats == last[-1], reversed(run.stats))))
+    hits = run.all("stats")[-count:]
+    if any(_moved(line.text) for line in run.lines[hits[0].index :]):
         return Clear("requests were answered or given up meanwhile: the figures are left over")
     return finding(
         RULE,
@@ -40,7 +40,7 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.POSSIBLE,
         evidence=(case.line(hits[0].index), case.line(hits[-1].index)),
         arithmetic=(
-            Arithmetic("lines without a token", count, "", "statistics in a row that are the same", story.log.source),
+            Arithmetic("lines without a token", count, "", "statistics in a row that are the same", run.log.source),
         ),
         refute="a new short request is answered: then the figures were left over from requests that were given up",
     )

@@ -11,15 +11,15 @@ from vllm_doctor.rules.startup.kv_none import raise_utilization
 
 def judge(case: Case) -> Outcome:
     """Did the block manager say that a prompt exceeds its capacity, or that no block is free?"""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
     ended = root is not None and "no-free-blocks" in root.ids
-    hits = story.all("prompt-above-pool") or (story.all("no-free-blocks") if ended else ())
+    hits = run.all("prompt-above-pool") or (run.all("no-free-blocks") if ended else ())
     if not hits:
         return NotHere("no request exceeded the KV pool")
-    blocks, block = story.number("gpu-blocks", "blocks"), int(case.number("block-size") or 16)
+    blocks, block = run.number("gpu-blocks", "blocks"), int(case.number("block-size") or 16)
     fits = int(blocks * block) if blocks is not None else None
     length = case.number("max-model-len")
     return finding(

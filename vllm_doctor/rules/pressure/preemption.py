@@ -37,8 +37,8 @@ class _Storm(msgspec.Struct, frozen=True):
 
 def judge(case: Case) -> Outcome:
     """Do preemptions go on while the pool is full?"""
-    story, metrics = case.story, case.metrics
-    if story is None and metrics is None:
+    run, metrics = case.run, case.metrics
+    if run is None and metrics is None:
         return Unseen(frozenset({Signal.LOG, Signal.METRICS}))
     storm = _of_metrics(case) or _since_start(case) or _of_log_v0(case) or _of_log_v1(case)
     if storm is None:
@@ -110,8 +110,8 @@ def _since_start(case: Case) -> _Storm | None:
 
 
 def _of_log_v0(case: Case) -> _Storm | None:
-    story = case.story
-    hits = story.all("preempted") if story is not None else ()
+    run = case.run
+    hits = run.all("preempted") if run is not None else ()
     counts = [int(h.fields["count"]) for h in hits if "count" in h.fields]
     if not counts or (max(counts) < _STORM_V0 and not _alone(case)):
         return None
@@ -122,17 +122,15 @@ def _of_log_v0(case: Case) -> _Storm | None:
 
 def _alone(case: Case) -> bool:
     """Is it all that was given of the log, with a fraction far below the default? Then the rest of the card is idle."""
-    story = case.story
-    return story is not None and not story.miles and case.launched and case.utilization[0] <= _SMALL
+    run = case.run
+    return run is not None and not run.miles and case.launched and case.utilization[0] <= _SMALL
 
 
 def _of_log_v1(case: Case) -> _Storm | None:
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return None
-    hits = [
-        (h, s) for h, s in zip(story.all("stats"), story.stats, strict=False) if s.preemptions and (s.kv or 0) >= _FULL
-    ]
+    hits = [(h, s) for h, s in zip(run.all("stats"), run.stats, strict=False) if s.preemptions and (s.kv or 0) >= _FULL]
     if len(hits) < _LINES:
         return None
     count = sum(s.preemptions or 0 for _, s in hits)
@@ -145,8 +143,8 @@ def _of_log_v1(case: Case) -> _Storm | None:
 
 
 def _running(case: Case) -> float | None:
-    story = case.story
-    busy = [s.running for s in story.stats if (s.kv or 0) >= _FULL] if story is not None else []
+    run = case.run
+    busy = [s.running for s in run.stats if (s.kv or 0) >= _FULL] if run is not None else []
     return sum(busy) / len(busy) if busy else None
 
 

@@ -44,20 +44,20 @@ def _of_the_log(case: Case) -> Outcome:
 
     A load that was sent all at once is a queue as well, but one that is worked off.
     """
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.METRICS}))
-    last = story.stats[-_LINES:]
+    last = run.stats[-_LINES:]
     use = [s.kv / 100 for s in last if s.kv is not None]
     long = all(s.waiting > _QUEUE * s.running > 0 for s in last) and last[-1:] and last[-1].waiting >= last[0].waiting
-    if len(last) < _LINES or not use or min(use) < _FULL or not long or story.is_script:
+    if len(last) < _LINES or not use or min(use) < _FULL or not long or run.is_script:
         return Clear("the statistics do not end with a full pool and a queue that stays")
-    if story.stopped is not None or story.root is not None:
+    if run.stopped is not None or run.root is not None:
         return Clear("the queue ended with the service")
-    source, ratio = story.log.source, last[-1].waiting / last[-1].running
+    source, ratio = run.log.source, last[-1].waiting / last[-1].running
     return _found(
         case,
-        tuple(case.line(h.index) for h in story.all("stats")[-_LINES:]),
+        tuple(case.line(h.index) for h in run.all("stats")[-_LINES:]),
         (
             Arithmetic("KV cache in use", _percent(use[-1]), "%", "KV cache usage", source),
             Arithmetic(_QUEUED, round(ratio, 1), "", "Waiting / Running", source),

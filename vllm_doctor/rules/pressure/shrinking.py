@@ -15,17 +15,17 @@ _LOSS = 0.1
 
 def judge(case: Case) -> Outcome:
     """Did each of the last starts have less than the one before, and a tenth less in all?"""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    now = story.number("kv-available", "size")
-    sizes = (*story.log.earlier_kv_gib, *((now,) if now is not None else ()))[-8:]
+    now = run.number("kv-available", "size")
+    sizes = (*run.log.earlier_kv_gib, *((now,) if now is not None else ()))[-8:]
     if len(sizes) < _STARTS:
         return NotHere("fewer than three starts of this launch are in the log")
     loss = sizes[0] - sizes[-1]
     if not all(a > b for a, b in pairwise(sizes)) or loss < _LOSS * abs(sizes[0]):
         return Clear("the memory for the KV cache is the same from start to start")
-    hit = story.last("kv-available")
+    hit = run.last("kv-available")
     return finding(
         RULE,
         title=(

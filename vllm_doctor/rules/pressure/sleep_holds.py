@@ -12,10 +12,10 @@ _KEPT = 0.5
 
 def judge(case: Case) -> Outcome:
     """Did the last sleep leave more in use than it freed?"""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    hit = story.last("sleep-freed")
+    hit = run.last("sleep-freed")
     if hit is None or "freed" not in hit.fields:
         return NotHere("sleep mode was not used")
     freed, kept = float(hit.fields["freed"]), float(hit.fields["kept"])

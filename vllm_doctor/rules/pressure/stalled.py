@@ -12,20 +12,20 @@ _FULL = 97.0
 
 def judge(case: Case) -> Outcome:
     """Do the last lines of statistics show a full pool, a queue and no token?"""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    if not story.stats:
+    if not run.stats:
         return NotHere("the log holds no statistics")
-    last = story.stats[-_LINES:]
+    last = run.stats[-_LINES:]
     stuck = [
         s
         for s in last
         if s.generation == 0 and s.prompt == 0 and (s.kv or 0) >= _FULL and s.waiting + s.swapped + s.running > 0
     ]
-    if len(stuck) < _LINES or story.stopped is not None:
+    if len(stuck) < _LINES or run.stopped is not None:
         return Clear("the last statistics do not show a full pool without progress")
-    hits = story.all("stats")[-_LINES:]
+    hits = run.all("stats")[-_LINES:]
     length = case.number("max-model-len")
     return finding(
         RULE,

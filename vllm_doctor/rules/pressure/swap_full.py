@@ -10,7 +10,7 @@ from vllm_doctor.rules.startup._levers import sequences
 
 def judge(case: Case) -> Outcome:
     """Did the lack of CPU swap space end the engine?"""
-    if case.story is None:
+    if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
     if root is None or "swap-lack" not in root.ids:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vllm_doctor.knowledge.messages import Hit
 from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import Hit
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
@@ -36,28 +36,28 @@ class Asked(NamedTuple):
 
 def judge(case: Case) -> Outcome:
     """Were more requests refused for their length than answered, by a server that is well?"""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    if story.root is not None:
+    if run.root is not None:
         return NotHere("something failed for good")
-    if cut := story.all("prompt-over-limit"):
+    if cut := run.all("prompt-over-limit"):
         return _unsplit(case, cut)
-    refused, answered = story.all("request-too-long"), len(story.all("request-ok"))
+    refused, answered = run.all("request-too-long"), len(run.all("request-ok"))
     # One refusal may be told on several lines; uvicorn writes one a request, where its access log is on.
-    count = min(len(refused), len(story.all("request-refused")) or len(refused))
+    count = min(len(refused), len(run.all("request-refused")) or len(refused))
     if count < _ENOUGH or count <= answered:
         return Clear(f"{count} requests were refused for their length, {answered} answered")
-    read = [asked for hit in refused if (asked := _asked(story.lines[hit.index].text)) is not None]
+    read = [asked for hit in refused if (asked := _asked(run.lines[hit.index].text)) is not None]
     return finding(
         RULE,
         severity=Severity.ADVICE,
         confidence=Confidence.CONFIRMED if read else Confidence.POSSIBLE,
         evidence=tuple(case.line(hit.index) for hit in refused[:2]),
         arithmetic=(
-            Arithmetic("refused", count, "requests", f"{answered} were answered", story.log.source),
+            Arithmetic("refused", count, "requests", f"{answered} were answered", run.log.source),
             *(
-                Arithmetic("longest request", a.prompt + a.answer, "tokens", _sum(a), story.log.source)
+                Arithmetic("longest request", a.prompt + a.answer, "tokens", _sum(a), run.log.source)
                 for a in sorted(read, key=lambda a: -a.prompt - a.answer)[:1]
             ),
         ),
@@ -115,7 +115,7 @@ def _changes(case: Case, read: list[Asked]) -> tuple[Change | None, ...]:
 
 def _longer(case: Case, read: list[Asked]) -> Change | None:
     needed = max((a.prompt + a.answer for a in read), default=0)
-    pool = case.story.number("kv-size", "tokens") if case.story is not None else None
+    pool = case.run.number("kv-size", "tokens") if case.run is not None else None
     context = _context(case)
     if not needed or context is None or pool is None or needed > min(context, pool):
         return None

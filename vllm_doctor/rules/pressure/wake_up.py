@@ -1,6 +1,6 @@
 """VD314: an engine that slept does not get its memory back: something else has it."""
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
@@ -16,8 +16,12 @@ def judge(case: Case) -> Outcome:
     if isinstance(oom, NotHere | Unseen):
         return oom
     waking = "wake_up" in oom.fault.functions
-    slept = oom.story.first("sleep-freed")
-    mapped = "cumem-oom" in oom.fault.ids and oom.fault.stage in {Stage.CONFIG, Stage.READY, Stage.SERVING}
+    slept = oom.run.first("sleep-freed")
+    mapped = "cumem-oom" in oom.fault.ids and oom.fault.startup_phase in {
+        StartupPhase.CONFIG,
+        StartupPhase.READY,
+        StartupPhase.SERVING,
+    }
     if not waking and not (mapped and slept is not None and slept.index < oom.fault.index):
         return Clear("it ran out of memory awake")
     return finding(

@@ -38,11 +38,11 @@ class Shortage(msgspec.Struct, frozen=True):
 
 def shortage(case: Case) -> Shortage | None:
     """The failed check in the first fault; with several ranks the one that lacks most."""
-    story, root = case.story, case.root
-    if story is None or root is None or "free-below-wanted" not in root.ids:
+    run, root = case.run, case.root
+    if run is None or root is None or "free-below-wanted" not in root.ids:
         return None
     found = []
-    for hit in story.all("free-below-wanted"):
+    for hit in run.all("free-below-wanted"):
         f = hit.fields
         if not float(f["total"]):
             continue

@@ -2,15 +2,15 @@
 
 import msgspec
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.registry import NotHere, Unseen
 from vllm_doctor.rules.say import gib
-from vllm_doctor.rules.story import Story
 
 # Messages by which the memory of the GPU says that it is exhausted.
 EXHAUSTED = frozenset(
@@ -31,24 +31,24 @@ EXHAUSTED = frozenset(
 class Oom(msgspec.Struct, frozen=True):
     """The first fault is exhausted GPU memory; `torch` are its figures where torch wrote it."""
 
-    story: Story
+    run: AnalysedRun
     fault: Fault
     torch: TorchOom | None
 
 
-def exhausted(case: Case, *stages: Stage) -> Oom | NotHere | Unseen:
+def exhausted(case: Case, *stages: StartupPhase) -> Oom | NotHere | Unseen:
     """The fault, if it is exhausted GPU memory in one of these stages."""
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    root = story.root
+    root = run.root
     if root is None:
         return NotHere("nothing failed for good")
     if not root.ids & EXHAUSTED:
         return NotHere("what failed first is not an allocation of GPU memory")
-    if stages and root.stage not in stages:
-        return NotHere(f"memory ran out in the step {root.stage.value}")
-    return Oom(story, root, story.oom)
+    if stages and root.startup_phase not in stages:
+        return NotHere(f"memory ran out in the step {root.startup_phase.value}")
+    return Oom(run, root, run.oom)
 
 
 def sums(torch: TorchOom | None) -> tuple[Arithmetic, ...]:

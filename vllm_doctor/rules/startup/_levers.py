@@ -77,8 +77,8 @@ def tokens(case: Case) -> tuple[int, str] | None:
     given = case.count("max-num-batched-tokens")
     if given is not None:
         return given, "--max-num-batched-tokens"
-    story = case.story
-    said = story.number("chunked-tokens", "tokens") if story is not None else None
+    run = case.run
+    said = run.number("chunked-tokens", "tokens") if run is not None else None
     if said:
         return int(said), "the log"
     if case.version is None:
@@ -132,14 +132,14 @@ def tensor(case: Case, torch: TorchOom | None) -> Tensor | None:
 def _shapes(case: Case) -> list[tuple[int, int, str]]:
     """(product of the fixed dimensions, bytes an element, the code) of tensors made in the failing frames."""
     found: list[tuple[int, int, str]] = []
-    root, story = case.root, case.story
+    root, run = case.root, case.run
     codes = (
         [f.code for k in root.crash.links for f in k.frames][::-1]
         if root is not None and root.crash is not None
         else []
     )
-    if root is not None and story is not None:
-        codes += [story.lines[i].text for i in range(max(0, root.index - 4), root.index)]
+    if root is not None and run is not None:
+        codes += [run.lines[i].text for i in range(max(0, root.index - 4), root.index)]
     for code in codes:
         shape = _SHAPE.search(code)
         if shape is None:

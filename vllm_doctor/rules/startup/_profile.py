@@ -1,6 +1,6 @@
 """What separates the causes of a failed measuring pass."""
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.startup._gate import Oom
 
@@ -13,11 +13,11 @@ _COMPILED = ("torch_compile_cache", "torchinductor", "inductor_cache")
 
 def in_pass(oom: Oom) -> bool:
     """Was it in the pass itself? Compiled code runs nowhere else during the start, though its frames name no step."""
-    if oom.fault.stage in {Stage.PROFILE, Stage.PROFILE_ENCODER}:
+    if oom.fault.startup_phase in {StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER}:
         return True
     near = range(max(0, oom.fault.index - 6), oom.fault.index + 1)
     compiled = any(c in f for f in oom.fault.files for c in _COMPILED)
-    return compiled or any(c in oom.story.lines[i].text for i in near for c in _COMPILED)
+    return compiled or any(c in oom.run.lines[i].text for i in near for c in _COMPILED)
 
 
 def in_sampler(oom: Oom) -> bool:

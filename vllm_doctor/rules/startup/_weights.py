@@ -86,8 +86,8 @@ def weights_that_fit(case: Case) -> float | None:
 
 def _whole(case: Case) -> float | None:
     """Weights of one rank, GiB: as loaded, else the checkpoint's share."""
-    story = case.story
-    files = story.number("checkpoint-size", "size") if story is not None else None
+    run = case.run
+    files = run.number("checkpoint-size", "size") if run is not None else None
     ranks = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
     return case.weights_gib or (files / ranks if files is not None else None)
 

@@ -1,6 +1,6 @@
 """VD114: the buffers for LoRA adapters do not fit."""
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Direction, Phase
@@ -11,12 +11,12 @@ from vllm_doctor.rules.startup._gate import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.startup._levers import fewer_tokens, lower_utilization
 from vllm_doctor.rules.startup._profile import in_adapters
 
-_PHASES = {Stage.WEIGHTS: Phase.STARTUP_WEIGHTS, Stage.SERVING: Phase.RUNTIME_PREFILL_BURST}
+_PHASES = {StartupPhase.WEIGHTS: Phase.STARTUP_WEIGHTS, StartupPhase.SERVING: Phase.RUNTIME_PREFILL_BURST}
 
 
 def judge(case: Case) -> Outcome:
     """Did memory run out among the buffers of adapters?"""
-    oom = exhausted(case, Stage.PROFILE, Stage.WEIGHTS, Stage.SERVING)
+    oom = exhausted(case, StartupPhase.PROFILE, StartupPhase.WEIGHTS, StartupPhase.SERVING)
     if isinstance(oom, NotHere | Unseen):
         return oom
     if tenants(oom.torch) is not None:
@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
     slots, rank = int(case.number("max-loras") or 1), int(case.number("max-lora-rank") or 16)
     return finding(
         RULE,
-        phase=_PHASES.get(oom.fault.stage, RULE.phase),
+        phase=_PHASES.get(oom.fault.startup_phase, RULE.phase),
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(
             Arithmetic(
@@ -57,7 +57,7 @@ def judge(case: Case) -> Outcome:
             )
             if rank > 8
             else None,
-            *(_at_run_time(case, oom) if oom.fault.stage is Stage.SERVING else ()),
+            *(_at_run_time(case, oom) if oom.fault.startup_phase is StartupPhase.SERVING else ()),
         ),
         refute="it fails in the same frame without --enable-lora",
     )

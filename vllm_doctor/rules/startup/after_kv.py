@@ -1,6 +1,6 @@
 """VD141: after the KV cache was made, the warm-up (or the cache itself) asks for more than is left."""
 
-from vllm_doctor.knowledge.stages import Stage, stage_of
+from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase
 from vllm_doctor.rules.case import Case
@@ -10,19 +10,19 @@ from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
 from vllm_doctor.rules.startup._levers import fewer_tokens, lower_utilization
 from vllm_doctor.rules.startup._profile import in_sampler
 
-_PHASES = {Stage.KV: Phase.STARTUP_KV_CACHE}
+_PHASES = {StartupPhase.KV: Phase.STARTUP_KV_CACHE}
 
 
 def judge(case: Case) -> Outcome:
     """Did an allocation fail between the sizing of the KV cache and the end of the start?"""
-    oom = exhausted(case, Stage.WARMUP, Stage.SAMPLER, Stage.KV)
+    oom = exhausted(case, StartupPhase.WARMUP, StartupPhase.SAMPLER, StartupPhase.KV)
     if isinstance(oom, NotHere | Unseen):
         return oom
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if in_sampler(oom) or oom.fault.ids & {"sampler-oom", "pooler-oom"}:
         return Clear("it is the sampler's dummy batch")
-    kv = oom.fault.stage is Stage.KV
+    kv = oom.fault.startup_phase is StartupPhase.KV
     return finding(
         RULE,
         title=(
@@ -30,9 +30,9 @@ def judge(case: Case) -> Outcome:
             if kv
             else "The KV cache took so much that the warm-up after it found too little"
         ),
-        phase=_PHASES.get(oom.fault.stage, RULE.phase),
+        phase=_PHASES.get(oom.fault.startup_phase, RULE.phase),
         # Without frames only the line before it tells the step, and lines may be missing in between.
-        confidence=Confidence.LIKELY if stage_of(oom.fault.functions) is None else Confidence.CONFIRMED,
+        confidence=Confidence.LIKELY if startup_phase_of(oom.fault.functions) is None else Confidence.CONFIRMED,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         changes=(

@@ -13,7 +13,7 @@ _SMALL = 0.5
 
 def judge(case: Case) -> Outcome:
     """Is the budget small, while the card has room for the weights and more?"""
-    if case.story is None:
+    if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
     if root is None or "no-kv-blocks" not in root.ids:

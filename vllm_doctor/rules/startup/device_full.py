@@ -1,6 +1,6 @@
 """VD104: the card was full before vLLM put anything on it: not even a context could be made."""
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
@@ -11,11 +11,11 @@ from vllm_doctor.rules.startup._gate import exhausted, sums
 
 def judge(case: Case) -> Outcome:
     """Did memory run out when the device was opened, before any weight?"""
-    oom = exhausted(case, Stage.DEVICE)
+    oom = exhausted(case, StartupPhase.DEVICE)
     if isinstance(oom, NotHere | Unseen):
         return oom
     # cuBLAS says "not initialized" of a driver that does not fit too.
-    told = "cublas-create" not in oom.fault.ids and (len(oom.story.crashes) > 1 or oom.torch is not None)
+    told = "cublas-create" not in oom.fault.ids and (len(oom.run.crashes) > 1 or oom.torch is not None)
     return finding(
         RULE,
         confidence=Confidence.CONFIRMED if told else Confidence.LIKELY,

@@ -1,6 +1,6 @@
 """VD113: the vision or audio encoder runs out of memory, while measured or while serving."""
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Severity
@@ -21,12 +21,12 @@ _MANY = 65536
 
 def judge(case: Case) -> Outcome:
     """Was it the encoder that asked?"""
-    oom = exhausted(case, Stage.PROFILE_ENCODER)
+    oom = exhausted(case, StartupPhase.PROFILE_ENCODER)
     if isinstance(oom, NotHere | Unseen):
         return _by_size(case) or oom
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
-    serving = oom.story.served(-1, oom.fault.index)
+    serving = oom.run.served(-1, oom.fault.index)
     return finding(
         RULE,
         severity=Severity.WILL_FAIL_UNDER_LOAD if serving else Severity.BLOCKS_START,
@@ -49,7 +49,7 @@ def _by_size(case: Case) -> Finding | None:
 
     Only the attention over all patches of an image or a video, without a kernel that tiles it, grows with their square.
     """
-    oom = exhausted(case, Stage.CONFIG)
+    oom = exhausted(case, StartupPhase.CONFIG)
     if isinstance(oom, NotHere | Unseen) or oom.torch is None or oom.torch.total is None:
         return None
     now = tokens(case)
@@ -66,8 +66,8 @@ def _by_size(case: Case) -> Finding | None:
 
 
 def _items(case: Case) -> tuple[Arithmetic, ...]:
-    story = case.story
-    hit = story.last("encoder-budget") if story is not None else None
+    run = case.run
+    hit = run.last("encoder-budget") if run is not None else None
     if hit is None:
         return ()
     what = f"{hit.fields['items']} {hit.fields['modality']} items of the largest size"

@@ -14,7 +14,7 @@ _ROOM = 2.0
 
 def judge(case: Case) -> Outcome:
     """Did the check of externally held weights fail?"""
-    if case.story is None:
+    if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
     fields = root.fields("external-weights-exceed") if root is not None else {}

@@ -14,7 +14,7 @@ _SMALL_GAP = 0.05
 
 def judge(case: Case) -> Outcome:
     """Is the gap larger than a card of one's own could have?"""
-    if case.story is None:
+    if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     short = shortage(case)
     if short is None:

@@ -12,7 +12,7 @@ _SMALL_GAP = 0.05
 
 def judge(case: Case) -> Outcome:
     """Is the gap so small that a slightly lower fraction passes?"""
-    if case.story is None:
+    if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     short = shortage(case)
     if short is None:

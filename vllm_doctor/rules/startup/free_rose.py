@@ -10,7 +10,7 @@ from vllm_doctor.rules.say import finding, gib, stop_others, thing
 
 def judge(case: Case) -> Outcome:
     """Did the assertion about free memory end the measuring pass?"""
-    if case.story is None:
+    if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
     if root is None or "profile-free-rose" not in root.ids:

@@ -1,7 +1,7 @@
 """VD130: the capture of CUDA graphs runs out of memory."""
 
-from vllm_doctor.knowledge.stages import Stage
 from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Cause, Confidence, Direction, Phase
@@ -14,7 +14,7 @@ from vllm_doctor.rules.startup._levers import eager, lower_utilization, sequence
 
 def judge(case: Case) -> Outcome:
     """Was the GPU's memory exhausted while graphs were captured?"""
-    oom = exhausted(case, Stage.GRAPHS)
+    oom = exhausted(case, StartupPhase.GRAPHS)
     if isinstance(oom, NotHere | Unseen):
         return oom
     if tenants(oom.torch) is not None:
@@ -39,11 +39,11 @@ def judge(case: Case) -> Outcome:
 
 
 def _graphs(case: Case) -> tuple[Arithmetic, ...]:
-    story = case.story
+    run = case.run
     fraction, source = case.utilization
     total = case.total_gib
     found = []
-    estimate = story.number("graphs-estimate", "size") if story is not None else None
+    estimate = run.number("graphs-estimate", "size") if run is not None else None
     if estimate is not None:
         found.append(gib("graphs, as estimated", estimate, "before the KV cache was sized", "the log"))
     if total is not None:
@@ -55,8 +55,8 @@ def _graphs(case: Case) -> tuple[Arithmetic, ...]:
 
 def _count_graphs(case: Case) -> Change | None:
     """0.18.1 to 0.19.1 estimate the graphs and do not subtract the estimate unless told to."""
-    story = case.story
-    estimate = story.number("graphs-estimate", "size") if story is not None else None
+    run = case.run
+    estimate = run.number("graphs-estimate", "size") if run is not None else None
     if estimate is None or case.version is None or not Version((0, 18, 1)) <= case.version < Version((0, 20)):
         return None
     name = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"

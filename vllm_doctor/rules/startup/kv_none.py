@@ -20,13 +20,13 @@ _LARGE_WEIGHTS = 4.0
 
 def judge(case: Case) -> Outcome:
     """Did the start end because nothing was left for KV blocks?"""
-    story, root = case.story, case.root
-    if story is None:
+    run, root = case.run, case.root
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
     said = root is not None and bool(root.ids & {"no-kv-blocks", "autofit-impossible"})
     if not said and not _below_zero(case):
         return NotHere("the log does not say that no KV block was left")
-    available = story.last("kv-available", "profile-breakdown")
+    available = run.last("kv-available", "profile-breakdown")
     lines = [root.hits[0].index] if said and root is not None else []
     lines += [available.index] if available is not None else []
     return finding(
@@ -41,8 +41,8 @@ def judge(case: Case) -> Outcome:
 
 def _below_zero(case: Case) -> bool:
     """A log that is cut off before the error: the measured size is negative, and no start goes on from there."""
-    story, left = case.story, _left(case)
-    return story is not None and left is not None and left < 0 and story.root is None and not story.served(-1)
+    run, left = case.run, _left(case)
+    return run is not None and left is not None and left < 0 and run.root is None and not run.served(-1)
 
 
 def _measured(case: Case) -> str | None:
@@ -51,11 +51,11 @@ def _measured(case: Case) -> str | None:
 
 
 def _left(case: Case) -> float | None:
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return None
-    left = story.number("kv-available", "size")
-    return left if left is not None else story.number("profile-breakdown", "kv")
+    left = run.number("kv-available", "size")
+    return left if left is not None else run.number("profile-breakdown", "kv")
 
 
 def _sum(case: Case) -> tuple[Arithmetic, ...]:
@@ -145,8 +145,8 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
 
 def _fewer_rows(case: Case) -> Change | None:
     """V1 samples a dummy batch of max_num_seqs rows in the measuring pass: vocabulary-wide buffers of each."""
-    story, version = case.story, case.version
-    old = (story is not None and story.engine == "V0") or (version is not None and version < Version((0, 8)))
+    run, version = case.run, case.version
+    old = (run is not None and run.engine == "V0") or (version is not None and version < Version((0, 8)))
     now = sequences(case)[0]
     to = min(128, now // 2)
     if old or to < 8:
@@ -171,11 +171,11 @@ def _fewer_tokens(case: Case) -> Change | None:
 
 
 def _on_cpu(case: Case) -> bool:
-    story = case.story
-    if story is None:
+    run = case.run
+    if run is None:
         return False
     said = case.version_text or ""
-    return "+cpu" in said or case.effective("device-config") == "cpu" or story.first("cpu-kv-space") is not None
+    return "+cpu" in said or case.effective("device-config") == "cpu" or run.first("cpu-kv-space") is not None
 
 
 def _cpu(case: Case) -> tuple[Change | None, ...]:

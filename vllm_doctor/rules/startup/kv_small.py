@@ -28,7 +28,7 @@ class TooSmall(msgspec.Struct, frozen=True):
 
 def judge(case: Case) -> Outcome:
     """Did the check that one full-length request fits fail?"""
-    if case.story is None:
+    if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     small = too_small(case)
     if small is None:

@@ -1,6 +1,6 @@
 """VD112: the pass that measures the peak runs out of memory because one step holds too many tokens."""
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
@@ -14,7 +14,7 @@ from vllm_doctor.rules.startup._profile import in_adapters, in_pass, in_sampler,
 
 def judge(case: Case) -> Outcome:
     """Is it the number of tokens of one step that makes the pass too large?"""
-    oom = exhausted(case, Stage.PROFILE, Stage.WEIGHTS)
+    oom = exhausted(case, StartupPhase.PROFILE, StartupPhase.WEIGHTS)
     if isinstance(oom, NotHere | Unseen):
         return oom
     named = tensor(case, oom.torch)

@@ -1,16 +1,16 @@
 """VD140: the dummy batch of the sampler does not fit: too many sequences times the vocabulary."""
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.fault import Fault
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding
 from vllm_doctor.rules.startup._gate import EXHAUSTED, sums, tenants
 from vllm_doctor.rules.startup._levers import fewer_sequences, lower_utilization, sequences
-from vllm_doctor.rules.story import Story
 
 _MESSAGES = frozenset({"sampler-oom", "pooler-oom"})
 _NEAR = 200
@@ -19,30 +19,30 @@ _FRAMES = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_r
 
 def judge(case: Case) -> Outcome:
     """Did the warm-up of the sampler (or pooler) run out of memory?"""
-    story, root = case.story, case.root
-    if story is None:
+    run, root = case.run, case.root
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
     if root is None:
         return NotHere("nothing failed for good")
-    said = bool(root.ids & _MESSAGES) or _relayed(story, root)
+    said = bool(root.ids & _MESSAGES) or _relayed(run, root)
     unplaced = _in_its_code(root)
     if not said and not (root.ids & EXHAUSTED and _FRAMES & set(root.functions)) and not unplaced:
         return NotHere("what failed first is not the sampler's dummy batch")
-    if tenants(story.oom) is not None:
+    if tenants(run.oom) is not None:
         return Clear("something else holds the memory that was missing")
-    measuring = root.stage == Stage.PROFILE or unplaced
+    measuring = root.startup_phase == StartupPhase.PROFILE or unplaced
     return finding(
         RULE,
         title=f"The sampler's dummy batch of {_rows(case)} sequences does not fit",
         phase=Phase.STARTUP_PROFILE if measuring else Phase.STARTUP_SAMPLER_WARMUP,
         confidence=Confidence.LIKELY if unplaced else Confidence.CONFIRMED,
         evidence=tuple(case.line(h.index) for h in root.hits[:2]),
-        arithmetic=(*sums(story.oom), *_each(case)),
+        arithmetic=(*sums(run.oom), *_each(case)),
         changes=(
-            fewer_sequences(case, story.oom),
+            fewer_sequences(case, run.oom),
             None
             if measuring
-            else lower_utilization(case, story.oom, "the warm-up runs after the KV cache took its share"),
+            else lower_utilization(case, run.oom, "the warm-up runs after the KV cache took its share"),
         ),
         refute="the same start with a tenth of max_num_seqs fails in the same place",
     )
@@ -51,15 +51,15 @@ def judge(case: Case) -> Outcome:
 def _in_its_code(root: Fault) -> bool:
     """A traceback cut off before the step: what fails in the sampler's own code is a buffer of sequences × vocabulary,
     and while serving there are never more of them than the measuring pass had."""
-    if root.stage is not Stage.CONFIG or not root.ids & EXHAUSTED:
+    if root.startup_phase is not StartupPhase.CONFIG or not root.ids & EXHAUSTED:
         return False
     last = [f.replace("\\", "/") for f in root.files[-2:]]
     return any("/v1/sample/" in f for f in last) and not any("logprobs" in f for f in root.functions)
 
 
-def _relayed(story: Story, root: Fault) -> bool:
+def _relayed(run: AnalysedRun, root: Fault) -> bool:
     """Several ranks fail at once: the allocator's line and the one that says what it was for may not stand together."""
-    told = story.first(*_MESSAGES)
+    told = run.first(*_MESSAGES)
     lone = root.crash is None or not root.crash.root.frames
     return bool(root.ids & EXHAUSTED) and lone and told is not None and root.index <= told.index <= root.last + _NEAR
 
@@ -74,7 +74,7 @@ def _rows(case: Case) -> int:
 
 
 def _each(case: Case) -> tuple[Arithmetic, ...]:
-    torch = case.story.oom if case.story is not None else None
+    torch = case.run.oom if case.run is not None else None
     if torch is None:
         return ()
     rows = _rows(case)

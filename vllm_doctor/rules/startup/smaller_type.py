@@ -10,7 +10,7 @@ from vllm_doctor.rules.startup.kv_small import half_size_kv, too_small
 
 def judge(case: Case) -> Outcome:
     """Would one byte an element hold the configured length?"""
-    if case.story is None:
+    if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     small = too_small(case)
     if small is None or small.need is None or small.have is None:

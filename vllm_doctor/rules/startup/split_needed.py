@@ -1,6 +1,6 @@
 """VD117: the weights need more than one GPU, and more are here than are used."""
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
@@ -12,14 +12,14 @@ from vllm_doctor.rules.startup._weights import more_gpus
 
 def judge(case: Case) -> Outcome:
     """Would splitting over GPUs that stand idle make the weights fit?"""
-    oom = exhausted(case, Stage.WEIGHTS, Stage.PROFILE)
+    oom = exhausted(case, StartupPhase.WEIGHTS, StartupPhase.PROFILE)
     if isinstance(oom, NotHere | Unseen):
         return oom
     used = case.count("tensor-parallel-size") or 1
     here = case.gpus
     if here is None:
         return Unseen(frozenset({Signal.GPUS}), "how many GPUs there are is not known")
-    whole, total = oom.story.number("checkpoint-size", "size"), case.total_gib
+    whole, total = oom.run.number("checkpoint-size", "size"), case.total_gib
     if len(here) < 2 * used or tenants(oom.torch) is not None:
         return Clear(f"{len(here)} GPUs, {used} used")
     if whole is None or total is None or whole / used < 0.8 * total:

@@ -15,7 +15,7 @@ _STEP_GIB = 1.0
 def judge(case: Case) -> Outcome:
     """Did the check of state blocks before the capture of graphs fail?"""
     root = case.root
-    if case.story is None:
+    if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     if root is None or "state-blocks" not in root.ids:
         return NotHere("the check of state blocks did not fail")

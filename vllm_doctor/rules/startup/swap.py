@@ -12,8 +12,8 @@ _WARNED = 0.4
 
 def judge(case: Case) -> Outcome:
     """Was the start refused because of the swap space?"""
-    story, root = case.story, case.root
-    if story is None:
+    run, root = case.run, case.root
+    if run is None:
         return Unseen(frozenset({Signal.LOG}))
     if root is None or root.fields("swap-too-large").get("refused") != "Too large":
         return NotHere("the check of the swap space did not fail")

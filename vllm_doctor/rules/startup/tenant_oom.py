@@ -1,6 +1,6 @@
 """VD105: an allocation failed, and another process holds the memory that would have served it."""
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Phase, Severity
 from vllm_doctor.rules.case import GIB, Case
@@ -10,7 +10,7 @@ from vllm_doctor.rules.startup._gate import exhausted, sums, tenants
 from vllm_doctor.rules.startup._levers import lower_utilization
 
 # What the fraction does not bound: it is applied when the KV cache is sized.
-_BEFORE_KV = frozenset({Stage.DEVICE, Stage.WEIGHTS, Stage.PROFILE, Stage.PROFILE_ENCODER})
+_BEFORE_KV = frozenset({StartupPhase.DEVICE, StartupPhase.WEIGHTS, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER})
 
 
 def judge(case: Case) -> Outcome:
@@ -31,7 +31,7 @@ def judge(case: Case) -> Outcome:
             f"Others hold {held / GIB:.2f} of {total:.2f} GiB of GPU "
             f"{oom.torch.gpu if oom.torch.gpu is not None else '?'}; this engine had {mine / GIB:.2f}"
         ),
-        severity=Severity.WILL_FAIL_UNDER_LOAD if oom.story.served(-1, oom.fault.index) else Severity.BLOCKS_START,
+        severity=Severity.WILL_FAIL_UNDER_LOAD if oom.run.served(-1, oom.fault.index) else Severity.BLOCKS_START,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(
             gib("held by others", held / GIB, "total − free − this process", "torch's message"),
@@ -40,7 +40,7 @@ def judge(case: Case) -> Outcome:
         changes=(
             stop_others(f"{held / GIB:.2f} GiB come back, and {oom.torch.asked / GIB:.2f} were missing"),
             lower_utilization(case, oom.torch, "where the others must stay: the KV cache gives up what they need")
-            if oom.fault.stage not in _BEFORE_KV
+            if oom.fault.startup_phase not in _BEFORE_KV
             else None,
         ),
         refute="the processes that torch lists are ranks of this same engine",

@@ -1,6 +1,6 @@
 """VD111: the weights fit, but leave no room for the pass that measures the peak."""
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Direction, Phase
@@ -15,7 +15,7 @@ from vllm_doctor.rules.startup._weights import lighter
 
 def judge(case: Case) -> Outcome:
     """Do the weights alone take so much of the card that no pass fits beside them?"""
-    oom = exhausted(case, Stage.PROFILE)
+    oom = exhausted(case, StartupPhase.PROFILE)
     if isinstance(oom, NotHere | Unseen):
         return oom
     if tenants(oom.torch) is not None:

@@ -1,6 +1,6 @@
 """VD110: the weights do not fit the card."""
 
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
@@ -25,10 +25,10 @@ _START_FAILED = frozenset({"engine-core-failed", "engine-init-failed"})
 
 def judge(case: Case) -> Outcome:
     """Did memory run out while weights were built, loaded or rearranged?"""
-    oom = exhausted(case, Stage.WEIGHTS, Stage.CONFIG)
+    oom = exhausted(case, StartupPhase.WEIGHTS, StartupPhase.CONFIG)
     if isinstance(oom, NotHere | Unseen):
         return oom
-    unplaced = oom.fault.stage is Stage.CONFIG
+    unplaced = oom.fault.startup_phase is StartupPhase.CONFIG
     if unplaced and not (_over_budget(case, oom) or _full_at_start(oom) or _nothing_freed(case, oom)):
         return NotHere("the log does not show that it was while weights were loaded")
     if tenants(oom.torch) is not None:
@@ -75,7 +75,7 @@ def _full_at_start(oom: Oom) -> bool:
     torch = oom.torch
     if torch is None or torch.total is None or torch.allocated is None or torch.private_pools is not None:
         return False
-    failed = any(d.id in _START_FAILED and d.index >= oom.fault.index for d in oom.story.deaths)
+    failed = any(d.id in _START_FAILED and d.index >= oom.fault.index for d in oom.run.deaths)
     return failed and torch.allocated > _FULL * torch.total
 
 
@@ -85,23 +85,23 @@ def _nothing_freed(case: Case, oom: Oom) -> bool:
     torch, asked = oom.torch, case.number("gpu-memory-utilization")
     if torch is None or torch.total is None or torch.allocated is None or torch.unused is None:
         return False
-    if torch.private_pools is not None or oom.story.served(-1) or (asked is not None and asked > _USUAL):
+    if torch.private_pools is not None or oom.run.served(-1) or (asked is not None and asked > _USUAL):
         return False
     full = torch.allocated > _MADE * torch.total and torch.unused < _FREED * torch.total
     return full and torch.asked < _ONE_TENSOR * torch.total
 
 
 def _offload(case: Case) -> int:
-    story = case.story
-    whole, total = (story.number("checkpoint-size", "size") if story is not None else None), case.total_gib
+    run = case.run
+    whole, total = (run.number("checkpoint-size", "size") if run is not None else None), case.total_gib
     if whole is None or total is None:
         return 10
     return max(10, round(whole / (case.count("tensor-parallel-size") or 1) - 0.7 * total))
 
 
 def _whole(case: Case) -> tuple[Arithmetic, ...]:
-    story = case.story
-    whole = story.number("checkpoint-size", "size") if story is not None else None
+    run = case.run
+    whole = run.number("checkpoint-size", "size") if run is not None else None
     return (gib("checkpoint on disk", whole, "all files, before splitting", "the log"),) if whole is not None else ()
 
 

@@ -1,14 +1,14 @@
-"""Reads a plain log of any size from its end: the tail, and the head of the last life wherever it began.
+"""Reads a plain log of any size from its end: the tail, and the head of the last run wherever it began.
 
-A life is found without reading what lies between: its process number stands in every line, lives follow one another,
+A run is found without reading what lies between: its process number stands in every line, runs follow one another,
 so the place where the number first appears is found by halving the file.
 """
 
 import re
 from typing import IO
 
-from vllm_doctor.gather.logfile_lives import MARKERS
-from vllm_doctor.gather.logfile_open import HEAD, SMALL, TAIL, Piece, Read
+from vllm_doctor.log.read.pieces import HEAD, SMALL, TAIL, Piece, Read
+from vllm_doctor.log.read.runs import MARKERS
 
 BACK = 1 << 20
 _DEAD = (b"AsyncEngineDeadError", b"MQEngineDeadError", b"EngineDeadError")
@@ -28,17 +28,17 @@ def read(file: IO[bytes], size: int) -> Read:
         return Read((tail,), start)
     begin, known = _head(file, tail)
     if begin is None:
-        return Read((tail,), start, ("the start of this life was not found in what was read",))
+        return Read((tail,), start, ("the start of this run was not found in what was read",))
     death = _first_death(file, begin, tail)
     head = Piece(begin, _at(file, begin, min(HEAD, start - begin)), whole_lines=True)
-    notes = () if known else ("the start of this life is taken from the head of the file",)
+    notes = () if known else ("the start of this run is taken from the head of the file",)
     middle = (death,) if death is not None and death.offset > begin + len(head.data) else ()
     read_of_it = sum(len(p.data) for p in (head, *middle))
     return Read((head, *middle, tail), start - begin - read_of_it, notes)
 
 
 def _first_death(file: IO[bytes], begin: int, tail: Piece) -> Piece | None:
-    """What surrounds the first notice of a death, where the tail is full of them: a server that lives on repeats it for
+    """What surrounds the first notice of a death, where the tail is full of them: a server that runs on repeats it for
     every request, and what failed stands once, long before."""
     dead = next((d for d in _DEAD if tail.data.count(d) > _REPEATED), None)
     if dead is None or b"Traceback (most recent call last)" not in tail.data or any(c in tail.data for c in _CAUSES):
@@ -88,7 +88,7 @@ def _head(file: IO[bytes], tail: Piece) -> tuple[int | None, bool]:
     if first < 0:
         return None, False
     line = window.rfind(b"\n", 0, first) + 1
-    # The life names itself within its first lines; where other processes spoke before it did, just above them.
+    # The run names itself within its first lines; where other processes spoke before it did, just above them.
     after = _first_marker(window[line : line + HEAD // 4])
     if after is not None:
         return window_start + line + after, True
@@ -102,7 +102,7 @@ def _first_marker(data: bytes) -> int | None:
 
 
 def _owner(data: bytes) -> bytes | None:
-    """The text by which the last life's lines are known: ` pid=4242)` or `[4242]: `, whichever stands in most lines.
+    """The text by which the last run's lines are known: ` pid=4242)` or `[4242]: `, whichever stands in most lines.
 
     A server's own process speaks all the time; an engine may be silent from its start to its end.
     """

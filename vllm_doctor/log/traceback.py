@@ -59,7 +59,7 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Crash(msgspec.Struct, frozen=True):
-    """One traceback. The first link was raised first; `first` and `last` are indices into the lines of the life."""
+    """One traceback. The first link was raised first; `first` and `last` are indices into the lines of the run."""
 
     links: tuple[Link, ...]
     process: str | None

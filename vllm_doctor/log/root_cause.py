@@ -1,17 +1,17 @@
-"""What failed first in a life, what only followed from it, and whether it ended the life."""
+"""What failed first in a run, what only followed from it, and whether it ended the run."""
 
 import itertools
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from vllm_doctor.knowledge.messages import Hit, messages, read, roles
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.knowledge.stages import Stage, stage_of
-from vllm_doctor.knowledge.tracebacks import Crash
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import Hit, messages, read, roles
+from vllm_doctor.log.run import ANSWERED, Run
+from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
+from vllm_doctor.log.traceback import Crash
 from vllm_doctor.records.log import LogLine
-from vllm_doctor.rules.fault import Fault
-from vllm_doctor.rules.life import ANSWERED, Life
 
 if TYPE_CHECKING:
     from vllm_doctor.log.torch_oom import TorchOom
@@ -86,8 +86,8 @@ _NEVER_OF_A_REQUEST = frozenset(
 )
 
 
-class Story(Life):
-    """A life, and the fault at the root of it."""
+class AnalysedRun(Run):
+    """A run, and the fault at the root of it."""
 
     @cached_property
     def root(self) -> Fault | None:
@@ -177,7 +177,7 @@ class Story(Life):
         if not (line.process or "").startswith(("VllmWorkerProcess", "RayWorkerWrapper")):
             return ()
         parents = (c for c in self.crashes[:_CRASHES] if c.first > index and c.process in {None, "rank0"})
-        return next((c.functions for c in parents if stage_of(c.functions) is not None), ())
+        return next((c.functions for c in parents if startup_phase_of(c.functions) is not None), ())
 
     def _own_lines(self, crash: Crash) -> list[int]:
         """The lines of its process, without those that another call of the logger wrote in between."""
@@ -192,12 +192,12 @@ class Story(Life):
         same = itertools.takewhile(lambda i: _speaks_on(self.lines[i], speaker), before)
         return sorted(same)
 
-    def _stage(self, functions: Sequence[str], index: int) -> Stage:
-        said = stage_of(functions)
+    def _stage(self, functions: Sequence[str], index: int) -> StartupPhase:
+        said = startup_phase_of(functions)
         if said is not None:
             return said
-        reached = self.reached(index + 1) or Stage.CONFIG  # the line that fails may itself say how far it came
-        return Stage.SERVING if reached is Stage.CONFIG and self._at_run_time(index) else reached
+        reached = self.reached(index + 1) or StartupPhase.CONFIG  # the line that fails may itself say how far it came
+        return StartupPhase.SERVING if reached is StartupPhase.CONFIG and self._at_run_time(index) else reached
 
     def _at_run_time(self, index: int) -> bool:
         """In an excerpt without its start: does what stands around the line come from a server that was serving?"""
@@ -238,7 +238,7 @@ class Story(Life):
         return any(told in text for text in lines for told in _SURVIVOR_TEXTS)
 
     def _fatal(self, fault: Fault) -> bool:
-        """It ended the life: nothing was served between it and the death that followed, or the end of the log."""
+        """It ended the run: nothing was served between it and the death that followed, or the end of the log."""
         death = next((h.index for h in self.deaths if h.index > fault.last), None)
         if self.stopped is not None and fault.index > self.stopped:
             return False
@@ -249,7 +249,7 @@ class Story(Life):
         if self._ends_the_engine(fault):
             return True
         outlived = self.stopped is not None and (death is None or death > self.stopped)
-        if outlived and fault.stage in {Stage.READY, Stage.SERVING}:
+        if outlived and fault.startup_phase in {StartupPhase.READY, StartupPhase.SERVING}:
             return False
         if death is None and self._request_level(fault):
             return False
@@ -263,14 +263,14 @@ class Story(Life):
     def _request_level(self, fault: Fault) -> bool:
         """An error that the API server wrote about one request while the engine went on."""
         line = self.lines[fault.index]
-        ready = fault.stage in {Stage.READY, Stage.SERVING} and self.served(-1, fault.index)
+        ready = fault.startup_phase in {StartupPhase.READY, StartupPhase.SERVING} and self.served(-1, fault.index)
         if not ready or line.level not in {"ERROR", "CRITICAL"}:
             return False
         process = line.process or ""
         if process:
             return process.startswith(_FRONT_END)
         # One process is all of them: what the engine's own step raised, or what says what it is, ends the engine.
-        return not fault.ids and stage_of(fault.functions) is not Stage.SERVING
+        return not fault.ids and startup_phase_of(fault.functions) is not StartupPhase.SERVING
 
 
 def _speaks_on(line: LogLine, then: LogLine) -> bool:

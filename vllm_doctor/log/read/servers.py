@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vllm_doctor.gather.logfile_lives import ARGUMENTS, BANNER, SERVER
+from vllm_doctor.log.read.runs import ARGUMENTS, BANNER, SERVER
 from vllm_doctor.records.log import LogLine
 
 _API = "APIServer"

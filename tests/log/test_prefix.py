@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vllm_doctor.gather.logfile_prefix import LINE_LIMIT, Stripper, plain
+from vllm_doctor.log.read.prefix import LINE_LIMIT, Stripper, plain
 from vllm_doctor.records.log import LogLine
 
 WORDS = "Available KV cache memory: 5.31 GiB"

@@ -8,12 +8,12 @@ from enum import Enum, auto
 
 import msgspec
 
-from vllm_doctor.knowledge.messages import Hit, mile_stages, roles
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.knowledge.stages import Stage, stage_of
-from vllm_doctor.records.log import Life, Log, LogLine
-from vllm_doctor.rules.fault import Fault
-from vllm_doctor.rules.story import IMPORTS, Story
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import Hit, mile_stages, roles
+from vllm_doctor.log.root_cause import IMPORTS, AnalysedRun
+from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
+from vllm_doctor.records.log import Log, LogLine, RunLines
 
 # What uvicorn says when nothing is served any more; after it the process only takes down what it had.
 _COMPLETE = ("app-stopped", "uvicorn-finished")
@@ -38,7 +38,16 @@ _NOTICED = frozenset(
 _ROLE = Pattern(
     r"(APIServer|EngineCore(?=(?:_DP0|_0)?$)|EngineCore_DP\d+|EngineCore_\d+|(?:Vllm)?Worker_\w*\d)(?:_DP0|_0)?$"
 )
-_STARTS = frozenset({Stage.DEVICE, Stage.WEIGHTS, Stage.PROFILE, Stage.PROFILE_ENCODER, Stage.KV, Stage.GRAPHS})
+_STARTS = frozenset(
+    {
+        StartupPhase.DEVICE,
+        StartupPhase.WEIGHTS,
+        StartupPhase.PROFILE,
+        StartupPhase.PROFILE_ENCODER,
+        StartupPhase.KV,
+        StartupPhase.GRAPHS,
+    }
+)
 # Python's own ways to the end of a process, and the names that vLLM and its executors give to theirs.
 _EXIT_CALLS = frozenset(
     {"__del__", "_exitfunc", "_run_exitfuncs", "_python_exit", "_exit_function", "_shutdown", "shutdown"}
@@ -56,14 +65,14 @@ class _After(Enum):
     SERVED = auto()  # a sign of service; below, a start is at one of its steps
 
 
-def judged(log: Log) -> Story:
-    """The last run of the log that says anything of itself, as a story.
+def judged(log: Log) -> AnalysedRun:
+    """The last run of the log that says anything of itself, analysed.
 
     The reader has cut the log where a start announces itself. Another run may follow without such a line: after a stop,
     or where a process of the same name has another number. It is one if it reached a step of a start, or failed, and
     the processes of the run before cannot have written that.
     """
-    whole = Story(log)
+    whole = AnalysedRun(log)
     for begin, after in sorted(_edges(whole), key=lambda edge: edge[0], reverse=True):
         rest = _part(log, begin)
         theirs = _Theirs(whole.lines[:begin], after)
@@ -95,12 +104,12 @@ class _Theirs:
         return waited is not None and waited > _ENDING_S
 
 
-def _part(log: Log, begin: int, end: int | None = None) -> Story:
-    run = Life(log.last.lines[begin:end], begin > 0 or log.last.complete_head, log.last.skipped_bytes)
-    return Story(msgspec.structs.replace(log, last=run, earlier_lives=log.earlier_lives + (begin > 0)))
+def _part(log: Log, begin: int, end: int | None = None) -> AnalysedRun:
+    run = RunLines(log.last.lines[begin:end], begin > 0 or log.last.complete_head, log.last.skipped_bytes)
+    return AnalysedRun(msgspec.structs.replace(log, last=run, earlier_lives=log.earlier_lives + (begin > 0)))
 
 
-def _edges(whole: Story) -> Iterator[tuple[int, _After]]:
+def _edges(whole: AnalysedRun) -> Iterator[tuple[int, _After]]:
     ends = {h.index for name in _COMPLETE for h in whole.all(name)}
     ends |= {i for i, line in enumerate(whole.lines) if line.process == "systemd" and _UNIT_ENDED.match(line.text)}
     yield from ((h.index + 1, _After.TOLD) for h in whole.hits if roles()[h.id] == "stop")
@@ -129,25 +138,25 @@ def _replaced(lines: Sequence[LogLine], ends: AbstractSet[int]) -> Iterator[int]
         known.add(line.pid)
 
 
-def _started_over(whole: Story) -> Iterator[int]:
+def _started_over(whole: AnalysedRun) -> Iterator[int]:
     """Where a server that served is followed by steps of a start. One that wakes up only loads its weights again."""
     served: int | None = None
     stages = mile_stages()
     for hit in whole.hits:
         stage = stages.get(hit.id)
-        if stage == Stage.SERVING:
+        if stage == StartupPhase.SERVING:
             served = hit.index
-        elif served is not None and stage is not None and stage != Stage.READY and hit.id != "weights-shards":
+        elif served is not None and stage is not None and stage != StartupPhase.READY and hit.id != "weights-shards":
             yield served + 1
             served = None
 
 
-def _in_order(before: Story) -> bool:
+def _in_order(before: AnalysedRun) -> bool:
     """Had nothing failed before the stop? Else what follows it may tell of that."""
     return before.root is None and not any(before.stopped is None or d.index < before.stopped for d in before.deaths)
 
 
-def _first_of_its_own(rest: Story, theirs: _Theirs) -> int | None:
+def _first_of_its_own(rest: AnalysedRun, theirs: _Theirs) -> int | None:
     """The first line that tells of another run: a failure that no end of a process brings about, a step of a start."""
     found = [f.index for f in rest.faults if not _of_a_stop(rest, f, theirs)]
     if theirs.after is not _After.TOLD:
@@ -167,12 +176,12 @@ def _tells(hit: Hit, line: LogLine, theirs: _Theirs) -> bool:
     return role in {"mile", "death"} or (role == "cause" and line.level == "WARNING" and hit.id not in IMPORTS)
 
 
-def _of_a_stop(rest: Story, fault: Fault, theirs: _Theirs) -> bool:
+def _of_a_stop(rest: AnalysedRun, fault: Fault, theirs: _Theirs) -> bool:
     """May a process that ends have written this?"""
     line = rest.lines[fault.index]
     if theirs.wrote(line):
         return True
-    stage = stage_of(fault.functions)
+    stage = startup_phase_of(fault.functions)
     if stage in _STARTS or theirs.late(line):
         return False
     if fault.at_end or rest.aside(fault) or not _EXIT_CALLS.isdisjoint(fault.functions):

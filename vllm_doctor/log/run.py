@@ -1,21 +1,21 @@
-"""What a life's log says of itself: whose it is, what was launched, how far it came, how it served and ended."""
+"""What a run's log says of itself: whose it is, what was launched, how far it came, how it served and ended."""
 
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from vllm_doctor.knowledge.messages import Hit, mile_stages, roles, scan
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.knowledge.stages import Stage
-from vllm_doctor.knowledge.tracebacks import Crash, tracebacks
+from vllm_doctor.log.match import Hit, mile_stages, roles, scan
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.log.traceback import Crash, tracebacks
 from vllm_doctor.records.host import Launch
 from vllm_doctor.records.log import Log, LogLine
 
 if TYPE_CHECKING:
-    from vllm_doctor.knowledge.clients import Client
-    from vllm_doctor.knowledge.stats import Stats
+    from vllm_doctor.log.client import Client
+    from vllm_doctor.log.stats import Stats
 
-_ORDER = {stage: rank for rank, stage in enumerate(Stage)}
+_ORDER = {stage: rank for rank, stage in enumerate(StartupPhase)}
 # What only vLLM writes, or lm-eval of it, though it is no step of a start: its own end, a batch and its results.
 _OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-progress", "eval-results")
 _PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
@@ -31,8 +31,8 @@ _OF_A_SERVER = Pattern(
 _EXITS = ("exit-group-left", "exit-group-left-24")
 
 
-class Life:
-    """One life, read once; every part is computed when a rule first asks for it."""
+class Run:
+    """One run, read once; every part is computed when a rule first asks for it."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -40,12 +40,12 @@ class Life:
 
     @cached_property
     def hits(self) -> tuple[Hit, ...]:
-        """Every known message of this life."""
+        """Every known message of this run."""
         return scan(self.lines)
 
     @cached_property
     def crashes(self) -> tuple[Crash, ...]:
-        """Every traceback of this life."""
+        """Every traceback of this run."""
         return tracebacks(self.lines)
 
     def all(self, message: str) -> tuple[Hit, ...]:
@@ -63,7 +63,7 @@ class Life:
         return max(found, key=lambda h: h.index, default=None)
 
     def number(self, message: str, field: str) -> float | None:
-        """A figure that this life printed; of several the last one stands."""
+        """A figure that this run printed; of several the last one stands."""
         hit = self.last(message)
         text = hit.fields.get(field) if hit is not None else None
         return float(text.replace(",", "")) if text else None
@@ -110,7 +110,7 @@ class Life:
         """Is it the log of a program that asks a server? What wrote a line as a server does is none."""
         if self.by_vllm or self.answered or any(_OF_A_SERVER.search(f) for c in self.crashes for f in c.files):
             return None
-        from vllm_doctor.knowledge.clients import MEASURES, client
+        from vllm_doctor.log.client import MEASURES, client
 
         found = client(line.text for line in self.lines)
         return found if found is not None and (self.is_vllm or found.name in MEASURES) else None
@@ -119,7 +119,7 @@ class Life:
     def exited(self) -> bool:
         """Did the program come to its end by itself, with its engine made, or with the results of an evaluation?"""
         reached = self.reached()
-        made = reached is not None and _ORDER[reached] >= _ORDER[Stage.KV]
+        made = reached is not None and _ORDER[reached] >= _ORDER[StartupPhase.KV]
         return self.first("eval-results") is not None or (made and self.first(*_EXITS) is not None)
 
     @cached_property
@@ -158,12 +158,12 @@ class Life:
         return from_engine_config(self.lines[hit.index].text) if hit is not None else {}
 
     @cached_property
-    def miles(self) -> tuple[tuple[int, Stage], ...]:
+    def miles(self) -> tuple[tuple[int, StartupPhase], ...]:
         """(index, stage) of each milestone."""
         stages = mile_stages()
-        return tuple((h.index, Stage(stages[h.id])) for h in self.hits if h.id in stages)
+        return tuple((h.index, StartupPhase(stages[h.id])) for h in self.hits if h.id in stages)
 
-    def reached(self, before: int | None = None) -> Stage | None:
+    def reached(self, before: int | None = None) -> StartupPhase | None:
         """The furthest stage that was reached (before a line)."""
         found = [s for i, s in self.miles if before is None or i < before]
         return max(found, key=_ORDER.__getitem__, default=None)
@@ -172,9 +172,9 @@ class Life:
         """Did it serve, or become ready to, between two lines?
 
         After a line that failed, statistics count only with tokens, and only the second ones: the server prints them
-        whether its engine lives or not, and the first ones tell of the time before, too.
+        whether its engine runs or not, and the first ones tell of the time before, too.
         """
-        ready = _ORDER[Stage.READY]
+        ready = _ORDER[StartupPhase.READY]
         found = {i for i, s in self.miles if after < i and (until is None or i < until) and _ORDER[s] >= ready}
         if after < 0:
             return bool(found)
@@ -185,7 +185,7 @@ class Life:
     @cached_property
     def stats(self) -> "tuple[Stats, ...]":
         """The statistics that the server printed every few seconds, in order."""
-        from vllm_doctor.knowledge.stats import parse_stats
+        from vllm_doctor.log.stats import parse_stats
 
         read = (parse_stats(self.lines[h.index].text) for h in self.all("stats"))
         return tuple(s for s in read if s is not None)

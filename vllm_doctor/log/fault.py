@@ -2,9 +2,9 @@
 
 import msgspec
 
-from vllm_doctor.knowledge.messages import Hit
-from vllm_doctor.knowledge.stages import Stage
-from vllm_doctor.knowledge.tracebacks import Crash
+from vllm_doctor.log.match import Hit
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.log.traceback import Crash
 
 # Functions that take the ranks' groups down: what fails in them comes after what ended the server.
 _TEARDOWN = frozenset(
@@ -25,7 +25,7 @@ class Fault(msgspec.Struct, frozen=True):
     last: int
     crash: Crash | None
     hits: tuple[Hit, ...]
-    stage: Stage
+    startup_phase: StartupPhase
 
     @property
     def bare(self) -> bool:

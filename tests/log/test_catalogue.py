@@ -2,8 +2,8 @@
 
 import pytest
 
-from vllm_doctor.knowledge.messages import Message, ids_from_json, messages, read, scan
-from vllm_doctor.knowledge.stages import Stage
+from vllm_doctor.log.match import Message, ids_from_json, messages, read, scan
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.log import LogLine
 
 EVERY_MESSAGE = pytest.mark.parametrize("message", messages(), ids=lambda m: m.id)
@@ -36,7 +36,7 @@ def test_role_and_stage_are_known(message: Message) -> None:
     assert message.role in {"cause", "death", "mile", "number", "stop", "note"}
     assert (message.role == "mile") == bool(message.stage)
     if message.stage:
-        Stage(message.stage)
+        StartupPhase(message.stage)
 
 
 @EVERY_MESSAGE

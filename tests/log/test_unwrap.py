@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from vllm_doctor.gather.logfile_wrap import typed, unwrapped
+from vllm_doctor.log.read.unwrap import typed, unwrapped
 
 SAID = (
     "INFO 03-14 09:01:00 [core.py:105] Initializing a V1 LLM engine (v0.19.1) with config: model='example/model-8b', "

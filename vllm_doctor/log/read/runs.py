@@ -1,4 +1,4 @@
-"""Cuts lines into lives: one life is one start of the server and all that followed from it."""
+"""Cuts lines into runs: one run is one start of the server and all that followed from it."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _NEAR = 8
 # A byte string of each kind, for a search in a file too large to read.
 MARKERS = (b"vLLM API server version", b"non-default args:", b"LLM engine (v")
 
-# A run that says one of these has a story of its own.
+# A run that says one of these has a failure or an end of its own.
 TOLD = re.compile(r"Application startup complete|\bERROR\b|Traceback|: error:|Main process exited|\bFATAL\b")
 _FAILED = re.compile(
     r"Engine core initialization failed|EngineCore failed to start|Engine process failed to start|EngineDeadError"
@@ -55,9 +55,9 @@ class _Seen(msgspec.Struct):
 
 
 def starts(lines: Sequence[LogLine], *, headless: bool = False) -> list[int]:
-    """Indices at which a new life begins, in order; a first life without a marker is not among them.
+    """Indices at which a new run begins, in order; a first run without a marker is not among them.
 
-    Where the lines begin in the middle of a life (`headless`, or one that serves before any marker) the first marker
+    Where the lines begin in the middle of a run (`headless`, or one that serves before any marker) the first marker
     begins another one.
     """
     found: list[int] = []
@@ -78,10 +78,10 @@ def starts(lines: Sequence[LogLine], *, headless: bool = False) -> list[int]:
 
 
 def _starts_here(line: LogLine, seen: _Seen) -> bool | None:
-    """None: no marker. True: it opens another life than `seen`. False: it belongs to it (and `seen` remembers it)."""
+    """None: no marker. True: it opens another run than `seen`. False: it belongs to it (and `seen` remembers it)."""
     text = line.text
     if line.process == "systemd":
-        # The start job is announced before the process speaks; an announcement after it ("Started") is no new life.
+        # The start job is announced before the process speaks; an announcement after it ("Started") is no new run.
         again = text.startswith("Starting ") or (text.startswith("Started ") and (seen.ended or not seen.server))
         return seen.anything or seen.ended if again else None
     if SERVER in text or BANNER in text:
@@ -107,9 +107,9 @@ def _starts_here(line: LogLine, seen: _Seen) -> bool | None:
 
 
 def only_begins(before: Sequence[LogLine], last: Sequence[LogLine]) -> bool:
-    """Is the last life a start under way, of the very launch that failed in the life before it (a restart loop)?
+    """Is the last run a start under way, of the very launch that failed in the run before it (a restart loop)?
 
-    The launch is the same where both lives print it so, or where systemd says that it restarts the unit.
+    The launch is the same where both runs print it so, or where systemd says that it restarts the unit.
     """
     if any(TOLD.search(line.text) or _ENDS.search(line.text) or line.level in {"ERROR", "CRITICAL"} for line in last):
         return False
@@ -118,7 +118,7 @@ def only_begins(before: Sequence[LogLine], last: Sequence[LogLine]) -> bool:
     if any(line.process == "systemd" and _RESTARTS in line.text for line in (*before[-_NEAR:], *last[:_NEAR])):
         return True
     launches = [
-        next((line.text for line in life if any(a in line.text for a in ARGUMENTS)), None) for life in (before, last)
+        next((line.text for line in run if any(a in line.text for a in ARGUMENTS)), None) for run in (before, last)
     ]
     return None not in launches and launches[0] == launches[1]
 

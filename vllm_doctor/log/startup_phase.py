@@ -1,4 +1,4 @@
-"""Where in the life of a server something happened: by the functions of a traceback, or by what the log said last.
+"""Where in the run of a server something happened: by the functions of a traceback, or by what the log said last.
 
 The functions are vLLM's own (engine/, executor/, worker/, v1/): they have kept their names from 0.2 to 0.33 or were
 added to, so both are listed. The outermost function that names a stage decides; inner ones refine it.
@@ -10,7 +10,7 @@ from enum import StrEnum
 from vllm_doctor.records.verdict import Phase
 
 
-class Stage(StrEnum):
+class StartupPhase(StrEnum):
     """The steps of a start, in order, then serving."""
 
     CONFIG = "config"
@@ -27,23 +27,23 @@ class Stage(StrEnum):
 
 
 PHASE = {
-    Stage.CONFIG: Phase.FLAG_ERROR,
-    Stage.DEVICE: Phase.STARTUP_WEIGHTS,
-    Stage.WEIGHTS: Phase.STARTUP_WEIGHTS,
-    Stage.PROFILE: Phase.STARTUP_PROFILE,
-    Stage.PROFILE_ENCODER: Phase.MULTIMODAL_ENCODER,
-    Stage.KV: Phase.STARTUP_KV_CACHE,
-    Stage.GRAPHS: Phase.STARTUP_CUDAGRAPH,
-    Stage.WARMUP: Phase.STARTUP_SAMPLER_WARMUP,
-    Stage.SAMPLER: Phase.STARTUP_SAMPLER_WARMUP,
-    Stage.READY: Phase.RUNTIME_PREFILL_BURST,
-    Stage.SERVING: Phase.RUNTIME_PREFILL_BURST,
+    StartupPhase.CONFIG: Phase.FLAG_ERROR,
+    StartupPhase.DEVICE: Phase.STARTUP_WEIGHTS,
+    StartupPhase.WEIGHTS: Phase.STARTUP_WEIGHTS,
+    StartupPhase.PROFILE: Phase.STARTUP_PROFILE,
+    StartupPhase.PROFILE_ENCODER: Phase.MULTIMODAL_ENCODER,
+    StartupPhase.KV: Phase.STARTUP_KV_CACHE,
+    StartupPhase.GRAPHS: Phase.STARTUP_CUDAGRAPH,
+    StartupPhase.WARMUP: Phase.STARTUP_SAMPLER_WARMUP,
+    StartupPhase.SAMPLER: Phase.STARTUP_SAMPLER_WARMUP,
+    StartupPhase.READY: Phase.RUNTIME_PREFILL_BURST,
+    StartupPhase.SERVING: Phase.RUNTIME_PREFILL_BURST,
 }
 
 # Outermost first. Each names the worker's own step; what is called inside it belongs to it.
-_STEPS: tuple[tuple[Stage, frozenset[str]], ...] = (
+_STEPS: tuple[tuple[StartupPhase, frozenset[str]], ...] = (
     (
-        Stage.PROFILE,
+        StartupPhase.PROFILE,
         frozenset(
             {
                 "determine_available_memory",
@@ -54,7 +54,7 @@ _STEPS: tuple[tuple[Stage, frozenset[str]], ...] = (
         ),
     ),
     (
-        Stage.KV,
+        StartupPhase.KV,
         frozenset(
             {
                 "initialize_cache",
@@ -73,9 +73,9 @@ _STEPS: tuple[tuple[Stage, frozenset[str]], ...] = (
             }
         ),
     ),
-    (Stage.WARMUP, frozenset({"compile_or_warm_up_model", "warm_up_model", "_warm_up_model", "kernel_warmup"})),
+    (StartupPhase.WARMUP, frozenset({"compile_or_warm_up_model", "warm_up_model", "_warm_up_model", "kernel_warmup"})),
     (
-        Stage.WEIGHTS,
+        StartupPhase.WEIGHTS,
         frozenset(
             {
                 "load_model",
@@ -90,9 +90,12 @@ _STEPS: tuple[tuple[Stage, frozenset[str]], ...] = (
             }
         ),
     ),
-    (Stage.DEVICE, frozenset({"init_device", "set_device_index", "set_device", "init_worker_distributed_environment"})),
     (
-        Stage.SERVING,
+        StartupPhase.DEVICE,
+        frozenset({"init_device", "set_device_index", "set_device", "init_worker_distributed_environment"}),
+    ),
+    (
+        StartupPhase.SERVING,
         frozenset(
             {
                 "run_busy_loop",
@@ -141,24 +144,24 @@ _START = frozenset(
 )
 
 
-def stage_of(functions: Iterable[str]) -> Stage | None:
+def startup_phase_of(functions: Iterable[str]) -> StartupPhase | None:
     """The stage in which a traceback with these functions happened, or None where they do not tell."""
     names = list(functions)
     present = frozenset(names)
     steps = [(stage, min(names.index(n) for n in step & present)) for stage, step in _STEPS if step & present]
     if not steps:
         if present & _GRAPHS:
-            return Stage.GRAPHS
-        return Stage.SAMPLER if present & _SAMPLER else None
+            return StartupPhase.GRAPHS
+        return StartupPhase.SAMPLER if present & _SAMPLER else None
     outer = min(steps, key=lambda s: s[1])[0]
-    if outer is Stage.SERVING:
+    if outer is StartupPhase.SERVING:
         # A worker's busy loop also carries out the steps of the start; what it was doing stands further in.
-        inner = [s for s in steps if s[0] is not Stage.SERVING]
+        inner = [s for s in steps if s[0] is not StartupPhase.SERVING]
         outer = min(inner, key=lambda s: s[1])[0] if inner else outer
-    if present & _GRAPHS and outer in {Stage.PROFILE, Stage.WARMUP, Stage.KV}:
-        return Stage.GRAPHS
-    if present & _SAMPLER and outer is Stage.WARMUP:
-        return Stage.SAMPLER
-    if present & _ENCODER and outer in {Stage.PROFILE, Stage.SERVING}:
-        return Stage.PROFILE_ENCODER
+    if present & _GRAPHS and outer in {StartupPhase.PROFILE, StartupPhase.WARMUP, StartupPhase.KV}:
+        return StartupPhase.GRAPHS
+    if present & _SAMPLER and outer is StartupPhase.WARMUP:
+        return StartupPhase.SAMPLER
+    if present & _ENCODER and outer in {StartupPhase.PROFILE, StartupPhase.SERVING}:
+        return StartupPhase.PROFILE_ENCODER
     return outer

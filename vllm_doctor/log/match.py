@@ -1,4 +1,4 @@
-"""The messages that vLLM, torch, NCCL, NVIDIA and the kernel write, as data: messages/*.json, one family a file.
+"""The messages that vLLM, torch, NCCL, NVIDIA and the kernel write, as data: catalogue/*.json, one family a file.
 
 A message is found by its short `anchor` (case-sensitive) and read by its `regex` (named groups become fields). Both
 are tried on one line whose prefixes were stripped. `versions` of each sample says who writes that wording.
@@ -56,7 +56,7 @@ class Hit(msgspec.Struct, frozen=True):
 def messages() -> tuple[Message, ...]:
     """All messages, family by family."""
     found: list[Message] = []
-    for path in sorted(Path(__file__).with_name("messages").glob("*.json")):
+    for path in sorted(Path(__file__).with_name("catalogue").glob("*.json")):
         found.extend(msgspec.json.decode(path.read_bytes(), type=list[Message]))
     return tuple(found)
 
@@ -123,5 +123,5 @@ def scan(lines: Sequence[LogLine]) -> tuple[Hit, ...]:
 
 def ids_from_json() -> list[str]:
     """The ids as they stand in the files (for the test that none stands twice)."""
-    folder = Path(__file__).with_name("messages")
+    folder = Path(__file__).with_name("catalogue")
     return [row["id"] for path in sorted(folder.glob("*.json")) for row in json.loads(path.read_text("utf-8"))]
