@@ -164,7 +164,7 @@ def test_a_large_log_without_any_start_says_that_it_was_not_found(tmp_path: Path
     path.write_text(STATS.format(pid=1).replace("(APIServer pid=1) ", "") * 60_000)
     log = log_of(path)
     assert not log.last.complete_head
-    assert any("start of this life" in note for note in log.notes)
+    assert any("start of this run" in note for note in log.notes)
 
 
 def test_a_server_that_outlives_its_engine_for_days_still_shows_what_failed(tmp_path: Path) -> None:
