@@ -20,6 +20,7 @@ GOOD: dict[str, object] = {
     "vllm_model": "/srv/models/llama",
     "vllm_max_num_batched_tokens": 8192,
     "preflight_gpus": ["NVIDIA H100 80GB HBM3"],
+    "site_reports": "",
 }
 
 
@@ -103,6 +104,25 @@ def test_what_two_roles_refuse_is_one_table_and_each_of_it_is_said_once(tmp_path
         "launch vllm@main: open",
     ]
     assert "on the command line (-e): vllm_unit_template:" in said
+
+
+def test_each_run_leaves_a_report_without_secrets(tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    wrong = {"vllm_host": "0.0.0.0", "vllm_max_modle_len": 1, "vllm_secrets": {"ANY": "s3cr3t-of-s3"}}  # noqa: S104
+    said = played(tmp_path, site_reports=str(reports), **wrong)
+    (text,), (file,) = sorted(reports.glob("*.txt")), sorted(reports.glob("*.json"))
+    assert f"report: {text}" in said
+    report = json.loads(file.read_text())
+    assert (report["playbook"], report["outcome"], report["check"]) == ("site.yml", "refused", False)
+    assert [(row["host"], row["check"]) for row in report["refused"]] == [
+        ("gpu01", "variable name"),
+        ("gpu01", "secret in plain text"),
+        ("gpu01", "launch"),
+    ]
+    assert report["hosts"]["gpu01"]["count"]["failures"] == 1
+    assert "site.yml: refused" in text.read_text()
+    assert "write vllm_max_model_len" in text.read_text()
+    assert "s3cr3t" not in text.read_text() + file.read_text()
 
 
 def test_what_cannot_be_read_is_refused_without_composing_anything_of_it(tmp_path: Path) -> None:

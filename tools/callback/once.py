@@ -28,6 +28,8 @@ class CallbackModule(Default):
 
     def v2_runner_on_failed(self, result, ignore_errors=False):
         """Leave the first of the two out."""
-        if result.task.action.rpartition(".")[2] in REFUSALS and not self._display.verbosity:
-            result.result.pop("exception", None)
+        if not self._display.verbosity:
+            if result.task.action.rpartition(".")[2] in REFUSALS:
+                result.result.pop("exception", None)
+            result.result.pop("rows", None)  # of the judge, whose message is their table; they are for the report
         super().v2_runner_on_failed(result, ignore_errors)

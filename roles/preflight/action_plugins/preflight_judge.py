@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 import yaml
 from ansible import context
+from ansible.constants import config
 from ansible.errors import AnsibleActionFail
 from ansible.parsing.splitter import parse_kv
 from ansible.plugins.action import ActionBase
@@ -35,6 +36,7 @@ from vllm_doctor.preflight.sources import Sources  # noqa: E402
 from vllm_doctor.preflight.variables import Variables, options  # noqa: E402
 
 MESSAGE = 240  # characters of somebody else's message in a cell of the table
+SCREEN = config.get_config_value("DEFAULT_STDOUT_CALLBACK")
 FLAGS = REPOSITORY / "vllm_doctor" / "knowledge" / "inventory_vars.json"
 
 
@@ -116,7 +118,7 @@ class ActionModule(ActionBase):
             result["msg"] = f"{failed} of {len(hosts)} hosts refused; nothing was changed on any host.\n\n{text}"
         elif warnings := report.table(rows, (Verdict.WARN,)):
             self._display.warning(f"{len(hosts)} hosts judged, none refused.\n{warnings}", formatted=True)
-        if not failed or self._display.verbosity:  # people have the table
+        if not failed or self._display.verbosity or SCREEN == "once":  # people have the table, and that screen knows it
             result["rows"] = [{"host": host, **_plain(row)} for host, of_host in rows.items() for row in of_host]
         return result
 
