@@ -23,12 +23,12 @@ def judge(case: Case) -> Outcome:
     held = tenants(oom.torch)
     if held is None:
         return Clear("this process itself holds nearly all of the card")
-    total = (oom.torch.total or 0) / GIB
-    mine = oom.torch.mine or 0
+    total = oom.torch.total or 0
+    mine = total - (oom.torch.free or 0) - held
     return finding(
         RULE,
         title=(
-            f"Others hold {held / GIB:.2f} of {total:.2f} GiB of GPU "
+            f"Others hold {held / GIB:.2f} of {total / GIB:.2f} GiB of GPU "
             f"{oom.torch.gpu if oom.torch.gpu is not None else '?'}; this engine had {mine / GIB:.2f}"
         ),
         severity=Severity.WILL_FAIL_UNDER_LOAD if oom.run.served(-1, oom.fault.index) else Severity.BLOCKS_START,
