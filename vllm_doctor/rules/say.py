@@ -58,8 +58,8 @@ def finding(
 
 
 def gib(name: str, value: float, formula: str, source: str) -> Arithmetic:
-    """A figure in GiB, to 2 decimals."""
-    return Arithmetic(name, round(value, 2), "GiB", formula, source)
+    """A figure in GiB, to 2 decimals; below a hundredth to 4, as a few MiB are not nothing."""
+    return Arithmetic(name, round(value, 2 if abs(value) >= 0.01 else 4), "GiB", formula, source)
 
 
 def set_flag(

@@ -58,7 +58,8 @@ def sums(torch: TorchOom | None) -> tuple[Arithmetic, ...]:
     found = [gib("asked for", torch.asked / GIB, "one allocation", "torch's message")]
     if torch.free is not None:
         found.append(gib("free", torch.free / GIB, "on the whole card", "torch's message"))
-        found.append(gib("missing", (torch.asked - torch.free) / GIB, "asked for − free", "torch's message"))
+        if torch.asked > torch.free:
+            found.append(gib("missing", (torch.asked - torch.free) / GIB, "asked for − free", "torch's message"))
     if torch.allocated is not None:
         found.append(gib("in use by torch", torch.allocated / GIB, "allocated by PyTorch", "torch's message"))
     if torch.unused is not None:
