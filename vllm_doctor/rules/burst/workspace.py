@@ -52,7 +52,7 @@ def _flashinfer(case: Case, root: Fault) -> Finding:
     fact = versions.env(_VARIABLE, case.version or versions.newest_known())
     # What the buffer has where nothing is set, in bytes.
     default = fact.default if fact is not None and isinstance(fact.default, int) else 0
-    why = f"FlashInfer's buffer is made once, of this many bytes; it asked for {asked} more than it had left"
+    why = f"FlashInfer's buffer is made once, of this many bytes; it asked for {asked} and had {size} left"
     return finding(
         RULE,
         title=f"FlashInfer's workspace is too small for {fields['buffer']}",

@@ -102,12 +102,20 @@ def instead(option: str) -> str | None:
     return as_text(gone) if gone is not None else None
 
 
+def has(case: Case, option: str) -> bool:
+    """Does this release have the option, by what is known of it?"""
+    fact = versions.flag(option, case.version or versions.newest_known())
+    return fact is not None and fact.exists is True
+
+
 def hint(case: Case, option: str) -> str:
     """Whose option it is, or which one was meant."""
     other = replacements()[1].get(option.replace("_", "-"))
     if other is not None:
         return as_text(other)
     at = case.version or versions.newest_known()
+    if has(case, option):
+        return f"vLLM {at} has it, so another release, or another program, read this launch"
     names = parser.options(str(at)) or versions.flag_names(at)
     near = difflib.get_close_matches(option.replace("_", "-"), list(names), 1, 0.8)
     return f"did you mean --{near[0]}?" if near else "no release of vLLM has it"

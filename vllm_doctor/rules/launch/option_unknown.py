@@ -6,7 +6,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._fault import named, shown
-from vllm_doctor.rules.launch._options import Refused, hint, refused, remove
+from vllm_doctor.rules.launch._options import Refused, has, hint, refused, remove
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, inventory_var, thing
 
@@ -26,9 +26,12 @@ def judge(case: Case) -> Outcome:
     if got.joined:
         return _joined(got)
     hints = {o: hint(case, o) for o in got.unknown}
+    first = got.unknown[0]
     return finding(
         RULE,
-        title=f"vLLM has no --{got.unknown[0]}: {hints[got.unknown[0]]}",
+        title=f"--{first} was refused; {hints[first]}"
+        if has(case, first)
+        else f"vLLM has no --{first}: {hints[first]}",
         confidence=got.confidence,
         evidence=got.evidence,
         changes=tuple(remove(option, why) for option, why in hints.items()),

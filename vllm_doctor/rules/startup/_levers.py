@@ -178,7 +178,7 @@ def _dimensions(case: Case) -> list[tuple[int, int, str]]:
 
 def fewer_tokens(case: Case, torch: TorchOom | None, *, measuring: bool = True) -> Change | None:
     """A number of tokens a step that fits: in the measuring pass beside the weights, with the larger part left to the
-    KV cache; after it (`measuring` False) in what is free, as the KV cache already stands."""
+    KV cache; after it (`measuring` False) in what is free, as the KV cache already stands. None where none does."""
     now = tokens(case)
     if now is None:
         return _shorter_prompts(case) or _by_half(case)
@@ -195,7 +195,10 @@ def fewer_tokens(case: Case, torch: TorchOom | None, *, measuring: bool = True) 
     if to >= count:
         return None
     why = f"the peak of a step grows with its tokens; {_sum(case, torch, count, to)}"
-    return set_flag(case, "max-num-batched-tokens", to, Direction.LOWER, why, predicted=_left(case, torch, count, to))
+    left = _left(case, torch, count, to)
+    if left.get("available_kv_gib", 1.0) <= 0:
+        return None
+    return set_flag(case, "max-num-batched-tokens", to, Direction.LOWER, why, predicted=left)
 
 
 def _left(case: Case, torch: TorchOom | None, count: int, to: int) -> dict[str, float]:
@@ -245,7 +248,7 @@ def _fitting(case: Case, torch: TorchOom | None, count: int) -> int:
 
 def _sum(case: Case, torch: TorchOom | None, count: int, to: int) -> str:
     each = _per_token(case, torch, count)
-    if each is None:
+    if each is None or case.weights_gib is None:
         return f"{to} of {count} takes {to / count:.0%} of it"
     return f"{each * count / GIB:.2f} GiB for {count} tokens is {each * to / GIB:.2f} GiB for {to}"
 
