@@ -27,15 +27,15 @@ def test_every_folder_of_seeds_is_a_target_s() -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris has no wheel for this platform")
-@pytest.mark.parametrize("target", sorted(targets.TARGETS))
-def test_the_fuzzer_starts_and_finds_nothing_in_what_is_kept(target: str, tmp_path: Path) -> None:
+def test_the_fuzzer_starts_and_finds_nothing_in_what_is_kept(tmp_path: Path) -> None:
     """No search here: libFuzzer's inputs differ from run to run, so it belongs to `make fuzz`."""
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz.run", target, "--kept", str(tmp_path), "-runs=0", "-verbosity=0"],
+        [sys.executable, "-m", "tests.fuzz.run", "all", "--kept", str(tmp_path), "-runs=0", "-verbosity=0"],
         capture_output=True,
         text=True,
         check=False,
         cwd=SEEDS.parents[2],
-        timeout=300,
+        timeout=1200,
     )
-    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.returncode == 0, ran.stdout[-300:] + ran.stderr[-2000:]
+    assert ran.stdout.splitlines()[-1] == f"ran: {' '.join(targets.TARGETS)}; failed: none"
