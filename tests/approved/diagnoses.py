@@ -9,8 +9,8 @@ from tests.approved.text import number, written
 from tests.scenarios.loading import FOLDER, diagnosis, folders, scenario, snapshot
 from vllm_doctor.records.finding import Change, Diagnosis, Evidence, Finding
 from vllm_doctor.records.reading import NOT_GIVEN
-from vllm_doctor.remedy import dropin
-from vllm_doctor.render.human import change_line
+from vllm_doctor.remedy import dropin, inventory
+from vllm_doctor.render.deeds import deed
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.engine import ask
 from vllm_doctor.rules.registry import Unseen, by_code
@@ -91,7 +91,8 @@ def _evidence(item: Evidence) -> str:
 
 
 def _change(code: str, change: Change) -> Iterator[tuple[str, Any]]:
-    yield "do", change_line(change)
+    kept = inventory.line(change)
+    yield "do", f"inventory: {kept}" if kept is not None else deed(change)
     by = "" if change.by is None else f" by {number(change.by)}"
     name = f"{change.name} ({change.variable})" if change.variable else change.name
     values = f"{number(change.before)} -> {number(change.after)}"

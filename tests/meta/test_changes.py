@@ -23,8 +23,9 @@ from vllm_doctor.records.finding import Change, Diagnosis, Finding
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.remedy import dropin, inventory
 from vllm_doctor.remedy.argv import applied, exact, written
+from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.html import page
-from vllm_doctor.render.human import change_line, text
+from vllm_doctor.render.human import text
 from vllm_doctor.rules.case import Case
 
 ROLES = Path(__file__).parents[2] / "roles"
@@ -239,10 +240,10 @@ def test_a_list_is_written_as_words_and_a_switch_without_a_value() -> None:
 def test_text_and_page_show_the_line_to_copy_unbroken() -> None:
     for name, told, _ in diagnoses():
         roots = [f for f in told.findings if f.explained_by is None]
-        shown = text(told, width=60).splitlines()
+        shown = text(told, width=60, why=True).splitlines()
         paper = html.unescape(page([(told, ())], taken_at="2026-01-01T00:00:00+00:00"))
         for change in (c for f in roots for c in f.changes):
-            line = change_line(change)
+            line = deed(change)
             assert any(line in row for row in shown), (name, line)
             assert line in paper, (name, line)
             if change.command is not None:

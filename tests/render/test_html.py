@@ -24,7 +24,7 @@ def test_the_page_tells_the_answer_and_needs_nothing_from_elsewhere() -> None:
     page = html.page([(diagnosis(finding()), ARGV)], taken_at="2026-11-20T10:00:00+00:00")
     tags = Tags()
     tags.feed(page)
-    assert "vllm_max_model_len: 2048" in page
+    assert "--max-model-len 2048" in page
     assert "A cause was found" in page
     assert page.isascii()
     assert tags.links == []
@@ -35,7 +35,7 @@ def test_who_was_not_there_reads_what_it_does_to_the_service_and_what_to_do_firs
     page = html.page([(diagnosis(finding("VD121")), ARGV)])
     top = page.partition("<h2>")[0]
     assert "The service does not start before this is mended." in top
-    assert "Do this: <code>inventory: vllm_max_model_len: 2048</code>" in top
+    assert "Do this: <code>--max-model-len 2048</code>" in top
     assert "one request of `max_model_len` tokens would not fit" in page
     assert "proved by the evidence below" in page
 

@@ -5,27 +5,60 @@ import unicodedata
 import msgspec
 from sample import ARGV, HOSTILE, diagnosis, finding
 
-from vllm_doctor.records.finding import Change, Evidence, Missing
+from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Memory, Missing, Part
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Verdict
 from vllm_doctor.render import human
+from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.text import visible
 
 
-def test_answer_evidence_arithmetic_and_change_are_on_the_first_screen() -> None:
-    shown = human.text(diagnosis(finding()), argv=ARGV, width=100)
-    screen = "\n".join(shown.splitlines()[:24])
+def test_what_why_what_to_do_and_how_sure_are_within_ten_lines() -> None:
+    shown = human.text(diagnosis(finding()), argv=ARGV, width=80)
+    screen = "\n".join(shown.splitlines()[:10])
     for expected in (
-        "FINDING  startup-kv-cache · kv-cache-too-small-for-max-model-len",
-        "vllm.service on gpu7",
-        "VD131 the KV cache cannot hold one request",
-        "To serve at least one request",
-        "2,048 tokens",
-        "inventory: vllm_max_model_len: 2048",
-        "was 4096",
-        "/etc/systemd/system/vllm.service.d/zz-vllm-doctor.conf",
-        "--max-model-len 2048",
+        "FINDING  vllm.service on gpu7 does not start",
+        "VD131 the KV cache cannot hold one request of 4096 tokens",
+        "why   tokens that fit 2,048 tokens",
+        "do    --max-model-len 2048   (was 4096; then max concurrency = 1)",
+        "sure  confirmed; it is not this if the log says that the engine started",
     ):
         assert expected in screen, shown
+    assert max(map(len, shown.partition("On this host")[0].splitlines())) <= 80
+
+
+def test_what_is_missing_is_the_sum_in_one_line() -> None:
+    sums = (
+        Arithmetic("needed", 2.0, "GiB", "", "log"),
+        Arithmetic("available", 1.5, "GiB", "", "log"),
+        Arithmetic("missing", 0.5, "GiB", "2 − 1.5", "log"),
+        Arithmetic("tokens that fit", 2048, "tokens", "", "log"),
+    )
+    assert human.because(finding(arithmetic=sums)) == "needed 2 GiB, available 1.50 GiB: 0.50 GiB too little"
+    assert human.because(finding(arithmetic=())) == "ValueError: To serve at least one request"
+
+
+def test_a_path_or_a_command_is_never_broken() -> None:
+    long = "/srv/" + "deep/" * 40 + "file.py"
+    told = finding(evidence=(Evidence("journal", "line 17", f"OSError: cannot read {long}"),))
+    assert long in human.text(diagnosis(told), width=80)
+
+
+def test_the_memory_is_drawn_with_who_holds_it() -> None:
+    held = Memory("GPU 0", 80.0, (Part("others", 60.0), Part("free", 20.0)), Part("vLLM asks", 72.0))
+    shown = human.text(msgspec.structs.replace(diagnosis(finding()), memory=held), width=82)
+    assert "GPU 0, 80.00 GiB: vLLM asks 72.00" in shown
+    assert f"  {'█' * 54}{'░' * 18}\n  █ others 60.00   ░ free 20.00\n" in shown
+
+
+def test_a_change_for_hands_stands_beside_one_to_type() -> None:
+    stop = Change(
+        ChangeKind.OS, "other-gpu-processes", None, None, Direction.STOP, Applicability.MANUAL, command="nvidia-smi"
+    )
+    shown = human.text(diagnosis(finding(changes=(stop, *finding().changes))))
+    assert (
+        "do    stop what else holds the GPU's memory   (by hand)\n      $ nvidia-smi\nor    --max-model-len 2048"
+        in shown
+    )
 
 
 def test_nothing_invisible_reaches_the_terminal() -> None:
@@ -40,14 +73,19 @@ def test_a_command_to_paste_has_the_units_name_as_one_word_of_the_shell() -> Non
     assert "systemctl restart 'vllm@srv-m\\x2dx.service'" in shown
 
 
-def test_the_lasting_change_stands_before_the_emergency() -> None:
+def test_the_repair_on_this_host_stands_before_the_inventorys_line() -> None:
     shown = human.text(diagnosis(finding()), argv=ARGV)
-    assert shown.index("inventory:") < shown.index("zz-vllm-doctor.conf")
+    assert shown.index("zz-vllm-doctor.conf") < shown.index("vllm_max_model_len: 2048")
+
+
+def test_who_has_no_such_host_reads_nothing_of_an_inventory() -> None:
+    assert "nventory" not in human.text(diagnosis(finding(), unit=None), why=True)
 
 
 def test_what_could_not_be_seen_is_said_with_the_remedy() -> None:
-    shown = human.text(diagnosis(finding()))
-    assert "kernel: no permission" in shown
+    assert "not seen: kernel log" in human.text(diagnosis(finding()))
+    shown = human.text(diagnosis(finding()), why=True)
+    assert "kernel log: no permission" in shown
     assert "-> sudo usermod -aG systemd-journal ops" in shown
 
 
@@ -57,27 +95,27 @@ def test_what_only_the_host_tells_is_one_line() -> None:
         Missing("probe", "not given", ""),
         Missing("log", "not given", "--log"),
     )
-    shown = human.text(msgspec.structs.replace(diagnosis(finding()), unknown=missing))
-    assert "unit, probe: only the host itself tells" in shown
+    shown = human.text(msgspec.structs.replace(diagnosis(finding()), unknown=missing), why=True)
+    assert "systemd unit, the server's answer: only the host itself tells" in shown
     assert "log: not given" in shown
 
 
 def test_what_was_read_is_said_in_words() -> None:
     facts = {"vllm_version": "0.32.0", "kv_tokens": 65536.0, "bytes_skipped": 0, "complete_head": False, "model": None}
     shown = human.text(msgspec.structs.replace(diagnosis(verdict=Verdict.OK), facts=facts))
-    assert "  vLLM 0.32.0\n  KV cache 65536 tokens\n  the beginning of this run was not in what was read\n" in shown
+    assert "  vLLM 0.32.0 · KV cache 65536 tokens\n  the beginning of this run was not in what was read\n" in shown
 
 
 def test_a_planned_change_says_what_it_leads_to() -> None:
     change = msgspec.structs.replace(
         finding().changes[0], predicted={"available_kv_gib": 5.31, "kv_tokens": 43488, "outcome": "ok"}
     )
-    shown = human.text(diagnosis(finding(changes=(change,))), width=120)
+    shown = human.text(diagnosis(finding(changes=(change,))), width=160)
     assert "then 5.31 GiB for the KV cache, 43,488 tokens in it; as planned, it starts" in shown
 
 
 def test_consequences_are_listed_under_their_cause() -> None:
-    shown = human.text(diagnosis(finding(), finding("VD901", title="engine dead", explained_by="VD131")))
+    shown = human.text(diagnosis(finding(), finding("VD901", title="engine dead", explained_by="VD131")), why=True)
     assert shown.index("Explains") < shown.index("VD901 engine dead")
     assert shown.count("vllm-doctor explain") == 1
 
@@ -109,9 +147,9 @@ def test_a_secret_on_the_command_line_keeps_the_drop_in_from_being_printed() -> 
 
 def test_a_change_without_an_inventory_variable_names_the_thing() -> None:
     reboot = Change(ChangeKind.HARDWARE, "host", None, None, Direction.SET, Applicability.MANUAL)
-    assert human.change_line(reboot) == "set host"
+    assert deed(reboot) == "look at the host"
     gone = Change(ChangeKind.FLAG, "swap-space", "4", None, Direction.REMOVE, Applicability.SAFE)
-    assert human.change_line(gone) == "take away --swap-space"
+    assert deed(gone) == "without --swap-space"
 
 
 def test_each_verdict_has_its_word() -> None:
@@ -122,4 +160,4 @@ def test_each_verdict_has_its_word() -> None:
 
 def test_a_direction_without_a_value_is_said_as_one() -> None:
     upwards = Change(ChangeKind.FLAG, "gpu-memory-utilization", None, None, Direction.RAISE, Applicability.NEEDS_REVIEW)
-    assert human.change_line(upwards) == "raise --gpu-memory-utilization"
+    assert deed(upwards) == "raise --gpu-memory-utilization"

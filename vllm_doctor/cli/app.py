@@ -16,6 +16,16 @@ _MODULES = {
     "explain": "explain",
     "flowchart": "explain",
 }
+# What fits beside a command's name in 80 columns.
+_SHORT = {
+    "diagnose": "Say what is wrong, why, and what to change.",
+    "bundle": "Write what this host tells into one redacted file.",
+    "fragmentation": "Measure how much of the KV cache blocks waste.",
+    "plan": "Predict the memory of a launch before it runs.",
+    "tune": "Find the batch sizes that this host serves best.",
+    "explain": "Explain a finding, an option or a metric.",
+    "flowchart": "Print the whole flowchart.",
+}
 
 
 def app(word: str) -> typer.Typer:
@@ -23,7 +33,8 @@ def app(word: str) -> typer.Typer:
     made = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
     made.callback()(_doctor)
     for name in (word,) if word in _MODULES else _MODULES:
-        made.command(name)(getattr(import_module(f"vllm_doctor.cli.{_MODULES[name]}"), name))
+        module = import_module(f"vllm_doctor.cli.{_MODULES[name]}")
+        made.command(name, short_help=_SHORT[name], epilog=getattr(module, "EXAMPLES", None))(getattr(module, name))
     return made
 
 

@@ -6,57 +6,97 @@ import typer
 
 from vllm_doctor.cli import complete
 
+_FORMATS = ("human", "json", "html", "prometheus")
+_SEVERITIES = ("blocks-start", "will-fail-under-load", "degraded", "advice")
+EXAMPLES = """\
+Examples:
+
+\b
+  vllm-doctor diagnose                            the vLLM units of this host
+  vllm-doctor diagnose server.log                 a log that somebody sent
+  journalctl -u vllm@main | vllm-doctor diagnose
+  vllm-doctor diagnose server.log --why --path    all of the answer
+  vllm-doctor diagnose --launch 'vllm serve MODEL --max-model-len 32768'
+"""
+
 
 def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="Logs to judge, as --log.", show_default=False)
+    ] = None,
     log: Annotated[
-        list[str] | None, typer.Option("--log", help="A log file; `-` is standard input. May be repeated.")
+        list[str] | None,
+        typer.Option("--log", metavar="FILE", help="A log file; `-` is standard input. May be repeated."),
     ] = None,
-    launch: Annotated[str | None, typer.Option(help="The launch, as one text: 'vllm serve MODEL --flag …'.")] = None,
-    vllm_version: Annotated[str | None, typer.Option(help="The vLLM version, where the log does not print it.")] = None,
-    gpu: Annotated[str | None, typer.Option(help="The card, as nvidia-smi names it.")] = None,
-    gpu_memory_gib: Annotated[float | None, typer.Option(help="Memory of one card in GiB.", min=0.0)] = None,
-    gpus: Annotated[int | None, typer.Option(help="How many cards.", min=0, max=4096)] = None,
+    launch: Annotated[
+        str | None,
+        typer.Option(metavar="'COMMAND'", help="The launch, as one text: 'vllm serve MODEL --flag …'."),
+    ] = None,
+    vllm_version: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="The vLLM version, where the log does not print it.")
+    ] = None,
+    gpu: Annotated[str | None, typer.Option(metavar="NAME", help="The card, as nvidia-smi names it.")] = None,
+    gpu_memory_gib: Annotated[float | None, typer.Option(metavar="GIB", help="Memory of one card.", min=0.0)] = None,
+    gpus: Annotated[int | None, typer.Option(metavar="N", help="How many cards.", min=0, max=4096)] = None,
     metrics: Annotated[
-        str | None, typer.Option(help="A saved scrape of /metrics; `-` is standard input, here and below.")
+        str | None, typer.Option(metavar="FILE", help="A saved scrape of /metrics; `-` is standard input, as below.")
     ] = None,
-    kernel_log: Annotated[str | None, typer.Option(help="A saved kernel log (journalctl -k, dmesg).")] = None,
-    nvidia_smi: Annotated[str | None, typer.Option("--nvidia-smi", help="Saved output of nvidia-smi.")] = None,
+    kernel_log: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A saved kernel log (journalctl -k, dmesg).")
+    ] = None,
+    nvidia_smi: Annotated[
+        str | None, typer.Option("--nvidia-smi", metavar="FILE", help="Saved output of nvidia-smi.")
+    ] = None,
     model_config: Annotated[
-        str | None, typer.Option(help="The model's config.json, or its folder: sizes of tensors follow from it.")
+        str | None,
+        typer.Option(metavar="FILE", help="The model's config.json, or its folder: sizes of tensors follow from it."),
     ] = None,
-    bundle: Annotated[str | None, typer.Option("--from", help="A bundle that `vllm-doctor bundle` wrote.")] = None,
+    bundle: Annotated[
+        str | None, typer.Option("--from", metavar="BUNDLE", help="A bundle that `vllm-doctor bundle` wrote.")
+    ] = None,
     unit: Annotated[
         str | None,
-        typer.Option(help="The systemd unit on this host; all vLLM units if left out.", autocompletion=complete.units),
+        typer.Option(
+            metavar="UNIT",
+            help="The systemd unit on this host; all vLLM units if left out.",
+            autocompletion=complete.units,
+        ),
     ] = None,
     canary: Annotated[
         bool, typer.Option("--canary", help="Also ask the server for one token, as a client would.")
     ] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Also show the other changes, the whole evidence and what was not seen.")
+    ] = False,
+    path: Annotated[bool, typer.Option("--path", help="Also show the way through the flowchart.")] = False,
     output: Annotated[
         str,
         typer.Option(
-            "--format",
-            help="human, json, html or prometheus.",
-            autocompletion=complete.of("human", "json", "html", "prometheus"),
+            "--format", metavar=f"[{'|'.join(_FORMATS)}]", help="For whom.", autocompletion=complete.of(*_FORMATS)
         ),
     ] = "human",
     target: Annotated[
-        str | None, typer.Option("--output", "-o", help="Write to this file instead of the terminal, at once.")
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of the terminal, at once."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --output, if it is there.")] = False,
     fail_on: Annotated[
         str,
         typer.Option(
-            help="The mildest severity that makes exit 1: blocks-start, will-fail-under-load, degraded or advice.",
-            autocompletion=complete.of("blocks-start", "will-fail-under-load", "degraded", "advice"),
+            metavar=f"[{'|'.join(_SEVERITIES)}]",
+            help="The mildest severity that makes exit 1.",
+            autocompletion=complete.of(*_SEVERITIES),
         ),
     ] = "advice",
 ) -> None:
-    """Say why vLLM ran out of memory, or what else it is, with the evidence and the exact change."""
+    """Say what is wrong with vLLM, why, and what to change.
+
+    Without a file or a pipe it looks at this host.
+    """
     from vllm_doctor.cli.diagnose_run import Given, run
 
     given = Given(
-        logs=tuple(log or ()),
+        logs=(*(log or ()), *(files or ())),
         launch=launch,
         version=vllm_version,
         gpu=gpu,
@@ -69,5 +109,7 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         bundle=bundle,
         unit=unit,
         canary=canary,
+        why=why,
+        path=path,
     )
     raise typer.Exit(run(given, output, fail_on, target, force=force))

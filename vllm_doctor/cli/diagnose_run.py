@@ -1,7 +1,12 @@
 """Gathers what `diagnose` was given, or the host itself, judges it and prints the verdict."""
 
+import fcntl
 import os
+import select
+import stat
+import struct
 import sys
+import termios
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -29,6 +34,8 @@ Judged: TypeAlias = Sequence[tuple[Diagnosis, Snapshot]]
 FORMATS = ("human", "json", "html", "prometheus")
 _GIB = 1 << 30
 _MOST_GIB = 1024
+# How long the program before the pipe has for its first line; a socket is what sshd leaves open beside a command.
+_PIPE_S, _SOCKET_S = 2.0, 0.1
 # Whatever COLUMNS says.
 _NARROWEST, _WIDEST = 20, 400
 _WORST = (Verdict.FINDING, Verdict.UNKNOWN, Verdict.OK, Verdict.NOT_APPLICABLE)
@@ -50,6 +57,8 @@ class Given(msgspec.Struct, frozen=True):
     bundle: str | None = None
     unit: str | None = None
     canary: bool = False
+    why: bool = False
+    path: bool = False
 
     @property
     def files(self) -> tuple[tuple[str, str | None], ...]:
@@ -73,6 +82,7 @@ class Given(msgspec.Struct, frozen=True):
 
 def run(given: Given, output: str, fail_on: str, target: str | None = None, *, force: bool = False) -> int:
     """The whole command; returns its exit code. `target` is a file to write instead of standard output."""
+    given = _piped(given)
     if output not in FORMATS:
         raise UsageProblem(f"--format {output}: needed is one of {', '.join(FORMATS)}")
     if fail_on not in tuple(Severity):
@@ -96,9 +106,37 @@ def run(given: Given, output: str, fail_on: str, target: str | None = None, *, f
     if not any(diagnosis.findings for diagnosis, _ in judged):
         refuse_missing(gone)  # what the rest shows is worth more than a mistyped name
     judged.sort(key=lambda pair: _WORST.index(pair[0].verdict))
-    _write(judged, output, target)
+    _write(judged, output, target, given)
     codes = {exit_code(verdict, Severity(fail_on)) for verdict, _ in judged}
     return next(code for code in (Exit.INTERNAL, Exit.FINDINGS, Exit.INCOMPLETE, Exit.OK) if code in codes)
+
+
+def _piped(given: Given) -> Given:
+    """`… | vllm-doctor diagnose`: what is piped into it, and nothing else is given, is the log."""
+    if given.offline or given.unit or given.canary or given.bundle or not _is_fed():
+        return given
+    return msgspec.structs.replace(given, logs=(STDIN,))
+
+
+def _is_fed() -> bool:
+    """Does a pipe or a file with something in it stand at standard input? Nothing is waited for: a service that was
+    started with an idle pipe must not hang on it."""
+    try:
+        at = os.fstat(0)
+        if stat.S_ISREG(at.st_mode):
+            return at.st_size > 0
+        if not (stat.S_ISFIFO(at.st_mode) or stat.S_ISSOCK(at.st_mode)):
+            return False
+        patience = _PIPE_S if stat.S_ISFIFO(at.st_mode) else _SOCKET_S
+        return bool(select.select([0], [], [], patience)[0]) and _holds_something()
+    except (OSError, ValueError):
+        return False
+
+
+def _holds_something() -> bool:
+    """Bytes that wait, and not the end of a pipe that nobody wrote into."""
+    waiting = fcntl.ioctl(0, termios.FIONREAD, struct.pack("i", 0))
+    return bool(struct.unpack("i", waiting)[0] > 0)
 
 
 def exit_code(diagnosis: Diagnosis, fail_on: Severity) -> int:
@@ -112,7 +150,7 @@ def exit_code(diagnosis: Diagnosis, fail_on: Severity) -> int:
     return Exit.INCOMPLETE if diagnosis.verdict is Verdict.UNKNOWN else Exit.OK
 
 
-def _rendered(judged: Judged, output: str, target: str | None) -> str:
+def _rendered(judged: Judged, output: str, target: str | None, given: Given) -> str:
     """All units' diagnoses, the worst first; JSON is one object, the worst unit's, with the others in it."""
     if output == "json":
         from vllm_doctor.render.machine import dumps
@@ -132,7 +170,10 @@ def _rendered(judged: Judged, output: str, target: str | None) -> str:
     import shutil
 
     width = min(max(shutil.get_terminal_size((100, 24)).columns, _NARROWEST), _WIDEST)
-    return "\n".join(text(verdict, color=color, width=width, argv=_argv(snapshot)) for verdict, snapshot in judged)
+    return "\n".join(
+        text(verdict, color=color, width=width, argv=_argv(snapshot), why=given.why, path=given.path)
+        for verdict, snapshot in judged
+    )
 
 
 def _argv(snapshot: Snapshot) -> tuple[str, ...]:
@@ -143,9 +184,9 @@ def _codes() -> list[str]:
     return [rule.code for rule in rules()]
 
 
-def _write(judged: Judged, output: str, target: str | None) -> None:
+def _write(judged: Judged, output: str, target: str | None, given: Given) -> None:
     if target is None:
-        say(_rendered(judged, output, None))
+        say(_rendered(judged, output, None, given))
         return
     try:
         if output == "prometheus":
@@ -153,7 +194,7 @@ def _write(judged: Judged, output: str, target: str | None) -> None:
 
             prometheus.write(target, [verdict for verdict, _ in judged], time.time(), _codes())
         else:
-            put(target, _rendered(judged, output, target))
+            put(target, _rendered(judged, output, target, given))
     except OSError as problem:
         raise UsageProblem(f"--output {target}: {problem.strerror}: name a file that you may write") from None
 

@@ -23,20 +23,30 @@ TEXTS = (
     "-o",
 )
 NUMBERS = ("--gpu-memory-gib", "--gpus")
-OPTIONS = ("--log", *TEXTS, *NUMBERS)
+SWITCHES = ("--why", "--path", "--canary", "--force")
+OPTIONS = ("--log", *TEXTS, *NUMBERS, *SWITCHES)
 
 
 def diagnose(words: Sequence[str]) -> int | None:
     """The exit code of `vllm-doctor diagnose WORDS…`, or None where the full command line has to look."""
     logs: list[str] = []
+    files: list[str] = []
+    switched: set[str] = set()
     texts: dict[str, str] = {}
     size: float | None = None
     count: int | None = None
     index = 0
     while index < len(words):
-        name, equals, value = words[index].partition("=")
+        word = words[index]
+        name, equals, value = word.partition("=")
         index += 1
-        if name not in OPTIONS:
+        if not word.startswith("-") or word == "-":
+            files.append(word)
+            continue
+        if word in SWITCHES:
+            switched.add(word)
+            continue
+        if name not in OPTIONS or name in SWITCHES:
             return None
         if not equals:
             if index >= len(words) or words[index].startswith("--"):
@@ -58,7 +68,7 @@ def diagnose(words: Sequence[str]) -> int | None:
     from vllm_doctor.cli.diagnose_run import Given, run
 
     given = Given(
-        logs=tuple(logs),
+        logs=(*logs, *files),
         launch=texts.get("--launch"),
         version=texts.get("--vllm-version"),
         gpu=texts.get("--gpu"),
@@ -70,6 +80,11 @@ def diagnose(words: Sequence[str]) -> int | None:
         model_config=texts.get("--model-config"),
         bundle=texts.get("--from"),
         unit=texts.get("--unit"),
+        canary="--canary" in switched,
+        why="--why" in switched,
+        path="--path" in switched,
     )
     target = texts.get("--output", texts.get("-o"))
-    return run(given, texts.get("--format", "human"), texts.get("--fail-on", "advice"), target)
+    return run(
+        given, texts.get("--format", "human"), texts.get("--fail-on", "advice"), target, force="--force" in switched
+    )

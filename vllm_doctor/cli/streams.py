@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 # What stands for our few signs where the terminal's encoding has none (LANG=C, ISO 8859-1).
-_PLAIN = {"×": "x", "…": "...", "−": "-", "·": "-", "→": "->", "²": "^2"}
+_PLAIN = {
+    "×": "x", "…": "...", "−": "-", "·": "-", "→": "->", "²": "^2", "█": "#", "▓": "=", "▒": "+", "▞": "%", "▚": "*",
+    "░": ".",
+}  # fmt: skip
 
 
 def _plain(problem: UnicodeError) -> tuple[str | bytes, int]:

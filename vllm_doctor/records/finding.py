@@ -104,8 +104,27 @@ class Missing(msgspec.Struct, frozen=True):
     remedy: str
 
 
+class Part(msgspec.Struct, frozen=True):
+    """Who has how much of a GPU's memory."""
+
+    name: str
+    gib: float
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """A memory of `total_gib` and its parts, which are the whole of it; `asked` is what wanted room in it, or None."""
+
+    of: str
+    total_gib: float
+    parts: tuple[Part, ...]
+    asked: Part | None = None
+
+
 class Diagnosis(msgspec.Struct, frozen=True):
-    """The whole answer for one subject. The first finding is the root cause; `others` are the host's other units."""
+    """The whole answer for one subject. The first finding is the root cause; `others` are the host's other units.
+
+    `launch` is the command line in effect, as far as it is known, and `medium` what starts it (`unit`, `compose` …).
+    """
 
     verdict: Verdict
     phase: Phase | None
@@ -115,4 +134,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     subject: Subject = Subject()
     facts: dict[str, Scalar] = {}
     others: tuple["Diagnosis", ...] = ()
+    memory: Memory | None = None
+    launch: tuple[str, ...] = ()
+    medium: str = "command"
     schema_version: int = SCHEMA_VERSION

@@ -9,6 +9,7 @@ from vllm_doctor import __version__
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.verdict import Confidence, Severity, Verdict
 from vllm_doctor.render import human
+from vllm_doctor.render.deeds import deed, scalar
 from vllm_doctor.render.text import figure, visible
 from vllm_doctor.rules.explain import meaning
 from vllm_doctor.rules.registry import by_code
@@ -48,7 +49,7 @@ def page(judged: Sequence[tuple[Diagnosis, tuple[str, ...]]], *, taken_at: str =
         severities=human.SEVERITIES,
         certainties=_CERTAINTIES,
         applicability=human.APPLICABILITY,
-        change_line=human.change_line,
+        deed=deed,
         was=human.was,
         predicted=human.predicted,
         taken_at=taken_at,
@@ -68,7 +69,7 @@ def _template() -> "jinja2.Template":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(visible=visible, figure=figure, scalar=human.scalar)
+    environment.filters.update(visible=visible, figure=figure, scalar=scalar)
     return environment.get_template("report.html.j2")
 
 
@@ -94,7 +95,7 @@ def _part(diagnosis: Diagnosis, argv: tuple[str, ...]) -> dict[str, object]:
         "roots": [f for f in diagnosis.findings if f.explained_by is None],
         "means": _means(diagnosis),
         "who": human.subject(diagnosis.subject),
-        "facts": human.facts(diagnosis),
+        "facts": [line for told in human.facts(diagnosis) for line in told],
         "meanings": {f.code: _meaning(f.code) for f in diagnosis.findings},
         "emergency": {f.code: human.emergency(f, diagnosis.subject.unit, argv) for f in diagnosis.findings},
     }

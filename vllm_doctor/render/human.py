@@ -1,18 +1,17 @@
 """The diagnosis for a person at 3 a.m.: the answer and the change on the first screen, then how it was reached."""
 
-import io
+import re
 import shlex
+from collections.abc import Sequence
 
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
-from vllm_doctor.records.finding import Change, Diagnosis, Finding, Missing, Scalar, Step, Subject
+from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Finding, Missing, Step, Subject
 from vllm_doctor.records.reading import NOT_GIVEN
-from vllm_doctor.records.verdict import Applicability, Direction, Severity, Verdict
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Severity, Verdict
 from vllm_doctor.remedy import dropin, inventory
-from vllm_doctor.remedy.argv import written
+from vllm_doctor.remedy.argv import exact
+from vllm_doctor.render import bar
+from vllm_doctor.render.deeds import deed, scalar
+from vllm_doctor.render.page import Page
 from vllm_doctor.render.text import figure, visible
 from vllm_doctor.rules.chart import NODES
 
@@ -28,68 +27,256 @@ SEVERITIES = {
     Severity.DEGRADED: "degraded",
     Severity.ADVICE: "advice",
 }
+EFFECTS = {
+    Severity.BLOCKS_START: "does not start",
+    Severity.WILL_FAIL_UNDER_LOAD: "fails under load",
+    Severity.DEGRADED: "runs below what it could",
+    Severity.ADVICE: "runs; one thing could be better",
+}
 APPLICABILITY = {
     Applicability.SAFE: "safe",
-    Applicability.NEEDS_REVIEW: "changes capacity: review it",
+    Applicability.NEEDS_REVIEW: "",
     Applicability.MANUAL: "by hand",
 }
+CERTAINTIES = {
+    Confidence.CONFIRMED: "confirmed",
+    Confidence.LIKELY: "likely",
+    Confidence.POSSIBLE: "possible, not proved",
+}
 HEADLINES = {
-    Verdict.OK: "No fault found in what could be seen.",
+    Verdict.OK: "no fault found in what could be seen",
     Verdict.FINDING: "",
-    Verdict.NOT_APPLICABLE: "There is nothing here to diagnose.",
-    Verdict.UNKNOWN: "It cannot be said yet.",
+    Verdict.NOT_APPLICABLE: "there is nothing here to diagnose",
+    Verdict.UNKNOWN: "it cannot be said yet",
 }
 HINTS = {
     Verdict.NOT_APPLICABLE: "A unit of another name: --unit NAME. A server in a container or elsewhere: --log FILE.",
 }
 _HIDDEN = "[hidden]"
+# Columns of what stands before an answer's words.
+_FIELD = 6
+# How a reader calls what was not read.
+_SIGNALS = {
+    "kernel": "kernel log", "gpus": "GPUs", "unit": "systemd unit", "machine": "host", "probe": "the server's answer",
+    "model_config": "the model's config.json", "version": "vLLM's version", "launch": "the launch",
+}  # fmt: skip
+# Where most figures are from: the very line that stands above them.
+_PLAIN_SOURCES = frozenset({"the error line", "the log", "torch's message", ""})
+_EXCEPTION = re.compile(r"(?P<what>\b(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b: .*)", re.DOTALL)
+_HEADED = re.compile(r"\[[\w./<>-]+:\d+\] (?P<what>.*)", re.DOTALL)
 
 
-def text(diagnosis: Diagnosis, *, color: bool = False, width: int = 100, argv: tuple[str, ...] = ()) -> str:
-    """The whole report. `argv` is the effective command line, from which the emergency drop-in is made."""
-    out = io.StringIO()
-    console = Console(
-        file=out, width=max(40, width), force_terminal=color, no_color=not color,
-        color_system="standard" if color else None, markup=False, highlight=False, emoji=False, legacy_windows=False,
-    )  # fmt: skip
-    _head(console, diagnosis)
+def text(
+    diagnosis: Diagnosis,
+    *,
+    color: bool = False,
+    width: int = 100,
+    argv: tuple[str, ...] = (),
+    why: bool = False,
+    path: bool = False,
+) -> str:
+    """The answer: what, why, what to do and how sure in ten lines, then evidence and arithmetic.
+
+    `argv` is the effective command line, from which the emergency drop-in is made. `why` adds all other changes, the
+    findings beside the first and what was not seen; `path` the way through the flowchart.
+    """
+    page = Page(width, color=color)
+    _head(page, diagnosis)
     roots = [f for f in diagnosis.findings if f.explained_by is None]
-    for number, finding in enumerate(roots):
-        _finding(console, diagnosis, finding, argv, first=number == 0)
-    _path(console, diagnosis)
-    _unseen(console, diagnosis)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    for number, finding in enumerate(roots if why else roots[:1]):
+        if number:
+            page.blank()
+        _answer(page, finding)
+        if number == 0 and diagnosis.memory is not None:
+            page.blank()
+            bar.draw(page, diagnosis.memory)
+        _grounds(page, diagnosis, finding, argv, whole=why)
+    if not why:
+        _beside(page, roots[1:])
+    if path:
+        _path(page, diagnosis)
+    if why or (diagnosis.verdict is Verdict.UNKNOWN and not roots):
+        _unseen(page, diagnosis)
+    _more(page, diagnosis, roots, why=why, path=path)
+    return str(page)
 
 
-def _head(console: Console, diagnosis: Diagnosis) -> None:
-    line = Text(diagnosis.verdict.value.upper().replace("_", " "), style=_STYLES[diagnosis.verdict])
-    if diagnosis.phase is not None:
-        line.append(f"  {diagnosis.phase.value}", style="bold")
-    if diagnosis.findings:
-        line.append(f" · {diagnosis.findings[0].cause.value}", style="bold")
-    if who := subject(diagnosis.subject):
-        line.append(f"  {visible(who)}", style="dim")
-    console.print(line, soft_wrap=True)
-    if diagnosis.findings:
-        _notes(console, diagnosis)
-    if not diagnosis.findings and HEADLINES[diagnosis.verdict]:
-        console.print(Text(HEADLINES[diagnosis.verdict]))
-        if diagnosis.path and diagnosis.path[-1].because:
-            console.print(Text(f"  {visible(diagnosis.path[-1].because, 600)}"))
-        if hint := HINTS.get(diagnosis.verdict):
-            console.print(Text(f"  {hint}"))
-        for fact in facts(diagnosis):
-            console.print(Text(f"  {fact}"))
+def _head(page: Page, diagnosis: Diagnosis) -> None:
+    word = diagnosis.verdict.value.upper().replace("_", " ")
+    who = visible(subject(diagnosis.subject), 120)
+    first = diagnosis.findings[0] if diagnosis.findings else None
+    if first is not None:
+        version = diagnosis.facts.get("vllm_version")
+        who = who or (f"vLLM {visible(str(version), 60)}" if version else "vLLM")
+        state = "may be at fault" if first.confidence is Confidence.POSSIBLE else EFFECTS[first.severity]
+        page.line((word, _STYLES[diagnosis.verdict]), (f"  {who} {state}", "bold"))
+        _notes(page, diagnosis)
+        return
+    page.line((word, _STYLES[diagnosis.verdict]), (f"  {HEADLINES[diagnosis.verdict]}", "bold"))
+    if who:
+        page.text(who, indent=2)
+    if diagnosis.path and diagnosis.path[-1].because:
+        page.text(visible(diagnosis.path[-1].because, 600), indent=2)
+    if hint := HINTS.get(diagnosis.verdict):
+        page.text(hint, indent=2)
+    plain, notes = facts(diagnosis)
+    if plain:
+        page.text(" · ".join(plain), "dim", indent=2)
+    for note in notes:
+        page.text(note, "dim", indent=2)
 
 
-def _notes(console: Console, diagnosis: Diagnosis) -> None:
-    """Which run was judged and how those before it ended, where that is not the plain case."""
-    lives = diagnosis.facts.get("earlier_lives")
-    if isinstance(lives, int) and lives > 0:
-        console.print(Text(f"{lives} earlier run(s) in this boot or log", style="dim"))
+def _notes(page: Page, diagnosis: Diagnosis) -> None:
+    """Which run was judged, where that is not the last one."""
     for name, note in diagnosis.facts.items():
         if name.startswith("log_note_") and isinstance(note, str) and note.startswith("judged"):
-            console.print(Text(visible(note), style="dim"))
+            page.text(visible(note, 300), "dim")
+
+
+def _answer(page: Page, finding: Finding) -> None:
+    """What, why, what to do, how sure."""
+    for number, part in enumerate(page.wrapped(visible(f"{finding.code} {finding.title}", 300), 0)):
+        page.line(("  " * min(number, 1) + part, "bold"))
+    page.field("why", because(finding), most=2)
+    _deed(page, finding)
+    sure = CERTAINTIES[finding.confidence]
+    if finding.refute:
+        sure += f"; it is not this if {visible(finding.refute, 300)}"
+    page.field("sure", sure, most=2)
+
+
+def because(finding: Finding) -> str:
+    """The sum in one line; where there is none the decisive words of the evidence."""
+    sums = list(finding.arithmetic)
+    missing = next((at for at, one in enumerate(sums) if one.name == "missing"), None)
+    if missing is not None and missing:
+        told = ", ".join(_figured(one) for one in sums[max(0, missing - 2) : missing])
+        return visible(f"{told}: {figure(sums[missing].value)} {sums[missing].unit} too little", 300)
+    if sums:
+        return visible(", ".join(_figured(one) for one in sums[:3]), 300)
+    return next((visible(decisive(e.excerpt), 200) for e in finding.evidence), "") or "see the evidence"
+
+
+def _figured(one: Arithmetic) -> str:
+    return f"{one.name} {figure(one.value)} {one.unit}"
+
+
+def decisive(excerpt: str) -> str:
+    """A log line from its exception on, or without the head that vLLM's logger gives it."""
+    for pattern in (_EXCEPTION, _HEADED):
+        found = pattern.search(excerpt)
+        if found is not None:
+            return excerpt[found.start("what") :]
+    return excerpt
+
+
+def _deed(page: Page, finding: Finding) -> None:
+    if not finding.changes:
+        nothing = "nothing is certain enough to change yet" if finding.confidence is Confidence.POSSIBLE else ""
+        page.field("do", nothing or f"no setting cures it: vllm-doctor explain {finding.code}")
+        return
+    change = finding.changes[0]
+    _offer(page, "do", change)
+    if not exact(change):
+        # Where the first is for hands, the next that can be typed.
+        for other in (c for c in finding.changes[1:] if exact(c) and c.kind in {ChangeKind.FLAG, ChangeKind.ENV}):
+            _offer(page, "or", other, why=False)
+            break
+
+
+def _offer(page: Page, name: str, change: Change, *, why: bool = True, most: int = 2) -> None:
+    """A change on a line that is never broken, then what it leads to and what to type."""
+    line, aside = visible(deed(change)), _aside(change)
+    fits = len(line) + len(aside) + _FIELD <= page.width
+    page.line((name.ljust(_FIELD), "bold cyan"), (line, "bold green"), (aside if fits else "", "dim"))
+    if aside and not fits:
+        page.text(aside.strip(), "dim", indent=_FIELD)
+    if why and change.why:
+        page.text(visible(change.why, 400 if most else 2000), indent=_FIELD, most=most)
+    if change.command:
+        page.verbatim(f"$ {visible(change.command, 400)}", "green", indent=_FIELD)
+
+
+def _aside(change: Change) -> str:
+    """`   (was 131072; then requests of up to 65,408 tokens)`."""
+    was_ = f"was {scalar(change.before)}" if change.before is not None else ""
+    then = f"then {predicted(change)}" if change.predicted else ""
+    told = "; ".join(filter(None, (was_, then, APPLICABILITY[change.applicability])))
+    return f"   ({told})" if told else ""
+
+
+def _grounds(page: Page, diagnosis: Diagnosis, finding: Finding, argv: tuple[str, ...], *, whole: bool) -> None:
+    """What the answer rests on; with `whole` each line in full, and the other changes."""
+    if finding.evidence:
+        page.heading("Evidence")
+        for item in finding.evidence if whole else finding.evidence[:2]:
+            place = f"{item.source} {item.locator}".strip()
+            when = f" at {item.observed_at}" if item.observed_at else ""
+            page.text(visible(place + when, 300), "dim", indent=2)
+            page.text(visible(item.excerpt if whole else decisive(item.excerpt), 600), indent=4, most=0 if whole else 3)
+    sums = finding.arithmetic if whole else finding.arithmetic[:5]
+    if sums:
+        page.heading("Arithmetic")
+        page.table([_row(one) for one in sums])
+    if whole and len(finding.changes) > 1:
+        page.heading("Other changes")
+        for change in finding.changes[1:]:
+            _offer(page, "", change, most=0)
+    _lasting(page, diagnosis, finding, argv)
+    follows = [f for f in diagnosis.findings if f.explained_by == finding.code]
+    if whole and follows:
+        page.heading("Explains")
+        for other in follows:
+            page.text(f"{other.code} {visible(other.title, 300)}", indent=2)
+
+
+def _row(one: Arithmetic) -> tuple[str, str, str]:
+    source = f" [{visible(one.source, 60)}]" if one.source not in _PLAIN_SOURCES else ""
+    how = f"= {visible(one.formula)}" if one.formula else ""
+    return visible(one.name), f"{figure(one.value)} {visible(one.unit)}", how + source
+
+
+def _lasting(page: Page, diagnosis: Diagnosis, finding: Finding, argv: tuple[str, ...]) -> None:
+    """On a host that an inventory may keep: the repair here and now, then the line that keeps it."""
+    unit = diagnosis.subject.unit or finding.subject.unit
+    lines = emergency(finding, unit, argv)
+    if lines:
+        page.heading("On this host, until the next playbook run")
+        for line in lines:
+            page.verbatim(visible(line, 8000), indent=2)
+    kept = inventory.line(finding.changes[0]) if finding.changes and unit is not None else None
+    if kept is not None:
+        page.heading("In the inventory, to keep it")
+        page.verbatim(visible(kept, 2000), "green", indent=2)
+
+
+def _beside(page: Page, others: Sequence[Finding]) -> None:
+    if others:
+        page.blank()
+    for other in others[:3]:
+        page.field("also", f"{other.code} {visible(other.title, 200)} ({SEVERITIES[other.severity]})", most=2)
+    if len(others) > 3:
+        page.field("", f"and {len(others) - 3} more: --why")
+
+
+def _more(page: Page, diagnosis: Diagnosis, roots: Sequence[Finding], *, why: bool, path: bool) -> None:
+    """What else can be had, and how."""
+    told = []
+    if not why:
+        changes = len(roots[0].changes) - 1 if roots else 0
+        held = [f"{changes} other change{'s' * (changes > 1)}"] if changes > 0 else []
+        if diagnosis.unknown:
+            names = [_SIGNALS.get(m.signal, m.signal) for m in diagnosis.unknown if not of_the_host_alone(m)]
+            held.append(f"not seen: {', '.join(dict.fromkeys(names)) or 'the host itself'}")
+        if held:
+            told.append(f"--why ({'; '.join(held)})")
+    if not path and diagnosis.path:
+        told.append("--path")
+    if roots:
+        told.append(f"vllm-doctor explain {roots[0].code}")
+    if told:
+        page.blank()
+        page.field("more", " · ".join(told), "dim")
 
 
 _FACTS = {
@@ -104,13 +291,13 @@ _FACTS = {
 }
 
 
-def facts(diagnosis: Diagnosis) -> list[str]:
-    """What was read of the subject, a line each; what is nought or not known is left out."""
+def facts(diagnosis: Diagnosis) -> tuple[list[str], list[str]]:
+    """What was read of the subject, what is nought or not known left out; and notes about the log, a line each."""
     told = [shown.format(scalar(value)) for name, shown in _FACTS.items() if (value := diagnosis.facts.get(name))]
-    if diagnosis.facts.get("complete_head") is False:
-        told.append("the beginning of this run was not in what was read")
     notes = [str(value) for name, value in diagnosis.facts.items() if name.startswith("log_note_")]
-    return told + [visible(note, 300) for note in notes]
+    if diagnosis.facts.get("complete_head") is False:
+        notes.insert(0, "the beginning of this run was not in what was read")
+    return told, [visible(note, 300) for note in notes]
 
 
 def subject(who: Subject) -> str:
@@ -119,83 +306,6 @@ def subject(who: Subject) -> str:
     if who.host:
         text += f" on {who.host}" if text else who.host
     return f"{text} ({who.gpu})" if who.gpu else text
-
-
-def _finding(console: Console, diagnosis: Diagnosis, finding: Finding, argv: tuple[str, ...], *, first: bool) -> None:
-    console.print()
-    title = Text(f"{finding.code} ", style="bold")
-    title.append(visible(finding.title), style="bold")
-    console.print(title)
-    about = f"{SEVERITIES[finding.severity]} · {finding.confidence.value} · {finding.phase.value}"
-    console.print(Text(about if first else f"{about} · {finding.cause.value}", style="dim"))
-    _evidence(console, finding)
-    _arithmetic(console, finding)
-    _changes(console, finding, diagnosis.subject.unit or finding.subject.unit, argv)
-    if finding.refute:
-        _block(console, "It is not this if", [Text(visible(finding.refute))])
-    follows = [f for f in diagnosis.findings if f.explained_by == finding.code]
-    if follows:
-        _block(console, "Explains", [Text(f"{f.code} {visible(f.title)}") for f in follows])
-    console.print(Text(f"  vllm-doctor explain {finding.code}", style="dim"))
-
-
-def _block(console: Console, heading: str, lines: list[Text]) -> None:
-    console.print(Text(heading, style="bold"))
-    for line in lines:
-        console.print(Padding(line, (0, 0, 0, 2)))
-
-
-def _evidence(console: Console, finding: Finding) -> None:
-    if not finding.evidence:
-        return
-    console.print(Text("Evidence", style="bold"))
-    for item in finding.evidence:
-        place = f"{item.source} {item.locator}".strip()
-        when = f" at {item.observed_at}" if item.observed_at else ""
-        console.print(Padding(Text(visible(place + when, 200), style="dim"), (0, 0, 0, 2)))
-        console.print(Padding(Text(visible(item.excerpt, 600)), (0, 0, 0, 4)))
-
-
-def _arithmetic(console: Console, finding: Finding) -> None:
-    if not finding.arithmetic:
-        return
-    console.print(Text("Arithmetic", style="bold"))
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
-    table.add_column(overflow="fold")
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="fold")
-    for sum_ in finding.arithmetic:
-        how = f"= {visible(sum_.formula)}" if sum_.formula else ""
-        source = f"  [{visible(sum_.source)}]" if sum_.source else ""
-        table.add_row(Text(visible(sum_.name)), Text(f"{figure(sum_.value)} {visible(sum_.unit)}"), Text(how + source))
-    console.print(Padding(table, (0, 0, 0, 2)))
-
-
-def _changes(console: Console, finding: Finding, unit: str | None, argv: tuple[str, ...]) -> None:
-    if not finding.changes:
-        return
-    console.print(Text("Change", style="bold"))
-    for change in finding.changes:
-        line = Text("  ")
-        line.append(visible(change_line(change)), style="bold green")
-        line.append(f"   {was(change)}{APPLICABILITY[change.applicability]}", style="dim")
-        console.print(line, soft_wrap=True)
-        if change.predicted:
-            console.print(Text(f"    then {predicted(change)}"))
-        if change.why:
-            console.print(Padding(Text(visible(change.why)), (0, 0, 0, 4)))
-        if change.command:
-            console.print(Text(f"    $ {visible(change.command, 400)}", style="green"), soft_wrap=True)
-    _emergency(console, finding, unit, argv)
-
-
-def _emergency(console: Console, finding: Finding, unit: str | None, argv: tuple[str, ...]) -> None:
-    lines = emergency(finding, unit, argv)
-    if not lines:
-        return
-    console.print(Text("Until the next playbook run (emergency)", style="bold"))
-    for line in lines:
-        console.print(Text(f"  {visible(line, 8000)}"), soft_wrap=True)
 
 
 def emergency(finding: Finding, unit: str | None, argv: tuple[str, ...]) -> list[str]:
@@ -212,37 +322,6 @@ def emergency(finding: Finding, unit: str | None, argv: tuple[str, ...]) -> list
         *wanted.splitlines(),
         f"# then: systemctl daemon-reload && systemctl restart {shlex.quote(unit)}",
     ]
-
-
-def change_line(change: Change) -> str:
-    """The change as one writes it: the inventory's line first, otherwise what to do with the thing itself."""
-    line = inventory.line(change)
-    if line is not None:
-        return f"inventory: {line}"
-    if change.kind.value == "flag":
-        return _option_line(change)
-    name = change.variable or change.name
-    if change.kind.value == "env":
-        return _variable_line(change, name)
-    to = f" to {scalar(change.after)}" if change.after is not None else ""
-    return f"{change.direction.value} {name}{to}"
-
-
-def _option_line(change: Change) -> str:
-    if change.name == "model" and change.after is None:
-        return "another model"
-    if change.after is not None:
-        return " ".join(shlex.quote(scalar(word)) for word in written(change))
-    if change.direction is Direction.REMOVE:
-        return f"take away --{change.name}"
-    by = f" by {change.by:g}" if change.by is not None else ""
-    return f"{change.direction.value} --{change.name}{by}"
-
-
-def _variable_line(change: Change, name: str) -> str:
-    if change.after is not None:
-        return f"{name}={scalar(change.after)}"
-    return f"unset {name}" if change.direction is Direction.REMOVE else f"{change.direction.value} {name}"
 
 
 _FIGURES = {
@@ -278,29 +357,15 @@ def was(change: Change) -> str:
     return f"was {scalar(change.before)}; " if change.before is not None else ""
 
 
-def scalar(value: Scalar) -> str:
-    """A value of a change or a fact as text."""
-    if value is None:
-        return "not set"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return visible(str(value), 400)
-
-
-def _path(console: Console, diagnosis: Diagnosis) -> None:
+def _path(page: Page, diagnosis: Diagnosis) -> None:
     if not diagnosis.path:
         return
-    console.print()
-    console.print(Text("Path through the flowchart", style="bold"))
+    page.heading("Path through the flowchart")
     inner = {node.id for node in NODES if node.under is not None}
     for step in diagnosis.path:
-        line = Text(f"{visible(step.question)} ")
-        line.append("not seen" if unseen(step) else visible(step.answer), style="bold")
-        if step.because:
-            line.append(f" - {visible(step.because, 300)}", style="dim")
-        console.print(Padding(line, (0, 0, 0, 4 if step.node in inner else 2)))
+        answer = "not seen" if unseen(step) else visible(step.answer)
+        because_ = f" - {visible(step.because, 300)}" if step.because else ""
+        page.text(f"{visible(step.question)} {answer}{because_}", indent=4 if step.node in inner else 2)
 
 
 def unseen(step: Step) -> bool:
@@ -313,15 +378,14 @@ def of_the_host_alone(missing: Missing) -> bool:
     return missing.reason == NOT_GIVEN.reason and not missing.remedy
 
 
-def _unseen(console: Console, diagnosis: Diagnosis) -> None:
+def _unseen(page: Page, diagnosis: Diagnosis) -> None:
     if not diagnosis.unknown:
         return
-    console.print()
-    console.print(Text("Could not be seen", style="bold yellow"))
-    only_there = [m.signal for m in diagnosis.unknown if of_the_host_alone(m)]
+    page.heading("Not seen")
+    only_there = [_SIGNALS.get(m.signal, m.signal) for m in diagnosis.unknown if of_the_host_alone(m)]
     if only_there:
-        console.print(Padding(Text(f"{', '.join(only_there)}: only the host itself tells"), (0, 0, 0, 2)))
+        page.text(f"{', '.join(only_there)}: only the host itself tells", indent=2)
     for missing in (m for m in diagnosis.unknown if not of_the_host_alone(m)):
-        console.print(Padding(Text(f"{missing.signal}: {visible(missing.reason, 400)}"), (0, 0, 0, 2)))
+        page.text(f"{_SIGNALS.get(missing.signal, missing.signal)}: {visible(missing.reason, 400)}", indent=2)
         if missing.remedy:
-            console.print(Padding(Text(f"-> {visible(missing.remedy, 400)}", style="dim"), (0, 0, 0, 4)))
+            page.verbatim(f"-> {visible(missing.remedy, 400)}", "dim", indent=4)

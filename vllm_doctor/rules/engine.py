@@ -11,6 +11,7 @@ from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Unknown
 from vllm_doctor.records.snapshot import Signal, Snapshot
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity, Verdict
 from vllm_doctor.redact.records import answer
+from vllm_doctor.rules import surroundings
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.foresight import foreseen, planned_kv_gib
 from vllm_doctor.rules.registry import INTERNAL, Outcome, Rule, by_code, rules
@@ -68,6 +69,9 @@ def judged(snapshot: Snapshot) -> Diagnosis:
         unknown=missing,
         subject=snapshot.subject,
         facts=_facts(case),
+        memory=surroundings.memory(case, findings),
+        launch=surroundings.launch(case),
+        medium=surroundings.medium(case),
     )
 
 

@@ -34,8 +34,8 @@ def walk(
         here = [one for one in asked if one.rule.node in below]
         if node.under is not None and not any(s.node == node.under and s.answer == YES for s in steps):
             continue
-        yes = [o.outcome for o in here if isinstance(o.outcome, Finding) and o.rule.code in fired]
-        yes += [f for f in findings if _is_of(f, node)]
+        own = {o.rule.code for o in here if isinstance(o.outcome, Finding) and o.rule.code in fired}
+        yes = [f for f in findings if f.code in own or _is_of(f, node)]  # the root cause before what it explains
         if yes:
             steps.append(Step(node.id, node.question, YES, f"{yes[0].code}: {yes[0].title}"))
             continue

@@ -34,7 +34,7 @@ def judge(case: Case) -> Outcome:
         title="Nothing is left for the KV cache" + (_measured(case) or ""),
         evidence=tuple(case.line(i) for i in lines),
         arithmetic=_sum(case),
-        changes=_cpu(case) if _on_cpu(case) else _gpu(case),
+        changes=_cpu(case) if on_cpu(case) else _gpu(case),
         refute="the log of the same launch shows a positive 'Available KV cache memory'",
     )
 
@@ -170,7 +170,8 @@ def _fewer_tokens(case: Case) -> Change | None:
     )
 
 
-def _on_cpu(case: Case) -> bool:
+def on_cpu(case: Case) -> bool:
+    """Does the CPU build run?"""
     run = case.run
     if run is None:
         return False

@@ -6,11 +6,11 @@ import msgspec
 
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Cause, Direction, Phase
+from vllm_doctor.records.verdict import Applicability, Cause, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
-from vllm_doctor.rules.say import finding, gib, set_flag
-from vllm_doctor.rules.startup.kv_none import raise_utilization
+from vllm_doctor.rules.say import environment, finding, gib, set_flag
+from vllm_doctor.rules.startup.kv_none import on_cpu, raise_utilization
 
 _BLOCK = 16
 
@@ -49,7 +49,8 @@ def judge(case: Case) -> Outcome:
                 predicted={"max_model_len": float(small.fits)},
             ),
             _raise(case, small),
-            half_size_kv(case, small.need, small.have),
+            half_size_kv(case, small),
+            _host_memory(case, small),
         ),
         refute="the log of the same launch shows a 'Maximum concurrency' of 1.00x or more",
     )
@@ -98,12 +99,17 @@ def _raise(case: Case, small: TooSmall) -> Change | None:
     return raise_utilization(case, math.ceil((small.need - small.have) * 101) / 100)
 
 
-def half_size_kv(case: Case, need: float | None, have: float | None) -> Change | None:
-    """fp8 KV cache, where half of what is needed would fit and the cache is not already that small."""
+def half_size_kv(case: Case, small: TooSmall) -> Change | None:
+    """fp8 KV cache, where twice the tokens that fit are enough and the cache is not already that small.
+
+    Sizes are printed in rounded GiB, and newer releases keep a block back: 1.00 of 1.00 GiB may be a block short, which
+    the tokens show.
+    """
+    need, have = small.need, small.have
     if (
         need is None
         or have is None
-        or need / 2 > have
+        or 2 * small.fits < small.length
         or case.effective("kv-cache-dtype") not in {None, "auto", "bfloat16", "float16"}
     ):
         return None
@@ -112,8 +118,24 @@ def half_size_kv(case: Case, need: float | None, have: float | None) -> Change |
         "kv-cache-dtype",
         "fp8",
         Direction.SET,
-        f"one byte an element: {need:.2f} / 2 = {need / 2:.2f} GiB fits {have:.2f}; check quality",
+        f"one byte an element: 2 × {small.fits} = {2 * small.fits} tokens fit; check quality",
         predicted={"needed_kv_gib": round(need / 2, 2)},
+    )
+
+
+def _host_memory(case: Case, small: TooSmall) -> Change | None:
+    """On the CPU build the cache has a size of its own, in whole GiB; one more than needed leaves room for a block."""
+    if small.need is None or small.have is None or not on_cpu(case):
+        return None
+    to = math.floor(small.need) + 1
+    why = f"GiB of host memory for the KV cache of the CPU build, now {small.have:g}; `free -g` says what the host has"
+    return environment(
+        "VLLM_CPU_KVCACHE_SPACE",
+        Direction.RAISE,
+        why,
+        to=to,
+        before=case.env("VLLM_CPU_KVCACHE_SPACE"),
+        applicability=Applicability.NEEDS_REVIEW,
     )
 
 

@@ -15,7 +15,7 @@ def judge(case: Case) -> Outcome:
     small = too_small(case)
     if small is None or small.need is None or small.have is None:
         return NotHere("the KV cache was not too small for one request")
-    change = half_size_kv(case, small.need, small.have)
+    change = half_size_kv(case, small)
     if change is None:
         return Clear("half of what is needed is not there either, or the cache is already that small")
     return finding(

@@ -1,0 +1,97 @@
+"""A change in words to follow: an option or a variable as one types it, any other thing as a deed."""
+
+import shlex
+
+from vllm_doctor.records.finding import Change, Scalar
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.remedy.argv import written
+from vllm_doctor.render.text import visible
+
+# What to do with a thing that is no setting of vLLM, by its name in the JSON; `{to}` is the value to have.
+_DEEDS = {
+    "gpu": "repair or replace the GPU",
+    "host-ram": "give the host more memory, or load less",
+    "link": "repair the link between the GPUs",
+    "mig-mode": "change the MIG mode",
+    "/dev/shm": "repair /dev/shm",  # noqa: S108 - the shared memory file system itself
+    "build-tools": "install a compiler and the headers it needs",
+    "cache-dir": "put vLLM's caches on a disk with room",
+    "client-input": "repair what the client sends",
+    "command": "correct the command",
+    "compute-mode": "set the GPU's compute mode to {to}",
+    "container": "start the container again",
+    "container-gpus": "give the container its GPUs",
+    "driver": "install a driver that fits",
+    "guard": "add a guard",
+    "host": "look at the host",
+    "libcuda-symlink": "make libcuda.so visible to the linker",
+    "max-tokens": "lower the client's max_tokens to {to}",
+    "network": "repair the network between the hosts",
+    "nvidia-fabricmanager": "start the fabric manager",
+    "old-process": "stop the process that an earlier run left",
+    "orphaned-engine": "stop the orphaned engine",
+    "other-gpu-processes": "stop what else holds the GPU's memory",
+    "prompt_logprobs": "do without prompt_logprobs",
+    "ray-nodes": "add Ray nodes with free GPUs",
+    "server": "look at the server",
+    "server-log": "judge the server's log",
+    "shm volume": "give the container more shared memory",
+    "start-order": "start the engines of one GPU one after another",
+    "vllm_api_key": "set an API key",
+    "weights": "fetch the weight files again",
+    "who-killed-it": "find out who stopped it",
+    "code": "install {to}",
+    "image": "use an image that fits",
+    "python-env": "install {to} into a fresh environment",
+    "transformers": "install another transformers",
+    "triton-version": "install another triton",
+    "wheel": "install another wheel",
+}
+
+
+def deed(change: Change) -> str:
+    """What to type, or the deed in the imperative."""
+    if change.kind is ChangeKind.FLAG:
+        return _option(change)
+    if change.kind is ChangeKind.ENV:
+        return _variable(change)
+    if change.direction is Direction.REBOOT:
+        return "reboot the host"
+    if change.name == "vllm-version":
+        return f"install vLLM {change.after}" if change.after is not None else "install another build of vLLM"
+    told = _DEEDS.get(change.name)
+    if told is not None and ("{to}" not in told or change.after is not None):
+        return told.format(to=scalar(change.after))
+    to = f" to {scalar(change.after)}" if change.after is not None else ""
+    return f"{change.direction.value} {change.name}{to}"
+
+
+def _option(change: Change) -> str:
+    if change.name == "model" and change.after is None:
+        return "a smaller or more quantised checkpoint"
+    if change.after is not None:
+        return " ".join(shlex.quote(scalar(word)) for word in written(change))
+    if change.direction is Direction.REMOVE:
+        return f"without --{change.name}"
+    if change.direction is Direction.CHANGE:
+        return f"another --{change.name}"
+    by = f" by {change.by:g}" if change.by is not None else ""
+    return f"{change.direction.value} --{change.name}{by}"
+
+
+def _variable(change: Change) -> str:
+    name = change.variable or change.name
+    if change.after is not None:
+        return f"{name}={shlex.quote(scalar(change.after))}"
+    return f"unset {name}" if change.direction is Direction.REMOVE else f"{change.direction.value} {name}"
+
+
+def scalar(value: Scalar) -> str:
+    """A value of a change or a fact as text."""
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return visible(str(value), 400)
