@@ -22,7 +22,7 @@ _DEEDS = {
     "container": "start the container again",
     "container-gpus": "give the container its GPUs",
     "driver": "install a driver that fits",
-    "guard": "add a guard",
+    "guard": "put a guard in front of the server",
     "host": "look at the host",
     "libcuda-symlink": "make libcuda.so visible to the linker",
     "max-tokens": "lower the client's max_tokens to {to}",
@@ -57,6 +57,9 @@ def deed(change: Change) -> str:
         return _variable(change)
     if change.direction is Direction.REBOOT:
         return "reboot the host"
+    if change.direction is Direction.RESET:
+        asks = f" (it asks for: {scalar(change.after)})" if change.after is not None else ""
+        return f"drain the host, then reset or replace the GPU{asks}"
     if change.name == "vllm-version":
         return f"install vLLM {change.after}" if change.after is not None else "install another build of vLLM"
     told = _DEEDS.get(change.name)
