@@ -8,6 +8,7 @@ from vllm_doctor.cli import complete
 
 _FORMATS = ("human", "json", "html", "prometheus")
 _SEVERITIES = ("blocks-start", "will-fail-under-load", "degraded", "advice")
+_MEDIA = ("command", "unit", "docker", "compose", "pod", "slurm", "python", "inventory")
 EXAMPLES = """\
 Examples:
 
@@ -16,7 +17,8 @@ Examples:
   vllm-doctor diagnose server.log                 a log that somebody sent
   journalctl -u vllm@main | vllm-doctor diagnose
   vllm-doctor diagnose server.log --why --path    all of the answer
-  vllm-doctor diagnose --launch 'vllm serve MODEL --max-model-len 32768'
+  vllm-doctor diagnose server.log --as compose    the change for a compose file
+  vllm-doctor diagnose --launch compose.yaml --vllm-version 0.33.0
 """
 
 
@@ -30,7 +32,10 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
     ] = None,
     launch: Annotated[
         str | None,
-        typer.Option(metavar="'COMMAND'", help="The launch, as one text: 'vllm serve MODEL --flag …'."),
+        typer.Option(
+            metavar="COMMAND|FILE",
+            help="The launch: 'vllm serve MODEL --flag …', 'docker run …', or a compose, pod or Python file.",
+        ),
     ] = None,
     vllm_version: Annotated[
         str | None, typer.Option(metavar="VERSION", help="The vLLM version, where the log does not print it.")
@@ -69,6 +74,15 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         bool, typer.Option("--why", help="Also show the other changes, the whole evidence and what was not seen.")
     ] = False,
     path: Annotated[bool, typer.Option("--path", help="Also show the way through the flowchart.")] = False,
+    medium: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar=f"[{'|'.join(_MEDIA)}]",
+            help="Write the change for this medium; left out, for what starts the server.",
+            autocompletion=complete.of(*_MEDIA),
+        ),
+    ] = None,
     output: Annotated[
         str,
         typer.Option(
@@ -111,5 +125,6 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         canary=canary,
         why=why,
         path=path,
+        medium=medium,
     )
     raise typer.Exit(run(given, output, fail_on, target, force=force))

@@ -10,6 +10,7 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
@@ -32,7 +33,9 @@ from vllm_doctor.rules.registry import INTERNAL, rules
 Judged: TypeAlias = Sequence[tuple[Diagnosis, Snapshot]]
 
 FORMATS = ("human", "json", "html", "prometheus")
+MEDIA = ("command", "unit", "docker", "compose", "pod", "slurm", "python", "inventory")
 _GIB = 1 << 30
+_MOST_LAUNCH = 1 << 20
 _MOST_GIB = 1024
 # How long the program before the pipe has for its first line; a socket is what sshd leaves open beside a command.
 _PIPE_S, _SOCKET_S = 2.0, 0.1
@@ -59,6 +62,7 @@ class Given(msgspec.Struct, frozen=True):
     canary: bool = False
     why: bool = False
     path: bool = False
+    medium: str | None = None
 
     @property
     def files(self) -> tuple[tuple[str, str | None], ...]:
@@ -87,6 +91,8 @@ def run(given: Given, output: str, fail_on: str, target: str | None = None, *, f
         raise UsageProblem(f"--format {output}: needed is one of {', '.join(FORMATS)}")
     if fail_on not in tuple(Severity):
         raise UsageProblem(f"--fail-on {fail_on}: needed is one of {', '.join(Severity)}")
+    if given.medium is not None and given.medium not in MEDIA:
+        raise UsageProblem(f"--as {given.medium}: needed is one of {', '.join(MEDIA)}")
     if given.gpu_gib is not None and not given.gpu_gib <= _MOST_GIB:  # nan is no size either
         raise UsageProblem(f"--gpu-memory-gib {given.gpu_gib:g}: needed is one card's memory in GiB, up to {_MOST_GIB}")
     if len(piped := given.piped) > 1:
@@ -171,7 +177,9 @@ def _rendered(judged: Judged, output: str, target: str | None, given: Given) -> 
 
     width = min(max(shutil.get_terminal_size((100, 24)).columns, _NARROWEST), _WIDEST)
     return "\n".join(
-        text(verdict, color=color, width=width, argv=_argv(snapshot), why=given.why, path=given.path)
+        text(
+            verdict, color=color, width=width, argv=_argv(snapshot), why=given.why, path=given.path, medium=given.medium
+        )
         for verdict, snapshot in judged
     )
 
@@ -296,12 +304,25 @@ def _launch(given: Given) -> Reading[Launch]:
     from vllm_doctor.launch.command import parse_line
     from vllm_doctor.launch.line import LaunchError
 
+    text, source = _launch_text(given.launch)
     try:
-        return Known(parse_line(given.launch, parse_version(given.version or "")), "--launch")
+        return Known(parse_line(text, parse_version(given.version or "")), source)
     except LaunchError as problem:
         return Unknown(f"--launch: {problem}", "give the command as it is typed, the model included")
     except ValueError as problem:
         raise UsageProblem(f"--launch: {problem}: give the command as a shell would read it") from None
+
+
+def _launch_text(named: str) -> tuple[str, str]:
+    """The launch itself, or what the file of this name holds (a compose or pod file, a script), and where it stood."""
+    if " " in named or "\n" in named or not Path(named).is_file():
+        return named, "--launch"
+    from vllm_doctor.gather.bounded import whole
+
+    read = whole(named, _MOST_LAUNCH)
+    if not isinstance(read, Known):
+        raise UsageProblem(f"--launch {read.reason}")
+    return read.value.decode(errors="replace"), named
 
 
 def _version(given: Given) -> Reading[str]:

@@ -17,6 +17,7 @@ TEXTS = (
     "--model-config",
     "--from",
     "--unit",
+    "--as",
     "--format",
     "--fail-on",
     "--output",
@@ -83,6 +84,7 @@ def diagnose(words: Sequence[str]) -> int | None:
         canary="--canary" in switched,
         why="--why" in switched,
         path="--path" in switched,
+        medium=texts.get("--as"),
     )
     target = texts.get("--output", texts.get("-o"))
     return run(

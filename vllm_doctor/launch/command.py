@@ -1,21 +1,23 @@
 """A command line as the record that rules judge, and what is refused of it."""
 
-import shlex
 from collections.abc import Sequence
+
+import msgspec
 
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.line import begin
 from vllm_doctor.launch.parse import LaunchError, LaunchLine, Refusal, parse_launch, parse_words
+from vllm_doctor.launch.source import read
 from vllm_doctor.records.host import Launch
-
-_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 
 
 def parse_line(text: str, version: Version | None = None) -> Launch:
-    """A command as one text, in a shell's quoting. Raises ValueError on an unclosed quote, LaunchError for a line that
-    starts no server or names no model."""
-    words = shlex.split(text.replace("\\\n", " ").translate(_QUOTES))
-    return _record(words, parse_launch(words, version))
+    """A launch as one text: a command in a shell's quoting, a compose or pod file, `LLM(…)`. Raises ValueError on an
+    unclosed quote, LaunchError for a text that starts no server or names no model."""
+    source = read(text)
+    line = parse_launch(source.words, version)
+    found = _record(source.words, line)
+    return msgspec.structs.replace(found, env={**source.env, **line.env}, medium=source.medium)
 
 
 def parse_command(words: Sequence[str]) -> Launch:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vllm_doctor.launch import container
+
 NEEDED = "[VAR=VALUE …] vllm serve MODEL [flags]"
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _SERVER = re.compile(r"vllm\.entrypoints\.(?:openai\.)?api_server|vllm\.entrypoints\.cli\.main")
@@ -26,8 +28,18 @@ class Begun:
 def begin(words: Sequence[str]) -> Begun:
     """Split a command. Raises LaunchError where it starts no vLLM server.
 
-    What starts the program (`env`, `numactl …`, `docker run …`) is skipped: only vLLM's own words are read.
+    What starts the program (`env`, `numactl …`, `srun …`) is skipped: only vLLM's own words are read. After the image
+    of a `docker run` stand the words for its entry point.
     """
+    contained = container.split(words)
+    if contained is not None:
+        try:
+            begun = begin(contained.words)
+        except LaunchError:
+            if not contained.serves or not contained.words:
+                raise
+            begun = Begun({}, contained.words, serve=True)
+        return Begun({**contained.env, **begun.env}, begun.words, begun.serve)
     env: dict[str, str] = {}
     at = 1 if list(words[:1]) == ["env"] else 0
     while at < len(words) and _ASSIGNMENT.match(words[at]):

@@ -245,5 +245,10 @@ class _Reading:
 
 
 def _is_option(word: str) -> bool:
-    """As argparse decides: a number below nought, a lone dash and a word with a space are no options."""
-    return word.startswith("-") and word != "-" and " " not in word and not re.fullmatch(r"-\d+(?:\.\d+)?|-\.\d+", word)
+    """As argparse decides: a number below nought, a lone dash and a name with a space in it are no options."""
+    return (
+        word.startswith("-")
+        and word != "-"
+        and " " not in word.partition("=")[0]
+        and not re.fullmatch(r"-\d+(?:\.\d+)?|-\.\d+", word)
+    )

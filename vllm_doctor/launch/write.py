@@ -31,15 +31,15 @@ def option(name: str, value: str | bool, version: Version | None = None) -> tupl
     if value is False:
         return (f"--no-{name}",)
     if table.takes(name, version) == "+":
-        items = tuple(_items(value))
-        if len(items) > 1 and not any(item.startswith("-") for item in items):
-            return (f"--{name}", *items)
+        several = tuple(items(value))
+        if len(several) > 1 and not any(item.startswith("-") for item in several):
+            return (f"--{name}", *several)
     if value.startswith("-") or not value:
         return (f"--{name}={value}",)
     return (f"--{name}", value)
 
 
-def _items(text: str) -> Iterator[str]:
+def items(text: str) -> Iterator[str]:
     """The items of a list that the parser joined with commas; a JSON object is one item, commas and all."""
     at = 0
     decoder = json.JSONDecoder()

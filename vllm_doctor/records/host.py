@@ -4,12 +4,14 @@ import msgspec
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """The effective command line. `flags` maps the long option without dashes to its value (True for a bare switch)."""
+    """The effective command line. `flags` maps the long option without dashes to its value (True for a bare switch);
+    `medium` is what it was written for (`docker`, `compose`, `pod`, `python` …), "" where nothing says it."""
 
     argv: tuple[str, ...]
     model: str | None
     flags: dict[str, str | bool]
     env: dict[str, str] = {}
+    medium: str = ""
 
 
 class Unit(msgspec.Struct, frozen=True):

@@ -53,6 +53,18 @@ HINTS = {
     Verdict.NOT_APPLICABLE: "A unit of another name: --unit NAME. A server in a container or elsewhere: --log FILE.",
 }
 _HIDDEN = "[hidden]"
+# The most lines of a corrected launch that are shown unasked.
+_PASTE = 6
+_MEDIA = {
+    "command": "The whole command",
+    "unit": "The unit's drop-in",
+    "docker": "The container",
+    "compose": "In the compose file",
+    "pod": "In the pod's spec",
+    "slurm": "In the batch script",
+    "python": "In Python",
+    "inventory": "In the inventory",
+}
 # Columns of what stands before an answer's words.
 _FIELD = 6
 # How a reader calls what was not read.
@@ -74,6 +86,7 @@ def text(
     argv: tuple[str, ...] = (),
     why: bool = False,
     path: bool = False,
+    medium: str | None = None,
 ) -> str:
     """The answer: what, why, what to do and how sure in ten lines, then evidence and arithmetic.
 
@@ -87,6 +100,8 @@ def text(
         if number:
             page.blank()
         _answer(page, finding)
+        if number == 0:
+            _paste(page, diagnosis, finding, medium)
         if number == 0 and diagnosis.memory is not None:
             page.blank()
             bar.draw(page, diagnosis.memory)
@@ -195,6 +210,22 @@ def _offer(page: Page, name: str, change: Change, *, why: bool = True, most: int
         page.text(visible(change.why, 400 if most else 2000), indent=_FIELD, most=most)
     if change.command:
         page.verbatim(f"$ {visible(change.command, 400)}", "green", indent=_FIELD)
+
+
+def _paste(page: Page, diagnosis: Diagnosis, finding: Finding, asked: str | None) -> None:
+    """The corrected launch, where it is known and the reader's own: short enough to be read, or asked for."""
+    from vllm_doctor.remedy.medium import Medium, corrected
+
+    medium = Medium(asked or diagnosis.medium)
+    if medium is Medium.UNIT and asked is None:
+        return  # the repair of a unit stands with its host
+    change = next((c for c in finding.changes if exact(c) and c.kind in {ChangeKind.FLAG, ChangeKind.ENV}), None)
+    lines = corrected(diagnosis, change, medium) if change is not None else []
+    if change is None or not lines or (asked is None and len(lines) > _PASTE):
+        return
+    page.heading(_MEDIA[medium])
+    for line in lines:
+        page.verbatim(visible(line, 8000), "green", indent=2)
 
 
 def _aside(change: Change) -> str:
@@ -330,6 +361,8 @@ _FIGURES = {
     "budget_gib": "{} GiB for vLLM in all",
     "needed_kv_gib": "{} GiB of KV cache needed for one request",
     "max_model_len": "requests of up to {} tokens",
+    "weights_gib": "weights of {} GiB a GPU",
+    "weights_gib_at_most": "weights of at most {} GiB a GPU",
 }
 _OUTCOMES = {
     "ok": "as planned, it starts",

@@ -155,10 +155,10 @@ def medium(case: Case) -> str:
         return "unit"
     given = case.launch
     program = given.argv[0].rsplit("/", 1)[-1] if given is not None and given.argv else ""
+    if given is not None and given.medium not in {"", "command"}:
+        return given.medium
     if program in {"docker", "podman", "nerdctl"}:
         return "docker"
-    if program in {"srun", "sbatch"}:
-        return "slurm"
     run = case.run
     if run is None:
         return "command"

@@ -1,0 +1,63 @@
+"""A change as the reader's medium writes it."""
+
+import msgspec
+import pytest
+
+from tests.render.sample import diagnosis, finding
+from vllm_doctor.records.finding import Change, Diagnosis
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
+from vllm_doctor.remedy.medium import Medium, corrected
+
+SHORTER = finding().changes[0]
+CPU = Change(ChangeKind.ENV, "VLLM_USE_V1", None, "0", Direction.SET, Applicability.NEEDS_REVIEW, "vllm_environment")
+LAUNCH = ("vllm", "serve", "m/tiny", "--port", "8001", "--max-model-len", "4096")
+
+
+def launched(*argv: str, medium: str = "command") -> Diagnosis:
+    told = diagnosis(finding(), unit=None)
+    return msgspec.structs.replace(told, launch=argv, medium=medium, facts={"vllm_version": "0.32.0"})
+
+
+def test_the_whole_command_with_the_change_in_its_place() -> None:
+    lines = corrected(launched(*LAUNCH), SHORTER, Medium.COMMAND)
+    assert lines == ["vllm serve m/tiny --port 8001 --max-model-len 2048"]
+    assert corrected(launched(*LAUNCH), CPU, Medium.COMMAND)[0].startswith("VLLM_USE_V1=0 vllm serve m/tiny")
+
+
+def test_a_container_keeps_its_own_words() -> None:
+    own = ("docker", "run", "--gpus", "all", "-v", "/srv:/srv", "vllm/vllm-openai:v0.32.0", "--model", "m/tiny")
+    assert corrected(launched(*own, medium="docker"), SHORTER, Medium.DOCKER) == [
+        "docker run --gpus all -v /srv:/srv vllm/vllm-openai:v0.32.0 --model m/tiny \\",
+        "  --max-model-len 2048",
+    ]
+    assert corrected(launched(*own, medium="docker"), CPU, Medium.DOCKER)[0].startswith("docker run -e VLLM_USE_V1=0")
+
+
+def test_another_medium_is_written_whole() -> None:
+    shown = "\n".join(corrected(launched(*LAUNCH), SHORTER, Medium.DOCKER))
+    assert "-p 8001:8001" in shown
+    assert "vllm/vllm-openai:v0.32.0" in shown
+
+
+@pytest.mark.parametrize("medium", [Medium.COMPOSE, Medium.POD])
+def test_a_file_that_holds_the_launch_is_shown_as_what_changes_in_it(medium: Medium) -> None:
+    shown = corrected(launched(*LAUNCH, medium=medium.value), SHORTER, medium)
+    assert [row.split() for row in shown if row[0] in "+-"] == [["-", "-", "'4096'"], ["+", "-", "'2048'"]]
+
+
+def test_python_has_no_port() -> None:
+    assert corrected(launched(*LAUNCH), SHORTER, Medium.PYTHON) == ["llm = LLM(model='m/tiny', max_model_len=2048)"]
+
+
+def test_of_a_launch_that_is_not_known_only_the_change_is_written() -> None:
+    assert corrected(launched(), SHORTER, Medium.POD) == ["args:", '- "--max-model-len"', '- "2048"']
+    assert corrected(launched(), SHORTER, Medium.PYTHON) == ["LLM(…, max_model_len=2048)"]
+    assert corrected(launched(), CPU, Medium.SLURM) == ["export VLLM_USE_V1=0"]
+
+
+def test_what_no_launch_carries_is_written_nowhere() -> None:
+    package = Change(ChangeKind.PACKAGE, "vllm", None, "0.33.0", Direction.UPGRADE, Applicability.MANUAL)
+    vague = Change(ChangeKind.FLAG, "max-num-seqs", None, None, Direction.LOWER, Applicability.NEEDS_REVIEW)
+    for medium in Medium:
+        assert corrected(launched(*LAUNCH), package, medium) == []
+        assert corrected(launched(*LAUNCH), vague, medium) == []
