@@ -18,10 +18,9 @@ import time
 from pathlib import Path
 
 from host_image import SUITES, ensure_image, remove_images
-from podman import CACHE, PODMAN, PREFIX, REPO, HostError, locked, podman, say
+from podman import CACHE, PODMAN, PREFIX, REPO, TOOLS, HostError, locked, podman, say
+from ready_image import EXTRA_CAS, ensure_ready_image, ready_name
 
-EXTRA_CAS = Path("/usr/local/share/ca-certificates")
-PREPARED = "/var/lib/vllm-doctor-host-prepared"
 BOOT_SECONDS = 300
 
 
@@ -54,13 +53,18 @@ def host_environment() -> dict[str, str]:
 
 def run_arguments(group: str, host: str | None, options: argparse.Namespace) -> list[str]:
     """Compose `podman run`'s arguments, less the image."""
-    (CACHE / "uv").mkdir(parents=True, exist_ok=True)
+    for cache in ("uv", "compiled"):
+        (CACHE / cache).mkdir(parents=True, exist_ok=True)
     alias = host or group
     arguments = ["--name", container_name(group, host), "--hostname", alias]
     arguments += ["--network", f"{PREFIX}-{group}", "--network-alias", alias]
     # systemd's own sandboxing needs mount namespaces; vLLM needs more than podman's 64 MB of shared memory.
     arguments += ["--privileged", "--systemd", "always", "--shm-size", "1g"]
     arguments += ["--volume", f"{CACHE / 'uv'}:/var/cache/vllm-doctor-uv"]
+    # Half of what a task costs on a host is Python compiling Ansible's modules, which come as source each time.
+    arguments += ["--volume", f"{CACHE / 'compiled'}:/var/cache/vllm-doctor-compiled"]
+    for file in sorted((TOOLS / "host_python").glob("compiled_once.*")):
+        arguments += ["--volume", f"{file}:/usr/lib/python3/dist-packages/{file.name}:ro"]
     for folder in wheel_folders():
         arguments += ["--volume", f"{folder}:{folder}:ro"]
     for name, value in host_environment().items():
@@ -73,12 +77,13 @@ def run_arguments(group: str, host: str | None, options: argparse.Namespace) -> 
 
 
 def up(group: str, host: str | None, options: argparse.Namespace) -> str:
-    """Make sure that this host runs and is prepared; return its container's name."""
+    """Make sure that this host runs; return its container's name."""
     name = container_name(group, host)
-    image = ensure_image(options.release)
+    image = ready_name(options.release)
     arguments = run_arguments(group, host, options)
     digest = hashlib.sha256(json.dumps([image, arguments]).encode()).hexdigest()[:16]
     if not resumed(name, digest):
+        ensure_ready_image(options.release)
         with locked("network"):
             if podman("network", "exists", f"{PREFIX}-{group}", check=False).returncode != 0:
                 podman("network", "create", "--label", f"vllm-doctor.checkout={PREFIX}", f"{PREFIX}-{group}")
@@ -89,7 +94,6 @@ def up(group: str, host: str | None, options: argparse.Namespace) -> str:
     wait_until_booted(name)
     # systemd does this itself at boot, but not in a container; without it credentials never reach a service.
     podman("exec", name, "mount", "--make-rshared", "/")
-    prepare(name)
     return name
 
 
@@ -122,19 +126,6 @@ def wait_until_booted(name: str) -> None:
     raise HostError(
         f"{name} did not boot within {BOOT_SECONDS} s (systemd says {state or 'nothing'}): tools/bin/podman logs {name}"
     )
-
-
-def prepare(name: str) -> None:
-    """Give a fresh host the CAs this machine trusts and its package lists, as an installed machine has them."""
-    if podman("exec", name, "test", "-e", PREPARED, check=False).returncode == 0:
-        return
-    for certificate in sorted(EXTRA_CAS.glob("*.crt")):
-        podman("cp", str(certificate), f"{name}:{EXTRA_CAS}/")
-    # Else dpkg waits for the disk after each file: a compiler takes 107 s instead of 37. The host is thrown away.
-    podman("exec", name, "sh", "-c", "echo force-unsafe-io > /etc/dpkg/dpkg.cfg.d/throw-away-host")
-    podman("exec", name, "update-ca-certificates")
-    podman("exec", name, "apt-get", "update", "--quiet")
-    podman("exec", name, "touch", PREPARED)
 
 
 def down(group: str | None) -> None:
