@@ -77,11 +77,11 @@ class Sandbox:
     def complete(self, prompt: str = "Hello", max_tokens: int = 4) -> str:
         """Ask the served model through the published port; return its text."""
         address = f"http://127.0.0.1:{self.port}/v1"
-        with urllib.request.urlopen(f"{address}/models", timeout=30) as answer:
+        with urllib.request.urlopen(f"{address}/models", timeout=300) as answer:
             model = json.load(answer)["data"][0]["id"]
         body = json.dumps({"model": model, "prompt": prompt, "max_tokens": max_tokens}).encode()
         request = urllib.request.Request(f"{address}/completions", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=120) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return str(json.load(answer)["choices"][0]["text"])
 
 
