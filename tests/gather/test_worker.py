@@ -2,10 +2,11 @@
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 
-from vllm_doctor.gather import live, systemd
+from vllm_doctor.gather import live, procfs, systemd
 from vllm_doctor.gather.worker import Worker, collect
 from vllm_doctor.records.host import Unit
 from vllm_doctor.records.log import Log
@@ -47,7 +48,7 @@ def test_half_of_a_character_does_not_lose_the_reading() -> None:
 
 
 def test_a_unit_whose_reading_computes_for_ever_is_unknown_and_the_others_are_judged(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The patience of the whole is made small; what is simulated is the work on one unit's log."""
     units = [
@@ -58,6 +59,7 @@ def test_a_unit_whose_reading_computes_for_ever_is_unknown_and_the_others_are_ju
     def judged(found: systemd.Found, *_: object, **__: object) -> Known[Log] | Unknown:
         return Unknown(for_ever() if "slow" in found.unit.name else "no journal")
 
+    monkeypatch.setattr(procfs, "PROC", tmp_path)  # servers of test hosts that run beside this are no units of ours
     monkeypatch.setattr(live.systemd, "find", lambda *_: Known(tuple(units), "systemctl"))
     monkeypatch.setattr(live, "judged_log", judged)
     monkeypatch.setattr(live.nvml, "DEADLINE_S", 1.0)
