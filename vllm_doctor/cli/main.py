@@ -9,6 +9,7 @@ import sys
 from vllm_doctor.cli import streams
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.limits import BYTES, OutOfTimeError, hold
 
 # What a write to standard output ends with; a file that was named is answered for where it is named.
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
@@ -33,6 +34,10 @@ def _ended(argv: list[str]) -> int:
     except BrokenPipeError:
         streams.drop()  # the reader went away (`| head`); what it saw was all it wanted
         return Exit.OK
+    except OutOfTimeError as spent:
+        return _too_much(str(spent))
+    except MemoryError:
+        return _too_much(f"{BYTES >> 20} MiB of memory")
     except Exception as bug:
         if isinstance(bug, OSError) and bug.errno in _NO_ROOM and bug.filename is None:
             streams.drop()
@@ -71,6 +76,15 @@ def _answered(argv: list[str]) -> int:
     return Exit.OK
 
 
+def _too_much(of_what: str) -> int:
+    """Nothing was judged to its end, so nothing is said of the service."""
+    _complain(
+        f"not judged: it takes more than {of_what}, which no usual log, bundle or model needs: give less of it "
+        "(a log's last part: tail -n 20000), and report what it was"
+    )
+    return Exit.INCOMPLETE
+
+
 def _refused(why: str) -> int:
     _complain(why)
     return Exit.USAGE
@@ -87,6 +101,7 @@ def entry() -> None:
     # One bounded answer and the process ends: looking for garbage at the usual pace would take a tenth of its time.
     gc.set_threshold(100_000)
     streams.mend()
+    hold(sys.argv[1:])
     code = run(sys.argv[1:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said
     sys.stderr.flush()

@@ -97,8 +97,8 @@ class _Theirs:
         return line.process == "systemd" or (line.pid in self._pids and not self.late(line))
 
     def late(self, line: LogLine) -> bool:
-        """Was it written when they must have been gone?"""
-        if self.after is _After.TOLD:
+        """Was it written when they must have been gone? Where nothing says that they ended, they may go on speaking."""
+        if self.after in {_After.TOLD, _After.SERVED}:
             return False
         waited = _seconds(self._last, line.at)
         return waited is not None and waited > _ENDING_S

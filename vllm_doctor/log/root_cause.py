@@ -226,6 +226,10 @@ class AnalysedRun(Run):
         answered = any(ANSWERED in line.text for line in self.lines[found.last :])
         return None if answered or self.served(found.last) else found
 
+    def _of_the_server(self, fault: Fault) -> bool:
+        """Did the server's own process write it, or one that signs nothing?"""
+        return (self.lines[fault.index].process or _FRONT_END[0]).startswith(_FRONT_END)
+
     def aside(self, fault: Fault) -> bool:
         """Is it the end of a thread, a task or a destructor, and of no process?"""
         return not fault.ids and self._headed(fault, _ASIDE)
@@ -245,7 +249,9 @@ class AnalysedRun(Run):
         if not fault.ids and self._headed(fault, _UNCLAIMED):
             return False
         if fault.ids & _NEVER_OF_A_REQUEST:
-            return not self.served(fault.last, death)
+            # That the engine became ready says nothing of the server's port.
+            port = "address-in-use" in fault.ids and self._of_the_server(fault)
+            return not self.served(fault.last, death, least=Stage.SERVING if port else Stage.READY)
         if self._ends_the_engine(fault):
             return True
         outlived = self.stopped is not None and (death is None or death > self.stopped)

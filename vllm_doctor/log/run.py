@@ -168,14 +168,13 @@ class Run:
         found = [s for i, s in self.miles if before is None or i < before]
         return max(found, key=_ORDER.__getitem__, default=None)
 
-    def served(self, after: int, until: int | None = None) -> bool:
-        """Did it serve, or become ready to, between two lines?
+    def served(self, after: int, until: int | None = None, *, least: StartupPhase = StartupPhase.READY) -> bool:
+        """Did it serve, or become ready to (`least`), between two lines?
 
         After a line that failed, statistics count only with tokens, and only the second ones: the server prints them
         whether its engine runs or not, and the first ones tell of the time before, too.
         """
-        ready = _ORDER[StartupPhase.READY]
-        found = {i for i, s in self.miles if after < i and (until is None or i < until) and _ORDER[s] >= ready}
+        found = {i for i, s in self.miles if after < i and (until is None or i < until) and _ORDER[s] >= _ORDER[least]}
         if after < 0:
             return bool(found)
         told = {h.index: h.fields for h in self.all("stats")}

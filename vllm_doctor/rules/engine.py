@@ -96,6 +96,8 @@ def ask(rule: Rule, case: Case) -> Outcome:
     """One rule's outcome. A rule that breaks is a finding about us (VD0001), never silence."""
     try:
         return rule.judge(case)
+    except MemoryError:  # what was given is too much, and no rule's defect
+        raise
     except Exception as bug:  # noqa: BLE001 - whatever it is, it must be seen
         where = Evidence("vllm-doctor", rule.code, f"{type(bug).__name__}: {bug}")
         return Finding(
