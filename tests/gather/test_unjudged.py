@@ -24,6 +24,7 @@ class Host:
 
     def __init__(self, proc: Path) -> None:
         self.proc = proc
+        self.groups = proc.parent / "cgroup"
         self.children: list[subprocess.Popen[bytes]] = []
 
     def start(self, *argv: str, group: str) -> int:
@@ -53,6 +54,7 @@ def host(on_path: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         (proc / name).symlink_to(f"/proc/{name}")
     monkeypatch.setattr(procfs, "PROC", proc)
     made = Host(proc)
+    monkeypatch.setattr(procfs, "CGROUPS", made.groups)
     yield made
     for child in made.children:
         child.kill()
@@ -95,6 +97,19 @@ def no_systemd(put: Put) -> None:
         ),
         (("vllm", "serve", "m"), "/system.slice/llm.service", ("of llm.service", "diagnose --unit llm.service")),
         (("vllm", "serve", "m"), "/user.slice/user-0.slice/session-1.scope", ("of USER", "--log FILE")),
+        (
+            ("vllm", "serve", "m"),
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/vllm.service",
+            (
+                "of vllm.service of user USER",
+                "journalctl -b -o short-iso _UID=1000 _SYSTEMD_USER_UNIT=vllm.service | vllm-doctor diagnose --log -",
+            ),
+        ),
+        (
+            ("vllm", "serve", "m"),
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/run-r1.scope",
+            ("of USER", "--log FILE"),
+        ),
     ],
 )
 def test_a_server_that_no_unit_explains_is_named_and_the_answer_is_incomplete(  # noqa: PLR0917
@@ -177,6 +192,47 @@ def test_a_stopped_process_of_the_unit_is_a_finding_with_its_number(
     assert (code, first["code"], first["confidence"]) == (Exit.FINDINGS, "VD901", "confirmed")
     assert first["title"].startswith(f"Process {pids[which]} (")
     assert first["changes"][0]["command"] == f"kill -CONT {pids[which]}"
+
+
+@pytest.mark.parametrize(
+    ("argv", "group", "command"),
+    [
+        (("/opt/vllm/bin/vllm", "serve", "m"), "/system.slice/vllm.service", "systemctl thaw vllm.service"),
+        (("VLLM::EngineCore",), f"/system.slice/docker-{ID}.scope", "docker unpause 0123456789ab"),
+    ],
+)
+def test_a_frozen_control_group_is_a_finding_though_every_process_sleeps_as_ever(  # noqa: PLR0917
+    host: Host,
+    on_path: Put,
+    capsys: pytest.CaptureFixture[str],
+    argv: tuple[str, ...],
+    group: str,
+    command: str,
+) -> None:
+    pid = host.start(*argv, group=group)
+    if "docker" in group:
+        no_systemd(on_path)
+    else:
+        unit(on_path, main_pid=pid)
+    events = host.groups / group.strip("/") / "cgroup.events"
+    events.parent.mkdir(parents=True)
+    events.write_text("populated 1\nfrozen 0\n")
+    assert "VD901" not in json.dumps(judged(capsys=capsys)[1]["findings"])
+    events.write_text("populated 1\nfrozen 1\n")
+    code, told = judged(capsys=capsys)
+    first = told["findings"][0]  # type: ignore[index]
+    assert (code, first["code"], first["confidence"]) == (Exit.FINDINGS, "VD901", "confirmed")
+    assert first["changes"][0]["command"] == command
+
+
+def test_the_same_name_in_a_user_s_own_systemd_is_another_service(
+    host: Host, on_path: Put, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unit(on_path, main_pid=0, active="inactive", sub="dead")
+    pid = host.start("vllm", "serve", "m", group="/user.slice/user-7.slice/user@7.service/app.slice/vllm.service")
+    code, told = judged(capsys=capsys)
+    assert code == Exit.INCOMPLETE
+    assert f"process {pid} (vllm serve m) of vllm.service of user" in json.dumps(told)
 
 
 def test_a_host_whose_cards_do_not_answer_is_not_in_order_for_want_of_a_unit(

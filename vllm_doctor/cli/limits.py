@@ -22,7 +22,10 @@ _LONG = {"bundle": 60}
 
 
 class OutOfTimeError(BaseException):
-    """The processor time is spent. Its text says how much that was. No `except Exception` on the way may take it for a failure of its own."""
+    """The processor time is spent; its text says how much that was.
+
+    No `except Exception` on the way may take it for a failure of its own.
+    """
 
 
 def hold(argv: Sequence[str]) -> None:

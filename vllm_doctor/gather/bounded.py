@@ -83,6 +83,30 @@ def _at_most(handle: int, most: int) -> bytes | None:
     return bytes(data)
 
 
+def start(path: str | os.PathLike[str], most: int) -> bytes | None:
+    """The first `most` bytes of a file that the kernel makes (/proc, /sys), where a process decides how much it says;
+    None where it cannot be read."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    data = bytearray()
+    try:
+        while len(data) < most and (block := os.read(handle, min(CHUNK, most - len(data)))):
+            data += block
+    except OSError:
+        return bytes(data) or None
+    finally:
+        os.close(handle)
+    return bytes(data)
+
+
+def words(path: str | os.PathLike[str], most: int = CHUNK) -> str | None:
+    """The same as text."""
+    data = start(path, most)
+    return None if data is None else data.decode(errors="replace")
+
+
 def _refused(name: str, problem: OSError | ValueError, denied: str = "") -> Unknown:
     if isinstance(problem, PermissionError):
         return Unknown(f"{title(name)}: permission denied", denied or f"ls -lL {shlex.quote(name)}")

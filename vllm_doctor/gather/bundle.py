@@ -12,7 +12,6 @@ import os
 import re
 import tarfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import msgspec
 
 from vllm_doctor import __version__
 from vllm_doctor.gather.archive import Refused, read_members
-from vllm_doctor.gather.bounded import CHUNK, Source, json_value, opened, title
+from vllm_doctor.gather.bounded import CHUNK, Source, json_value, opened, title, words
 from vllm_doctor.gather.unpack import compression, unpacked
 from vllm_doctor.log.read.pieces import Broken, TooMuch
 from vllm_doctor.records.finding import Diagnosis
@@ -81,8 +80,7 @@ def _names(snapshots: Sequence[Snapshot], read: object) -> Names:
     hosts += [shot.machine.value.hostname for shot in snapshots if isinstance(shot.machine, Known)]
     machine = ""
     if any(shot.live for shot in snapshots):
-        with suppress(OSError):
-            machine = _MACHINE_ID.read_text(encoding="ascii", errors="replace").strip()[:64]
+        machine = (words(_MACHINE_ID, 64) or "").strip()
     return Names(hosts, accounts(read), (machine,))
 
 

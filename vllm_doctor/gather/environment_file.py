@@ -10,10 +10,10 @@ _MOST_BYTES = 1 << 16
 _SHOWN = re.compile(r" \(ignore_errors=(?:yes|no)\)$")
 # The grammar of systemd's src/basic/env-file.c: a value is quoted pieces and then what is left of the line; a backslash
 # before the line's end joins the next one.
-_COMMENT = re.compile(r"\s*[#;](?:\\.|[^\\\n])*", re.DOTALL)
+_COMMENT = re.compile(r"\s*[#;](?:[^\\\n]++|\\.)*+", re.DOTALL)
 _NAME = re.compile(r"\s*([^=\n]*)(=?)")
-_QUOTED = re.compile(r"""[ \t]*(?:'([^']*)(?:'|\Z)|"((?:\\.|[^"\\])*)(?:"|\Z))""", re.DOTALL)
-_REST = re.compile(r"[ \t]*((?:\\.|[^\\\n])*)", re.DOTALL)
+_QUOTED = re.compile(r"""[ \t]*(?:'([^']*)(?:'|\Z)|"((?:[^"\\]++|\\.)*+)(?:"|\Z))""", re.DOTALL)
+_REST = re.compile(r"[ \t]*((?:[^\\\n]++|\\.)*+)", re.DOTALL)
 
 
 def environment_files(shown: str) -> dict[str, str]:

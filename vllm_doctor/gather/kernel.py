@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vllm_doctor.gather import journal
-from vllm_doctor.gather.bounded import end_of, title
+from vllm_doctor.gather.bounded import end_of, title, words
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.records.host import Kernel, KernelEvent
 from vllm_doctor.records.reading import Known, Reading, Unknown
@@ -121,10 +121,7 @@ def _events_of_journal(out: bytes) -> tuple[KernelEvent, ...]:
 
 def boot_id() -> str | None:
     """This boot's id, as the journal writes it."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
-    except OSError:
-        return None
+    return (words("/proc/sys/kernel/random/boot_id") or "").strip().replace("-", "") or None
 
 
 def _in_container() -> bool:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from vllm_doctor.gather import procfs, trust
+from vllm_doctor.gather.bounded import whole, words
 from vllm_doctor.gather.nvml_said import MISMATCH, NO_LIBRARY, SAYS, Said, parse
 from vllm_doctor.gather.run import NotRun, python
 from vllm_doctor.records.host import Driver, Gpu
@@ -13,6 +14,8 @@ DEADLINE_S = 5.0
 _PCI = Path("/sys/bus/pci/devices")
 _MODULE = Path("/proc/driver/nvidia/version")
 _NVIDIA = "0x10de"
+# dpkg's list of all packages; some MiB on a full desktop.
+_PACKAGES = 64 << 20
 _NAME = "libnvidia-ml.so.1"
 _LIBRARIES = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64",
@@ -80,32 +83,25 @@ def devices() -> list[str]:
     except OSError:
         return []
     for device in listed:
-        try:
-            if (device / "vendor").read_text().strip() == _NVIDIA and (device / "class").read_text().startswith("0x03"):
-                found.append(device.name)
-        except OSError:
-            continue
+        vendor, what = (words(device / name) or "" for name in ("vendor", "class"))
+        if vendor.strip() == _NVIDIA and what.startswith("0x03"):
+            found.append(device.name)
     return found
 
 
 def module_version() -> str | None:
     """The loaded kernel module's version."""
-    try:
-        found = re.search(
-            r"(?:Kernel Module|NVIDIA UNIX .{0,1000}?)\s(\d{1,24}\.\d{1,24}(?:\.\d{1,24})?)\s", _MODULE.read_text()
-        )
-    except OSError:
-        return None
+    found = re.search(
+        r"(?:Kernel Module|NVIDIA UNIX .{0,1000}?)\s(\d{1,24}\.\d{1,24}(?:\.\d{1,24})?)\s", words(_MODULE) or ""
+    )
     return found[1] if found else None
 
 
 def fabric_manager_version() -> str | None:
     """The installed fabric manager's version, from dpkg's or rpm's own data; None where there is none."""
     for status in (Path("/var/lib/dpkg/status"),):
-        try:
-            text = status.read_text(errors="replace")
-        except OSError:
-            continue
+        read = whole(status, _PACKAGES)
+        text = read.value.decode(errors="replace") if isinstance(read, Known) else ""
         found = re.search(
             r"^Package: nvidia-fabricmanager(?:-\d+)?$.*?^Version: ([\d.]+)", text, re.MULTILINE | re.DOTALL
         )

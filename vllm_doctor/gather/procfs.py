@@ -10,18 +10,24 @@ import sys
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
+from vllm_doctor.gather.bounded import start, words
 from vllm_doctor.gather.launch import is_vllm, serves
 from vllm_doctor.records.host import Listener, Machine, Process
 from vllm_doctor.redact.launch import scrub_argv
 
 PROC = Path("/proc")
+CGROUPS = Path("/sys/fs/cgroup")
 _TITLE = re.compile(r"^VLLM::|^ray::(RayWorkerWrapper|EngineCore)|^VLLM_Engine", re.IGNORECASE)
-_SERVICE = re.compile(r"/([^/]+\.service)(?:/|$)")
+_SERVICE = re.compile(r"/([^/\n]+\.service)(?=/|$)", re.MULTILINE)
+# The systemd of a user, of which the system's own knows no units.
+_MANAGER = re.compile(r"/user@(\d{1,10})\.service(?=/|$)", re.MULTILINE)
 _CONTAINER = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
 # What a control group's path calls a container's runtime, and the program that shows its log.
 _RUNTIMES = (("libpod", "podman"), ("docker", "docker"), ("crio", "crictl"), ("cri-containerd", "crictl"),
              ("kubepods", "crictl"))  # fmt: skip
 _LISTENING = "0A"
+# A process may give itself a command line and an environment of many MiB; sockets that listen come first in theirs.
+_ARGUMENTS, _ENVIRONMENT, _SOCKETS = 256 << 10, 4 << 20, 4 << 20
 
 
 def machine(*, main_pid: int | None, port: int | None, folders: Sequence[str]) -> Machine:
@@ -45,10 +51,7 @@ def machine(*, main_pid: int | None, port: int | None, folders: Sequence[str]) -
 
 def meminfo() -> dict[str, int]:
     """/proc/meminfo in bytes."""
-    try:
-        rows = re.findall(r"^(\w+):\s+(\d+) kB$", (PROC / "meminfo").read_text(), re.MULTILINE)
-    except OSError:
-        return {}
+    rows = re.findall(r"^(\w+):\s+(\d+) kB$", words(PROC / "meminfo") or "", re.MULTILINE)
     return {name: int(kib) << 10 for name, kib in rows}
 
 
@@ -81,27 +84,32 @@ def pids() -> list[int]:
 
 def cmdline(pid: int) -> tuple[str, ...]:
     """The command line of a process; empty for kernel threads and processes that are gone."""
-    try:
-        data = (PROC / str(pid) / "cmdline").read_bytes()
-    except OSError:
-        return ()
+    data = start(f"{PROC}/{pid}/cmdline", _ARGUMENTS) or b""
     return tuple(word.decode(errors="replace") for word in data.rstrip(b"\0").split(b"\0")) if data.strip(b"\0") else ()
 
 
 def environ(pid: int) -> dict[str, str] | None:
     """The environment it was started with; None without the right to read it. Secrets are still in it."""
-    try:
-        data = (PROC / str(pid) / "environ").read_bytes()
-    except OSError:
+    data = start(f"{PROC}/{pid}/environ", _ENVIRONMENT)
+    if data is None:
         return None
     pairs = (item.decode(errors="replace").partition("=") for item in data.split(b"\0") if b"=" in item)
     return {name: value for name, _, value in pairs}
 
 
 def unit_of(pid: int) -> str | None:
-    """The systemd service whose cgroup the process lives in."""
-    found = _SERVICE.findall(_cgroup(pid))
-    return found[-1] if found else None
+    """The service of the system whose cgroup the process lives in."""
+    group = _cgroup(pid)
+    found = _SERVICE.findall(group)
+    return found[-1] if found and not _MANAGER.search(group) else None
+
+
+def user_unit_of(pid: int) -> tuple[int, str] | None:
+    """The service of a user's own systemd (`systemctl --user`): the user's number, and its name."""
+    group = _cgroup(pid)
+    manager = _MANAGER.search(group)
+    found = _SERVICE.findall(group, manager.end()) if manager is not None else []
+    return (int(manager[1]), found[-1]) if manager is not None and found else None
 
 
 def container_of(pid: int) -> tuple[str, str] | None:
@@ -114,10 +122,13 @@ def container_of(pid: int) -> tuple[str, str] | None:
 
 
 def _cgroup(pid: int) -> str:
-    try:
-        return (PROC / str(pid) / "cgroup").read_text(errors="replace")
-    except OSError:
-        return ""
+    return words(f"{PROC}/{pid}/cgroup") or ""
+
+
+def frozen(pid: int) -> bool:
+    """Is its control group frozen (`systemctl freeze`, `docker pause`)? /proc/PID/stat shows nothing of that."""
+    group = re.search(r"^0::/(.*)$", _cgroup(pid), re.MULTILINE)
+    return group is not None and "frozen 1" in (words(CGROUPS / group[1] / "cgroup.events") or "").splitlines()
 
 
 def output_of(pid: int) -> str | None:
@@ -143,11 +154,7 @@ def user_of(pid: int) -> str | None:
 
 def stat(pid: int) -> tuple[str, str, int] | None:
     """Name, state letter and parent of a process. The name may hold spaces and brackets."""
-    try:
-        text = (PROC / str(pid) / "stat").read_text(errors="replace")
-    except OSError:
-        return None
-    name, _, rest = text.partition("(")[2].rpartition(")")
+    name, _, rest = (words(f"{PROC}/{pid}/stat") or "").partition("(")[2].rpartition(")")
     fields = rest.split()
     return (name, fields[0], int(fields[1])) if len(fields) > 1 else None
 
@@ -156,10 +163,7 @@ def _process(pid: int, argv: tuple[str, ...], unit: str | None) -> Process | Non
     told = stat(pid)
     if told is None or told[1] == "Z":
         return None
-    try:
-        resident = int((PROC / str(pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError, ValueError):
-        resident = None
+    pages = (words(f"{PROC}/{pid}/statm") or "").split()
     return Process(
         pid=pid,
         ppid=told[2],
@@ -167,11 +171,13 @@ def _process(pid: int, argv: tuple[str, ...], unit: str | None) -> Process | Non
         cmdline=tuple(word[:500] for word in scrub_argv(argv[:200])),
         unit=unit,
         user=user_of(pid),
-        rss_bytes=resident,
+        rss_bytes=int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else None,
         state=told[1],
         container=container_of(pid),
         output=output_of(pid),
         serves=titled(argv) or serves(argv),
+        frozen=frozen(pid),
+        user_unit=user_unit_of(pid),
     )
 
 
@@ -179,13 +185,9 @@ def _inodes(port: int) -> dict[str, str]:
     """The sockets that listen on a TCP port, each with its address."""
     found: dict[str, str] = {}
     for table in ("tcp", "tcp6"):
-        try:
-            rows = (PROC / "net" / table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for row in rows:
+        for row in (words(PROC / "net" / table, _SOCKETS) or "").splitlines()[1:]:
             fields = row.split()
-            if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+            if len(fields) > 9 and fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
                 found[fields[9]] = _address(fields[1].partition(":")[0])
     return found
 
@@ -225,8 +227,5 @@ def _disk(folder: str) -> "shutil._ntuple_diskusage | None":
 
 def _memlock(pid: int) -> int | None:
     """The soft limit of locked memory; None for unlimited or unreadable."""
-    try:
-        found = re.search(r"^Max locked memory\s+(\d+)", (PROC / str(pid) / "limits").read_text(), re.MULTILINE)
-    except OSError:
-        return None
+    found = re.search(r"^Max locked memory\s+(\d+)", words(f"{PROC}/{pid}/limits") or "", re.MULTILINE)
     return int(found[1]) if found else None

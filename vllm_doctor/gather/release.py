@@ -4,15 +4,20 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from vllm_doctor.gather import procfs
-from vllm_doctor.gather.bounded import all_of, json_value, title, whole
+from vllm_doctor.gather.bounded import all_of, json_value, title, whole, words
 from vllm_doctor.records.host import Launch
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
 _DIST = re.compile(r"vllm(?:_cpu)?-(\d.*)\.dist-info")
 MAX_CONFIG = 4 << 20
+# Of one model in the cache; each is a commit that somebody loaded.
+_REVISIONS = 1000
+# Tens of thousands of mapped files; a server has some hundreds.
+_MAPS = 16 << 20
 
 
 def version(argv: Sequence[str], main_pid: int | None) -> Reading[str]:
@@ -30,11 +35,7 @@ def _running(pid: int | None) -> Iterator[Path]:
     """The site-packages that a running process loaded torch from: exact even after `current` was switched."""
     if pid is None:
         return
-    try:
-        maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
-    except OSError:
-        return
-    found = re.search(r"(/\S{0,1000}/site-packages)/(?:torch|vllm)/", maps)
+    found = re.search(r"(/\S{0,1000}/site-packages)/(?:torch|vllm)/", words(f"/proc/{pid}/maps", _MAPS) or "")
     if found:
         yield Path(found[1])
 
@@ -96,7 +97,7 @@ def _candidates(launch: Launch, env: Mapping[str, str], user: str | None) -> Ite
     for cache in _caches(launch, env, user):
         snapshots = cache / name / "snapshots"
         try:
-            revisions = sorted(snapshots.iterdir(), key=lambda p: p.stat().st_mtime, reverse=True)
+            revisions = sorted(islice(snapshots.iterdir(), _REVISIONS), key=lambda p: p.stat().st_mtime, reverse=True)
         except PermissionError:
             yield snapshots / "config.json"
             continue

@@ -251,7 +251,7 @@ class AnalysedRun(Run):
         if fault.ids & _NEVER_OF_A_REQUEST:
             # That the engine became ready says nothing of the server's port.
             port = "address-in-use" in fault.ids and self._of_the_server(fault)
-            return not self.served(fault.last, death, least=Stage.SERVING if port else Stage.READY)
+            return not self.served(fault.last, death, least=StartupPhase.SERVING if port else StartupPhase.READY)
         if self._ends_the_engine(fault):
             return True
         outlived = self.stopped is not None and (death is None or death > self.stopped)

@@ -138,7 +138,8 @@ class Process(msgspec.Struct, frozen=True):
     """One process of the host that belongs, or once belonged, to vLLM. `state` is /proc's letter (`D`, `T` …).
 
     `container` is the runtime, where the control group names it, and the short id; `output` the file that its standard
-    output goes to; `serves` says that it is a server, an engine or a worker itself.
+    output goes to; `serves` says that it is a server, an engine or a worker itself; `frozen` that its control group is;
+    `user_unit` is a service of a user's own systemd, with the user's number.
     """
 
     pid: int
@@ -152,6 +153,8 @@ class Process(msgspec.Struct, frozen=True):
     container: tuple[str, str] | None = None
     output: str | None = None
     serves: bool = False
+    frozen: bool = False
+    user_unit: tuple[int, str] | None = None
 
 
 class Machine(msgspec.Struct, frozen=True):

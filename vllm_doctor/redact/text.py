@@ -119,7 +119,8 @@ def safe(text: str) -> str:
     return "\n".join(_json(line) or scrub(line, users=False) for line in text.split("\n"))
 
 
-_LITERAL = re.compile(r'"(?:[^"\\]++|\\.)*+"')
+# One that nobody closed goes to the end, so that no quotation mark of it is looked at again.
+_LITERAL = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
 _BETWEEN = re.compile(r"[\s{}\[\],:\d.eE+truefalsn-]*+")
 
 

@@ -27,6 +27,8 @@ def _who(process: Process) -> str:
         where = f" in the container {process.container[1]}"
     elif process.unit is not None:
         where = f" of {process.unit}"
+    elif process.user_unit is not None:
+        where = f" of {process.user_unit[1]} of user {process.user or process.user_unit[0]}"
     else:
         where = f" of {process.user}" if process.user else ""
     return f"process {process.pid} ({words}){where}"
@@ -36,6 +38,9 @@ def _instead(process: Process) -> str:
     if process.container is not None:
         program, number = process.container
         return f"{program or 'docker'} logs {number} 2>&1 | {_JUDGE} -"
+    if process.user_unit is not None:
+        number, name = process.user_unit
+        return f"journalctl -b -o short-iso _UID={number} {shlex.quote(f'_SYSTEMD_USER_UNIT={name}')} | {_JUDGE} -"
     if process.output is not None:
         return f"{_JUDGE} {shlex.quote(process.output)}"
     if process.unit is not None:

@@ -1,4 +1,4 @@
-"""VD901: the server takes connections and answers none: it is stopped by a signal, or hangs."""
+"""VD901: the server takes connections and answers none: it is stopped by a signal, frozen, or hangs."""
 
 import shlex
 
@@ -29,7 +29,10 @@ def judge(case: Case) -> Outcome:
     hung = _hung(case.kernel)
     mine = [p for p in machine.processes if unit is None or p.unit == unit.name] if machine is not None else []
     stopped = [p for p in mine if p.state == "T" and (p.serves or unit is not None)]
+    frozen = [p for p in mine if p.frozen and (p.serves or unit is not None)]
     waiting = [p for p in mine if p.state == "D" and p.pid in hung]
+    if case.live and frozen:
+        return _frozen(frozen, unit.name if unit is not None else None)
     if case.live and (stopped or waiting):
         return _held(stopped or waiting, unit.name if unit is not None else "this host", hung)
     if probe is None:
@@ -84,6 +87,26 @@ def _held(processes: list[Process], where: str, hung: dict[int, int]) -> Finding
         evidence=tuple(evidence[:12]),
         changes=(_change(processes, where),),
         refute=f"ps -o pid,stat,cmd -p {first.pid} shows another state than {first.state} a moment later",
+    )
+
+
+def _frozen(processes: list[Process], unit: str | None) -> Finding:
+    """The kernel runs none of them, and their state letters say nothing of it."""
+    first = processes[0]
+    command = None
+    if unit is not None:
+        command = f"systemctl thaw {shlex.quote(unit)}"
+    elif first.container is not None and first.container[0] in {"docker", "podman"}:
+        command = f"{first.container[0]} unpause {first.container[1]}"
+    why = "it goes on where it was; find out who froze it, and that the requests of that time were given up"
+    group = ", ".join(str(p.pid) for p in processes[:12])
+    return finding(
+        RULE,
+        title=f"{unit or f'Process {first.pid} ({first.name})'} is frozen: no process of it runs, and requests wait",
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        evidence=(Evidence("cgroup", "cgroup.events", f"frozen 1: the control group of process {group}"),),
+        changes=(thing(ChangeKind.OS, unit or f"process {first.pid}", Direction.REPAIR, why, command=command),),
+        refute="cgroup.events of its control group says frozen 0 a moment later",
     )
 
 
