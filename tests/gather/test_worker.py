@@ -64,6 +64,7 @@ def test_a_unit_whose_reading_computes_for_ever_is_unknown_and_the_others_are_ju
     monkeypatch.setattr(live, "judged_log", judged)
     monkeypatch.setattr(live.nvml, "DEADLINE_S", 1.0)
     monkeypatch.setattr(live, "SILENCE_S", 0.0)
+    monkeypatch.setattr(live.procfs, "processes", lambda: iter(()))  # of whatever else runs here
     slow, sound = live.gather_all(1.0)
     assert slow.log == Unknown("vllm@slow.service: not read in time", "look at the load: uptime")
     assert sound.log == Unknown("no journal")

@@ -108,6 +108,28 @@ def test_of_two_pods_the_one_that_failed_is_judged(*, name: str, healthy_first: 
     assert said(interleaved(*both)) == said(FAILING) == (Verdict.FINDING, "VD599")
 
 
+@pytest.mark.parametrize(
+    "names", [("chat-0", "chat-1"), ("chat-7c9d8f6b5-x2x4z", "chat-7c9d8f6b5-bq9wd"), ("a_chat_1", "a_chat_2")]
+)
+@pytest.mark.parametrize("name", ["[pod/{}/vllm] ", "{}  | "])
+@pytest.mark.parametrize("tail", material.EARLY)
+def test_a_replica_that_fails_before_it_names_itself_is_not_hidden_by_one_that_serves(
+    name: str, names: tuple[str, str], tail: str
+) -> None:
+    healthy = [name.format(names[0]) + line for line in material.RUNNING["0.27"]]
+    assert said([*healthy[:5], name.format(names[1]) + tail, *healthy[5:]]) == said([tail])
+
+
+@pytest.mark.parametrize("beside", ["proxy-1", "client", "chat"])
+def test_what_stands_beside_a_server_and_is_no_replica_of_it_is_no_server(beside: str) -> None:
+    healthy = [f"chat-0  | {line}" for line in material.RUNNING["0.27"]]
+    lines = [
+        f"{beside}  | connect() failed (111: Connection refused)",
+        f"{beside}  | bash: line 1: nvcc: command not found",
+    ]
+    assert said([*healthy[:5], *lines, *healthy[5:]]) == (Verdict.OK, None)
+
+
 @pytest.mark.parametrize("healthy_first", [True, False])
 def test_of_two_servers_on_one_host_the_one_that_failed_is_judged(*, healthy_first: bool) -> None:
     healthy = [*material.RUNNING["0.27"], *material.server_answers_on()[:1] * 30]

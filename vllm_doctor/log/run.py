@@ -96,6 +96,11 @@ class Run:
         return own or self._own or self.first("stats", "args-non-default", "args-namespace") is not None
 
     @cached_property
+    def is_server(self) -> bool:
+        """Is it the log of a server, rather than of one more worker of a server that has a log of its own?"""
+        return self.by_vllm and (self.first(*_ANNOUNCED) is not None or self.served(-1))
+
+    @cached_property
     def _own(self) -> bool:
         """Do its processes sign the lines, or is there a sentence that no other program has?"""
         return self.first(*_OWN_WORDS) is not None or any(_PROCESSES.match(line.process or "") for line in self.lines)

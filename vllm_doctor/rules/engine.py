@@ -40,14 +40,14 @@ def diagnose(snapshot: Snapshot) -> Diagnosis:
 
 
 def _servers(snapshot: Snapshot) -> list[Snapshot]:
-    """The same host with the log of each server in it; what is no server's counts where something failed in it."""
+    """The same host with the log of each server in it; what announces none counts where it serves, or failed."""
     log = snapshot.log
     if not isinstance(log, Known) or not log.value.others:
         return [snapshot]
     logs = (msgspec.structs.replace(log.value, others=()), *log.value.others)
     each = [msgspec.structs.replace(snapshot, log=Known(one, log.source)) for one in logs]
     stories = [(one, Case(one).run) for one in each]
-    return [one for one, run in stories if run is not None and (run.by_vllm or run.root or run.deaths)] or each
+    return [one for one, run in stories if run is not None and (run.is_server or run.root or run.deaths)] or each
 
 
 def judged(snapshot: Snapshot) -> Diagnosis:

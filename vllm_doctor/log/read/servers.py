@@ -1,11 +1,15 @@
 """Takes a text apart into which several servers wrote at the same time: two pods, two process numbers."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 from vllm_doctor.log.read.runs import ARGUMENTS, BANNER, SERVER
 from vllm_doctor.records.log import LogLine
 
 _API = "APIServer"
+# What tells replicas of one workload apart: Kubernetes' random letters after a Deployment's name, the number of a
+# StatefulSet's pod or of a Compose service's container.
+_REPLICA = re.compile(r"(?:-[bcdfghjklmnpqrstvwxz2456789]{6,10})?-[bcdfghjklmnpqrstvwxz2456789]{5}$|[-_.]\d{1,5}$")
 
 
 def servers(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
@@ -16,6 +20,9 @@ def servers(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
     announced = {line.stream for line in lines if _announces(line)} - {None}
     if len(announced) > 1:
         return _by_stream(lines)
+    if announced and (silent := set(_silent(lines, announced.pop() or ""))):
+        rest = [line for line in lines if line.stream not in silent]
+        return servers(rest) | {name: [line for line in lines if line.stream == name] for name in sorted(silent)}
     lanes = _lanes(lines)
     if len(set(lanes.values())) < 2:
         return {"": list(lines)}
@@ -32,6 +39,21 @@ def servers(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
 
 def _announces(line: LogLine) -> bool:
     return SERVER in line.text or BANNER in line.text or any(a in line.text for a in ARGUMENTS)
+
+
+def _silent(lines: Sequence[LogLine], announced: str) -> Iterator[str]:
+    """Replicas of the one that announces itself. A proxy or a client beside it has another name."""
+    streams = {line.stream for line in lines if line.stream not in {None, announced}}
+    return (name for name in streams if name and _workload(name) == _workload(announced))
+
+
+def _workload(stream: str) -> str:
+    """`pod/NAME/CONTAINER` and `SERVICE` without what tells one replica from another."""
+    kind, slash, rest = stream.partition("/")
+    if not slash:
+        return _REPLICA.sub("", stream)
+    name, _, container = rest.partition("/")
+    return f"{kind}/{_REPLICA.sub('', name)}/{container}"
 
 
 def _by_stream(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:

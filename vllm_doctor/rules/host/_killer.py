@@ -12,16 +12,12 @@ _KILLED = Pattern(
     r"|(?P<bare>VLLM::[^\s,)]{1,1000})),? "
     r".{0,400}?anon-rss:(?P<rss>\d{1,15})kB"
 )
-_LIMIT = Pattern(
-    r"oom-kill:constraint=CONSTRAINT_MEMCG.{0,400}?oom_memcg=(?P<group>[^,\s]++).{0,400}?task="
-    r"(?P<name>[^,]{1,64}),pid=(?P<pid>\d{1,10})"
-)
 # Without a name: a group's limit was reached, not the host's.
 _A_GROUP = Pattern(r"Memory cgroup out of memory|CONSTRAINT_MEMCG")
 UNNAMED = "its control group"
 _SYSTEMD = Pattern(r"Killed (?P<group>/\S+) due to memory pressure")
-# The victim's own group, which the kernel names whosever limit it was.
-_VICTIM = Pattern(r"oom-kill:.{0,400}?task_memcg=(?P<group>[^,\s]++).{0,400}?pid=(?P<pid>\d{1,10})")
+# NAME=VALUE,NAME=VALUE: whose limit it was (oom_memcg), and the victim's own group, which is named in any case.
+_ACCOUNT = "oom-kill:"
 _SERVICE = Pattern(r"/([^/\s]+\.service)(?:/|$)")
 _OURS = ("vllm", "python", "ray::", "enginecor", "worker", "pt_main")
 _DOCTOR = "vllm-doctor"
@@ -61,14 +57,15 @@ def kills(kernel: Kernel) -> tuple[Kill, ...]:
     found: list[Kill] = []
     of_a_group = False
     for event in kernel.events:
-        limit, killed, pressed = (p.search(event.text) for p in (_LIMIT, _KILLED, _SYSTEMD))
-        if limit is not None:
-            groups[limit["pid"]] = limit["group"]
+        killed, pressed = _KILLED.search(event.text), _SYSTEMD.search(event.text)
+        account = _account(event.text)
+        if account.get("constraint") == "CONSTRAINT_MEMCG" and "oom_memcg" in account:
+            groups[account.get("pid", "")] = account["oom_memcg"]
         if "CONSTRAINT_" in event.text or killed is not None:
             # What the kernel says of a kill begins with its constraint; the line of the kill itself may say it as well.
             of_a_group = _A_GROUP.search(event.text) is not None or (killed is not None and of_a_group)
-        if (victim := _VICTIM.search(event.text)) is not None:
-            victims[victim["pid"]] = victim["group"]
+        if "task_memcg" in account:
+            victims[account.get("pid", "")] = account["task_memcg"]
         name = (killed["name"] or killed["bare"]) if killed is not None else ""
         if killed is not None and _may_be_vllms(name.lower()):
             pid = killed["pid"] or ""
@@ -79,6 +76,12 @@ def kills(kernel: Kernel) -> tuple[Kill, ...]:
         elif pressed is not None and "vllm" in pressed["group"]:
             found.append(Kill(event, None, "systemd-oomd", None, pressed["group"], _service(pressed["group"])))
     return tuple(found)
+
+
+def _account(text: str) -> dict[str, str]:
+    """The kernel's account of a kill; nothing of any other line."""
+    told = text.partition(_ACCOUNT)[2].split(",")
+    return {name: value.split()[0] for name, _, value in (word.partition("=") for word in told) if value.strip()}
 
 
 def _may_be_vllms(name: str) -> bool:
