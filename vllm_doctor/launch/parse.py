@@ -57,6 +57,8 @@ class LaunchLine(msgspec.Struct, frozen=True):
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 # What writes a line for a person may turn hyphens into other dashes, which no parser takes for an option.
 _DASHES = "Pd"
+# From here on all that stands right behind -O is a level (vLLM's utils/argparse_utils.py), so `-O.mode` takes no word.
+_LEVELS_FROM = Version((0, 13))
 
 
 def parse_launch(argv: Sequence[str], version: Version | None) -> LaunchLine:
@@ -148,7 +150,7 @@ class _Reading:
         if switched_off:
             self._no(bare, name, fact)
         elif nested:
-            self._nested(name, nested, value)
+            self._nested(name, nested, value, short=bare == "-O")
         elif table.takes(name, self.version) == 0:
             self._switch(name, value)
         else:
@@ -179,7 +181,13 @@ class _Reading:
             self.refuse(bare, "this spelling", instead, Why.UNKNOWN)
         self.flags[name] = False
 
-    def _nested(self, name: str, nested: str, value: str | None) -> None:
+    def _nested(self, name: str, nested: str, value: str | None, *, short: bool) -> None:
+        if short and value is None and (self.version is None or self.version >= _LEVELS_FROM):
+            self.refuse(
+                f"-O.{nested}", "two words", f"-O.{nested}=VALUE, or --compilation-config.{nested} VALUE", Why.WORD
+            )
+            self._at += self._next() is not None
+            return
         if value is None and self._next() is None:
             self.refuse(f"--{name}.{nested}", "no value", "a value")
         elif value is None:
