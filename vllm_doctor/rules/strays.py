@@ -39,8 +39,8 @@ def _instead(process: Process) -> str:
         program, number = process.container
         return f"{program or 'docker'} logs {number} 2>&1 | {_JUDGE} -"
     if process.user_unit is not None:
-        number, name = process.user_unit
-        return f"journalctl -b -o short-iso _UID={number} {shlex.quote(f'_SYSTEMD_USER_UNIT={name}')} | {_JUDGE} -"
+        uid, name = process.user_unit
+        return f"journalctl -b -o short-iso _UID={uid} {shlex.quote(f'_SYSTEMD_USER_UNIT={name}')} | {_JUDGE} -"
     if process.output is not None:
         return f"{_JUDGE} {shlex.quote(process.output)}"
     if process.unit is not None:
