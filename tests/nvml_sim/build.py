@@ -1,6 +1,6 @@
-"""Builds the simulated libnvidia-ml.so.1.
+"""Builds the simulated libnvidia-ml.so.1, and libcuda.so.1 beside it.
 
-`python tests/nvml_sim/build.py DIR [SYMBOL_TO_LEAVE_OUT …]` prints its path.
+`python tests/nvml_sim/build.py DIR [SYMBOL_TO_LEAVE_OUT …]` prints the path of the first.
 """
 
 import subprocess
@@ -28,5 +28,17 @@ def build(folder: Path, absent: Iterable[str] = ()) -> Path:
     return library
 
 
+def build_cuda(folder: Path) -> Path:
+    """Compile the simulated libcuda.so.1 into `folder`; it exports the names of CUDA alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    library, script = folder / "libcuda.so.1", folder / "cuda.map"
+    script.write_text("{ global: cu*; local: *; };\n")
+    words = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-Wl,-soname,libcuda.so.1"]
+    source = SOURCE.with_name("cuda_sim.c")
+    subprocess.run([*words, f"-Wl,--version-script={script}", "-o", str(library), str(source)], check=True)
+    return library
+
+
 if __name__ == "__main__":
+    build_cuda(Path(sys.argv[1]))
     print(build(Path(sys.argv[1]), sys.argv[2:]))

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.nvml_sim.build import build as build_nvml
 from tests.site import newcomer
 from tests.stub_vllm.build import build as build_release
 
@@ -230,7 +229,6 @@ def prepared(folder: Path, prefix: str) -> None:
     common = {
         "ansible_connection": "podman_pipelined",
         "ansible_podman_executable": str(TOOLS / "bin" / "podman"),
-        "site_nvml": str(build_nvml(folder / "nvml")),
         "models": models,
         "stub_versions": "580.65.06 580.105.08",
     }

@@ -85,28 +85,69 @@ def test_another_model_is_served_everywhere_one_after_another(site: Site) -> Non
         assert " the the" in site.on(host, ASK.replace("llama-3.1-8b", "llama-3.2-3b"))
 
 
+def served_by(site: Site) -> dict[str, str]:
+    """The process that serves on each host, and the version of the driver's library under it."""
+    ask = "systemctl show -P MainPID vllm@main; dpkg-query -W -f '${Version}' libcuda1"
+    return {host: site.on(host, ask) for host in MACHINES}
+
+
 def test_another_driver_without_consent_ends_with_one_table_and_leaves_what_serves(site: Site) -> None:
     shared = "group_vars/vllm/vars.yml"
     site.line(shared, 'nvidia_driver_version: "580.105.08"', 'nvidia_driver_version: "580.65.06"')
     site.line(shared, "nvidia_driver_reboot: true", "nvidia_driver_reboot: false")
-    serves = {host: site.on(host, "systemctl show -P MainPID vllm@main") for host in MACHINES}
+    serves = served_by(site)
     run = site.play()
     assert run.rc == 2, run.text
-    table = (
-        "3 of 3 hosts need a restart before vLLM can use their GPUs, and nvidia_driver_reboot: false does not allow it."
-    )
-    assert table in run.text
-    assert "edge02.example.net            580.105.08                  580.65.06" in run.text
+    assert "3 of 3 hosts wait for their driver" in run.text
+    row = "edge02.example.net            580.105.08                  580.65.06     vllm@main.service computes"
+    assert row in run.text
     assert not [name for name in run.names() if name.startswith(("cuda_toolkit :", "vllm_doctor :"))]
-    assert serves == {host: site.on(host, "systemctl show -P MainPID vllm@main") for host in MACHINES}
+    assert serves == served_by(site)
 
 
-def test_with_consent_it_goes_on_to_a_completion(site: Site) -> None:
-    run = site.play("-e", '{"nvidia_driver_reboot": true}')
+CONSENT = ("-e", '{"nvidia_driver_reboot": true}', "--tags", "driver")
+
+
+def test_the_first_host_that_fails_stops_the_change_and_the_table_says_where_each_is(site: Site) -> None:
+    serves = served_by(site)
+    site.on("edge01", "echo 'rc.cuCtxSynchronize.1 = 719' >> /etc/stub-machine/nvml")
+    run = site.play(*CONSENT)
+    assert run.rc == 2, run.text
+    for row in (
+        "gpu01.example.net             580.65.06                     changed; a GPU computes, its services answer",
+        "edge01.example.net            580.105.08 -> 580.65.06       FAILED after its services had drained",
+        "edge02.example.net            580.105.08                    not reached; serves",
+        "kernel: GPU 1: cuCtxSynchronize: CUDA_ERROR_LAUNCH_FAILED (719)",
+        "NVML: 8 of 8 GPUs; kernel: computed on 8; torch: computed on 8",
+    ):
+        assert row in run.text
+    assert run.text.count("The driver's change stopped") == 1
+    assert served_by(site)["edge02"] == serves["edge02"]
+    # The library changed after the service had ended and before it was started again.
+    moment = 'date -d "$(systemctl show -P {}EnterTimestamp vllm@main)" +%s; '
+    changed = "stat -c %Z /var/lib/dpkg/info/libcuda1.list; "
+    moments = site.on("gpu01", moment.format("Inactive") + changed + moment.format("Active")).split()
+    assert moments == sorted(moments)
+    assert " the the" in site.on("gpu01", ASK.replace("llama-3.1-8b", "llama-3.2-3b"))
+
+
+def test_the_next_run_goes_on_where_it_stopped(site: Site) -> None:
+    site.on("edge01", "sed -i '/cuCtxSynchronize/d' /etc/stub-machine/nvml /etc/nvml-sim")
+    before = served_by(site)
+    run = site.play(*CONSENT)
     assert run.rc == 0, run.text
+    assert served_by(site)["gpu01"] == before["gpu01"]
     for host in MACHINES:
         assert "580.65.06" in site.on(host, "cat /proc/driver/nvidia/version")
         assert " the the" in site.on(host, ASK.replace("llama-3.1-8b", "llama-3.2-3b"))
+
+
+def test_a_host_goes_back_to_the_driver_before(site: Site) -> None:
+    run = site.play(*CONSENT, "-l", "edge02.example.net", playbook="playbooks/rollback_driver.yml")
+    assert run.rc == 0, run.text
+    assert "edge02.example.net goes from 580.65.06 back to 580.105.08" in run.text
+    assert "580.105.08" in site.on("edge02", "cat /proc/driver/nvidia/version")
+    assert " the the" in site.on("edge02", ASK.replace("llama-3.1-8b", "llama-3.2-3b"))
 
 
 def test_a_host_that_is_taken_away_goes_on_and_the_others_are_not_asked_about_it(site: Site) -> None:

@@ -35,14 +35,17 @@ done
 update-initramfs -u
 """
 DKMS_PRERM = "#!/bin/sh\nset -e\nrm -f /lib/modules/*/updates/dkms/nvidia.ko\n"
-# Where tests/nvml_sim was laid down, the package brings it.
-NVML_POSTINST = f"""#!/bin/sh
+# The libraries of tests/nvml_sim come with the package that has the real ones.
+BRINGS = f"""#!/bin/sh
 set -e
-library=/usr/local/lib/nvml-sim/libnvidia-ml.so.1
-[ ! -e $library ] || ln -sf $library {LIB}/libnvidia-ml.so.1
+for name in libnvidia-ml.so.1 libcuda.so.1; do
+  [ ! -e /usr/local/lib/nvml-sim/$name ] || ln -sf /usr/local/lib/nvml-sim/$name {LIB}/$name
+done
 ldconfig
 """
 SLEEPER = "#!/bin/sh\nexec sleep infinity\n"
+# As NVIDIA's own packages and Ubuntu's start it.
+PERSISTENCED = "/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose"
 # The real ones refuse to start beside a driver of another version.
 SAME = """#!/bin/sh
 grep -q " {version} " /proc/driver/nvidia/version ||
@@ -138,15 +141,16 @@ def driver(version):
         f"libnvidia-cfg1 {exact}",
         {"/usr/bin/nvidia-smi": "#!/bin/sh\ncat /proc/driver/nvidia/version\n"},
     )
-    yield Package("libcuda1", deb, f"libnvidia-ptxjitcompiler1 {exact}", {f"{LIB}/libcuda.so.{version}": ""})
+    library = {f"{LIB}/libcuda.so.{version}": ""}
+    yield Package("libcuda1", deb, f"libnvidia-ptxjitcompiler1 {exact}", library, {"postinst": BRINGS})
     yield Package("libnvidia-ptxjitcompiler1", deb)
     yield Package("libnvidia-cfg1", deb)
-    yield Package("libnvidia-ml1", deb, "", {f"{LIB}/libnvidia-ml.so.{version}": ""}, {"postinst": NVML_POSTINST})
+    yield Package("libnvidia-ml1", deb, "", {f"{LIB}/libnvidia-ml.so.{version}": ""}, {"postinst": BRINGS})
     yield Package(
         "nvidia-persistenced",
         deb,
         f"libnvidia-cfg1 (>= {version})",
-        {"/usr/bin/nvidia-persistenced": SLEEPER, **unit("nvidia-persistenced", "/usr/bin/nvidia-persistenced")},
+        {"/usr/bin/nvidia-persistenced": SLEEPER, **unit("nvidia-persistenced", PERSISTENCED)},
     )
     yield Package("nvidia-modprobe", deb)
     yield Package("nvidia-settings", deb)

@@ -12,10 +12,12 @@ import sys
 from pathlib import Path
 
 from repository import (
+    BRINGS,
     DKMS_POSTINST,
     DKMS_PRERM,
     FABRIC,
     LIB,
+    PERSISTENCED,
     SLEEPER,
     Package,
     host_kernels,
@@ -26,7 +28,7 @@ from repository import (
 )
 
 VERSIONS = ("580.65.06", "580.105.08", "595.71.05")
-PERSISTENCED = {"/usr/bin/nvidia-persistenced": SLEEPER, **unit("nvidia-persistenced", "/usr/bin/nvidia-persistenced")}
+DAEMON = {"/usr/bin/nvidia-persistenced": SLEEPER, **unit("nvidia-persistenced", PERSISTENCED)}
 
 
 def alone(name):
@@ -38,7 +40,14 @@ def driver(version, deb, suffix, dkms):
     """The packages of one driver; suffix follows every name, `dkms` names the modules' packages by flavour."""
     exact, library = f"(= {deb})", {f"{LIB}/libnvidia-ml.so.{version}": "", f"{LIB}/libcuda.so.{version}": ""}
     yield Package(f"libnvidia-cfg1{suffix}", deb, "", None, None, **alone("libnvidia-cfg1-any"))
-    yield Package(f"libnvidia-compute{suffix}", deb, f"libnvidia-cfg1{suffix} {exact}", library, **alone("libcuda1"))
+    yield Package(
+        f"libnvidia-compute{suffix}",
+        deb,
+        f"libnvidia-cfg1{suffix} {exact}",
+        library,
+        {"postinst": BRINGS},
+        **alone("libcuda1"),
+    )
     smi = {"/usr/bin/nvidia-smi": "#!/bin/sh\ncat /proc/driver/nvidia/version\n"}
     yield Package(f"nvidia-utils{suffix}", deb, f"libnvidia-compute{suffix} {exact}", smi, **alone("nvidia-utils-any"))
     for flavour, licence in (("open", "Dual MIT/GPL"), ("proprietary", "NVIDIA")):
@@ -67,7 +76,7 @@ def nvidia(version):
     )
     utils = f"libnvidia-compute{suffix} (= {deb}), nvidia-persistenced (>= {version})"
     yield Package(f"nvidia-compute-utils{suffix}", deb, utils, None, None, **alone("nvidia-compute-utils-any"))
-    yield Package("nvidia-persistenced", deb, "", PERSISTENCED)
+    yield Package("nvidia-persistenced", deb, "", DAEMON)
     yield fabric("nvidia-fabricmanager", version, deb)
     parts = [f"nvidia-utils{suffix}", f"nvidia-compute-utils{suffix}"]
     for meta, flavour in (("nvidia-open", "open"), ("cuda-drivers", "proprietary")):
@@ -86,7 +95,7 @@ def canonical(version):
     yield from driver(version, deb, server, dkms)
     yield Package(f"nvidia-kernel-common{server}", deb, "", None, None, **alone("nvidia-kernel-common-any"))
     utils = f"libnvidia-compute{server} (= {deb})"
-    yield Package(f"nvidia-compute-utils{server}", deb, utils, PERSISTENCED, **alone("nvidia-compute-utils-any"))
+    yield Package(f"nvidia-compute-utils{server}", deb, utils, DAEMON, **alone("nvidia-compute-utils-any"))
     yield fabric(f"nvidia-fabricmanager-{branch}", version, deb)
     before = {"580": "570", "595": "590"}[branch]
     for flavour, tail in (("open", "-open"), ("proprietary", "")):

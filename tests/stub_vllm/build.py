@@ -54,7 +54,8 @@ def stand_in(folder: Path, release: str) -> Path:
 def build(folder: Path, release: str) -> Path:
     """The wheels and the lock of one release, which is named as the one that the role ships; returns the lock."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = [stand_in(folder, release), wheel(folder, "torch", TORCH, {"torch/__init__.py": ""})]
+    torch = {f"torch/{path.name}": path.read_text() for path in sorted((HERE / "torch").glob("*.py"))}
+    made = [stand_in(folder, release), wheel(folder, "torch", TORCH, torch)]
     shipped = LOCKS / f"{release}-{platform.machine()}.lock"
     platforms = next(line for line in shipped.read_text().splitlines() if line.startswith("# installs on:"))
     lines = [f"# a stand-in for vLLM {release}, see tests/stub_vllm", platforms]

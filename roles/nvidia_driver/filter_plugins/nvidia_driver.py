@@ -31,9 +31,85 @@ def hardware(facts, flavour_wanted="auto"):
     }
 
 
+def unproven(proof):
+    """What speaks against the GPUs after a change of the driver; empty where all of them compute.
+
+    A card in MIG mode shows CUDA no device before it has slices, and one of its slices after: it is not counted.
+    """
+    cards = [gpu for gpu in proof["nvml"].get("gpus") or [] if gpu.get("uuid")]
+    sliced = any(gpu.get("mig") for gpu in cards)
+    found = []
+    if "error" in proof["nvml"]:
+        found.append(f"NVML: {proof['nvml']['error']}")
+    elif len(cards) != proof["bus"]:
+        found.append(f"NVML shows {len(cards)} of the {proof['bus']} GPUs on the bus")
+    for name in () if sliced else ("kernel", "torch"):
+        answer = proof[name]
+        if answer["outcome"] == "failed":
+            found.append(f"{name}: {answer['why']}")
+        elif answer["outcome"] == "ok" and cards and answer["gpus"] != len(cards):
+            found.append(f"{name}: CUDA shows {answer['gpus']} GPUs, NVML {len(cards)}")
+    return found
+
+
+def proven(proof):
+    """The proof in one line; what did not run says why."""
+
+    def told(name):
+        answer = proof[name]
+        if any(gpu.get("mig") for gpu in proof["nvml"].get("gpus") or []):
+            return f"{name}: not counted, a GPU is in MIG mode"
+        did = "computed on " + str(answer["gpus"]) if answer["outcome"] == "ok" else "not run: " + answer["why"]
+        return f"{name}: {did}"
+
+    return f"NVML: {len(proof['nvml']['gpus'])} of {proof['bus']} GPUs; {told('kernel')}; {told('torch')}"
+
+
+def waiting(host):
+    """What a host waits for, as a cell of the table; from its variables."""
+    if host.get("nvidia_driver_pending"):
+        users = ", ".join([*host["nvidia_driver_services"], *host["nvidia_driver_strangers"]])
+        return f"{users} computes; nothing was changed"
+    return "nothing computes; packages installed and held"
+
+
+def waiters(hosts, consented):
+    """Names of the hosts that cannot go on: no consent to a restart or a drain, or what computes there is not ours."""
+
+    def stands(host):
+        pending = host.get("nvidia_driver_pending")
+        return host.get("nvidia_driver_waits") or (pending and (not consented or host["nvidia_driver_strangers"]))
+
+    return [host["inventory_hostname"] for host in hosts if stands(host)]
+
+
+def turn(host):
+    """What became of a host in the batches, as cells of the table: the driver before and wanted, and the state."""
+    before, wanted = host["nvidia_driver_loaded"], host["nvidia_driver_version"]
+    if host.get("nvidia_driver_done"):
+        return {"driver": wanted, "state": "changed; a GPU computes, its services answer"}
+    way = f"{before} -> {wanted}"
+    if not host.get("nvidia_driver_begun"):
+        return {"driver": before, "state": "not reached; serves"}
+    if "nvidia_driver_failure" not in host:
+        return {"driver": way, "state": "DOES NOT ANSWER ANY MORE"}
+    if not host.get("nvidia_driver_touched"):
+        again = "serves again" if host.get("nvidia_driver_serves_again") else "DOES NOT SERVE"
+        return {"driver": before, "state": f"FAILED before a package was changed; {again}"}
+    at = "with its service" if host.get("nvidia_driver_back") else "after its services had drained; they are stopped"
+    return {"driver": way, "state": f"FAILED {at}"}
+
+
 class FilterModule:
     """The filters of this role."""
 
     def filters(self):
         """Name to function."""
-        return {"nvidia_driver_hardware": hardware}
+        return {
+            "nvidia_driver_hardware": hardware,
+            "nvidia_driver_unproven": unproven,
+            "nvidia_driver_proof": proven,
+            "nvidia_driver_waiting": waiting,
+            "nvidia_driver_waiters": waiters,
+            "nvidia_driver_turn": turn,
+        }

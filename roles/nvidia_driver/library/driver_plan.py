@@ -93,6 +93,10 @@ interrupted:
   description: Whether dpkg has unfinished work.
   returned: always
   type: bool
+driver:
+  description: Whether a package of the driver itself changes, and not only what is beside it (headers).
+  returned: always
+  type: bool
 needed:
   description: Whether anything has to be done.
   returned: always
@@ -161,6 +165,7 @@ def plan(wanted, packages, others, stack, *, conflicting, independent, ours):
     audit = any(state[1:2] != "i" for _, state in have.values()) or bool(run(["dpkg", "--audit"]).strip())
     absent = [name for name in (*packages, *others) if name not in have]
     wrong = [name for name in packages if name in have and have[name][0] != exact.get(name, have[name][0])]
+    missed = [name for name in packages if name not in have]
     return {
         "request": request,
         "others": [name for name in others if name not in have],
@@ -172,6 +177,7 @@ def plan(wanted, packages, others, stack, *, conflicting, independent, ours):
         "unheld": sorted(set(members) - held),
         "foreign_holds": sorted(name for name in held if pattern.match(name) and name not in ours),
         "interrupted": audit,
+        "driver": bool(missed or wrong or strays or conflicts),
         "needed": bool(absent or wrong or strays or conflicts),
         "before": {name: version for name, (version, _) in members.items()},
     }

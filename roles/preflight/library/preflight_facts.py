@@ -434,6 +434,25 @@ def listening(root, ports):
     return [{"port": port, "name": name} for port, name in sorted(owners.items())]
 
 
+def computing(root):
+    """What holds nvidia_uvm open, as CUDA does: units, or processes without one. None where not all can be seen."""
+    found = set()
+    if root == "/" and os.geteuid() != 0:
+        return None
+    for pid in [name for name in entries(root, "/proc") or [] if name.isdigit()]:
+        try:
+            held = any(str(fd.readlink()) == "/dev/nvidia-uvm" for fd in below(root, "/proc/" + pid + "/fd").iterdir())
+        except OSError:
+            continue  # it has ended
+        if held:
+            unit = re.search(
+                r"/([^/\n]+[.](?:service|scope))$", read(root, "/proc/" + pid + "/cgroup") or "", re.MULTILINE
+            )
+            name = (read(root, "/proc/" + pid + "/comm") or "").strip()
+            found.add(unit.group(1) if unit else name + " (process " + pid + ")")
+    return sorted(found)
+
+
 def collect(root="/", paths=(), ports=(), repository_uris=(), models=(), *, light=False):
     """All facts of the host below root."""
     gpus, switches, addresses = pci(root)
@@ -447,6 +466,7 @@ def collect(root="/", paths=(), ports=(), repository_uris=(), models=(), *, ligh
         "kernel": kernels(root, light),
         "secure_boot": secure_boot(root),
         "driver": driver(root),
+        "computing": computing(root),
         "repositories": sources,
         "packages": packages(repository_uris) if live else [],
         "fabric_manager_candidates": fabric_candidates(sources) if live else None,

@@ -89,6 +89,24 @@ def test_daemons_run_and_belong_to_the_driver(host):
         assert "systemd-modules-load.service" in told
 
 
+def test_the_persistence_daemon_keeps_the_driver_initialised(host):
+    packaged = host.file("/usr/lib/systemd/system/nvidia-persistenced.service").content_string
+    assert "--no-persistence-mode" in packaged
+    started = host.check_output("systemctl show -P ExecStart nvidia-persistenced")
+    assert started.count("--user nvidia-persistenced") == 1
+    assert "--no-persistence-mode" not in started
+
+
+def test_unified_memory_is_loaded_at_boot_and_its_nodes_are_made(host):
+    host.check_output("stub-machine boot")
+    assert host.file("/sys/module/nvidia_uvm").exists
+    number = host.check_output("sed -n 's/ nvidia-uvm//p' /proc/devices")
+    assert host.check_output("stat -c '%F %Hr %Lr %a' /dev/nvidia-uvm /dev/nvidia-uvm-tools").splitlines() == [
+        f"character special file {number} 0 666",
+        f"character special file {number} 1 666",
+    ]
+
+
 def test_the_host_tells_its_facts_itself(host):
     facts = json.loads(host.check_output("/etc/ansible/facts.d/gpu.fact"))
     assert facts["gpus"] == ["2330", "2330"]
