@@ -206,7 +206,11 @@ class TestOneRepository:
 
     def test_defined_twice(self, row: Judge) -> None:
         twice = (NVIDIA_SOURCE, replace(NVIDIA_SOURCE, file="/etc/apt/sources.list.d/cuda-debian12-x86_64.list"))
-        assert row(driver.one_repository, repositories=twice).verdict is Verdict.FAIL
+        assert row(driver.one_repository, repositories=twice).verdict is Verdict.OK, (
+            "adopted: the role writes no second one"
+        )
+        elsewhere = (NVIDIA_SOURCE, replace(twice[1], uri="https://mirror.example/nvidia.com/debian12"))
+        assert row(driver.one_repository, repositories=elsewhere).verdict is Verdict.FAIL
 
     def test_distribution_wanted(self, row: Judge) -> None:
         assert row(driver.one_repository, replace(INTENT, repository="distribution")).verdict is Verdict.FAIL

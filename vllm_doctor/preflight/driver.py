@@ -217,11 +217,11 @@ def one_repository(case: Case) -> Row:
             "only the distribution's repository",
             f"remove {vendor[0].file}, or set nvidia_driver_repository: nvidia",
         )
-    if len(vendor) > 1:
+    if len({source.uri.rstrip("/") for source in vendor}) > 1:
         return Row(
             name,
             _FAIL,
-            f"NVIDIA's repository twice: {vendor[0].file} and {vendor[1].file}",
+            "NVIDIA's repository twice: " + " and ".join(f"{source.file} ({source.uri})" for source in vendor),
             "one definition",
             "remove one of them (the package cuda-keyring brings its own)",
         )

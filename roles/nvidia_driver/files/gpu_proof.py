@@ -3,7 +3,7 @@
 # Apache License 2.0 (see LICENSE)
 """Compute on every GPU of this host and look at the result. One JSON object on standard output; standard library only.
 
-usage: python3 -I gpu_proof.py driver [SECONDS]   a kernel through the driver's own library, which compiles it for the card
+usage: python3 -I gpu_proof.py driver [SECONDS]   a kernel through the driver's own library, which compiles it
        python -I gpu_proof.py torch [SECONDS]     the same sum through the torch of the Python that runs this
 
 `outcome` is ok, failed, or not run; `why` says what stood in the way. The work is done in a child with a deadline,

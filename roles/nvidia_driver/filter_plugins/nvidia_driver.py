@@ -31,6 +31,12 @@ def hardware(facts, flavour_wanted="auto"):
     }
 
 
+def same(repositories, url):
+    """The files that define this repository, without those that our own roles write."""
+    found = [row["file"] for row in repositories if row["uri"].rstrip("/") == url.strip().rstrip("/")]
+    return sorted({file for file in found if Path(file).stem not in {"nvidia-driver", "nvidia-cuda"}})
+
+
 def unproven(proof):
     """What speaks against the GPUs after a change of the driver; empty where all of them compute.
 
@@ -69,7 +75,7 @@ def waiting(host):
     """What a host waits for, as a cell of the table; from its variables."""
     if host.get("nvidia_driver_pending"):
         users = ", ".join([*host["nvidia_driver_services"], *host["nvidia_driver_strangers"]])
-        return f"{users} computes; nothing was changed"
+        return f"{users} computes; no package was changed" if users else "its turn broke off; its services are stopped"
     return "nothing computes; packages installed and held"
 
 
@@ -85,7 +91,7 @@ def waiters(hosts, consented):
 
 def turn(host):
     """What became of a host in the batches, as cells of the table: the driver before and wanted, and the state."""
-    before, wanted = host["nvidia_driver_loaded"], host["nvidia_driver_version"]
+    before, wanted = host["nvidia_driver_from"], host["nvidia_driver_version"]
     if host.get("nvidia_driver_done"):
         return {"driver": wanted, "state": "changed; a GPU computes, its services answer"}
     way = f"{before} -> {wanted}"
@@ -112,4 +118,5 @@ class FilterModule:
             "nvidia_driver_waiting": waiting,
             "nvidia_driver_waiters": waiters,
             "nvidia_driver_turn": turn,
+            "nvidia_driver_same": same,
         }

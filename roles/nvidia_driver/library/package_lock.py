@@ -91,16 +91,16 @@ def dnf(module, pattern, locked):
     """Write exact versionlock entries; returns (changed, packages that are locked now)."""
     told = ask(module, ["rpm", "-qa", "--queryformat", "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n"])
     rows = sorted(line.split("\t") for line in told.splitlines())
-    present = {name: evr for name, evr in rows if pattern.match(name)}
+    present = [(name, evr) for name, evr in rows if pattern.match(name)]  # of a kernel there may be several
     path = Path(module.params["versionlock"])
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     foreign = re.sub(rf"(?m)^{MARK}\n[^\n]*\n?", "", before)
-    own = "".join(f"{MARK}\n{name}-{evr}.*\n" for name, evr in present.items()) if locked else ""
+    own = "".join(f"{MARK}\n{name}-{evr}.*\n" for name, evr in present) if locked else ""
     after = foreign + ("\n" if foreign and own and not foreign.endswith("\n") else "") + own
     if after != before and not module.check_mode:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(after, encoding="utf-8")
-    return after != before, sorted(present) if locked else []
+    return after != before, sorted({name for name, _ in present}) if locked else []
 
 
 def main():

@@ -10,7 +10,7 @@ ROLE = Path(__file__).parents[3] / "roles" / "nvidia_driver"
 GOOD = {"outcome": "ok", "gpus": 2}
 ABSENT = {"outcome": "not run", "why": "no release of vLLM is installed here yet"}
 CARD = {"uuid": "GPU-1", "mig": False}
-HOST = {"nvidia_driver_loaded": "580.105.08", "nvidia_driver_version": "580.65.06"}
+HOST = {"nvidia_driver_from": "580.105.08", "nvidia_driver_version": "580.65.06"}
 
 
 @pytest.fixture(scope="module")
