@@ -4,11 +4,13 @@
 usage: rpm_repository.py FOLDER [VERSION …]      (needs rpmbuild, createrepo_c and modifyrepo_c)
 
 Quirks that are kept: epoch 3; a branch is a module stream and a full version is not a stream; metas depend with `>=`;
-DKMS comes from another repository (EPEL).
+DKMS comes from another repository, FOLDER-epel, which epel-release defines; EL 8 has no kernel-devel-matched; a newer
+kernel than the installed one is there.
 """
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +35,15 @@ for build in /lib/modules/*/build; do
   folder="${{build%/build}}/updates/dkms"; mkdir -p "$folder"
   printf 'version={version}\\nlicense={license}\\n' > "$folder/nvidia.ko"
 done
+"""
+
+
+# The libraries of tests/nvml_sim come with the package that has the real ones; the host is a Debian below.
+BRINGS = """
+for name in libnvidia-ml.so.1 libcuda.so.1; do
+  ln -sf /usr/local/lib/nvml-sim/$name /usr/lib/x86_64-linux-gnu/$name
+done
+ldconfig
 """
 
 
@@ -68,7 +79,7 @@ def driver(version):
                 f"nvidia-kmod-common {atleast}",
             ]
         },
-        "nvidia-driver-cuda-libs": {"files": [library]},
+        "nvidia-driver-cuda-libs": {"files": [library], "post": BRINGS},
         "nvidia-kmod-common": {},
         "nvidia-modprobe": {},
         "kmod-nvidia-open-dkms": {
@@ -91,13 +102,28 @@ def driver(version):
 
 
 def base(kernel):
-    """What the rest of the system would bring: a shell to depend on, DKMS, EPEL, the lock plugin, kernel headers."""
+    """What the rest of the system would bring: a shell to depend on, the lock plugin, kernel headers."""
     build = f"/lib/modules/{kernel}/build"
-    names = ("dkms", "epel-release", "python3-dnf-plugin-versionlock")
-    spec = HEAD.format(el=EL, name="stub", epoch=0, version="9.5") + "".join(package(name) for name in names)
+    spec = HEAD.format(el=EL, name="stub", epoch=0, version="9.5") + package("python3-dnf-plugin-versionlock")
     spec += package("stub-base", Provides="/bin/sh, /usr/bin/sh, /bin/bash")
-    spec += package("kernel-devel-matched", files=[f"{build}/Makefile"], Provides=f"kernel-devel-{kernel}")
+    spec += package("kernel-devel", files=[f"{build}/Makefile"], Provides=f"kernel-devel-{kernel}")
+    if int(EL) >= 9:
+        spec += package("kernel-devel-matched", requires=["kernel-devel"])
     return spec + f"%install\nmkdir -p %{{buildroot}}{build}; : > %{{buildroot}}{build}/Makefile\n"
+
+
+def core(version):
+    """A kernel."""
+    return HEAD.format(el=EL, name="stub-kernel", epoch=0, version=version) + package("kernel-core")
+
+
+def epel(folder):
+    """The definition of EPEL, and DKMS in it."""
+    file = "/etc/yum.repos.d/epel.repo"
+    text = f"[epel]\\nname=epel\\nbaseurl=file://{folder}\\ngpgcheck=0\\n"
+    spec = HEAD.format(el=EL, name="stub-epel", epoch=0, version="9.5")
+    spec += package("dkms") + package("epel-release", files=[file])
+    return spec + f"%install\nmkdir -p $(dirname %{{buildroot}}{file}); printf '{text}' > %{{buildroot}}{file}\n"
 
 
 def build(folder, name, spec):
@@ -151,6 +177,15 @@ def main():
         spec, names = driver(version)
         build(folder, version, spec)
     build(folder, "base", base(os.environ.get("KERNEL", platform.release())))
+    for version in ("5.14.1", "5.14.2"):
+        build(folder, version, core(version))
+    beside = folder.with_name(folder.name + "-epel")
+    beside.mkdir(parents=True, exist_ok=True)
+    build(beside, "epel", epel(beside))
+    subprocess.run(["createrepo_c", "--quiet", beside], check=True)
+    release = next(beside.rglob("epel-release-*.rpm"))
+    shutil.copy(release, beside / f"epel-release-latest-{EL}.noarch.rpm")
+    shutil.copy(release, folder)
     subprocess.run(["createrepo_c", "--quiet", folder], check=True)
     if int(EL) < 10:  # EL 10 has no module streams
         (folder / "modules.yaml").write_text(streams(versions, names))

@@ -19,6 +19,12 @@ def test_one_version_although_the_repository_has_newer_ones(host):
     assert set(versions.values()) == {f"{VERSION}-1"}
 
 
+def test_a_repository_that_was_there_already_is_the_only_one(host):
+    told = host.check_output("grep -rl srv/nvidia /etc/apt/sources.list.d").split()
+    name = "cuda-debian13-x86_64.list" if host.check_output("hostname") == "trixie" else "nvidia-driver.sources"
+    assert told == [f"/etc/apt/sources.list.d/{name}"]
+
+
 def test_every_package_of_the_stack_is_held(host):
     held = set(host.check_output("apt-mark showhold").split())
     assert set(installed(host)) - held == set()
