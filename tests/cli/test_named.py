@@ -27,7 +27,7 @@ FILES = {
 }
 # Options whose text names no file that is read.
 OTHERS = {
-    "diagnose": {"--launch", "--vllm-version", "--gpu", "--unit", "--format", "--output", "--fail-on"},
+    "diagnose": {"--launch", "--vllm-version", "--gpu", "--unit", "--format", "--output", "--fail-on", "--as"},
     "fragmentation": {"--unit", "--vllm-version", "--format"},
     "plan": {
         "--gpu", "--gpu-memory-gib", "--vllm-version", "--weights-gib", "--available-kv-gib", "--profile", "--sweep",

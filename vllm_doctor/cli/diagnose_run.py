@@ -108,13 +108,23 @@ def run(given: Given, output: str, fail_on: str, target: str | None = None, *, f
     gone = missing(given.files)
     if gone and len(gone) == sum(name is not None for _, name in given.files):
         refuse_missing(gone)  # there is nothing to judge
-    judged = [(diagnose(snapshot), snapshot) for snapshot in _snapshots(given)]
+    judged = [(_judged(snapshot), snapshot) for snapshot in _snapshots(given)]
     if not any(diagnosis.findings for diagnosis, _ in judged):
         refuse_missing(gone)  # what the rest shows is worth more than a mistyped name
     judged.sort(key=lambda pair: _WORST.index(pair[0].verdict))
     _write(judged, output, target, given)
     codes = {exit_code(verdict, Severity(fail_on)) for verdict, _ in judged}
     return next(code for code in (Exit.INTERNAL, Exit.FINDINGS, Exit.INCOMPLETE, Exit.OK) if code in codes)
+
+
+def _judged(snapshot: Snapshot) -> Diagnosis:
+    """The diagnosis, on a live host with the repair there."""
+    told = diagnose(snapshot)
+    if not snapshot.live or not told.findings:
+        return told
+    from vllm_doctor.remedy.repair import repaired
+
+    return repaired(told, snapshot)
 
 
 def _piped(given: Given) -> Given:

@@ -20,9 +20,11 @@ from vllm_doctor.gather.life import judged_log, since_start
 from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.together import Task
+from vllm_doctor.gather.unit_files import settings
+from vllm_doctor.gather.weight_files import checked
 from vllm_doctor.gather.worker import Worker, collect
 from vllm_doctor.records.finding import Subject
-from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
+from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Setting, Unit, WeightFiles
 from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
 from vllm_doctor.records.snapshot import Snapshot
@@ -113,6 +115,11 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool) -> Snapshot:
     machine: Task[Machine | None] = Task(
         partial(procfs.machine, main_pid=pid, port=probe.port_of(flags), folders=_folders(launch, env))
     )
+    stands: Task[tuple[Setting, ...]] = Task(partial(settings, state))
+    model = launch.value.model if isinstance(launch, Known) else None
+    weights: Task[WeightFiles | None] = Task(
+        partial(_weights, model if state.active_state in {"failed", "activating"} else None)
+    )
     answered = asked.result(until, None)
     if base is not None and running and answered is not None and "sent nothing" in (answered.health_error or ""):
         # A busy server may be slow; only one that stays silent for seconds is called silent.
@@ -122,6 +129,9 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool) -> Snapshot:
         answered = probe.canary(base, launch.value, answered, deadline_s=CANARY_S, given=given)
     log = judged_log(chosen, runs, healthy=healthy, deadline_s=deadline_s)
     host = machine.result(max(until, time.monotonic() + HTTP_S), None)
+    if host is not None:
+        host = msgspec.structs.replace(host, weights=weights.result(max(until, time.monotonic() + HTTP_S), None))
+    state = msgspec.structs.replace(state, settings=stands.result(max(until, time.monotonic() + HTTP_S), ()))
     # What the unit is given and nobody else may know is looked for in all that was read.
     words = (*chosen.argv, *procfs.cmdline(pid or 0))
     secrets = secret_values(words, from_files | env, (state.name, socket.gethostname()))
@@ -144,6 +154,10 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool) -> Snapshot:
         live=True,
     )
     return without(taken, secrets)
+
+
+def _weights(model: str | None) -> WeightFiles | None:
+    return checked(model) if model is not None and model.startswith("/") else None
 
 
 def _now() -> str:

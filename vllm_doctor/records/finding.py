@@ -120,6 +120,17 @@ class Memory(msgspec.Struct, frozen=True):
     asked: Part | None = None
 
 
+class Repair(msgspec.Struct, frozen=True):
+    """The repair on this very host: where the value stands, what is true now (after the last run's log), and commands
+    that work as pasted, in their order. `inventory_keeps` says that the value comes from the rendered unit, so that the
+    inventory's line makes the repair last."""
+
+    where: str = ""
+    now: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    inventory_keeps: bool = True
+
+
 class Diagnosis(msgspec.Struct, frozen=True):
     """The whole answer for one subject. The first finding is the root cause; `others` are the host's other units.
 
@@ -137,4 +148,5 @@ class Diagnosis(msgspec.Struct, frozen=True):
     memory: Memory | None = None
     launch: tuple[str, ...] = ()
     medium: str = "command"
+    repair: Repair | None = None
     schema_version: int = SCHEMA_VERSION

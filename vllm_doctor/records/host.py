@@ -14,8 +14,17 @@ class Launch(msgspec.Struct, frozen=True):
     medium: str = ""
 
 
+class Setting(msgspec.Struct, frozen=True):
+    """A line of a unit's files that sets its command line or its environment; `line` counts from 1."""
+
+    path: str
+    line: int
+    directive: str
+    text: str
+
+
 class Unit(msgspec.Struct, frozen=True):
-    """A systemd unit as systemd itself reports it; memory figures in bytes."""
+    """A systemd unit as systemd itself reports it; memory figures in bytes. `settings` stand in systemd's order."""
 
     name: str
     load_state: str
@@ -33,6 +42,7 @@ class Unit(msgspec.Struct, frozen=True):
     drop_ins: tuple[str, ...] = ()
     fragment: str | None = None
     properties: dict[str, str] = {}
+    settings: tuple[Setting, ...] = ()
 
 
 class GpuProcess(msgspec.Struct, frozen=True):
@@ -157,8 +167,25 @@ class Process(msgspec.Struct, frozen=True):
     user_unit: tuple[int, str] | None = None
 
 
+class WeightFile(msgspec.Struct, frozen=True):
+    """A weight file that is not whole: its size, the size that its header asks for (None where it has none), bytes."""
+
+    path: str
+    size: int
+    needed: int | None
+    modified: str
+
+
+class WeightFiles(msgspec.Struct, frozen=True):
+    """How many weight files of the model's folder were looked at, and those that are not whole."""
+
+    checked: int
+    cut: tuple[WeightFile, ...] = ()
+
+
 class Machine(msgspec.Struct, frozen=True):
-    """Memory, shared memory, disk and processes of the host; sizes in bytes."""
+    """Memory, shared memory, disk and processes of the host; sizes in bytes. `weights` is looked at where the server
+    does not run."""
 
     hostname: str
     memory_total: int | None = None
@@ -170,6 +197,7 @@ class Machine(msgspec.Struct, frozen=True):
     memlock_bytes: int | None = None
     processes: tuple[Process, ...] = ()
     listeners: tuple[Listener, ...] = ()
+    weights: WeightFiles | None = None
 
 
 class Probe(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
 """A launch's argument list with changes put in; what a change does not name stays as it was, in its order."""
 
 import itertools
+from collections.abc import Sequence
 
 from vllm_doctor.knowledge import parser
 from vllm_doctor.knowledge.versions import canonical
@@ -44,6 +45,16 @@ def _without(argv: tuple[str, ...], name: str) -> tuple[tuple[str, ...], int | N
             continue
         kept.append(word)
     return tuple(kept), place
+
+
+def placed(argv: Sequence[str], name: str) -> tuple[str, ...] | None:
+    """The option's own words in `argv`, the last time it is given; None where it is not."""
+    found: tuple[str, ...] | None = None
+    for at, word in enumerate(argv):
+        if _names(word) == name:
+            own = 0 if "=" in word else _values(name, tuple(argv[at + 1 :]))
+            found = tuple(argv[at : at + 1 + own])
+    return found
 
 
 def exact(change: Change) -> bool:

@@ -62,6 +62,12 @@ def deed(change: Change) -> str:
         return f"drain the host, then reset or replace the GPU{asks}"
     if change.name == "vllm-version":
         return f"install vLLM {change.after}" if change.after is not None else "install another build of vLLM"
+    if change.direction is Direction.REPAIR and (change.command or "").startswith("systemctl restart"):
+        return f"restart {change.name}"
+    if change.name.startswith("process "):
+        return (
+            f"let {change.name} go on" if (change.command or "").startswith("kill -CONT") else f"look at {change.name}"
+        )
     told = _DEEDS.get(change.name)
     if told is not None and ("{to}" not in told or change.after is not None):
         return told.format(to=scalar(change.after))

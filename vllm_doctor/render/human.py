@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Finding, Missing, Step, Subject
+from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Finding, Missing, Repair, Step, Subject
 from vllm_doctor.records.reading import NOT_GIVEN
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Severity, Verdict
 from vllm_doctor.remedy import dropin, inventory
@@ -99,7 +99,7 @@ def text(
     for number, finding in enumerate(roots if why else roots[:1]):
         if number:
             page.blank()
-        _answer(page, finding)
+        _answer(page, finding, diagnosis.repair if number == 0 else None)
         if number == 0:
             _paste(page, diagnosis, finding, medium)
         if number == 0 and diagnosis.memory is not None:
@@ -148,12 +148,17 @@ def _notes(page: Page, diagnosis: Diagnosis) -> None:
             page.text(visible(note, 300), "dim")
 
 
-def _answer(page: Page, finding: Finding) -> None:
-    """What, why, what to do, how sure."""
+def _answer(page: Page, finding: Finding, repair: Repair | None = None) -> None:
+    """What, why, where and what is true now, what to do, how sure."""
     for number, part in enumerate(page.wrapped(visible(f"{finding.code} {finding.title}", 300), 0)):
         page.line(("  " * min(number, 1) + part, "bold"))
     page.field("why", because(finding), most=2)
-    _deed(page, finding)
+    if repair is not None:
+        if repair.where:
+            page.field("where", visible(repair.where, 600), most=3)
+        for number, told in enumerate(repair.now):
+            page.field("" if number else "now", visible(told, 400), most=2)
+    _deed(page, finding, repair)
     sure = CERTAINTIES[finding.confidence]
     if finding.refute:
         sure += f"; it is not this if {visible(finding.refute, 300)}"
@@ -185,12 +190,17 @@ def decisive(excerpt: str) -> str:
     return excerpt
 
 
-def _deed(page: Page, finding: Finding) -> None:
+def _deed(page: Page, finding: Finding, repair: Repair | None) -> None:
     if not finding.changes:
         nothing = "nothing is certain enough to change yet" if finding.confidence is Confidence.POSSIBLE else ""
         page.field("do", nothing or f"no setting cures it: vllm-doctor explain {finding.code}")
         return
     change = finding.changes[0]
+    if repair is not None and repair.commands:
+        page.line(("do".ljust(_FIELD), "bold cyan"), (visible(deed(change)), "bold"), (_aside(change), "dim"))
+        for command in repair.commands:
+            page.verbatim(f"$ {visible(command, 2000)}", "bold green", indent=_FIELD)
+        return
     _offer(page, "do", change)
     if not exact(change):
         # Where the first is for hands, the next that can be typed.
@@ -270,12 +280,14 @@ def _row(one: Arithmetic) -> tuple[str, str, str]:
 def _lasting(page: Page, diagnosis: Diagnosis, finding: Finding, argv: tuple[str, ...]) -> None:
     """On a host that an inventory may keep: the repair here and now, then the line that keeps it."""
     unit = diagnosis.subject.unit or finding.subject.unit
-    lines = emergency(finding, unit, argv)
+    repair = diagnosis.repair if finding is diagnosis.findings[0] else None
+    lines = emergency(finding, unit, argv) if repair is None or not repair.commands else []
     if lines:
         page.heading("On this host, until the next playbook run")
         for line in lines:
             page.verbatim(visible(line, 8000), indent=2)
-    kept = inventory.line(finding.changes[0]) if finding.changes and unit is not None else None
+    keeps = repair is None or repair.inventory_keeps
+    kept = inventory.line(finding.changes[0]) if keeps and finding.changes and unit is not None else None
     if kept is not None:
         page.heading("In the inventory, to keep it")
         page.verbatim(visible(kept, 2000), "green", indent=2)
@@ -348,10 +360,12 @@ def emergency(finding: Finding, unit: str | None, argv: tuple[str, ...]) -> list
         return []
     if _HIDDEN in wanted:
         return [f"systemctl edit {shlex.quote(unit)}   (the command line carries a secret, so it is not printed here)"]
+    place, name = shlex.quote(dropin.path(unit)), shlex.quote(unit)
     return [
-        f"# {dropin.path(unit)}",
+        f"install -D -m 644 /dev/stdin {place} <<'END'",
         *wanted.splitlines(),
-        f"# then: systemctl daemon-reload && systemctl restart {shlex.quote(unit)}",
+        "END",
+        f"systemctl daemon-reload && systemctl reset-failed {name}; systemctl restart {name}",
     ]
 
 

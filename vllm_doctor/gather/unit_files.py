@@ -1,0 +1,59 @@
+"""Where a unit's settings stand: the lines of its file, its drop-ins and its environment files, in systemd's order."""
+
+import re
+from collections.abc import Iterator
+
+from vllm_doctor.gather.bounded import whole
+from vllm_doctor.records.host import Setting, Unit
+from vllm_doctor.records.reading import Known
+from vllm_doctor.redact.launch import scrub_argv, scrub_env
+
+_MOST_BYTES = 1 << 18
+_MOST_LINES = 4000
+_DIRECTIVE = re.compile(r"\s*(ExecStart|Environment)\s*=\s*(.*)")
+_SHOWN = re.compile(r" \(ignore_errors=(?:yes|no)\)$")
+
+
+def settings(unit: Unit) -> tuple[Setting, ...]:
+    """The lines that set the command line and the environment; none of a file that may not be read. Secrets are out."""
+    files = ((unit.fragment,) if unit.fragment else ()) + unit.drop_ins
+    found = [one for path in files for one in _of_unit_file(path)]
+    for entry in unit.properties.get("EnvironmentFiles", "").splitlines():
+        found += _of_environment_file(_SHOWN.sub("", entry.strip()))
+    return tuple(found)
+
+
+def _lines(path: str) -> list[str]:
+    read = whole(path, _MOST_BYTES)
+    return read.value.decode(errors="replace").splitlines()[:_MOST_LINES] if isinstance(read, Known) else []
+
+
+def _of_unit_file(path: str) -> Iterator[Setting]:
+    """A line that ends with a backslash goes on in the next one, which is a setting's line of its own here."""
+    directive = ""
+    for number, line in enumerate(_lines(path), 1):
+        if line.lstrip().startswith(("#", ";")):
+            continue
+        found = _DIRECTIVE.match(line) if not directive else None
+        if found is not None:
+            directive = found[1]
+        if directive:
+            text = found[2] if found is not None else line.strip()
+            yield Setting(path, number, directive, _shown(text.removesuffix("\\").strip()))
+        if not line.endswith("\\"):
+            directive = ""
+
+
+def _shown(text: str) -> str:
+    """The text as it stands, unless a secret is in it."""
+    words = tuple(text.split())
+    kept = scrub_argv(words)
+    return text if kept == words else " ".join(kept)
+
+
+def _of_environment_file(path: str) -> Iterator[Setting]:
+    for number, line in enumerate(_lines(path), 1):
+        name, equals, value = line.strip().partition("=")
+        if equals and name.isidentifier():
+            shown = scrub_env({name: value})[name]
+            yield Setting(path, number, "EnvironmentFile", f"{name}={shown}")

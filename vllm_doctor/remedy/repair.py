@@ -1,0 +1,199 @@
+"""The repair of a unit on its host: where the value stands, what is true now, and commands that work as pasted."""
+
+import re
+import shlex
+from collections.abc import Sequence
+
+import msgspec
+
+from vllm_doctor.records.finding import Change, Diagnosis, Finding, Repair
+from vllm_doctor.records.host import Machine, Setting, Unit
+from vllm_doctor.records.reading import Known
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
+from vllm_doctor.redact.records import answer
+from vllm_doctor.remedy.argv import exact, placed, written
+from vllm_doctor.remedy.dropin import quoted
+
+_PORT_TAKEN, _WEIGHTS_CUT = "VD510", "VD512"
+_SED = re.compile(r"[\\/.*\[\]^$]")
+
+
+def repaired(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
+    """The diagnosis with the repair on its host; as it is for a log, a healthy unit or a host without one."""
+    if not snapshot.live or not isinstance(snapshot.unit, Known) or not diagnosis.findings:
+        return diagnosis
+    unit = snapshot.unit.value
+    machine = snapshot.machine.value if isinstance(snapshot.machine, Known) else None
+    found = _repair(diagnosis, diagnosis.findings[0], unit, machine)
+    return answer(msgspec.structs.replace(diagnosis, repair=found), snapshot)
+
+
+def _repair(diagnosis: Diagnosis, finding: Finding, unit: Unit, machine: Machine | None) -> Repair:
+    change = next((c for c in finding.changes if c.kind in {ChangeKind.FLAG, ChangeKind.ENV}), None)
+    place = _place(unit, change) if change is not None else None
+    now = [_state(unit)]
+    commands: list[str] = []
+    if finding.code == _PORT_TAKEN:
+        told, stops = _port(diagnosis, machine)
+        now += told
+        commands += stops
+    elif finding.code == _WEIGHTS_CUT and machine is not None and machine.weights is not None:
+        now += _weights(machine)
+    elif change is not None and place is not None:
+        commands += _edit(place, change)
+    elif change is not None and _is_gone(change, unit, diagnosis.launch):
+        now.append(f"the launch has {_spelled(change)} no more: start it")
+    if commands or (finding.code == _PORT_TAKEN and now[1:]) or _may_start(finding, now):
+        commands.append(_start(unit, reload=place is not None))
+    by_hand = place is not None and place.setting.path != unit.fragment
+    return Repair(
+        where=_where(place, unit) if place is not None else "",
+        now=tuple(now),
+        commands=tuple(commands),
+        inventory_keeps=not by_hand,
+    )
+
+
+def _may_start(finding: Finding, now: Sequence[str]) -> bool:
+    return finding.severity is Severity.BLOCKS_START and any(told.endswith("start it") for told in now)
+
+
+def _state(unit: Unit) -> str:
+    """`failed: systemd gave up after 3 starts`: what has to be cleared before it starts again."""
+    since = unit.properties.get("InactiveEnterTimestamp" if unit.active_state == "failed" else "ActiveEnterTimestamp")
+    at = f" since {since}" if since and unit.active_state in {"failed", "active"} else ""
+    restarts = unit.restarts or 0
+    if unit.result == "start-limit-hit" or (
+        unit.active_state == "failed" and unit.properties.get("Restart", "no") != "no" and restarts
+    ):
+        return f"the unit failed{at}; systemd gave up after {restarts + 1} starts (its start limit)"
+    if unit.sub_state == "auto-restart" or (unit.active_state == "activating" and restarts):
+        most = unit.properties.get("StartLimitBurst")
+        return f"the unit restarts: attempt {restarts + 1}" + (f" of {most}" if most else "")
+    return f"the unit is {unit.active_state} ({unit.sub_state}){at}"
+
+
+def _start(unit: Unit, *, reload: bool) -> str:
+    name = shlex.quote(unit.name)
+    again = f"systemctl reset-failed {name}; systemctl restart {name}"
+    line = (
+        f"systemctl daemon-reload && {again}" if reload or unit.properties.get("NeedDaemonReload") == "yes" else again
+    )
+    wait = unit.properties.get("TimeoutStopUSec")
+    running = unit.active_state in {"active", "activating", "deactivating", "reloading"}
+    return f"{line}   # may take {wait} until the old run has stopped" if running and wait else line
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A setting that holds a value, the text of it in that line, and what the unit's own file has instead."""
+
+    setting: Setting
+    text: str
+    value: str
+    rendered: str | None
+
+
+def _place(unit: Unit, change: Change) -> Place | None:
+    """The line in effect: the last that sets it. ExecStart= with nothing takes back the lines before it."""
+    if change.kind is ChangeKind.ENV:
+        return _variable(unit, change.variable or change.name)
+    effect: list[Setting] = []
+    for one in unit.settings:
+        if one.directive == "ExecStart":
+            effect = [] if not one.text else [*effect, one]
+    own = [one for one in unit.settings if one.directive == "ExecStart" and one.path == unit.fragment]
+    rendered = next((text for one in own if (text := placed(one.text.split(), change.name)) is not None), None)
+    for one in reversed(effect):
+        found = placed(one.text.split(), change.name)
+        if found is not None:
+            other = " ".join(rendered) if rendered is not None else None
+            return Place(one, " ".join(found), " ".join(found), other)
+    return None
+
+
+def _variable(unit: Unit, name: str) -> Place | None:
+    for one in reversed(unit.settings):
+        if one.directive == "ExecStart":
+            continue
+        found = next((w for w in one.text.split() if w.strip('"').startswith(f"{name}=")), None)
+        if found is not None:
+            return Place(one, found, found, None)
+    return None
+
+
+def _where(place: Place, unit: Unit) -> str:
+    told = f"{place.text} in {place.setting.path} line {place.setting.line}"
+    if place.setting.path == unit.fragment or place.setting.directive != "ExecStart":
+        return told
+    has = f"which has {place.rendered}" if place.rendered is not None else "which has no such option"
+    return f"{told}: a drop-in over the unit's own file, {has}"
+
+
+def _edit(place: Place, change: Change) -> list[str]:
+    """One `sed` of the very line; none where that line does not hold the text as it is told."""
+    if "[hidden]" in place.text or place.text not in place.setting.text or not exact(change):
+        return []
+    new = _new(place, change)
+    old = place.text if new else f" {place.text}"
+    line = f"{place.setting.line}s/{_SED.sub(_escaped, old)}/{_SED.sub(_escaped, new).replace('&', chr(92) + '&')}/"
+    return [f"sed -i {shlex.quote(line)} {shlex.quote(place.setting.path)}"]
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\{found[0]}"
+
+
+def _new(place: Place, change: Change) -> str:
+    """What is to stand there: nothing, what the unit's own file has, or the value of the change."""
+    if change.kind is ChangeKind.ENV:
+        return f"{change.variable or change.name}={change.after}" if change.after is not None else ""
+    if place.rendered is not None and place.rendered != place.text and _cures(place.rendered, change):
+        return place.rendered
+    return " ".join(quoted(word) for word in written(change)) if change.after is not None else ""
+
+
+def _cures(rendered: str, change: Change) -> bool:
+    """Is the unit's own value on the good side of what the change asks for?"""
+    try:
+        value, wanted = float(rendered.replace("=", " ").split()[-1]), float(str(change.after))
+    except ValueError:
+        return False
+    return value <= wanted if change.direction is Direction.LOWER else value >= wanted
+
+
+def _is_gone(change: Change, unit: Unit, launch: Sequence[str]) -> bool:
+    """Was the option in the run that failed, and is it in no line of the unit, nor in the launch?"""
+    asked = change.direction is Direction.REMOVE or change.before is not None
+    known = any(one.directive == "ExecStart" for one in unit.settings)
+    return change.kind is ChangeKind.FLAG and asked and known and placed(launch, change.name) is None
+
+
+def _spelled(change: Change) -> str:
+    return f"--{change.name}" + (f" {change.before}" if isinstance(change.before, str | int | float) else "")
+
+
+def _port(diagnosis: Diagnosis, machine: Machine | None) -> tuple[list[str], list[str]]:
+    """Who listens on the port now, and how to end that; nobody: it can be started."""
+    if machine is None:
+        return [], []
+    found = placed(diagnosis.launch, "port")
+    port = found[-1].rpartition("=")[2] if found is not None else "8000"
+    held = [one for one in machine.listeners if str(one.port) == port]
+    if not held:
+        return [f"port {port} is free again: start it"], []
+    holder = held[0]
+    who = f"pid {holder.pid} ({holder.name or '?'})" if holder.pid is not None else "a process of another user"
+    unit = f", unit {holder.unit}" if holder.unit else ""
+    stop = f"systemctl stop {shlex.quote(holder.unit)}" if holder.unit else f"kill {holder.pid}"
+    return [f"port {port} is held by {who}{unit}"], [stop] if holder.unit or holder.pid is not None else []
+
+
+def _weights(machine: Machine) -> list[str]:
+    if machine.weights is None:
+        return []
+    told = []
+    for one in machine.weights.cut[:3]:
+        asks = f"its header asks for {one.needed:,}" if one.needed is not None else "it has no header of safetensors"
+        told.append(f"{one.path}: {one.size:,} bytes, {asks}; changed {one.modified}")
+    return told or [f"all {machine.weights.checked} weight files of the folder are whole now: start it"]
