@@ -35,7 +35,7 @@ Judged: TypeAlias = Sequence[tuple[Diagnosis, Snapshot]]
 FORMATS = ("human", "json", "html", "prometheus")
 MEDIA = ("command", "unit", "docker", "compose", "pod", "slurm", "python", "inventory")
 _GIB = 1 << 30
-_MOST_LAUNCH = 1 << 20
+_MOST_LAUNCH = 1 << 16
 _MOST_GIB = 1024
 # How long the program before the pipe has for its first line; a socket is what sshd leaves open beside a command.
 _PIPE_S, _SOCKET_S = 2.0, 0.1
@@ -325,7 +325,11 @@ def _launch(given: Given) -> Reading[Launch]:
 
 def _launch_text(named: str) -> tuple[str, str]:
     """The launch itself, or what the file of this name holds (a compose or pod file, a script), and where it stood."""
-    if " " in named or "\n" in named or not Path(named).is_file():
+    try:
+        is_file = " " not in named and Path(named).is_file()
+    except (OSError, ValueError):  # no name of a file: too long, or a NUL in it
+        is_file = False
+    if not is_file:
         return named, "--launch"
     from vllm_doctor.gather.bounded import whole
 

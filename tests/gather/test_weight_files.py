@@ -1,0 +1,40 @@
+"""Weight files that are not whole, told by their own headers."""
+
+import json
+from pathlib import Path
+
+from vllm_doctor.gather.weight_files import checked
+
+
+def safetensors(path: Path, data: int, *, claims: int | None = None) -> int:
+    header = json.dumps({"__metadata__": {}, "w": {"dtype": "F32", "data_offsets": [0, claims or data]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + b"\0" * data)
+    return 8 + len(header) + (claims or data)
+
+
+def test_a_file_that_was_cut_is_told_with_the_size_that_it_should_have(tmp_path: Path) -> None:
+    safetensors(tmp_path / "a.safetensors", 64)
+    wanted = safetensors(tmp_path / "b.safetensors", 16, claims=400)
+    found = checked(str(tmp_path))
+    assert found is not None
+    assert (found.checked, [(c.path, c.needed) for c in found.cut]) == (2, [(f"{tmp_path}/b.safetensors", wanted)])
+
+
+def test_a_pointer_stands_for_a_file_of_the_size_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "a.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4096\n")
+    found = checked(str(tmp_path))
+    assert found is not None
+    assert [c.needed for c in found.cut] == [4096]
+
+
+def test_what_is_no_header_has_no_size_to_ask_for(tmp_path: Path) -> None:
+    (tmp_path / "a.safetensors").write_bytes(b"\xff" * 100)
+    (tmp_path / "b.safetensors").write_bytes(b"")
+    found = checked(str(tmp_path))
+    assert found is not None
+    assert [c.needed for c in found.cut] == [None, None]
+
+
+def test_a_folder_without_weights_says_nothing(tmp_path: Path) -> None:
+    assert checked(str(tmp_path)) is None
+    assert checked(str(tmp_path / "none")) is None

@@ -1,0 +1,124 @@
+"""The repair on a host: the line where the value stands, what is true now, commands that work as pasted."""
+
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.render.sample import diagnosis, finding
+from vllm_doctor.records.finding import Change, Repair
+from vllm_doctor.records.host import Launch, Listener, Machine, Setting, Unit, WeightFile, WeightFiles
+from vllm_doctor.records.reading import Known
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
+from vllm_doctor.remedy.repair import repaired
+
+FRAGMENT, DROP_IN = "/etc/systemd/system/vllm@.service", "/etc/systemd/system/vllm@main.service.d/50-ops.conf"
+OWN = Setting(FRAGMENT, 30, "ExecStart", "/opt/vllm/bin/vllm serve m --max-model-len 4096")
+LONGER = Setting(DROP_IN, 3, "ExecStart", "/opt/vllm/bin/vllm serve m --max-model-len 131072 --swap-space 4")
+OVER = (OWN, Setting(DROP_IN, 2, "ExecStart", ""), LONGER)
+SHORTER = Change(
+    ChangeKind.FLAG, "max-model-len", 131072, 65408, Direction.LOWER, Applicability.NEEDS_REVIEW, "vllm_max_model_len"
+)
+GONE = Change(ChangeKind.FLAG, "swap-space", 4, None, Direction.REMOVE, Applicability.SAFE, "vllm_swap_space")
+FAILED = Unit("vllm@main.service", "loaded", "failed", "failed", "exit-code", restarts=2, fragment=FRAGMENT,
+              properties={"Restart": "on-failure", "StartLimitBurst": "3", "TimeoutStopUSec": "1min"})  # fmt: skip
+START = "systemctl reset-failed vllm@main.service; systemctl restart vllm@main.service"
+
+
+def repair(
+    change: Change, *settings: Setting, code: str = "VD121", unit: Unit = FAILED, machine: Machine | None = None
+) -> Repair:
+    argv = ("/opt/vllm/bin/vllm", "serve", "m", "--port", "8000")
+    shot = Snapshot(
+        taken_at="2026-11-22T10:00:00+00:00",
+        live=True,
+        unit=Known(msgspec.structs.replace(unit, settings=settings), "systemctl show"),
+        launch=Known(Launch(argv, "m", {"port": "8000"}), "ExecStart"),
+        machine=Known(machine or Machine("gpu7"), "/proc"),
+    )
+    told = msgspec.structs.replace(diagnosis(finding(code, changes=(change,))), launch=argv)
+    found = repaired(told, shot).repair
+    assert found is not None
+    return found
+
+
+def test_a_drop_in_is_named_with_its_line_and_what_the_unit_has_and_the_inventory_is_not_at_fault() -> None:
+    told = repair(SHORTER, *OVER)
+    assert told.where == (
+        f"--max-model-len 131072 in {DROP_IN} line 3: "
+        "a drop-in over the unit's own file, which has --max-model-len 4096"
+    )
+    assert told.commands == (
+        f"sed -i '3s/--max-model-len 131072/--max-model-len 4096/' {DROP_IN}",
+        f"systemctl daemon-reload && {START}",
+    )
+    assert told.inventory_keeps is False
+
+
+def test_the_units_own_value_is_not_put_back_where_it_would_not_cure() -> None:
+    own = msgspec.structs.replace(OWN, text=OWN.text.replace("4096", "99999"))
+    assert "65408" in repair(SHORTER, own, *OVER[1:]).commands[0]
+
+
+def test_an_option_that_no_release_knows_goes_with_the_space_before_it() -> None:
+    told = repair(GONE, *OVER)
+    assert told.commands[0] == f"sed -i '3s/ --swap-space 4//' {DROP_IN}"
+    assert told.where.endswith("which has no such option")
+
+
+@pytest.mark.parametrize(("change", "left"), [(SHORTER, "4096 --swap-space 4"), (GONE, "131072")])
+def test_the_command_does_what_it_says(change: Change, left: str, tmp_path: Path) -> None:
+    path = tmp_path / "50-ops.conf"
+    path.write_text(f"[Service]\nExecStart=\nExecStart={LONGER.text}\n")
+    place = msgspec.structs.replace(LONGER, path=str(path))
+    command = repair(change, OWN, msgspec.structs.replace(OVER[1], path=str(path)), place).commands[0]
+    subprocess.run(["sh", "-c", command], check=True)
+    assert path.read_text().splitlines()[-1] == f"ExecStart=/opt/vllm/bin/vllm serve m --max-model-len {left}"
+
+
+def test_a_line_that_is_not_as_told_is_not_edited() -> None:
+    spaced = msgspec.structs.replace(
+        LONGER, text=LONGER.text.replace("--max-model-len 131072", "--max-model-len  131072")
+    )
+    assert not any(c.startswith("sed") for c in repair(SHORTER, OWN, OVER[1], spaced).commands)
+
+
+def test_the_units_state_says_what_has_to_be_cleared() -> None:
+    assert repair(SHORTER, *OVER).now[0] == "the unit failed; systemd gave up after 3 starts (its start limit)"
+    again = msgspec.structs.replace(FAILED, active_state="activating", sub_state="auto-restart", restarts=1)
+    told = repair(SHORTER, *OVER, unit=again)
+    assert told.now[0] == "the unit restarts: attempt 2 of 3"
+    assert told.commands[-1].endswith("# may take 1min until the old run has stopped")
+
+
+STOP = Change(ChangeKind.OS, "old-process", None, None, Direction.STOP, Applicability.MANUAL)
+
+
+def test_a_port_that_is_held_is_freed_by_stopping_its_unit_and_one_that_is_free_again_is_used() -> None:
+    held = Machine("gpu7", listeners=(Listener(8000, 3834, "python3", "reports.service"),))
+    told = repair(STOP, code="VD510", machine=held)
+    assert told.now[1] == "port 8000 is held by pid 3834 (python3), unit reports.service"
+    assert told.commands == ("systemctl stop reports.service", START)
+    free = repair(STOP, code="VD510", machine=Machine("gpu7"))
+    assert free.now[1] == "port 8000 is free again: start it"
+    assert free.commands == (START,)
+
+
+def test_a_weight_file_is_named_with_its_size_and_the_size_that_it_should_have() -> None:
+    cut = WeightFile("/srv/m/model.safetensors", 946156, 2365392, "2026-11-22T13:40:34+00:00")
+    told = repair(STOP, code="VD512", machine=Machine("gpu7", weights=WeightFiles(1, (cut,))))
+    assert told.now[1] == (
+        "/srv/m/model.safetensors: 946,156 bytes, its header asks for 2,365,392; changed 2026-11-22T13:40:34+00:00"
+    )
+    assert told.commands == ()
+    whole = repair(STOP, code="VD512", machine=Machine("gpu7", weights=WeightFiles(1)))
+    assert whole.now[1] == "all 1 weight files of the folder are whole now: start it"
+    assert whole.commands == (START,)
+
+
+def test_what_was_taken_out_after_the_failed_run_needs_a_start_alone() -> None:
+    told = repair(GONE, OWN)
+    assert told.now[1] == "the launch has --swap-space 4 no more: start it"
+    assert told.commands == (START,)
