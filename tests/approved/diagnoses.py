@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from tests.approved.text import number, written
-from tests.scenarios.loading import FOLDER, diagnosis, folders, scenario, snapshot
+from tests.scenarios.loading import diagnosis, names, scenario, snapshot, without_its_place
 from vllm_doctor.records.finding import Change, Diagnosis, Evidence, Finding
 from vllm_doctor.records.reading import NOT_GIVEN
 from vllm_doctor.remedy import dropin, inventory
@@ -24,22 +23,21 @@ _OF_THE_INPUT = frozenset({"lines_read", "bytes_skipped", "complete_head"})
 @cache
 def codes() -> tuple[str, ...]:
     """The rules that have scenarios."""
-    return tuple(sorted({scenario(folder)["rule"] for folder in folders()}))
+    return tuple(sorted({scenario(name)["rule"] for name in names()}))
 
 
 def answers(code: str) -> str:
     """Every answer to the scenarios of a rule."""
-    told = written({f.name: dict(_answer(f)) for f in folders() if scenario(f)["rule"] == code})
-    return told.replace(f"{FOLDER}/", "")  # where this checkout lies is no part of the answer
+    return without_its_place(written({name: dict(_answer(name)) for name in names() if scenario(name)["rule"] == code}))
 
 
-def _answer(folder: Path) -> Iterator[tuple[str, Any]]:
-    told, code = diagnosis(folder), scenario(folder)["rule"]
+def _answer(name: str) -> Iterator[tuple[str, Any]]:
+    told, code = diagnosis(name), scenario(name)["rule"]
     yield "verdict", f"{told.verdict} {told.phase}" if told.phase else str(told.verdict)
     if not told.findings:
         yield "because", told.path[-1].because
     if code not in {f.code for f in told.findings}:
-        yield code, _own(folder, code)
+        yield code, _own(name, code)
     yield "path", _path(told)
     if facts := _facts(told):
         yield "facts", facts
@@ -49,9 +47,9 @@ def _answer(folder: Path) -> Iterator[tuple[str, Any]]:
         yield "findings", [dict(_finding(f)) for f in told.findings]
 
 
-def _own(folder: Path, code: str) -> str:
+def _own(name: str, code: str) -> str:
     """What the rule itself answers where it is not among the findings."""
-    outcome = ask(by_code()[code], Case(snapshot(folder)))
+    outcome = ask(by_code()[code], Case(snapshot(name)))
     if isinstance(outcome, Finding):
         return f"fires, and gives way to another: {outcome.title}"
     of = f" ({', '.join(sorted(outcome.signals))})" if isinstance(outcome, Unseen) else ""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.memory.models import LLAMA_8B
-from tests.scenarios.loading import FOLDER, snapshot
+from tests.scenarios.loading import snapshot
 from vllm_doctor.cli import diagnose, quick
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
@@ -136,7 +136,7 @@ def test_the_same_answer_by_both_ways(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_what_a_bundle_does_not_tell_may_be_said_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept, config = tmp_path / "b.tar.gz", tmp_path / "config.json"
-    write_bundle([snapshot(FOLDER / "vd121-kv-small-fires-0331")], kept)
+    write_bundle([snapshot("vd121-kv-small-fires-0331")], kept)
     config.write_text(json.dumps(LLAMA_8B))
     words = ["diagnose", "--format", "json", "--from", str(kept), "--gpu", "NVIDIA H100 80GB HBM3"]
     run(words)
@@ -149,7 +149,7 @@ def test_what_a_bundle_does_not_tell_may_be_said_beside_it(tmp_path: Path, capsy
 
 def test_files_beside_a_bundle_are_judged_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept, log, kernel = tmp_path / "b.tar.gz", tmp_path / "log", tmp_path / "kern.log"
-    write_bundle([snapshot(FOLDER / "vd121-kv-small-fires-0331")], kept)
+    write_bundle([snapshot("vd121-kv-small-fires-0331")], kept)
     log.write_text(HEALTHY)
     kernel.write_text("[  1.500000] NVRM: Xid (PCI:0000:17:00): 79, pid=7, GPU has fallen off the bus.\n")
     told = []
@@ -165,7 +165,7 @@ def test_a_log_beside_a_bundle_of_two_units_belongs_to_neither(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept, log = tmp_path / "b.tar.gz", tmp_path / "log"
-    write_bundle([snapshot(FOLDER / "vd121-kv-small-fires-0331")] * 2, kept)
+    write_bundle([snapshot("vd121-kv-small-fires-0331")] * 2, kept)
     log.write_text(HEALTHY)
     assert run(["diagnose", "--from", str(kept), "--log", str(log)]) == Exit.USAGE
     assert "holds 2 units" in capsys.readouterr().err

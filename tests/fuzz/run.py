@@ -15,7 +15,7 @@ import atheris
 
 with atheris.instrument_imports(include=["vllm_doctor"]):
     from tests.fuzz.targets import TARGETS
-    from tests.scenarios.loading import folders, scenario
+    from tests.scenarios.loading import log_text, names, scenario, with_a_log
     from vllm_doctor.cli import app, diagnose_run, plan_run
     from vllm_doctor.rules.registry import rules
 
@@ -28,14 +28,14 @@ KEPT = HERE.parents[1] / ".cache" / "fuzz"
 
 def from_scenarios(target: str, folder: Path) -> None:
     """Write what the scenarios give to this target, as a start that reaches every rule."""
-    for scene in folders():
-        given = scenario(scene).get("given", {})
+    for name in names():
+        given = scenario(name).get("given", {})
         text = given.get("launch" if target == "plan" else target)
-        if target in {"log", "long_log", "written"} and (scene / "log.txt").exists():
-            text = (scene / "log.txt").read_text(encoding="utf-8")
+        if target in {"log", "long_log", "written"} and name in with_a_log():
+            text = log_text(name)
         if text:
             kept = text if isinstance(text, str) else "----\n".join(text)
-            (folder / f"scenario-{scene.name}").write_text(kept, encoding="utf-8")
+            (folder / f"scenario-{name}").write_text(kept, encoding="utf-8")
 
 
 _NUMBER = re.compile(rb"-?\d[\d.,]*")

@@ -24,7 +24,7 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.memory.models import LLAMA_8B
-from tests.scenarios.loading import folders, snapshot
+from tests.scenarios.loading import names, snapshot
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.gather import logfile
@@ -194,7 +194,7 @@ _ODD: tuple[Any, ...] = (
 
 @cache
 def _shots() -> tuple[bytes, ...]:
-    return tuple(msgspec.json.encode([snapshot(folder)]) for folder in folders())
+    return tuple(msgspec.json.encode([snapshot(name)]) for name in names())
 
 
 def snapshots(data: bytes) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from tests.scenarios.loading import diagnosis, folders, snapshot
+from tests.scenarios.loading import diagnosis, names, snapshot
 from vllm_doctor.knowledge import kernels, parser, versions
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.records.finding import Change, Diagnosis, Finding
@@ -70,7 +70,7 @@ class Offer(NamedTuple):
 
 @cache
 def diagnoses() -> tuple[tuple[str, Diagnosis, Case], ...]:
-    return tuple((folder.name, diagnosis(folder), Case(snapshot(folder))) for folder in folders())
+    return tuple((name, diagnosis(name), Case(snapshot(name))) for name in names())
 
 
 @cache

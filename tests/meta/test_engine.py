@@ -8,7 +8,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from tests.scenarios.loading import FOLDER, diagnosis, folders, snapshot
+from tests.scenarios.loading import diagnosis, names, snapshot
 from vllm_doctor.cli.diagnose_run import exit_code
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.records.host import Probe
@@ -47,7 +47,7 @@ def test_a_broken_rule_is_a_finding_about_us(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_completion_that_could_not_be_judged_is_unknown_not_ok() -> None:
-    given = snapshot(FOLDER / "vd901-health-but-no-token-fires")
+    given = snapshot("vd901-health-but-no-token-fires")
     asked = Probe(health_status=200, completion_unknown="the server wants a key")
     told = engine.diagnose(replace(given, probe=Known(asked, "probe"), metrics=Absent("no page"), gpus=Absent("none")))
     assert (told.verdict, told.path[-1].because) == (Verdict.UNKNOWN, "the server wants a key")
@@ -59,21 +59,21 @@ def test_nothing_given_is_unknown_not_ok() -> None:
     assert exit_code(verdict, Severity.ADVICE) == Exit.INCOMPLETE
 
 
-@pytest.mark.parametrize("folder", folders(), ids=lambda p: p.name)
-def test_the_json_is_as_the_schema_says(folder: Path) -> None:
-    VALIDATOR.validate(json.loads(dumps(diagnosis(folder))))
+@pytest.mark.parametrize("name", names())
+def test_the_json_is_as_the_schema_says(name: str) -> None:
+    VALIDATOR.validate(json.loads(dumps(diagnosis(name))))
 
 
-@pytest.mark.parametrize("folder", folders()[:5], ids=lambda p: p.name)
-def test_every_main_box_is_on_the_path(folder: Path) -> None:
-    walked = [s.node for s in diagnosis(folder).path]
+@pytest.mark.parametrize("name", names()[:5])
+def test_every_main_box_is_on_the_path(name: str) -> None:
+    walked = [s.node for s in diagnosis(name).path]
     assert [n.id for n in NODES if n.under is None] == [
         w for w in walked if w in {n.id for n in NODES if n.under is None}
     ]
     assert walked[-1] == "verdict"
 
 
-@pytest.mark.parametrize("folder", folders(), ids=lambda p: p.name)
-def test_a_change_is_a_line_of_a_variable_that_a_role_has(folder: Path) -> None:
-    changes = [c for f in diagnosis(folder).findings for c in f.changes]
+@pytest.mark.parametrize("name", names())
+def test_a_change_is_a_line_of_a_variable_that_a_role_has(name: str) -> None:
+    changes = [c for f in diagnosis(name).findings for c in f.changes]
     assert {c.inventory_var for c in changes} - {None} <= ROLE_VARIABLES

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import vllm_doctor
-from tests.scenarios.loading import folders, scenario, snapshot
+from tests.scenarios.loading import names, scenario, snapshot
 from vllm_doctor.records.verdict import Cause
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.chart import NODES
@@ -65,7 +65,7 @@ def test_it_has_a_page_with_the_fixed_headings(rule: Rule) -> None:
 
 @EVERY_RULE
 def test_it_has_a_firing_a_near_miss_and_an_unknown_scenario(rule: Rule) -> None:
-    kinds = {scenario(f)["expect"] for f in folders() if scenario(f)["rule"] == rule.code}
+    kinds = {scenario(n)["expect"] for n in names() if scenario(n)["rule"] == rule.code}
     assert "finding" in kinds
     assert kinds & {"clear", "not-here"}
     assert "unseen" in kinds
@@ -74,9 +74,9 @@ def test_it_has_a_firing_a_near_miss_and_an_unknown_scenario(rule: Rule) -> None
 @EVERY_RULE
 def test_it_reads_what_it_declares(rule: Rule) -> None:
     touched = set()
-    for folder in folders():
-        if scenario(folder)["rule"] == rule.code:
-            case = Case(snapshot(folder))
+    for name in names():
+        if scenario(name)["rule"] == rule.code:
+            case = Case(snapshot(name))
             ask(rule, case)
             touched |= case.touched
     assert touched == rule.reads, "declare what is read, or add a scenario that reads it"

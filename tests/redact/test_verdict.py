@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tests.scenarios.loading import folders, snapshot
+from tests.scenarios.loading import names, snapshot
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.redact.identities import Names
 from vllm_doctor.redact.ledger import Redactor
@@ -18,9 +18,9 @@ def sent(shot: Snapshot) -> Snapshot:
     return msgspec.convert(redactor.tree(read, "snapshots.json"), Snapshot)
 
 
-@pytest.mark.parametrize("folder", folders()[::6], ids=lambda folder: folder.name)
-def test_the_verdict_stays(folder: object) -> None:
-    here = snapshot(folder)  # type: ignore[arg-type]
+@pytest.mark.parametrize("name", names()[::6])
+def test_the_verdict_stays(name: str) -> None:
+    here = snapshot(name)
     there = judged(sent(here))
     told = judged(here)
     assert (there.verdict, [(f.code, f.confidence, len(f.changes)) for f in there.findings]) == (

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.scenarios.loading import FOLDER
+from tests.scenarios.loading import log_file, with_a_log
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.snapshot import Snapshot
@@ -102,7 +102,7 @@ def main() -> int:
     asked.add_argument("--logs", type=Path, help="a folder whose *.log are mutated, too")
     asked.add_argument("--cpu-s", type=float, default=900.0, help="processor time after which it ends")
     given = asked.parse_args()
-    sources = {path.parent.name: path for path in sorted(FOLDER.glob("*/log.txt"))}
+    sources = {name: log_file(name) for name in sorted(with_a_log())}
     if given.logs is not None:
         sources |= {path.stem: path for path in sorted(given.logs.glob("*.log"))}
     counts: collections.Counter[str] = collections.Counter()

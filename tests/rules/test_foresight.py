@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from tests.memory.models import LLAMA_8B
-from tests.scenarios.loading import FOLDER, snapshot
+from tests.scenarios.loading import snapshot
 from vllm_doctor.knowledge import versions
 from vllm_doctor.launch.command import parse_line
 from vllm_doctor.memory.ask import Start, foresee
@@ -23,10 +23,10 @@ CARD = (Gpu(0, "NVIDIA A10G", total_bytes=round(22.06 * GIB)),)
 STOP = Change(ChangeKind.OS, "other-gpu-processes", None, None, Direction.STOP, Applicability.MANUAL)
 
 
-def told(folder: str) -> Snapshot:
+def told(name: str) -> Snapshot:
     """A scenario on a known card with a known model."""
     return msgspec.structs.replace(
-        snapshot(FOLDER / folder),
+        snapshot(name),
         gpus=Known((Gpu(0, "NVIDIA H100 80GB HBM3", total_bytes=round(79.19 * GIB)),), "test"),
         model_config=Known(LLAMA_8B, "test"),
     )
@@ -67,7 +67,7 @@ def test_the_pool_that_the_start_logged_counts_and_the_plan_tells_the_difference
 
 
 def test_without_the_model_the_simple_figures_stay() -> None:
-    change = diagnose(snapshot(FOLDER / "vd121-kv-small-fires-0331")).findings[0].changes[0]
+    change = diagnose(snapshot("vd121-kv-small-fires-0331")).findings[0].changes[0]
     assert change.predicted == {"max_model_len": 43472.0}
 
 

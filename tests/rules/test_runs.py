@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules import log_material as material
-from tests.scenarios.loading import FOLDER
+from tests.scenarios.loading import log_text, with_a_log
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.snapshot import Snapshot
@@ -24,7 +24,7 @@ Said = tuple[Verdict, str | None]
 
 # Every log with every end, envelope and line: `make logs`. Here, a sample that the seed fixes.
 WHOLE = os.environ.get("VLLM_DOCTOR_ALL_LOGS") == "1"
-LOGS = sorted(path.parent.name for path in FOLDER.glob("*/log.txt"))
+LOGS = sorted(with_a_log())
 # Lines of a report, which speak of vLLM and were not written by it; a page that shows the newest entry first.
 # Broken by a page or a terminal, where a line's place in it is all that tells what it belongs to.
 BROKEN = re.compile("broken|newest-first|nothing-freed|torn|message-before-traceback")
@@ -59,7 +59,7 @@ def judged(*files: bytes) -> Diagnosis:
 
 
 def text(name: str) -> list[str]:
-    return (FOLDER / name / "log.txt").read_text(encoding="utf-8").rstrip("\n").split("\n")
+    return log_text(name).rstrip("\n").split("\n")
 
 
 @functools.cache

@@ -1,11 +1,9 @@
 """The path through the flowchart: "no" only from a source that was read, and never against the finding."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.cli.test_diagnose import HEALTHY, TOO_SMALL
-from tests.scenarios.loading import diagnosis, folders, snapshot
+from tests.scenarios.loading import diagnosis, names, snapshot
 from vllm_doctor.log.read.lines import log_of_lines
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.host import Gpu, Kernel, Metrics, Sample, Scrape
@@ -72,10 +70,10 @@ def test_what_the_log_says_itself_need_not_be_given() -> None:
     assert "launch" not in {missing.signal for missing in of(told).unknown}
 
 
-@pytest.mark.parametrize("folder", folders(), ids=lambda p: p.name)
-def test_no_box_contradicts_a_finding_or_answers_from_what_was_not_read(folder: Path) -> None:
-    shot = snapshot(folder)
-    told = diagnosis(folder)
+@pytest.mark.parametrize("name", names())
+def test_no_box_contradicts_a_finding_or_answers_from_what_was_not_read(name: str) -> None:
+    shot = snapshot(name)
+    told = diagnosis(name)
     said = answers(told)
     for node in NODES:
         if said.get(node.id) != "no":

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.scenarios.loading import folders
+from tests.scenarios.loading import log_text, with_a_log
 from vllm_doctor.log.match import Message, Sample, messages
 from vllm_doctor.log.read.lines import log_of_lines
 from vllm_doctor.records.finding import Diagnosis
@@ -43,7 +43,7 @@ PREFIXES: dict[str, Callable[[str], str]] = {
     "pasted": lambda text: f"[0;36m(EngineCore pid=4242)[0;0m ERROR 05-21 10:11:12 [core.py:708] {text}",
 }
 # The scenarios whose rules compute with what the log prints.
-SUMS = [f for f in folders() if re.match(r"vd[123]\d\d-.*fires$", f.name) and (f / "log.txt").exists()]
+SUMS = [name for name in with_a_log() if re.match(r"vd[123]\d\d-.*fires$", name)]
 SAMPLES = [(m, s) for m in messages() if m.role == "cause" for s in m.samples]
 
 
@@ -132,7 +132,7 @@ def test_numbers_that_no_program_writes_are_no_message() -> None:
 
 @pytest.mark.parametrize("number", ["0", "9" * 40, "9" * 5000], ids=["none", "forty digits", "more than int() takes"])
 def test_no_number_in_a_line_breaks_a_rule(number: str) -> None:
-    logs = [(f / "log.txt").read_text(errors="replace").splitlines() for f in SUMS]
+    logs = [log_text(name).splitlines() for name in SUMS]
     lives = [*((START, [s.line]) for m in messages() for s in m.samples), *(([], lines) for lines in (START, *logs))]
     for before, lines in lives:
         # Each line once, in its text alone; the calls of a traceback have no figure that is read.

@@ -1,14 +1,15 @@
-"""A scenario folder as a snapshot: `scenario.json` says what was given and what a rule must answer.
+"""A scenario as a snapshot: `VDnnn.yaml` holds the rule's scenarios, each what was given and what the rule must answer.
 
-The text is ours: vLLM's message templates with our own figures. Logs go through the real reader.
+The text is ours: vLLM's message templates with our own figures. Logs go through the real reader, from a file each.
 """
 
-import json
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml
 
 from vllm_doctor.gather.kernel import events
 from vllm_doctor.gather.logfile import read_logs
@@ -22,33 +23,70 @@ from vllm_doctor.rules.engine import diagnose
 
 FOLDER = Path(__file__).parent
 GIB = 1 << 30
+_LOGS = tempfile.TemporaryDirectory(prefix="scenarios-")
 
 
 @cache
-def folders() -> tuple[Path, ...]:
-    """Every scenario, by name."""
-    return tuple(sorted(p.parent for p in FOLDER.glob("*/scenario.json")))
+def _scenarios() -> dict[str, dict[str, Any]]:
+    """Every scenario by its name; `rule` is the code that its file is named by."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(FOLDER.glob("VD*.yaml")):
+        for name, said in yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader).items():
+            assert name not in found, f"{name} stands twice"
+            found[name] = {"rule": path.stem, **said}
+    return found
 
 
 @cache
-def scenario(folder: Path) -> dict[str, Any]:
-    read: dict[str, Any] = json.loads((folder / "scenario.json").read_text(encoding="utf-8"))
-    return read
+def names() -> tuple[str, ...]:
+    """Every scenario, by rule."""
+    return tuple(_scenarios())
 
 
 @cache
-def diagnosis(folder: Path) -> Diagnosis:
+def with_a_log() -> tuple[str, ...]:
+    """Those that give a log."""
+    return tuple(name for name in names() if "log" in scenario(name))
+
+
+def scenario(name: str) -> dict[str, Any]:
+    """What was given, and what must be answered."""
+    return _scenarios()[name]
+
+
+def log_text(name: str) -> str:
+    """The log that was given."""
+    text: str = scenario(name)["log"]
+    return text
+
+
+@cache
+def log_file(name: str) -> Path:
+    """The same as a file, until this process ends."""
+    path = Path(_LOGS.name) / name / "log.txt"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(log_text(name), encoding="utf-8")
+    return path
+
+
+def without_its_place(text: str) -> str:
+    """A text in which the files of the logs are named by their scenario alone."""
+    return text.replace(f"{_LOGS.name}/", "")
+
+
+@cache
+def diagnosis(name: str) -> Diagnosis:
     """The verdict on a scenario. Each is made once in a process: whoever tests it looks at the same frozen record."""
-    return diagnose(snapshot(folder))
+    return diagnose(snapshot(name))
 
 
 @cache
-def snapshot(folder: Path) -> Snapshot:
+def snapshot(name: str) -> Snapshot:
     """What was given, as the command line would gather it; `snapshot` gives fields as the records' own JSON."""
-    given = scenario(folder).get("given", {})
+    given = scenario(name).get("given", {})
     fields: dict[str, Any] = {}
-    if (folder / "log.txt").exists():
-        fields["log"] = read_logs([str(folder / "log.txt")])
+    if "log" in scenario(name):
+        fields["log"] = read_logs([str(log_file(name))])
     if "launch" in given:
         fields["launch"] = Known(parse_line(given["launch"]), "--launch")
     if "version" in given:
@@ -70,6 +108,6 @@ def snapshot(folder: Path) -> Snapshot:
     if "model_config" in given:
         fields["model_config"] = Known(given["model_config"], "--model-config")
     types = {f.name: f.type for f in msgspec.structs.fields(Snapshot)}
-    for name, value in given.get("snapshot", {}).items():
-        fields[name] = msgspec.convert(value, types[name], strict=False)
+    for field, value in given.get("snapshot", {}).items():
+        fields[field] = msgspec.convert(value, types[field], strict=False)
     return Snapshot(taken_at="2026-01-01T00:00:00+00:00", **fields)

@@ -1,10 +1,8 @@
 """Each scenario: one rule's answer, and where it fires the whole verdict with cause, phase and changes."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.scenarios.loading import diagnosis, folders, scenario, snapshot
+from tests.scenarios.loading import FOLDER, diagnosis, names, scenario, snapshot
 from vllm_doctor.knowledge import versions
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -15,11 +13,11 @@ from vllm_doctor.rules.registry import Clear, NotHere, Unseen, by_code
 ANSWERS = {"finding": Finding, "clear": Clear, "not-here": NotHere, "unseen": Unseen}
 
 
-@pytest.mark.parametrize("folder", folders(), ids=lambda p: p.name)
-def test_the_rule_answers_as_the_scenario_says(folder: Path) -> None:
-    said = scenario(folder)
+@pytest.mark.parametrize("name", names())
+def test_the_rule_answers_as_the_scenario_says(name: str) -> None:
+    said = scenario(name)
     rule = by_code()[said["rule"]]
-    outcome = ask(rule, Case(snapshot(folder)))
+    outcome = ask(rule, Case(snapshot(name)))
     assert isinstance(outcome, ANSWERS[said["expect"]]), outcome
     if isinstance(outcome, Finding):
         assert outcome.code == rule.code
@@ -29,10 +27,10 @@ def test_the_rule_answers_as_the_scenario_says(folder: Path) -> None:
         assert outcome.refute
 
 
-@pytest.mark.parametrize("folder", [f for f in folders() if scenario(f)["expect"] == "finding"], ids=lambda p: p.name)
-def test_the_verdict_names_cause_phase_and_changes(folder: Path) -> None:
-    said = scenario(folder)
-    verdict = diagnosis(folder)
+@pytest.mark.parametrize("name", [name for name in names() if scenario(name)["expect"] == "finding"])
+def test_the_verdict_names_cause_phase_and_changes(name: str) -> None:
+    said = scenario(name)
+    verdict = diagnosis(name)
     wanted = said.get("root", said["rule"])
     assert verdict.findings[0].code == wanted, [f.code for f in verdict.findings]
     own = next(f for f in verdict.findings if f.code == said["rule"])
@@ -43,18 +41,18 @@ def test_the_verdict_names_cause_phase_and_changes(folder: Path) -> None:
     if "confidence" in said:
         assert own.confidence == said["confidence"]
     offered = [(c.name, str(c.direction)) for c in own.changes]
-    for name, direction in said.get("changes", []):
-        assert (name, direction) in offered
-    for name in said.get("never", []):
-        assert name not in [n for n, _ in offered]
-    for name, value in said.get("to", {}).items():
-        assert next(c.after for c in own.changes if c.name == name) == value
+    for changed, direction in said.get("changes", []):
+        assert (changed, direction) in offered
+    for never in said.get("never", []):
+        assert never not in [n for n, _ in offered]
+    for changed, value in said.get("to", {}).items():
+        assert next(c.after for c in own.changes if c.name == changed) == value
 
 
-@pytest.mark.parametrize("folder", folders(), ids=lambda p: p.name)
-def test_nothing_is_offered_that_the_version_does_not_have(folder: Path) -> None:
-    at = Case(snapshot(folder)).version or versions.newest_known()
-    for found in diagnosis(folder).findings:
+@pytest.mark.parametrize("name", names())
+def test_nothing_is_offered_that_the_version_does_not_have(name: str) -> None:
+    at = Case(snapshot(name)).version or versions.newest_known()
+    for found in diagnosis(name).findings:
         for change in found.changes:
             if change.kind is ChangeKind.FLAG and change.name != "model" and change.direction is not Direction.REMOVE:
                 fact = versions.flag(change.name.split(".")[0], at)
@@ -62,6 +60,10 @@ def test_nothing_is_offered_that_the_version_does_not_have(folder: Path) -> None
                 assert fact.exists, f"{found.code} offers --{change.name} to vLLM {at}"
 
 
-@pytest.mark.parametrize("folder", [f for f in folders() if scenario(f).get("verdict")], ids=lambda p: p.name)
-def test_the_verdict_word(folder: Path) -> None:
-    assert diagnosis(folder).verdict == scenario(folder)["verdict"]
+@pytest.mark.parametrize("name", [name for name in names() if scenario(name).get("verdict")])
+def test_the_verdict_word(name: str) -> None:
+    assert diagnosis(name).verdict == scenario(name)["verdict"]
+
+
+def test_no_scenario_lies_in_a_folder_where_nothing_reads_it() -> None:
+    assert [str(path) for path in FOLDER.glob("*/*") if "__pycache__" not in path.parts] == []
