@@ -54,7 +54,7 @@ bench: venv ## every benches/bench_*.py
 	@set -e; for bench in benches/bench_*.py; do echo "== $$bench"; .venv/bin/python "$$bench"; done
 
 fuzz: venv ## ten minutes on each target that reads what others wrote (TARGET=log MINUTES=60)
-	@set -e; for target in $(or $(TARGET),log long_log written metrics bundle snapshot launch plan host); do \
+	@set -e; for target in $(or $(TARGET),log long_log written metrics bundle snapshot launch plan host redaction config unit); do \
 	  echo "== $$target"; .venv/bin/python -m tests.fuzz.run $$target -max_total_time=$$(( $(or $(MINUTES),10) * 60 )) -verbosity=0; done
 
 mutations: venv ## 28,000 mutated logs: none may turn a failure that still stands into ok (LOGS=folder)

@@ -5,6 +5,7 @@ crash-…. Once it is mended, its file goes to tests/fuzz/seeds/TARGET, where ev
 TARGET may be `all`: one after another, and the status is 1 if one of them fails.
 """
 
+import json
 import os
 import random
 import re
@@ -33,6 +34,10 @@ def from_scenarios(target: str, folder: Path) -> None:
         text = given.get("launch" if target == "plan" else target)
         if target in {"log", "long_log", "written"} and name in with_a_log():
             text = log_text(name)
+        if target == "unit" and name in with_a_log():
+            text = "NRestarts=2\\n----\\nHF_HOME=/m\\nAPI='a b'\\n----\\n" + log_text(name)
+        if target == "config" and isinstance(given.get("model_config"), dict):
+            text = json.dumps(given["model_config"])
         if text:
             kept = text if isinstance(text, str) else "----\n".join(text)
             (folder / f"scenario-{name}").write_text(kept, encoding="utf-8")

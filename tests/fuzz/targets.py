@@ -27,12 +27,13 @@ from tests.memory.models import LLAMA_8B
 from tests.scenarios.loading import names, snapshot
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
-from vllm_doctor.gather import logfile
+from vllm_doctor.gather import journal, live, logfile, procfs, release, systemd
 from vllm_doctor.gather.bundle import read_bundle, write_bundle
 from vllm_doctor.gather.kernel import read_file as read_kernel
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.metrics import parse
 from vllm_doctor.gather.nvidia_smi import read_both
+from vllm_doctor.gather.run import Ran
 from vllm_doctor.launch.command import parse_line
 from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.log.read import pieces, window
@@ -283,6 +284,80 @@ def written(data: bytes) -> None:
     assert type(again[0].log) is type(shot.log)
 
 
+def config(data: bytes) -> None:
+    """A config.json: given to `diagnose` and `plan`, and read beside a served model."""
+    with tempfile.TemporaryDirectory() as folder:
+        name = Path(folder, "config.json")
+        name.write_bytes(data)
+        read = release.model_config(parse_line(f"vllm serve {folder}"), {}, None)
+        judged(Snapshot(taken_at=_NOW, launch=Known(parse_line("vllm serve m"), "--launch"), model_config=read))
+        for words in (
+            ["diagnose", "--launch", f"vllm serve {folder}", "--model-config", str(name)],
+            [
+                "plan",
+                "--gpu",
+                _CARD,
+                "--vllm-version",
+                "0.33.0",
+                "--model-config",
+                str(name),
+                "--",
+                "vllm",
+                "serve",
+                "m",
+            ],
+        ):
+            code, told, complaint = _run(words)
+            assert code in _ENDINGS, complaint
+            _harmless(told + complaint)
+
+
+_UNIT = """Id=vllm.service
+LoadState=loaded
+ActiveState=failed
+SubState=failed
+Result=exit-code
+InvocationID=0123456789abcdef0123456789abcdef
+ExecStart={ path=/v ; argv[]=/opt/vllm/bin/vllm serve m --uds /run/m --api-key PlAnTeD7Key ; ignore_errors=no }
+Environment=DB_PASS=PlAnTeD7Pass
+"""
+
+
+def unit(data: bytes) -> None:
+    """A unit's own words, its environment file and its journal (between lines `----`), as a live diagnosis reads them.
+
+    Two secrets of the unit's are planted at the end of the journal; neither may be told.
+    """
+    words, environment, text = ([*data.split(b"\n----\n", 2), b"", b""])[:3]
+    with _file(environment) as name:
+        shown = (
+            _UNIT.encode() + words.replace(b"\n\n", b"\n") + f"\nEnvironmentFiles={name} (ignore_errors=no)\n".encode()
+        )
+        lines = [*text.splitlines()[-500:], b"ValueError: PlAnTeD7Key and PlAnTeD7Pass"]
+        rows = [
+            {"MESSAGE": line.decode("utf-8", "replace"), "_PID": "7", "SYSLOG_IDENTIFIER": "vllm"} for line in lines
+        ]
+        written = "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+        def answers(argv: list[str], **_: object) -> Ran:
+            if argv[0] == "systemctl":
+                return Ran(0, shown if argv[1] == "show" else b"", "")
+            return Ran(0, b"" if "_PID=1" in argv else written, "")
+
+        with contextlib.ExitStack() as patched:
+            for module in (journal, systemd):
+                patched.enter_context(mock.patch.object(module, "run", answers))
+            patched.enter_context(mock.patch.object(procfs, "processes", return_value=()))
+            found = systemd.find(None, 1.0)
+            if not isinstance(found, Known):
+                return
+            for one in found.value:
+                shot, _ = live._snapshot(one, 5.0, canary=False)
+                judged(shot)
+                told = dumps(diagnose(shot)) + msgspec.json.encode(shot).decode()
+                assert "PlAnTeD7" not in told or b"PlAnTeD7" in data
+
+
 def redaction(data: bytes) -> None:
     """Any text, many times over: redacted in time, whole again in each format, and what a name told is gone."""
     text = data.decode("utf-8", "replace")
@@ -309,4 +384,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "host": host,
     "written": written,
     "redaction": redaction,
+    "config": config,
+    "unit": unit,
 }

@@ -236,6 +236,9 @@ def test_none_leaves_a_host_by_its_unit_s_environment(
     host(on_path, journal=lines(tmp_path, "vllm: cAnArYunit7 and cAnArY odd 7", "ValueError: cannot open cAnArYfile7"))
     given = "Environment=DB_PASS=cAnArYunit7 VLLM_X_PWD=cAnArYpwd7 VLLM_S3_KEY=cAnArYs3"
     from_file = f"EnvironmentFiles={tmp_path / 'secrets'} (ignore_errors=no)"
+    on_path("dmesg", "echo '[    1.0] NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=cAnArYfile7, Ch 00000008'")
+    journalctl = tmp_path / "bin" / "journalctl"
+    journalctl.write_text(journalctl.read_text().replace('case "$*"', 'case "$*" in *-k*) exit 1;; esac; case "$*"'))
     systemctl = tmp_path / "bin" / "systemctl"
     systemctl.write_text(systemctl.read_text().replace("MainPID=0", f"MainPID=0\n{given}\n{from_file}"))
     for words in (["diagnose"], ["diagnose", "--format", "json"], ["bundle", "-o", str(tmp_path / "b")]):
@@ -244,6 +247,7 @@ def test_none_leaves_a_host_by_its_unit_s_environment(
         assert heard(told.out + told.err) == []
     snapshot = dict(files(tmp_path / "b"))["snapshots.json"]
     assert "cannot open [hidden]" in snapshot
+    assert "name=[hidden], Ch 00000008" in snapshot
     assert heard(gzip.decompress((tmp_path / "b").read_bytes()).decode()) == []
 
 

@@ -123,7 +123,7 @@ def _rows(out: bytes) -> Iterator[dict[str, object]]:
     for line in out.splitlines():
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # the last line of output that was cut
         if isinstance(row, dict):
             yield row

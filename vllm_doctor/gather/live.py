@@ -68,14 +68,18 @@ def gather_all(
     found = systemd.find(unit, deadline_s)
     if isinstance(found, Known):
         names = [one.unit.name for one in found.value]
-        reading = [Worker(partial(_snapshot, one, deadline_s, canary=canary), Snapshot, most) for one in found.value]
+        reading = [Worker(partial(_snapshot, one, deadline_s, canary=canary), _Read, most) for one in found.value]
     else:
         names = ["this host"]
-        reading = [Worker(partial(_without_unit, found), Snapshot, most)]
+        reading = [Worker(partial(_without_unit, found), _Read, most)]
     collect([cards, kernel_log, *reading])
     gpus, driver = cards.result(_late_cards)
     events = kernel_log.result(lambda why: Unknown(f"kernel log: {why}", "journalctl -k -b"))
-    shots = [one.result(partial(_late, name)) for one, name in zip(reading, names, strict=True)]
+    read = [one.result(partial(_late, name)) for one, name in zip(reading, names, strict=True)]
+    # The kernel, and another unit, may have written what one unit is given and nobody else may know.
+    secrets = frozenset[str]().union(*(own for _, own in read))
+    events = without(events, secrets)
+    shots = [without(shot, secrets - frozenset(own)) for shot, own in read]
     if unit is None:
         shots += _beside(shots, names)
     return tuple(
@@ -84,6 +88,8 @@ def gather_all(
 
 
 _KernelLog: TypeAlias = Reading[Kernel]
+# A picture, and the secrets that were taken out of it.
+_Read: TypeAlias = tuple[Snapshot, tuple[str, ...]]
 _Cards: TypeAlias = tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]
 
 
@@ -92,12 +98,12 @@ def _late_cards(why: str) -> tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]:
     return unknown, unknown
 
 
-def _late(name: str, why: str) -> Snapshot:
+def _late(name: str, why: str) -> _Read:
     """A unit of which nothing came back: that is all that can be said of it."""
-    return _of_host(Unknown(f"{name}: {why}", "look at the load: uptime"), NOT_GIVEN, unit=name)
+    return _of_host(Unknown(f"{name}: {why}", "look at the load: uptime"), NOT_GIVEN, unit=name), ()
 
 
-def _snapshot(chosen: Found, deadline_s: float, *, canary: bool) -> Snapshot:
+def _snapshot(chosen: Found, deadline_s: float, *, canary: bool) -> _Read:
     """What one unit tells; its host's cards and kernel are read beside it."""
     until = time.monotonic() + deadline_s
     state = chosen.unit
@@ -153,7 +159,7 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool) -> Snapshot:
         else Unknown("the launch is unknown", f"systemctl cat {shlex.quote(state.name)}"),
         live=True,
     )
-    return without(taken, secrets)
+    return without(taken, secrets), tuple(secrets)
 
 
 def _weights(model: str | None) -> WeightFiles | None:
@@ -164,9 +170,9 @@ def _now() -> str:
     return datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds")
 
 
-def _without_unit(missing: Absent | Unknown) -> Snapshot:
+def _without_unit(missing: Absent | Unknown) -> _Read:
     """A host with no unit to judge: what the machine itself says is still worth having."""
-    return _of_host(missing, Known(procfs.machine(main_pid=None, port=None, folders=["/"]), "/proc"))
+    return _of_host(missing, Known(procfs.machine(main_pid=None, port=None, folders=["/"]), "/proc")), ()
 
 
 def _beside(shots: Sequence[Snapshot], names: Sequence[str]) -> list[Snapshot]:

@@ -89,7 +89,7 @@ def gib(name: str, text: str | None, high: float) -> float | None:
     """A size in GiB from text. Raises PlanProblem for another unit, a size that no card has, and what is no number."""
     if text is None:
         return None
-    found = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?(?:e-?\d+)?)\s*(gib)?\s*", text, re.IGNORECASE)
+    found = re.fullmatch(r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)\s*(gib)?", text.strip(), re.IGNORECASE)
     if not found:
         raise PlanProblem(f"{name}: found {text!r}; needed: a number of GiB (2^30 bytes), such as 79.19")
     value = float(found[1])
