@@ -22,7 +22,7 @@ GROWTH = 2.5
 # Less than this is too short to be measured.
 MEASURABLE_S = 2e-3
 # Of one expression, before it is taken for one that never ends.
-PATIENCE_S = 300
+PATIENCE_S = 120
 
 
 # What is never asked of a long text, and what sees to that.
