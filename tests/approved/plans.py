@@ -38,4 +38,4 @@ def _said(model: str, words: str) -> str:
     ):
         code = run(["plan", *config, *shlex.split(words)])
     assert code in {0, 1}, words
-    return out.getvalue()
+    return out.getvalue().replace(f"{FOLDER}/", "")  # where this checkout lies is no part of the answer

@@ -34,9 +34,9 @@ def test_the_page_tells_the_answer_and_needs_nothing_from_elsewhere() -> None:
 def test_who_was_not_there_reads_what_it_does_to_the_service_and_what_to_do_first() -> None:
     page = html.page([(diagnosis(finding("VD121")), ARGV)])
     top = page.partition("<h2>")[0]
-    assert "The service does not start before this is mended." in top
+    assert "The service does not start before this is repaired." in top
     assert "Do this: <code>--max-model-len 2048</code>" in top
-    assert "one request of `max_model_len` tokens would not fit" in page
+    assert "one request of <code>max_model_len</code> tokens would not fit" in page
     assert "proved by the evidence below" in page
 
 
@@ -44,7 +44,7 @@ def test_what_is_not_proved_or_has_no_change_promises_none() -> None:
     possible = html.page([(diagnosis(finding(confidence=Confidence.POSSIBLE, changes=())), ARGV)])
     assert "This may be the cause; it is not proved." in possible
     without = html.page([(diagnosis(finding(changes=())), ARGV)])
-    assert "No setting is known that mends it" in without
+    assert "No setting is known that cures it" in without
     assert "What to change is below" not in possible + without
 
 

@@ -33,7 +33,7 @@ def test_what_is_missing_is_the_sum_in_one_line() -> None:
         Arithmetic("missing", 0.5, "GiB", "2 − 1.5", "log"),
         Arithmetic("tokens that fit", 2048, "tokens", "", "log"),
     )
-    assert human.because(finding(arithmetic=sums)) == "needed 2 GiB, available 1.50 GiB: 0.50 GiB too little"
+    assert human.because(finding(arithmetic=sums)) == "needed 2 GiB, available 1.50 GiB: 2 − 1.5 = 0.50 GiB too little"
     assert human.because(finding(arithmetic=())) == "ValueError: To serve at least one request"
 
 

@@ -5,7 +5,6 @@ import os
 import select
 import stat
 import struct
-import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from vllm_doctor.cli import terminal
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.named import STDIN, missing, refuse_missing
@@ -39,8 +39,6 @@ _MOST_LAUNCH = 1 << 16
 _MOST_GIB = 1024
 # How long the program before the pipe has for its first line; a socket is what sshd leaves open beside a command.
 _PIPE_S, _SOCKET_S = 2.0, 0.1
-# Whatever COLUMNS says.
-_NARROWEST, _WIDEST = 20, 400
 _WORST = (Verdict.FINDING, Verdict.UNKNOWN, Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
@@ -182,16 +180,9 @@ def _rendered(judged: Judged, output: str, target: str | None, given: Given) -> 
         return page([(verdict, _argv(snapshot)) for verdict, snapshot in judged], taken_at=judged[0][1].taken_at)
     from vllm_doctor.render.human import text
 
-    color = target is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    import shutil
-
-    width = min(max(shutil.get_terminal_size((100, 24)).columns, _NARROWEST), _WIDEST)
-    return "\n".join(
-        text(
-            verdict, color=color, width=width, argv=_argv(snapshot), why=given.why, path=given.path, medium=given.medium
-        )
-        for verdict, snapshot in judged
-    )
+    color = target is None and terminal.colored()
+    asked: dict[str, Any] = {"why": given.why, "path": given.path, "medium": given.medium, "width": terminal.width()}
+    return "\n".join(text(told, color=color, argv=_argv(shot), **asked) for told, shot in judged)
 
 
 def _argv(snapshot: Snapshot) -> tuple[str, ...]:

@@ -4,8 +4,19 @@ from typing import Annotated
 
 import typer
 
-from vllm_doctor.cli import complete
+from vllm_doctor.cli import complete, terminal
 from vllm_doctor.cli.streams import say
+from vllm_doctor.cli.terminal import told
+
+EXAMPLES = """\
+Examples:
+
+\b
+  vllm-doctor explain VD121
+  vllm-doctor explain swap-space --vllm-version 0.33.0
+  vllm-doctor explain vllm:num_preemptions_total
+  vllm-doctor explain --list
+"""
 
 
 def explain(
@@ -30,7 +41,7 @@ def explain(
     from vllm_doctor.rules.registry import by_code
 
     if every:
-        say("".join(f"{number}  {cause:38} {phase:30} {title}\n" for number, cause, phase, title in listing()))
+        told("".join(f"{number}  {title}\n" for number, _, _, title in listing()))
         return
     if code is None:
         raise UsageProblem("explain: needed is a code (vllm-doctor explain VD121), or --list for all of them")
@@ -47,7 +58,22 @@ def explain(
             f"explain: there is no {wanted[:40]!r}{hint}; vllm-doctor explain --list shows every code, "
             "and options, variables and metrics go by the names that vLLM gives them"
         )
-    say(f"{text}\n")
+    _rendered(text)
+
+
+def _rendered(text: str) -> None:
+    """The page laid out for a terminal; a pipe or a file gets the Markdown."""
+    if not terminal.colored():
+        told(f"{text}\n")
+        return
+    import io
+
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    out = io.StringIO()
+    Console(file=out, width=terminal.width(), force_terminal=True, color_system="standard").print(Markdown(text))
+    say(out.getvalue())
 
 
 def flowchart(
@@ -61,4 +87,7 @@ def flowchart(
 
     if output not in {"text", "mermaid"}:
         raise UsageProblem(f"--format {output}: needed is text or mermaid")
-    say(chart() if output == "text" else mermaid())
+    if output == "text":
+        told(chart())
+    else:
+        say(mermaid())

@@ -6,6 +6,7 @@ import json as jsons
 from collections.abc import Callable
 from pathlib import Path
 
+from vllm_doctor.cli import terminal
 from vllm_doctor.cli.streams import say
 from vllm_doctor.memory.history import Difference, compare, read_log, recall, remember
 from vllm_doctor.memory.question import PlanProblem, Question, planner
@@ -64,7 +65,7 @@ def _not_applicable(reason: str, *, json: bool) -> bool:
 
 def _print(found: list[Difference], place: str, *, news: bool, json: bool) -> None:
     if not json:
-        say(render.differences(found, place))
+        terminal.told(render.differences(found, place))
         return
     told = [{"term": d.term, "planned_gib": round(d.planned, 3), "logged_gib": round(d.logged, 3)} for d in found]
     answer = {

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from vllm_doctor.cli import terminal
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.named import missing, refuse_missing
@@ -130,7 +131,7 @@ def _one(o: Options) -> bool:
 
         say(json.dumps(render.as_dict(told)) + "\n")
     else:
-        say(render.text(told, explain=o.explain))
+        terminal.told(render.text(told, explain=o.explain))
     return predicted.outcome == "ok"
 
 
@@ -169,7 +170,7 @@ def _sweep(o: Options) -> Exit:
         ]
         say(json.dumps({"schema_version": render.SCHEMA_VERSION, "sweep": told}) + "\n")
     else:
-        say(render.sweep(rows))
+        terminal.told(render.sweep(rows))
     if any(isinstance(p, str) for _, _, p in rows):
         return Exit.INCOMPLETE
     return Exit.OK if any(not isinstance(p, str) and p.outcome == "ok" for _, _, p in rows) else Exit.FINDINGS

@@ -11,6 +11,7 @@ from types import FrameType
 
 import msgspec
 
+from vllm_doctor.cli import terminal
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.streams import say
@@ -134,7 +135,7 @@ def _dry(o: Options, told: Facts, what: Ramp) -> int:
         f"Each step is a restart, by {told.service.drop_in};",
         "at the end, on Ctrl-C and on any failure it is taken away and what served before is started again.",
     ]
-    say("\n".join(lines) + "\n")
+    terminal.told("\n".join(lines) + "\n")
     return Exit.OK
 
 

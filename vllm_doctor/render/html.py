@@ -1,13 +1,15 @@
 """The diagnosis as one self-contained page, for people who were not there."""
 
+import shlex
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_doctor import __version__
-from vllm_doctor.records.finding import Diagnosis
-from vllm_doctor.records.verdict import Confidence, Severity, Verdict
+from vllm_doctor.records.finding import Diagnosis, Memory
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Severity, Verdict
+from vllm_doctor.remedy.argv import exact
 from vllm_doctor.render import human
 from vllm_doctor.render.deeds import deed, scalar
 from vllm_doctor.render.text import figure, visible
@@ -16,10 +18,11 @@ from vllm_doctor.rules.registry import by_code
 
 if TYPE_CHECKING:
     import jinja2
+    import markupsafe
 
 _EFFECTS = {
-    Severity.BLOCKS_START: "The service does not start before this is mended.",
-    Severity.WILL_FAIL_UNDER_LOAD: "The service runs, and fails under load until this is mended.",
+    Severity.BLOCKS_START: "The service does not start before this is repaired.",
+    Severity.WILL_FAIL_UNDER_LOAD: "The service runs, and fails under load until this is repaired.",
     Severity.DEGRADED: "The service runs, with less than it could give.",
     Severity.ADVICE: "The service runs; this would make it better.",
 }
@@ -69,8 +72,19 @@ def _template() -> "jinja2.Template":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(visible=visible, figure=figure, scalar=scalar)
+    environment.filters.update(visible=visible, figure=figure, scalar=scalar, coded=_coded)
     return environment.get_template("report.html.j2")
+
+
+def _coded(text: str) -> "markupsafe.Markup":
+    """A page's prose with its `words of code` as such; all else escaped."""
+    import markupsafe
+
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return markupsafe.escape(text)
+    code = markupsafe.Markup("<code>{}</code>")
+    return markupsafe.Markup("").join(code.format(part) if at % 2 else part for at, part in enumerate(parts))
 
 
 def _meaning(code: str) -> str:
@@ -85,8 +99,44 @@ def _means(diagnosis: Diagnosis) -> str:
     first = diagnosis.findings[0]
     if first.confidence is Confidence.POSSIBLE:
         return "This may be the cause; it is not proved."
-    below = "What to change is below." if first.changes else "No setting is known that mends it."
+    below = "What to change is below." if first.changes else "No setting is known that cures it."
     return f"{_MEANS[diagnosis.verdict]} {below} {_EFFECTS[first.severity]}"
+
+
+def named(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """Release, model, what starts it, and the launch, as far as they are known."""
+    facts = diagnosis.facts
+    found = [("vLLM", facts.get("vllm_version")), ("model", facts.get("model")), ("host", diagnosis.subject.host)]
+    found += [
+        ("unit", diagnosis.subject.unit),
+        ("GPU", diagnosis.subject.gpu),
+        ("launch", shlex.join(diagnosis.launch)),
+    ]
+    return [(name, visible(str(value), 2000)) for name, value in found if value]
+
+
+def _bar(memory: Memory) -> dict[str, object]:
+    """The parts with their portions in per cent, and the class of each for its colour."""
+    total = sum(part.gib for part in memory.parts) or 1.0
+    used = 0
+    parts: list[tuple[str, str, float, float]] = []
+    for part in memory.parts:
+        light = part.name if part.name in {"free", "missing"} else f"part{used % 4}"
+        used += light.startswith("part")
+        parts.append((light, visible(part.name, 40), part.gib, 100 * part.gib / total))
+    return {"of": visible(memory.of, 40), "total": memory.total_gib, "parts": parts, "asked": memory.asked}
+
+
+def _paste(diagnosis: Diagnosis) -> tuple[str, list[str]]:
+    """The corrected launch in the medium that was seen: its heading and its lines; no line where there is none."""
+    from vllm_doctor.remedy.medium import Medium, corrected
+
+    medium = Medium(diagnosis.medium)
+    changes = diagnosis.findings[0].changes if diagnosis.findings else ()
+    change = next((c for c in changes if exact(c) and c.kind in {ChangeKind.FLAG, ChangeKind.ENV}), None)
+    if change is None or medium is Medium.UNIT:
+        return "", []
+    return human.MEDIA[medium], corrected(diagnosis, change, medium)
 
 
 def _part(diagnosis: Diagnosis, argv: tuple[str, ...]) -> dict[str, object]:
@@ -97,5 +147,8 @@ def _part(diagnosis: Diagnosis, argv: tuple[str, ...]) -> dict[str, object]:
         "who": human.subject(diagnosis.subject),
         "facts": [line for told in human.facts(diagnosis) for line in told],
         "meanings": {f.code: _meaning(f.code) for f in diagnosis.findings},
+        "named": named(diagnosis),
+        "bar": _bar(diagnosis.memory) if diagnosis.memory is not None else None,
+        "paste": _paste(diagnosis),
         "emergency": {f.code: human.emergency(f, diagnosis.subject.unit, argv) for f in diagnosis.findings},
     }

@@ -55,7 +55,7 @@ HINTS = {
 _HIDDEN = "[hidden]"
 # The most lines of a corrected launch that are shown unasked.
 _PASTE = 6
-_MEDIA = {
+MEDIA = {
     "command": "The whole command",
     "unit": "The unit's drop-in",
     "docker": "The container",
@@ -75,6 +75,7 @@ _SIGNALS = {
 # Where most figures are from: the very line that stands above them.
 _PLAIN_SOURCES = frozenset({"the error line", "the log", "torch's message", ""})
 _EXCEPTION = re.compile(r"(?P<what>\b(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b: .*)", re.DOTALL)
+_SUM = re.compile(r"[\d.,]+ − [\d.,]+")
 _HEADED = re.compile(r"\[[\w./<>-]+:\d+\] (?P<what>.*)", re.DOTALL)
 
 
@@ -171,7 +172,9 @@ def because(finding: Finding) -> str:
     missing = next((at for at, one in enumerate(sums) if one.name == "missing"), None)
     if missing is not None and missing:
         told = ", ".join(_figured(one) for one in sums[max(0, missing - 2) : missing])
-        return visible(f"{told}: {figure(sums[missing].value)} {sums[missing].unit} too little", 300)
+        lacks = sums[missing]
+        how = f"{lacks.formula} = " if _SUM.fullmatch(lacks.formula) else ""
+        return visible(f"{told}: {how}{figure(lacks.value)} {lacks.unit} too little", 300)
     if sums:
         return visible(", ".join(_figured(one) for one in sums[:3]), 300)
     return next((visible(decisive(e.excerpt), 200) for e in finding.evidence), "") or "see the evidence"
@@ -233,7 +236,7 @@ def _paste(page: Page, diagnosis: Diagnosis, finding: Finding, asked: str | None
     lines = corrected(diagnosis, change, medium) if change is not None else []
     if change is None or not lines or (asked is None and len(lines) > _PASTE):
         return
-    page.heading(_MEDIA[medium])
+    page.heading(MEDIA[medium])
     for line in lines:
         page.verbatim(visible(line, 8000), "green", indent=2)
 

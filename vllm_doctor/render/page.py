@@ -11,6 +11,24 @@ from rich.text import Text
 NARROWEST = 40
 
 
+def laid(text: str, width: int) -> str:
+    """A text of short lines for a terminal of this width: longer ones go on at a word, under where they began. What
+    cannot be parted (a path, a bar) stays whole."""
+    return "".join(f"{part}\n" for line in text.splitlines() for part in _folded(line, width))
+
+
+def _folded(line: str, width: int) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    begun = len(line) - len(line.lstrip(" -"))
+    indent = len(line) - len(line.lstrip())
+    return textwrap.wrap(
+        line.lstrip(), width, initial_indent=" " * indent,
+        subsequent_indent=" " * (begun if begun > indent or not indent else indent + 2),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
 class Page:
     """Collects styled lines; `width` in columns."""
 

@@ -132,12 +132,15 @@ def as_dict(plan: Plan) -> dict[str, object]:
     }
 
 
-def _bars(planner: Planner) -> list[str]:
-    """One bar for all GPUs that hold the same; the first and the last stage where they differ."""
+def _bars(planner: Planner, *, whole: bool) -> list[str]:
+    """One bar for all GPUs that hold the same; the first and the last stage where they differ. `whole` gives each part
+    a line of its own."""
     bars = [
-        _bar(p, _whose(p, first=n == 0, several=p.settings.parallel.pp > 1)) for n, p in enumerate(planner.stages())
+        _bar(p, _whose(p, first=n == 0, several=p.settings.parallel.pp > 1), whole=whole)
+        for n, p in enumerate(planner.stages())
     ]
-    return [line for bar in bars for line in bar]
+    lines = [line for bar in bars for line in bar]
+    return ["", *lines] if lines else []
 
 
 def _whose(p: Prediction, *, first: bool, several: bool) -> str:
@@ -146,7 +149,7 @@ def _whose(p: Prediction, *, first: bool, several: bool) -> str:
     return each if not several else f"{each} of the {'first' if first else 'last'} of {p.settings.parallel.pp} stages"
 
 
-def _bar(p: Prediction, whose: str) -> list[str]:
+def _bar(p: Prediction, whose: str, *, whole: bool) -> list[str]:
     if p.total_gib is None or p.available_kv_gib is None:
         return []
     parts = [
@@ -161,6 +164,8 @@ def _bar(p: Prediction, whose: str) -> list[str]:
     scale = _BAR / max(p.total_gib, sum(size for _, size, _ in parts[:-1]))
     drawn = "".join(mark * round(size * scale) for _, size, mark in parts)
     out = [f"  {whose}, {p.total_gib:.2f} GiB", f"  {drawn}"]
+    if not whole:
+        return [*out, "  " + "   ".join(f"{mark} {name} {size:.2f}" for name, size, mark in parts if size)]
     out += [f"    {mark} {name:<12} {size:8.2f} GiB  {100 * size / p.total_gib:5.1f} %" for name, size, mark in parts]
     return out
 
@@ -232,8 +237,9 @@ def text(plan: Plan, *, explain: bool = False) -> str:
             )
         if p.outcome == "kv-too-small":
             lines.append(f"           the longest request that fits: {p.longest or 0} tokens")
+    lines += _bars(plan.planner, whole=explain)
     if explain:
-        lines += ["", *_bars(plan.planner), ""]
+        lines.append("")
         lines += [f"    {t.bytes / 2**30:7.2f} GiB  {t.name}: {t.formula}  [{t.source}]" for t in p.terms]
     lines += _remedies(plan)
     if plan.hardware:
