@@ -201,3 +201,13 @@ def test_the_same_in_the_file_of_somebody_else_is_not_ours(facts: ModuleType, tm
     assert facts.collect(root)["repositories"] == []
     root = plant(tmp_path, {"etc/yum.repos.d/nvidia-driver.repo": "[x]\nbaseurl = https://mirror.example/cuda\n"})
     assert [row["owner"] for row in facts.collect(root)["repositories"]] == ["nvidia", "nvidia"]
+
+
+def test_what_computes_is_named_by_its_unit_and_monitoring_does_not_count(facts: ModuleType, tmp_path: Path) -> None:
+    held = {"41": "/dev/nvidia-uvm", "42": "/dev/nvidia-uvm", "43": "/dev/nvidiactl"}
+    cgroups = {"41": "0::/system.slice/docker-1f2e.scope\n", "42": "0::/\n", "43": "0::/system.slice/dcgm.service\n"}
+    for pid, path in held.items():
+        plant(tmp_path, {f"proc/{pid}/cgroup": cgroups[pid], f"proc/{pid}/comm": "python\n"})
+        (tmp_path / "proc" / pid / "fd").mkdir()
+        (tmp_path / "proc" / pid / "fd" / "7").symlink_to(path)
+    assert facts.collect(str(tmp_path))["computing"] == ["docker-1f2e.scope", "python (process 42)"]
