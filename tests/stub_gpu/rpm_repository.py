@@ -4,8 +4,8 @@
 usage: rpm_repository.py FOLDER [VERSION …]      (needs rpmbuild, createrepo_c and modifyrepo_c)
 
 Quirks that are kept: epoch 3; a branch is a module stream and a full version is not a stream; metas depend with `>=`;
-DKMS comes from another repository, FOLDER-epel, which epel-release defines; EL 8 has no kernel-devel-matched; a newer
-kernel than the installed one is there.
+FOLDER-base is the distribution's repository and FOLDER-epel, which epel-release defines, has DKMS; with RED_HAT set the
+distribution has no epel-release. EL 8 has no kernel-devel-matched. A newer kernel than the installed one is there.
 """
 
 import os
@@ -167,6 +167,23 @@ data:
     return "".join(out)
 
 
+def beside(folder):
+    """The distribution's own repository and EPEL, as FOLDER-base and FOLDER-epel."""
+    system, extra = folder.with_name(folder.name + "-base"), folder.with_name(folder.name + "-epel")
+    for place in (system, extra):
+        place.mkdir(parents=True, exist_ok=True)
+    build(system, "base", base(os.environ.get("KERNEL", platform.release())))
+    for version in ("5.14.1", "5.14.2"):
+        build(system, version, core(version))
+    build(extra, "epel", epel(extra))
+    release = next(extra.rglob("epel-release-*.rpm"))
+    shutil.copy(release, extra / f"epel-release-latest-{EL}.noarch.rpm")
+    if not os.environ.get("RED_HAT"):
+        shutil.copy(release, system)
+    for place in (system, extra):
+        subprocess.run(["createrepo_c", "--quiet", place], check=True)
+
+
 def main():
     """Build everything and its index."""
     folder = Path(sys.argv[1])
@@ -176,16 +193,7 @@ def main():
     for version in versions:
         spec, names = driver(version)
         build(folder, version, spec)
-    build(folder, "base", base(os.environ.get("KERNEL", platform.release())))
-    for version in ("5.14.1", "5.14.2"):
-        build(folder, version, core(version))
-    beside = folder.with_name(folder.name + "-epel")
-    beside.mkdir(parents=True, exist_ok=True)
-    build(beside, "epel", epel(beside))
-    subprocess.run(["createrepo_c", "--quiet", beside], check=True)
-    release = next(beside.rglob("epel-release-*.rpm"))
-    shutil.copy(release, beside / f"epel-release-latest-{EL}.noarch.rpm")
-    shutil.copy(release, folder)
+    beside(folder)
     subprocess.run(["createrepo_c", "--quiet", folder], check=True)
     if int(EL) < 10:  # EL 10 has no module streams
         (folder / "modules.yaml").write_text(streams(versions, names))
