@@ -142,11 +142,11 @@ def free_port() -> int:
 
 
 def workers() -> int:
-    """How many hosts this machine can carry at once."""
+    """How many jobs run at once: one more than processors, because each waits now and then, where memory allows."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             by_memory = int(int(line.split()[1]) * 1024 / machine.GIB / JOB_GIB)
-            return max(1, min(by_memory, os.cpu_count() or 1))
+            return max(1, min(by_memory, (os.cpu_count() or 1) + 1))
     return 1
 
 
