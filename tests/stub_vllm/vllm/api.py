@@ -41,6 +41,17 @@ class RefusedError(Exception):
         self.status, self.message, self.kind = status, message, kind
 
 
+def adapters(options) -> list[str]:
+    """The names of `--lora-modules NAME=FOLDER …`. Raises OSError where a folder's two files cannot be read."""
+    found = []
+    for word in options.lora_modules or []:
+        name, _, folder = word.partition("=")
+        for file in ("adapter_config.json", "adapter_model.safetensors"):
+            Path(folder, file).read_bytes()
+        found.append(name)
+    return found
+
+
 def routes_of(options, model: str) -> tuple[str, ...]:
     """The routes that the model's task brings, by its architecture or by --runner and --convert."""
     config = config_of(model)
@@ -59,7 +70,7 @@ class Api:
     def __init__(self, options, model: str, sums, faults, engine: int) -> None:
         self.options, self.model, self.sums = options, model, sums
         self.faults, self.engine = faults, engine
-        self.names = list(options.served_model_name or [model])
+        self.names = [*(options.served_model_name or [model]), *adapters(options)]
         keys = options.api_key or [os.environ.get("VLLM_API_KEY", "")]
         self.keys = [hashlib.sha256(key.encode()).digest() for key in keys if key]
         self.paths = (*ALWAYS, *routes_of(options, model))
