@@ -58,7 +58,7 @@ def test_a_log_of_a_file_is_no_word_of_systemd() -> None:
 
 def test_a_person_reads_not_seen_and_why() -> None:
     assert "Did the host run out of memory, or kill a process? not seen - not read: kernel" in " ".join(
-        text(of(TOO_SMALL), width=200).split("\n  ")
+        text(of(TOO_SMALL), width=200, path=True).split("\n  ")
     )
 
 
