@@ -1,0 +1,188 @@
+"""`make mutants`: small bugs put into the rooms that make numbers, one at a time; which of them does no test see?
+
+A sample by seed, each bug in a fork of this process: the module's changed tree takes its place as it is imported, and
+the tests that run its line are asked, the quickest first. Exit status 1 where fewer are caught than --least says.
+"""
+
+import argparse
+import collections
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import random
+import resource
+import signal
+import sys
+import time
+import types
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.mutants import covered
+from tests.mutants.mutate import Mutant, mutant, sites
+
+REPO = covered.REPO
+ROOMS = ("rules", "remedy", "memory", "gather")  # folders of vllm_doctor
+# Of the tests that run a line, so many seconds of them are asked.
+ENOUGH = 6.0
+_CAUGHT, _SURVIVED, _UNCOVERED = "caught", "survived", "no test runs it"
+
+
+class Bug(NamedTuple):
+    """A place for a bug: room, file, and which of the file's changes."""
+
+    room: str
+    path: Path
+    number: int
+
+
+class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports one module from a changed tree."""
+
+    def __init__(self, name: str, path: Path, changed: Mutant) -> None:
+        self.name, self.path, self.changed = name, path, changed
+
+    def find_spec(self, name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
+        if name != self.name:
+            return None
+        package = [str(self.path.parent)] if self.path.name == "__init__.py" else None
+        return importlib.util.spec_from_file_location(name, self.path, loader=self, submodule_search_locations=package)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        exec(compile(self.changed.tree, str(self.path), "exec"), module.__dict__)  # noqa: S102
+
+
+def places(rooms: tuple[str, ...]) -> dict[str, list[Bug]]:
+    """Every bug that can be made, by room."""
+    found: dict[str, list[Bug]] = {}
+    for room in rooms:
+        files = sorted((REPO / "vllm_doctor" / room).rglob("*.py"))
+        found[room] = [Bug(room, f, n) for f in files for n in range(len(sites(f.read_text(encoding="utf-8"))))]
+    return found
+
+
+def asked(tests: list[str], room: str, seconds: dict[str, float]) -> list[str]:
+    """The tests to ask: approved answers and the room's own before others, the quick before the slow."""
+    near = {"approved": 0, room: 1, "scenarios": 1}
+    rank = sorted(set(tests), key=lambda t: (near.get(t.split("/")[1], 2), seconds.get(t, 0.1), t))
+    quick = [t for t in rank if seconds.get(t, 0.1) < covered.SLOW] or rank[:1]
+    chosen, spent = [], 0.0
+    for test in quick:
+        spent += seconds.get(test, 0.1)
+        if spent > ENOUGH and chosen:
+            break
+        chosen.append(test)
+    return chosen
+
+
+def verdict(bug: Bug, changed: Mutant, tests: list[str]) -> str:
+    """Is the bug seen by one of the tests? A child that dies, or goes on for ever, saw it too."""
+    if not tests:
+        return _UNCOVERED
+    child = os.fork()
+    if child == 0:
+        _child(bug, changed, tests)
+    _, status = os.waitpid(child, 0)
+    return _SURVIVED if os.waitstatus_to_exitcode(status) == 0 else _CAUGHT
+
+
+def _child(bug: Bug, changed: Mutant, tests: list[str]) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (90, 90))
+    signal.alarm(600)
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    name = ".".join(bug.path.relative_to(REPO).with_suffix("").parts).removesuffix(".__init__")
+    sys.meta_path.insert(0, _Changed(name, bug.path, changed))
+    try:
+        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests])
+    except BaseException:  # noqa: BLE001 - the bug broke even the collecting of tests
+        code = 1
+    os._exit(0 if code == pytest.ExitCode.OK else 1)
+
+
+def _warm() -> None:
+    """Import what is not ours, so that each child need not."""
+    import hypothesis
+    import jsonschema
+    import msgspec
+    import rich.console
+    import typer
+    import urllib3
+    import yaml
+
+    assert all((hypothesis, jsonschema, msgspec, rich.console, typer, urllib3, yaml))
+    ours = [name for name in sys.modules if name.partition(".")[0] == "vllm_doctor"]
+    assert not ours, f"already imported, so no bug could be put in: {ours}"
+
+
+def main() -> int:
+    """Exit status: 0, or 1 where too few bugs were caught."""
+    asked_for = argparse.ArgumentParser(prog="make mutants", description=__doc__)
+    asked_for.add_argument("--rooms", default=",".join(ROOMS))
+    asked_for.add_argument("--each", type=int, default=110, help="bugs in each room (default %(default)s)")
+    asked_for.add_argument("--seed", type=int, default=1)
+    asked_for.add_argument("--minutes", type=float, default=60.0, help="begin no other bug after so many")
+    asked_for.add_argument("--least", type=float, default=0.85, help="share to be caught (default %(default)s)")
+    asked_for.add_argument("--file", default="", help="only files whose path holds this")
+    asked_for.add_argument("--again", action="store_true", help="use the coverage of the run before")
+    o = asked_for.parse_args()
+    if not o.again and os.waitstatus_to_exitcode(os.waitpid(_measuring(), 0)[1]) != 0:
+        return 2
+    _warm()
+    return _report(o, _tried(o))
+
+
+def _measuring() -> int:
+    child = os.fork()
+    if child == 0:
+        try:
+            covered.measure()
+        except SystemExit as told:
+            print(told, file=sys.stderr)
+            os._exit(1)
+        os._exit(0)
+    return child
+
+
+def _tried(o: argparse.Namespace) -> list[tuple[Bug, Mutant, str]]:
+    lines, seconds = covered.lines(), covered.seconds()
+    chance, end = random.Random(o.seed), time.monotonic() + o.minutes * 60
+    drawn = []
+    for bugs in places(tuple(o.rooms.split(","))).values():
+        fit = [b for b in bugs if o.file in str(b.path)]
+        drawn += chance.sample(fit, min(o.each, len(fit)))
+    chance.shuffle(drawn)
+    tried = []
+    for bug in drawn:
+        if time.monotonic() > end:
+            break
+        source = bug.path.read_text(encoding="utf-8")
+        changed = mutant(source, sites(source)[bug.number])
+        of_file = lines.get(str(bug.path.relative_to(REPO)), {})
+        # What runs as the module is imported no test is credited with: whoever runs anything of it is asked.
+        tests = of_file.get(changed.line) or sorted({t for one in of_file.values() for t in one})
+        told = verdict(bug, changed, asked(tests, bug.room, seconds))
+        tried.append((bug, changed, told))
+        if told != _CAUGHT:
+            print(f"{len(tried)}: {told}: {bug.path.relative_to(REPO)}:{changed.line}: {changed.what}", flush=True)
+    return tried
+
+
+def _report(o: argparse.Namespace, tried: list[tuple[Bug, Mutant, str]]) -> int:
+    for room in dict.fromkeys(bug.room for bug, _, _ in tried):
+        count = collections.Counter(told for bug, _, told in tried if bug.room == room)
+        print(
+            f"{room}: {count[_CAUGHT]} of {count.total()} caught ({count[_CAUGHT] / count.total():.0%}); {dict(count)}"
+        )
+    caught = sum(told == _CAUGHT for _, _, told in tried)
+    share = caught / len(tried) if tried else 0.0
+    print(f"all: {caught} of {len(tried)} caught ({share:.1%}), seed {o.seed}, at most {o.each} a room")
+    return 0 if share >= o.least else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
