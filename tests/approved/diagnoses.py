@@ -71,6 +71,8 @@ def _facts(told: Diagnosis) -> str:
 
 def _finding(found: Finding) -> Iterator[tuple[str, Any]]:
     yield found.code, found.title
+    if found.detail:
+        yield "detail", found.detail
     yield "is", f"{found.severity}, {found.confidence}, {found.phase}, {found.cause}"
     if found.explained_by:
         yield "explained by", found.explained_by

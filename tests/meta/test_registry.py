@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 import vllm_doctor
-from tests.scenarios.loading import names, scenario, snapshot
+from tests.scenarios.loading import diagnosis, names, scenario, snapshot
 from vllm_doctor.records.verdict import Cause
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.engine import ask
 from vllm_doctor.rules.explain import HEADINGS, page
 from vllm_doctor.rules.registry import INTERNAL, RETIRED, Rule, by_code, rules
+from vllm_doctor.rules.say import TITLE
 
 PACKAGE = Path(vllm_doctor.__file__).parent
 HUNDREDS = {
@@ -102,3 +103,11 @@ def test_rules_never_gather() -> None:
                 if n.startswith(("vllm_doctor.gather", "vllm_doctor.render", "vllm_doctor.cli", "vllm_doctor.remedy"))
             ]
             assert not bad, f"{path.name} imports {bad}"
+
+
+def test_a_title_is_one_line_and_what_it_cannot_hold_is_its_detail() -> None:
+    """None is cut: what is left out of a title stands in the detail."""
+    told = [finding for name in names() for finding in diagnosis(name).findings]
+    assert [f.title for f in told if len(f.title) > TITLE] == []
+    assert [f.title for f in told if f.title.count("(") != f.title.count(")")] == []
+    assert [rule.title for rule in rules() if len(rule.title) > TITLE] == []

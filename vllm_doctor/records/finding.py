@@ -70,7 +70,8 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A cause, proved. `refute` is what one would see if it were wrong."""
+    """A cause, proved. `title` is the problem in 70 characters at most, `detail` what it could not hold. `refute` is
+    what one would see if it were wrong."""
 
     code: str
     cause: Cause
@@ -85,6 +86,7 @@ class Finding(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...] = ()
     explained_by: str | None = None
     doc: str = ""
+    detail: str = ""
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -153,6 +153,8 @@ def _answer(page: Page, finding: Finding, repair: Repair | None = None) -> None:
     """What, why, where and what is true now, what to do, how sure."""
     for number, part in enumerate(page.wrapped(visible(f"{finding.code} {finding.title}", 300), 0)):
         page.line(("  " * min(number, 1) + part, "bold"))
+    if finding.detail:
+        page.text(visible(finding.detail, 400), indent=2, most=2)
     page.field("why", because(finding), most=2)
     if repair is not None:
         if repair.where:

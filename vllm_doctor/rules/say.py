@@ -13,6 +13,12 @@ from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, D
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Rule
 
+# The most characters of a title: one line of a terminal, with the code before it.
+TITLE = 70
+# A clause shorter than this says nothing alone ("Xid 31").
+_SHORTEST = 20
+_CLAUSES = (re.compile("; "), re.compile(r": | \((?=[^()]*\)$)"), re.compile(", "))
+
 
 @cache
 def _inventory() -> dict[str, str]:
@@ -42,11 +48,12 @@ def finding(
 ) -> Finding:
     """A finding of `rule`. Changes that this version does not have (None) fall away; `possible` carries none."""
     offered = tuple(c for c in changes if c is not None) if confidence is not Confidence.POSSIBLE else ()
+    short, detail = _parted(title or rule.title, rule.title)
     return Finding(
         code=rule.code,
         cause=rule.cause,
         phase=phase or rule.phase,
-        title=title or rule.title,
+        title=short,
         severity=severity,
         confidence=confidence,
         evidence=evidence,
@@ -54,7 +61,25 @@ def finding(
         arithmetic=arithmetic,
         changes=offered,
         doc=rule.code,
+        detail=detail,
     )
+
+
+def _parted(title: str, plain: str) -> tuple[str, str]:
+    """A title of one line, and what it says beyond that: parted where a clause ends, so that no path and no number is
+    cut; else the rule's own title with all of it as the detail."""
+    if len(title) <= TITLE:
+        return title, ""
+    for clause in _CLAUSES:
+        ends = [
+            found
+            for found in clause.finditer(title)
+            if _SHORTEST <= found.start() <= TITLE
+            and title.count("(", 0, found.start()) == title.count(")", 0, found.start())
+        ]
+        if ends:
+            return title[: ends[-1].start()], title[ends[-1].end() :].removesuffix(")" * ends[-1][0].count("("))
+    return (plain, title) if len(plain) <= TITLE else (title, "")
 
 
 def gib(name: str, value: float, formula: str, source: str) -> Arithmetic:

@@ -60,7 +60,7 @@ def judge(case: Case) -> Outcome:
 RULE = Rule(
     code="VD905",
     slug="engine-gone",
-    title="The engine process was ended from outside; its server noticed and gave up",
+    title="The engine process was ended from outside, and its server gave up",
     node="host",
     cause=Cause.OTHER,
     phase=Phase.NOT_MEMORY,

@@ -51,7 +51,7 @@ def judge(case: Case) -> Outcome:
 RULE = Rule(
     code="VD909",
     slug="front-end-alone",
-    title="The server still answers, but its engine is dead: no request can succeed",
+    title="The server answers, but its engine is dead: no request can succeed",
     node="not-memory",
     cause=Cause.OTHER,
     phase=Phase.NOT_MEMORY,

@@ -73,7 +73,8 @@ def _hung(kernel: Kernel | None) -> dict[int, int]:
 def _held(processes: list[Process], where: str, hung: dict[int, int]) -> Finding:
     """It is seen in /proc alone: no request is needed, and /health may answer all the while."""
     first = processes[0]
-    what = _STUCK[first.state or ""] + (f" for more than {hung[first.pid]} s" if first.state == "D" else "")
+    blocked = f"blocked in the kernel for {hung[first.pid]} s" if first.state == "D" else ""
+    what = blocked or _STUCK[first.state or ""]
     evidence = [
         Evidence("/proc", f"{p.pid}/stat", f"{p.name}: state {p.state}, {_STUCK[p.state or '']}") for p in processes
     ]

@@ -85,7 +85,7 @@ def _before_restart(case: Case, apart: tuple[Evidence, ...]) -> Finding:
     serves = run is not None and run.served(-1) and run.root is None
     return finding(
         RULE,
-        title=f"{apart[0].excerpt}: {'a restart of the service will fail' if serves else 'nothing can start'}",
+        title=f"{RULE.title}: {'a restart of the service will fail' if serves else 'nothing can start'}",
         severity=Severity.DEGRADED if serves else Severity.BLOCKS_START,
         evidence=apart,
         changes=(_reload(),),

@@ -186,7 +186,7 @@ def _split(case: Case) -> Change | None:
 RULE = Rule(
     code="VD301",
     slug="preemption",
-    title="The KV pool is too small for the requests that run at once: they are preempted again and again",
+    title="The KV cache is too small: running requests are preempted again",
     node="pressure",
     cause=Cause.KV_TOO_SMALL,
     phase=Phase.RUNTIME_KV_PREEMPTION,

@@ -144,7 +144,7 @@ def _context(case: Case) -> int | None:
 RULE = Rule(
     code="VD307",
     slug="requests-too-long",
-    title="Most requests are refused: prompt and answer together are longer than one may be",
+    title="Most requests are refused: they are longer than max_model_len",
     node="not-memory",
     cause=Cause.OTHER,
     phase=Phase.NOT_MEMORY,

@@ -39,7 +39,7 @@ def judge(case: Case) -> Outcome:
 RULE = Rule(
     code="VD104",
     slug="device-full",
-    title="The GPU was full before vLLM used it: something else, or an earlier run, holds it",
+    title="The GPU was full before vLLM used it; something else holds it",
     node="tenant",
     cause=Cause.GPU_SHARED,
     phase=Phase.OTHER_PROCESS_ON_GPU,
