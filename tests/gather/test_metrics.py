@@ -179,3 +179,9 @@ def test_files_that_hold_no_metrics(tmp_path: Path, content: bytes) -> None:
 def test_no_text_breaks_the_parser(text: str) -> None:
     assert isinstance(parse(text), str | tuple)
     assert isinstance(parse(f"vllm:num_requests_running 1\n{text}"), str | tuple)
+
+
+def test_a_full_cache_is_possible_and_more_than_full_is_not() -> None:
+    full = parse("# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc 1.0\n")
+    assert [sample.value for sample in full] == [1.0]
+    assert "which cannot be" in str(parse("# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc 1.01\n"))

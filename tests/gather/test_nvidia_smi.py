@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vllm_doctor.gather.nvidia_smi import gpus, read_both, read_file
+from vllm_doctor.gather.nvidia_smi import driver_of, gpus, read_both, read_file
 from vllm_doctor.records.reading import Known, Unknown
 
 MIB = 1 << 20
@@ -125,3 +125,9 @@ def test_failures_are_unknown_in_its_own_words(text: str, word: str) -> None:
 def test_a_missing_file() -> None:
     assert isinstance(read_file("/no/such/file"), Unknown)
     assert isinstance(read_both("/no/such/file")[1], Unknown)
+
+
+def test_an_output_without_a_driver_says_so_of_its_source() -> None:
+    told = driver_of("GPU 0: NVIDIA L4", "nvidia-smi.txt")
+    assert isinstance(told, Unknown)
+    assert told.reason == "nvidia-smi.txt: it names no driver version"

@@ -159,3 +159,7 @@ def test_links_that_are_down_and_throttling(nvml_machine: Make) -> None:
     assert gpus.value[0].nvlink_down == (1, 3)
     assert gpus.value[0].throttle_reasons == ("hw-slowdown", "sw-thermal", "hw-thermal")
     assert (gpus.value[0].pcie_width, gpus.value[0].pcie_width_max) == (8, 16)
+
+
+def test_a_minor_release_of_cuda_is_read_from_the_driver_s_number() -> None:
+    assert [nvml._cuda(number) for number in (13000, 12080, 11040, 0, None)] == ["13.0", "12.8", "11.4", None, None]

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -74,3 +75,11 @@ def test_a_process_that_is_gone_is_none() -> None:
     assert procfs.cmdline(gone.pid) == ()
     assert procfs.environ(gone.pid) is None
     assert procfs.unit_of(gone.pid) is None
+
+
+def test_what_the_kernel_counts_in_kib_is_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "meminfo").write_text(
+        "MemTotal:       65536000 kB\nHugePages_Total:       3\nMemAvailable:          1 kB\n"
+    )
+    monkeypatch.setattr(procfs, "PROC", tmp_path)
+    assert procfs.meminfo() == {"MemTotal": 65536000 * 1024, "MemAvailable": 1024}

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.memory.models import DEEPSEEK_LIKE, GEMMA3_LIKE, LLAMA_8B, arch
-from vllm_doctor.memory.quantization import gguf_bits, scheme
+from vllm_doctor.memory.quantization import GGUF_BITS, gguf_bits, scheme
 from vllm_doctor.memory.reading import Section
 from vllm_doctor.memory.weights import (
     GIB,
@@ -163,3 +163,17 @@ def test_inner_features_of_an_encoder_are_kept_for_the_widest_step():
     )
     assert step_buffers(vl, 8192, 2) == 3 * 8192 * 4096 * 2
     assert step_buffers(arch(LLAMA_8B), 8192, 2) == 0
+
+
+# Bytes of one block and the values in it, as ggml-common.h lays them out (its static_asserts).
+BLOCKS = {
+    "F32": (4, 1), "F16": (2, 1), "BF16": (2, 1), "Q8_0": (34, 32), "Q4_0": (18, 32), "Q4_1": (20, 32),
+    "Q5_0": (22, 32), "Q5_1": (24, 32), "Q2_K": (84, 256), "Q3_K": (110, 256), "Q4_K": (144, 256),
+    "Q5_K": (176, 256), "Q6_K": (210, 256), "IQ1_S": (50, 256), "IQ1_M": (56, 256), "IQ2_XXS": (66, 256),
+    "IQ2_XS": (74, 256), "IQ2_S": (82, 256), "IQ3_XXS": (98, 256), "IQ3_S": (110, 256), "IQ4_NL": (18, 32),
+    "IQ4_XS": (136, 256),
+}  # fmt: skip
+
+
+def test_bits_of_gguf_types_are_their_blocks():
+    assert {name: 8 * size / values for name, (size, values) in BLOCKS.items()} == GGUF_BITS

@@ -74,3 +74,7 @@ def test_a_mapping_of_vllm_s_is_a_mapping_in_the_inventory() -> None:
 def test_a_switch_that_is_off_is_a_line_and_no_removal() -> None:
     off = structs.replace(change("enable-prefix-caching", after=False), inventory_var="vllm_enable_prefix_caching")
     assert line(off) == "vllm_enable_prefix_caching: false"
+
+
+def test_letters_of_other_languages_stand_as_they_were_written() -> None:
+    assert assignment("vllm_extra_args", {"served-model-name": ["modèle", "模型"]}).endswith("[modèle, 模型]}")
