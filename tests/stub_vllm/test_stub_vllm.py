@@ -16,6 +16,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.nvml_sim.build import build as build_nvml
+from tests.roles.vllm.plugins import load
 from tests.stub_vllm.build import stand_in
 
 PROFILE = Path(__file__).parents[1] / "nvml_sim" / "profiles" / "h100x2.txt"
@@ -220,7 +221,6 @@ def test_a_dead_engine_ends_the_server_with_0(stub: Stub) -> None:
     [
         ("BertModel", "/v1/embeddings", {"input": ["a", "b"]}),
         ("BertForSequenceClassification", "/rerank", {"query": "a", "documents": ["b"]}),
-        ("WhisperForConditionalGeneration", "/v1/audio/transcriptions", {}),
     ],
 )
 def test_a_model_has_the_routes_of_its_task_only(stub: Stub, architecture: str, route: str, body: object) -> None:
@@ -230,3 +230,21 @@ def test_a_model_has_the_routes_of_its_task_only(stub: Stub, architecture: str, 
     assert stub.ask(route, body)[0] == 200
     assert stub.ask("/v1/completions", {"prompt": "Hello"})[0] == 404
     assert route in json.loads(stub.ask("/openapi.json")[1])["paths"]
+
+
+@pytest.mark.parametrize(
+    ("config", "words", "route"),
+    [
+        (CONFIG, (), "/v1/completions"),
+        ({**CONFIG, "architectures": ["BertModel"]}, (), "/v1/embeddings"),
+        ({**CONFIG, "architectures": ["BertForSequenceClassification"]}, (), "/score"),
+        ({**CONFIG, "architectures": ["BertForSequenceClassification"], "num_labels": 3}, (), "/classify"),
+        ({**CONFIG, "architectures": ["WhisperForConditionalGeneration"]}, (), "/v1/audio/transcriptions"),
+    ],
+)
+def test_a_model_of_each_task_is_ready_by_its_own_route(
+    stub: Stub, config: dict[str, object], words: tuple[str, ...], route: str
+) -> None:
+    stub.write(config)
+    stub.start("--served-model-name", "mine", *words)
+    assert load("module_utils/vllm_routes.py").answers(f"http://127.0.0.1:{stub.port}", "", 30) == ("mine", route)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ansible import context
 from ansible.plugins.callback import CallbackBase
+from ansible.release import __version__
 from ansible.template import Templar
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -42,6 +43,7 @@ class CallbackModule(CallbackBase):
     def __init__(self):
         """Nothing has happened yet."""
         super().__init__()
+        self.disabled = tuple(map(int, __version__.split(".")[:2])) < (2, 19)  # site.yml refuses an older one
         self._began = datetime.now(UTC)
         self._playbook, self._play = "", None
         self._hosts, self._refused = {}, []

@@ -41,7 +41,22 @@ def gpu_present(case: Case) -> Row:
             f"{case.intent.gpu_count}",
             "one is missing from the bus (a power cycle brings back a fallen card), or correct preflight_gpu_count",
         )
+    declared = [gpu for wanted in case.intent.gpus if (gpu := case.table.gpu_named(wanted)) is not None]
+    if declared and any(not any(_same_card(gpu, one) for one in declared) for gpu in case.gpus):
+        labels = ", ".join(dict.fromkeys(gpu.label for gpu in case.gpus))
+        return Row(
+            name,
+            _FAIL,
+            ", ".join(_counted(case.gpus)),
+            f"preflight_gpus: {', '.join(case.intent.gpus)}",
+            f"set preflight_gpus: [{labels}] for this host, or move it to the group of its cards",
+        )
     return Row(name, _OK, ", ".join(_counted(case.gpus)))
+
+
+def _same_card(gpu: Gpu, declared: Gpu) -> bool:
+    """Whether this is the declared card; one without a name is told by its chip alone."""
+    return gpu.name == declared.name if gpu.name else gpu.chip == declared.chip
 
 
 def branch_supports_gpus(case: Case) -> Row:

@@ -37,7 +37,11 @@ def _one(case: Case, launch: Launch) -> Row:
     if case.intent.slices or any(name.startswith("MIG-") for name in launch.gpus):
         return _unknown(launch, "MIG slices: their memory is known once they are made", "whole cards")
     if len({gpu.device for gpu in case.gpus}) > 1:
-        return _unknown(launch, "cards of several kinds", "one kind")
+        if launch.gpus:
+            return _unknown(launch, "cards of several kinds", "one kind")
+        kinds = ", ".join(dict.fromkeys(gpu.label for gpu in case.gpus))
+        found, action = f"{launch.name} sees cards of several kinds: {kinds}", "set vllm_gpus to cards of one kind"
+        return Row(_NAME, Verdict.WARN, found, "one kind for each service", f"{action}, as nvidia-smi -L lists them")
     configs = dict(case.host.model_configs)
     config = configs.get(launch.folder) or configs.get(launch.model)
     if config is None:

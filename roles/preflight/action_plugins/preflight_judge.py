@@ -40,6 +40,7 @@ SCREEN = config.get_config_value("DEFAULT_STDOUT_CALLBACK")
 FLAGS = REPOSITORY / "vllm_doctor" / "knowledge" / "inventory_vars.json"
 
 
+CARDS = ("preflight_gpus", "preflight_gpu_count", "vllm_unit_template")  # what a group of cards is for
 UNUSABLE = {"variable type", "reference"}  # nothing can be composed of such variables
 NOT_ROOT = Row(
     "root",
@@ -63,6 +64,33 @@ def no_answer(answer, *, skip):
         "let its user become root (ansible_become, sudo's rules, --ask-become-pass), then ask by hand: ansible -m ping"
     )
     return Row("facts", Verdict.FAIL, said, "its facts", action)
+
+
+def two_groups(host, definitions, sources, groups):
+    """Rows for what two groups of one rank say differently of the host's cards, and nothing stronger settles.
+
+    `groups` are the inventory's, by name: each has depth, priority.
+    """
+    said = {}
+    for item in definitions:
+        if item.variable in CARDS and item.variable not in sources.typed:
+            said.setdefault(item.variable, []).append(item)
+    for variable, items in said.items():
+        owners = [(item, groups.get(_owner(item.path))) for item in items]
+        if owners[-1][1] is None:
+            continue  # host_vars, the inventory itself or a file of -e has the last word
+        rank = (owners[-1][1].depth, owners[-1][1].priority)
+        level = [(item, group) for item, group in owners if group is not None and (group.depth, group.priority) == rank]
+        if len({group.name for _, group in level}) > 1 and len({yaml.serialize(item.node) for item, _ in level}) > 1:
+            places = " and ".join(item.at(sources.base) for item, _ in level)
+            action = f"take {host} out of one of the groups, or set {variable} in host_vars/{host}.yml"
+            yield Row("two groups", Verdict.FAIL, f"{variable} in {places}", "one of them", action)
+
+
+def _owner(path):
+    """The group whose file of variables this is; empty for others."""
+    parts = path.parts
+    return Path(parts[parts.index("group_vars") + 1]).stem if "group_vars" in parts else ""
 
 
 class ActionModule(ActionBase):
@@ -174,7 +202,15 @@ class ActionModule(ActionBase):
         self._written = {name: values[name] for name in written if name in values}
         self._judge = Variables(self._specs, sources, self._flags)
         allowed = [str(name) for name in values.get("preflight_extra_variables") or []]
-        return (*self._judge.judge(host, groups, self._written, allowed), *self._references(definitions))
+        between = self._between_groups(host, definitions)
+        return (*self._judge.judge(host, groups, self._written, allowed), *self._references(definitions), *between)
+
+    def _between_groups(self, host, definitions):
+        """Refuse a host in two groups of cards: of groups on one level the last in the alphabet would win."""
+        inventory = self._task.get_variable_manager()._inventory  # noqa: SLF001
+        known = inventory.get_host(host)
+        groups = {group.name: group for group in known.get_groups()} if known else {}
+        return two_groups(host, definitions, self._sources, groups)
 
     def _variables(self, host, task_vars, today):
         rows = self._types(host, task_vars, today)
@@ -210,6 +246,9 @@ class ActionModule(ActionBase):
         rows = judge(Case(intent, wants.host(answer["facts"], configs), table(), today))
         definitions = self._sources.definitions(host, _groups(host, task_vars))
         located = tuple(self._sources.located(row, definitions) for row in rows)
+        if since := answer["facts"].get("drained"):
+            action = f"playbooks/undrain.yml -l {host} puts it into service again"
+            located += (Row("drained", Verdict.WARN, str(since), "nothing: its services are not started", action),)
         return (*located, *self._others(host, task_vars, definitions, located))
 
     def _missing(self, values):

@@ -453,6 +453,12 @@ def computing(root):
     return sorted(found)
 
 
+def drained(root):
+    """When and why the host was drained, by the drop-in that keeps vLLM's services from starting; None for no."""
+    text = read(root, "/etc/systemd/system/vllm@.service.d/90-drained.conf")
+    return text.partition("\n")[0].lstrip("# ") or "drained" if text is not None else None
+
+
 def collect(root="/", paths=(), ports=(), repository_uris=(), models=(), *, light=False):
     """All facts of the host below root."""
     gpus, switches, addresses = pci(root)
@@ -475,6 +481,7 @@ def collect(root="/", paths=(), ports=(), repository_uris=(), models=(), *, ligh
         "listening": listening(root, list(ports)),
         "models": model_configs(root, models),
         "root": os.geteuid() == 0,
+        "drained": drained(root),
         **system(root),
     }
 

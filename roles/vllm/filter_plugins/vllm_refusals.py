@@ -27,6 +27,7 @@ OWN_KEYS = {
     "extra_args",
     "memory_max",
     "unit_template",
+    "version",
     "gpus",
     "spans_hosts",
     "ssl_certfile",
@@ -62,31 +63,29 @@ def problems(made, variables, locks, templates):
 
     `locks` and `templates` are the names that there are.
     """
-    wanted = f"{variables['version']}+{variables['variant']}"
-    found = []
-    if not VERSION.fullmatch(str(variables["version"])):
-        found.append(
-            _row(
-                f"vllm_version: {variables['version']}",
-                "an exact release, such as 0.32.0",
-                _with_lock(variables, locks),
-                report.RELEASE,
-            )
-        )
-    elif wanted not in {build for version, build in _builds(locks)} | {
-        f"{version}+auto" for version, _ in _builds(locks)
-    }:
-        found.append(
-            _row(
-                f"vLLM {wanted}",
-                f"a hash lock; there is {', '.join(locks) or 'none'}",
-                f"{_with_lock(variables, locks)}, or make the lock with tools/vllm_lock.py",
-                report.RELEASE,
-            )
-        )
+    found = _of_release(variables["version"], "vllm_version", variables, locks)
+    for instance in variables["instances"]:
+        if "version" in instance:
+            place = f"vllm_instances: version of {instance.get('name', '')}"
+            found += _of_release(instance["version"], place, variables, locks)
     for unit, instance in zip(made, variables["instances"], strict=True):
         found += _of_unit(unit, instance, variables, templates)
     return found
+
+
+def _of_release(version, place, variables, locks):
+    """Refuse a release that is none, or that has no lock."""
+    variables = {**variables, "version": version}
+    wanted, builds = f"{version}+{variables['variant']}", _builds(locks)
+    do = _with_lock(variables, locks)
+    if place != "vllm_version":
+        do = f"{place}: {do}"
+    if not VERSION.fullmatch(str(version)):
+        return [_row(f"{place}: {version}", "an exact release, such as 0.32.0", do, report.RELEASE)]
+    if wanted not in {build for _, build in builds} | {f"{known}+auto" for known, _ in builds}:
+        needed = f"a hash lock; there is {', '.join(locks) or 'none'}"
+        return [_row(f"vLLM {wanted}", needed, f"{do}, or make the lock with tools/vllm_lock.py", report.RELEASE)]
+    return []
 
 
 def _builds(locks):

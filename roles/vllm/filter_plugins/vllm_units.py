@@ -35,7 +35,13 @@ def _unit(variables, settings, instance):
     def said(key):
         return instance.get(key, variables[key])
 
-    version = str(variables["version"])
+    version = str(said("version"))
+    release = variables["release"]
+    # One that has a version of its own is started from that release, whatever the host's current one is.
+    home = ""
+    if "version" in instance:
+        release = (variables.get("releases") or {}).get(version, version)
+        home = f"{variables['root']}/releases/{release}"
     knows = parser.knows(version) if VERSION.fullmatch(version) else frozenset()
     plan = variables["plan"] or {}
     arguments = {
@@ -68,13 +74,14 @@ def _unit(variables, settings, instance):
         "user": variables["user"],
         "group": variables["group"],
         "state_directory": f"vllm/{name}",
-        "executable": f"{variables['root']}/current/bin/vllm",
+        "home": home,
+        "executable": f"{home or variables['root'] + '/current'}/bin/vllm",
         "model": hub["folder"] if hub else said("model"),
         "offline": bool(hub) or str(said("model")).startswith("/"),
         "hub": hub,
         "hubs": [one for one in (hub, *beside) if one],
         "own": sorted(map(str, instance)),
-        "release": variables["release"],
+        "release": release,
         "gpus": _cards(name, said("gpus")),
         "cuda_home": variables["cuda_home"],
         "cuda_compat": variables["cuda_compat"],
@@ -249,6 +256,24 @@ def digest(*texts):
     return hashlib.sha256("\0".join(map(str, texts)).encode()).hexdigest()
 
 
+def work(made, rendered, release, values, services):
+    """Say which services a run touches, and which of these it starts anew, by their instances.
+
+    Anew is what did not answer as it is wanted, or does not run or start at boot. Touched is also a service whose unit
+    or secrets are no longer as they were when it answered. `services` is what vllm_host says of the host.
+    """
+    here = {one["instance"]: one for one in services}
+    anew, touched = [], []
+    for unit in made:
+        is_here = here.get(unit["instance"], {})
+        wanted = digest(unit["home"] or release, rendered[unit["instance"]], values)
+        if wanted != (is_here.get("now") or {}).get("digest") or not (is_here["active"] and is_here["enabled"]):
+            anew.append(unit["instance"])
+        if unit["instance"] in anew or is_here["drifted"]:
+            touched.append(unit["instance"])
+    return {"anew": anew, "touched": touched}
+
+
 def secrets(values):
     """Write an EnvironmentFile=; systemd takes double quotes and backslashes away. Line breaks are refused."""
     lines = []
@@ -272,5 +297,6 @@ class FilterModule:
             "vllm_templates": lambda files: sorted({*files, *templates.cards()}),
             "vllm_table": table,
             "vllm_digest": digest,
+            "vllm_work": work,
             "vllm_secrets": secrets,
         }

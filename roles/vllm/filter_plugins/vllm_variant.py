@@ -30,9 +30,14 @@ def choice(values, folder, facts):
     return {"variant": chosen, "because": judged.found or "preflight_gpu_count: 0"}
 
 
+def choices(values, versions, folder, facts):
+    """Choose for each of these releases."""
+    return {version: choice({**values, "vllm_version": version}, folder, facts) for version in versions}
+
+
 class FilterModule:
     """The filter of the variant."""
 
     def filters(self):
         """Name it."""
-        return {"vllm_variant_choice": choice}
+        return {"vllm_variant_choices": choices}

@@ -25,6 +25,7 @@ options:
   units: {type: path, default: /etc/systemd/system, description: Where units lie.}
   secrets: {type: path, default: /etc/vllm, description: Where the services' secrets lie.}
   sysfs: {type: path, default: /sys, description: Where the kernel shows the bus and the nodes.}
+  doctor: {type: path, default: /usr/local/bin/vllm-doctor, description: The program of the doctor.}
   proc: {type: path, default: /proc, description: Where the driver shows its cards.}
 author: the authors of vllm-doctor
 """
@@ -36,7 +37,9 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+drained: {type: str, returned: always, description: "When and why the host was drained; empty for one that is not."}
 current: {type: str, returned: always, description: The release that serves; empty for none.}
+doctor: {type: str, returned: always, description: The path of the doctor's program; empty where it is not there.}
 releases: {type: list, returned: always, description: The names of the releases on the host.}
 complete: {type: list, returned: always, description: The names of those that were installed to the end.}
 account:
@@ -59,9 +62,11 @@ services:
   description: >-
     For each service its C(instance), C(name), C(active), C(enabled), C(secrets_file) (empty for none), as C(now) and
     C(before) what was kept when it answered (release, digest, url, run; null where it never did), C(url) from there,
-    and C(files), what the role and the doctor have laid down for it, its unit first.
+    C(drifted), whether its unit or secrets are no longer those, and C(files), what the role and the doctor have laid
+    down for it, its unit first.
 """
 
+DRAINED = "vllm@.service.d/90-drained.conf"
 OURS = "# Rendered by role vllm"
 KEPT = ("release", "digest", "url", "run")
 
@@ -104,8 +109,23 @@ def service(name: str, root: Path, units: Path, secrets: Path, state: dict[str, 
         "now": now,
         "before": kept(folder / "before"),
         "url": now["url"] if now else "",
+        "drifted": drifted(folder / "now", units / unit, file),
         "files": [str(path) for path in (units / unit, *drop_ins, file, folder) if path.exists()],
     }
+
+
+def drifted(kept_in: Path, unit: Path, secrets: Path) -> bool:
+    """Whether what is in place is no longer what was kept when it answered."""
+    pairs = ((kept_in / "unit", unit), (kept_in / "secrets", secrets))
+    return any((a.read_bytes() if a.exists() else None) != (b.read_bytes() if b.exists() else None) for a, b in pairs)
+
+
+def drained(units: Path) -> str:
+    """Say when and why the host was drained, as the drop-in that keeps its services from starting has it."""
+    path = units / DRAINED
+    if not path.exists():
+        return ""
+    return path.read_text(encoding="utf-8", errors="replace").partition("\n")[0].lstrip("# ") or "drained"
 
 
 def account(user: str) -> dict[str, str]:
@@ -155,6 +175,7 @@ def main() -> None:
             "user": {"type": "str", "default": "vllm"},
             "sysfs": {"type": "path", "default": "/sys"},
             "proc": {"type": "path", "default": "/proc"},
+            "doctor": {"type": "path", "default": "/usr/local/bin/vllm-doctor"},
         },
         supports_check_mode=True,
     )
@@ -169,7 +190,9 @@ def main() -> None:
     releases = sorted(path for path in (root / "releases").glob("*") if path.is_dir())
     module.exit_json(
         changed=False,
+        drained=drained(units),
         current=str(link.readlink()) if link.is_symlink() else "",
+        doctor=module.params["doctor"] if Path(module.params["doctor"]).exists() else "",
         releases=[path.name for path in releases],
         complete=[path.name for path in releases if (path / ".complete").exists()],
         account=account(module.params["user"]),

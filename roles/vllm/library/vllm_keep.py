@@ -104,7 +104,10 @@ def put_back(kept: Path, unit: Path, secrets: str, current: Path) -> bool:
     changed = write(unit, (kept / "unit").read_bytes(), 0o644)
     if secrets and (kept / "secrets").is_file():
         changed |= write(Path(secrets), (kept / "secrets").read_bytes(), 0o600)
-    return point(current, (kept / "release").read_text().strip()) or changed
+    release = (kept / "release").read_text().strip()
+    if f"{release}/" in unit.read_text(encoding="utf-8", errors="replace"):
+        return changed  # a service with a version of its own names its release, and leaves the host's current one alone
+    return point(current, release) or changed
 
 
 def main() -> None:

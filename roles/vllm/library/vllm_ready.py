@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # Copyright: the authors of vllm-doctor
 # Apache License 2.0 (see LICENSE)
-"""Wait until a vLLM service completes a prompt, or until it is plain that it will not."""
+"""Wait until a vLLM service does what its model is for, or until it is plain that it will not."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.vllm_doors import guard_of, judged, problem
-from ansible.module_utils.vllm_http import ask, certificate_of, key_in
+from ansible.module_utils.vllm_http import certificate_of, key_in
+from ansible.module_utils.vllm_routes import answers
 
 DOCUMENTATION = r"""
 module: vllm_ready
-short_description: Wait until a vLLM service completes a prompt
+short_description: Wait until a vLLM service does what its model is for
 description:
-  - /health answers before, and sometimes long after, a model can be used, so a token is asked for.
+  - /health answers before, and sometimes long after, a model can be used, so it is asked to do its work once: a token,
+    an embedding, a class, a score, a transcription, by the first route that the server has for its model.
   - Stops as soon as the service fails or restarts by itself, and does not wait for the time to pass.
   - The key is read on the host from the service's own file, sent as a header and never shown.
   - Over https only the certificate that the service was started with is taken for the service.
@@ -45,6 +47,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 model: {type: str, returned: success, description: The model that answered.}
+route: {type: str, returned: success, description: The route by which it did.}
 seconds: {type: float, returned: always, description: How long it took.}
 service: {type: str, returned: failure, description: The unit that does not answer.}
 """
@@ -57,14 +60,6 @@ def state_of(module: AnsibleModule, unit: str) -> dict[str, str]:
     names = "ActiveState,SubState,NRestarts,Result,ExecMainStatus,ActiveEnterTimestampMonotonic,MainPID"
     out = module.run_command(["systemctl", "show", f"--property={names}", unit], check_rc=True)[1]
     return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
-
-
-def completes(url: str, key: str, seconds: float, certificate: str = "") -> str:
-    """Get one token out of the first model that is served; returns its name."""
-    model = str(ask(f"{url}/v1/models", key, seconds, certificate=certificate)["data"][0]["id"])
-    body: dict[str, object] = {"model": model, "prompt": "Hello", "max_tokens": 1}
-    ask(f"{url}/v1/completions", key, seconds, body, certificate)["choices"][0]["text"]
-    return model
 
 
 def open_door(unit: str, url: str, key: str, pid: str, certificate: str) -> str:
@@ -123,21 +118,21 @@ def main() -> None:
         pid = state.get("MainPID", "0")
         certificate = certificate_of(pid) if url.startswith("https:") else ""
         try:
-            model = completes(url, key, max(1.0, min(ASK_TIMEOUT, end - now)), certificate)
+            model, route = answers(url, key, max(1.0, min(ASK_TIMEOUT, end - now)), certificate)
             why = open_door(unit, url, key, pid, certificate) if module.params["doors"] else ""
         except urllib.error.HTTPError as error:
             last, loading = f"HTTP {error.code} from {error.url}", False
             if error.code in {401, 403}:
                 module.fail_json(msg=f"{unit}: the key is refused ({last})", service=unit)
-        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError) as error:
             last, loading = f"{type(error).__name__}: {error}", not_listening(error)
         else:
             if why:
                 module.fail_json(msg=why, service=unit, seconds=round(time.monotonic() - began, 1))
-            module.exit_json(changed=False, model=model, seconds=round(time.monotonic() - began, 1))
+            module.exit_json(changed=False, model=model, route=route, seconds=round(time.monotonic() - began, 1))
         time.sleep(PAUSE)
     waited = round(time.monotonic() - began, 1)
-    module.fail_json(msg=f"{unit}: no completion within {waited:.0f} s; last: {last}", service=unit, seconds=waited)
+    module.fail_json(msg=f"{unit}: no answer within {waited:.0f} s; last: {last}", service=unit, seconds=waited)
 
 
 if __name__ == "__main__":

@@ -57,11 +57,16 @@ class Stay(urllib.request.HTTPRedirectHandler):
 
 
 def ask(
-    url: str, key: str, seconds: float, body: dict[str, object] | None = None, certificate: str = ""
+    url: str,
+    key: str,
+    seconds: float,
+    body: dict[str, object] | tuple[bytes, str] | None = None,
+    certificate: str = "",
 ) -> dict[str, object]:
     """Send one request; raises OSError or ValueError where no JSON object comes back within that many seconds."""
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    data = json.dumps(body).encode() if body is not None else None
+    # JSON, or something else with its content type
+    data, kind = body if isinstance(body, tuple) else (json.dumps(body).encode() if body else None, "application/json")
+    headers = {"Content-Type": kind} | ({"Authorization": f"Bearer {key}"} if key else {})
     request = urllib.request.Request(url, data, headers)  # noqa: S310 (the scheme is the role's own)
     with opener(certificate).open(request, timeout=seconds) as answer:
         got = json.loads(answer.read(MOST_BYTES))

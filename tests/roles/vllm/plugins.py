@@ -18,7 +18,7 @@ def load(path: str, name: str = "") -> ModuleType:
     return module
 
 
-for shared in ("vllm_http", "vllm_doors"):  # in the order in which they need each other
+for shared in ("vllm_http", "vllm_doors", "vllm_routes"):  # in the order in which they need each other
     load(f"module_utils/{shared}.py", f"ansible.module_utils.{shared}")
 
 

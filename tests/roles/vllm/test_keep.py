@@ -47,3 +47,14 @@ def test_an_interrupted_keep_leaves_what_was_kept(tmp_path: Path) -> None:
     unit.write_text("b")
     module.keep(folder, unit, "", said("b"))
     assert [(folder / when / "unit").read_text() for when in ("now", "before")] == ["b", "a"]
+
+
+def test_a_service_with_a_version_of_its_own_leaves_the_hosts_current_release_alone(tmp_path: Path) -> None:
+    unit, current = tmp_path / "unit", tmp_path / "current"
+    unit.write_text("ExecStart=/opt/vllm/releases/a/bin/vllm serve")
+    module.keep(tmp_path / "kept", unit, "", said("a"))
+    unit.write_text("ExecStart=/opt/vllm/current/bin/vllm serve")
+    current.symlink_to("/opt/vllm/releases/b")
+    assert module.put_back(tmp_path / "kept" / "now", unit, "", current)
+    assert unit.read_text() == "ExecStart=/opt/vllm/releases/a/bin/vllm serve"
+    assert str(current.readlink()) == "/opt/vllm/releases/b"

@@ -19,8 +19,9 @@ PLAY = """
   connection: local
   gather_facts: false
   vars:
-    __vllm_units: [{name: vllm@main}]
-    __vllm_doctor: {stat: {exists: true, path: "{{ program }}"}}
+    __vllm_units: [{name: vllm@main, instance: main}]
+    __vllm_started: [main]
+    __vllm_found: {doctor: "{{ program }}"}
   tasks:
     - ansible.builtin.include_role: {name: vllm, tasks_from: learn}
 """

@@ -191,3 +191,36 @@ def test_one_service_of_several_may_span_hosts() -> None:
     )
     assert complaints == ""
     assert [unit["loopback"] for unit in units] == [True, False]
+
+
+def test_an_instance_with_a_version_of_its_own_is_started_from_that_release() -> None:
+    units, complaints = judged(
+        instances=[{"name": "chat"}, {"name": "canary", "port": 8001, "version": "0.31.0"}],
+        releases={"0.32.0": "0.32.0+cpu-0123abcd", "0.31.0": "0.31.0+cpu-4567cdef"},
+    )
+    assert complaints == ""
+    assert [unit["executable"] for unit in units] == [
+        "/opt/vllm/current/bin/vllm",
+        "/opt/vllm/releases/0.31.0+cpu-4567cdef/bin/vllm",
+    ]
+    assert [unit["version"] for unit in units] == ["0.32.0", "0.31.0"]
+    assert [unit["home"] for unit in units] == ["", "/opt/vllm/releases/0.31.0+cpu-4567cdef"]
+
+
+def test_a_version_of_an_instance_without_a_lock_is_refused_where_it_stands() -> None:
+    complaints = judged(instances=[{"name": "canary", "version": "0.30.0"}])[1]
+    assert 'do:     vllm_instances: version of canary: vllm_version: "0.31.0", or make the lock' in complaints
+
+
+def test_a_run_touches_what_is_not_as_it_answered_and_starts_anew_what_is_not_as_wanted() -> None:
+    made = [{"instance": name, "home": ""} for name in ("same", "new", "down", "edited")]
+    rendered = {unit["instance"]: unit["instance"] for unit in made}
+    fine = {"active": True, "enabled": True, "drifted": False}
+    services = [
+        {**fine, "instance": name, "now": {"digest": plugin.digest("/r", name, {})}}
+        for name in ("same", "down", "edited")
+    ]
+    services[1]["active"] = False
+    services[2]["drifted"] = True
+    found = plugin.work(made, rendered, "/r", {}, services)
+    assert found == {"anew": ["new", "down"], "touched": ["new", "down", "edited"]}

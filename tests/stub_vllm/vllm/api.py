@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import secrets
 import signal
 import time
@@ -18,6 +19,7 @@ from vllm.metrics import Metrics
 GUARDED = ("/v1", "/v2", "/inference", "/cohere")  # where vLLM 0.32 asks for the key; the rest is open
 GENERATE = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages", "/invocations")
 EMBED = ("/v1/embeddings", "/v2/embed", "/pooling", "/invocations")
+CLASSIFY = ("/classify", "/pooling", "/invocations")
 SCORE = ("/score", "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank", "/pooling", "/invocations")
 TRANSCRIBE = ("/v1/audio/transcriptions", "/v1/audio/translations", "/invocations")
 ALWAYS = (
@@ -58,7 +60,7 @@ def routes_of(options, model: str) -> tuple[str, ...]:
     name = str((config.get("architectures") or [""])[0])
     convert = str(options.convert or "")
     if convert == "classify" or "SequenceClassification" in name:
-        return SCORE
+        return CLASSIFY if int(config.get("num_labels") or 1) > 1 else SCORE
     if options.runner == "pooling" or convert in {"embed", "reward"} or name.endswith(("Model", "Embedding")):
         return EMBED
     return TRANSCRIBE if "Whisper" in name else GENERATE
@@ -113,8 +115,9 @@ class Api:
                 await self.tell(path, send)
                 return
             message = await receive()
+            content = message.get("body") or b""
             try:
-                body = json.loads(message.get("body") or b"")
+                body = form(content) if path in TRANSCRIBE[:2] else json.loads(content)
             except ValueError:
                 raise RefusedError(400, "Invalid JSON") from None
             await self.work(path, body if isinstance(body, dict) else {}, send)
@@ -257,6 +260,9 @@ class Writer:
         if "embed" in self.path or self.path == "/pooling":
             data = [{"index": index, "object": "embedding", "embedding": [0.0, 1.0]} for index in range(count_in)]
             await reply(self.send, 200, {"object": "list", "data": data, **known})
+        elif self.path == "/classify":
+            rows = [{"index": index, "label": "LABEL_0", "probs": [1.0]} for index in range(count_in)]
+            await reply(self.send, 200, {"object": "list", "data": rows, **known})
         elif "score" in self.path or "rerank" in self.path:
             rows = [{"index": index, "relevance_score": 0.5, "score": 0.5} for index in range(count_in)]
             await reply(self.send, 200, {"object": "list", "data": rows, "results": rows, **known})
@@ -267,6 +273,19 @@ class Writer:
             await reply(
                 self.send, 200, {"object": kind, "choices": [self.choice(self.text, "message", "length")], **known}
             )
+
+
+def form(content: bytes) -> dict[str, object]:
+    """The fields of a form with an audio file in it; it is refused as FastAPI does without one."""
+    parts = content.split(content.partition(b"\r\n")[0])[1:-1] if content.startswith(b"--") else []
+    fields = {}
+    for part in parts:
+        head, _, value = part.strip(b"\r\n").partition(b"\r\n\r\n")
+        if name := re.search(rb'name="(\w+)"', head):
+            fields[name[1].decode()] = value if b"filename=" in head else value.decode()
+    if not isinstance(fields.get("file"), bytes):
+        raise RefusedError(422, "Field required: body.file")
+    return fields | {"file": "audio"}
 
 
 def said(body) -> str:

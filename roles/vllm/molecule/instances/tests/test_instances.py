@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[5]
+HOOKED = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "hooked"
 KEY = "molecule-instances"
 PORTS = {"chat": 8000, "code": 8001}
 CHAT = {"name": "chat", "served_model_name": "chat", "shutdown_timeout": 120}
@@ -149,7 +150,7 @@ def test_recover_finds_the_one_that_hangs_explains_it_and_leaves_the_healthy_one
 
     status, output = play("playbooks/recover.yml")
     assert status == 0, output
-    assert "vllm@code.service: no completion within" in output
+    assert "vllm@code.service: no answer within" in output
     assert "VD901" in output
     assert "vllm@chat.service: no completion" not in output
     assert pid(host, "chat") == chat
@@ -184,6 +185,52 @@ def test_drain_lets_a_request_in_flight_finish(host):
         assert set(show(host, name, "ActiveState", "Result")) == {"inactive", "success"}
 
 
+def test_drained_stays_drained_until_it_is_undrained(host):
+    faults(host)
+    host.run("systemctl start vllm@chat")
+    assert set(show(host, "chat", "ActiveState")) == {"inactive"}, "not even by hand, nor at boot"
+    for playbook in ("site.yml", "playbooks/recover.yml"):
+        status, output = play(playbook)
+        assert status == 0, output
+        assert changed(output) == 0
+        assert "is drained (since " in output
+        assert set(show(host, "code", "ActiveState")) == {"inactive"}
+    status, output = play("playbooks/rollback.yml")
+    assert status != 0
+    assert "playbooks/undrain.yml" in output
+
+    hooks = {"vllm_hook_after": ["sh", "-c", 'echo "$VLLM_HOOK_EVENT $VLLM_HOOK_SERVICES" > "$0"', str(HOOKED)]}
+    status, output = play("playbooks/undrain.yml", **hooks)
+    assert status == 0, output
+    assert HOOKED.read_text() == "after vllm@chat vllm@code\n"
+    assert post(host, "chat")[0] == post(host, "code")[0] == 200
+    assert changed(play("playbooks/undrain.yml")[1]) == 0
+
+
+def test_a_hook_that_fails_before_leaves_what_serves(host):
+    before = pid(host, "chat"), pid(host, "code")
+    status, output = play("playbooks/drain.yml", vllm_hook_before=["sh", "-c", "echo no such pool >&2; exit 3"])
+    assert status != 0
+    assert "no such pool" in output
+    assert "Nothing was stopped; what serves goes on." in output
+    assert (pid(host, "chat"), pid(host, "code")) == before
+
+
+def test_one_of_them_is_the_canary_of_another_release(host):
+    chat = pid(host, "chat")
+    status, output = play("site.yml", CHAT, {**CODE, "version": "0.31.0"})
+    assert status == 0, output
+    assert pid(host, "chat") == chat
+    assert "/opt/vllm/releases/0.31.0+cpu-" in host.check_output(f"tr '\\0' ' ' < /proc/{pid(host, 'code')}/cmdline")
+    assert "/opt/vllm/releases/0.32.0+cpu-" in host.check_output("readlink /opt/vllm/current")
+    assert post(host, "code")[0] == 200
+    assert changed(play("site.yml", CHAT, {**CODE, "version": "0.31.0"})[1]) == 0
+    status, output = play("playbooks/rollback.yml")
+    assert status == 0, output
+    assert (pid(host, "chat"), post(host, "code")[0]) == (chat, 200)
+    assert "/opt/vllm/current/bin/vllm" in host.check_output("systemctl cat vllm@code")
+
+
 def test_one_that_is_no_longer_listed_is_removed_by_consent_only(host):
     status, output = play("site.yml", CHAT, check=True)
     assert status == 0, output
@@ -214,3 +261,27 @@ def test_a_new_one_is_not_given_the_port_of_one_that_goes_on(host):
     assert "vllm@chat serves on port 8000, which vllm@code wants, and has no entry" in output
     assert "vllm_remove_unlisted: true" in output
     assert pid(host, "chat") == chat
+
+
+def test_uninstall_takes_two_words_of_consent_and_leaves_what_may_be_worth_something(host):
+    status, output = play("playbooks/uninstall.yml")
+    assert status != 0
+    assert "site_state is present, and absent is needed" in output
+    assert "site_state: absent is set for host" in play("site.yml", site_state="absent")[1]
+    status, output = play("playbooks/uninstall.yml", check=True, site_state="absent")
+    assert status == 0, output
+    assert host.service("vllm@chat").is_running
+    status, output = play("playbooks/uninstall.yml", site_state="absent")
+    assert status == 0, output
+    for path in (
+        "/opt/vllm",
+        "/opt/vllm-doctor",
+        "/usr/local/bin/vllm-doctor",
+        "/etc/systemd/system/vllm@chat.service",
+        "/etc/vllm",
+    ):
+        gone = host.run(f"ls -A {path}")
+        assert gone.rc != 0 or gone.stdout == "", path
+    assert host.file("/srv/models/tiny/config.json").exists
+    assert host.file("/var/lib/vllm").exists
+    assert changed(play("playbooks/uninstall.yml", site_state="absent")[1]) == 0
