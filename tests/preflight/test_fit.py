@@ -100,7 +100,10 @@ class TestUnknown:
         assert "asks again on the host" in row.action
 
     def test_cards_of_several_kinds(self, config: str) -> None:
-        assert judge((H100, L4), config).verdict is Verdict.UNKNOWN
+        row = judge((H100, L4), config)
+        assert row.verdict is Verdict.WARN
+        assert row.found == "vllm@main sees cards of several kinds: NVIDIA H100 80GB HBM3, NVIDIA L4"
+        assert row.action == "set vllm_gpus to cards of one kind, as nvidia-smi -L lists them"
 
     def test_a_bus_that_cannot_be_read(self, config: str) -> None:
         assert judge(None, config).verdict is Verdict.UNKNOWN

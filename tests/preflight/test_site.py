@@ -36,6 +36,11 @@ def played(folder: Path, extra: dict[str, object] | None = None, **more: object)
         yaml.safe_dump({"vllm": {"hosts": {"gpu01": None}}, "others": {"hosts": {"web01": None}}})
     )
     (folder / "host_vars" / "gpu01.yml").write_text(yaml.safe_dump({**GOOD, **more}))
+    return run(folder, "--extra-vars", json.dumps(extra), *words)
+
+
+def run(folder: Path, *words: str) -> str:
+    """What a person sees of a run of site.yml with an inventory."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     playbook = shutil.which("ansible-playbook", path=path)
     assert playbook is not None
@@ -46,7 +51,7 @@ def played(folder: Path, extra: dict[str, object] | None = None, **more: object)
         "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
     }
     done = subprocess.run(
-        [playbook, "-i", folder, "site.yml", "--extra-vars", json.dumps(extra), *words],
+        [playbook, "-i", folder, "site.yml", *words],
         capture_output=True,
         text=True,
         check=False,
@@ -123,6 +128,13 @@ def test_each_run_leaves_a_report_without_secrets(tmp_path: Path) -> None:
     assert "site.yml: refused" in text.read_text()
     assert "write vllm_max_model_len" in text.read_text()
     assert "s3cr3t" not in text.read_text() + file.read_text()
+
+
+def test_a_wrong_type_that_e_brings_is_not_blamed_on_a_file(tmp_path: Path) -> None:
+    said = played(tmp_path, {"vllm_max_num_batched_tokens": "many"})
+    assert "vllm_max_num_batched_tokens:" in said
+    assert "on the command line (-e):" in said
+    assert "host_vars/gpu01.yml" not in said
 
 
 def test_what_cannot_be_read_is_refused_without_composing_anything_of_it(tmp_path: Path) -> None:

@@ -67,24 +67,25 @@ def no_answer(answer, *, skip):
 
 
 def two_groups(host, definitions, sources, groups):
-    """Rows for what two groups of one rank say differently of the host's cards, and nothing stronger settles.
+    """Give a row where two groups of one rank say different cards of a host, and nothing stronger settles it.
 
-    `groups` are the inventory's, by name: each has depth, priority.
+    `groups` are the host's in the inventory, by name: each has depth and priority.
     """
-    said = {}
+    said, places = {}, {}
     for item in definitions:
         if item.variable in CARDS and item.variable not in sources.typed:
-            said.setdefault(item.variable, []).append(item)
+            said.setdefault(item.variable, []).append((item, groups.get(_owner(item.path))))
     for variable, items in said.items():
-        owners = [(item, groups.get(_owner(item.path))) for item in items]
-        if owners[-1][1] is None:
+        last = items[-1][1]
+        if last is None:
             continue  # host_vars, the inventory itself or a file of -e has the last word
-        rank = (owners[-1][1].depth, owners[-1][1].priority)
-        level = [(item, group) for item, group in owners if group is not None and (group.depth, group.priority) == rank]
+        level = [one for one in items if one[1] and (one[1].depth, one[1].priority) == (last.depth, last.priority)]
         if len({group.name for _, group in level}) > 1 and len({yaml.serialize(item.node) for item, _ in level}) > 1:
-            places = " and ".join(item.at(sources.base) for item, _ in level)
-            action = f"take {host} out of one of the groups, or set {variable} in host_vars/{host}.yml"
-            yield Row("two groups", Verdict.FAIL, f"{variable} in {places}", "one of them", action)
+            where = " and ".join(item.at(sources.base).rpartition(":")[0] for item, _ in level)
+            places.setdefault(where, []).append(variable)
+    for where, variables in places.items():
+        action = f"take {host} out of one of the two, or say it in host_vars/{host}.yml"
+        yield Row("two groups", Verdict.FAIL, f"{', '.join(variables)} in {where}", "one group of cards", action)
 
 
 def _owner(path):
