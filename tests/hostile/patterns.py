@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import vllm_doctor
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.log.match import messages
+from vllm_doctor.log.match import catalogue, messages
 
 PACKAGE = Path(vllm_doctor.__file__).parent
 # Run by a maintainer over vLLM's own source, never over what others wrote.
@@ -84,7 +84,9 @@ def _held(value: Any, where: str, found: dict[tuple[str | bytes, int], str], see
 def _asked(where: str, source: str) -> tuple[str, ...]:
     """By which methods its name is asked: a private one in its own module, another one anywhere."""
     if where.startswith("message "):
-        return ("search",)
+        message = catalogue()[where.removeprefix("message ")]
+        method = {"start": "match", "whole": "fullmatch", "": "search"}[message.place]
+        return (method, "finditer") if re.search(rf'(?:each|without)\(\s*"{message.id}"', source) else (method,)
     module, _, name = where.rpartition(".")
     if name.startswith("_") and (path := sys.modules[module].__file__) is not None:
         source = Path(path).read_text()

@@ -1,16 +1,20 @@
-"""What holds for every message: its wordings are read, its near misses are not, and roles and stages are known ones."""
+"""What holds for every message: its wordings are read, its near misses are not, and it says what it is."""
+
+import json
+import re
 
 import pytest
 
-from vllm_doctor.log.match import Message, ids_from_json, messages, read, scan
+from vllm_doctor.log.match import FOLDER, Message, messages, read, scan
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.log import LogLine
 
 EVERY_MESSAGE = pytest.mark.parametrize("message", messages(), ids=lambda m: m.id)
+WRITERS = {"API server", "engine", "worker", "driver", "kernel", "systemd", "terminal", "Slurm"}
 
 
 def test_no_id_stands_twice() -> None:
-    ids = ids_from_json()
+    ids = [row["id"] for path in FOLDER.glob("*.json") for row in json.loads(path.read_text("utf-8"))]
     assert sorted(ids) == sorted(set(ids))
 
 
@@ -32,14 +36,25 @@ def test_near_misses_are_not_read(message: Message) -> None:
 
 
 @EVERY_MESSAGE
-def test_role_and_stage_are_known(message: Message) -> None:
-    assert message.role in {"cause", "death", "mile", "number", "stop", "note"}
-    assert (message.role == "mile") == bool(message.stage)
-    if message.stage:
-        StartupPhase(message.stage)
+def test_it_says_what_it_is(message: Message) -> None:
+    assert not message.process or set(message.process.split(", ")) <= WRITERS
+    assert not (message.phase or message.stops) or message.kind == "benign"
+    if message.phase:
+        StartupPhase(message.phase)
 
 
 @EVERY_MESSAGE
+def test_each_field_has_its_unit(message: Message) -> None:
+    assert set(message.fields) == set(re.compile(message.regex).groupindex)
+    assert all(message.fields.values())
+
+
+@EVERY_MESSAGE
+def test_what_is_looked_for_in_every_line_has_an_anchor(message: Message) -> None:
+    assert message.anchor if message.scope == "log" else message.anchor or message.regex
+
+
+@pytest.mark.parametrize("message", [m for m in messages() if m.scope == "log"], ids=lambda m: m.id)
 def test_it_is_found_among_other_lines(message: Message) -> None:
     lines = [
         LogLine(1, "before"),

@@ -44,7 +44,7 @@ PREFIXES: dict[str, Callable[[str], str]] = {
 }
 # The scenarios whose rules compute with what the log prints.
 SUMS = [name for name in with_a_log() if re.match(r"vd[123]\d\d-.*fires$", name)]
-SAMPLES = [(m, s) for m in messages() if m.role == "cause" for s in m.samples]
+SAMPLES = [(m, s) for m in messages() if m.kind == "cause" and m.scope == "log" for s in m.samples]
 
 
 def judged(lines: list[str]) -> Diagnosis:
@@ -66,7 +66,9 @@ def test_every_wording_behind_every_prefix_is_the_same_fault(message: Message, s
     assert set(codes.values()).isdisjoint(FALLBACKS), f"{message.id} is not recognised"
 
 
-@pytest.mark.parametrize("message", [m for m in messages() if m.role == "death"], ids=lambda m: m.id)
+@pytest.mark.parametrize(
+    "message", [m for m in messages() if m.kind == "consequence" and m.scope == "log"], ids=lambda m: m.id
+)
 def test_a_notice_of_death_is_never_ok_and_never_the_cause(message: Message) -> None:
     for sample in message.samples:
         verdict = judged([*START, sample.line])
@@ -74,7 +76,11 @@ def test_a_notice_of_death_is_never_ok_and_never_the_cause(message: Message) -> 
         assert {f.code for f in verdict.findings} <= FALLBACKS, sample.line
 
 
-@pytest.mark.parametrize("message", [m for m in messages() if m.role in {"mile", "number", "note"}], ids=lambda m: m.id)
+@pytest.mark.parametrize(
+    "message",
+    [m for m in messages() if m.kind in {"benign", "symptom"} and not m.stops and m.scope == "log"],
+    ids=lambda m: m.id,
+)
 def test_what_a_healthy_server_says_is_no_finding(message: Message) -> None:
     if message.id in {
         "preempted",

@@ -2,7 +2,6 @@
 
 import datetime
 import os
-import re
 import shlex
 import time
 from collections.abc import Sequence
@@ -12,8 +11,8 @@ from vllm_doctor.gather import journal, kernel
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.together import Task
+from vllm_doctor.log.match import anchors, says
 from vllm_doctor.log.read.lines import earlier_kv, log_of_lines
-from vllm_doctor.log.read.runs import TOLD
 from vllm_doctor.records.host import Kernel
 from vllm_doctor.records.log import Log, RunLines
 from vllm_doctor.records.reading import Known, Reading, Unknown
@@ -22,7 +21,6 @@ from vllm_doctor.records.reading import Known, Reading, Unknown
 FEWEST = 2
 MOST = 7
 HEADS_S = 1.0
-_OOM = re.compile(r"oom-kill|oom_kill|Out of memory|Killed process|invoked oom-killer")
 
 
 def judged_log(
@@ -72,7 +70,7 @@ def judged_log(
 
 def _kv_before(invocations: Sequence[str], last: RunLines, deadline_s: float) -> tuple[float, ...]:
     """What earlier runs of this boot had for their KV cache, read from their first lines, all at the same time."""
-    if len(invocations) < FEWEST or not any("Available KV cache memory" in line.text for line in last.lines):
+    if len(invocations) < FEWEST or not any(a in line.text for line in last.lines for a in anchors("kv-available")):
         return ()
     reading = [Task(partial(journal.head, one, deadline_s)) for one in invocations[-MOST:]]
     until = time.monotonic() + deadline_s + 0.2
@@ -83,14 +81,14 @@ def _kv_before(invocations: Sequence[str], last: RunLines, deadline_s: float) ->
 def _only_starting(got: Reading[journal.Entries]) -> bool:
     """Has this run neither served nor failed so far?"""
     lines = got.value.lines if isinstance(got, Known) else ()
-    return not any(TOLD.search(line) for line in lines)
+    return not any(says(line, "run-has-spoken") for line in lines)
 
 
 def _before(runs: tuple[journal.Run, ...]) -> tuple[str, ...]:
     """How the earlier runs of this boot ended, in systemd's words, the newest first."""
     told: list[str] = []
     for run in reversed(runs[-5:]):
-        ends = [line for line in run.said if "Failed with" in line or "exited, code" in line or "Deactivated" in line]
+        ends = [line for line in run.said if says(line, "systemd-run-end")]
         told.append(f"earlier run {run.invocation[:8]}: {'; '.join(ends) if ends else 'no end was recorded'}")
     return tuple(told)
 
@@ -104,7 +102,7 @@ def since_start(kernel_log: Reading[Kernel], log: Reading[Log]) -> Reading[Kerne
     kept = tuple(
         event
         for event in kernel_log.value.events
-        if not _OOM.search(event.text) or start is None or (at := _moment(event.at)) is None or at >= start
+        if not says(event.text, "kernel-oom-any") or start is None or (at := _moment(event.at)) is None or at >= start
     )
     return Known(Kernel(kept, kernel_log.value.boot_id), kernel_log.source)
 

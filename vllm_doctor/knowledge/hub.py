@@ -1,9 +1,18 @@
 """Models of a hub: how their names look, and in which folder of a host a commit lies."""
 
+import re
+
 from vllm_doctor.knowledge.pattern import Pattern
 
 _NAME = Pattern(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*")
 _COMMIT = Pattern(r"[0-9a-f]{40}")
+# How the names of checkpoints say that their weights are quantised.
+_QUANTISED = Pattern(r"fp8|fp4|awq|gptq|gguf|int[48]|w[48]a(?:4|8|16)|[48]-?bit|bnb|mxfp|gpt-oss", re.IGNORECASE)
+
+
+def names_quantisation(model: str) -> bool:
+    """Does a model's name say that its weights are quantised?"""
+    return _QUANTISED.search(model) is not None
 
 
 def is_name(model: str) -> bool:

@@ -1,17 +1,13 @@
 """The kernels that a run says it chose, under the names of its release."""
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import each, first, read
 
 # Switches of pass_config that fuse nothing: they only take away what does nothing.
 _HARMLESS = frozenset({"eliminate_noops", "enable_noop"})
-_FUSIONS = Pattern(r"Enabled custom fusions: (?P<names>\w+(?:, \w+)*)")
-_PASSES = Pattern(r"'pass_config': \{(?P<body>[^{}]*)\}")
-_ON = Pattern(r"'(\w+)': True")
 
 
 def enabled_passes(lines: Iterable[str]) -> tuple[str, ...]:
@@ -21,10 +17,10 @@ def enabled_passes(lines: Iterable[str]) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     for line in lines:
-        if fusions := _FUSIONS.search(line):
+        if fusions := read("fusions-enabled", line):
             found.update({f"fuse_{name}": None for name in fusions["names"].split(", ")})
-        elif passes := _PASSES.search(line):
-            found.update({on[1]: None for on in _ON.finditer(passes["body"]) if on[1] not in _HARMLESS})
+        elif passes := read("passes-configured", line):
+            found.update({on["name"]: None for on in each("pass-on", passes["body"]) if on["name"] not in _HARMLESS})
     return tuple(found)
 
 
@@ -36,14 +32,6 @@ class Chosen(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-# 0.11.2 and later name all that pass the checks for card, model and launch; earlier ones only the choice.
-_ATTENTION = Pattern(
-    r"Using (?:AttentionBackendEnum\.)?(?P<name>[A-Z][A-Z0-9_]+)(?: attention)? backend"
-    r"(?: out of potential backends: [\[(](?P<others>[^\])]*)[\])])?"
-)
-_ATTENTION_WORDS = Pattern(
-    r"Using (?P<name>Flash ?Attention|FlashInfer|XFormers|Triton(?: Attention)?|Flex ?Attent?ion) backend"
-)
 _WORDS = {
     "flash": "FLASH_ATTN",
     "flashattention": "FLASH_ATTN",
@@ -54,38 +42,37 @@ _WORDS = {
     "flexattention": "FLEX_ATTENTION",
     "flexattenion": "FLEX_ATTENTION",  # as 0.9 spelt it
 }
-_MOE = Pattern(r"Using '?(?P<name>[A-Z]\w+(?: [A-Z]+)?)'? (?P<kind>\w+) MoE backend")
-_ALL_REDUCE = Pattern(r"Using \[(?P<names>[^\]]{0,1000})\] all-reduce backends \(in dispatch order\) for group 'tp:")
-_LINEAR = Pattern(r"Using (?P<name>\w+LinearKernel) for ")
+
+
+def _listed(names: str) -> tuple[str, ...]:
+    return tuple(found["name"] for found in each("listed-name", names))
 
 
 def attention(lines: Iterable[str]) -> Chosen | None:
     """The attention backend that this run said it uses; the last word counts."""
     chosen = None
     for line in lines:
-        if " backend" not in line:
-            continue
-        if found := _ATTENTION.search(line):
-            listed = found["others"]
-            chosen = Chosen(found["name"], tuple(re.findall(r"\w+", listed)) if listed is not None else None)
-        elif spelt := _ATTENTION_WORDS.search(line):
+        # 0.11.2 and later name all that pass the checks for card, model and launch; earlier ones only the choice.
+        if found := read("attention-backend", line):
+            chosen = Chosen(found["name"], _listed(found["others"]) if "others" in found else None)
+        elif spelt := read("attention-words", line):
             chosen = Chosen(_WORDS[spelt["name"].lower().split()[0]])
     return chosen
 
 
 def moe(lines: Iterable[str]) -> Chosen | None:
     """The kernels of the experts; `kind` is what their weights are (Unquantized, Fp8, NvFp4, WNA16 …)."""
-    found = next((m for line in lines if " MoE backend" in line and (m := _MOE.search(line))), None)
+    found = first(lines, "experts-backend")
     return Chosen(found["name"].replace(" ", "_").upper(), kind=found["kind"]) if found is not None else None
 
 
 def all_reduce(lines: Iterable[str]) -> tuple[str, ...]:
     """The ways of an all-reduce between the GPUs of one model, in the order in which they are tried; () if not said."""
-    found = next((m for line in lines if "all-reduce backends" in line and (m := _ALL_REDUCE.search(line))), None)
-    return tuple(re.findall(r"\w+", found["names"])) if found is not None else ()
+    found = first(lines, "all-reduce-backends")
+    return _listed(found["names"]) if found is not None else ()
 
 
 def linear(lines: Iterable[str]) -> str | None:
     """The class of the kernel that multiplies quantised weights, as VLLM_DISABLED_KERNELS takes it."""
-    found = next((m for line in lines if "LinearKernel" in line and (m := _LINEAR.search(line))), None)
+    found = first(lines, "linear-kernel")
     return found["name"] if found is not None else None

@@ -3,21 +3,20 @@ without a line that announces it."""
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import UTC, datetime
 from enum import Enum, auto
 
 import msgspec
 
 from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.clock import seconds_between
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import Hit, mile_stages, roles
+from vllm_doctor.log.match import Hit, kinds, milestones, says, stops
 from vllm_doctor.log.root_cause import IMPORTS, AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.log import Log, LogLine, RunLines
 
 # What uvicorn says when nothing is served any more; after it the process only takes down what it had.
 _COMPLETE = ("app-stopped", "uvicorn-finished")
-_UNIT_ENDED = Pattern(r"Stopped |\S+: Deactivated successfully|\S+: Main process exited")
 # Deaths that a stop brings about: a process notices that another one, which was told to stop as well, is gone.
 _NOTICED = frozenset(
     {
@@ -100,7 +99,7 @@ class _Theirs:
         """Was it written when they must have been gone? Where nothing says that they ended, they may go on speaking."""
         if self.after in {_After.TOLD, _After.SERVED}:
             return False
-        waited = _seconds(self._last, line.at)
+        waited = seconds_between(self._last, line.at)
         return waited is not None and waited > _ENDING_S
 
 
@@ -111,8 +110,10 @@ def _part(log: Log, begin: int, end: int | None = None) -> AnalysedRun:
 
 def _edges(whole: AnalysedRun) -> Iterator[tuple[int, _After]]:
     ends = {h.index for name in _COMPLETE for h in whole.all(name)}
-    ends |= {i for i, line in enumerate(whole.lines) if line.process == "systemd" and _UNIT_ENDED.match(line.text)}
-    yield from ((h.index + 1, _After.TOLD) for h in whole.hits if roles()[h.id] == "stop")
+    ends |= {
+        i for i, line in enumerate(whole.lines) if line.process == "systemd" and says(line.text, "systemd-unit-ended")
+    }
+    yield from ((h.index + 1, _After.TOLD) for h in whole.hits if h.id in stops())
     yield from ((index + 1, _After.ENDED) for index in ends)
     yield from ((index, _After.REPLACED) for index in _replaced(whole.lines, ends))
     yield from ((index, _After.SERVED) for index in _started_over(whole))
@@ -141,12 +142,12 @@ def _replaced(lines: Sequence[LogLine], ends: AbstractSet[int]) -> Iterator[int]
 def _started_over(whole: AnalysedRun) -> Iterator[int]:
     """Where a server that served is followed by steps of a start. One that wakes up only loads its weights again."""
     served: int | None = None
-    stages = mile_stages()
+    phases = milestones()
     for hit in whole.hits:
-        stage = stages.get(hit.id)
-        if stage == StartupPhase.SERVING:
+        phase = phases.get(hit.id)
+        if phase == StartupPhase.SERVING:
             served = hit.index
-        elif served is not None and stage is not None and stage != StartupPhase.READY and hit.id != "weights-shards":
+        elif served is not None and phase is not None and phase != StartupPhase.READY and hit.id != "weights-shards":
             yield served + 1
             served = None
 
@@ -170,10 +171,14 @@ def _tells(hit: Hit, line: LogLine, theirs: _Theirs) -> bool:
     """Does a message show that its process starts, serves, or died of its own?"""
     if theirs.wrote(line):
         return False
-    role = roles()[hit.id]
-    if role == "death" and hit.id in _NOTICED:
+    kind = kinds()[hit.id]
+    if kind == "consequence" and hit.id in _NOTICED:
         return line.pid is not None or theirs.late(line)
-    return role in {"mile", "death"} or (role == "cause" and line.level == "WARNING" and hit.id not in IMPORTS)
+    return (
+        kind == "consequence"
+        or hit.id in milestones()
+        or (kind == "cause" and line.level == "WARNING" and hit.id not in IMPORTS)
+    )
 
 
 def _of_a_stop(rest: AnalysedRun, fault: Fault, theirs: _Theirs) -> bool:
@@ -188,24 +193,3 @@ def _of_a_stop(rest: AnalysedRun, fault: Fault, theirs: _Theirs) -> bool:
         return True
     # As long as a stop is under way, what was in flight fails: whatever it says there, it says with its calls.
     return theirs.after is _After.TOLD and (not fault.ids or bool(fault.functions))
-
-
-def _seconds(earlier: str | None, later: str | None) -> float | None:
-    """How much time lies between two stamps of the same form; None where they cannot be compared."""
-    if earlier is None or later is None:
-        return None
-    moments = [_moment(text) for text in (earlier, later)]
-    if moments[0] is None or moments[1] is None:
-        return None
-    return abs((moments[1] - moments[0]).total_seconds())
-
-
-def _moment(text: str) -> datetime | None:
-    """vLLM's own stamps name no year: the same one stands in for it."""
-    try:
-        if text[2:3] == "-":
-            return datetime.fromisoformat(f"2000-{text.replace(',', '.')}").replace(tzinfo=UTC)
-        moment = datetime.fromisoformat(text.replace(",", "."))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -1,22 +1,29 @@
-"""The messages that vLLM, torch, NCCL, NVIDIA and the kernel write, as data: catalogue/*.json, one family a file.
+"""What vLLM, torch, NCCL, Ray, the driver, systemd and the kernel say, as data: catalogue/*.json, one family a file.
 
-A message is found by its short `anchor` (case-sensitive) and read by its `regex` (named groups become fields). Both
-are tried on one line whose prefixes were stripped. `versions` of each sample says who writes that wording.
+A row of scope `log` is looked for in every line of a run: found by its short `anchor` (case-sensitive) and read by its
+`regex`, whose named groups become fields. A row of scope `text` or `file` is asked by its id of a text that the reader
+already has: a line of the kernel or of systemd, a part of a message; the file of a call. Rows of scope `exception` say
+of an exception that it follows from another fault. Lines come without their prefixes. `versions` of each sample says
+who writes that wording.
 """
 
-import json
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from vllm_doctor.records.log import LogLine
 
+FOLDER = Path(__file__).with_name("catalogue")
 _LIMIT = 400
 _DIGITS = 24
+
+Kind = Literal["cause", "consequence", "symptom", "benign"]
+Scope = Literal["log", "text", "file", "exception"]
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -27,19 +34,26 @@ class Sample(msgspec.Struct, frozen=True):
     fields: dict[str, str] = {}
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One thing that is said, in one or several near wordings.
 
-    `role`: cause (a fault says so itself), death (an effect of a fault before it), mile (a step of the start is
-    reached), number (worth harvesting), stop (an orderly end), note (anything else).
+    `kind`: cause (a fault says so itself), consequence (of a fault before it), symptom (something is wrong; why is not
+    said), benign (of a run that is well, or of none). `phase`: the start-up phase that it shows to be reached; `stops`:
+    it begins an orderly end. `process` is who was seen to write it, empty where nobody signed it. `fields` has the unit
+    of each figure, or `number` or `text`. `place`: where in the text the regex must match.
     """
 
     id: str
-    anchor: str
-    role: str
+    kind: Kind
     samples: tuple[Sample, ...]
+    anchor: str = ""
     regex: str = ""
-    stage: str = ""
+    scope: Scope = "log"
+    place: Literal["", "start", "whole"] = ""
+    phase: str = ""
+    stops: bool = False
+    process: str = ""
+    fields: dict[str, str] = {}
     near_misses: tuple[str, ...] = ()
     source: str = ""
 
@@ -56,9 +70,20 @@ class Hit(msgspec.Struct, frozen=True):
 def messages() -> tuple[Message, ...]:
     """All messages, family by family."""
     found: list[Message] = []
-    for path in sorted(Path(__file__).with_name("catalogue").glob("*.json")):
+    for path in sorted(FOLDER.glob("*.json")):
         found.extend(msgspec.json.decode(path.read_bytes(), type=list[Message]))
     return tuple(found)
+
+
+@cache
+def catalogue() -> Mapping[str, Message]:
+    """Each message by its id."""
+    return {m.id: m for m in messages()}
+
+
+@cache
+def _scanned() -> tuple[Message, ...]:
+    return tuple(m for m in messages() if m.scope == "log")
 
 
 @cache
@@ -67,28 +92,85 @@ def _compiled(regex: str) -> re.Pattern[str]:
 
 
 @cache
-def roles() -> dict[str, str]:
-    """The role of each message id."""
-    return {m.id: m.role for m in messages()}
+def kinds() -> dict[str, Kind]:
+    """The kind of each message id."""
+    return {m.id: m.kind for m in messages()}
 
 
 @cache
-def mile_stages() -> dict[str, str]:
-    """The stage that each milestone reaches."""
-    return {m.id: m.stage for m in messages() if m.stage}
+def milestones() -> dict[str, str]:
+    """The start-up phase that each milestone shows to be reached."""
+    return {m.id: m.phase for m in messages() if m.phase}
 
 
-def read(message: Message, text: str) -> dict[str, str] | None:
+@cache
+def anchors(*ids: str) -> tuple[str, ...]:
+    """The anchors of these messages: what a reader of many lines looks for before anything else."""
+    return tuple(catalogue()[i].anchor for i in ids)
+
+
+@cache
+def of_exceptions(kind: Kind) -> tuple[str, ...]:
+    """The anchors of the messages of this kind that an exception may have."""
+    return tuple(m.anchor for m in messages() if m.scope == "exception" and m.kind == kind and m.anchor)
+
+
+@cache
+def stops() -> frozenset[str]:
+    """The messages with which an orderly end begins."""
+    return frozenset(m.id for m in messages() if m.stops)
+
+
+def pattern(message: str) -> re.Pattern[str]:
+    """The regex of a message, compiled when it is first asked for."""
+    return _compiled(catalogue()[message].regex)
+
+
+def found(message: Message, text: str) -> re.Match[str] | None:
+    """Where the regex of a message matches, at the place that the message says."""
+    pattern = _compiled(message.regex)
+    match message.place:
+        case "start":
+            return pattern.match(text)
+        case "whole":
+            return pattern.fullmatch(text)
+        case "":
+            return pattern.search(text)
+
+
+def read(message: Message | str, text: str) -> dict[str, str] | None:
     """The fields of a message in a text, or None if the text is not that message."""
-    if message.anchor not in text:
+    message = catalogue()[message] if isinstance(message, str) else message
+    if message.anchor and message.anchor not in text:
         return None
     if not message.regex:
         return {}
-    found = _compiled(message.regex).search(text)
-    if found is None:
+    match = found(message, text)
+    if match is None:
         return None
-    fields = {k: v for k, v in found.groupdict().items() if v is not None}
+    fields = {k: v for k, v in match.groupdict().items() if v is not None}
     return None if any(_absurd(v) for v in fields.values()) else fields
+
+
+def says(text: str, *ids: str) -> bool:
+    """Is the text one of these messages?"""
+    return any(read(i, text) is not None for i in ids)
+
+
+def first(texts: Iterable[str], *ids: str) -> dict[str, str] | None:
+    """The fields of the first text that is one of these messages."""
+    return next((fields for text in texts for i in ids if (fields := read(i, text)) is not None), None)
+
+
+def each(message: str, text: str) -> Iterator[dict[str, str]]:
+    """The fields of every place of a text at which a message stands."""
+    for match in _compiled(catalogue()[message].regex).finditer(text):
+        yield {k: v for k, v in match.groupdict().items() if v is not None}
+
+
+def without(message: str, text: str) -> str:
+    """The text without any place at which a message stands."""
+    return _compiled(catalogue()[message].regex).sub("", text)
 
 
 def _absurd(value: str) -> bool:
@@ -96,8 +178,8 @@ def _absurd(value: str) -> bool:
     return len(value) > _DIGITS and value.replace(".", "", 1).replace(",", "").lstrip("-").isdecimal()
 
 
-def scan(lines: Sequence[LogLine]) -> tuple[Hit, ...]:
-    """Every message of these lines, in their order."""
+def scan(lines: Sequence[LogLine], wanted: Iterable[Message] | None = None) -> tuple[Hit, ...]:
+    """Every message of scope `log` in these lines, or those that are wanted (each with an anchor), in their order."""
     texts = [line.text for line in lines]
     joined = "\n".join(texts)
     starts: list[int] = []
@@ -106,7 +188,7 @@ def scan(lines: Sequence[LogLine]) -> tuple[Hit, ...]:
         starts.append(at)
         at += len(text) + 1
     hits: list[Hit] = []
-    for message in messages():
+    for message in _scanned() if wanted is None else wanted:
         place = joined.find(message.anchor)
         count = 0
         while place >= 0 and count < _LIMIT:
@@ -119,9 +201,3 @@ def scan(lines: Sequence[LogLine]) -> tuple[Hit, ...]:
             place = joined.find(message.anchor, end)
     hits.sort(key=lambda h: h.index)
     return tuple(hits)
-
-
-def ids_from_json() -> list[str]:
-    """The ids as they stand in the files (for the test that none stands twice)."""
-    folder = Path(__file__).with_name("catalogue")
-    return [row["id"] for path in sorted(folder.glob("*.json")) for row in json.loads(path.read_text("utf-8"))]

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import Hit, messages, read, roles
-from vllm_doctor.log.run import ANSWERED, Run
+from vllm_doctor.log.match import Hit, anchors, kinds, messages, of_exceptions, read, says
+from vllm_doctor.log.run import Run
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.log.traceback import Crash
 from vllm_doctor.records.log import LogLine
@@ -16,70 +15,16 @@ from vllm_doctor.records.log import LogLine
 if TYPE_CHECKING:
     from vllm_doctor.log.torch_oom import TorchOom
 
-# Exceptions that only say that another process, or a person, ended this one.
-_SYMPTOM_KINDS = frozenset(
-    {
-        "EngineDeadError",
-        "AsyncEngineDeadError",
-        "MQEngineDeadError",
-        "EngineGenerateError",
-        "SystemExit",
-        "CancelledError",
-        "BrokenPipeError",
-        "ConnectionResetError",
-        "ClientDisconnect",
-        "BrokenProcessPool",
-        "ExceptionGroup",
-        "TaskGroupError",
-    }
-)
-_SYMPTOM_TEXTS = (
-    "initialization failed. See root cause above",
-    "WorkerProc initialization failed",
-    "Engine process failed to start",
-    "Worker failed with error",
-    "Background loop is not running",
-    "Background loop has errored",
-    "Background loop is stopped",
-    "Engine loop is not running",
-    "cancelled",
-    "Failed core proc",
-    "Task finished unexpectedly. This should never happen",
-    "VllmWorker rank",
-    "worker died",
-    "ensure_kv_transfer_shutdown",
-)
 _CRASHES = 400
 # Lines of an exception's message that its logger writes before the traceback.
 _HEADING = 3
 # Written at run time only: the notice of a dead engine to a request, and the modules that answer requests.
 _RUN_TIME_DEATHS = frozenset({"engine-core-fatal", "engine-dead"})
 _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
-# How the V0 engine's loop logs what a step raised; its start logs the message alone.
-_REPR = Pattern(r"[A-Z]\w*(?:Error|Exception)\(['\"]")
 # The server's own process, in which no step of the engine runs.
 _FRONT_END = ("APIServer", "ApiServer")
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
-# As Python's `warnings` write one: a library that warns of an import that failed goes on without it.
-_WARNED = Pattern(r"\S+:\d+: \w*Warning: ")
 IMPORTS = frozenset({"module-missing", "import-name"})
-# The level that NCCL gives its lines, and torch's C++ those of its own.
-_INFORMS = Pattern(r"\S+:\d+:\d+ \[\d+\] (?:\S+ )?NCCL INFO |\[I\d{3,4} \d\d:\d\d:")
-# Headings of what ends a thread, a task or a destructor, and no process.
-_ASIDE = Pattern(r"Exception in thread |Exception ignored in|Task exception was never retrieved|future: <Task ")
-_UNCLAIMED = Pattern(r"Exception ignored in|Task exception was never retrieved|future: <Task ")
-# What a rank says whose partner is gone: it did not fail first, whatever the order of the lines.
-_SURVIVOR_TEXTS = (
-    "ncclRemoteError",
-    "remote process exited",
-    "Connection closed by peer",
-    "Did the remote server shutdown or crash",
-    "store->get('0') got error",
-    "recvValue failed",
-    "failed to recv, got 0 bytes",
-)
-# As V0's processes name the call that a worker did not survive.
-_METHOD = Pattern(r"(?:while processing method|Error executing method) (\w+)")
 # No single request ends with these: the port is not had, or the CUDA context of the whole process is gone.
 _NEVER_OF_A_REQUEST = frozenset(
     {"address-in-use", "illegal-access", "assert-device", "launch-failure", "misaligned", "ecc", "gpu-lost"}
@@ -97,7 +42,7 @@ class AnalysedRun(Run):
         first = [f for f in found if not self._survivor(f)] or found
         # An exception's line alone, without calls and unknown, is often a library's noise: what has either comes first.
         # So is what a thread or a forgotten task of its own said.
-        told = [f for f in first if not f.bare and not self._headed(f, _ASIDE)]
+        told = [f for f in first if not f.bare and not self._headed(f, "aside-heading")]
         return min(told or first, key=lambda f: f.index, default=None)
 
     @cached_property
@@ -120,7 +65,7 @@ class AnalysedRun(Run):
         owner: dict[int, Crash] = {}
         said: dict[int, list[Hit]] = {}
         for hit in self.hits:
-            if roles()[hit.id] == "cause" and not self._informs(hit):
+            if kinds()[hit.id] == "cause" and not self._informs(hit):
                 said.setdefault(hit.index, []).append(hit)
         found: list[Fault] = []
         for crash in self.crashes[:_CRASHES]:
@@ -151,7 +96,7 @@ class AnalysedRun(Run):
     def _informs(self, hit: Hit) -> bool:
         """Does its own writer call it no error: NCCL information, a warning that an optional import failed?"""
         text = self.lines[hit.index].text
-        return _INFORMS.match(text) is not None or (hit.id in IMPORTS and _WARNED.match(text) is not None)
+        return says(text, "information-line") or (hit.id in IMPORTS and says(text, "python-warning"))
 
     def _with_why(self, index: int, here: list[Hit], said: dict[int, list[Hit]]) -> tuple[int, tuple[Hit, ...]]:
         """Where pydantic's heading was quoted without its traceback: what the lines right below say is its reason."""
@@ -172,8 +117,8 @@ class AnalysedRun(Run):
     def _of_the_parent(self, index: int) -> Sequence[str]:
         """The call that a worker's line is about: as the line names it, or the parent's traceback shows it."""
         line = self.lines[index]
-        if (named := _METHOD.search(line.text)) is not None:
-            return (named[1],)
+        if (named := read("method-of-worker", line.text)) is not None:
+            return (named["method"],)
         if not (line.process or "").startswith(("VllmWorkerProcess", "RayWorkerWrapper")):
             return ()
         parents = (c for c in self.crashes[:_CRASHES] if c.first > index and c.process in {None, "rank0"})
@@ -203,17 +148,17 @@ class AnalysedRun(Run):
         """In an excerpt without its start: does what stands around the line come from a server that was serving?"""
         module = (self.lines[index].module or "").rsplit("/", 1)[-1]
         near = self.lines[max(0, index - _HEADING) : index + 1]
-        if any(_REPR.match(line.text) and line.level == "ERROR" for line in near):
+        if any(line.level == "ERROR" and says(line.text, "v0-step-error") for line in near):
             return True
         dead = any(h.id in _RUN_TIME_DEATHS and h.index - 3 < index + 400 for h in self.deaths)
         return dead or module.startswith(_RUN_TIME_MODULES)
 
-    def _headed(self, fault: Fault, heading: Pattern) -> bool:
+    def _headed(self, fault: Fault, heading: str) -> bool:
         """Does such a heading stand right above its traceback?"""
         if fault.crash is None:
             return False
         above = self.lines[max(0, fault.crash.first - 2) : fault.crash.first + 1]
-        return any(heading.match(line.text) for line in above)
+        return any(says(line.text, heading) for line in above)
 
     @cached_property
     def unsettled(self) -> Fault | None:
@@ -223,7 +168,7 @@ class AnalysedRun(Run):
         found = next((f for f in reversed(self.faults) if f.index < end and not self.aside(f)), None)
         if found is None or (self.lines[found.index].process or "").startswith(_FRONT_END):
             return None
-        answered = any(ANSWERED in line.text for line in self.lines[found.last :])
+        answered = any(a in line.text for line in self.lines[found.last :] for a in anchors("request-ok"))
         return None if answered or self.served(found.last) else found
 
     def _of_the_server(self, fault: Fault) -> bool:
@@ -232,21 +177,21 @@ class AnalysedRun(Run):
 
     def aside(self, fault: Fault) -> bool:
         """Is it the end of a thread, a task or a destructor, and of no process?"""
-        return not fault.ids and self._headed(fault, _ASIDE)
+        return not fault.ids and self._headed(fault, "aside-heading")
 
     def _survivor(self, fault: Fault) -> bool:
         """Is it a rank that only noticed that another one was gone?"""
         lines = (
             self.lines[i].text for i in (self._own_lines(fault.crash) if fault.crash is not None else (fault.index,))
         )
-        return any(told in text for text in lines for told in _SURVIVOR_TEXTS)
+        return any(told in text for text in lines for told in of_exceptions("symptom"))
 
     def _fatal(self, fault: Fault) -> bool:
         """It ended the run: nothing was served between it and the death that followed, or the end of the log."""
         death = next((h.index for h in self.deaths if h.index > fault.last), None)
         if self.stopped is not None and fault.index > self.stopped:
             return False
-        if not fault.ids and self._headed(fault, _UNCLAIMED):
+        if not fault.ids and self._headed(fault, "unclaimed-heading"):
             return False
         if fault.ids & _NEVER_OF_A_REQUEST:
             # That the engine became ready says nothing of the server's port.
@@ -287,7 +232,7 @@ def _speaks_on(line: LogLine, then: LogLine) -> bool:
 def _wrapped(crash: Crash) -> tuple[Hit, ...]:
     """Messages that a terminal or a page has broken over several lines."""
     texts = [f"{k.name}: " + " ".join(k.message.split()) for k in crash.links if "\n" in k.message]
-    causes = [m for m in messages() if m.role == "cause"] if texts else []
+    causes = [m for m in messages() if m.kind == "cause" and m.scope == "log"] if texts else []
     read_of = ((m.id, fields) for text in texts for m in causes if (fields := read(m, text)) is not None)
     return tuple(Hit(i, crash.last, fields) for i, fields in read_of)
 
@@ -298,8 +243,5 @@ def _symptom(crash: Crash) -> bool:
 
 
 def _is_symptom(kind: str, message: str) -> bool:
-    return (
-        kind in _SYMPTOM_KINDS
-        or kind == "KeyboardInterrupt"
-        or any(t in message.split("\n", 1)[0] for t in _SYMPTOM_TEXTS)
-    )
+    said = message.split("\n", 1)[0]
+    return says(kind, "class-that-follows") or any(told in said for told in of_exceptions("consequence"))

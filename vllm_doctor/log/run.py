@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.log.match import Hit, mile_stages, roles, scan
+from vllm_doctor.log.match import Hit, anchors, catalogue, kinds, milestones, says, scan, stops
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.traceback import Crash, tracebacks
 from vllm_doctor.records.host import Launch
@@ -21,12 +21,6 @@ _OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-
 _PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
 # What an API server and an engine say once, when they begin.
 _ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
-# What uvicorn writes of an answered request.
-ANSWERED = '" 200 OK'
-# Calls of vLLM's own that no client makes.
-_OF_A_SERVER = Pattern(
-    r"[/\\]vllm[/\\](?:v1|engine|worker|executor|model_executor|distributed|compilation|entrypoints[/\\](?!cli))"
-)
 # What torch writes when the interpreter of a process with NCCL comes to its end.
 _EXITS = ("exit-group-left", "exit-group-left-24")
 
@@ -49,7 +43,9 @@ class Run:
         return tracebacks(self.lines)
 
     def all(self, message: str) -> tuple[Hit, ...]:
-        """The hits of one message, in order."""
+        """The hits of one message, in order; of one that is not looked for in every run, when first asked."""
+        if message not in self._by_id and catalogue()[message].scope != "log":
+            self._by_id[message] = scan(self.lines, (catalogue()[message],))
         return self._by_id.get(message, ())
 
     def first(self, *wanted: str) -> Hit | None:
@@ -78,7 +74,9 @@ class Run:
     @cached_property
     def is_vllm(self) -> bool:
         """Does anything here come from vLLM? A log of another program says nothing about it."""
-        if any(mile_stages().get(h.id) not in {None, "serving"} or roles().get(h.id) == "death" for h in self.hits):
+        if any(
+            milestones().get(h.id) not in {None, "serving"} or kinds().get(h.id) == "consequence" for h in self.hits
+        ):
             return True
         if self._own:
             return True
@@ -91,7 +89,7 @@ class Run:
     @cached_property
     def by_vllm(self) -> bool:
         """Did vLLM itself write here, rather than a program that speaks of it? Only then can it be said to be well."""
-        stages = mile_stages()
+        stages = milestones()
         own = any(stages.get(h.id, "serving") != "serving" for h in self.hits)
         return own or self._own or self.first("stats", "args-non-default", "args-namespace") is not None
 
@@ -108,12 +106,12 @@ class Run:
     @cached_property
     def answered(self) -> bool:
         """Were requests answered? An answer begins before a token is made, so it says nothing of a fault beside it."""
-        return any(ANSWERED in line.text for line in self.lines)
+        return any(a in line.text for line in self.lines for a in anchors("request-ok"))
 
     @cached_property
     def client(self) -> "Client | None":
         """Is it the log of a program that asks a server? What wrote a line as a server does is none."""
-        if self.by_vllm or self.answered or any(_OF_A_SERVER.search(f) for c in self.crashes for f in c.files):
+        if self.by_vllm or self.answered or any(says(f, "call-of-a-server") for c in self.crashes for f in c.files):
             return None
         from vllm_doctor.log.client import MEASURES, client
 
@@ -165,7 +163,7 @@ class Run:
     @cached_property
     def miles(self) -> tuple[tuple[int, StartupPhase], ...]:
         """(index, stage) of each milestone."""
-        stages = mile_stages()
+        stages = milestones()
         return tuple((h.index, StartupPhase(stages[h.id])) for h in self.hits if h.id in stages)
 
     def reached(self, before: int | None = None) -> StartupPhase | None:
@@ -202,9 +200,9 @@ class Run:
         """
         begun = self.last(*_ANNOUNCED)
         after = begun.index if begun is not None else -1
-        return next((h.index for h in self.hits if roles().get(h.id) == "stop" and h.index > after), None)
+        return next((h.index for h in self.hits if h.id in stops() and h.index > after), None)
 
     @cached_property
     def deaths(self) -> tuple[Hit, ...]:
         """Notices that something died; effects, never causes."""
-        return tuple(h for h in self.hits if roles().get(h.id) == "death")
+        return tuple(h for h in self.hits if kinds().get(h.id) == "consequence")

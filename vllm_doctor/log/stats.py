@@ -2,17 +2,18 @@
 
 import msgspec
 
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import read
 
-_FIELD = {
-    "prompt": Pattern(r"Avg prompt throughput: (\d{1,12}(?:\.\d{1,6})?)"),
-    "generation": Pattern(r"Avg generation throughput: (\d{1,12}(?:\.\d{1,6})?)"),
-    "running": Pattern(r"Running: (\d{1,12}) reqs"),
-    "waiting": Pattern(r"(?:Waiting|Pending): (\d{1,12}) reqs"),
-    "swapped": Pattern(r"Swapped: (\d{1,12}) reqs"),
-    "preemptions": Pattern(r"Preemptions: (\d{1,12})"),
-    "kv": Pattern(r"\b(?!CPU\b)\w+ KV cache usage: (\d{1,12}(?:\.\d{1,6})?)%"),
-    "hit_rate": Pattern(r"(?<!External )(?:[Pp]refix cache hit rate: (?:GPU: )?)(\d{1,12}(?:\.\d{1,6})?)%"),
+# A part of the line each: its field, and the message that reads it.
+_FIELDS = {
+    "prompt": "stats-prompt",
+    "generation": "stats-generation",
+    "running": "stats-running",
+    "waiting": "stats-waiting",
+    "swapped": "stats-swapped",
+    "preemptions": "stats-preemptions",
+    "kv": "stats-kv",
+    "hit_rate": "stats-hit-rate",
 }
 
 
@@ -31,7 +32,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 def parse_stats(text: str) -> Stats | None:
     """The statistics in a line, or None if it holds none."""
-    found = {name: m[1] for name, pattern in _FIELD.items() if (m := pattern.search(text)) is not None}
+    found = {name: said["value"] for name, message in _FIELDS.items() if (said := read(message, text)) is not None}
     if "generation" not in found:
         return None
     preemptions, kv, hits = found.get("preemptions"), found.get("kv"), found.get("hit_rate")

@@ -2,25 +2,9 @@
 
 import msgspec
 
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import each, first, pattern, read
 
 _UNITS = {"bytes": 1, "byte": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_SIZE = r"(\d{1,15}(?:\.\d{1,9})?) (bytes?|[KMGT]iB|B)\b"
-
-_ASKED = Pattern(r"(CUDA|HIP|XPU|NPU) out of memory\. Tried to allocate " + _SIZE)
-_GPU = Pattern(r"GPU (\d{1,6})")
-_TOTAL = Pattern(r"total capac(?:i)?ty of " + _SIZE)
-_TOTAL_OLD = Pattern(_SIZE + r" total capacity")
-_FREE = Pattern(r"of which " + _SIZE + r" is free")
-_FREE_OLD = Pattern(r"; " + _SIZE + r" free")
-_OTHER = Pattern(r"Process (\d{1,10}) has " + _SIZE + r" memory in use")
-_MINE = Pattern(r"this process has " + _SIZE + r" memory in use")
-_ALLOCATED = Pattern(r"allocated memory " + _SIZE + r" is allocated by PyTorch")
-_ALLOCATED_OLD = Pattern(_SIZE + r" already allocated")
-_POOLS = Pattern(r"with " + _SIZE + r" allocated in private pools")
-_UNUSED = Pattern(_SIZE + r" is reserved by PyTorch but unallocated")
-_RESERVED_OLD = Pattern(_SIZE + r" (?:reserved in total by PyTorch|cached)")
-_ALLOWED = Pattern(r"; " + _SIZE + r" allowed")
 # A driver context takes 0.3 to 0.6 GiB; cuBLAS and NCCL add to it.
 _CONTEXT = 1 << 30
 # Part of what torch holds that is always unused: rounding, split segments, private pools of graphs.
@@ -76,37 +60,38 @@ def size(number: str, unit: str) -> int:
     return round(float(number) * _UNITS[unit])
 
 
-def _first(text: str, *patterns: Pattern) -> int | None:
-    for pattern in patterns:
-        found = pattern.search(text)
-        if found is not None:
-            return size(found[1], found[2])
-    return None
+def _bytes(said: dict[str, str]) -> int:
+    return size(said["size"], said["unit"])
+
+
+def _first(text: str, *parts: str) -> int | None:
+    said = first([text], *parts)
+    return _bytes(said) if said is not None else None
 
 
 def torch_oom(text: str) -> TorchOom | None:
     """The figures of torch's message, or None if `text` does not hold one."""
-    asked = _ASKED.search(text)
-    if asked is None:
+    begin = pattern("torch-oom-asked").search(text)
+    if begin is None:
         return None
-    rest = text[asked.start() :]
-    gpu = _GPU.search(rest)
-    allocated = _first(rest, _ALLOCATED, _ALLOCATED_OLD)
-    unused = _first(rest, _UNUSED)
-    reserved = _first(rest, _RESERVED_OLD)
+    rest = text[begin.start() :]
+    gpu = read("torch-oom-gpu", rest)
+    allocated = _first(rest, "torch-oom-allocated", "torch-oom-allocated-old")
+    unused = _first(rest, "torch-oom-unused")
+    reserved = _first(rest, "torch-oom-reserved-old")
     if unused is None and allocated is not None and reserved is not None:
         unused = max(0, reserved - allocated)
     return TorchOom(
-        asked=size(asked[2], asked[3]),
-        backend=asked[1],
-        gpu=int(gpu[1]) if gpu else None,
-        total=_first(rest, _TOTAL, _TOTAL_OLD),
-        free=_first(rest, _FREE, _FREE_OLD),
-        mine=_first(rest, _MINE),
-        others=tuple((int(p), size(n, u)) for p, n, u in (found.groups() for found in _OTHER.finditer(rest))),
+        asked=size(begin["size"], begin["unit"]),
+        backend=begin["backend"],
+        gpu=int(gpu["gpu"]) if gpu else None,
+        total=_first(rest, "torch-oom-total", "torch-oom-total-old"),
+        free=_first(rest, "torch-oom-free", "torch-oom-free-old"),
+        mine=_first(rest, "torch-oom-own"),
+        others=tuple((int(said["pid"]), _bytes(said)) for said in each("torch-oom-other", rest)),
         allocated=allocated,
-        private_pools=_first(rest, _POOLS),
+        private_pools=_first(rest, "torch-oom-pools"),
         unused=unused,
-        allowed=_first(rest, _ALLOWED),
+        allowed=_first(rest, "torch-oom-allowed"),
         reserved=reserved,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from vllm_doctor.gather import bounded
+from vllm_doctor.log.match import read
 from vllm_doctor.memory.known import Known
 from vllm_doctor.memory.plan import GRAPHS_IN_PEAK, Prediction
 from vllm_doctor.memory.reading import MAX_BYTES
@@ -55,44 +55,15 @@ _WEIGHTS = (
 )
 _TERMS = ("weights_gib", "non_torch_gib", "activation_gib", "graphs_gib")
 
-_PATTERNS = (
-    (
-        "weights_gib",
-        re.compile(
-            r"Model loading took (\d+\.\d+) GiB|model weights take (\d+\.\d+) ?GiB|"
-            r"Loading model weights took (\d+\.\d+) G"
-        ),
-    ),
-    (
-        "activation_gib",
-        re.compile(
-            r"PyTorch activation peak memory takes (\d{1,24}\.\d{1,24}) ?GiB|"
-            r"torch peak memory increase(?: in GiB)?(?:: | is )(\d{1,24}\.\d{1,24})"
-            r"|(\d{1,24}\.\d{1,24}) GiB for peak activation"
-        ),
-    ),
-    (
-        "non_torch_gib",
-        re.compile(
-            r"non_torch_memory takes (\d{1,24}\.\d{1,24}) ?GiB|(\d{1,24}\.\d{1,24}) GiB for non-torch memory|"
-            r"non-torch forward increase memory: (\d{1,24}\.\d{1,24})"
-        ),
-    ),
-    ("consumed_gib", re.compile(r"(?<!\d)(\d+\.\d{1,24}) GiB for consumed memory")),
-    (
-        "graphs_gib",
-        re.compile(
-            r"Graph capturing finished in [\d.]+ secs?, took (-?\d+\.\d+) GiB|"
-            r"CUDA graph pool memory: (\d+\.\d+) GiB \(actual\)"
-        ),
-    ),
-    (
-        "available_kv_gib",
-        re.compile(
-            r"Available KV cache memory: (-?\d+\.\d+) GiB|rest of the memory reserved for KV Cache is (-?\d+\.\d+) ?GiB"
-        ),
-    ),
-)
+# The messages that state a term, each with the figure in GiB.
+_SAID = {
+    "weights_gib": "term-weights",
+    "activation_gib": "term-activation",
+    "non_torch_gib": "term-outside-torch",
+    "consumed_gib": "term-consumed",
+    "graphs_gib": "term-graphs",
+    "available_kv_gib": "term-kv",
+}
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -122,12 +93,9 @@ def read_log(lines: Iterable[str]) -> Known:
     """The terms that a start-up log states, in GiB; the first of each wins (rank 0)."""
     found: dict[str, float] = {}
     for line in lines:
-        for name, pattern in _PATTERNS:
-            if name in found:
-                continue
-            hit = pattern.search(line)
-            if hit:
-                found[name] = float(next(g for g in hit.groups() if g is not None))
+        for name, message in _SAID.items():
+            if name not in found and (said := read(message, line)) is not None:
+                found[name] = float(next(iter(said.values())))
     if "consumed_gib" in found and "weights_gib" in found:
         found.setdefault("non_torch_gib", max(0.0, found["consumed_gib"] - found["weights_gib"]))
     return Known(

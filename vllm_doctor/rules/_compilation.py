@@ -1,7 +1,6 @@
 """`--compilation-config` with one thing changed: what the launch already says in it stays."""
 
 import json
-import re
 
 from vllm_doctor.knowledge import kernels
 from vllm_doctor.records.finding import Change
@@ -52,7 +51,7 @@ def given_config(case: Case) -> dict[str, object] | None:
         return {} if case.flag(NAME) is None or launch is not None else None
     if not isinstance(written, str):
         return None
-    if re.fullmatch("[0-9]{1,3}", written):  # -O3
+    if written.isdecimal() and len(written) < 4:  # -O3
         key = "mode" if case.version and kernels.has("compilation", "mode", case.version) else "level"
         return {key: int(written)}
     try:

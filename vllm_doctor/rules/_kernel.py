@@ -4,15 +4,14 @@ CUDA tells of a fault at a later call, so the innermost call that vLLM itself ma
 of the calls belongs to a kind of kernel, the next run is asked to name it (CUDA_LAUNCH_BLOCKING).
 """
 
-import re
 from enum import StrEnum
 
 from vllm_doctor.knowledge import gpus, kernels, versions
-from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.log import chosen_kernels
 from vllm_doctor.log.chosen_kernels import Chosen
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules._compilation import with_passes_off, without_compiling, without_graphs
@@ -38,32 +37,33 @@ class Kind(StrEnum):
 
 
 # In this order within one file name; the innermost call that is of any kind decides.
-_FILES: tuple[tuple[Kind, Pattern], ...] = (
-    (Kind.TUNING, Pattern(r"triton_heuristics|_inductor/runtime/benchmarking|autotune_process|select_algorithm")),
-    (Kind.AUTOTUNER, Pattern(r"flashinfer/autotuner|warmup/kernel_warmup")),
-    (Kind.SAMPLER, Pattern(r"/v1/sample/|flashinfer/sampling|layers/sampler|worker/gpu/sample/")),
-    (Kind.ALL_REDUCE, Pattern(r"all_?reduce|symm_mem|flashinfer/comm/")),
-    (Kind.EXPERTS, Pattern(r"fused_moe|marlin_moe|cutlass_moe|mega_moe")),
-    (Kind.STATE, Pattern(r"layers/fla/|/gdn|/mamba|causal_conv1d|gated_delta|linear_attn|_ssm")),
-    (Kind.DRAFT, Pattern(r"/spec_decode/")),
-    (
-        Kind.ATTENTION,
-        Pattern(r"/attention/|flash_attn|flashmla|flashinfer/(?:prefill|decode|mla|cascade)|xformers/|flex_attention"),
-    ),
-    (Kind.MATRIX, Pattern(r"layers/quantization/|kernels/linear/|deep_gemm|scaled_mm")),
-    (Kind.GRAPH, Pattern(r"torch/cuda/graphs|cudagraph_utils")),
-    (Kind.COMPILED, Pattern(r"inductor_cache|torchinductor|torch_compile_cache|piecewise_backend")),
-)  # fmt: skip
+_FILES: tuple[tuple[Kind, str], ...] = (
+    (Kind.TUNING, "call-tuning"),
+    (Kind.AUTOTUNER, "call-autotuner"),
+    (Kind.SAMPLER, "call-sampler"),
+    (Kind.ALL_REDUCE, "call-all-reduce"),
+    (Kind.EXPERTS, "call-experts"),
+    (Kind.STATE, "call-state"),
+    (Kind.DRAFT, "call-draft"),
+    (Kind.ATTENTION, "call-attention"),
+    (Kind.MATRIX, "call-matrix"),
+    (Kind.GRAPH, "call-graph"),
+    (Kind.COMPILED, "call-compiled"),
+)
+
+
+# How vLLM names weights of four bits in its choice of the experts' kernels.
+_FOUR_BITS = ("nvfp4", "mxfp4", "wna16", "w4", "int4")
 
 
 def kind(case: Case, fault: Fault) -> Kind | None:
     """Of which kind the innermost call is that can be told; None where no call is of any."""
     files = called(case, fault)
-    found = next((k for file in reversed(files) for k, mark in _FILES if mark.search(file)), None)
+    found = next((k for file in reversed(files) for k, mark in _FILES if says(file, mark)), None)
     if found in {Kind.COMPILED, Kind.TUNING}:
         # Flex attention is compiled code by nature, and what is tried out runs inside of what was compiled.
-        flex = any("flex_attention" in file for file in files)
-        tuning = any(_FILES[0][1].search(file) for file in files)
+        flex = any(says(file, "call-flex-attention") for file in files)
+        tuning = any(says(file, "call-tuning") for file in files)
         return Kind.ATTENTION if flex else Kind.TUNING if tuning else found
     return found
 
@@ -134,8 +134,10 @@ def _all_reduce(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     files = " ".join(called(case, fault))
     return (
         with_passes_off(case, fused, "the all-reduce was fused with the norm after it, as the log says"),
-        _switched_off(case, "VLLM_ALLREDUCE_USE_SYMM_MEM", "symmetric memory") if "symm_mem" in files else None,
-        _switched_off(case, "VLLM_ALLREDUCE_USE_FLASHINFER", "FlashInfer") if "flashinfer" in files else None,
+        _switched_off(case, "VLLM_ALLREDUCE_USE_SYMM_MEM", "symmetric memory")
+        if says(files, "call-symmetric-memory")
+        else None,
+        _switched_off(case, "VLLM_ALLREDUCE_USE_FLASHINFER", "FlashInfer") if says(files, "call-flashinfer") else None,
         set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL's all-reduce instead of vLLM's own")
         if not chosen_kernels.all_reduce(_lines(case)) or "CUSTOM" in chosen_kernels.all_reduce(_lines(case))
         else None,
@@ -152,7 +154,7 @@ def _switched_off(case: Case, name: str, what: str) -> Change | None:
 
 
 def _sampler(case: Case, fault: Fault) -> tuple[Change | None, ...]:
-    flash = any("flashinfer" in file for file in called(case, fault))
+    flash = any(says(file, "call-flashinfer") for file in called(case, fault))
     return (_switched_off(case, "VLLM_USE_FLASHINFER_SAMPLER", "FlashInfer's sampler"),) if flash else ()
 
 
@@ -173,11 +175,9 @@ def _experts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     said = chosen_kernels.moe(_lines(case))
     files = " ".join(called(case, fault))
     now = said.name if said is not None else ""
-    if said is None and not re.search(r"flashinfer|deep_gemm|cutlass|marlin", files):
+    if said is None and not says(files, "call-tuned-experts"):
         return ()  # Triton's own, which the others are measured against
-    to = (
-        "marlin" if said is not None and re.search(r"NvFp4|MxFp4|WNA16|W4|Int4", said.kind, re.IGNORECASE) else "triton"
-    )
+    to = "marlin" if said is not None and any(bits in said.kind.lower() for bits in _FOUR_BITS) else "triton"
     at = case.version or versions.newest_known()
     if now != to.upper() and kernels.has("moe", to, at):
         why = (
@@ -186,7 +186,7 @@ def _experts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
             else "the experts' kernels of Triton, which run on any of these cards"
         )
         return (set_flag(case, "moe-backend", to, Direction.SET, why),)
-    if "deep_gemm" in files:
+    if says(files, "call-deep-gemm"):
         return (_switched_off(case, "VLLM_USE_DEEP_GEMM", "DeepGEMM"),)
     if said is not None and "FLASHINFER" in now and said.kind in _FLASHINFER_EXPERTS:
         return (_switched_off(case, _FLASHINFER_EXPERTS[said.kind], "FlashInfer's experts"),)
@@ -194,7 +194,7 @@ def _experts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
 
 
 def _state(case: Case, fault: Fault) -> tuple[Change | None, ...]:
-    flash = any(re.search(r"flashinfer|cutedsl", file) for file in called(case, fault))
+    flash = any(says(file, "call-flashinfer-or-cute") for file in called(case, fault))
     why = "the kernels of Triton/FLA, which run on any of these cards"
     return (set_flag(case, "gdn-prefill-backend", "triton", Direction.SET, why),) if flash else ()
 
@@ -207,7 +207,7 @@ def _draft(case: Case, _: Fault) -> tuple[Change | None, ...]:
 
 
 def _matrix(case: Case, fault: Fault) -> tuple[Change | None, ...]:
-    if any("deep_gemm" in file for file in called(case, fault)):
+    if any(says(file, "call-deep-gemm") for file in called(case, fault)):
         return (_switched_off(case, "VLLM_USE_DEEP_GEMM", "DeepGEMM"),)
     name = chosen_kernels.linear(_lines(case))
     if name is None or case.has_env("VLLM_DISABLED_KERNELS") is None or case.env("VLLM_DISABLED_KERNELS"):
@@ -264,7 +264,7 @@ def other_attention(
     told = next((names for file in reversed(called(case, fault)) for mark, names in _FILE_OF if mark in file), ())
     failed = {*told, *((said.name,) if said is not None else ()), *(_OF_TRITON if not_triton else ())}
     if not _listed(said) and (
-        any("/mla/" in f for f in called(case, fault)) or (said is not None and "MLA" in said.name)
+        any(says(f, "call-latent-attention") for f in called(case, fault)) or (said is not None and "MLA" in said.name)
     ):
         return None  # latent attention has kernels of its own
     candidates = (*((first,) if first is not None else ()), *_candidates(case, said))

@@ -1,12 +1,11 @@
 """A snapshot as rules read it: each signal by name, with a record of what was touched."""
 
-import re
 from functools import cached_property
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.launchline import merged
-from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import FlagFact, Version
+from vllm_doctor.launch.values import number
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.log.root_cause import AnalysedRun
@@ -18,7 +17,6 @@ from vllm_doctor.records.snapshot import Signal, Snapshot
 GIB = 1 << 30
 # No option of vLLM takes a number of this size; what has one was not read right.
 _ABSURD = 1e15
-_CARD = Pattern(r"(\d{1,3})\s*GB\b", re.IGNORECASE)
 
 
 class Case:
@@ -109,12 +107,8 @@ class Case:
         value = self.effective(name)
         if not isinstance(value, str):
             return None
-        found = re.fullmatch(r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)([kKmMgG]?)", value.strip().replace("_", ""))
-        if found is None:
-            return None
-        scale = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20, "g": 10**9, "G": 1 << 30}[found[2]]
-        read = float(found[1]) * scale
-        return read if abs(read) < _ABSURD else None
+        read = number(value)
+        return read if read is not None and abs(read) < _ABSURD else None
 
     def count(self, name: str) -> int | None:
         """An option's value as a number of things; None if it is absent or counts nothing."""

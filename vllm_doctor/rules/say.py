@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.launch.values import typed
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Finding, Scalar
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
@@ -136,12 +137,7 @@ def _same(before: Scalar, to: Scalar) -> bool:
 
 
 def _typed(value: str | bool | None) -> Scalar:
-    if isinstance(value, str):
-        if re.fullmatch(r"-?[0-9]{1,15}", value):
-            return int(value)
-        if re.fullmatch(r"-?([0-9]{1,15}\.?[0-9]{0,15}|\.[0-9]{1,15})(e[+-]?[0-9]{1,2})?", value):
-            return float(value)
-    return value
+    return typed(value) if isinstance(value, str) else value
 
 
 def thing(

@@ -2,10 +2,10 @@
 
 import ast
 import json
-import re
 from itertools import islice
 
 from vllm_doctor.launch.write import option
+from vllm_doctor.log.match import says
 from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.finding import Finding, Memory, Part
 from vllm_doctor.records.verdict import Cause, Phase
@@ -23,8 +23,6 @@ _PHASES = frozenset(phase for phase in Phase if phase.value.startswith(("startup
 _LEAST, _DRAWN = 0.01, 0.005
 # Lines at either end of a run in which a launcher's own words are looked for.
 _ENDS = 200
-_SLURM = re.compile(r"(?:slurmstepd|srun|sbatch|slurm_\w+): ")
-_OBJECT = re.compile(r"\w+\(.*\)", re.DOTALL)
 
 
 def memory(case: Case, findings: list[Finding]) -> Memory | None:
@@ -146,7 +144,8 @@ def _typed(text: str) -> str | None:
         if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value):
             return ",".join(map(str, value))
         return json.dumps(value)
-    return None if _OBJECT.fullmatch(text) or text[:1] in {"<", "'", '"'} else text
+    an_object = text.partition("(")[0].isidentifier() and text[-1:] == ")"
+    return None if an_object or text[:1] in {"<", "'", '"'} else text
 
 
 def medium(case: Case) -> str:
@@ -166,7 +165,7 @@ def medium(case: Case) -> str:
     stream = next((line.stream for line in ends if line.stream is not None), None)
     if stream is not None:
         return "pod" if stream.startswith("pod/") else "compose"
-    if any(_SLURM.match(line.text) for line in ends):
+    if any(says(line.text, "slurm-line") for line in ends):
         return "slurm"
     if run.is_script or any(f.endswith("entrypoints/llm.py") for c in run.crashes[:8] for f in c.files):
         return "python"

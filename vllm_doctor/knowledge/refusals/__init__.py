@@ -6,6 +6,7 @@ mode": words.json, names.py), and say right before or after the name what is wan
 supported with": wants.py).
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 from vllm_doctor.knowledge.refusals.names import Mention, mentions
@@ -14,10 +15,15 @@ from vllm_doctor.knowledge.refusals.wants import CLAUSES, LISTED, Wish, compared
 from vllm_doctor.knowledge.refusals.words import Place, words
 from vllm_doctor.records.verdict import Direction
 
-__all__ = ["Package", "Place", "Wish", "package", "wishes", "words"]
+__all__ = ["Package", "Place", "Wish", "package", "place_of", "wishes", "words"]
 
 # Longer sentences list what was found; what is asked stands before.
 _READ = 1500
+
+
+def place_of(file: str, told: str) -> Place | None:
+    """The part of vLLM that refuses in such words, by the file of the innermost call."""
+    return next((p for p in words().places if re.search(p.file, file) and re.search(p.said, told)), None)
 
 
 def wishes(text: str, known: Callable[[str], bool]) -> tuple[Wish, ...]:

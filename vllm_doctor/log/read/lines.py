@@ -1,23 +1,21 @@
 """The lines of a log as the one record that rules judge: the last run, and how many came before it."""
 
-import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import msgspec
 
+from vllm_doctor.log.match import anchors, read
 from vllm_doctor.log.read.pieces import Read
 from vllm_doctor.log.read.prefix import LINE_LIMIT, Stripper, shorten
-from vllm_doctor.log.read.runs import ARGUMENTS, only_begins, starts
+from vllm_doctor.log.read.runs import launched_with, only_begins, starts
 from vllm_doctor.log.read.servers import servers
 from vllm_doctor.log.read.unwrap import typed, unwrapped
 from vllm_doctor.records.log import Log, LogLine, RunLines
 
-_SERVED = '" 200 OK'
 _KEPT = 100
 # More lines than this in the few MiB that are read are no log of a server: their middle is left out.
 _LINES = 60_000
-_KV = re.compile(r"Available KV cache memory: (-?\d+(?:\.\d+)?) GiB")
 
 
 def log_of_lines(raw: Iterable[str], source: str) -> Log:
@@ -46,10 +44,11 @@ def parse(read: Read) -> list[LogLine]:
             raw = [*raw[: _LINES // 4], f"[… {gap} lines left out …]", *raw[-(_LINES - _LINES // 4) :]]
         if not read.skipped:
             raw = unwrapped([line.rstrip("\r") for line in raw])
-        served = sum(line.endswith(_SERVED) for line in raw) - _KEPT if read.skipped else 0
+        (answered,) = anchors("request-ok")
+        served = sum(line.endswith(answered) for line in raw) - _KEPT if read.skipped else 0
         for line in raw:
             number += 1
-            if served > 0 and line.endswith(_SERVED):
+            if served > 0 and line.endswith(answered):
                 served -= 1  # of a very long log's answered requests the last ones say as much as all of them
                 continue
             if line.strip():
@@ -99,14 +98,14 @@ def earlier_kv(runs: Sequence[Sequence[LogLine]]) -> tuple[float, ...]:
     """What each earlier run of the last one's launch had for its KV cache; a rank's smallest figure counts."""
     if len(runs) < 2:
         return ()
-    launches = [next((line.text for line in run if any(a in line.text for a in ARGUMENTS)), None) for run in runs]
+    launches = [next((line.text for line in run if launched_with(line.text)), None) for run in runs]
     found: list[float] = []
     for launch, run in zip(launches[:-1], runs[:-1], strict=True):
-        sizes = [float(m[1]) for line in run if (m := _KV.search(line.text)) is not None]
+        sizes = [float(said["size"]) for line in run if (said := read("kv-available", line.text)) is not None]
         if sizes and launch is not None and launch == launches[-1]:
             found.append(min(sizes))
     return tuple(found)
 
 
 def _launches(lines: Sequence[LogLine]) -> bool:
-    return any("LLM engine (v" in line.text or "vLLM API server version" in line.text for line in lines)
+    return any(a in line.text for line in lines for a in anchors("engine-config", "server-version"))

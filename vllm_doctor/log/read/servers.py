@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from vllm_doctor.log.read.runs import ARGUMENTS, BANNER, SERVER
+from vllm_doctor.log.read.runs import announces, launched_with
 from vllm_doctor.records.log import LogLine
 
 _API = "APIServer"
@@ -38,7 +38,7 @@ def servers(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
 
 
 def _announces(line: LogLine) -> bool:
-    return SERVER in line.text or BANNER in line.text or any(a in line.text for a in ARGUMENTS)
+    return announces(line.text) or launched_with(line.text)
 
 
 def _silent(lines: Sequence[LogLine], announced: str) -> Iterator[str]:

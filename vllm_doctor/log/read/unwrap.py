@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import pattern
 
 # What a page makes of the quotation marks and blanks that a program wrote.
 _TYPESET = {"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "}
@@ -39,38 +40,16 @@ _FRAME = Pattern(r'\s*File "')
 # The header of a line of vLLM's that has nothing after it.
 _BARE_HEADER = Pattern(r"(?:.*\s)?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]+:\d+\]$")
 
-# Messages of one line that people break where a sentence or a clause ends: how they begin, and how each goes on.
+# Messages of one line that people break where a sentence or a clause ends; `-on` is how each goes on.
 _SENTENCES = (
-    (
-        Pattern(r"out of memory\. Tried to allocate "),
-        Pattern(
-            r"GPU \d{1,6} has a total capac|of which [\d.]{1,12} .?i?B|Including non-PyTorch memory"
-            r"|Process \d{1,10} has [\d.]|Of the allocated memory |and [\d.]{1,12} [KMGT]iB is reserved"
-            r"|If reserved but unallocated"
-        ),
-    ),
-    (
-        Pattern(r"max seq len \(\d"),
-        Pattern(
-            r"\(?[\d.]{1,12} GiB KV cache is needed|which is larger than the available|\([\d.]{1,12} GiB\)\. Based on"
-            r"|Based on the available memory|is larger than the maximum number of tokens|that can be stored in KV cache"
-        ),
-    ),
-    (
-        Pattern(r"Free memory on device"),
-        Pattern(r"(?:on )?startup is less than|is less than desired|desired GPU memory|GPU memory utilization \("),
-    ),
-    (
-        Pattern(r"User-specified max_model_len \(\d"),
-        Pattern(r"is greater than the derived|(?:the )?derived max_model_len|max_model_len \([a-z]"),
-    ),
-    (Pattern(r"The NVIDIA driver on your system"), Pattern(r"is too old|\(?found version \d")),
-    (Pattern(r"out of memory occurred when"), Pattern(r"warming up |sampler with \d")),
-    (Pattern(r"No available memory$"), Pattern(r"for the cache blocks")),
-    (
-        Pattern(r"model weights take [\d.]{1,12}GiB"),
-        Pattern(r"non_torch_memory takes|PyTorch activation peak memory takes|the rest of the memory reserved for KV"),
-    ),
+    "broken-oom",
+    "broken-max-len",
+    "broken-free",
+    "broken-length",
+    "broken-driver",
+    "broken-sampler",
+    "broken-no-blocks",
+    "broken-breakdown",
 )
 
 
@@ -120,6 +99,7 @@ def _unwrapped(raw: Sequence[str]) -> list[str]:
 def _sentences(found: list[str], raw: Sequence[str]) -> list[str]:
     """The lines, with what a reader broke where a sentence ends, put behind the message that it belongs to."""
     head = 0
+    pairs = [(pattern(name), pattern(f"{name}-on")) for name in _SENTENCES]
     for index in range(1, len(found)):
         line = found[index].strip()
         if not line:
@@ -127,7 +107,7 @@ def _sentences(found: list[str], raw: Sequence[str]) -> list[str]:
                 head = index  # an empty line of the text itself: what follows is something else
             continue
         before = found[head].rstrip()
-        if any(goes_on.match(line) and begins.search(before) for begins, goes_on in _SENTENCES):
+        if any(goes_on.match(line) and begins.search(before) for begins, goes_on in pairs):
             found[head], found[index] = f"{before} {line}", ""
         else:
             head = index

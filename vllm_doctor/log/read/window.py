@@ -7,13 +7,12 @@ so the place where the number first appears is found by halving the file.
 import re
 from typing import IO
 
+from vllm_doctor.log.match import anchors
 from vllm_doctor.log.read.pieces import HEAD, SMALL, TAIL, Piece, Read
-from vllm_doctor.log.read.runs import MARKERS
+from vllm_doctor.log.traceback import START
 
 BACK = 1 << 20
-_DEAD = (b"AsyncEngineDeadError", b"MQEngineDeadError", b"EngineDeadError")
 _REPEATED = 20
-_CAUSES = (b"OutOfMemoryError", b"CUDA error", b"EngineCore encountered a fatal error")
 _SAMPLE = 64 << 10
 _PID = re.compile(rb"(?:APIServer|EngineCore(?:_DP0|_0)?) pid=(\d+)\)|[ \t]\S+\[(\d+)\]: ")
 
@@ -40,8 +39,9 @@ def read(file: IO[bytes], size: int) -> Read:
 def _first_death(file: IO[bytes], begin: int, tail: Piece) -> Piece | None:
     """What surrounds the first notice of a death, where the tail is full of them: a server that runs on repeats it for
     every request, and what failed stands once, long before."""
-    dead = next((d for d in _DEAD if tail.data.count(d) > _REPEATED), None)
-    if dead is None or b"Traceback (most recent call last)" not in tail.data or any(c in tail.data for c in _CAUSES):
+    (dead,) = _written("engine-dead")
+    causes = _written("oom-class", "cuda-error", "fatal-of-engine")
+    if tail.data.count(dead) <= _REPEATED or START.encode() not in tail.data or any(c in tail.data for c in causes):
         return None
     low, high = begin, tail.offset
     while high - low > _SAMPLE:
@@ -51,6 +51,16 @@ def _first_death(file: IO[bytes], begin: int, tail: Piece) -> Piece | None:
     return Piece(start, _at(file, start, min(HEAD, tail.offset - start)))
 
 
+def _written(*ids: str) -> tuple[bytes, ...]:
+    """What these messages are found by, as it stands in a file."""
+    return tuple(anchor.encode() for anchor in anchors(*ids))
+
+
+def _markers() -> tuple[bytes, ...]:
+    """What a launch is found by in a file too large to read."""
+    return _written("server-version", "args-non-default", "engine-config")
+
+
 def _at(file: IO[bytes], offset: int, count: int) -> bytes:
     file.seek(offset)
     return file.read(count)
@@ -58,13 +68,14 @@ def _at(file: IO[bytes], offset: int, count: int) -> bytes:
 
 def _last_marker(data: bytes) -> int:
     """Where the last launch in `data` begins: the earliest marker of the last group of markers."""
-    last = max(data.rfind(m) for m in MARKERS)
+    markers = _markers()
+    last = max(data.rfind(m) for m in markers)
     if last < 0:
         return -1
     # The markers of one launch stand within some seconds, hence within some kilobytes of each other.
     near = max(0, last - (HEAD // 4))
-    server = data.rfind(MARKERS[0], near, last + 1)
-    arguments = data.rfind(MARKERS[1], near, last + 1)
+    server = data.rfind(markers[0], near, last + 1)
+    arguments = data.rfind(markers[1], near, last + 1)
     found = min(p for p in (server, arguments, last) if p >= 0)
     return data.rfind(b"\n", 0, found) + 1
 
@@ -97,7 +108,7 @@ def _head(file: IO[bytes], tail: Piece) -> tuple[int | None, bool]:
 
 
 def _first_marker(data: bytes) -> int | None:
-    places = [p for p in (data.find(m) for m in MARKERS) if p >= 0]
+    places = [p for p in (data.find(m) for m in _markers()) if p >= 0]
     return data.rfind(b"\n", 0, min(places)) + 1 if places else None
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
@@ -25,7 +25,6 @@ _TOLD = (
 )
 _RAY = ("ray-low-memory", "ray-threshold", "ray-killed")
 # Compilers that vLLM's libraries start, one for each core unless told otherwise.
-_COMPILERS = Pattern(r"(?:Killed process \d+ \(|task=)(?:cicc|nvcc|ptxas|cc1plus|cudafe\+\+|ninja|fatbinary)\b")
 
 
 def judge(case: Case) -> Outcome:
@@ -117,9 +116,9 @@ def _more(kill: Kill | None) -> str:
 def _fewer_jobs(case: Case) -> Change | None:
     """Kernels that are compiled at the first start take 1 to 3 GiB a compiler."""
     run, kernel = case.run, case.kernel
-    texts = [line.text for line in run.lines if "oom" in line.text or "Killed" in line.text] if run else []
-    texts += [e.text for e in kernel.events] if kernel is not None else []
-    if not any(_COMPILERS.search(t) for t in texts):
+    ids = ("compiler-killed-task", "compiler-oom-task")
+    told = kernel is not None and any(says(e.text, *ids) for e in kernel.events)
+    if not told and (run is None or run.first(*ids) is None):
         return None
     why = "each job is a compiler of 1 to 3 GiB; without a limit as many run as the host has cores"
     return environment("MAX_JOBS", Direction.LOWER, why, to=4)

@@ -1,6 +1,7 @@
 """VD605: memory that the GPU reads directly could not be pinned: too much of it was asked, or a limit forbids it."""
 
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
@@ -51,7 +52,7 @@ def judge(case: Case) -> Outcome:
 
 def _pins(fault: Fault) -> bool:
     last = fault.crash.root.frames[-3:] if fault.crash is not None else ()
-    return any(f.function in _PINNING or "pin_memory" in f.code for f in last)
+    return any(f.function in _PINNING or says(f.code, "code-pins") for f in last)
 
 
 RULE = Rule(

@@ -1,6 +1,6 @@
 """VD601: a process of the engine is gone without a word of its own: it was killed from outside."""
 
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import read
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
@@ -27,7 +27,6 @@ _SILENT = frozenset(
 # Messages that name the signal by a word.
 _NAMED = {"shell-killed": "9", "native-crash": "11", "core-abort": "6"}
 _WORDS = {"SIGSEGV": "11", "SIGABRT": "6", "Aborted": "6"}
-_KILLED = Pattern(r"(?<![\w.])-(9|7|11|6)(?!\d)")
 _SIGNALS = {
     "9": "killed (SIGKILL; who did it stands in the kernel log or nowhere)",
     "11": "a crash in native code (SIGSEGV)",
@@ -48,8 +47,8 @@ def judge(case: Case) -> Outcome:
     if run.is_script:
         return NotHere("a script that had its answers: its engine ends with it")
     told = " ".join(first.fields.values())
-    code = _KILLED.search(told)
-    number = _NAMED.get(first.id) or _WORDS.get(told.strip()) or (code[1] if code is not None else None)
+    code = read("exit-signal", told)
+    number = _NAMED.get(first.id) or _WORDS.get(told.strip()) or (code["signal"] if code is not None else None)
     if number == "7":
         return NotHere("SIGBUS: a page of shared memory that could not be had")
     how = _SIGNALS[number] if number is not None else "no traceback, so it was ended from outside"

@@ -2,47 +2,29 @@
 
 import difflib
 import json
-import re
 
 from vllm_doctor.knowledge import versions
-from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import Expression, Version
+from vllm_doctor.log.match import each, read, says
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.say import inventory_var, set_flag, thing, upgrade_to
 from vllm_doctor.rules.startup._levers import sequences
 
-# Every way in which argparse, pydantic and vLLM list what they would take.
-_LISTED = Pattern(
-    r"choose from (?P<a>[^)]{1,1000})\)|chose from \{(?P<b>[^}]{1,1000})\}|Input should be (?P<c>[^\[\n]{1,1000})"
-    r"|Must be one of \[(?P<d>[^\]]{1,1000})\]|Available parsers: (?P<e>[^\n\"]{1,1000})"
-    r"|Valid options are: (?P<f>[\w, ]{1,200})"
-)
-_REFUSED = Pattern(
-    r"invalid choice: '?(?P<a>[^'\s]+)|input_value='?(?P<b>[^',\]\s]+)|tool call parser: (?P<c>\S+)"
-    r"|easoning parser '(?P<d>[^']+)|quantization method: (?P<e>\S+?)\. Must"
-)
-_NO_JSON = Pattern(r"Value (?P<value>.{1,1000}?) cannot be converted to <(?:function|built-in function) loads")
-_PAIRS = Pattern(r"\w+=\d+(?:,\w+=\d+)*")
-# pydantic's words for a range are no list of values.
-_RANGE = Pattern(r"^(?:a valid|greater|less|an? )")
-
 
 def allowed(text: str) -> tuple[str, ...]:
     """The values that the message lists; () where it lists none."""
-    found = _LISTED.search(text)
-    body = next((g for g in found.groups() if g), "") if found is not None else ""
-    if not body or _RANGE.match(body):
+    body = next(iter((read("values-listed", text) or {}).values()), "")
+    if not body or says(body, "values-a-range"):
         return ()
-    quoted = re.findall(r"'([^']+)'", body)
-    return tuple(quoted or re.findall(r"[\w.+-]+", re.sub(r"\bor\b", ",", body)))
+    quoted = tuple(found["value"] for found in each("value-quoted", body))
+    return quoted or tuple(found["value"] for found in each("value-word", body))
 
 
 def refused(text: str) -> str | None:
     """The value that the message names as refused."""
-    found = _REFUSED.search(text)
-    return next((g for g in found.groups() if g), None) if found is not None else None
+    return next(iter((read("value-refused", text) or {}).values()), None)
 
 
 def nearest(value: str, choices: tuple[str, ...], default: object) -> str | None:
@@ -50,7 +32,7 @@ def nearest(value: str, choices: tuple[str, ...], default: object) -> str | None
     head = value.partition(":")[0]
     if head in choices:
         return head
-    if re.fullmatch(r"\d+", value) and all(re.fullmatch(r"\d+", c) for c in choices):
+    if all(word.isdecimal() for word in (value, *choices)):
         return min(choices, key=lambda c: (abs(int(c) - int(value)), -int(c)))
     near = difflib.get_close_matches(value, choices, 1, 0.6)
     return near[0] if near else str(default) if str(default) in choices else None
@@ -58,13 +40,13 @@ def nearest(value: str, choices: tuple[str, ...], default: object) -> str | None
 
 def replacement(case: Case, name: str, text: str) -> tuple[Change | None, ...]:
     """The option with a value that is allowed, and where a later release has the refused one, that release."""
-    if "Invalid JSON" in text:
+    if says(text, "json-invalid"):
         why = "as valid JSON, one word in single quotes: the message shows no more than where it breaks"
         return (
             thing(ChangeKind.FLAG, name, Direction.CHANGE, why),
             set_flag(case, name, None, Direction.REMOVE, "or without it: the defaults"),
         )
-    pairs = _NO_JSON.search(text)
+    pairs = read("value-no-json", text)
     if pairs is not None:
         return (_as_json(case, name, pairs["value"].strip()),)
     value, choices = refused(text), allowed(text)
@@ -87,7 +69,7 @@ def replacement(case: Case, name: str, text: str) -> tuple[Change | None, ...]:
 
 def _value(case: Case, name: str, value: str, to: str, why: str) -> Change | None:
     """The value as the option takes it: a field of `--structured-outputs-config` is JSON."""
-    typed: Scalar = int(to) if re.fullmatch(r"\d+", to) else to
+    typed: Scalar = int(to) if to.isdecimal() else to
     if name == "structured-outputs-config":
         fields: dict[str, object] = {"backend": to}
         if value.partition(":")[2] == "disable-any-whitespace":
@@ -120,7 +102,7 @@ def _later(case: Case, name: str, value: str) -> Change | None:
 
 def _as_json(case: Case, name: str, value: str) -> Change | None:
     """`image=0,audio=0`, as it was written before; or a mapping whose quotes the shell took away."""
-    if _PAIRS.fullmatch(value):
+    if says(value, "value-pairs"):
         pairs = {k: int(n) for k, _, n in (part.partition("=") for part in value.split(","))}
         return set_flag(case, name, json.dumps(pairs), Direction.CHANGE, "this release takes JSON, as one word")
     why = f"the whole of it as JSON in single quotes: the shell took braces and quotes away, {value} is what was left"
@@ -136,7 +118,7 @@ def _unknown(case: Case, name: str) -> Change | None:
         default = fact.default
     elif default is None and fact is not None and isinstance(fact.default, Expression):
         # An enumeration's member is written in lower case on the command line.
-        member = re.fullmatch(r"(?<!\w)\w+Enum\.(?P<name>\w{1,200})", fact.default.source)
-        default = member["name"].lower() if member is not None else None
+        enumeration, _, member = fact.default.source.partition(".")
+        default = member.lower() if enumeration.endswith("Enum") and member.isidentifier() else None
     why = "a value that the message accepts" if default is None else f"the default of vLLM {at}"
     return thing(ChangeKind.FLAG, name, Direction.CHANGE, why, to=default, inventory=inventory_var(name))

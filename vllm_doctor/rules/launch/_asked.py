@@ -1,10 +1,8 @@
 """The changes that a refusal of vLLM itself asks for, under the names of this release."""
 
-import re
-
-from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.knowledge.refusals import Place, package, wishes, words
+from vllm_doctor.knowledge.refusals import Place, package, place_of, wishes, words
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import read, says, without
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules._kernel import other_attention
@@ -19,20 +17,6 @@ _REFUSING = frozenset(
     {"ValueError", "TypeError", "AssertionError", "NotImplementedError", "KeyError", "RuntimeError", "ValidationError"}
     | {"VLLMValidationError", "MemoryError", "ImportError", "ModuleNotFoundError", "ArgumentTypeError"}
 )
-# pydantic calls the checks of vLLM's configuration, from 0.9.2 on.
-_OWN = Pattern(r"[/\\](?:vllm|pydantic)[/\\]|[/\\]pydantic_core")
-_NOISE = Pattern(r"\s{0,20}\[type=\w{1,200}, input_value=.{0,1000}", re.DOTALL)
-# These say that memory is short: rules of their own read them, with the sums.
-_OF_MEMORY = Pattern(
-    r"\b(?:KV cache|GPU|CUDA|available|free|device|enough) memory\b|out of memory|memory allocation", re.IGNORECASE
-)
-_REFUSAL = Pattern(
-    r"support|require|only |no valid|failed to (?:find a kernel|compile|load)|compatible|compatibility|invalid|unknown"
-    r"|capabilit|divisible|multiple of|must be set|expected|not available|unable|cannot|mismatch|partitions|not enough"
-    r"|did not receive|not (?:yet )?implemented|corrupted|No model|slots|attempted to load|CUDART|batch testing"
-    r"|is not valid|lookup failed",
-    re.IGNORECASE,
-)
 # More are other words for the same.
 _CHANGES = 3
 
@@ -40,7 +24,7 @@ _CHANGES = 3
 def said(case: Case, fault: Fault) -> str:
     """The refusal's own words, without what pydantic adds."""
     message = fault.crash.root.message if fault.crash is not None else text(case, fault)
-    return _NOISE.sub("", message)
+    return without("pydantic-input", message)
 
 
 def refused_by_vllm(case: Case, fault: Fault) -> bool:
@@ -50,13 +34,13 @@ def refused_by_vllm(case: Case, fault: Fault) -> bool:
     frames = fault.crash.root.frames
     if not frames:
         return case.run is not None and case.run.is_vllm
-    return _OWN.search(frames[-1].file) is not None
+    return says(frames[-1].file, "call-of-vllm-or-pydantic")
 
 
 def asked(case: Case, fault: Fault) -> tuple[Change, ...]:
     """What the refusal asks for, the most definite first; empty where it names nothing that this release has."""
     told = said(case, fault)
-    if not refused_by_vllm(case, fault) or _OF_MEMORY.search(told):
+    if not refused_by_vllm(case, fault) or says(told, "refusal-of-memory"):
         return ()
     split = smaller_split(case, fault, told)
     if split is not None:
@@ -84,9 +68,9 @@ def by_place(case: Case, fault: Fault) -> Change | None:
     if not refused_by_vllm(case, fault) or fault.crash is None or not fault.crash.root.frames:
         return None
     told, file = said(case, fault), fault.crash.root.frames[-1].file.replace("\\", "/")
-    if not _REFUSAL.search(told) or _OF_MEMORY.search(told):
+    if not says(told, "refusal") or says(told, "refusal-of-memory"):
         return None
-    place = next((p for p in words().places if re.search(p.file, file) and re.search(p.said, told)), None)
+    place = place_of(file, told)
     return _of_place(case, fault, place) if place is not None else None
 
 
@@ -108,7 +92,7 @@ def _of_place(case: Case, fault: Fault, place: Place) -> Change | None:
 
 def _of_class(case: Case, told: str) -> Change | None:
     """pydantic names the class of the configuration: the option of that class holds the value."""
-    found = re.search(r"validation errors? for (\w+)", told)
-    options = words().classes.get(found[1], ()) if found is not None else ()
+    found = read("validation-error", told)
+    options = words().classes.get(found["what"], ()) if found is not None else ()
     name = next((o for o in options if is_option(case, o)), None)
     return set_flag(case, name, None, Direction.CHANGE, WHY[Direction.CHANGE]) if name is not None else None

@@ -2,7 +2,6 @@
 
 import difflib
 import itertools
-import re
 import shlex
 from dataclasses import dataclass
 
@@ -59,7 +58,7 @@ def refused(case: Case) -> Refused | NotHere | Unseen:
         for o in unknown
         if (fact := versions.flag(o, at)) is not None
         and fact.exists is True
-        and re.search(rf"--{re.escape(o)} ['\"]", words)
+        and any(f"--{o} {quote}" in words for quote in "'\"")
     )
     return Refused((case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED, alone, joined)
 

@@ -1,6 +1,5 @@
 """One wish of a refusal as a change that this release can follow."""
 
-import re
 from collections.abc import Iterator
 
 from vllm_doctor.knowledge import versions
@@ -130,4 +129,4 @@ def typed(value: str | None) -> Scalar:
         return None
     if value in {"True", "true", "False", "false"}:
         return value.lower() == "true"
-    return int(value) if re.fullmatch(r"-?\d{1,12}", value) else value
+    return int(value) if value.removeprefix("-").isdecimal() and len(value) < 13 else value

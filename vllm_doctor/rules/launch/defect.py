@@ -2,8 +2,8 @@
 
 import json
 
-from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import each, read
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
@@ -26,8 +26,8 @@ def judge(case: Case) -> Outcome:
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
         return fault
-    said = case.version_text or ""
-    own = ".dev" in said or "+" in said
+    version = case.version_text or ""
+    own = ".dev" in version or "+" in version
     return finding(
         RULE,
         severity=severity(case, fault),
@@ -50,25 +50,17 @@ def judge(case: Case) -> Outcome:
     )
 
 
-_SHAPES = Pattern(
-    r"tensor of shape \[(?P<made>\d+)\] cannot be broadcast to indexing result of "
-    r"shape \[\d+, (?P<kept>\d+)\]"
-)
-_NUMBER = Pattern(r"num_spec(?:ulative)?_tokens['\"]?[=:] ?(?P<number>\d+)")
-_FIELD = Pattern(r"(?P<name>method|model)['\"]?[=:] ?['\"](?P<value>[^'\"]+)['\"]")
-
-
 def _drafts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """As many draft tokens as were made, where the shapes name that number beside the one asked for; else none."""
     given = case.effective("speculative-config")
     if given is None:
         return ()
-    said, shapes = str(given), _SHAPES.search(text(case, fault))
-    asked = _NUMBER.search(said)
+    said, shapes = str(given), read("shapes-apart", text(case, fault))
+    asked = read("draft-number", said)
     off = set_flag(case, "speculative-config", None, Direction.REMOVE, "no drafts: slower, and the shapes are gone")
     if shapes is None or asked is None or shapes["kept"] != asked["number"]:
         return (off,)
-    fields: dict[str, object] = {m["name"]: m["value"] for m in _FIELD.finditer(said)}
+    fields: dict[str, object] = {m["name"]: m["value"] for m in each("draft-field", said)}
     why = f"{shapes['made']} draft tokens were made where --speculative-config asks for {asked['number']}"
     to = json.dumps({**fields, "num_speculative_tokens": int(shapes["made"])})
     return (set_flag(case, "speculative-config", to, Direction.CHANGE, why), off)

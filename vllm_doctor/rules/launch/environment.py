@@ -3,6 +3,7 @@
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -134,7 +135,7 @@ def _warned(case: Case) -> Finding | None:
 
 def _sampler(case: Case, fault: Fault) -> Change | None:
     """Where it was the sampler that was to be compiled: torch's own needs no compiler."""
-    if not any("sampling" in said for said in (text(case, fault), *fault.files)):
+    if not any(says(said, "names-sampling") for said in (text(case, fault), *fault.files)):
         return None
     name = "VLLM_USE_FLASHINFER_SAMPLER"
     why = "torch's sampler instead of FlashInfer's: nothing to compile"
@@ -208,7 +209,7 @@ def _while_importing(fault: Fault) -> bool:
         return False
     root = fault.crash.root
     inner = root.frames[-1]
-    return root.kind in _AT_IMPORT and inner.function == "<module>" and "site-packages" in inner.file
+    return root.kind in _AT_IMPORT and inner.function == "<module>" and says(inner.file, "call-site-packages")
 
 
 RULE = Rule(

@@ -1,7 +1,5 @@
 """VD510: the address of the server is taken by another process."""
 
-import re
-
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase
@@ -19,7 +17,7 @@ def judge(case: Case) -> Outcome:
     if isinstance(fault, NotHere | Unseen):
         return fault
     said = str(fault.fields("address-in-use").get("port") or case.flag("port") or "")
-    port = said if re.fullmatch("[0-9]{1,5}", said) else None  # it goes into a command to paste
+    port = said if said.isdecimal() and said.isascii() and len(said) < 6 else None  # it goes into a command to paste
     return finding(
         RULE,
         title=f"Port {port} is taken by another process" if port else RULE.title,

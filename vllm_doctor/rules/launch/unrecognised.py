@@ -7,7 +7,6 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.launch._asked import by_place
-from vllm_doctor.rules.launch._known_ways import ways
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, set_flag
 from vllm_doctor.rules.startup._gate import EXHAUSTED
@@ -40,7 +39,7 @@ def judge(case: Case) -> Outcome:
         severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, root.index) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(root.index), case.line(root.last)),
-        changes=(_without_graphs(case, root), *(ways(case, root) or (by_place(case, root),))),
+        changes=(_without_graphs(case, root), by_place(case, root)),
         refute="an earlier line, cut from this log, shows another failure",
     )
 

@@ -1,13 +1,13 @@
 """VD503: an option's value is refused while the configuration is checked."""
 
-import re
+import string
 
 from vllm_doctor.knowledge.compat import table
-from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.command import refusals
 from vllm_doctor.launch.parse import LaunchError, Why
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says, without
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Direction, Phase
@@ -49,9 +49,6 @@ _IDS = (
     "block-above-step",
 )
 # Where vLLM checks what it was given, before any engine is made.
-_CHECKED_IN = Pattern(
-    r"/vllm/(?:config(?:/\w+)?\.py|config/.*|engine/arg_utils\.py|entrypoints/(?:openai/)?cli_args\.py)$"
-)
 _REFUSING = frozenset({"ValueError", "TypeError", "AssertionError", "NotImplementedError", "KeyError"})
 _OPTION_OF = {
     "chat-template-path": "chat-template",
@@ -88,7 +85,8 @@ _OTHERS = frozenset(
         "swap-too-large",
     }
 )
-_FIELD = Pattern(r"^([a-z_]{3,60})$")
+# As pydantic writes the field alone in a line: small letters and underscores.
+_OF_A_FIELD = frozenset(f"{string.ascii_lowercase}_")
 
 
 def judge(case: Case) -> Outcome:
@@ -109,13 +107,7 @@ def judge(case: Case) -> Outcome:
     said = _said(fault) if at is None else run.lines[at].text.strip() if run is not None else ""
     return finding(
         RULE,
-        title=re.sub(
-            r"^(?:[\w.]{0,200}(?:Error|Exception): |Value error, |Assertion failed, ){1,50}"
-            r"|\s{0,20}\[type=\w{1,200}, .{0,1000}",
-            "",
-            said,
-        )[:200]
-        or RULE.title,
+        title=without("exception-head", without("pydantic-tail", said))[:200] or RULE.title,
         confidence=Confidence.LIKELY if likely else Confidence.CONFIRMED,
         evidence=(case.line(fault.last),) if likely else shown(case, fault, *_IDS),
         changes=_changes(case, fault),
@@ -150,15 +142,15 @@ def _while_checking(fault: Fault) -> bool:
     if fault.crash is None or not fault.crash.root.frames:
         return False
     root = fault.crash.root
-    return root.kind in _REFUSING and _CHECKED_IN.search(root.frames[-1].file.replace("\\", "/")) is not None
+    return root.kind in _REFUSING and says(root.frames[-1].file.replace("\\", "/"), "call-of-configuration")
 
 
 def _said(fault: Fault) -> str:
     """The first line of the exception that says something of its own."""
     lines = [line.strip() for line in fault.crash.root.message.splitlines()] if fault.crash is not None else []
-    told = next((line for line in lines if line.startswith("Value error, ")), None)
+    told = next((line for line in lines if says(line, "pydantic-value-error")), None)
     return told or (
-        f"{lines[1]}: {lines[2]}" if len(lines) > 2 and "validation error" in lines[0] else "".join(lines[:1])
+        f"{lines[1]}: {lines[2]}" if len(lines) > 2 and says(lines[0], "validation-error") else "".join(lines[:1])
     )
 
 
@@ -240,7 +232,9 @@ def _of_model(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if "remote-code-needed" in fault.ids:
         why = "the checkpoint brings code of its own, which runs as the server's user: read it first"
         return (set_flag(case, "trust-remote-code", True, Direction.ADD, why),)
-    types = re.findall(r"(?<!\w)\w+(?=[,\s]|$)", fault.fields("dtype-of-quantization").get("types", ""))
+    types = [
+        word.rpartition(".")[2] for word in fault.fields("dtype-of-quantization").get("types", "").split(", ") if word
+    ]
     if types:
         why = f"the kernels of this quantization compute in {' or '.join(types)}"
         return (set_flag(case, "dtype", types[-1], Direction.CHANGE, why),)
@@ -314,9 +308,8 @@ def _named_option(case: Case, fault: Fault) -> str | None:
     run = case.run
     lines = [run.lines[i].text.strip() for i in range(fault.index, fault.last + 1)] if run is not None else []
     for line in lines:
-        field = _FIELD.match(line)
-        if field is not None and case.has_flag(field[1]) is not None:
-            return field[1].replace("_", "-")
+        if 3 <= len(line) <= 60 and _OF_A_FIELD.issuperset(line) and case.has_flag(line) is not None:
+            return line.replace("_", "-")
     return None
 
 

@@ -1,6 +1,7 @@
 """VD905: the engine process ended without a word of its own, and its server noticed; nobody had asked it to stop."""
 
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import says
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
@@ -8,12 +9,6 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.live._kernel import oom_killer_was_at_work
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, thing
-
-# 0.32 words first; the others are those of the releases before.
-_NOTICED = Pattern(
-    r"engine core exited unexpectedly|Engine core proc \S+ died unexpectedly|Engine core process \S+ died unexpectedly"
-    r"|EngineDeadError: EngineCore encountered an issue"
-)
 
 
 def judge(case: Case) -> Outcome:
@@ -23,13 +18,13 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     if run.root is not None:
         return NotHere("the log says what failed")
-    index = next((i for i, line in enumerate(run.lines) if _NOTICED.search(line.text)), None)
+    index = _noticed(run)
     if index is None:
         return Clear("the server never missed its engine")
     before = run.lines[:index]
     if not any(line.process == "systemd" for line in run.lines):
         return NotHere("without systemd's lines an ordered stop looks the same")
-    if any(line.process == "systemd" and line.text.startswith("Stopping ") for line in before):
+    if any(line.process == "systemd" and says(line.text, "systemd-stopping") for line in before):
         return NotHere("systemd was stopping the service")
     if oom_killer_was_at_work(case):
         return NotHere("the kernel's out-of-memory killer was at work")
@@ -55,6 +50,13 @@ def judge(case: Case) -> Outcome:
         ),
         refute="a traceback of the engine stands before that line, or the kernel's log has an oom-kill or a segfault",
     )
+
+
+def _noticed(run: AnalysedRun) -> int | None:
+    """The first line in which the server misses its engine, as each release words it; a worker's end is none."""
+    ends = (h for h in run.all("engine-process-died") if h.fields["who"].startswith("Engine core"))
+    hits = (*run.all("engine-exited"), *ends, *run.all("engine-dead-noticed"))
+    return min((h.index for h in hits), default=None)
 
 
 RULE = Rule(

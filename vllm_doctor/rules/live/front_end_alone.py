@@ -1,6 +1,6 @@
 """VD909: the server goes on answering, but its engine is dead: health checks and statistics outlive it."""
 
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
@@ -10,7 +10,6 @@ from vllm_doctor.rules.say import finding, thing
 
 # What only a server says whose engine had started and is gone.
 _DEAD = frozenset({"engine-core-fatal", "engine-dead", "output-handler", "engine-loop", "background-loop"})
-_ANSWERS = Pattern(r'\S+:\d+ - "[A-Z]+ \S+ HTTP/[\d.]+" \d{3}|.*Avg generation throughput:')
 
 
 def judge(case: Case) -> Outcome:
@@ -29,7 +28,9 @@ def judge(case: Case) -> Outcome:
         return NotHere("the server ended with its engine")
     if run.served(dead):
         return NotHere("tokens were made after it")
-    later = next((i for i in range(len(run.lines) - 1, dead, -1) if _ANSWERS.match(run.lines[i].text)), None)
+    later = next(
+        (i for i in range(len(run.lines) - 1, dead, -1) if says(run.lines[i].text, "access-line", "throughput")), None
+    )
     if later is None:
         return NotHere("the server says nothing after it")
     restart: Change | None = thing(

@@ -1,6 +1,6 @@
 """VD903: the server itself was killed from outside: systemd saw it end by a signal that nobody asked systemd for."""
 
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import read, says
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
@@ -9,9 +9,6 @@ from vllm_doctor.rules.live._kernel import oom_killer_was_at_work
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, thing
 
-_ENDED = Pattern(r"Main process exited, code=(?:killed|dumped), status=(\d{1,4})/(\w+)")
-_ASKED = ("Stopping ", "State 'stop-sig")
-
 
 def judge(case: Case) -> Outcome:
     """Does systemd tell of a signal, and no one of a reason?"""
@@ -19,7 +16,7 @@ def judge(case: Case) -> Outcome:
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
     told = [(i, line.text) for i, line in enumerate(run.lines) if line.process == "systemd"]
-    ended = next(((i, found) for i, text in told if (found := _ENDED.search(text))), None)
+    ended = next(((i, found) for i, text in told if (found := read("systemd-main-killed", text))), None)
     if ended is None and not told:
         return NotHere("no line of systemd is in what was read")
     if ended is None:
@@ -27,9 +24,9 @@ def judge(case: Case) -> Outcome:
     index, found = ended
     if run.root is not None:
         return NotHere("the log says what failed before")
-    if any(text.startswith(_ASKED) or _ASKED[1] in text for i, text in told if i < index):
+    if any(says(text, "systemd-stopping", "systemd-stop-signal") for i, text in told if i < index):
         return NotHere("systemd was asked to stop it")
-    if any("oom-kill" in text or "OOM killer" in text for _, text in told):
+    if any(says(text, "systemd-oom-kill") for _, text in told):
         return NotHere("it was the kernel's out-of-memory killer")
     if oom_killer_was_at_work(case):
         return NotHere("the kernel's out-of-memory killer was at work")
@@ -37,7 +34,7 @@ def judge(case: Case) -> Outcome:
     note = "the kernel's log tells of no out-of-memory kill" if seen else "the kernel's log could not be read"
     return finding(
         RULE,
-        title=f"The server was killed from outside ({found[2]}); {note}",
+        title=f"The server was killed from outside ({found['signal']}); {note}",
         severity=Severity.WILL_FAIL_UNDER_LOAD,
         confidence=Confidence.LIKELY if seen else Confidence.POSSIBLE,
         evidence=(case.line(index), *((Evidence("kernel log", "this boot", "no out-of-memory kill"),) if seen else ())),

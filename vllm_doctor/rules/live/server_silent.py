@@ -2,7 +2,7 @@
 
 import shlex
 
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import read
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.host import Kernel, Process
@@ -20,7 +20,6 @@ _STUCK = {
     "D": "waiting in the kernel (driver or disk)",
 }
 # The kernel's own word for a process that has waited in it for minutes.
-_HUNG = Pattern(r"task .{1,40}:(?P<pid>\d{1,10}) blocked for more than (?P<seconds>\d{1,6}) seconds")
 
 
 def judge(case: Case) -> Outcome:
@@ -66,7 +65,7 @@ def judge(case: Case) -> Outcome:
 
 def _hung(kernel: Kernel | None) -> dict[int, int]:
     """Seconds that the kernel saw a process wait in it, by its number."""
-    found = (_HUNG.search(event.text) for event in kernel.events) if kernel is not None else ()
+    found = (read("kernel-hung-task", event.text) for event in kernel.events) if kernel is not None else ()
     return {int(m["pid"]): int(m["seconds"]) for m in found if m is not None}
 
 

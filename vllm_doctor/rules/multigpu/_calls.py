@@ -5,11 +5,9 @@ transport it is about: `p2p` copies between cards, `shm` host memory between ran
 switches, `net_ib` and `ibvwrap` RDMA, `socket` and `bootstrap` TCP.
 """
 
-import re
-
 import msgspec
 
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -19,7 +17,6 @@ from vllm_doctor.rules.say import MEMLOCK, environment, thing
 BUFFER = "NCCL_BUFFSIZE"
 # From this release on host memory that ranks share is taken through the driver (cuMem) rather than from /dev/shm.
 _CUMEM_HOST = (2, 24)
-_VERSION = Pattern(r"NCCL version (\d+)\.(\d+)")
 
 _SOCKETS = environment(
     "NCCL_IB_DISABLE", Direction.SET, "sockets instead of RDMA: slower, and shows whether it is RDMA alone", to="1"
@@ -98,34 +95,39 @@ _LOCKED = (
 
 
 class _Call(msgspec.Struct, frozen=True):
-    """A warning by NCCL's file (any where empty) and words. `ends`: no communicator survives it."""
+    """A warning by NCCL's files (any where empty) and the message of its words. `ends`: no communicator survives it."""
 
-    files: str
-    words: Pattern
+    files: tuple[str, ...]
+    words: str
     changes: tuple[Change, ...]
     ends: bool = False
 
 
 # The first that fits; what follows in the words of a later one may be an effect of it.
 _CALLS: tuple[_Call, ...] = (
-    _Call("", Pattern(r"NVLink SHARP|NVLS"), (_NO_MULTICAST, _FABRIC), ends=True),
-    _Call("nvls", Pattern(r"C(?:uda|UDA) (?:failure|error)"), (_NO_MULTICAST, _FABRIC), ends=True),
-    _Call("shm", Pattern(r"Cuda failure"), (_NO_CUMEM_HOST,), ends=True),
-    _Call("p2p", Pattern(r"Cuda failure|CUDA IPC handle|peer access"), (_NO_PEER, _NO_CUMEM), ends=True),
-    _Call("alloc|cudawrap", Pattern(r"Cuda failure.{0,1000}not (?:supported|permitted)"), (_NO_CUMEM,), ends=True),
-    _Call("", Pattern(r"attaching to shared memory segment|Call to shm_open failed"), (_NO_SHARED,), ends=True),
-    _Call("", Pattern(r"ibv_modify_qp failed(?!.{0,1000}RTS)"), (_GID, _SOCKETS), ends=True),
-    _Call("", Pattern(r"Got completion .{0,1000}(?:status=|error )12\b"), (_GID, _ADAPTERS, _SOCKETS), ends=True),
-    _Call("", Pattern(r"Got completion .{0,1000}(?:status=|error )(?:4|10|11)\b"), (_GPU_DIRECT, _SOCKETS), ends=True),
-    _Call("", Pattern(r"ibv_(?:reg_|create_)\w{0,200} failed with error Cannot allocate memory"), _LOCKED),
-    _Call("", Pattern(r"\bibv_\w+ failed"), (_SOCKETS,)),
-    _Call("", Pattern(r"[Nn]o (?:socket )?interface found"), (_INTERFACE,), ends=True),
+    _Call((), "nccl-call-multicast", (_NO_MULTICAST, _FABRIC), ends=True),
+    _Call(("nvls",), "nccl-call-cuda", (_NO_MULTICAST, _FABRIC), ends=True),
+    _Call(("shm",), "nccl-call-cuda-failure", (_NO_CUMEM_HOST,), ends=True),
+    _Call(("p2p",), "nccl-call-peer", (_NO_PEER, _NO_CUMEM), ends=True),
     _Call(
-        "",
-        Pattern(
-            r"socket(?:Start|Poll)Connect|[Cc]onnect(?:ion)? to .{0,1000}(?:failed|refused|timed out)"
-            r"|Call to connect .{0,1000}failed"
+        (
+            "alloc",
+            "cudawrap",
         ),
+        "nccl-call-refused",
+        (_NO_CUMEM,),
+        ends=True,
+    ),
+    _Call((), "nccl-call-shared-memory", (_NO_SHARED,), ends=True),
+    _Call((), "nccl-call-address", (_GID, _SOCKETS), ends=True),
+    _Call((), "nccl-call-no-answer", (_GID, _ADAPTERS, _SOCKETS), ends=True),
+    _Call((), "nccl-call-no-access", (_GPU_DIRECT, _SOCKETS), ends=True),
+    _Call((), "nccl-call-memory-lock", _LOCKED),
+    _Call((), "nccl-call-verbs", (_SOCKETS,)),
+    _Call((), "nccl-call-interface", (_INTERFACE,), ends=True),
+    _Call(
+        (),
+        "nccl-call-connect",
         (_INTERFACE,),
     ),
 )
@@ -146,7 +148,7 @@ def told(case: Case) -> Told | None:
         return None
     for hit in run.all("nccl-warning"):
         file, words = hit.fields.get("file", ""), hit.fields["words"]
-        call = next((c for c in _CALLS if _in(c, file) and c.words.search(words)), None)
+        call = next((c for c in _CALLS if _in(c, file) and says(words, c.words)), None)
         if call is not None:
             return Told(hit.index, _wanted(case, call.changes), call.ends)
     peer = run.first("nccl-peer-access")
@@ -154,15 +156,15 @@ def told(case: Case) -> Told | None:
 
 
 def _in(call: _Call, file: str) -> bool:
-    return not call.files or re.fullmatch(call.files, file) is not None
+    return not call.files or file in call.files
 
 
 def _peer(run: AnalysedRun) -> tuple[Change, ...]:
     """Torch's message lacks NCCL's file: which of the two ways needs peer access is a matter of NCCL's release."""
-    told = next((found for line in run.lines if (found := _VERSION.search(line.text)) is not None), None)
+    told = run.first("nccl-version")
     if told is None:
         return (_NO_PEER, _NO_CUMEM_HOST)
-    return (_NO_CUMEM_HOST,) if (int(told[1]), int(told[2])) >= _CUMEM_HOST else (_NO_PEER,)
+    return (_NO_CUMEM_HOST,) if (int(told.fields["major"]), int(told.fields["minor"])) >= _CUMEM_HOST else (_NO_PEER,)
 
 
 def _wanted(case: Case, changes: tuple[Change, ...]) -> tuple[Change, ...]:

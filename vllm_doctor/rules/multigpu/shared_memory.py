@@ -1,7 +1,7 @@
 """VD802: the shared memory in which ranks exchange data is too small or full."""
 
-from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import each
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
@@ -10,7 +10,7 @@ from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import SHM, finding, thing
 
-_SIGBUS = Pattern(r"(?<![\w.])-7(?!\d)")  # a code, not the number of a worker
+_SIGBUS = {"signal": "7"}
 _IDS = (
     "shm-space",
     "nccl-shm",
@@ -62,7 +62,7 @@ def _bus(case: Case) -> int | None:
     run = case.run
     if run is None or run.root is not None:
         return None
-    died = (h.index for h in run.deaths if any(_SIGBUS.search(v) for v in h.fields.values()))
+    died = (h.index for h in run.deaths if any(_SIGBUS in each("exit-signal", v) for v in h.fields.values()))
     return next((i for i in died if run.stopped is None or i < run.stopped), None)
 
 

@@ -3,8 +3,8 @@
 import itertools
 from collections.abc import Sequence
 
-from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.log.match import Hit
+from vllm_doctor.log.clock import minute_of_day
+from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.snapshot import Signal
@@ -17,8 +17,6 @@ from vllm_doctor.rules.say import environment, finding
 # Each of these lines stands for a minute; compiling and autotuning take some of them.
 _MINUTES = 10
 _RETRIES = 2
-_CUT = Pattern(r"\s*\W{0,3}(?:\.{3}|…)[^:]{0,60}$")
-_CLOCK = Pattern(r"\b(\d\d):(\d\d):\d\d")
 _DAY = 24 * 60
 
 
@@ -56,19 +54,18 @@ def _unbroken(run: AnalysedRun, hits: Sequence[Hit]) -> tuple[Hit, ...]:
     end = len(run.lines) if run.stopped is None else run.stopped
     at = {h.index: h for h in hits}
     lines = run.lines
-    spoken = (i for i in range(end - 1, -1, -1) if lines[i].text.strip() and not _CUT.match(lines[i].text))
+    spoken = (i for i in range(end - 1, -1, -1) if lines[i].text.strip() and not says(lines[i].text, "cut-mark"))
     return tuple(at[i] for i in itertools.takewhile(at.__contains__, spoken))[::-1]
 
 
 def _minutes(run: AnalysedRun, waits: Sequence[Hit]) -> int:
-    """How long the waits is, by its count, and by its clock where lines between were cut out."""
+    """How many minutes the waits take, by their count, and by the clock where lines between were cut out."""
     if len(waits) < _RETRIES:
         return len(waits)
-    first, last = (_CLOCK.search(run.lines[h.index].at or "") for h in (waits[0], waits[-1]))
+    first, last = (minute_of_day(run.lines[h.index].at) for h in (waits[0], waits[-1]))
     if first is None or last is None:
         return len(waits)
-    begin, end = ((int(c[1]) * 60 + int(c[2])) for c in (first, last))
-    return max(len(waits), (end - begin) % _DAY + 1)
+    return max(len(waits), (last - first) % _DAY + 1)
 
 
 def _store(case: Case, waits: Sequence[Hit]) -> Outcome:

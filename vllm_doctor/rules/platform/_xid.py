@@ -4,17 +4,11 @@ The buckets are those of NVIDIA's Xid catalogue (its column "immediate action").
 with its text and counts as a fault of its own: newer drivers have codes that no table here knows.
 """
 
-import re
 from dataclasses import dataclass
 
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import read, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.host import Gpu, Kernel, KernelEvent
-
-_LINE = Pattern(r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9a-fA-F:.]+)\): (?P<code>\d{1,4})\b(?:, (?P<rest>.*))?")
-_LOST = Pattern(r"fallen off the bus", re.IGNORECASE)
-_ACTION = Pattern(r"recovery action changed from .{0,1000}? to \S{1,1000} \((?P<action>[^)]{0,1000})\)")
-_PROCESS = Pattern(r"name=(?P<name>[^,<]+)")
 
 _OURS = ("vllm", "python", "ray::", "pt_main", "unknown")
 # Of a kernel or an application; restarting the service is enough.
@@ -79,7 +73,7 @@ class Xid:
     @property
     def process(self) -> str | None:
         """The process that the driver names, where it names one."""
-        found = _PROCESS.search(self.text)
+        found = read("xid-process", self.text)
         return found["name"].strip() if found is not None else None
 
     @property
@@ -106,17 +100,17 @@ def xids(kernel: Kernel | None, run: AnalysedRun | None = None) -> tuple[Xid, ..
         events = tuple(KernelEvent(line.text, line.at, line.number) for line in told)
     found: list[Xid] = []
     for event in events:
-        line = _LINE.search(event.text)
+        line = read("xid", event.text)
         if line is not None:
-            found.append(Xid(event, line["bus"], int(line["code"]), line["rest"] or ""))
-        elif _LOST.search(event.text):
+            found.append(Xid(event, line["bus"], int(line["code"]), line.get("rest", "")))
+        elif says(event.text, "gpu-off-bus"):
             found.append(Xid(event, "", 79, event.text))
     return tuple(found)
 
 
 def recovery(found: tuple[Xid, ...]) -> str | None:
     """The recovery action that the driver itself named last (Xid 154), in its own words; None if that is none."""
-    named = [m["action"] for x in found if x.code == SUMMARY and (m := _ACTION.search(x.text)) is not None]
+    named = [m["action"] for x in found if x.code == SUMMARY and (m := read("xid-recovery", x.text)) is not None]
     return named[-1] if named and named[-1].lower() != "none" else None
 
 

@@ -4,6 +4,7 @@ from vllm_doctor.knowledge import gpus
 from vllm_doctor.knowledge.compat import numbers, table
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -33,11 +34,14 @@ _IDS = (
     "devices-with",
     "capability-has",
     "flashinfer-arch",
+    "flashinfer-cards",
 )
 # vLLM's own check of the card against the quantization of the checkpoint.
 _CARD = frozenset({"quantization-capability", "scheme-capability"})
 # A library's own check of the card, before it starts a kernel: another kernel may do the same work.
-_CHECKED = frozenset({"sm-only", "devices-with", "capability-has", "flashinfer-arch", "ampere-needed"})
+_CHECKED = frozenset(
+    {"sm-only", "devices-with", "capability-has", "flashinfer-arch", "flashinfer-cards", "ampere-needed"}
+)
 # The first CUDA that compiles for Blackwell (compute capability 10 and 12; its release notes).
 _BLACKWELL = (12, 8)
 # What a compiler says when the card lacks an instruction that a kernel uses.
@@ -115,7 +119,7 @@ _ARCHITECTURES = "python -c 'import torch; print(torch.cuda.get_arch_list(), tor
 
 def _compiler(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """What keeps the compiler from being asked: a type the card has, another attention backend, no compiling."""
-    if "bf16" in text(case, fault) and case.effective("dtype") not in {"half", "float16"}:
+    if says(text(case, fault), "names-bf16") and case.effective("dtype") not in {"half", "float16"}:
         return (set_flag(case, "dtype", "half", Direction.CHANGE, "the card has no bfloat16, as the compiler says"),)
     failed = kind(case, fault)
     if failed is Kind.ATTENTION:
@@ -139,7 +143,7 @@ def _checked(case: Case, fault: Fault) -> tuple[Change | None, ...]:
             if case.effective("quantization") is not None
             else set_flag(case, "model", None, Direction.CHANGE, f"{why}: weights in int8, AWQ or GPTQ instead"),
         )
-    if any("mm_encoder_attention" in file or "/vit" in file for file in called(case, fault)):
+    if any(says(file, "call-encoder-attention") for file in called(case, fault)):
         why = "the attention of the image encoder: torch's own has no such bound"
         return (set_flag(case, "mm-encoder-attn-backend", "TORCH_SDPA", Direction.CHANGE, why),)
     return other_kernel(case, fault) if kind(case, fault) is not None else ()

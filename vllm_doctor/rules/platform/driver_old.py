@@ -1,9 +1,6 @@
 """VD701: the driver offers an older CUDA than this build was made for."""
 
-import re
-
 from vllm_doctor.knowledge.compat import Fit, table
-from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change, Evidence
@@ -14,7 +11,6 @@ from vllm_doctor.rules.launch._fault import named, severity, shown
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import finding, thing
 
-_LOCAL = Pattern(r"cu\d{3}")
 _IDS = (
     "driver-old",
     "driver-insufficient",
@@ -59,7 +55,7 @@ def judge(case: Case) -> Outcome:
 
 def _older_cuda(case: Case, found: str | None) -> Change | None:
     """The newest release whose wheel is of the driver's CUDA major; none is of CUDA 11."""
-    majors = {int(found) // 1000} if found is not None and re.fullmatch("[0-9]{1,9}", found) else set()
+    majors = {int(found) // 1000} if found is not None and found.isdecimal() and len(found) < 10 else set()
     driver = case.driver.module if case.driver is not None else None
     fit = [
         version
@@ -91,7 +87,13 @@ def _unfit(case: Case) -> Evidence | None:
         return None
     local = (case.version_text or "").partition("+")[2]
     wheel = table().wheel(str(version))
-    cuda = f"{local[2:-1]}.{local[-1]}" if _LOCAL.fullmatch(local) else wheel.cuda if wheel is not None else None
+    cuda = (
+        f"{local[2:-1]}.{local[-1]}"
+        if local[:2] == "cu" and local[2:].isdecimal() and len(local) == 5
+        else wheel.cuda
+        if wheel is not None
+        else None
+    )
     if local.startswith("cpu") or cuda is None or table().fit(driver.module, cuda) is not Fit.FAIL:
         return None
     floor = table().family_floor(cuda)

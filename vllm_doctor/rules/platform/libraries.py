@@ -1,5 +1,6 @@
 """VD702: the CUDA libraries of user space and the loaded driver are of different releases."""
 
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Direction, Phase, Severity
@@ -68,7 +69,7 @@ def _apart(case: Case) -> tuple[Evidence, ...] | None:
     if driver is not None and driver.module and driver.library and driver.module != driver.library:
         text = f"loaded module {driver.module}, library {driver.library}"
         return (Evidence("driver", "/proc/driver/nvidia/version", text),)
-    told = [e for e in kernel.events if "NVRM: API mismatch" in e.text] if kernel is not None else []
+    told = [e for e in kernel.events if says(e.text, "driver-mismatch-line")] if kernel is not None else []
     known = driver is not None and driver.module is not None and driver.module == driver.library
     run = case.run
     hit = run.last("api-mismatch") if run is not None else None

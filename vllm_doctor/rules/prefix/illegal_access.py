@@ -1,6 +1,7 @@
 """VD403: prefix caching of the first V0 releases made kernels read a wrong address."""
 
 from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.log.match import says
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
@@ -16,7 +17,7 @@ def judge(case: Case) -> Outcome:
     run, root = case.run, case.root
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    if root is None or not any("illegal memory access" in run.lines[i].text for i in range(root.index, root.last + 1)):
+    if root is None or not any(says(run.lines[i].text, "illegal-access") for i in range(root.index, root.last + 1)):
         return NotHere("no illegal memory access ended it")
     if case.effective("enable-prefix-caching") is not True:
         return Clear("prefix caching is off")

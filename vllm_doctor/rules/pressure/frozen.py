@@ -2,6 +2,7 @@
 
 import itertools
 
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
@@ -11,8 +12,6 @@ from vllm_doctor.rules.say import finding
 
 # A long prompt that is computed in one piece shows no token for as long; then the use of the pool has grown.
 _LINES = 5
-# What shows that the engine went on, whatever its statistics say: the count of running requests had been the same.
-_MOVED = ('HTTP/1.1" 200 OK', "Aborted request", "Finished request")
 
 
 def judge(case: Case) -> Outcome:
@@ -48,7 +47,7 @@ def judge(case: Case) -> Outcome:
 
 def _moved(text: str) -> bool:
     """/health and /metrics are answered without the engine."""
-    return any(word in text for word in _MOVED) and '"GET /' not in text
+    return says(text, "request-went-on") and not says(text, "request-of-get")
 
 
 RULE = Rule(

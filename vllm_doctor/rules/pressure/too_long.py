@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.log.match import Hit
+from vllm_doctor.log.match import Hit, first, read
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, ChangeKind, Confidence, Direction, Phase, Severity
@@ -14,16 +13,8 @@ from vllm_doctor.rules.say import finding, set_flag, thing
 
 # Fewer say nothing of the clients: anybody tries the limit once.
 _ENOUGH = 3
-_LIMIT = Pattern(r"maximum context length is (\d{1,9}) tokens")
 # How the releases word it: to 0.10, 0.11 to 0.18, from 0.19 on, and a prompt that is too long by itself.
-_ASKED = (
-    Pattern(r"\((?P<prompt>\d{1,9}) in the (?:messages|prompt), (?P<answer>\d{1,9}) in the completion\)"),
-    Pattern(r"too large: (?P<answer>\d{1,9})\. .{1,80}your request has (?P<prompt>\d{1,9}) input tokens"),
-    Pattern(
-        r"requested (?P<answer>\d{1,9}) output tokens and your prompt contains (?:at least )?(?P<prompt>\d{1,9}) input"
-    ),
-    Pattern(r"(?:request has|requested|prompt contains)(?: at least)? (?P<prompt>\d{1,9}) (?:input tokens|tokens in)"),
-)
+_ASKED = ("request-asked-0.10", "request-asked-0.11", "request-asked-0.19", "request-asked-prompt")
 
 
 class Asked(NamedTuple):
@@ -87,11 +78,11 @@ def _unsplit(case: Case, cut: Sequence[Hit]) -> Finding:
 
 
 def _asked(text: str) -> Asked | None:
-    limit = _LIMIT.search(text)
-    told = next((found for pattern in _ASKED if (found := pattern.search(text))), None)
+    limit = read("context-limit", text)
+    told = first([text], *_ASKED)
     if limit is None or told is None:
         return None
-    return Asked(int(limit[1]), int(told["prompt"]), int(told.groupdict().get("answer") or 0))
+    return Asked(int(limit["limit"]), int(told["prompt"]), int(told.get("answer", 0)))
 
 
 def _sum(asked: Asked) -> str:

@@ -1,12 +1,11 @@
 """The levers of a start that runs out of memory, each with the value that the figures give."""
 
 import math
-import re
 
 import msgspec
 
 from vllm_doctor.knowledge import versions
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import each, read
 from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
@@ -35,7 +34,6 @@ _DTYPES = {
     "int32": 4,
     "int64": 8,
 }
-_SHAPE = Pattern(r"empty(?:_strided)?(?:_cuda)?\(\(([^()]*)\)(?:.*?torch\.(\w+))?")
 
 
 def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | None:
@@ -141,13 +139,13 @@ def _shapes(case: Case) -> list[tuple[int, int, str]]:
     if root is not None and run is not None:
         codes += [run.lines[i].text for i in range(max(0, root.index - 4), root.index)]
     for code in codes:
-        shape = _SHAPE.search(code)
+        shape = read("code-shape", code)
         if shape is None:
             continue
-        fixed = [int(d) for d in re.findall(r"(?<![\w.])\d{1,12}(?!\w)", shape[1])]
+        fixed = [int(found["size"]) for found in each("code-dimension", shape["dims"])]
         product = math.prod(fixed) if fixed else 0
         if product > 1:
-            found.append((product, _DTYPES.get(shape[2] or "bfloat16", 2), code.strip()))
+            found.append((product, _DTYPES.get(shape.get("dtype", "bfloat16"), 2), code.strip()))
     return found
 
 

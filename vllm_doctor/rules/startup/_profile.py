@@ -1,5 +1,6 @@
 """What separates the causes of a failed measuring pass."""
 
+from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.startup._gate import Oom
@@ -7,8 +8,6 @@ from vllm_doctor.rules.startup._gate import Oom
 # Weights above this share of the card leave no room for the pass whatever its size: contexts, NCCL and workspaces take
 # 1 to 2 GiB of any card, and the fraction keeps a tenth.
 _FULL = 0.8
-_ADAPTERS = ("/lora/", "punica", "lora_")
-_COMPILED = ("torch_compile_cache", "torchinductor", "inductor_cache")
 
 
 def in_pass(oom: Oom) -> bool:
@@ -16,8 +15,8 @@ def in_pass(oom: Oom) -> bool:
     if oom.fault.startup_phase in {StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER}:
         return True
     near = range(max(0, oom.fault.index - 6), oom.fault.index + 1)
-    compiled = any(c in f for f in oom.fault.files for c in _COMPILED)
-    return compiled or any(c in oom.run.lines[i].text for i in near for c in _COMPILED)
+    compiled = any(says(f, "call-inductor-cache") for f in oom.fault.files)
+    return compiled or any(says(oom.run.lines[i].text, "call-inductor-cache") for i in near)
 
 
 def in_sampler(oom: Oom) -> bool:
@@ -28,7 +27,7 @@ def in_sampler(oom: Oom) -> bool:
 def in_adapters(oom: Oom) -> bool:
     """Did it fail among the buffers of LoRA adapters?"""
     last = [f.replace("\\", "/") for f in oom.fault.files[-4:]]
-    return any(a in f for f in last for a in _ADAPTERS) or "create_lora_weights" in oom.fault.functions
+    return any(says(f, "call-adapters") for f in last) or "create_lora_weights" in oom.fault.functions
 
 
 def weights_fill(case: Case) -> float | None:

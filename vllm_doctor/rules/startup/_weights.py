@@ -1,9 +1,7 @@
 """The levers of weights that are too large: quantise them, take another checkpoint, split them over more GPUs."""
 
-import re
-
 from vllm_doctor.knowledge import gpus
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.knowledge.hub import names_quantisation
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -18,7 +16,6 @@ _STREAMED = Version((0, 16))
 # FP8 weights are computed with by Marlin's kernels from compute capability 7.5 or 8.0 on, by release.
 _FP8_FROM = 7.5
 # A checkpoint that says in its name that it is not in 16 bits.
-_QUANTISED = Pattern(r"fp8|fp4|awq|gptq|gguf|int[48]|w[48]a(?:4|8|16)|[48]-?bit|bnb|mxfp|gpt-oss", re.IGNORECASE)
 
 
 def quantise(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
@@ -45,7 +42,7 @@ def _fp8(case: Case, *, loaded: bool) -> Change | None:
         unfit
         or late
         or case.effective("quantization") not in {None, False, "None"}
-        or _QUANTISED.search(case.model or "")
+        or names_quantisation(case.model or "")
     ):
         return None
     why = "halves 16-bit weights at load; a checkpoint quantised before is better"
@@ -65,7 +62,7 @@ def smaller_model(case: Case) -> Change:
     fraction, total = case.utilization[0], case.total_gib
     sum_ = f"{fraction:g} × {total:.2f} GiB, less a fifth for the pass and the KV cache"
     kind = ""
-    if whole is not None and whole > room and not _QUANTISED.search(case.model or ""):
+    if whole is not None and whole > room and not names_quantisation(case.model or ""):
         kind = f"; now {whole:.1f}: in 8 bits {whole / 2:.1f}, in 4 bits {whole * 0.3:.1f}"
     why = f"a smaller or more quantised checkpoint: weights of at most {room:.1f} GiB a GPU ({sum_}){kind}"
     return _model(why, {"weights_gib_at_most": round(room, 1)})

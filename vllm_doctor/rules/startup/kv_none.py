@@ -175,8 +175,8 @@ def on_cpu(case: Case) -> bool:
     run = case.run
     if run is None:
         return False
-    said = case.version_text or ""
-    return "+cpu" in said or case.effective("device-config") == "cpu" or run.first("cpu-kv-space") is not None
+    version = case.version_text or ""
+    return "+cpu" in version or case.effective("device-config") == "cpu" or run.first("cpu-kv-space") is not None
 
 
 def _cpu(case: Case) -> tuple[Change | None, ...]:

@@ -1,5 +1,6 @@
 """VD112: the pass that measures the peak runs out of memory because one step holds too many tokens."""
 
+from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
@@ -39,7 +40,7 @@ def judge(case: Case) -> Outcome:
 
 def _fewer_pictures(case: Case, oom: Oom) -> Change | None:
     """V0 profiles an encoder-decoder model with max_num_seqs sequences, each with the longest input of the encoder."""
-    if not any(f.endswith("enc_dec_model_runner.py") for f in oom.fault.files):
+    if not any(says(f, "call-encoder-decoder") for f in oom.fault.files):
         return None
     now = sequences(case)[0]
     to = min(16, now // 2)

@@ -1,6 +1,7 @@
 """VD140: the dummy batch of the sampler does not fit: too many sequences times the vocabulary."""
 
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic
@@ -54,7 +55,7 @@ def _in_its_code(root: Fault) -> bool:
     if root.startup_phase is not StartupPhase.CONFIG or not root.ids & EXHAUSTED:
         return False
     last = [f.replace("\\", "/") for f in root.files[-2:]]
-    return any("/v1/sample/" in f for f in last) and not any("logprobs" in f for f in root.functions)
+    return any(says(f, "call-v1-sampler") for f in last) and not any("logprobs" in f for f in root.functions)
 
 
 def _relayed(run: AnalysedRun, root: Fault) -> bool:

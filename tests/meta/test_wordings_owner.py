@@ -1,0 +1,96 @@
+"""The catalogue is the only owner of what messages say: a rule names them by id.
+
+A pattern, or a text that is looked for in a line, is a wording of its own. The files listed here still have some; the
+list only shrinks.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import vllm_doctor
+
+PACKAGE = Path(vllm_doctor.__file__).parent
+# What a text of a log is called in the rules.
+TEXTS = {"text", "line", "said", "told", "message", "file", "code"}
+# Cuts our own titles where a clause ends.
+NO_READER = {"say.py"}
+RULES = [p for p in sorted((PACKAGE / "rules").rglob("*.py")) if p.name not in NO_READER]
+# Formats of what stands in front of lines, of tracebacks and of figures are grammar and not wording: one reader each.
+GRAMMAR = {"log/read/prefix.py", "log/read/order.py", "log/read/window.py", "log/read/unwrap.py", "log/read/servers.py"}
+GRAMMAR |= {"log/clock.py", "log/traceback.py"}
+# Names of processes.
+STILL = {"log/run.py", "log/last_run.py"}
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda p: str(p.relative_to(PACKAGE / "rules")))
+def test_a_rule_has_no_wording_of_its_own(path: Path) -> None:
+    assert not wordings(path.read_text(encoding="utf-8"))
+
+
+def test_the_readers_that_still_have_patterns_are_known_and_become_fewer() -> None:
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in (PACKAGE / "log").rglob("*.py")
+        if path.name != "match.py" and patterns(path.read_text(encoding="utf-8"))
+    }
+    assert found == (GRAMMAR | STILL) & found
+    assert found >= STILL, f"take away from STILL: {STILL - found}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import re",
+        "A = Pattern('x')",
+        "any('out of memory' in line.text for line in lines)",
+        "'bf16' in text(case, fault)",
+        "line.text.startswith('Stopping ')",
+        "said.endswith('x')",
+    ],
+)
+def test_a_wording_is_seen(code: str) -> None:
+    assert wordings(code)
+
+
+@pytest.mark.parametrize("code", ["says(line.text, 'stats')", "'torch-oom' in fault.ids", "name.startswith('kv-')"])
+def test_an_id_is_no_wording(code: str) -> None:
+    assert not wordings(code)
+
+
+def wordings(source: str) -> list[str]:
+    """Patterns, and texts that are looked for in what is called a text of a log."""
+    found = patterns(source)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            if _is_text(node.left) and _named(node.comparators[0]) in TEXTS:
+                found.append(ast.unparse(node))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            asked = node.func.attr in {"startswith", "endswith", "find", "index", "count"}
+            if asked and _named(node.func.value) in TEXTS and node.args and _is_text(node.args[0]):
+                found.append(ast.unparse(node))
+    return found
+
+
+def patterns(source: str) -> list[str]:
+    """Imports of `re`, and patterns that are made."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import) and any(a.name == "re" for a in node.names):
+            found.append("import re")
+        elif isinstance(node, ast.Call) and _named(node.func) == "Pattern":
+            found.append(ast.unparse(node))
+    return found
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _named(node: ast.expr) -> str:
+    """The last name of an expression: `line.text`, `text(case, fault)`, `event.text.lower()`."""
+    if isinstance(node, ast.Call):
+        inner = _named(node.func)
+        return _named(node.func.value) if inner == "lower" and isinstance(node.func, ast.Attribute) else inner
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

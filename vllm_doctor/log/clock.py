@@ -1,0 +1,40 @@
+"""The times that stand in front of lines: ISO with or without a zone, or vLLM's own, which name no year."""
+
+from datetime import UTC, datetime
+
+from vllm_doctor.knowledge.pattern import Pattern
+
+_ISO = Pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_CLOCK = Pattern(r"\b(\d\d):(\d\d):\d\d")
+
+
+def is_iso(at: str) -> bool:
+    """Does it begin as an ISO time does?"""
+    return _ISO.match(at) is not None
+
+
+def minute_of_day(at: str | None) -> int | None:
+    """The minute of the day, from 0; None without a time of day."""
+    found = _CLOCK.search(at or "")
+    return int(found[1]) * 60 + int(found[2]) if found is not None else None
+
+
+def seconds_between(earlier: str | None, later: str | None) -> float | None:
+    """How much time lies between two stamps of the same form; None where they cannot be compared."""
+    if earlier is None or later is None:
+        return None
+    moments = [_moment(text) for text in (earlier, later)]
+    if moments[0] is None or moments[1] is None:
+        return None
+    return abs((moments[1] - moments[0]).total_seconds())
+
+
+def _moment(text: str) -> datetime | None:
+    """vLLM's own stamps name no year: the same one stands in for it."""
+    try:
+        if text[2:3] == "-":
+            return datetime.fromisoformat(f"2000-{text.replace(',', '.')}").replace(tzinfo=UTC)
+        moment = datetime.fromisoformat(text.replace(",", "."))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
