@@ -11,6 +11,7 @@ import importlib.machinery
 import importlib.util
 import os
 import random
+import re
 import resource
 import signal
 import sys
@@ -27,7 +28,8 @@ from tests.mutants.mutate import Mutant, mutant, sites
 REPO = covered.REPO
 ROOMS = ("rules", "remedy", "memory", "gather")  # folders of vllm_doctor
 # Of the tests that run a line, so many seconds of them are asked.
-ENOUGH = 6.0
+ENOUGH = 30.0
+_CODE = re.compile(r'code="(VD\d{3})"')
 _CAUGHT, _SURVIVED, _UNCOVERED = "caught", "survived", "no test runs it"
 
 
@@ -64,11 +66,17 @@ def places(rooms: tuple[str, ...]) -> dict[str, list[Bug]]:
     return found
 
 
-def asked(tests: list[str], room: str, seconds: dict[str, float]) -> list[str]:
-    """The tests to ask: approved answers and the room's own before others, the quick before the slow."""
-    near = {"approved": 0, room: 1, "scenarios": 1}
-    rank = sorted(set(tests), key=lambda t: (near.get(t.split("/")[1], 2), seconds.get(t, 0.1), t))
-    quick = [t for t in rank if seconds.get(t, 0.1) < covered.SLOW] or rank[:1]
+def asked(tests: list[str], bug: Bug, seconds: dict[str, float]) -> list[str]:
+    """The tests to ask: the rule's own approved answers, then others', the room's, the rest; the quick first."""
+    code = _CODE.search(bug.path.read_text(encoding="utf-8"))
+    near = {"approved": 1, bug.room: 2}
+
+    def rank(test: str) -> tuple[int, float, str]:
+        own = code is not None and f"/{code[1]}." in test
+        return 0 if own else near.get(test.split("/")[1], 3), seconds.get(test, 0.1), test
+
+    rank_of = sorted(set(tests), key=rank)
+    quick = [t for t in rank_of if seconds.get(t, 0.1) < covered.SLOW] or rank_of[:1]
     chosen, spent = [], 0.0
     for test in quick:
         spent += seconds.get(test, 0.1)
@@ -165,7 +173,7 @@ def _tried(o: argparse.Namespace) -> list[tuple[Bug, Mutant, str]]:
         of_file = lines.get(str(bug.path.relative_to(REPO)), {})
         # What runs as the module is imported no test is credited with: whoever runs anything of it is asked.
         tests = of_file.get(changed.line) or sorted({t for one in of_file.values() for t in one})
-        told = verdict(bug, changed, asked(tests, bug.room, seconds))
+        told = verdict(bug, changed, asked(tests, bug, seconds))
         tried.append((bug, changed, told))
         if told != _CAUGHT:
             print(f"{len(tried)}: {told}: {bug.path.relative_to(REPO)}:{changed.line}: {changed.what}", flush=True)

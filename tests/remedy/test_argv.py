@@ -79,3 +79,10 @@ def test_a_switch_has_no_value_and_a_list_has_all_that_follow() -> None:
     )
     sizes = ("vllm", "--cudagraph-capture-sizes", "1", "2", "4", "--port", "1")
     assert applied(sizes, (change("cudagraph-capture-sizes", None, Direction.REMOVE),)) == ("vllm", "--port", "1")
+
+
+def test_a_negative_number_is_a_value_and_a_lone_dash_is_no_option() -> None:
+    gone = (change("seed", None, Direction.REMOVE),)
+    assert applied(("vllm", "--seed", "-5", "--port", "1"), gone) == ("vllm", "--port", "1")
+    assert applied(("vllm", "--seed=5", "m"), gone) == ("vllm", "m")
+    assert applied(("vllm", "-", "--seed", "5"), gone) == ("vllm", "-")
