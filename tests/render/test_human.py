@@ -35,6 +35,9 @@ def test_what_is_missing_is_the_sum_in_one_line() -> None:
     )
     assert human.because(finding(arithmetic=sums)) == "needed 2 GiB, available 1.50 GiB: 2 − 1.5 = 0.50 GiB too little"
     assert human.because(finding(arithmetic=())) == "ValueError: To serve at least one request"
+    line = "2026-11-22T20:31:42+00:00 gpu7 vllm[1017]: vllm: error: unrecognized arguments: --swap-space 4"
+    said = finding(arithmetic=(), evidence=(Evidence("journal", "line 7", line),))
+    assert human.because(said) == "vllm: error: unrecognized arguments: --swap-space 4"
 
 
 def test_a_path_or_a_command_is_never_broken() -> None:

@@ -76,6 +76,7 @@ _SIGNALS = {
 _PLAIN_SOURCES = frozenset({"the error line", "the log", "torch's message", ""})
 _EXCEPTION = re.compile(r"(?P<what>\b(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b: .*)", re.DOTALL)
 _SUM = re.compile(r"[\d.,]+ − [\d.,]+")
+_JOURNAL = re.compile(r"\d{4}-\d\d-\d\dT\S{1,40} \S{1,200} [^\s\[\]]{1,60}\[\d{1,10}\]: (?P<what>.*)", re.DOTALL)
 _HEADED = re.compile(r"\[[\w./<>-]+:\d+\] (?P<what>.*)", re.DOTALL)
 
 
@@ -188,7 +189,7 @@ def _figured(one: Arithmetic) -> str:
 
 def decisive(excerpt: str) -> str:
     """A log line from its exception on, or without the head that vLLM's logger gives it."""
-    for pattern in (_EXCEPTION, _HEADED):
+    for pattern in (_EXCEPTION, _HEADED, _JOURNAL):
         found = pattern.search(excerpt)
         if found is not None:
             return excerpt[found.start("what") :]
