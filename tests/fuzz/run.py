@@ -35,7 +35,7 @@ def from_scenarios(target: str, folder: Path) -> None:
         if target in {"log", "long_log", "written"} and name in with_a_log():
             text = log_text(name)
         if target == "unit" and name in with_a_log():
-            text = "NRestarts=2\\n----\\nHF_HOME=/m\\nAPI='a b'\\n----\\n" + log_text(name)
+            text = "NRestarts=2\n----\nHF_HOME=/m\nAPI='a b'\n----\n" + log_text(name)
         if target == "config" and isinstance(given.get("model_config"), dict):
             text = json.dumps(given["model_config"])
         if text:
