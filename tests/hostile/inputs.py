@@ -89,6 +89,9 @@ INPUTS = {
     "a bomb of 20 GiB in bzip2": Input(_packed(bz2.compress, 20 << 10), _LOG, (3,), long=True),
     "four million bytes of carriage returns": Input(_text(_BEGIN + b"a\r" * 2_000_000), _LOG, (3,)),
     "four million bytes of empty lines": Input(_text(_BEGIN + b"\n" * 4_000_000), _LOG, (0, 3)),
+    "ten thousand stops of one server": Input(
+        _text(_BEGIN + b"INFO:     Shutting down\nINFO:     Application shutdown complete.\n" * 10_000), _LOG, (0, 3)
+    ),
     "a line of JSON nested without end": Input(_text(_BEGIN + b"[" * 200_000 + b"\n" + b"{" * 200_000), _LOG, (0, 3)),
     "a path of tokens": Input(_text(_BEGIN + b'INFO: "GET /' + b"token-" * 5_000 + b' HTTP/1.1" 404\n'), _LOG, (0, 3)),
     "a hundred long lines of each sign": Input(

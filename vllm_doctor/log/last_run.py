@@ -1,6 +1,7 @@
 """Which run of a log is judged: what the processes of a stopped run cannot have written is another run, with or
 without a line that announces it."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum, auto
@@ -53,6 +54,8 @@ _EXIT_CALLS = frozenset(
 )
 # A process that has said its last takes this long at most to end; what bears its number later is another one.
 _ENDING_S = 300.0
+# Of each kind of edge; each look reads the rest of the text again.
+_MOST_EDGES = 8
 
 
 class _After(Enum):
@@ -72,7 +75,7 @@ def judged(log: Log) -> AnalysedRun:
     the processes of the run before cannot have written that.
     """
     whole = AnalysedRun(log)
-    for begin, after in sorted(_edges(whole), key=lambda edge: edge[0], reverse=True):
+    for begin, after in _worth_a_look(whole):
         rest = _part(log, begin)
         theirs = _Theirs(whole.lines[:begin], after)
         found = _first_of_its_own(rest, theirs)
@@ -81,6 +84,28 @@ def judged(log: Log) -> AnalysedRun:
             own = next((i + 1 for i in reversed(range(found)) if theirs.wrote(rest.lines[i])), 0)
             return _part(log, begin + own)
     return whole
+
+
+def _worth_a_look(whole: AnalysedRun) -> list[tuple[int, _After]]:
+    """The edges of which one may begin the run that is judged, the last first.
+
+    Between one edge and the next of its kind something must be told, or a process be new: else both begin the same. A
+    text of ten thousand stops is looked at a few times only.
+    """
+    telling = {fault.index for fault in whole.faults}
+    telling |= {hit.index for hit in whole.hits if roles()[hit.id] in {"mile", "death", "cause"}}
+    telling.update({line.pid: i for i, line in reversed([*enumerate(whole.lines)]) if line.pid is not None}.values())
+    marks = sorted(telling)
+    following: dict[_After, int] = {}
+    left = dict.fromkeys(_After, _MOST_EDGES)
+    found: list[tuple[int, _After]] = []
+    for begin, after in sorted(set(_edges(whole)), key=lambda edge: edge[0], reverse=True):
+        told = bisect_left(marks, begin) < bisect_left(marks, following.get(after, len(whole.lines)))
+        following[after] = begin
+        if told and left[after]:
+            left[after] -= 1
+            found.append((begin, after))
+    return found
 
 
 class _Theirs:
