@@ -93,7 +93,9 @@ def _worth_a_look(whole: AnalysedRun) -> list[tuple[int, _After]]:
     text of ten thousand stops is looked at a few times only.
     """
     telling = {fault.index for fault in whole.faults}
-    telling |= {hit.index for hit in whole.hits if roles()[hit.id] in {"mile", "death", "cause"}}
+    telling |= {
+        hit.index for hit in whole.hits if hit.id in milestones() or kinds()[hit.id] in {"cause", "consequence"}
+    }
     telling.update({line.pid: i for i, line in reversed([*enumerate(whole.lines)]) if line.pid is not None}.values())
     marks = sorted(telling)
     following: dict[_After, int] = {}
