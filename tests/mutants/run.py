@@ -67,9 +67,9 @@ def places(rooms: tuple[str, ...]) -> dict[str, list[Bug]]:
 
 
 def asked(tests: list[str], bug: Bug, seconds: dict[str, float]) -> list[str]:
-    """The tests to ask: the rule's own approved answers, then others', the room's, the rest; the quick first."""
+    """The tests to ask: the rule's own approved answers, the room's tests, other answers, the rest; the quick first."""
     code = _CODE.search(bug.path.read_text(encoding="utf-8"))
-    near = {"approved": 1, bug.room: 2}
+    near = {bug.room: 1, "approved": 2}
 
     def rank(test: str) -> tuple[int, float, str]:
         own = code is not None and f"/{code[1]}." in test
