@@ -18,7 +18,7 @@ READY_SECONDS = 900
 TOKENS = 600
 
 
-def asking(body, *, key=KEY, seconds=120):
+def asking(body, *, key=KEY, seconds=400):
     """The shell's words that ask for a completion with curl; the key goes over standard input."""
     options = f"--max-time {seconds} --write-out '\\n%{{http_code}}'"
     data = f"--header 'Content-Type: application/json' --data {shlex.quote(json.dumps(body))}"
@@ -256,7 +256,7 @@ def test_requests_in_flight_finish_when_the_service_stops(host):
     # In one shell on the host: a look from outside can take as long as the requests do.
     done = host.run(
         f"({ask}) >/tmp/one & ({ask}) >/tmp/two & "
-        f"timeout 60 sh -c {shlex.quote(f'until {both_run}; do :; done')} && systemctl stop {UNIT}; "
+        f"timeout 300 sh -c {shlex.quote(f'until {both_run}; do :; done')} && systemctl stop {UNIT}; "
         "stopped=$?; wait; exit $stopped"
     )
     finished = [answered(host.check_output(f"cat /tmp/{name}")) for name in ("one", "two")]
