@@ -9,6 +9,8 @@ import pytest
 
 from vllm_doctor.knowledge import compat
 from vllm_doctor.knowledge.compat import Fabric, Fit, Table, numbers
+from vllm_doctor.knowledge.history import history
+from vllm_doctor.knowledge.version import as_version
 
 TABLE = compat.table()
 TODAY = date(2026, 11, 21)
@@ -145,11 +147,11 @@ class TestData:
 
     DATA = json.loads(compat.DATA.read_text(encoding="utf-8"))
 
-    def test_every_wheel_names_a_known_torch(self) -> None:
-        assert {row["torch"] for row in self.DATA["wheels"].values()} == set(self.DATA["torch"])
+    def test_every_torch_is_some_release_s(self) -> None:
+        assert {wheel.torch for v in TABLE.wheels() if (wheel := TABLE.wheel(v))} == set(self.DATA["torch"])
 
-    def test_wheels_are_in_order(self) -> None:
-        order = list(self.DATA["wheels"])
+    def test_releases_are_in_order(self) -> None:
+        order = list(TABLE.wheels())
         assert order == sorted(order, key=lambda v: [int(p) for p in v.replace(".post", ".0.").split(".")])
 
     def test_blocks_do_not_overlap_and_name_known_chips(self) -> None:
@@ -171,17 +173,11 @@ class TestData:
 class TestOneOwner:
     """Other files that carry the same facts must say the same."""
 
-    def test_the_releases_of_versions_json_agree(self) -> None:
-        path = Path(compat.DATA).with_name("versions.json")
-        releases = json.loads(path.read_text(encoding="utf-8"))["releases"]
-        compared = 0
-        for version, row in releases.items():
-            wheel = TABLE.wheel(version)
-            if wheel is None:
-                continue
-            compared += 1
-            assert wheel.torch == row["torch"], version
-        assert compared > 20
+    def test_the_torch_of_every_release_from_0_6_on_is_in_the_table(self) -> None:
+        packages = history("packages", "packages")
+        listed = [v for v in packages.texts if as_version(v) >= as_version("0.6.0")]
+        assert [v for v in listed if TABLE.wheel(v) is None] == []
+        assert len(listed) > 60
 
     def test_the_cards_of_gpus_json_agree(self) -> None:
         path = Path(compat.DATA).with_name("gpus.json")

@@ -7,13 +7,13 @@ from vllm_doctor.knowledge.versions import (
     as_version,
     batch_defaults,
     canonical,
-    data,
     default_utilization,
     engine,
     env,
     flag,
     flag_names,
     parse_version,
+    sampled,
 )
 
 
@@ -50,7 +50,11 @@ def test_a_flag_that_is_gone_is_known_to_be_gone():
     assert gone is not None
     assert gone.exists is False
     assert flag("swap-space", "0.10.2").exists is True
-    assert flag("swap-space", "0.18.0").exists is None  # the samples on both sides disagree
+    assert flag("swap-space", "0.18.0").exists is False
+    assert flag("swap-space", "0.17.0.5").exists is True  # between two releases that agree
+    assert flag("swap-space", "0.17.1.5").exists is None  # between two that disagree
+    assert flag("swap-space", "0.99.0").exists is False  # newer than any: as the newest
+    assert flag("swap-space", "0.1.7").exists is None  # older than any
 
 
 def test_names_are_found_as_they_are_written():
@@ -97,7 +101,7 @@ def test_variables():
 
 
 def test_every_span_lies_among_the_samples():
-    listed = set(data()["sampled"])
+    listed = set(map(str, sampled()))
     for name in flag_names("0.33.0"):
         fact = flag(name, "0.33.0")
         assert {fact.first, fact.last} <= listed, name

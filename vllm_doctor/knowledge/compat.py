@@ -1,4 +1,5 @@
 """GPU, driver, CUDA and vLLM releases that fit each other: the reader of `compat.json`, the one owner of these facts.
+What a vLLM release asks for (torch, Python, glibc) is in history/packages.json, from the wheels' own metadata.
 
 Standard library only: the roles load it on an Ansible controller that may have nothing else of this package's needs.
 """
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
+
+from vllm_doctor.knowledge.history import history
 
 DATA = Path(__file__).with_name("compat.json")
 
@@ -93,7 +96,6 @@ class Wheel:
     python: str
     glibc: str
     compute_floor: str
-    aarch64: bool
 
 
 @dataclass(frozen=True)
@@ -218,24 +220,31 @@ class Table:
     def wheel(self, version: str) -> Wheel | None:
         """The facts of a published vLLM release; a local label (`+cpu`) is ignored."""
         public = version.split("+", 1)[0].removeprefix("v")
-        raw = self._data["wheels"].get(public)
-        if raw is None:
-            return None
-        torch = self._data["torch"][raw["torch"]]
+        packages = history("packages", "packages")
+        pinned = (packages.exact("torch", public) or "").removeprefix("==")
+        torch = self._data["torch"].get(pinned)
         floors = [row for row in self._data["vllm_compute_floor"] if numbers(row["from"]) <= numbers(public)]
+        if torch is None or not floors:
+            return None
+        glibc = (packages.exact("glibc", public) or "").removeprefix(">=") or torch["glibc"]
         return Wheel(
             public,
-            raw["torch"],
+            pinned,
             torch["cuda"],
-            raw["python"],
-            max(raw["glibc"], torch["glibc"], key=numbers),
+            packages.exact("python", public) or "",
+            max(glibc, torch["glibc"], key=numbers),
             floors[-1]["floor"],
-            raw["aarch64"],
         )
 
     def wheels(self) -> tuple[str, ...]:
-        """All vLLM releases of the table, oldest first."""
-        return tuple(self._data["wheels"])
+        """All vLLM releases whose torch is in the table, oldest first."""
+        packages = history("packages", "packages").texts
+        return tuple(v for v in packages if self.wheel(v) is not None)
+
+    def torch_cuda(self, torch: str) -> str | None:
+        """The CUDA that a torch on the Python index is made for; None for one that is not in the table."""
+        found = self._data["torch"].get(torch)
+        return None if found is None else str(found["cuda"])
 
     def variant(self, name: str) -> Variant | None:
         """A wheel variant by its label, such as `cu129`."""

@@ -1,41 +1,14 @@
-"""Kernels that a vLLM release lets one choose.
+"""Kernels and switches of the compilation that a vLLM release lets one choose; of a release before the first that was
+read nothing is known."""
 
-kernels.json is written by `python -m vllm_doctor.knowledge.extract_kernels` from the wheels of the releases that it
-lists; of a release before the first of them nothing is known.
-"""
-
-import json
-from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Literal
 
-from vllm_doctor.knowledge.versions import Version, as_version, within
+from vllm_doctor.knowledge.history import history
+from vllm_doctor.knowledge.version import Version
 
-Table = Literal["attention", "moe", "pass_config", "compilation"]
-
-
-@cache
-def _data() -> Mapping[str, object]:
-    loaded: dict[str, object] = json.loads(Path(__file__).with_name("kernels.json").read_text(encoding="utf-8"))
-    return loaded
-
-
-@cache
-def _sampled() -> tuple[Version, ...]:
-    listed = _data()["sampled"]
-    return tuple(as_version(str(v)) for v in listed) if isinstance(listed, list) else ()
-
-
-@cache
-def _spans(table: Table) -> Mapping[str, list[tuple[Version, Version]]]:
-    entries = _data()[table]
-    if not isinstance(entries, dict):
-        raise TypeError(f"kernels.json: {table} is not a table")
-    return {name: [(as_version(a), as_version(b)) for a, b in spans] for name, spans in entries.items()}
+Table = Literal["attention", "moe", "linear", "pass_config", "compilation"]
 
 
 def has(table: Table, name: str, at: Version) -> bool:
-    """Is it certain that this release has the name? A sample next to `at` that lacks it makes it uncertain."""
-    spans = _spans(table).get(name)
-    return spans is not None and within(spans, at, _sampled()) is True
+    """Is it certain that this release has the name? A release next to `at` that lacks it makes it uncertain."""
+    return history("kernels", table).exists(name, at) is True

@@ -11,8 +11,8 @@ import msgspec
 
 from vllm_doctor.records.host import Metrics, Scrape
 
-# Newest name first; the older ones are of V1 up to 0.11 and of V0 (metrics.json has the versions). Counters also
-# stand here without the `_total` that the client library adds, as some collectors take it away again.
+# Newest name first; the older ones are of V1 up to 0.11 and of V0 (history/metrics.json has the releases). Counters
+# also stand here without the `_total` that the client library adds, as some collectors take it away again.
 KV_USE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 RUNNING = ("vllm:num_requests_running",)
 WAITING = ("vllm:num_requests_waiting",)

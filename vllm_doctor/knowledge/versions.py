@@ -1,77 +1,51 @@
-"""What each vLLM release accepts and assumes: versions, flags, environment variables, defaults.
+"""What each vLLM release accepts and assumes: options, environment variables, defaults.
 
-The facts are in versions.json, which `python -m vllm_doctor.knowledge.extract` writes from the wheels. They were
-sampled at some releases; between two samples that disagree the honest answer is "unknown", and it is given as None.
+The facts are in history/, made from the releases' own files (releases/, written by tools/release.py); what a person
+knows beside them is in notes.json. Between two releases that were read and disagree the honest answer is "unknown",
+and it is given as None.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, lru_cache, total_ordering
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from math import prod
 from pathlib import Path
 from typing import Literal
 
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.knowledge.history import History, history
+from vllm_doctor.knowledge.version import Version, as_version, parse_version
+
+__all__ = [
+    "GIB",
+    "BatchDefaults",
+    "Default",
+    "Engine",
+    "Expression",
+    "FlagFact",
+    "Version",
+    "as_version",
+    "batch_defaults",
+    "canonical",
+    "complete",
+    "default_utilization",
+    "engine",
+    "env",
+    "env_names",
+    "flag",
+    "flag_names",
+    "literal",
+    "metric_note",
+    "newest_known",
+    "parse_version",
+    "requires",
+    "sampled",
+]
 
 GIB = 1 << 30
-
-_VERSION = Pattern(
-    r"\s{0,20}v?(\d{1,9}(?:\.\d{1,9}){0,50})\s{0,20}[-._]?\s{0,20}((?:a|b|rc|alpha|beta)\d{0,24})?(.*)",
-    re.IGNORECASE | re.DOTALL | re.ASCII,
-)
-
-
-@total_ordering
-@dataclass(frozen=True)
-class Version:
-    """A vLLM version. Order and equality look at the release numbers alone: a development build of X.Y.Z behaves
-    as X.Y.Z, and a local part ("+cpu", "+g1234") does not change the flags."""
-
-    release: tuple[int, ...]
-    text: str = field(compare=False, default="")
-    prerelease: bool = field(compare=False, default=False)
-
-    def _key(self) -> tuple[int, ...]:
-        return (*self.release, 0, 0, 0, 0)[:4]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Version) and self._key() == other._key()
-
-    def __lt__(self, other: Version) -> bool:
-        return self._key() < other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def __str__(self) -> str:
-        return ".".join(map(str, self.release))
-
-
-def parse_version(text: str) -> Version | None:
-    """Version of texts as vLLM logs them: 0.33.0, v0.10.1.1, 0.11.0rc2.dev12+g1a2b3c4, 0.19.0+cpu. None if there is
-    none."""
-    found = _VERSION.match(text)
-    if not found:
-        return None
-    numbers = tuple(int(n) for n in found[1].split("."))
-    if len(numbers) < 2 or len(numbers) > 4 or max(numbers) > 9999:
-        return None
-    rest = found[3] or ""
-    return Version(numbers, text.strip(), bool(found[2]) or ".dev" in rest.split("+")[0])
-
-
-def as_version(version: Version | str) -> Version:
-    """The version itself, or the parsed text. Raises ValueError for a text that is no version."""
-    if isinstance(version, Version):
-        return version
-    parsed = parse_version(version)
-    if parsed is None:
-        raise ValueError(f"not a vLLM version: {version!r}")
-    return parsed
 
 
 @dataclass(frozen=True)
@@ -105,81 +79,38 @@ class FlagFact:
     aliases: tuple[str, ...] = ()
 
 
+def _options() -> History:
+    return history("options", "options")
+
+
+def _variables() -> History:
+    return history("environment", "environment")
+
+
 @cache
-def data() -> Mapping[str, object]:
-    """The whole of versions.json."""
-    loaded: dict[str, object] = json.loads(Path(__file__).with_name("versions.json").read_text(encoding="utf-8"))
+def _notes() -> Mapping[str, Mapping[str, str]]:
+    loaded: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("notes.json").read_text(encoding="utf-8"))
     return loaded
 
 
-def _table(name: str) -> Mapping[str, Mapping[str, object]]:
-    table = data()[name]
-    if not isinstance(table, dict):
-        raise TypeError(f"versions.json: {name} is not a table")
-    return table
-
-
-@cache
-def _listed(key: str) -> tuple[Version, ...]:
-    listed = data()[key]
-    if not isinstance(listed, list):
-        raise TypeError(f"versions.json: {key} is not a list")
-    return tuple(as_version(str(v)) for v in listed)
+def metric_note(name: str) -> str:
+    """What a person must know of a metric beside its kind and labels; "" for most."""
+    return _notes()["metrics"].get(name, "")
 
 
 def sampled() -> tuple[Version, ...]:
     """The releases whose wheels were read, oldest first."""
-    return _listed("sampled")
+    return _options().releases
 
 
 def complete(version: Version | str) -> bool:
-    """Is every flag of this very release known (and not only those that matter to memory)?"""
-    return as_version(version) in _listed("complete")
+    """Was this very release read?"""
+    return as_version(version) in sampled()
 
 
 def newest_known() -> Version:
     """The newest release that was read; a later one is planned as this one, and the plan says so."""
     return sampled()[-1]
-
-
-def _spans(entry: Mapping[str, object], key: str) -> list[tuple[Version, Version]]:
-    listed = entry.get(key) or []
-    if not isinstance(listed, list):
-        raise TypeError(f"versions.json: {key} is not a list")
-    return [(as_version(a), as_version(b)) for a, b in listed]
-
-
-def within(spans: Sequence[tuple[Version, Version]], at: Version, known: Sequence[Version]) -> bool | None:
-    """Is `at` inside one of the spans, of the samples `known`? None between two samples that disagree; beyond the
-    newest sample the newest answer stands."""
-    if at < known[0]:
-        return None
-    at = min(at, known[-1])
-    if any(a <= at <= b for a, b in spans):
-        return True
-    below = [v for v in known if v < at]
-    above = [v for v in known if v > at]
-    if at in known or not below or not above:
-        return False
-    beside = [any(a <= v <= b for a, b in spans) for v in (below[-1], above[0])]
-    return None if any(beside) else False
-
-
-def _among(entry: Mapping[str, object]) -> tuple[Version, ...]:
-    """The samples that an entry's spans speak of: all, or those whose every flag was read."""
-    return _listed("complete") if entry.get("among") == "complete" else sampled()
-
-
-def _since(entry: Mapping[str, object], key: str, at: Version) -> object:
-    """The value of the last change at or before `at`."""
-    listed = entry.get(key) or []
-    if not isinstance(listed, list):
-        raise TypeError(f"versions.json: {key} is not a list")
-    value: object = None
-    for start, item in listed:
-        if as_version(start) <= at or value is None:
-            value = item
-    return value
 
 
 def literal(text: object) -> Default:
@@ -202,13 +133,16 @@ def literal(text: object) -> Default:
 
 @cache
 def _names() -> Mapping[str, str]:
+    """Every spelling that a release takes → the option's own name; a name that is one option's own is no alias."""
     names: dict[str, str] = {}
-    for name, entry in _table("flags").items():
-        names[name] = name
-        aliases = entry.get("aliases") or []
-        if isinstance(aliases, list):
-            names.update({str(a).lstrip("-").replace("_", "-"): name for a in aliases})
-    return names
+    for name in _options().names():
+        for record in _options().values(name):
+            names.update({str(a).lstrip("-").replace("_", "-"): name for a in _list(record.get("aliases"))})
+    return names | {name: name for name in _options().names()}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def canonical(name: str) -> str:
@@ -218,57 +152,72 @@ def canonical(name: str) -> str:
     return _names().get(bare, bare)
 
 
-def _fact(name: str, entry: Mapping[str, object], at: Version) -> FlagFact:
-    spans = _spans(entry, "present")
-    choices = _since(entry, "choices", at)
-    aliases = entry.get("aliases") or []
+def _fact(name: str, facts: History, notes: Mapping[str, str], at: Version) -> FlagFact:
+    record = facts.value(name, at)
+    first, last = facts.span(name)
+    exists = facts.exists(name, at)
     return FlagFact(
         name=name,
-        exists=within(spans, at, _among(entry)),
-        default=literal(_since(entry, "defaults", at)),
-        choices=tuple(choices) if isinstance(choices, list) else None,
-        negatable=bool(within(_spans(entry, "no_form_available"), at, _among(entry))),
-        deprecated=bool(within(_spans(entry, "deprecated_in"), at, _among(entry))),
-        note=str(entry.get("note") or ""),
-        first=str(spans[0][0]) if spans else "",
-        last=str(spans[-1][1]) if spans else "",
-        aliases=tuple(str(a) for a in aliases) if isinstance(aliases, list) else (),
+        exists=exists,
+        default=literal(record.get("default")),
+        choices=_choices(record),
+        negatable=exists is True and record.get("no_form") is True,
+        deprecated=exists is True and record.get("deprecated") is True,
+        note=notes.get(name, ""),
+        first=str(first),
+        last=str(last),
+        aliases=tuple(dict.fromkeys(str(a) for r in facts.values(name) for a in _list(r.get("aliases")))),
     )
+
+
+def _choices(record: Mapping[str, object]) -> tuple[Literalish, ...] | None:
+    listed = [c for c in _list(record.get("choices")) if c is None or isinstance(c, bool | int | float | str)]
+    return tuple(listed) or None
 
 
 @lru_cache(maxsize=4096)
 def flag(name: str, version: Version | str) -> FlagFact | None:
-    """What is known of a flag at a version; None when no sampled release has a flag of this name. The name may be
-    written with dashes, underscores or as an alias (`-tp`)."""
+    """What is known of a flag at a version; None when no release that was read has a flag of this name. The name may
+    be written with dashes, underscores or as an alias (`-tp`)."""
     known = canonical(name)
-    entry = _table("flags").get(known)
-    return None if entry is None else _fact(known, entry, as_version(version))
+    return _fact(known, _options(), _notes()["options"], as_version(version)) if known in _options() else None
 
 
+@lru_cache(maxsize=64)
 def flag_names(version: Version | str) -> tuple[str, ...]:
     """The flags this release has (as far as known), without leading dashes."""
     at = as_version(version)
-    return tuple(n for n, e in _table("flags").items() if within(_spans(e, "present"), at, _among(e)))
+    return tuple(n for n in _options().names() if _options().exists(n, at))
 
 
+@lru_cache(maxsize=1024)
 def env(name: str, version: Version | str) -> FlagFact | None:
-    """What is known of an environment variable at a version; None when no sampled release reads it."""
-    entry = _table("environment").get(name)
-    return None if entry is None else _fact(name, entry, as_version(version))
+    """What is known of an environment variable at a version; None when no release that was read has it. A variable of
+    torch or NCCL has a note alone."""
+    if name not in _variables():
+        note = _notes()["environment"].get(name)
+        return None if note is None else FlagFact(name, exists=False, note=note)
+    return _fact(name, _variables(), _notes()["environment"], as_version(version))
 
 
-def release(version: Version | str) -> Mapping[str, object] | None:
-    """Packaging facts (torch, CUDA, minimum driver, Python, runner) of the sampled release at or just below."""
+@lru_cache(maxsize=64)
+def env_names(version: Version | str) -> frozenset[str]:
+    """The environment variables that this release reads (as far as known)."""
     at = as_version(version)
-    below = [v for v in sampled() if v <= at]
-    return _table("releases").get(str(below[-1])) if below else None
+    return frozenset(n for n in _variables().names() if _variables().exists(n, at))
+
+
+def requires(package: str, version: Version | str) -> str | None:
+    """The versions of a package that a release's metadata asks for (`>=4.56.0,<5`), of the release at or just below;
+    None where it asks for none, or nobody read it."""
+    return history("packages", "packages").text(package, as_version(version))
 
 
 def default_utilization(version: Version | str) -> float:
     """--gpu-memory-utilization when not given: 0.9, and 0.92 from 0.20.0 (config/cache.py)."""
     fact = flag("gpu-memory-utilization", version)
     if fact is None or not isinstance(fact.default, float):
-        raise TypeError("versions.json has no default of gpu-memory-utilization")
+        raise TypeError("the data has no default of gpu-memory-utilization")
     return fact.default
 
 

@@ -8,11 +8,6 @@ from vllm_doctor.knowledge.versions import canonical
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 
-# A release whose parser was asked how many words each option takes; that of an option has not changed between releases.
-_ASKED = "0.32.0"
-# Lists that the newer releases no longer have.
-_LISTS = frozenset({"cuda-graph-sizes"})
-
 
 def _names(word: str) -> str | None:
     """The option's long name as `Change.name` writes it (of `-tp`, `--no-x` too), or None for another word."""
@@ -23,7 +18,7 @@ def _names(word: str) -> str | None:
 
 def _values(name: str, words: tuple[str, ...]) -> int:
     """How many of the words that follow the option are its own: none of a switch, all of a list, else one."""
-    option = (parser.options(_ASKED) or {}).get(name)
+    option = parser.takes(name)
     takes = option.words if option is not None else 1
     if takes == 0:
         return 0
@@ -64,8 +59,8 @@ def exact(change: Change) -> bool:
 
 def takes_many(name: str) -> bool:
     """Is the option's value a list, each item a word of its own?"""
-    option = (parser.options(_ASKED) or {}).get(name)
-    return name in _LISTS or (option is not None and option.words == "+")
+    option = parser.takes(name)
+    return option is not None and option.words == "+"
 
 
 def written(change: Change) -> tuple[str, ...]:

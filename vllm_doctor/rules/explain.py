@@ -1,10 +1,12 @@
 """The pages of the rules, what is said about them and true of a release, and the flowchart drawn from the registry."""
 
+import re
 import sys
 from pathlib import Path
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.claims import Claim, as_text, claims_about, claims_of, replacements
+from vllm_doctor.knowledge.history import History, history
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.rules.chart import NODES, Node
 from vllm_doctor.rules.registry import INTERNAL, Rule, rules
@@ -62,12 +64,55 @@ def about(name: str, at: Version | None) -> str | None:
         lines += [f"# {name}", "", *_history(variable, at)]
     elif bare in other:
         lines += [f"# --{bare}", "", f"- No release of vLLM has it; {as_text(other[bare])}."]
+    else:
+        lines += _named(name, at)
     said = [_claim(claim, at) for claim in claims_about(name)]
     if not lines and not said:
         return None
     return "\n".join(
         [*(lines or [f"# {name}", ""]), *(["", "## What is often said", "", *filter(None, said)] if said else [])]
     )
+
+
+_KINDS = {
+    ("models", "architectures"): "An architecture of models",
+    ("models", "quantizations"): "A quantization",
+    ("kernels", "attention"): "An attention backend",
+    ("kernels", "moe"): "A kernel for mixtures of experts (--moe-backend)",
+}
+
+
+def _named(name: str, at: Version | None) -> list[str]:
+    """What a metric, an architecture, a quantization or a backend is, and which releases have it."""
+    exported = name.replace("vllm_", "vllm:", 1) if name.startswith("vllm_") else name
+    bare = re.sub(r"_(total|bucket|sum|count)$", "", exported)
+    metrics = history("metrics", "metrics")
+    for metric in (exported, bare):
+        if metric in metrics:
+            known = metrics.value(metric, at or versions.newest_known())
+            labels = known.get("labels")
+            told = f", with the labels {', '.join(map(str, labels))}" if isinstance(labels, list) and labels else ""
+            note = versions.metric_note(metric)
+            more = [f"- {note[:1].upper()}{note[1:]}"] if note else []
+            return [f"# {metric}", "", f"- A {known.get('kind')}{told}.", *_releases(metrics, metric, at), *more]
+    for (file, section), what in _KINDS.items():
+        facts = history(file, section)
+        if name in facts:
+            known = facts.value(name, at or versions.newest_known())
+            asks = f"; it asks for compute capability {known['capability']}" if "capability" in known else ""
+            types = known.get("dtypes")
+            also = f"; activations in {', '.join(map(str, types))}" if isinstance(types, list) else ""
+            return [f"# {name}", "", f"- {what}{asks}{also}.", *_releases(facts, name, at)]
+    return []
+
+
+def _releases(facts: History, name: str, at: Version | None) -> list[str]:
+    first, last = facts.span(name)
+    lines = [f"- In vLLM {first} to {last} (of the releases that were read)."]
+    if at is not None:
+        word = {True: "has it", False: "does not have it", None: "lies between two releases that disagree"}
+        lines.append(f"- vLLM {at} {word[facts.exists(name, at)]}.")
+    return lines
 
 
 def nearest(name: str) -> str | None:

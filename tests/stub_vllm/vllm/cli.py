@@ -1,4 +1,4 @@
-"""`vllm serve MODEL …` as the release parses it: by the table that was written down from the release's own parser."""
+"""`vllm serve MODEL …` as the release parses it: by the table that the doctor has of its options."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What `vllm serve` of a pinned release accepts, word for word, and what is wrong with an argument.
+"""What `vllm serve` of a release accepts, word for word, and what is wrong with an argument.
 
-The JSON files here were written by tools/vllm_flags.py, which runs the release's own parser. For a release that has
-no file, versions.json answers: it knows fewer flags, so there "not known" is no complaint, and "gone" is.
+history/options.json answers for every release that was read. For another one "not known" is no complaint, and "gone"
+is.
 """
 
 from __future__ import annotations
@@ -12,14 +12,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.history import Record, history
 from vllm_doctor.knowledge.parser.ranges import JSON, RANGES
-from vllm_doctor.knowledge.versions import Version
-
-# A release whose parser was asked; what type an option's value has does not change between releases.
-_TYPES = "0.32.0"
+from vllm_doctor.knowledge.version import Version, parse_version
 
 Value = object
 
@@ -44,15 +41,45 @@ class Complaint:
 
 @cache
 def options(version: str) -> Mapping[str, Option] | None:
-    """The release's options by long name without dashes; None for a release whose parser was not asked."""
-    path = Path(__file__).with_name(f"{version}.json")
-    if not path.is_file():
+    """The release's options by long name without dashes, aliases and `no-` forms among them; None for a release that
+    was not read."""
+    at = parse_version(version)
+    facts = history("options", "options")
+    if at is None or at not in facts.releases:
         return None
-    listed = json.loads(path.read_text(encoding="utf-8"))["options"]
-    return {
-        name: Option(o["words"], o.get("type", ""), tuple(o["choices"]) if "choices" in o else None)
-        for name, o in listed.items()
-    }
+    made = {"help": Option(0)}
+    for name in facts.names():
+        if facts.exists(name, at):
+            record = facts.value(name, at)
+            made |= dict.fromkeys(_spellings(name, record), _option(record))
+    return made
+
+
+@cache
+def takes(name: str) -> Option | None:
+    """The option as the newest release has it that has it at all: how many words an option takes does not change."""
+    facts = history("options", "options")
+    known = versions.canonical(name)
+    return _option(facts.value(known, facts.releases[-1])) if known in facts else None
+
+
+def _spellings(name: str, record: Record) -> list[str]:
+    aliases = record.get("aliases")
+    long = [str(a)[2:] for a in aliases if str(a).startswith("--")] if isinstance(aliases, list) else []
+    own = [name, *(a.replace("_", "-") for a in long)]
+    return own + [f"no-{n}" for n in own] if record.get("no_form") is True else own
+
+
+def _option(record: Record) -> Option:
+    """vLLM sorts the choices of a type, and None is one of them where the option may be None."""
+    words, listed = record.get("words", 1), record.get("choices")
+    choices = None
+    if isinstance(listed, list):
+        none = ["None"] if record.get("optional") is True else []
+        whole = all(isinstance(c, int) for c in listed)
+        choices = (*map(str, sorted(listed) if whole else sorted(map(str, listed))), *none)
+    kind = "" if record.get("optional") is True else str(record.get("type", ""))
+    return Option(words if isinstance(words, int | str) else 1, kind, choices)
 
 
 @cache
@@ -62,11 +89,7 @@ def knows(version: str) -> frozenset[str]:
     names = set(asked) if asked is not None else set(versions.flag_names(version))
     if asked is None:
         names |= {f"no-{n}" for n in names if (fact := versions.flag(n, version)) and fact.negatable}
-    variables = versions.data()["environment"]
-    read = (
-        {n for n in variables if (e := versions.env(n, version)) and e.exists} if isinstance(variables, dict) else set()
-    )
-    return frozenset(names | read)
+    return frozenset(names | versions.env_names(version))
 
 
 def complaint(name: str, value: Value, version: str) -> Complaint | None:
@@ -93,9 +116,10 @@ def value_complaint(name: str, value: str, version: Version | None) -> Complaint
     if "$" in value or "[hidden]" in value:  # a variable that a shell would replace, a secret that was left out
         return None
     fact = versions.flag(name, version) if version is not None else None
-    option = (options(str(version)) or options(_TYPES) or {}).get(name)
+    read = options(str(version)) if version is not None else None
+    option = read.get(name) if read is not None else takes(name)
     if option is not None:
-        choices = (fact.choices if fact is not None else None) if options(str(version)) is None else option.choices
+        choices = option.choices if read is not None else fact.choices if fact is not None else None
         told = Option(option.words, option.type, tuple(map(str, choices)) if choices is not None else None)
         listed: Value = value.split(",") if option.words == "+" else value
         wrong = _mismatch(name, listed, told, f"--{name} {value}") if option.words != 0 else None

@@ -167,9 +167,8 @@ def _tools(case: Case, tool: str) -> Change:
 
 def _transformers(case: Case) -> str | None:
     """What the release's own metadata asks for; releases before 0.11.2 name no upper end and were made for 4.x."""
-    release = versions.release(case.version) if case.version is not None else None
-    wanted = release.get("transformers") if release is not None else None
-    if not isinstance(wanted, str):
+    wanted = versions.requires("transformers", case.version) if case.version is not None else None
+    if wanted is None:
         return None
     return f"transformers{wanted}" + ("" if "<" in wanted or "5." in wanted else ",<5")
 

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Write down what a release's own `vllm serve` parser accepts:
 
-    RELEASE/bin/python tools/vllm_flags.py > vllm_doctor/knowledge/parser/VERSION.json
+    RELEASE/bin/python tests/launch/ask_parser.py > tests/launch/parser_VERSION.json
 
-The role refuses a launch line by this file before it touches a host, and the release itself need not be there. Run
-it with the Python of an installed release (any variant: the parser does not depend on the hardware).
+What tools/release.py reads from a wheel is held against these files. Run it with the Python of an installed release.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def main() -> None:
     """Print one JSON object: version, and option → what it takes."""
     options: dict[str, object] = {}
     serve = ServeSubcommand().subparser_init(FlexibleArgumentParser().add_subparsers())
-    for action in serve._actions:  # noqa: SLF001 (argparse has no public list)
+    for action in serve._actions:
         for name in action.option_strings:
             if name.startswith("--"):
                 options[name.removeprefix("--")] = describe(action)

@@ -1,0 +1,30 @@
+"""What was read from a wheel's sources is what the release's own parser said of itself (ask_parser.py)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vllm_doctor.knowledge import parser
+
+# The CPU build was asked; a build for CUDA takes its own name (`cuda`) too, so that any word is let through.
+_OF_THE_BUILD = {"mm-processor-device"}
+
+
+@pytest.mark.parametrize("version", ["0.31.0", "0.32.0"])
+def test_the_table_of_a_release_is_its_own_parser_s(version: str) -> None:
+    file = Path(__file__).with_name(f"parser_{version}.json")
+    said = json.loads(file.read_text(encoding="utf-8"))["options"]
+    read = parser.options(version)
+    assert read is not None
+    assert set(read) == set(said)
+    for name, own in said.items():
+        option = read[name]
+        assert (option.words, option.type) == (own["words"], own.get("type", "")), name
+        if name not in _OF_THE_BUILD:
+            assert sorted(option.choices or ()) == sorted(own.get("choices", ())), name
+
+
+@pytest.mark.parametrize("version", ["0.30.0", "0.33.0", "0.34.0", "0.33.0+cpu"])
+def test_a_release_whose_parser_nobody_asked_has_a_table_too_unless_it_was_not_read(version: str) -> None:
+    assert (parser.options(version) is None) is (version == "0.34.0")

@@ -1,0 +1,289 @@
+"""A vLLM wheel becomes one file of facts, and the facts of other releases stay as they are (tools/release.py)."""
+
+import json
+import re
+import stat
+import warnings
+import zipfile
+from pathlib import Path
+
+import pytest
+import release
+from releases import history, read, report, store
+from releases.wheel import read as read_wheel
+
+from tests.tools.small_wheel import wheel
+from vllm_doctor.knowledge import serving
+from vllm_doctor.knowledge.version import as_version
+
+REPO = Path(__file__).resolve().parents[2]
+CONTRIBUTING = (REPO / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def added(folder: Path, place: Path) -> int:
+    return release.add(place, folder / "releases", folder / "history")
+
+
+def facts(folder: Path, version: str = "0.99.0") -> dict[str, dict[str, object]]:
+    return json.loads((folder / "releases" / f"{version}.json").read_text(encoding="utf-8"))
+
+
+class TestAWheel:
+    """What is written down of it."""
+
+    def test_options_have_what_argparse_would_make_of_them(self, tmp_path: Path) -> None:
+        options = read.release(read_wheel(wheel(tmp_path)), [])["options"]
+        assert options == {
+            "backend": {"default": "None", "words": 1, "choices": ["triton", "cutlass"]},
+            "enforce-eager": {"default": "False", "words": 0, "no_form": True},
+            "kv-cache-dtype": {"default": "'auto'", "words": 1, "choices": ["auto", "fp8"]},
+            "max-model-len": {"default": "None", "words": 1, "optional": True},
+            "max-num-batched-tokens": {"default": "None", "words": 1, "optional": True},
+            "max-num-seqs": {"default": "None", "words": 1, "type": "int"},
+            "middleware": {"default": "field(default_factory=list)", "words": "+"},
+            "old": {"default": "False", "words": 0, "deprecated": True},
+            "port": {"default": "8000", "words": 1, "type": "int", "choices": [8000, 8001], "aliases": ["-p"]},
+        }
+
+    def test_everything_else_is_a_name_a_line(self, tmp_path: Path) -> None:
+        assert added(tmp_path, wheel(tmp_path)) == 0
+        said = facts(tmp_path)
+        assert said["environment"] == {
+            "VLLM_THING": {"default": "3"},
+            "VLLM_WAY": {"default": None, "choices": ["a", "b"]},
+        }
+        assert said["attention"] == {"FLASH_ATTN": {"capability": ">=8.0"}, "NONE_SUCH": {}}
+        assert said["metrics"]["vllm:refused"] == {
+            "kind": "counter",
+            "labels": ["model_name", "engine", "reason"],
+            "engines": ["V1"],
+        }
+        assert said["architectures"] == {
+            "LlamaForCausalLM": "text-generation",
+            "LlavaForConditionalGeneration": "multimodal",
+        }
+        assert said["quantizations"] == {"awq": {"capability": "7.5", "dtypes": ["float16", "bfloat16"]}, "fp8": {}}
+        assert said["packages"] == {
+            "glibc": ">=2.28",
+            "python": ">=3.11,<3.15",
+            "torch": "==2.14.0",
+            "transformers": "<5.21.0,>=5.16.1",
+        }
+        assert said["messages"]["free-below-wanted"]["in"] == "vllm/v1/worker/utils.py"
+        assert [row["options"] for row in said["refusals"].values()] == [["max-num-seqs"]]
+        assert set(said["cited"]) >= {
+            "vllm/engine/arg_utils.py::EngineArgs.get_batch_defaults",
+            "vllm/v1/worker/utils.py::request_memory",
+        }
+
+    def test_a_folder_with_it_unpacked_says_the_same(self, tmp_path: Path) -> None:
+        packed = wheel(tmp_path)
+        folder = tmp_path / packed.stem
+        with zipfile.ZipFile(packed) as archive:
+            archive.extractall(folder)
+        one, other = (read.release(read_wheel(place), release.sought()) for place in (packed, folder))
+        assert one | {"source": ""} == other | {"source": ""}
+
+    def test_nothing_of_it_runs(self, tmp_path: Path) -> None:
+        trap = tmp_path / "ran"
+        bad = f"import pathlib; pathlib.Path({str(trap)!r}).touch()\nVLLM_A: int = 1\n"
+        assert added(tmp_path, wheel(tmp_path, more={"vllm/envs.py": bad, "vllm/__init__.py": bad})) == 0
+        assert not trap.exists()
+
+
+class TestAnotherRelease:
+    """Beside those that are there."""
+
+    def test_adding_twice_changes_nothing_and_says_so(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        added(tmp_path, wheel(tmp_path))
+        before = {f: f.read_bytes() for f in sorted(tmp_path.rglob("*.json"))}
+        capsys.readouterr()
+        assert added(tmp_path, wheel(tmp_path)) == 0
+        assert "0.99.0.json says so already, 0 history files changed" in capsys.readouterr().out
+        assert {f: f.read_bytes() for f in sorted(tmp_path.rglob("*.json"))} == before
+
+    @pytest.mark.parametrize("later", ["0.100.0", "0.98.0"])
+    def test_the_files_of_others_stay_byte_for_byte(self, tmp_path: Path, later: str) -> None:
+        added(tmp_path, wheel(tmp_path))
+        before = (tmp_path / "releases" / "0.99.0.json").read_bytes()
+        assert added(tmp_path, wheel(tmp_path, later)) == 0
+        assert (tmp_path / "releases" / "0.99.0.json").read_bytes() == before
+
+    def test_a_name_that_did_not_change_is_no_new_line_of_the_history(self, tmp_path: Path) -> None:
+        added(tmp_path, wheel(tmp_path))
+        before = (tmp_path / "history" / "options.json").read_text().splitlines()
+        envs = {"vllm/config/cache.py": 'class CacheConfig:\n    cache_dtype: Literal["auto", "fp4"] = "auto"\n'}
+        added(tmp_path, wheel(tmp_path, "0.100.0", more=envs))
+        changed = set((tmp_path / "history" / "options.json").read_text().splitlines()) - set(before)
+        assert {line.split(":")[0].strip() for line in changed} >= {'"releases"', '"kv-cache-dtype"'}
+        assert '"port"' not in {line.split(":")[0].strip() for line in changed}
+
+    def test_it_says_what_changed_and_what_to_read(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        added(tmp_path, wheel(tmp_path))
+        capsys.readouterr()
+        config = """
+CacheDType = Literal["auto", "fp8", "nvfp4"]
+class CacheConfig:
+    cache_dtype: CacheDType = "auto"
+class SchedulerConfig:
+    max_num_seqs: int = 128
+class ModelConfig:
+    enforce_eager: bool = False
+    def verify(self):
+        raise ValueError("--max-num-seqs and --port cannot be used together")
+"""
+        later = wheel(tmp_path, "0.100.0", limit=16384, advice="Free it.", more={"vllm/config/cache.py": config})
+        assert added(tmp_path, later) == 0
+        said = capsys.readouterr().out
+        assert "What changed (against 0.99.0):" in said
+        assert "~ kv-cache-dtype: choices +nvfp4" in said
+        assert "another body: EngineArgs.get_batch_defaults in vllm/engine/arg_utils.py" in said
+        assert "another wording: free-below-wanted in vllm/v1/worker/utils.py" in said
+        assert "vllm/config/cache.py ModelConfig.verify: --max-num-seqs and --port cannot be used together" in said
+        assert "gone: free-below-wanted" not in said
+
+    def test_a_message_that_left_is_said(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        added(tmp_path, wheel(tmp_path))
+        assert added(tmp_path, wheel(tmp_path, "0.100.0", more={"vllm/v1/worker/utils.py": "pass\n"})) == 0
+        said = capsys.readouterr().out
+        assert "gone: free-below-wanted (was in vllm/v1/worker/utils.py)" in said
+        assert "gone: vllm/v1/worker/utils.py::request_memory (cited by" in said
+
+    def test_a_comment_and_a_layout_change_no_hash(self, tmp_path: Path) -> None:
+        added(tmp_path, wheel(tmp_path))
+        other = read_wheel(wheel(tmp_path)).files["vllm/engine/arg_utils.py"]
+        other = other.replace('"""What a person reads."""', '"""Other words."""  # and a comment')
+        other = other.replace("def get_batch_defaults(self):", "def get_batch_defaults(self) -> int:")
+        added(tmp_path, wheel(tmp_path, "0.100.0", more={"vllm/engine/arg_utils.py": other}))
+        assert facts(tmp_path)["cited"] == facts(tmp_path, "0.100.0")["cited"]
+
+
+MORE = {
+    "leaves the folder": {"../../outside.py": "x"},
+    "absolute": {"/etc/outside.py": "x"},
+    "huge member": {"vllm/huge.py": "#" * (9 << 20)},
+    "no Python": {"vllm/envs.py": "def ("},
+    "deep": {"vllm/envs.py": "(" * 5000 + ")" * 5000},
+}
+
+
+def broken(folder: Path, how: str) -> Path:
+    if how in MORE:
+        return wheel(folder, more=MORE[how])
+    if how in {"pre-release", "too old"}:
+        return wheel(folder, {"pre-release": "0.99.0rc1", "too old": "0.1.7"}[how])
+    if how == "another project":
+        return wheel(folder, name="vllm-omni")
+    file = wheel(folder)
+    if how == "missing":
+        file.unlink()
+    elif how == "truncated":
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    elif how == "no archive":
+        file.write_text("not a zip")
+    elif how == "another version":
+        file = file.rename(folder / file.name.replace("0.99.0", "0.98.0"))
+    elif how == "no sources":
+        with zipfile.ZipFile(file, "w") as made:
+            made.writestr("vllm-0.99.0.dist-info/METADATA", "Name: vllm\nVersion: 0.99.0\n")
+    else:
+        with zipfile.ZipFile(file, "a") as made:
+            link = zipfile.ZipInfo("vllm/link.py")
+            link.external_attr = (stat.S_IFLNK | 0o777) << 16
+            member = {"twice": "vllm/envs.py", "link": link, "no text": "vllm/bytes.py"}[how]
+            with warnings.catch_warnings(action="ignore"):
+                made.writestr(member, b"\xff\xfe" if how == "no text" else b"VLLM_B: int = 1")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("missing", "no such file or folder"),
+        ("truncated", "needed: a whole vLLM wheel"),
+        ("no archive", "needed: a whole vLLM wheel"),
+        ("another project", "a wheel of 'vllm-omni'; needed: one of vllm"),
+        ("no sources", "holds no vllm/engine/arg_utils.py"),
+        ("pre-release", "is no release"),
+        ("too old", "older than what this reads; needed: 0.2"),
+        ("another version", "named 0.98.0, but its METADATA says 0.99.0"),
+        ("leaves the folder", "leaves the wheel"),
+        ("absolute", "leaves the wheel"),
+        ("twice", "stands twice"),
+        ("link", "is a link"),
+        ("huge member", "is larger than 8 MiB"),
+        ("no Python", "is not Python that this interpreter reads"),
+        ("deep", "is not Python that this interpreter reads"),
+        ("no text", "a source is not UTF-8"),
+    ],
+)
+def test_a_bad_wheel_is_one_clear_line_and_the_data_stays(
+    how: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "good").mkdir()
+    added(tmp_path, wheel(tmp_path / "good", "0.97.0"))
+    before = {f: f.read_bytes() for f in sorted(tmp_path.rglob("*.json"))}
+    capsys.readouterr()
+    assert added(tmp_path, broken(tmp_path, how)) == 2
+    out, problem = capsys.readouterr()
+    assert (out, problem.count("\n")) == ("", 1)
+    assert problem.startswith("release: ")
+    assert said in problem
+    assert {f: f.read_bytes() for f in sorted(tmp_path.rglob("*.json"))} == before
+
+
+class TestWhatIsKept:
+    """The data of the repository itself."""
+
+    def test_the_files_that_the_package_reads_follow_from_the_releases(self) -> None:
+        assert release.check_history() == 0
+
+    def test_every_file_is_in_its_own_layout(self) -> None:
+        for version in store.versions():
+            kept = store.load(version)
+            assert kept is not None
+            assert kept["version"] == version
+            assert store.dumps(kept) == store.path(version).read_text(encoding="utf-8"), version
+
+    def test_no_message_of_the_catalogue_is_claimed_for_a_newest_release_that_has_it_no_longer(self) -> None:
+        read_ones = [r for v in store.versions() if "messages" in (r := store.load(v) or {})]
+        assert read_ones[-1]["version"] == store.versions()[-1]
+        assert report.claims_too_much(read_ones[-1], read_ones, release.catalogued()) == [], (
+            "the newest release's source has them no longer: end their spans in vllm_doctor/log/catalogue"
+        )
+
+    def test_the_catalogue_was_read_against_the_newest_release(self) -> None:
+        newest = store.versions()[-1]
+        claimed = [m.id for m in release.catalogued() if newest in m.until]
+        have = store.section(store.load(newest), "messages")
+        assert len(set(claimed) & set(have)) > 50, f"wordings that {newest} still has: tools/release.py spans"
+
+    def test_the_metrics_that_the_doctor_asks_for_are_some_release_s(self) -> None:
+        known = {name for v in store.versions() for name in store.section(store.load(v), "metrics")}
+        newest = store.section(store.load(store.versions()[-1]), "metrics")
+        for names in (serving.KV_USE, serving.RUNNING, serving.WAITING, serving.PREEMPTIONS, serving.FINISHED):
+            bare = [n.removesuffix("_total") for n in names]
+            assert set(bare) & set(newest), names
+            assert set(names) & known, names
+
+    def test_every_cited_function_is_in_the_newest_release(self) -> None:
+        newest = store.load(store.versions()[-1])
+        assert set(store.section(newest, "cited")) == set(release.report.cited.table())
+
+    def test_releases_are_in_order(self) -> None:
+        listed = store.versions()
+        assert [as_version(v) for v in listed] == sorted(as_version(v) for v in listed)
+
+
+def test_the_worked_example_of_contributing_can_be_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command of it is one that the tool has, and what it prints has the headings that the example shows."""
+    example = CONTRIBUTING.partition("## A release of vLLM")[2].partition("\n## ")[0]
+    commands = re.findall(r"^tools/release\.py (\w+)", example, re.MULTILINE)
+    assert commands == ["add", "spans", "diff"]
+    added(tmp_path, wheel(tmp_path))
+    capsys.readouterr()
+    assert added(tmp_path, wheel(tmp_path, "0.100.0", limit=16384)) == 0
+    printed = capsys.readouterr().out
+    for heading in re.findall(r"\| \*\*(.+?)\*\* \|", example):
+        assert f"\n{heading}" in printed, heading
+    assert history.texts(tmp_path / "releases").keys() == {f.stem for f in (tmp_path / "history").glob("*.json")}

@@ -1,0 +1,84 @@
+"""The kernels that a release lets one choose, and the compute capability that each attention backend asks for."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from releases.wheel import Wheel
+
+# Where each stands, in any release: a class's fields, an enumeration's members, a type's literals.
+_CLASSES = {
+    "PassConfig": "pass_config",
+    "_Backend": "attention",
+    "AttentionBackendEnum": "attention",
+    "CompilationConfig": "compilation",
+}
+_TYPES = {"MoEBackend": "moe", "LinearBackend": "linear"}
+_FILES = r"vllm/(config/\w+|config|platforms/\w+|(v1/)?attention/(selector|layer|registry|backends/registry))\.py"
+
+
+def read(wheel: Wheel) -> dict[str, dict[str, dict[str, object]]]:
+    """Table → name → what is known of it (`capability` of attention backends)."""
+    made: dict[str, dict[str, dict[str, object]]] = {
+        table: {} for table in ("attention", "compilation", "linear", "moe", "pass_config")
+    }
+    classes: dict[str, str] = {}
+    for path in wheel.paths(_FILES):
+        if any(re.search(rf"\b{name}\b", wheel.files[path]) for name in {**_CLASSES, **_TYPES}):
+            for table, name, value in _found(wheel.tree(path)):
+                made[table].setdefault(name, {})
+                if table == "attention" and isinstance(value, str):
+                    classes[name] = value
+    for name, where in classes.items():
+        asked = _capability(wheel, where)
+        if asked is not None:
+            made["attention"][name]["capability"] = asked
+    return {table: {name: made[table][name] for name in sorted(made[table])} for table in made}
+
+
+def _found(module: ast.Module) -> Iterator[tuple[str, str, object]]:
+    """(table, name, value) of everything in one file."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.ClassDef) and (table := _CLASSES.get(node.name)):
+            for line in node.body:
+                targets = [line.target] if isinstance(line, ast.AnnAssign) else getattr(line, "targets", [])
+                value = getattr(line, "value", None)
+                said = value.value if isinstance(value, ast.Constant) else None
+                yield from (
+                    (table, t.id, said) for t in targets if isinstance(t, ast.Name) and not t.id.startswith("_")
+                )
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in _TYPES:
+            for literal in ast.walk(node.value):
+                if isinstance(literal, ast.Constant) and isinstance(literal.value, str):
+                    yield _TYPES[node.targets[0].id], literal.value, None
+
+
+def _capability(wheel: Wheel, where: str) -> str | None:
+    """What a backend's class asks of the card (`>=8.0`, `9,10` for whole generations); None where it is not said so
+    plainly that it can be read. `where` is the class with its module."""
+    module, _, name = where.rpartition(".")
+    path = f"{module.replace('.', '/')}.py"
+    if path not in wheel.files:
+        return None
+    for node in ast.walk(wheel.tree(path)):
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            for line in node.body:
+                if isinstance(line, ast.FunctionDef) and line.name == "supports_compute_capability":
+                    last = line.body[-1]
+                    return _asked(last.value) if isinstance(last, ast.Return) and len(line.body) <= 2 else None
+    return None
+
+
+def _asked(node: ast.expr | None) -> str | None:
+    text = ast.unparse(node) if node is not None else ""
+    if floor := re.fullmatch(r"capability >= DeviceCapability\((?:major=)?(\d+), (?:minor=)?(\d+)\)", text):
+        return f">={floor[1]}.{floor[2]}"
+    if one := re.fullmatch(r"capability\.major == (\d+)", text):
+        return one[1]
+    if some := re.fullmatch(r"capability\.major in [\[({]([\d, ]+)[\])}]", text):
+        return some[1].replace(" ", "").strip(",")
+    if least := re.fullmatch(r"capability\.major >= (\d+)", text):
+        return f">={least[1]}.0"
+    return None

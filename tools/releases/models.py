@@ -1,0 +1,118 @@
+"""The architectures that a release serves, and its quantizations with what each asks of the card."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from releases.wheel import Wheel
+
+_REGISTRY = "vllm/model_executor/models/registry.py"
+_OLD_REGISTRY = "vllm/model_executor/models/__init__.py"
+# All of them, those that went, and those of other projects.
+_NOT_SERVED = frozenset({"_VLLM_MODELS", "_PREVIOUSLY_SUPPORTED_MODELS", "_OOT_SUPPORTED_MODELS"})
+_METHODS = "vllm/model_executor/layers/quantization/__init__.py"
+
+
+def architectures(wheel: Wheel) -> dict[str, str]:
+    """Architecture → the group that the registry has it in (text-generation, multimodal …)."""
+    path = _REGISTRY if _REGISTRY in wheel.files else _OLD_REGISTRY
+    made: dict[str, str] = {}
+    for name, value in _tables(wheel.tree(path)):
+        group = re.fullmatch(r"_([A-Z_]*?)_?(?:SUPPORTED_)?MODELS", name)
+        if group is not None and name not in _NOT_SERVED:
+            word = (group[1] or "text-generation").lower().replace("_", "-")
+            for key in value.keys:
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    made.setdefault(key.value, word)
+    return {name: made[name] for name in sorted(made)}
+
+
+def _tables(module: ast.Module) -> Iterator[tuple[str, ast.Dict]]:
+    for node in module.body:
+        target = (
+            node.targets[0]
+            if isinstance(node, ast.Assign)
+            else node.target
+            if isinstance(node, ast.AnnAssign)
+            else None
+        )
+        value = getattr(node, "value", None)
+        if isinstance(target, ast.Name) and isinstance(value, ast.Dict):
+            yield target.id, value
+
+
+def quantizations(wheel: Wheel) -> dict[str, dict[str, object]]:
+    """Method → least compute capability and activation types; what is computed at run time is left out."""
+    if _METHODS not in wheel.files:
+        return {}
+    module = wheel.tree(_METHODS)
+    listed = _method_names(module)
+    classes = _config_classes(wheel)
+    made: dict[str, dict[str, object]] = {name: {} for name in listed}
+    for method, cls in _method_classes(module):
+        made.setdefault(method, {}).update(_asked(classes, cls))
+    return {name: made[name] for name in sorted(made)}
+
+
+def _method_names(module: ast.Module) -> list[str]:
+    for node in module.body:
+        target = (
+            node.targets[0]
+            if isinstance(node, ast.Assign)
+            else node.target
+            if isinstance(node, ast.AnnAssign)
+            else None
+        )
+        if isinstance(target, ast.Name) and target.id in {"QuantizationMethods", "QUANTIZATION_METHODS"}:
+            value = getattr(node, "value", None)
+            found = [c.value for c in ast.walk(value) if isinstance(c, ast.Constant)] if value is not None else []
+            if found:
+                return [str(v) for v in found]
+    return []
+
+
+def _method_classes(module: ast.Module) -> Iterator[tuple[str, str]]:
+    """("awq", "AWQConfig") of every table from method to class, wherever it stands in the module."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str) and isinstance(value, ast.Name):
+                    yield key.value, value.id
+
+
+def _config_classes(wheel: Wheel) -> dict[str, ast.ClassDef]:
+    found: dict[str, ast.ClassDef] = {}
+    for path in wheel.paths(r"vllm/(model_executor/layers/quantization/.*|models/\w+/.*quant.*)\.py"):
+        if "get_min_capability" in wheel.files[path]:
+            found |= {n.name: n for n in ast.walk(wheel.tree(path)) if isinstance(n, ast.ClassDef)}
+    return found
+
+
+def _asked(classes: dict[str, ast.ClassDef], name: str, depth: int = 4) -> dict[str, object]:
+    cls = classes.get(name)
+    if cls is None or depth == 0:
+        return {}
+    made: dict[str, object] = {}
+    for base in cls.bases:
+        made |= _asked(classes, ast.unparse(base), depth - 1)
+    for line in cls.body:
+        if not isinstance(line, ast.FunctionDef):
+            continue
+        given = line.body[-1].value if isinstance(line.body[-1], ast.Return) else None
+        plain = sum(isinstance(part, ast.Return) for part in ast.walk(line)) == 1
+        if line.name == "get_min_capability":
+            made.pop("capability", None)
+            if plain and isinstance(given, ast.Constant) and isinstance(given.value, int) and given.value > 0:
+                made["capability"] = f"{given.value // 10}.{given.value % 10}"
+        elif line.name == "get_supported_act_dtypes":
+            made.pop("dtypes", None)
+            if plain and isinstance(given, ast.List):
+                made["dtypes"] = [_dtype(ast.unparse(each)) for each in given.elts]
+    return made
+
+
+def _dtype(source: str) -> str:
+    bare = source.removeprefix("torch.")
+    return {"half": "float16", "float": "float32"}.get(bare, bare)

@@ -1,0 +1,29 @@
+"""Everything that is written down of one wheel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from releases import cited, environment, kernels, messages, metrics, models, options, packages, refusals
+from releases.messages import Sought
+from releases.store import Release
+from releases.wheel import Wheel
+
+
+def release(wheel: Wheel, catalogue: Iterable[Sought]) -> Release:
+    """All sections of a release. Raises WheelError where a source does not parse."""
+    taken = options.read(wheel)
+    return {  # type: ignore[dict-item]
+        "version": wheel.version,
+        "source": f"wheel {wheel.name}",
+        "packages": packages.read(wheel),
+        "options": taken,
+        "environment": environment.read(wheel),
+        **kernels.read(wheel),
+        "quantizations": models.quantizations(wheel),
+        "architectures": models.architectures(wheel),
+        "metrics": metrics.read(wheel),
+        "messages": messages.read(wheel, catalogue),
+        "refusals": refusals.read(wheel, frozenset(taken)),
+        "cited": cited.read(wheel),
+    }

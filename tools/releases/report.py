@@ -1,0 +1,103 @@
+"""What a new release changes, in the order in which a person works it off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from releases import cited, store
+from releases.store import Release
+
+_SHOWN = 40
+
+
+class Catalogued(NamedTuple):
+    """A message of the catalogue: its id, and the last release that each wording was seen in."""
+
+    id: str
+    until: tuple[str, ...]
+
+
+def changes(old: Release | None, new: Release) -> Iterator[str]:
+    """Section by section: what came, what went, what is another."""
+    for name in store.SECTIONS:
+        if name in {"messages", "refusals", "cited"}:
+            continue
+        before, after = store.section(old, name), store.section(new, name)
+        came, gone = [n for n in after if n not in before], [n for n in before if n not in after]
+        other = [n for n in after if n in before and after[n] != before[n]]
+        if came or gone or other:
+            yield f"{name}: {len(came)} new, {len(gone)} gone, {len(other)} changed"
+            yield from _listed("  +", came)
+            yield from _listed("  -", gone)
+            yield from _listed("  ~", [f"{n}: {_difference(before[n], after[n])}" for n in other])
+
+
+def planner(old: Release | None, new: Release) -> Iterator[str]:
+    """The functions whose body is another than that which the memory model was read from."""
+    before, after, where = store.section(old, "cited"), store.section(new, "cited"), cited.table()
+    for name in where:
+        was, now = before.get(name), after.get(name)
+        if now is None and was is not None:
+            yield f"gone: {name} (cited by {', '.join(where[name])})"
+        elif isinstance(was, dict) and isinstance(now, dict):
+            at = str(now.get("in") or name.partition("::")[0])
+            if was["as"] != now["as"]:
+                yield f"another body: {name.partition('::')[2]} in {at} (cited by {', '.join(where[name])})"
+            elif str(was.get("in") or name.partition("::")[0]) != at:
+                yield f"moved, same body: {name.partition('::')[2]} to {at}"
+        elif now is not None and old is not None:
+            yield f"new: {name} (cited by {', '.join(where[name])})"
+
+
+def messages(old: Release | None, new: Release, catalogue: Iterable[Catalogued]) -> Iterator[str]:
+    """Messages that the source no longer has, and those whose wording is another."""
+    before, after = store.section(old, "messages"), store.section(new, "messages")
+    for message in catalogue:
+        was, now = before.get(message.id), after.get(message.id)
+        if was is not None and now is None:
+            file = was["in"] if isinstance(was, dict) else "?"
+            yield f"gone: {message.id} (was in {file}): end its span, and look for what is said there now"
+        elif isinstance(was, dict) and isinstance(now, dict) and was["as"] != now["as"]:
+            yield f"another wording: {message.id} in {now['in']}: compare it with its samples"
+
+
+def refusals(old: Release | None, sentences: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
+    """New sentences that refuse an option, as the wheel has them."""
+    before = store.section(old, "refusals")
+    for key, row in sentences.items():
+        if key not in before:
+            text = str(row["text"]).replace("\0", "…")
+            yield f"{row['in']}: {' '.join(text.split())[:200]}"
+
+
+def claims_too_much(new: Release, older: Iterable[Release], catalogue: Iterable[Catalogued]) -> list[str]:
+    """Messages that the catalogue claims for a release whose source has them no longer.
+
+    A message that no release's source has is another program's, or is made of pieces: nothing can be said of it.
+    """
+    known = {name for release in older for name in store.section(release, "messages")}
+    have = store.section(new, "messages")
+    version = str(new["version"])
+    return [m.id for m in catalogue if m.id in known and m.id not in have and version in m.until]
+
+
+def _difference(before: object, after: object) -> str:
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys = [k for k in {**before, **after} if before.get(k) != after.get(k)]
+        return "; ".join(f"{k} {_of_key(before.get(k), after.get(k))}" for k in keys)
+    return f"{before} → {after}"
+
+
+def _of_key(before: object, after: object) -> str:
+    if isinstance(before, list) and isinstance(after, list):
+        came, gone = [str(v) for v in after if v not in before], [str(v) for v in before if v not in after]
+        if came or gone:
+            return " ".join([*(f"+{v}" for v in came), *(f"-{v}" for v in gone)])
+    return f"{before} → {after}"
+
+
+def _listed(mark: str, names: list[str]) -> Iterator[str]:
+    yield from (f"{mark} {name}" for name in names[:_SHOWN])
+    if len(names) > _SHOWN:
+        yield f"{mark} and {len(names) - _SHOWN} more"

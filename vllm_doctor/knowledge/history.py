@@ -1,0 +1,106 @@
+"""What was known of a name from release to release: the reader of history/*.json.
+
+Each name has a line of (release, what is known from it on); nothing stands for a release that has not got it. The
+files are made from releases/ by tools/release.py. Standard library only, as compat.py.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from vllm_doctor.knowledge.version import Version, as_version
+
+FOLDER = Path(__file__).with_name("history")
+
+Record = Mapping[str, object]
+_NOTHING: Record = {}
+
+
+class History:
+    """One section of the releases' files: names, each with what was known of it and when that changed."""
+
+    def __init__(self, releases: list[str], lines: Mapping[str, list[list[object]]]) -> None:
+        self.texts = tuple(releases)
+        self.releases = tuple(as_version(text) for text in releases)
+        self._index = {text: at for at, text in enumerate(releases)}
+        self._lines = lines
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._lines
+
+    def names(self) -> tuple[str, ...]:
+        """All names of any release."""
+        return tuple(self._lines)
+
+    def exists(self, name: str, at: Version) -> bool | None:
+        """Has the release this name? None before the first release that was read, and between two that disagree;
+        after the newest its answer stands."""
+        here = self._before(at)
+        if name not in self._lines:
+            return False
+        if here < 0:
+            return None
+        found = self._at(name, here) is not None
+        if self.releases[here] == at or here == len(self.releases) - 1:
+            return found
+        return found if (self._at(name, here + 1) is not None) == found else None
+
+    def value(self, name: str, at: Version) -> Record:
+        """What is known of the name at a release: of the last one up to it that has the name, else of the first."""
+        last: object = None
+        for text, known in self._lines.get(name, ()):
+            if known is not None and (last is None or self._index[str(text)] <= self._before(at)):
+                last = known
+        return last if isinstance(last, dict) else _NOTHING
+
+    def values(self, name: str) -> Iterator[Record]:
+        """Everything that was ever known of the name, oldest first."""
+        yield from (known for _, known in self._lines.get(name, ()) if isinstance(known, dict))
+
+    def text(self, name: str, at: Version) -> str | None:
+        """The value of a name whose values are texts, at the release at or just below; None where it has none."""
+        here = self._before(at)
+        found = self._at(name, here) if here >= 0 else None
+        return found if isinstance(found, str) else None
+
+    def exact(self, name: str, release: str) -> str | None:
+        """As `text`, of the very release with this text (post releases apart); None for one that was not read."""
+        found = self._at(name, self._index[release]) if release in self._index else None
+        return found if isinstance(found, str) else None
+
+    def span(self, name: str) -> tuple[str, str]:
+        """The first and the last release that has the name."""
+        line = self._lines[name]
+        first = next(str(text) for text, known in line if known is not None)
+        end, known = line[-1]
+        return first, self.texts[-1] if known is not None else self.texts[self._index[str(end)] - 1]
+
+    def _before(self, at: Version) -> int:
+        return bisect_right(self.releases, at) - 1
+
+    def _at(self, name: str, index: int) -> object:
+        found: object = None
+        for text, known in self._lines.get(name, ()):
+            if self._index[str(text)] > index:
+                break
+            found = known
+        return found
+
+
+@cache
+def _file(name: str) -> Mapping[str, object]:
+    loaded: dict[str, object] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+@cache
+def history(file: str, section: str) -> History:
+    """A section of one of the files, read once."""
+    releases, lines = _file(file)["releases"], _file(file)[section]
+    if not isinstance(releases, list) or not isinstance(lines, dict):
+        raise TypeError(f"history/{file}.json: {section} does not have its shape")
+    return History(releases, lines)

@@ -1,0 +1,63 @@
+"""A vLLM version: as vLLM logs it, in the order of its release numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import total_ordering
+
+from vllm_doctor.knowledge.pattern import Pattern
+
+_VERSION = Pattern(
+    r"\s{0,20}v?(\d{1,9}(?:\.\d{1,9}){0,50})\s{0,20}[-._]?\s{0,20}((?:a|b|rc|alpha|beta)\d{0,24})?(.*)",
+    re.IGNORECASE | re.DOTALL | re.ASCII,
+)
+
+
+@total_ordering
+@dataclass(frozen=True)
+class Version:
+    """A vLLM version. Order and equality look at the release numbers alone: a development build of X.Y.Z behaves
+    as X.Y.Z, and a local part ("+cpu", "+g1234") does not change the flags."""
+
+    release: tuple[int, ...]
+    text: str = field(compare=False, default="")
+    prerelease: bool = field(compare=False, default=False)
+
+    def _key(self) -> tuple[int, ...]:
+        return (*self.release, 0, 0, 0, 0)[:4]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Version) and self._key() == other._key()
+
+    def __lt__(self, other: Version) -> bool:
+        return self._key() < other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self.release))
+
+
+def parse_version(text: str) -> Version | None:
+    """Version of texts as vLLM logs them: 0.33.0, v0.10.1.1, 0.11.0rc2.dev12+g1a2b3c4, 0.19.0+cpu. None if there is
+    none."""
+    found = _VERSION.match(text)
+    if not found:
+        return None
+    numbers = tuple(int(n) for n in found[1].split("."))
+    if len(numbers) < 2 or len(numbers) > 4 or max(numbers) > 9999:
+        return None
+    rest = found[3] or ""
+    return Version(numbers, text.strip(), bool(found[2]) or ".dev" in rest.split("+")[0])
+
+
+def as_version(version: Version | str) -> Version:
+    """The version itself, or the parsed text. Raises ValueError for a text that is no version."""
+    if isinstance(version, Version):
+        return version
+    parsed = parse_version(version)
+    if parsed is None:
+        raise ValueError(f"not a vLLM version: {version!r}")
+    return parsed
