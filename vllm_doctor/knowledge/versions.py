@@ -164,8 +164,8 @@ def _fact(name: str, facts: History, notes: Mapping[str, str], at: Version) -> F
         negatable=exists is True and record.get("no_form") is True,
         deprecated=exists is True and record.get("deprecated") is True,
         note=notes.get(name, ""),
-        first=str(first),
-        last=str(last),
+        first=str(as_version(first)),
+        last=str(as_version(last)),
         aliases=tuple(dict.fromkeys(str(a) for r in facts.values(name) for a in _list(r.get("aliases")))),
     )
 
