@@ -42,6 +42,8 @@ def _repair(diagnosis: Diagnosis, finding: Finding, unit: Unit, machine: Machine
         now += _weights(machine)
     elif change is not None and place is not None:
         commands += _edit(place, change)
+        if commands and place.rendered is not None and _new(place, change) == place.rendered:
+            now.append(f"the commands put back the unit's own {place.rendered}")
     elif change is not None and _is_gone(change, unit, diagnosis.launch):
         now.append(f"the launch has {_spelled(change)} no more: start it")
     if commands or (finding.code == _PORT_TAKEN and now[1:]) or _may_start(finding, now):
