@@ -1,6 +1,5 @@
 """The pages of the rules, what is said about them and true of a release, and the flowchart drawn from the registry."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -85,7 +84,8 @@ _KINDS = {
 def _named(name: str, at: Version | None) -> list[str]:
     """What a metric, an architecture, a quantization or a backend is, and which releases have it."""
     exported = name.replace("vllm_", "vllm:", 1) if name.startswith("vllm_") else name
-    bare = re.sub(r"_(total|bucket|sum|count)$", "", exported)
+    end = next((e for e in ("_total", "_bucket", "_sum", "_count") if exported.endswith(e)), "")
+    bare = exported.removesuffix(end)
     metrics = history("metrics", "metrics")
     for metric in (exported, bare):
         if metric in metrics:
