@@ -53,7 +53,7 @@ def test_modules_of_the_site_stand_behind_the_guards() -> None:
         ({"extra_args": {"grpc": True}}, "vllm_extra_args: take grpc out"),
         ({"environment": {"VLLM_USE_RUST_FRONTEND": "1"}}, "vllm_environment: take VLLM_USE_RUST_FRONTEND out"),
         ({"environment": {"API_GUARD_OPEN": "[]"}}, "take API_GUARD_OPEN out, and set vllm_open_routes"),
-        ({"version": "0.3.2"}, 'vllm_version: "0.32.0"'),
+        ({"version": "0.2.7"}, 'vllm_version: "0.32.0"'),
         ({"ssl_certfile": "/etc/ssl/a.pem"}, "vllm_ssl_keyfile: /etc/ssl/…"),
         ({"ssl_keyfile": "/etc/ssl/a.key"}, "vllm_ssl_certfile: /etc/ssl/…"),
         ({"ssl_ca_certs": "/etc/ssl/ca.pem"}, "vllm_ssl_certfile: /etc/ssl/…"),
