@@ -11,6 +11,8 @@ RELEASE, BUILD, EXTRA_ARGUMENT = "vLLM release", "wheel's CUDA x driver", "extra
 _HEAD = ("host", "what", "found", "needed", "do this")
 _WIDTHS = (20, 22, 34, 34, 48)
 _SPACE = "\N{NO-BREAK SPACE}"
+# A command, and a line of the inventory with all of its value: {…}, […], "…" or one word.
+_TO_COPY = re.compile(r"""`[^`]*`|\b[a-z]+_[a-z_]+: (?:\{[^{}]*\}|\[[^][]*\]|"[^"]*"|\S+)""")
 _ORDER = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
 
 
@@ -53,8 +55,8 @@ def table(rows: Mapping[str, Sequence[Row]], verdicts: Sequence[Verdict] = _ORDE
 
 
 def _wrapped(cell: str, width: int) -> list[str]:
-    """The lines of a cell. Paths, names and `commands` are whole, so that they can be copied."""
-    whole = re.sub(r"`[^`]*`", lambda command: command[0].replace(" ", _SPACE), cell)
+    """The lines of a cell. Paths, names, `commands` and lines of an inventory are whole, so that they can be copied."""
+    whole = _TO_COPY.sub(lambda copied: copied[0].replace(" ", _SPACE), cell)
     lines = textwrap.wrap(whole, width, break_on_hyphens=False, break_long_words=False)
     return [line.replace(_SPACE, " ") for line in lines] or [""]
 
