@@ -238,7 +238,7 @@ def test_one_of_them_is_the_canary_of_another_release(host):
 def test_one_that_is_no_longer_listed_is_removed_by_consent_only(host):
     status, output = play("site.yml", CHAT, check=True)
     assert status == 0, output
-    assert "vllm@code has no entry in vllm_instances and goes on as it is (stopped)" in output
+    assert "vllm@code has no entry in vllm_instances and goes on as it is;" in output
     assert "vllm_remove_unlisted: true" in output
 
     status, output = play("site.yml", CHAT, check=True, vllm_remove_unlisted=True)
