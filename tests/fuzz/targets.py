@@ -57,7 +57,7 @@ from vllm_doctor.rules.registry import INTERNAL, rules
 _NOW = "2026-01-01T00:00:00+00:00"
 _TAGS = frozenset({
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "div", "strong", "p", "table", "tr", "th", "td",
-    "code", "pre", "details", "summary", "section", "ul", "ol", "li", "span", "footer", "header", "main",
+    "code", "pre", "details", "summary", "section", "ul", "ol", "li", "i", "span", "footer", "header", "main",
 })  # fmt: skip
 # Without the name, a process tag of vLLM's or a header of its logger nothing in a text is vLLM's.
 _OURS = re.compile(rb"vllm| pid=|INFO|WARNING|ERROR|CRITICAL|DEBUG|EngineCore|APIServer|Worker", re.IGNORECASE)

@@ -137,7 +137,8 @@ def _no_value_of_it(name: str, value: Value) -> Complaint | None:
     taken = RANGES.get(name)
     if taken is None or taken.holds(str(value)):
         return None
-    return Complaint(f"--{name} {value}", taken.needed(), f"set {name} to {taken.needed()}")
+    needed = taken.needed(str(value))
+    return Complaint(f"--{name} {value}", needed, f"set {name} to {needed}")
 
 
 def _unknown(name: str, version: str, known: tuple[str, ...]) -> Complaint:

@@ -26,11 +26,13 @@ class Range(msgspec.Struct, frozen=True):
     whole: bool = True
     named: bool = False
 
-    def needed(self) -> str:
-        """The range in words."""
-        low = f"above {self.low:g} and up to {self.high:g}" if self.above else f"from {self.low:g} to {self.high:g}"
+    def needed(self, found: str) -> str:
+        """The range in words, for one who wrote `found`; the upper limit where it is vLLM's, or what was broken."""
+        high = f"{self.high:.12g}"
+        low = f"above {self.low:g} and up to {high}" if self.above else f"from {self.low:g} to {high}"
         also = f", or {' or '.join(self.words)}" if self.words else ""
-        return f"{self.what} {low if self.named else f'of {self.low:g} or more'}{also}"
+        told = self.named or (self._read(found) or 0) > self.high
+        return f"{self.what} {low if told else f'of {self.low:g} or more'}{also}"
 
     def holds(self, text: str) -> bool:
         """Is this text a number of the range, as vLLM reads it?"""
@@ -46,7 +48,7 @@ class Range(msgspec.Struct, frozen=True):
             value = scaled if scaled is not None else int(text) if self.whole else float(text)
         except ValueError:
             return None
-        return None if isnan(value) else value
+        return None if isinstance(value, float) and isnan(value) else value
 
 
 _SCALE = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
