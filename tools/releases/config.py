@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Iterable
 
+from releases.assigned import assigned
+
 Hint = tuple[str, tuple[object, ...]]  # ("int", ()), ("Literal", ("a", "b")), ("list", ("int",)), ("None", ())
 
 
@@ -42,10 +44,9 @@ class Classes:
                 if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
                     value = None if each.value is None else ast.unparse(each.value)
                     listed[each.target.id] = (ast.unparse(each.annotation), value)
-        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            self.types[node.targets[0].id] = ast.unparse(node.value)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            self.types[node.target.id] = ast.unparse(node.value)
+        for name, value in assigned([node]):
+            if value is not None:
+                self.types[name] = ast.unparse(value)
 
     def listed(self, name: str, depth: int = 6) -> dict[str, tuple[str | None, str | None]]:
         """A class's fields with those of its bases, the bases' first."""

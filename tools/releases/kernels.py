@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from releases.assigned import assigned
 from releases.wheel import Wheel
 
 # Where each stands, in any release: a class's fields, an enumeration's members, a type's literals.
@@ -42,17 +43,13 @@ def _found(module: ast.Module) -> Iterator[tuple[str, str, object]]:
     """(table, name, value) of everything in one file."""
     for node in ast.walk(module):
         if isinstance(node, ast.ClassDef) and (table := _CLASSES.get(node.name)):
-            for line in node.body:
-                targets = [line.target] if isinstance(line, ast.AnnAssign) else getattr(line, "targets", [])
-                value = getattr(line, "value", None)
-                said = value.value if isinstance(value, ast.Constant) else None
-                yield from (
-                    (table, t.id, said) for t in targets if isinstance(t, ast.Name) and not t.id.startswith("_")
-                )
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in _TYPES:
-            for literal in ast.walk(node.value):
+            for name, value in assigned(node.body):
+                if not name.startswith("_"):
+                    yield table, name, value.value if isinstance(value, ast.Constant) else None
+        for name, value in assigned([node]):
+            for literal in ast.walk(value) if name in _TYPES and value is not None else ():
                 if isinstance(literal, ast.Constant) and isinstance(literal.value, str):
-                    yield _TYPES[node.targets[0].id], literal.value, None
+                    yield _TYPES[name], literal.value, None
 
 
 def _capability(wheel: Wheel, where: str) -> str | None:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from releases.assigned import assigned
 from releases.wheel import Wheel
 
 _REGISTRY = "vllm/model_executor/models/registry.py"
@@ -30,17 +31,7 @@ def architectures(wheel: Wheel) -> dict[str, str]:
 
 
 def _tables(module: ast.Module) -> Iterator[tuple[str, ast.Dict]]:
-    for node in module.body:
-        target = (
-            node.targets[0]
-            if isinstance(node, ast.Assign)
-            else node.target
-            if isinstance(node, ast.AnnAssign)
-            else None
-        )
-        value = getattr(node, "value", None)
-        if isinstance(target, ast.Name) and isinstance(value, ast.Dict):
-            yield target.id, value
+    return ((name, value) for name, value in assigned(module.body) if isinstance(value, ast.Dict))
 
 
 def quantizations(wheel: Wheel) -> dict[str, dict[str, object]]:
@@ -57,19 +48,9 @@ def quantizations(wheel: Wheel) -> dict[str, dict[str, object]]:
 
 
 def _method_names(module: ast.Module) -> list[str]:
-    for node in module.body:
-        target = (
-            node.targets[0]
-            if isinstance(node, ast.Assign)
-            else node.target
-            if isinstance(node, ast.AnnAssign)
-            else None
-        )
-        if isinstance(target, ast.Name) and target.id in {"QuantizationMethods", "QUANTIZATION_METHODS"}:
-            value = getattr(node, "value", None)
-            found = [c.value for c in ast.walk(value) if isinstance(c, ast.Constant)] if value is not None else []
-            if found:
-                return [str(v) for v in found]
+    for name, value in assigned(module.body):
+        if name in {"QuantizationMethods", "QUANTIZATION_METHODS"} and value is not None:
+            return [str(c.value) for c in ast.walk(value) if isinstance(c, ast.Constant)]
     return []
 
 
