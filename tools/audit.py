@@ -15,7 +15,7 @@ import tempfile
 import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from locked import DOCTOR, REPO, TOOLS, Pin, pins, releases
 
@@ -96,7 +96,7 @@ def apart(asked: Iterable[tuple[str, str]]) -> list[list[tuple[str, str]]]:
     return [list(one.items()) for one in lists]
 
 
-def ask(requirements: Path, service: str) -> list[dict[str, object]]:
+def ask(requirements: Path, service: str) -> list[dict[str, Any]]:
     """pip-audit's answer; none for a database that broke off in the middle."""
     command = [str(Path(sys.executable).with_name("pip-audit")), "--format=json", "--progress-spinner=off"]
     command += ["--disable-pip", "--no-deps", f"--vulnerability-service={service}", f"--osv-url={OSV}/v1/query"]

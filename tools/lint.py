@@ -16,6 +16,7 @@ BIN = REPO / ".venv" / "bin"
 CHECKS = {
     "ansible-lint": ["ansible-lint", "--offline", "--strict", "-q"],
     "mypy": ["mypy", "--strict", "vllm_doctor"],
+    "mypy-tools": ["mypy", "--strict", "--explicit-package-bases", "tools"],
     "ruff": ["ruff", "check", "--quiet", "--output-format", "concise"],
     "ruff-format": ["ruff", "format", "--check", "--output-format", "concise"],
     "yamllint": ["yamllint", "--strict", "."],

@@ -26,6 +26,7 @@ from releases.wheel import read as read_wheel
 
 from vllm_doctor.knowledge.claims import replacements
 from vllm_doctor.knowledge.compat import table
+from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.log.match import messages
 
 REPO = Path(__file__).resolve().parent.parent
@@ -63,7 +64,7 @@ def add(place: Path, folder: Path = store.FOLDER, made: Path = history.FOLDER) -
     state = "written" if wrote else "says so already"
     print(f"vLLM {wheel.version}: {file.name} {state}, {len(histories)} history files changed")
     print(f"read and compared in {time.monotonic() - began:.0f} s")
-    newer = [v for v in store.versions(folder) if store.as_version(v) > store.as_version(wheel.version)]
+    newer = [v for v in store.versions(folder) if as_version(v) > as_version(wheel.version)]
     if newer:
         print(f"newer releases are there, up to {newer[-1]}; this one is compared with the one before it")
     tell(store.load(earlier, folder) if earlier else None, release, wheel)

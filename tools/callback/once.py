@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ansible.plugins.callback.default import CallbackModule as Default
 
 DOCUMENTATION = """
@@ -26,7 +28,7 @@ class CallbackModule(Default):
 
     CALLBACK_NAME = "once"
 
-    def v2_runner_on_failed(self, result, ignore_errors=False):
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """Leave the first of the two out."""
         if not self._display.verbosity and hasattr(result, "task"):  # ansible-core 2.19; site.yml refuses an older one
             if result.task.action.rpartition(".")[2] in REFUSALS:

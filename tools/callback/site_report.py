@@ -8,6 +8,7 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from ansible import context
 from ansible.plugins.callback import CallbackBase
@@ -40,30 +41,32 @@ class CallbackModule(CallbackBase):
     CALLBACK_TYPE = "notification"
     CALLBACK_NAME = "site_report"
 
-    def __init__(self):
+    def __init__(self) -> None:
         """Nothing has happened yet."""
         super().__init__()
         self.disabled = tuple(map(int, __version__.split(".")[:2])) < (2, 19)  # site.yml refuses an older one
         self._began = datetime.now(UTC)
-        self._playbook, self._play = "", None
-        self._hosts, self._refused = {}, []
+        self._playbook = ""
+        self._play: Any = None
+        self._hosts: dict[str, dict[str, Any]] = {}
+        self._refused: list[dict[str, Any]] = []
 
-    def v2_playbook_on_start(self, playbook):
+    def v2_playbook_on_start(self, playbook: Any) -> None:
         """Name the playbook."""
         self._playbook = Path(playbook._file_name).name  # noqa: SLF001
 
-    def v2_playbook_on_play_start(self, play):
+    def v2_playbook_on_play_start(self, play: Any) -> None:
         """Keep what the variables of the hosts are asked of."""
         self._play = play
 
-    def v2_runner_on_ok(self, result):
+    def v2_runner_on_ok(self, result: Any) -> None:
         """Keep what changed, and what was said."""
         task, told = result.task, result.result
         for one in told.get("results") or [told]:
             if isinstance(one, dict):
                 self._heard(self._of(result.host), task, one)
 
-    def v2_runner_on_failed(self, result, ignore_errors=False):
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """Keep why."""
         told = result.result
         self._refused += [row for row in told.get("rows") or [] if row.get("verdict") in {"fail", "warn"}]
@@ -72,12 +75,12 @@ class CallbackModule(CallbackBase):
             message = "\n".join(str(one.get("msg", "")) for one in failed or [told])
             self._of(result.host)["failed"] = {"task": result.task.get_name(), "message": message}
 
-    def v2_runner_on_unreachable(self, result):
+    def v2_runner_on_unreachable(self, result: Any) -> None:
         """Keep which host, and what was tried."""
         message = str(result.result.get("msg", ""))
         self._of(result.host)["failed"] = {"task": result.task.get_name(), "message": message}
 
-    def v2_playbook_on_stats(self, stats):
+    def v2_playbook_on_stats(self, stats: Any) -> None:
         """Write both files; a report that cannot be written ends no run."""
         try:
             inventory = self._play.get_variable_manager()._inventory  # noqa: SLF001
@@ -107,7 +110,7 @@ class CallbackModule(CallbackBase):
         except Exception as error:  # noqa: BLE001
             self._display.warning(f"no report of this run could be written: {type(error).__name__}: {error}")
 
-    def _heard(self, host, task, told):
+    def _heard(self, host: dict[str, Any], task: Any, told: dict[str, Any]) -> None:
         name = task.get_name()
         if told.get("changed") and name not in host["changed"]:
             host["changed"].append(name)
@@ -122,13 +125,13 @@ class CallbackModule(CallbackBase):
         if action == "command" and list(told.get("cmd") or [])[:2] == ["vllm-doctor", "diagnose"]:
             host["doctor"] = {"exit": told.get("rc"), "answer": told.get("stdout", "")}
 
-    def _of(self, host):
+    def _of(self, host: Any) -> dict[str, Any]:
         return self._host(host.get_name())
 
-    def _host(self, name):
+    def _host(self, name: str) -> dict[str, Any]:
         return self._hosts.setdefault(name, {"changed": [], "said": [], "answers": {}})
 
-    def _variables(self, host):
+    def _variables(self, host: Any) -> dict[str, Any]:
         """Those of the variables that a report needs; what cannot be said of a host is left out."""
         manager = self._play.get_variable_manager()
         values = manager.get_vars(play=self._play, host=host, include_hostvars=False)

@@ -11,6 +11,7 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
+from typing import cast
 
 from ansible.errors import AnsibleError
 from ansible_collections.containers.podman.plugins.connection.podman import Connection as Podman
@@ -76,19 +77,19 @@ class Connection(Podman):
         """Run a command with what it is to read."""
         pid = running(self._container_id)
         if pid is None:
-            return super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
+            return cast("tuple[int, bytes, bytes]", super().exec_command(cmd, in_data=in_data, sudoable=sudoable))
         return self._enter(pid, shlex.split(cmd), in_data)
 
     def put_file(self, in_path: str, out_path: str) -> None:
         """Write a file of this machine to the host."""
         pid = running(self._container_id)
         if pid is None:
-            return super().put_file(in_path, out_path)
+            super().put_file(in_path, out_path)
+            return
         command = ["sh", "-c", 'cat > "$1"', "sh", out_path]
         code, _, errors = self._enter(pid, command, Path(in_path).read_bytes())
         if code != 0:
             raise AnsibleError(f"{in_path} could not be copied to {out_path} in {self._container_id}: {errors!r}")
-        return None
 
     def _enter(self, pid: int, command: list[str], in_data: bytes | None) -> tuple[int, bytes, bytes]:
         environment = dict(
@@ -113,4 +114,4 @@ class Connection(Podman):
     ) -> tuple[int, bytes, bytes]:
         if in_data and isinstance(cmd, list) and cmd[0] == "exec":
             cmd = ["exec", "--interactive", *cmd[1:]]
-        return super()._podman(cmd, cmd_args, in_data, use_container_id)
+        return cast("tuple[int, bytes, bytes]", super()._podman(cmd, cmd_args, in_data, use_container_id))

@@ -42,8 +42,8 @@ class Classes:
             self.bases[node.name] = tuple(ast.unparse(base) for base in node.bases)
             for each in node.body:
                 if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-                    value = None if each.value is None else ast.unparse(each.value)
-                    listed[each.target.id] = (ast.unparse(each.annotation), value)
+                    default = None if each.value is None else ast.unparse(each.value)
+                    listed[each.target.id] = (ast.unparse(each.annotation), default)
         for name, value in assigned([node]):
             if value is not None:
                 self.types[name] = ast.unparse(value)

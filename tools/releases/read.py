@@ -13,7 +13,7 @@ from releases.wheel import Wheel
 def release(wheel: Wheel, catalogue: Iterable[Sought]) -> Release:
     """All sections of a release. Raises WheelError where a source does not parse."""
     taken = options.read(wheel)
-    return {  # type: ignore[dict-item]
+    return {
         "version": wheel.version,
         "source": f"wheel {wheel.name}",
         "packages": packages.read(wheel),

@@ -12,8 +12,7 @@ from vllm_doctor.knowledge.version import as_version
 
 FOLDER = Path(__file__).resolve().parents[2] / "vllm_doctor" / "knowledge" / "releases"
 
-Section = dict[str, object]
-Release = dict[str, Section | str]
+Release = Mapping[str, Mapping[str, object] | str]
 SECTIONS = (
     "packages",
     "options",
@@ -66,10 +65,10 @@ def before(version: str, folder: Path = FOLDER) -> str | None:
     return next((v for v in reversed(older) if "options" in (load(v, folder) or {})), None)
 
 
-def section(release: Release | None, name: str) -> Section:
+def section(release: Release | None, name: str) -> Mapping[str, object]:
     """A section of a release; empty where it was not read."""
     found = (release or {}).get(name)
-    return found if isinstance(found, dict) else {}
+    return found if isinstance(found, Mapping) else {}
 
 
 def write(file: Path, text: str) -> bool:
