@@ -112,7 +112,7 @@ def _by_hand(old: store.Release | None, new: store.Release) -> list[str]:
     todo += [f"knowledge/replacements.json: what does the work of --{name} now?" for name in gone]
     todo.append(f"roles/vllm/files/locks: tools/vllm_lock.py {version}+cu130-x86_64 …, and one by one the other builds")
     todo.append("tools/release.py spans, then read the messages above and their rows in vllm_doctor/log/catalogue")
-    todo.append("pytest tests/knowledge tests/tools/test_release.py tests/meta tests/memory; CHANGELOG.md")
+    todo.append("pytest tests/knowledge tests/tools/test_release.py tests/meta tests/plan; CHANGELOG.md")
     return todo
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.memory.models import LLAMA_8B
+from tests.plan.models import LLAMA_8B
 from tests.scenarios.loading import snapshot
 from vllm_doctor.cli import diagnose, quick
 from vllm_doctor.cli.exit_codes import Exit

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.test_diagnose import HEALTHY, TOO_SMALL
-from tests.memory.models import LLAMA_8B
+from tests.plan.models import LLAMA_8B
 from vllm_doctor.cli import bundle, diagnose, explain, fragmentation, plan, tune
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.memory.models import LLAMA_8B
 from tests.nvml_sim.build import build
+from tests.plan.models import LLAMA_8B
 from vllm_doctor.cli import tune_facts
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.gather.systemd import Found

@@ -23,7 +23,7 @@ from unittest import mock
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.memory.models import LLAMA_8B
+from tests.plan.models import LLAMA_8B
 from tests.scenarios.loading import names, snapshot
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
@@ -37,8 +37,8 @@ from vllm_doctor.gather.run import Ran
 from vllm_doctor.launch.command import parse_line
 from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.log.read import pieces, window
-from vllm_doctor.memory.allocator import allocator
-from vllm_doctor.memory.kv_use import kv_use
+from vllm_doctor.plan.usage.allocator import allocator
+from vllm_doctor.plan.usage.kv_use import kv_use
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.host import Metrics, Scrape
 from vllm_doctor.records.reading import Known

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.memory.models import LLAMA_8B
+from tests.plan.models import LLAMA_8B
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.knowledge.versions import Version, as_version

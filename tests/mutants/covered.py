@@ -13,7 +13,7 @@ REPO = Path(__file__).resolve().parents[2]
 KEPT = REPO / "build" / "mutants"
 # Folders of tests that hold a number: none needs a host. Left out beside the others are those that ask one thing of
 # every scenario again, which the approved answers say.
-TESTS = ("approved", "gather", "launch", "log", "memory", "plan", "remedy", "rules")
+TESTS = ("approved", "gather", "launch", "log", "plan", "remedy", "rules")
 LEFT_OUT = ("tests/rules/test_runs.py", "tests/rules/test_wordings.py")
 # Slower than this, a test is asked only where no other runs a line, seconds.
 SLOW = 3.0

@@ -26,7 +26,7 @@ from tests.mutants import covered
 from tests.mutants.mutate import Mutant, mutant, sites
 
 REPO = covered.REPO
-ROOMS = ("rules", "remedy", "memory", "gather")  # folders of vllm_doctor
+ROOMS = ("rules", "remedy", "plan", "gather")  # folders of vllm_doctor
 # Of the tests that run a line, so many seconds of them are asked.
 ENOUGH = 30.0
 _CODE = re.compile(r'code="(VD\d{3})"')

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.memory.models import LLAMA_8B
+from tests.plan.models import LLAMA_8B
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.preflight.fit import model_fits
 from vllm_doctor.preflight.launches import launches
@@ -119,7 +119,7 @@ class TestUnknown:
         assert row.verdict is Verdict.UNKNOWN
 
     def test_a_controller_without_the_planners_packages(self, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "vllm_doctor.memory.choice", None)
+        monkeypatch.setitem(sys.modules, "vllm_doctor.plan.advice.choice", None)
         row = judge((H100,), config, vllm_max_model_len=777)  # a launch of its own: answers are kept
         assert row.verdict is Verdict.UNKNOWN
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.memory.models import LLAMA_8B
+from tests.plan.models import LLAMA_8B
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLAY = """

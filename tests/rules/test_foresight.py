@@ -4,11 +4,11 @@ offered."""
 import msgspec
 import pytest
 
-from tests.memory.models import LLAMA_8B
+from tests.plan.models import LLAMA_8B
 from tests.scenarios.loading import snapshot
 from vllm_doctor.knowledge import versions
 from vllm_doctor.launch.command import parse_line
-from vllm_doctor.memory.ask import Start, foresee
+from vllm_doctor.plan.question.ask import Start, foresee
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.host import Gpu
 from vllm_doctor.records.reading import Known

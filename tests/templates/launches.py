@@ -4,7 +4,7 @@ from tests.templates.units import BEHAVIOURS, command, environment, render
 
 GPUS = tuple(tuple(f"GPU-{i:08x}-0000-0000-0000-000000000000" for i in range(n)) for n in (0, 1, 2, 4, 8))
 
-# One launch of each kind that the plan recommends (memory/choice/) or the inventory has a variable for.
+# One launch of each kind that the plan recommends (plan/advice/choice/) or the inventory has a variable for.
 ARGUMENTS: tuple[dict[str, object], ...] = (
     {},
     {

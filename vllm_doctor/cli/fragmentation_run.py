@@ -9,8 +9,8 @@ from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.named import missing, refuse_missing
 from vllm_doctor.cli.streams import say
-from vllm_doctor.memory.allocator import allocator
-from vllm_doctor.memory.kv_use import kv_use
+from vllm_doctor.plan.usage.allocator import allocator
+from vllm_doctor.plan.usage.kv_use import kv_use
 from vllm_doctor.records.reading import Absent, Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.render import fragmentation

@@ -12,8 +12,8 @@ from vllm_doctor.gather import journal, nvml, release, systemd
 from vllm_doctor.gather.metrics import read_file
 from vllm_doctor.knowledge import serving
 from vllm_doctor.launch.command import parse_command
-from vllm_doctor.memory.question import PlanProblem, Question
-from vllm_doctor.memory.recommendation import Workload
+from vllm_doctor.plan.advice.recommendation import Workload
+from vllm_doctor.plan.question.planner import PlanProblem, Question
 from vllm_doctor.records.reading import Absent, Known, Unknown
 
 DEADLINE_S = 2.0

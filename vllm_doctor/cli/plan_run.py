@@ -15,14 +15,14 @@ from vllm_doctor.cli.named import missing, refuse_missing
 from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.gpus import find, names
 from vllm_doctor.launch.parse import LaunchError
-from vllm_doctor.memory.alternatives import left
-from vllm_doctor.memory.choice import choose
-from vllm_doctor.memory.flags import SettingError
-from vllm_doctor.memory.plan import Prediction
-from vllm_doctor.memory.question import Planner, PlanProblem, Question, planner
-from vllm_doctor.memory.reading import ConfigError
-from vllm_doctor.memory.recommendation import PROFILES, Profile, Workload, safe
-from vllm_doctor.memory.remedies import hardware, remedies
+from vllm_doctor.plan.advice.alternatives import left
+from vllm_doctor.plan.advice.choice import choose
+from vllm_doctor.plan.advice.recommendation import PROFILES, Profile, Workload, safe
+from vllm_doctor.plan.advice.remedies import hardware, remedies
+from vllm_doctor.plan.launch.flags import SettingError
+from vllm_doctor.plan.model.reading import ConfigError
+from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.question.planner import Planner, PlanProblem, Question, planner
 from vllm_doctor.render import plan as render
 
 _PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
@@ -82,7 +82,7 @@ def _question(o: Options, config: str | None) -> Question:
 
 
 def _remembered(plan: Planner, question: Question) -> Planner:
-    from vllm_doctor.memory.history import recall
+    from vllm_doctor.plan.question.history import recall
 
     return plan.with_history(recall(plan.gpu.name if plan.gpu is not None else None, Path(question.config or "")))
 

@@ -139,11 +139,11 @@ def _plan(o: Options, found: systemd.Found) -> tuple[Predict | None, str, dict[s
     """The prediction for changed flags, a word about it, and the launch's numbers as this release resolves them."""
     from vllm_doctor.cli.plan_host import fill
     from vllm_doctor.launch.parse import LaunchError
-    from vllm_doctor.memory.flags import SettingError
-    from vllm_doctor.memory.history import recall
-    from vllm_doctor.memory.question import PlanProblem, Question, planner
-    from vllm_doctor.memory.reading import ConfigError
-    from vllm_doctor.memory.recommendation import safe
+    from vllm_doctor.plan.advice.recommendation import safe
+    from vllm_doctor.plan.launch.flags import SettingError
+    from vllm_doctor.plan.model.reading import ConfigError
+    from vllm_doctor.plan.question.history import recall
+    from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 
     try:
         asked = fill(Question(found.argv), unit=o.unit, count=None)

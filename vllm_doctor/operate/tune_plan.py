@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from vllm_doctor.memory.plan import Prediction
-from vllm_doctor.memory.recommendation import safe
 from vllm_doctor.operate.tune_decide import Allowed, Setting
+from vllm_doctor.plan.advice.recommendation import safe
+from vllm_doctor.plan.prediction.predict import Prediction
 
 Predict = Callable[[dict[str, str | bool | None]], Prediction]
 

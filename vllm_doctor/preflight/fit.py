@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from vllm_doctor.preflight.records import Case, Launch, Row, Verdict
 
 if TYPE_CHECKING:
-    from vllm_doctor.memory.plan import Prediction
-    from vllm_doctor.memory.question import Planner
+    from vllm_doctor.plan.prediction.predict import Prediction
+    from vllm_doctor.plan.question.planner import Planner
 
 _NAME = "model fits"
 _OTHERWISE = "take a smaller or quantised model, more cards, or larger ones"
@@ -61,11 +61,11 @@ def _one(case: Case, launch: Launch) -> Row:
 def _judged(launch: Launch, card: str, count: int, version: str, config: str) -> Row:
     """The plan, with the planner's own numbers where the inventory says nothing. Raises ImportError."""
     from vllm_doctor.launch.parse import LaunchError
-    from vllm_doctor.memory.choice import choose
-    from vllm_doctor.memory.flags import SettingError
-    from vllm_doctor.memory.question import PlanProblem, Question, planner
-    from vllm_doctor.memory.reading import ConfigError
-    from vllm_doctor.memory.recommendation import Workload, safe
+    from vllm_doctor.plan.advice.choice import choose
+    from vllm_doctor.plan.advice.recommendation import Workload, safe
+    from vllm_doctor.plan.launch.flags import SettingError
+    from vllm_doctor.plan.model.reading import ConfigError
+    from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 
     words = (*launch.environment, "vllm", "serve", launch.model, *launch.words)
     try:

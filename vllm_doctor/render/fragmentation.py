@@ -4,8 +4,8 @@ import json
 
 import msgspec
 
-from vllm_doctor.memory.allocator import Allocator, TorchError
-from vllm_doctor.memory.kv_use import ENOUGH, KvUse, Waste
+from vllm_doctor.plan.usage.allocator import Allocator, TorchError
+from vllm_doctor.plan.usage.kv_use import ENOUGH, KvUse, Waste
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.reading import Absent, Unknown
 from vllm_doctor.render.human import subject

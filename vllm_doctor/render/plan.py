@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.knowledge.gpus import Gpu, template_for
-from vllm_doctor.memory.history import Difference
-from vllm_doctor.memory.plan import Prediction
-from vllm_doctor.memory.question import Planner
-from vllm_doctor.memory.recommendation import Choice, Reason
-from vllm_doctor.memory.remedies import Remedy
+from vllm_doctor.plan.advice.recommendation import Choice, Reason
+from vllm_doctor.plan.advice.remedies import Remedy
+from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.question.history import Difference
+from vllm_doctor.plan.question.planner import Planner
 from vllm_doctor.render.text import visible
 
 SCHEMA_VERSION = 1

@@ -14,7 +14,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
 from vllm_doctor.rules.case import Case
 
 if TYPE_CHECKING:
-    from vllm_doctor.memory.ask import Foresight, Outlook
+    from vllm_doctor.plan.question.ask import Foresight, Outlook
 
 # Options that the memory of a start depends on.
 LEVERS = frozenset(
@@ -118,7 +118,7 @@ def _foresight(case: Case) -> "Foresight | None":
     if config is None or version is None or model is None:
         return None
     from vllm_doctor.knowledge.gpus import find
-    from vllm_doctor.memory.ask import Start, foresee
+    from vllm_doctor.plan.question.ask import Start, foresee
 
     run = case.run
     card = find(case.gpu_name, case.total_gib) if case.gpu_name else None

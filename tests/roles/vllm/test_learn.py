@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tests.doctor
-from tests.memory.models import LLAMA_8B
+from tests.plan.models import LLAMA_8B
 from tests.roles.vllm.test_plan import SIM
 
 REPO = Path(__file__).parents[3]

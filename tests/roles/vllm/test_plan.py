@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.memory.models import LLAMA_8B
+from tests.plan.models import LLAMA_8B
 from tests.roles.vllm.plugins import load
 from vllm_doctor.knowledge import gpus
 

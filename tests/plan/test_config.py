@@ -1,0 +1,97 @@
+"""Config files are foreign input: every bad one ends in one sentence that names the key and the value."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, HYBRID_LIKE, LLAMA_8B, arch
+from vllm_doctor.plan.model.describe import describe
+from vllm_doctor.plan.model.quantization import scheme
+from vllm_doctor.plan.model.reading import ConfigError, Section, checkpoint_bytes, read_config
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"hidden_size": 4096, "num_hid', "not JSON"),
+        ("[]", "holds a list"),
+        ("", "not JSON"),
+        ("[" * 100_000, "deeper than 64 levels"),
+        ('{"_class_name": "UNet", "_diffusers_version": "0.3"}', "diffusion"),
+        ('{"hidden_size": NaN}', "hidden_size is nan"),
+    ],
+)
+def test_what_is_no_model_description_is_named(tmp_path, text, said):
+    file = tmp_path / "config.json"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        describe(read_config(file))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"hidden_size": 1e30}, "hidden_size is 1e"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000"),
+        ({"num_attention_heads": 0}, "num_attention_heads is 0"),
+        ({"hidden_size": "4096"}, "hidden_size is '4096'"),
+        ({"vocab_size": None}, "vocab_size .* missing"),
+        ({"num_attention_heads": True}, "num_attention_heads is True"),
+        ({"num_attention_heads": 30}, "not a multiple"),
+        ({"layer_types": ["full_attention"]}, "layer_types names 1"),
+        ({"layer_types": ["quantum_attention"] * 32}, "quantum_attention"),
+        ({"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no'"),
+    ],
+)
+def test_a_bad_value_is_named(changes, said):
+    with pytest.raises(ConfigError, match=said):
+        arch(LLAMA_8B, **changes)
+
+
+def test_a_pattern_that_could_run_for_ever_is_refused():
+    with pytest.raises(ConfigError, match="nests repetitions"):
+        scheme(Section({"quant_method": "compressed-tensors", "ignore": ["re:(a+)+$"]}), None, 2)
+
+
+def test_an_unknown_architecture_is_said_aloud():
+    a = arch(LLAMA_8B, model_type="nonesuch")
+    assert not a.known
+    assert "nonesuch" in a.doubts[0]
+
+
+def test_layer_kinds_are_read_as_the_models_read_them():
+    assert [x.kind for x in arch(GEMMA3_LIKE).layers[:6]] == ["sliding"] * 5 + ["full"]
+    assert [x.kind for x in arch(HYBRID_LIKE).layers[:4]] == ["linear"] * 3 + ["full"]
+    assert {x.kind for x in arch(DEEPSEEK_LIKE).layers} == {"mla"}
+    assert arch(LLAMA_8B, sliding_window=4096, use_sliding_window=False).layers[0].kind == "full"
+
+
+def test_the_size_of_a_checkpoint_comes_from_its_index(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
+    assert checkpoint_bytes(tmp_path) is None
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 16060522496}}))
+    assert checkpoint_bytes(tmp_path) == 16060522496
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**12), 10**12) | st.floats(allow_nan=True) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(base=st.sampled_from([LLAMA_8B, GEMMA3_LIKE, DEEPSEEK_LIKE, HYBRID_LIKE]), data=st.data())
+def test_any_value_under_any_key_gives_a_model_or_a_clear_error(base, data):
+    key = data.draw(
+        st.sampled_from(
+            [*base, "quantization_config", "vision_config", "text_config", "layer_types", "num_experts", "rope_scaling"]
+        )
+    )
+    config = {**base, key: data.draw(JSON)}
+    with contextlib.suppress(ConfigError):  # any other exception is a failure
+        a = describe(Section(config))
+        scheme(a.quantization, None, 2)

@@ -1,0 +1,139 @@
+"""The cache arithmetic against sums done by hand and against what vLLM's own classes return."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, HYBRID_LIKE, LLAMA_8B, arch
+from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.launch.parse import parse_launch
+from vllm_doctor.plan.launch.resolve import resolve
+from vllm_doctor.plan.prediction.predict import GIB
+from vllm_doctor.plan.terms.kv import Rules, Spec, mla_token_bytes, pool, request_blocks, rules_for, token_bytes
+from vllm_doctor.plan.terms.pages import pool_of
+
+
+def cache(config, line, version="0.19.0"):
+    v = as_version(version)
+    a = arch(config)
+    return pool_of(a, resolve(parse_launch(["vllm", "serve", "m", *line.split()], v), v, a, None, 79.19, 8), None)
+
+
+def test_llama_8b_takes_128_kib_a_token_and_16_gib_for_its_whole_context():
+    p = cache(LLAMA_8B, "")
+    assert p.block_bytes == 16 * 131072
+    assert p.needed(131072) == 16 * GIB
+
+
+def test_a_logged_pool_gives_the_logged_tokens():
+    # vLLM 0.19.0, llama-3.1-8b on H100: 58.11 GiB, 476,016 tokens, 58.11 × 8192 (llm-d-planner pull 205).
+    p = cache(LLAMA_8B, "--max-model-len 8192")
+    blocks = p.blocks(58.11 * GIB)
+    assert abs(p.tokens(blocks, 8192) - 476016) <= 16 + 0.005 / 58.11 * 476016
+    assert p.concurrency(blocks, 8192) == pytest.approx(58.11, abs=0.01)
+
+
+def test_tensor_parallel_divides_until_there_is_one_kv_head():
+    assert cache(LLAMA_8B, "-tp 4").block_bytes == cache(LLAMA_8B, "").block_bytes // 4
+    assert cache(LLAMA_8B, "-tp 16").block_bytes == cache(LLAMA_8B, "-tp 8").block_bytes
+
+
+def test_mla_keeps_one_latent_on_every_rank():
+    assert cache(DEEPSEEK_LIKE, "-tp 8").block_bytes == 16 * 61 * 1152
+    assert mla_token_bytes(576, "fp8_ds_mla", 2) == 656
+
+
+def test_sliding_layers_are_grouped_by_the_smaller_kind_and_padded():
+    # 10 full and 52 sliding layers: groups of 10, so 1 + 6; one page is 16 × 16 heads × 256 × 2 B.
+    p = cache(GEMMA3_LIKE, "--max-model-len 8192")
+    assert len(p.groups) == 7
+    assert p.block_bytes == 10 * 16 * 16 * 256 * 2
+    # Logged by 0.19.0 on H100: 15,997 blocks, 36,560 tokens, 4.46 × 8192.
+    assert p.tokens(15997, 8192) == 36560
+    assert p.concurrency(15997, 8192) == pytest.approx(4.46, abs=0.005)
+
+
+def test_groups_are_widened_when_the_kinds_are_nearly_even():
+    specs = [Spec("full", 16, 1024)] * 13 + [Spec("sliding", 16, 1024, 128)] * 12
+    assert {g.layers for g in pool(specs, Rules(padding_ratio=1.5)).groups} == {13}
+    assert {g.layers for g in pool(specs, Rules(padding_ratio=0.0)).groups} == {12}
+
+
+def test_window_of_4096_with_16384_tokens_in_flight_takes_1281_blocks():
+    # Checked against SlidingWindowSpec.max_memory_usage_bytes of 0.32.0.
+    assert request_blocks(Spec("sliding", 16, 1024, 4096), 131072, Rules(in_flight=16384)) == 1281
+
+
+def test_recurrent_layers_raise_the_block_to_their_state():
+    # Per rank of 2: 24 × 128 × 128 × 4 B of state and 5120 × 3 × 2 B of convolution; 2 KV heads × 512 × 1 B a token
+    # in fp8.
+    p = cache(HYBRID_LIKE, "-tp 2 --kv-cache-dtype fp8", "0.26.1")
+    state = 24 * 128 * 128 * 4 + 5120 * 3 * 2
+    block = 16 * -(-state // (16 * 1024))
+    assert p.groups[0].spec.block == block == 1568
+    assert p.block_bytes == 16 * block * 1024
+
+
+def test_releases_print_tokens_differently_for_hybrids():
+    early, late = (
+        cache(GEMMA3_LIKE, "--max-model-len 8192", "0.19.0"),
+        cache(GEMMA3_LIKE, "--max-model-len 8192", "0.21.0"),
+    )
+    assert early.tokens(7000, 8192) == 7000 // 7 * 16
+    assert late.tokens(7000, 8192) == int(late.concurrency(7000, 8192) * 8192)
+
+
+def test_v0_keeps_every_layer_in_full():
+    p = cache(GEMMA3_LIKE, "", "0.7.2")
+    assert len(p.groups) == 1
+    assert p.block_bytes == 62 * 16 * 16 * 256 * 2
+
+
+def test_from_0_29_one_block_is_not_for_requests():
+    a, b = (rules_for(as_version(v), max_batched_tokens=2048) for v in ("0.28.0", "0.29.0"))
+    assert (a.reserve_null_block, b.reserve_null_block) == (False, True)
+
+
+def test_scales_of_quantised_caches_are_counted():
+    assert token_bytes(8, 128, 128, "fp8_per_token_head", 2) == 8 * 256 + 64
+    assert token_bytes(8, 128, 128, "auto", 2) == 4096
+
+
+@given(length=st.integers(1, 200_000), gib=st.floats(0.01, 200))
+def test_the_longest_request_fits_and_one_more_token_does_not(length, gib):
+    p = cache(GEMMA3_LIKE, "--max-model-len 8192")
+    found = p.longest(gib * GIB, length)
+    assert 0 <= found <= length
+    if found:
+        assert p.needed(found) <= gib * GIB
+    if found < length:
+        assert p.needed(found + 1) > gib * GIB
+
+
+def test_a_window_keeps_the_tokens_of_both_batches_in_flight_from_026():
+    # gemma-4-12B on 0.26.0: "7.32 GiB KV cache is needed" for 131200 tokens, "the estimated maximum … is 15280" of 4.9.
+    gemma = {
+        **GEMMA3_LIKE,
+        "model_type": "gemma4_text",
+        "num_hidden_layers": 48,
+        "hidden_size": 3840,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 256,
+        "global_head_dim": 512,
+        "num_global_key_value_heads": 1,
+        "attention_k_eq_v": True,
+        "sliding_window_pattern": 6,
+        "max_position_embeddings": 262144,
+    }
+    p = cache(gemma, "--max-model-len 131200 --max-num-batched-tokens 8192", "0.26.0")
+    assert p.needed(131200) / GIB == pytest.approx(7.32, abs=0.005)
+    assert abs(p.longest(4.9 * GIB, 131200) - 15280) <= 64
+    before = cache(gemma, "--max-model-len 131200 --max-num-batched-tokens 8192", "0.25.1")
+    assert before.needed(131200) / GIB == pytest.approx(4.82, abs=0.005)
+
+
+def test_the_printed_tokens_follow_the_concurrency_from_0201():
+    hybrid = cache(HYBRID_LIKE, "--max-model-len 65536", "0.20.1")
+    assert hybrid.tokens(1000, 65536) == int(hybrid.concurrency(1000, 65536) * 65536)
+    assert cache(HYBRID_LIKE, "--max-model-len 65536", "0.20.0").tokens(1000, 65536) != hybrid.tokens(1000, 65536)

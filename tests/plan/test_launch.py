@@ -1,0 +1,143 @@
+"""A launch line as vLLM reads it, and what a release refuses."""
+
+import pytest
+
+from tests.plan.models import HYBRID_LIKE, LLAMA_8B, arch
+from vllm_doctor.knowledge.gpus import find
+from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.launch.parse import LaunchError, parse_launch
+from vllm_doctor.plan.launch.flags import SettingError, whole
+from vllm_doctor.plan.launch.resolve import resolve
+
+
+def line(text, version="0.19.0"):
+    return parse_launch(text.split(), as_version(version))
+
+
+def resolved(flags, version="0.19.0", gpu="H100", gpus=1, config=LLAMA_8B):
+    v, card = as_version(version), find(gpu)
+    return resolve(parse_launch(["vllm", "serve", "m", *flags.split()], v), v, arch(config), card, card.total_gib, gpus)
+
+
+def test_every_way_to_write_a_launch():
+    got = line(
+        "VLLM_USE_V1=0 /opt/vllm/bin/vllm serve org/model --max_num_seqs=8 -tp 2 --enforce-eager "
+        "--no-enable-prefix-caching"
+    )
+    assert got.model == "org/model"
+    assert got.env == {"VLLM_USE_V1": "0"}
+    assert got.flags == {
+        "max-num-seqs": "8",
+        "tensor-parallel-size": "2",
+        "enforce-eager": True,
+        "enable-prefix-caching": False,
+    }
+    assert line("python3 -m vllm.entrypoints.openai.api_server --model org/model").model == "org/model"
+
+
+@pytest.mark.parametrize("text", ["bash -c ls", "vllm chat", "", "python x.py"])
+def test_what_is_no_launch(text):
+    with pytest.raises(LaunchError):
+        line(text)
+
+
+@pytest.mark.parametrize(("text", "value"), [("8192", 8192), ("8k", 8000), ("8K", 8192), ("1.5M", 1572864)])
+def test_numbers_as_vllm_reads_them(text, value):
+    assert whole("x", text) == value
+
+
+@pytest.mark.parametrize("text", ["banana", "-5", "1.5", "", "8 GB"])
+def test_what_is_no_number(text):
+    with pytest.raises(SettingError):
+        whole("max-model-len", text)
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "gpus", "said"),
+    [
+        ("--swap-space 4", "0.33.0", 1, "0.17.1"),
+        ("--kv-cache-dtype fp4", "0.19.0", 1, "fp8_e4m3"),
+        ("-tp 3", "0.19.0", 4, "32 attention heads"),
+        ("-tp 4", "0.19.0", 2, "2 GPU"),
+        ("--max-num-batched-tokens 100 --max-num-seqs 200", "0.19.0", 1, "max-num-seqs"),
+        ("--no-enable-chunked-prefill --max-num-batched-tokens 2048", "0.19.0", 1, "chunked prefill is off"),
+        ("--max-model-len 200000", "0.19.0", 1, "131072"),
+        ("--max-num-on-the-fly-batches 4", "0.32.0", 1, "max-num-batched-tokens"),
+        ("-pp 40", "0.19.0", 40, "32 layers"),
+    ],
+)
+def test_what_a_release_refuses(flags, version, gpus, said):
+    if "fp4" in flags:
+        got = parse_launch(["vllm", "serve", "m", *flags.split()], as_version(version)).refusals
+    else:
+        got = resolved(flags, version, gpus=gpus).refusals
+    assert any(said in str(r) for r in got), got
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--gpu-memory-utilization 95",
+        "--gpu-memory-utilization 0",
+        "--gpu-memory-utilization x",
+        "--max-num-seqs -1",
+        "--speculative-config {",
+        "--kv-cache-dtype turboquant_k8v4",
+        '--speculative-config {"num_speculative_tokens":"x"}',
+    ],
+)
+def test_a_value_that_is_none_is_an_error(flags):
+    with pytest.raises(SettingError):
+        resolved(flags, "0.33.0")
+
+
+def test_defaults_are_the_releases_own():
+    s = resolved("")
+    assert (s.utilization, s.seqs, s.batched, s.length, s.dtype, s.engine) == (
+        0.9,
+        1024,
+        8192,
+        131072,
+        "bfloat16",
+        "V1",
+    )
+    s = resolved("", "0.33.0", "L4")
+    assert (s.utilization, s.seqs, s.batched) == (0.92, 256, 2048)
+
+
+def test_v0_profiles_the_whole_length_until_chunked_prefill_is_on():
+    assert resolved("--max-model-len 16384", "0.6.6", "L4").batched == 16384
+    assert resolved("--max-model-len 65536", "0.6.6", "L4").batched == 2048
+
+
+def test_old_cards_have_no_bfloat16():
+    assert resolved("", gpu="T4").dtype == "float16"
+    assert any("bfloat16" in str(r) for r in resolved("--dtype bfloat16", gpu="T4").refusals)
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "v2"),
+    [
+        ("0.21.0", "Qwen3ForCausalLM", False),
+        ("0.22.0", "Qwen3ForCausalLM", True),
+        ("0.22.0", "Qwen2ForCausalLM", False),  # a log of 0.22.0 shows the V1 runner
+        ("0.22.0", "LlamaForCausalLM", False),
+        ("0.23.0", "LlamaForCausalLM", True),
+        ("0.24.0", "Qwen2ForCausalLM", False),
+        ("0.25.1", "Qwen2ForCausalLM", True),
+    ],
+)
+def test_each_release_has_its_own_list_for_the_second_runner(version, name, v2):
+    assert resolved("", version, config={**LLAMA_8B, "architectures": [name]}).v2_runner is v2
+
+
+def test_recurrent_layers_cache_prefixes_on_their_own_from_026():
+    assert not resolved("", "0.25.1", config=HYBRID_LIKE).prefix_caching
+    assert resolved("", "0.26.0", config=HYBRID_LIKE).prefix_caching
+    assert resolved("--enable-prefix-caching", "0.25.1", config=HYBRID_LIKE).prefix_caching
+    assert resolved("", "0.25.1").prefix_caching
+
+
+def test_limits_of_items_are_numbers_or_objects():
+    s = resolved('--limit-mm-per-prompt {"image":2,"video":{"count":0,"num_frames":8}}')
+    assert (s.image_limit, s.video_limit) == (2, 0)

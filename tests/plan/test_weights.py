@@ -1,0 +1,170 @@
+"""Weight bytes against sums done by hand from the published dimensions."""
+
+import pytest
+
+from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, LLAMA_8B, arch
+from vllm_doctor.plan.launch.parallel import Parallel, stage_layers
+from vllm_doctor.plan.model.quantization import GGUF_BITS, gguf_bits, scheme
+from vllm_doctor.plan.model.reading import Section
+from vllm_doctor.plan.terms.weights import GIB, MIB, Target, allocated, padded_vocab, rank_weights, step_buffers
+
+TARGET = Target(2)
+
+
+def of(config, tp=1, pp=1, stage=0, quantization=None, online=None, target=TARGET):  # noqa: PLR0917
+    a = arch(config, **({"quantization_config": quantization} if quantization else {}))
+    return rank_weights(a, scheme(a.quantization, online, 2), Parallel(tp, pp), stage, target)
+
+
+def test_llama_8b_is_its_parameters_plus_the_rope_table():
+    layer = 4096 * 4096 * 2 + 2 * 1024 * 4096 + 3 * 14336 * 4096 + 2 * 4096
+    parameters = 32 * layer + 2 * 128256 * 4096 + 4096
+    rope = 131072 * 128  # cos and sin of 64 each, model dtype (rotary_embedding/base.py)
+    assert of(LLAMA_8B) == 2 * (parameters + rope)
+    # 14.99 GiB is what vLLM 0.19.0 logged (llm-d-planner pull 205, llama-3.1-8b on H100).
+    assert of(LLAMA_8B) / GIB == pytest.approx(14.99, abs=0.005)
+
+
+def test_kv_heads_are_copied_when_tp_exceeds_them():
+    a = of(LLAMA_8B, tp=16)
+    # One KV head a rank instead of half of one: q 2, k and v 1 head each, of 128.
+    qkv = (2 + 1 + 1) * 128 * 4096
+    assert a == pytest.approx(
+        2 * (32 * (qkv + 256 * 4096 + 3 * 896 * 4096 + 2 * 4096) + 2 * 8016 * 4096 + 4096 + 131072 * 128), rel=1e-6
+    )
+
+
+def test_pipeline_stages_share_layers_and_only_the_ends_hold_the_vocabulary():
+    assert stage_layers(61, 4) == (15, 15, 16, 15)
+    assert stage_layers(62, 4) == (15, 16, 16, 15)
+    middle, last = of(LLAMA_8B, pp=4, stage=1), of(LLAMA_8B, pp=4, stage=3)
+    assert last - middle == 2 * (128256 * 4096 + 4096)
+
+
+def test_vocabulary_is_padded_to_64_and_to_the_ranks():
+    assert padded_vocab(49155, 1) == 49216
+    assert padded_vocab(49155, 3) % 3 == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "splits", "charged"),
+    [
+        (31.5, True, 32.0),  # half a MiB left over stays with the tensor
+        (24.5, True, 24.5),  # 1.5 MiB left over is split off
+        (24.5, False, 26.0),  # not while vLLM 0.22.1+ forbids it for blocks of 20 MiB and more
+        (9.5, True, 9.5),  # below 10 MiB segments are shared
+    ],
+)
+def test_the_allocator_rounds_large_tensors(size, splits, charged):
+    assert allocated(size * MIB, splits_large=splits) == pytest.approx(charged * MIB)
+
+
+def test_linear_rope_scaling_stretches_the_table():
+    plain = of(GEMMA3_LIKE)
+    stretched = of({**GEMMA3_LIKE, "rope_scaling": {"rope_type": "linear", "factor": 8.0}})
+    # 8 × 131072 rows for the global layers, and 131072 more for the local ones (gemma3.py).
+    assert stretched - plain == 8 * 131072 * 128 * 2
+
+
+def test_int4_groups_carry_scales_and_zero_points():
+    awq = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
+    values = 4096 * 4096 * 2 + 2 * 1024 * 4096 + 3 * 14336 * 4096
+    assert of(LLAMA_8B, quantization=awq) == pytest.approx(
+        32 * values * (0.5 + 2.5 / 128) + 32 * 2 * 4096 * 2 + 2 * (2 * 128256 * 4096 + 4096 + 131072 * 128), rel=2e-3
+    )
+
+
+def test_fp8_blocks_cost_one_byte_and_a_scale_per_tile():
+    a = arch(DEEPSEEK_LIKE)
+    got = rank_weights(a, scheme(a.quantization, None, 2), Parallel(8), 0, TARGET)
+    experts = 58 * 256 * 3 * 2048 * 7168 / 8
+    assert got / GIB == pytest.approx(79.5, abs=1.0)
+    assert got > experts * (1 + 4 / 128**2)
+
+
+def test_ignored_modules_keep_the_model_dtype():
+    config = {"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp", "lm_head"]}
+    everything = {"quant_method": "fp8", "modules_to_not_convert": ["lm_head"]}
+    assert of(LLAMA_8B, quantization=config) - of(LLAMA_8B, quantization=everything) == pytest.approx(
+        3 * 14336 * 4096, rel=1e-4
+    )
+
+
+def test_patterns_by_name_glob_and_expression():
+    ct = {
+        "quant_method": "compressed-tensors",
+        "ignore": ["re:.*self_attn.*", "lm_head"],
+        "config_groups": {
+            "group_0": {
+                "targets": ["Linear"],
+                "weights": {"num_bits": 8, "type": "int", "strategy": "channel", "group_size": None},
+            }
+        },
+    }
+    fmt = scheme(Section(ct), None, 2)
+    assert fmt.choose("model.layers.3.self_attn.q_proj", False).bits == 16
+    assert fmt.choose("model.layers.3.mlp.up_proj", False).bits == 8
+
+
+def test_the_type_of_a_gguf_file_is_in_its_name():
+    assert gguf_bits("Llama-3.2-3B-Instruct-Q8_0.gguf") == 8.5
+    assert gguf_bits("x.Q4_K_M.gguf") == 4.83
+    assert gguf_bits("x.gguf") is None
+
+
+def test_experts_spread_whole_under_expert_parallel():
+    a = arch(DEEPSEEK_LIKE)
+    fmt = scheme(a.quantization, None, 2)
+    split = rank_weights(a, fmt, Parallel(8), 0, TARGET)
+    whole = rank_weights(a, fmt, Parallel(8, expert=True), 0, TARGET)
+    assert whole == pytest.approx(split, rel=0.01)
+
+
+def test_yarn_stretches_the_four_lengths_of_multimodal_rope():
+    rope = {"mrope_section": [11, 11, 10], "rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 1000}
+    plain = {"mrope_section": [11, 11, 10], "rope_type": "default"}
+    sizes = [arch(LLAMA_8B, max_position_embeddings=1000, rope_scaling=r).ropes for r in (plain, rope)]
+    assert sizes == [((4000, 128),), ((12000, 128),)]
+
+
+def test_gemma_4_keeps_a_rope_table_for_each_kind_of_layer():
+    # 58.99 GiB logged of the 31B: 0.25 GiB of it is the table of the full layers, as wide as their heads of 512.
+    wide = arch(
+        {
+            **GEMMA3_LIKE,
+            "model_type": "gemma4_text",
+            "head_dim": 256,
+            "global_head_dim": 512,
+            "max_position_embeddings": 262144,
+        }
+    )
+    assert set(wide.ropes) == {(262144, 512), (262144, 256)}
+
+
+def test_gemma_3_turns_its_windows_with_a_base_of_their_own():
+    assert len(arch(GEMMA3_LIKE, rope_local_base_freq=10000).ropes) == 2
+    assert len(arch(LLAMA_8B).ropes) == 1
+
+
+def test_inner_features_of_an_encoder_are_kept_for_the_widest_step():
+    # 16.78 GiB logged of Qwen3-VL-8B with steps of 8192 tokens, 0.19 more than its tensors: 3 levels of 8192 × 4096.
+    tower = {"model_type": "qwen3_vl", "depth": 27, "hidden_size": 1152, "deepstack_visual_indexes": [8, 16, 24]}
+    vl = arch(
+        {"model_type": "qwen3_vl", "text_config": {**LLAMA_8B, "model_type": "qwen3_vl_text"}, "vision_config": tower}
+    )
+    assert step_buffers(vl, 8192, 2) == 3 * 8192 * 4096 * 2
+    assert step_buffers(arch(LLAMA_8B), 8192, 2) == 0
+
+
+# Bytes of one block and the values in it, as ggml-common.h lays them out (its static_asserts).
+BLOCKS = {
+    "F32": (4, 1), "F16": (2, 1), "BF16": (2, 1), "Q8_0": (34, 32), "Q4_0": (18, 32), "Q4_1": (20, 32),
+    "Q5_0": (22, 32), "Q5_1": (24, 32), "Q2_K": (84, 256), "Q3_K": (110, 256), "Q4_K": (144, 256),
+    "Q5_K": (176, 256), "Q6_K": (210, 256), "IQ1_S": (50, 256), "IQ1_M": (56, 256), "IQ2_XXS": (66, 256),
+    "IQ2_XS": (74, 256), "IQ2_S": (82, 256), "IQ3_XXS": (98, 256), "IQ3_S": (110, 256), "IQ4_NL": (18, 32),
+    "IQ4_XS": (136, 256),
+}  # fmt: skip
+
+
+def test_bits_of_gguf_types_are_their_blocks():
+    assert {name: 8 * size / values for name, (size, values) in BLOCKS.items()} == GGUF_BITS

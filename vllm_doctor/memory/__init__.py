@@ -1,1 +1,0 @@
-"""Model architecture to weights, KV cache, activations and graphs, to a plan."""

@@ -1,0 +1,117 @@
+"""The choice: the largest launch that is safe, each flag with its reason and its sum.
+
+Safe means that the low end of the predicted range still holds one request of the chosen length, and that no later
+step of the start runs out of memory. The order follows the start: where the weights go, how much of the card, how
+long, how wide a step, how many requests.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.plan.advice.choice.draft import Draft
+from vllm_doctor.plan.advice.choice.load import settle_requests, settle_share, settle_step
+from vllm_doctor.plan.advice.choice.room import settle_length
+from vllm_doctor.plan.advice.choice.split import spread
+from vllm_doctor.plan.advice.recommendation import Changes, Choice, Profile, Workload, safe
+from vllm_doctor.plan.question.history import History
+from vllm_doctor.plan.question.planner import Planner, PlanProblem
+
+
+def choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None:
+    """The recommended launch for a workload on these cards; None when nothing that was tried is safe.
+
+    What earlier starts on this host logged judges the choice, and makes another only where it turns out not to be safe:
+    a launch that serves is not restarted for a few hundred tokens more. `tune` is for that.
+    """
+    if planner.history.starts:
+        first = _choose(replace(planner, history=History()), work, profile)
+        if first is not None:
+            measured = _mended(planner).predict(
+                {k: v if isinstance(v, bool) else str(v) for k, v in first.launch.items()}
+            )
+            if safe(measured):
+                return replace(first, predicted=measured)
+    return _choose(planner, work, profile)
+
+
+def _choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None:
+    draft = Draft(_mended(planner), work, profile)
+    asked = draft.planner.settings()
+    length = spread(draft, _wanted(draft, asked.length, auto=asked.auto_length))
+    settle_share(draft)
+    settle_length(draft, length)
+    settle_step(draft)
+    settle_requests(draft)
+    settle_step(draft)  # fewer requests may have left room for a wider step
+    if (
+        planner.version >= Version((0, 9))
+        and not planner.arch.hybrid
+        and asked.engine == "V1"
+        and "enable-prefix-caching" not in draft.planner.line.flags
+    ):
+        draft.keep(
+            "enable-prefix-caching",
+            True,
+            "shared prompt beginnings are computed once; it takes no memory beyond the pool",
+        )
+    final = draft.planner.predict(draft.changes)
+    if not (safe(final) and draft.useful):
+        return None
+    return Choice(_values(draft.changes), final, tuple(draft.reasons))
+
+
+def _wanted(draft: Draft, asked: int, *, auto: bool) -> int:
+    if draft.work.context:
+        longest = max(draft.arch.context, asked)
+        if draft.work.mean_tokens is not None:  # measured: the bound of a bucket, which no request need have reached
+            return min(draft.work.context, longest)
+        if draft.work.context > longest:
+            raise PlanProblem(
+                f"--context: found {draft.work.context}; needed: at most {longest}, the longest request of the model"
+            )
+        return draft.work.context
+    if draft.profile == "conservative" and "max-model-len" not in draft.planner.line.flags:
+        return min(2048, draft.arch.context)
+    return draft.arch.context if auto else asked
+
+
+def _mended(planner: Planner) -> Planner:
+    """The launch without what this release or these cards refuse."""
+    if any(r.flag in {"--tensor-parallel-size", "--pipeline-parallel-size"} for r in planner.settings().refusals):
+        planner = replace(
+            planner,
+            line=replace(
+                planner.line,
+                flags={
+                    k: v
+                    for k, v in planner.line.flags.items()
+                    if k not in {"tensor-parallel-size", "pipeline-parallel-size"}
+                },
+            ),
+        )
+    if planner.line.refusals:
+        dropped = {r.flag.lstrip("-") for r in planner.line.refusals}
+        planner = replace(
+            planner,
+            line=replace(
+                planner.line, refusals=(), flags={k: v for k, v in planner.line.flags.items() if k not in dropped}
+            ),
+        )
+    return planner
+
+
+def _values(changes: Changes) -> dict[str, int | float | str | bool]:
+    out: dict[str, int | float | str | bool] = {}
+    for name, value in changes.items():
+        if isinstance(value, bool) or value is None:
+            out[name] = bool(value)
+        elif value.isdigit():
+            out[name] = int(value)
+        else:
+            try:
+                out[name] = float(value)
+            except ValueError:
+                out[name] = value
+    return out

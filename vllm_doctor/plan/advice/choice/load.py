@@ -1,0 +1,134 @@
+"""How much at once: the card's share, the tokens of a step and the requests that run."""
+
+from __future__ import annotations
+
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.plan.advice.choice.draft import Draft
+from vllm_doctor.plan.advice.recommendation import Sum, safe, table_tokens
+from vllm_doctor.plan.prediction.predict import GIB
+
+
+def settle_share(draft: Draft) -> None:
+    """The fraction of the card, by the profile; what the user asked for stays where it is safe."""
+    s = draft.planner.settings()
+    if (
+        "gpu-memory-utilization" in draft.planner.line.flags
+        and draft.profile == "balanced"
+        and safe(draft.predict(max_model_len="256"))
+    ):
+        return
+    total = draft.planner.total_gib
+    if total is None:
+        return
+    default = (
+        s.utilization
+        if "gpu-memory-utilization" in s.defaulted
+        else (0.92 if draft.planner.version >= Version((0, 20)) else 0.9)
+    )
+    if draft.profile == "conservative":
+        value, why = 0.80, "the cautious start: a fifth of the card stays free for what comes at run time"
+    elif draft.profile == "balanced":
+        value, why = (
+            default,
+            "the release's own default: what lies above it absorbs graphs, libraries and fragmentation",
+        )
+    else:
+        value, why = (
+            draft.highest(total),
+            "the most that still leaves room for graphs, the sampler's warm-up and 0.5 GiB of run-time growth",
+        )
+    p = draft.predict(gpu_memory_utilization=str(value), max_model_len="256")
+    if p.outcome != "ok" and value < 0.95:
+        value = draft.highest(total)
+        why = "less leaves no pool: the most that the card allows"
+    draft.share(value, why)
+
+
+def settle_step(draft: Draft) -> None:
+    """Tokens of a step: the widest that is safe, up to what published tables give for a card of this size."""
+    total = draft.planner.total_gib
+    if total is None:
+        return
+    floor_ = table_tokens(total)
+    asked = draft.planner.settings().batched if "max-num-batched-tokens" in draft.planner.line.flags else None
+    if asked is not None and asked <= floor_ and safe(draft.predict()) and draft.profile == "balanced":
+        return
+    best = _least(draft)
+    for tokens in sorted({2048, 4096, 8192, 16384, floor_}):
+        narrow = draft.profile == "conservative" and tokens > max(2048, floor_ // 2)
+        if _least(draft) < tokens <= floor_ and not narrow and safe(draft.predict(max_num_batched_tokens=str(tokens))):
+            best = tokens
+    p = draft.predict(max_num_batched_tokens=str(best))
+    peak = p.activation.peak / GIB
+    forbidden: tuple[Sum, ...] = ()
+    if best < floor_:
+        wide = draft.predict(max_num_batched_tokens=str(floor_))
+        left = wide.margin_gib[0] if wide.margin_gib is not None else wide.available_kv_gib or 0.0
+        forbidden = (
+            Sum(
+                f"pool left at {floor_}",
+                left,
+                "GiB",
+                f"at the low end of the range; one request of {wide.length} tokens needs {wide.needed_kv_gib:.2f}"
+                + (f"; predicted {wide.outcome}" if wide.outcome != "ok" else ""),
+                "v1/worker/gpu_worker.py",
+            ),
+        )
+    draft.keep(
+        "max-num-batched-tokens",
+        best,
+        "prefill is fastest in wide steps, up to what pays on a card of this size; every token of width is paid "
+        "from the pool",
+        Sum(
+            "activation peak",
+            peak,
+            "GiB",
+            next((t.formula for t in p.terms if t.name == p.activation.winner), p.activation.winner),
+            "profile_run",
+        ),
+        Sum("pool left", p.available_kv_gib or 0.0, "GiB", "at this width", "v1/worker/gpu_worker.py"),
+        *forbidden,
+    )
+
+
+def _least(draft: Draft) -> int:
+    """Below this vLLM refuses or changes the launch."""
+    s = draft.planner.settings(draft.changes)
+    return s.length if not s.chunked else min(2048, max(s.length, 256))
+
+
+def settle_requests(draft: Draft) -> None:
+    """Requests at once: the workload's, or as many as the pool holds."""
+    flags = draft.planner.line.flags
+    p = draft.predict()
+    default = p.settings.seqs
+    if draft.work.concurrency:
+        wanted = max(1, min(draft.work.concurrency, p.settings.batched))
+        why = f"the workload's {draft.work.concurrency} requests at once" + (
+            ""
+            if wanted == draft.work.concurrency
+            else f", of which a step of {p.settings.batched} tokens takes {wanted}"
+        )
+    elif draft.profile == "conservative":
+        wanted = 8
+        why = "the cautious start: few requests at once, raised after a look at the server under load"
+    elif "max-num-seqs" in flags:
+        return
+    else:
+        mean = draft.work.mean_tokens or min(p.length, 2048)
+        fits = max(1, int((p.kv_tokens or 0) // mean))
+        wanted = max(1, min(default, 1 << (fits - 1).bit_length()))
+        held = f"the pool of {p.kv_tokens} tokens holds about {fits} requests of {mean} tokens"
+        why = f"{held}; more slots would only pay for logits and wait for blocks"
+    for candidate in (wanted, wanted // 2, wanted // 4, wanted // 8, 1):
+        if candidate >= 1 and safe(draft.predict(max_num_seqs=str(candidate))):
+            wanted = candidate
+            break
+    q = draft.predict(max_num_seqs=str(wanted))
+    sampler = next((t for t in q.terms if t.name == "logits and sampler"), None)
+    sums = (
+        (Sum("logits and sampler", sampler.bytes / GIB, "GiB", sampler.formula, sampler.source),)
+        if sampler is not None
+        else ()
+    )
+    draft.keep("max-num-seqs", wanted, why, *sums)

@@ -1,0 +1,120 @@
+"""On how many cards: tensor parallelism before stages, and a part of the weights in host memory as the last resort."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from vllm_doctor.knowledge.versions import flag
+from vllm_doctor.launch.parse import LaunchError
+from vllm_doctor.plan.advice.choice.draft import LEAST, USEFUL, Draft
+from vllm_doctor.plan.advice.choice.room import ways
+from vllm_doctor.plan.advice.recommendation import Changes, Sum, safe
+from vllm_doctor.plan.launch.flags import SettingError
+
+
+def spread(draft: Draft, length: int) -> int:
+    """TP x PP: the fewest cards on which weights, activations and one request of `length` fit, tensor parallelism
+    before stages; where nothing holds all of it, a shorter one. The length to go on with, shorter where weights had
+    to leave the card."""
+    flags, gpus = draft.planner.line.flags, draft.planner.gpus
+    tp_now, pp_now = draft.planner.settings().parallel.tp, draft.planner.settings().parallel.pp
+    splits = [
+        (tp, pp)
+        for tp in range(1, gpus + 1)
+        for pp in range(1, gpus // tp + 1)
+        if pp <= len(draft.arch.layers) and _divides(draft, tp)
+    ]
+    # Stages only where tensor parallelism alone does not do: they add latency. Fewest cards first.
+    splits.sort(key=lambda split: (split[1] > 1, split[0] * split[1], split[1]))
+    if tp_now * pp_now <= gpus:
+        splits.insert(0, (tp_now, pp_now))
+    tensor = [split for split in splits if split[1] == 1 or split == (tp_now, pp_now)]
+    asked, useful = draft.asks_length(), min(length, USEFUL)
+    tries = [(length, tensor, False), *([(length, splits, True)] if asked else []), (useful, tensor, False)]
+    for most, among, narrow in (*tries, (useful, splits, True), (min(length, LEAST), splits, True)):
+        for tp, pp in among:
+            if _holds(draft, tp, pp, most, narrow=narrow):
+                if gpus > 1 or "tensor-parallel-size" in flags:
+                    _spread_reason(draft, tp, pp)
+                return length
+    widest = max(tp for tp, pp in tensor if pp == 1)
+    return next((n for tp in (widest, 1) if (n := _offload(draft, length, tp))), length)
+
+
+def _divides(draft: Draft, tp: int) -> bool:
+    heads, kv = draft.arch.heads, draft.arch.kv_heads
+    return not (heads and heads % tp) and not (kv and draft.arch.mla is None and kv % tp and tp % kv)
+
+
+def _offload(draft: Draft, length: int, tp: int) -> int:
+    """The last resort: a part of the weights stays in host memory, for few and short requests; 0 if that does not
+    do either. Of several cards, which read from the same host memory, a smaller part."""
+    short = min(length, 4096)
+    small: Changes = {
+        **({"tensor-parallel-size": str(tp), "pipeline-parallel-size": None} if tp > 1 else {}),
+        "max-model-len": str(short),
+        "max-num-seqs": "8",
+        "max-num-batched-tokens": str(max(2048, short)),
+    }
+    p = draft.planner.predict({**draft.changes, **small})
+    fact = flag("cpu-offload-gb", draft.planner.version)
+    if fact is None or not fact.exists or p.margin_gib is None or p.settings.refusals:
+        return 0
+    for size in range(
+        max(1, ceil(p.needed_kv_gib - p.margin_gib[0])), int((0.7 if tp == 1 else 0.4) * p.weights_gib) + 1
+    ):
+        if safe(draft.planner.predict({**draft.changes, **small, "cpu-offload-gb": str(size)})):
+            draft.changes["max-num-seqs"] = small["max-num-seqs"]
+            if tp > 1:
+                _spread_reason(draft, tp, 1)
+            draft.keep(
+                "cpu-offload-gb",
+                size,
+                "nothing else makes the weights fit; every step reads this part over PCIe, so it is slow: a "
+                "larger card or a quantised checkpoint is better",
+                Sum("weights left on the card", p.weights_gib - size, "GiB", f"{p.weights_gib:.2f} − {size}", ""),
+            )
+            return short
+    return 0
+
+
+def _holds(draft: Draft, tp: int, pp: int, length: int, *, narrow: bool) -> bool:
+    """Does this split hold one request of `length`, with whatever else the choice may still change?"""
+    kept = dict(draft.changes)
+    draft.changes.update({"tensor-parallel-size": str(tp), "pipeline-parallel-size": str(pp)})
+    try:
+        return any(safe(draft.predict(max_model_len=str(length), **more)) for more in ways(draft, narrow=narrow))
+    except (SettingError, LaunchError):
+        return False
+    finally:
+        draft.changes = kept
+
+
+def _spread_reason(draft: Draft, tp: int, pp: int) -> None:
+    gpu = draft.planner.gpu
+    p = draft.predict(tensor_parallel_size=str(tp), pipeline_parallel_size=str(pp), max_model_len="16")
+    why = f"{tp} × {pp} card(s) hold the weights: {p.weights_gib:.2f} GiB on each"
+    if draft.arch.kv_heads and draft.arch.mla is None and tp > draft.arch.kv_heads:
+        why += f"; beyond TP {draft.arch.kv_heads} the KV heads are copied, so a request's cache does not shrink"
+    if tp > 1 and gpu is not None and gpu.link == "pcie":
+        why += "; the cards talk over PCIe, where every layer's all-reduce costs time"
+    if draft.planner.gpus // (tp * pp) > 1:
+        why += f"; the host has room for {draft.planner.gpus // (tp * pp)} such copies (data parallel)"
+    draft.keep(
+        "tensor-parallel-size",
+        tp,
+        why,
+        Sum(
+            "weights per card",
+            p.weights_gib,
+            "GiB",
+            "every tensor, split as vLLM splits it",
+            "model_executor/layers",
+        ),
+    )
+    if pp > 1:
+        draft.keep(
+            "pipeline-parallel-size",
+            pp,
+            f"{len(draft.arch.layers)} layers in {pp} stages; tensor parallelism alone does not divide or does not fit",
+        )

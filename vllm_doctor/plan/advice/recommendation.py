@@ -1,0 +1,70 @@
+"""What a recommendation is made of: the workload, the flags with their reasons and sums, and what counts as safe."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from vllm_doctor.plan.prediction.predict import GIB, Prediction
+
+Profile = Literal["conservative", "balanced", "max"]
+PROFILES: tuple[Profile, ...] = ("conservative", "balanced", "max")
+Changes = dict[str, str | bool | None]
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """What the service must do: tokens of the longest request, requests at once, and the mean request. None is not
+    said."""
+
+    context: int | None = None
+    concurrency: int | None = None
+    mean_tokens: int | None = None
+    source: str = ""
+
+
+class Sum(msgspec.Struct, frozen=True):
+    """One line of arithmetic."""
+
+    name: str
+    value: float
+    unit: str
+    formula: str
+    source: str
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why a flag has its value."""
+
+    flag: str
+    why: str
+    arithmetic: tuple[Sum, ...] = ()
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The recommended flags, what they predict, and why."""
+
+    launch: dict[str, int | float | str | bool]
+    predicted: Prediction
+    because: tuple[Reason, ...]
+
+
+def safe(p: Prediction) -> bool:
+    """Would this start even at the low end of the range?"""
+    if p.outcome != "ok" or p.available_kv_gib is None:
+        return False
+    low = p.margin_gib[0] if p.margin_gib is not None else p.available_kv_gib
+    block = p.checked.block_bytes / GIB if p.checked is not None else 0.0
+    return low >= p.needed_kv_gib + block
+
+
+def table_tokens(total_gib: float) -> int:
+    """max_num_batched_tokens that published guides give for a card's size (24 GB 4096, 40 GB 8192, 80 GB 16384 to
+    24576): the floor of the choice where it fits. Below 24 GB they give none; 2048 is vLLM's own default there."""
+    if total_gib < 20:
+        return 2048
+    if total_gib < 35:
+        return 4096
+    if total_gib < 70:
+        return 8192
+    return 16384 if total_gib < 120 else 24576

@@ -1,0 +1,1 @@
+"""A command line to settings with nothing left open."""

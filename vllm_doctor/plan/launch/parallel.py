@@ -1,0 +1,28 @@
+"""How a model is spread over cards."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Parallel(msgspec.Struct, frozen=True):
+    """How the model is spread: tensor, pipeline and data parallel sizes, and whether experts are spread whole."""
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    expert: bool = False
+
+    @property
+    def expert_split(self) -> int:
+        """Ranks that share the experts (fused_moe/config.py: TP x DP under expert parallel)."""
+        return self.tp * self.dp if self.expert else self.tp
+
+
+def stage_layers(count: int, pp: int) -> tuple[int, ...]:
+    """Layers of each pipeline stage: equal parts, what remains to the middle, neither first nor last
+    (distributed/utils.py get_pp_indices)."""
+    parts = [count // pp] * pp
+    for i in range(count % pp):
+        parts[-(i + 2)] += 1
+    return tuple(parts)

@@ -1,0 +1,354 @@
+"""From a parsed launch to its settings: every default of the version filled in, every contradiction found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from vllm_doctor.knowledge.gpus import Gpu
+from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization, engine
+from vllm_doctor.launch.parse import LaunchLine, Refusal
+from vllm_doctor.plan.launch.cache_types import ELEMENT
+from vllm_doctor.plan.launch.flags import Flags, SettingError, whole
+from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Settings
+from vllm_doctor.plan.model.architecture import Architecture
+
+KV_DTYPES = frozenset({*ELEMENT, "nvfp4_ds_mla"})
+
+
+def _length(flags: Flags, arch: Architecture, env: dict[str, str], refusals: list[Refusal]) -> tuple[int, bool]:
+    text = flags.text("max-model-len")
+    if text is None:
+        return arch.context, False
+    if text in {"auto", "-1"}:
+        return arch.context, True
+    length = flags.int("max-model-len", arch.context, 1, 10**9)
+    if (
+        length > arch.context
+        and env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") != "1"
+        and "hf-overrides" not in flags.values
+        and "rope-scaling" not in flags.values
+    ):
+        refusals.append(
+            Refusal(
+                "--max-model-len",
+                str(length),
+                f"at most {arch.context}, the model's own length (VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 overrides)",
+            )
+        )
+    return length, False
+
+
+# The V2 model runner where nothing is asked (config/vllm.py _is_default_v2_model_runner_model and
+# DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES, read in every release from 0.22.0 to 0.29.0).
+_V2_ALL_FROM = Version((0, 29))
+_V2_DENSE_FROM = Version((0, 25))
+_V2_MOE_FROM = Version((0, 24))
+_V2_LLAMA_FROM = Version((0, 23))
+_V2_FIRST = Version((0, 22))
+_V2_LISTED = frozenset({"DeepseekV2ForCausalLM", "Qwen2MoeForCausalLM", "GraniteMoeForCausalLM"})
+_V2_LISTED_DENSE = frozenset({"Qwen3ForCausalLM", "LlamaForCausalLM", "MistralForCausalLM"})
+
+
+def _v2(version: Version, env: dict[str, str], arch: Architecture, quantized: bool) -> bool:
+    asked = env.get("VLLM_USE_V2_MODEL_RUNNER")
+    if asked is not None:
+        return asked == "1"
+    if version >= _V2_ALL_FROM:
+        return True
+    if quantized or version < _V2_FIRST:
+        # Quantised models: the code of 0.24 to 0.28 asks nothing of them, yet two cards' logs show the V1 terms.
+        return False
+    listed = version >= _V2_MOE_FROM and arch.name in _V2_LISTED
+    if version >= _V2_DENSE_FROM:
+        return not arch.hybrid and (arch.moe is None or listed)
+    return listed or arch.name in (_V2_LISTED_DENSE if version >= _V2_LLAMA_FROM else {"Qwen3ForCausalLM"})
+
+
+def _caches_prefixes(version: Version, arch: Architecture) -> bool:
+    """Prefix caching where nothing is asked: on with V1, for recurrent layers only since 0.26 (config/model.py
+    is_prefix_caching_supported: off in 0.25.1, on in 0.26.0)."""
+    return not arch.hybrid or version >= Version((0, 26))
+
+
+def _dtype(flags: Flags, arch: Architecture, gpu: Gpu | None, refusals: list[Refusal], notes: list[str]) -> str:
+    asked = flags.text("dtype") or "auto"
+    asked = {"half": "float16", "float": "float32"}.get(asked, asked)
+    old = gpu is not None and gpu.capability is not None and gpu.capability < 8.0
+    if asked == "auto":
+        asked = "bfloat16" if arch.dtype in {None, "float32", "bfloat16"} else arch.dtype
+        if asked == "bfloat16" and old:
+            notes.append(
+                f"dtype: bfloat16 needs compute capability 8.0; {gpu.name if gpu else ''} has "
+                f"{gpu.capability if gpu else ''}, so float16 is planned"
+            )
+            asked = "float16"
+    elif asked == "bfloat16" and old and gpu is not None:
+        refusals.append(
+            Refusal(
+                "--dtype",
+                "bfloat16",
+                f"float16 on {gpu.name} (compute capability {gpu.capability}); bfloat16 needs 8.0",
+            )
+        )
+    if asked not in DTYPE_BYTES:
+        notes.append(f"dtype {asked} is not a plain type; planned as 2 bytes a value")
+        return "bfloat16"
+    return asked
+
+
+def _speculative(flags: Flags, arch: Architecture) -> tuple[str | None, int]:
+    config = flags.object("speculative-config")
+    if config:
+        method = config.get("method")
+        tokens = config.get("num_speculative_tokens", 1)
+        if isinstance(tokens, bool) or not isinstance(tokens, int) or not 0 < tokens <= 1000:
+            raise SettingError(
+                f"--speculative-config: num_speculative_tokens is {tokens!r}; needed: a whole number from 1 to 1000"
+            )
+        return (
+            method
+            if isinstance(method, str)
+            else "mtp"
+            if arch.mtp_layers and not config.get("model")
+            else "draft_model"
+        ), tokens
+    if flags.text("speculative-model"):
+        return "draft_model", flags.int("num-speculative-tokens", 1, 1, 1000)
+    return None, 0
+
+
+def resolve(  # noqa: PLR0917
+    line: LaunchLine, version: Version, arch: Architecture, gpu: Gpu | None, total_gib: float | None, gpus: int
+) -> Settings:
+    """All settings of a launch. Raises SettingError for values that are not of their kind; what vLLM would refuse is in
+    `refusals`."""
+    flags, env = Flags(line), line.env
+    refusals, notes = list(line.refusals), list(line.notes)
+    use_v1 = env.get("VLLM_USE_V1")
+    which = engine(version, None if use_v1 is None else use_v1 == "1")
+    v1 = which == "V1"
+    par = Parallel(
+        flags.int("tensor-parallel-size", 1, 1, 4096),
+        flags.int("pipeline-parallel-size", 1, 1, 4096),
+        flags.int("data-parallel-size", 1, 1, 4096),
+        flags.on("enable-expert-parallel", default=False),
+    )
+    _check_parallel(par, arch, gpus, refusals)
+    if gpu is not None and gpu.slice and par.tp * par.pp > 1:
+        refusals.append(
+            Refusal(
+                "--tensor-parallel-size" if par.tp > 1 else "--pipeline-parallel-size",
+                str(max(par.tp, par.pp)),
+                f"1: NCCL does not join MIG slices ({gpu.name}); a larger slice, or whole cards",
+            )
+        )
+    length, auto = _length(flags, arch, env, refusals)
+    pooling = flags.text("runner") == "pooling" or flags.text("task") in {
+        "embed",
+        "embedding",
+        "classify",
+        "score",
+        "reward",
+    }
+    chunked = flags.on(
+        "enable-chunked-prefill",
+        default=v1 or (length > 32768 and version >= Version((0, 5, 3)) and not arch.multimodal),
+    )
+    defaults = batch_defaults(version, total_gib, gpu.name if gpu else "", use_v1=v1)
+    seqs = flags.int("max-num-seqs", defaults.seqs, 1, 10**7)
+    batched = _batched(flags, version, which, arch, length, seqs, chunked, defaults.tokens)
+    if "max-num-seqs" not in flags.values:
+        seqs = min(seqs, batched)
+    elif seqs > batched:
+        refusals.append(Refusal("--max-num-batched-tokens", str(batched), f"at least --max-num-seqs, {seqs}"))
+    if not chunked and batched < length and "max-num-batched-tokens" in flags.values and not auto:
+        refusals.append(
+            Refusal(
+                "--max-num-batched-tokens",
+                str(batched),
+                f"at least --max-model-len, {length}, when chunked prefill is off",
+            )
+        )
+    quant = flags.text("quantization")
+    gguf = line.model if line.model and line.model.lower().endswith(".gguf") else None
+    dtype = _dtype(flags, arch, gpu, refusals, notes)
+    method, draft = _speculative(flags, arch)
+    utilization = flags.number(
+        "gpu-memory-utilization", default_utilization(version), 0.0, 1.0, "a fraction of the card's memory"
+    )
+    if utilization == 0.0:
+        raise SettingError("--gpu-memory-utilization: found 0; needed: a fraction above 0 and up to 1")
+    estimate = env.get("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
+    level = flags.text("compilation-config") or ""
+    if not level.isdigit():
+        flags.object("compilation-config")
+    eager = (
+        flags.on("enforce-eager", default=False)
+        or level == "0"
+        or '"cudagraph_mode": "NONE"' in level
+        or '"cudagraph_mode":"NONE"' in level
+    )
+    mm = flags.object("limit-mm-per-prompt")
+    v2 = v1 and _v2(version, env, arch, arch.quantization is not None or quant is not None)
+    sampler = env.get("VLLM_USE_FLASHINFER_SAMPLER")
+    return Settings(
+        version=version,
+        engine=which,
+        v2_runner=v2,
+        parallel=par,
+        utilization=utilization,
+        length=length,
+        auto_length=auto,
+        seqs=seqs,
+        batched=batched,
+        chunked=chunked,
+        prefix_caching=flags.on(
+            "enable-prefix-caching", default=v1 and not pooling and _caches_prefixes(version, arch)
+        ),
+        kv_dtype=_kv_dtype(flags),
+        block=flags.int("block-size", 0, 1, 65536) or None,
+        eager=eager,
+        dtype=dtype,
+        element=DTYPE_BYTES[dtype],
+        quantization=quant,
+        speculative=method,
+        draft_tokens=draft,
+        offload_gib=flags.number("cpu-offload-gb", 0.0, 0.0, 1e6, "GiB"),
+        kv_bytes=flags.int("kv-cache-memory-bytes", 0) or None,
+        blocks_override=flags.int("num-gpu-blocks-override", 0) or None,
+        context_parallel=flags.int("decode-context-parallel-size", 1, 1, 4096)
+        * flags.int("prefill-context-parallel-size", 1, 1, 4096),
+        hybrid_manager=not flags.on(
+            "disable-hybrid-kv-cache-manager",
+            default=flags.text("kv-transfer-config") is not None and version < Version((0, 16)),
+        ),
+        capture_sizes=_captures(flags, seqs, batched, draft, version, arch),
+        skip_encoder=flags.on("skip-mm-profiling", default=False),
+        language_only=flags.on("language-model-only", default=False),
+        image_limit=_limit(mm.get("image")),
+        video_limit=_limit(mm.get("video")),
+        image_pixels=_pixels(flags.object("mm-processor-kwargs")),
+        backend=flags.text("attention-backend") or env.get("VLLM_ATTENTION_BACKEND"),
+        pooling=pooling,
+        loras=flags.int("max-loras", 1, 1, 10_000) if flags.on("enable-lora", default=False) else 0,
+        lora_rank=flags.int("max-lora-rank", 16, 1, 4096),
+        gguf=gguf,
+        custom_all_reduce=not flags.on("disable-custom-all-reduce", default=False),
+        estimate_graphs=(estimate != "0")
+        if version >= Version((0, 20))
+        else (estimate == "1" and version >= Version((0, 18))),
+        flashinfer_asked=None if sampler is None else sampler == "1",
+        flashinfer_sampler=(sampler != "0") if version >= Version((0, 20)) else sampler == "1",
+        async_scheduling=flags.on("async-scheduling", default=version >= Version((0, 14))),
+        mamba_dtype=flags.text("mamba-ssm-cache-dtype") or "auto",
+        notes=tuple(notes),
+        refusals=tuple(refusals),
+        defaulted=frozenset(
+            n
+            for n in ("max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization")
+            if n not in flags.values
+        ),
+    )
+
+
+def _limit(value: object) -> int | None:
+    """Items a prompt may hold: a number, or {"count": …, …} (config/multimodal.py)."""
+    if isinstance(value, dict):
+        value = value.get("count")
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _pixels(kwargs: Mapping[str, object]) -> int | None:
+    """The largest image that --mm-processor-kwargs allows, in pixels (qwen2_vl.py
+    get_image_size_with_most_features)."""
+    size = kwargs.get("size")
+    value = kwargs.get("max_pixels", size.get("longest_edge") if isinstance(size, dict) else None)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _kv_dtype(flags: Flags) -> str:
+    asked = flags.text("kv-cache-dtype") or "auto"
+    if asked not in KV_DTYPES:
+        raise SettingError(
+            f"--kv-cache-dtype: found {asked!r}; needed: a layout that the planner knows: "
+            f"{', '.join(sorted(KV_DTYPES))}"
+        )
+    return asked
+
+
+def _captures(  # noqa: PLR0917
+    flags: Flags, seqs: int, batched: int, draft: int, version: Version, arch: Architecture
+) -> int | None:
+    """Largest captured batch, when the launch, the release or the model limits it. gpt-oss raises the limit, whatever
+    the number of sequences (model_executor/models/config.py GptOssForCausalLMConfig)."""
+    listed = flags.text("cudagraph-capture-sizes") or flags.text("cuda-graph-sizes")
+    if listed:
+        sizes = [whole("cudagraph-capture-sizes", s) for s in re.split(r"[,\s\[\]]+", listed) if s]
+        return max(sizes) if sizes else None
+    asked = flags.int("max-cudagraph-capture-size", 0, 0, 10**6)
+    if asked:
+        return asked
+    if arch.model_type == "gpt_oss":
+        return min(1024, batched)
+    if version < Version((0, 10, 2)):
+        return None
+    return min(2 * seqs * (1 + draft), 512, batched)
+
+
+def _check_parallel(par: Parallel, arch: Architecture, gpus: int, refusals: list[Refusal]) -> None:
+    if arch.heads and arch.heads % par.tp:
+        good = [n for n in range(1, arch.heads + 1) if arch.heads % n == 0]
+        refusals.append(
+            Refusal(
+                "--tensor-parallel-size",
+                str(par.tp),
+                f"a divisor of the model's {arch.heads} attention heads ({', '.join(map(str, good[:8]))}…)",
+            )
+        )
+    if arch.kv_heads and arch.mla is None and arch.kv_heads % par.tp and par.tp % arch.kv_heads:
+        refusals.append(
+            Refusal(
+                "--tensor-parallel-size",
+                str(par.tp),
+                f"a divisor or a multiple of the model's {arch.kv_heads} KV heads",
+            )
+        )
+    if par.pp > len(arch.layers):
+        refusals.append(
+            Refusal("--pipeline-parallel-size", str(par.pp), f"at most the model's {len(arch.layers)} layers")
+        )
+    if par.tp * par.pp > gpus:
+        refusals.append(
+            Refusal(
+                "--tensor-parallel-size × --pipeline-parallel-size",
+                f"{par.tp} × {par.pp}",
+                f"at most the {gpus} GPU(s) of the host (--gpus)",
+            )
+        )
+
+
+def _batched(  # noqa: PLR0917
+    flags: Flags,
+    version: Version,
+    which: str,
+    arch: Architecture,
+    length: int,
+    seqs: int,
+    chunked: bool,
+    default: int | None,
+) -> int:
+    """max_num_batched_tokens as resolved (engine/arg_utils.py, config/scheduler.py)."""
+    asked = flags.int("max-num-batched-tokens", 0, 1, 10**9)
+    if asked:
+        return asked
+    if which == "V0" or default is None:
+        if chunked:
+            return 2048 if version >= Version((0, 6, 4)) else 512
+        floor = 5120 if arch.multimodal and version >= Version((0, 6, 2)) else 2048
+        return max(length, floor)
+    tokens = default if chunked else max(default, length)
+    if arch.multimodal and chunked:
+        tokens = max(tokens, 0)
+    return min(tokens, seqs * length) if version >= Version((0, 8, 5)) else tokens

@@ -1,0 +1,61 @@
+"""What a launch resolves to, with nothing left open. resolve.py fills it in."""
+
+from __future__ import annotations
+
+import msgspec
+
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.launch.parallel import Parallel
+
+DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4}
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """A launch with nothing left open. Sizes in tokens, sequences and bytes; `auto_length` asks for the longest that
+    fits."""
+
+    version: Version
+    engine: str
+    v2_runner: bool
+    parallel: Parallel
+    utilization: float
+    length: int
+    auto_length: bool
+    seqs: int
+    batched: int
+    chunked: bool
+    prefix_caching: bool
+    kv_dtype: str
+    block: int | None
+    eager: bool
+    dtype: str
+    element: int
+    quantization: str | None
+    speculative: str | None = None
+    draft_tokens: int = 0
+    offload_gib: float = 0.0
+    kv_bytes: int | None = None
+    blocks_override: int | None = None
+    context_parallel: int = 1
+    hybrid_manager: bool = True
+    capture_sizes: int | None = None
+    skip_encoder: bool = False
+    language_only: bool = False
+    image_limit: int | None = None
+    video_limit: int | None = None
+    image_pixels: int | None = None
+    backend: str | None = None
+    pooling: bool = False
+    loras: int = 0
+    lora_rank: int = 16
+    gguf: str | None = None
+    custom_all_reduce: bool = True
+    estimate_graphs: bool = False
+    flashinfer_sampler: bool = False
+    flashinfer_asked: bool | None = None
+    async_scheduling: bool = True
+    mamba_dtype: str = "auto"
+    notes: tuple[str, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    defaulted: frozenset[str] = msgspec.field(default_factory=frozenset)

@@ -1,0 +1,1 @@
+"""config.json to an architecture: what of a model takes memory."""

@@ -1,0 +1,135 @@
+"""What a model is made of, as far as memory is concerned: frozen records. describe.py makes them from config.json."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from vllm_doctor.plan.model.reading import Section
+
+LayerKind = Literal["full", "sliding", "chunked", "mla", "linear", "mamba", "conv", "none"]
+
+
+class Mla(msgspec.Struct, frozen=True):
+    """Multi-head latent attention: ranks and head parts (DeepSeek)."""
+
+    kv_rank: int
+    q_rank: int | None
+    rope: int
+    nope: int
+    value: int
+    indexer_heads: int = 0
+    indexer_dim: int = 0
+
+
+class Linear(msgspec.Struct, frozen=True):
+    """A recurrent layer: gated delta net ("gdn") or Mamba, with the shape of its state."""
+
+    kind: Literal["gdn", "mamba2", "mamba1", "conv"]
+    key_heads: int
+    key_dim: int
+    value_heads: int
+    value_dim: int
+    conv: int
+    state_float32: bool
+
+
+class Moe(msgspec.Struct, frozen=True):
+    """Experts of the layers that have them; widths in channels."""
+
+    experts: int
+    top_k: int
+    width: int
+    shared_width: int
+    layers: frozenset[int]
+    router_bias: bool = False
+    shared_gate: bool = False
+
+
+class Vision(msgspec.Struct, frozen=True):
+    """A vision tower, reduced to what its weights and its activations follow from."""
+
+    layers: int
+    hidden: int
+    width: int
+    heads: int
+    patch: int
+    gated: bool
+    positions: int
+    merge: int
+    out: int
+    image_size: int
+    kind: str
+    deepstack: int = 0
+
+
+class Attention(msgspec.Struct, frozen=True):
+    """One attention layer: heads and head sizes over all ranks. `window` is tokens (sliding, chunked)."""
+
+    kind: LayerKind
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    window: int | None = None
+    shares_kv: bool = False
+    k_is_v: bool = False
+
+
+class Architecture(msgspec.Struct, frozen=True):
+    """A model as the planner sees it. Sizes are over all ranks; `known` is False for a model type never checked."""
+
+    model_type: str
+    name: str
+    known: bool
+    hidden: int
+    width: int
+    vocab: int
+    tied: bool
+    layers: tuple[Attention, ...]
+    gated_mlp: bool
+    qkv_bias: bool
+    out_bias: bool
+    qk_norm: bool
+    output_gate: bool
+    dtype: str | None
+    context: int
+    moe: Moe | None = None
+    mla: Mla | None = None
+    linear: Linear | None = None
+    vision: Vision | None = None
+    audio: bool = False
+    audio_weights: int = 0
+    encoder_layers: int = 0
+    encoder_context: int = 0
+    norms_per_layer: int = 2
+    mtp_layers: int = 0
+    per_layer_embedding: int = 0
+    positions: int = 0
+    per_layer_input: int = 0  # channels of the per-layer embedding of one layer (Gemma 3n, small Gemma 4)
+    ropes: tuple[tuple[int, int], ...] = ()  # (rows, rotary size) of each cos/sin table
+    multimodal: bool = False
+    text_prefix: str = "model"
+    quantization: Section | None = None
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def heads(self) -> int:
+        """Query heads of the first attention layer."""
+        return next((a.heads for a in self.layers if a.heads), 0)
+
+    @property
+    def kv_heads(self) -> int:
+        """KV heads of the first attention layer."""
+        return next((a.kv_heads for a in self.layers if a.kv_heads), 0)
+
+    @property
+    def head_dim(self) -> int:
+        """Head size of the first attention layer."""
+        return next((a.head_dim for a in self.layers if a.head_dim), 0)
+
+    @property
+    def hybrid(self) -> bool:
+        """Has recurrent state beside attention."""
+        return any(a.kind in {"linear", "mamba", "conv"} for a in self.layers)

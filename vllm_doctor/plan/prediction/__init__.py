@@ -1,0 +1,1 @@
+"""The sum, its range, the outcome."""

@@ -1,0 +1,366 @@
+"""The prediction: each term of vLLM's start-up, in its order, and the outcome."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import sqrt
+
+import msgspec
+from msgspec.structs import replace
+
+from vllm_doctor.knowledge.gpus import Gpu
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.quantization import Scheme, scheme
+from vllm_doctor.plan.prediction.known import Known
+from vllm_doctor.plan.terms.activation import Activation, estimate
+from vllm_doctor.plan.terms.fragments import stranded
+from vllm_doctor.plan.terms.kv import Pool
+from vllm_doctor.plan.terms.outside_torch import Estimate, graphs, non_torch
+from vllm_doctor.plan.terms.pages import pool_of
+from vllm_doctor.plan.terms.term import Term
+from vllm_doctor.plan.terms.weights import Target, rank_weights, step_buffers
+
+GIB = 1 << 30
+GRAPHS_IN_PEAK = Version((0, 27))  # from then on the graph estimate is logged inside the peak
+# Until then Hopper lays MXFP4 experts out for Triton only where triton_kernels was installed by hand or by the image,
+# and for Marlin elsewhere: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
+TRITON_KERNELS = Version((0, 12))
+# Share of a step's activations lost to fragmentation: a public log of 200000 batched tokens on 80 GB shows 6.19 GiB
+# reserved but unallocated beside 19.5 GiB of live activations when 5.34 GiB more were refused.
+FRAGMENTED = 6.19 / 19.5
+# How far the activations of 0.20 and later may be off, in GiB and as a share. Fitted: 28 starts of 0.20 to 0.30.
+RECENT, RECENT_SHARE, DRAFTS = 0.35, 0.12, 0.8
+
+
+class Prediction(msgspec.Struct, frozen=True):
+    """What vLLM would log, per GPU, in GiB; None where the question gave no card. `terms` explain every figure."""
+
+    outcome: str
+    weights_gib: float
+    non_torch_gib: float | None
+    activation_gib: float
+    cudagraph_gib: float
+    cudagraph_budget_gib: float
+    available_kv_gib: float | None
+    margin_gib: tuple[float, float] | None
+    kv_tokens: int | None
+    gpu_blocks: int | None
+    length: int
+    concurrency: float | None
+    longest: int | None
+    needed_kv_gib: float
+    budget_gib: float | None
+    total_gib: float | None
+    terms: tuple[Term, ...]
+    pool: Pool | None
+    checked: Pool | None  # what vLLM checks one request against: the same pool, but for pipeline stages of 0.14 to 0.16
+    activation: Activation
+    settings: Settings
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """One pipeline stage's terms in bytes."""
+
+    weights: float
+    activation: Activation
+    pool: Pool | None
+    checked: Pool | None  # the pool against which vLLM checks that one request fits
+    stranded: float
+    heavier: float  # what the weights are more if the host's kernels lay them out the other way
+
+
+def quantisation(a: Architecture, s: Settings) -> Scheme:
+    """The launch's weight formats. Raises ConfigError for a broken quantization_config."""
+    return scheme(a.quantization, s.quantization, s.element, s.gguf)
+
+
+@lru_cache(maxsize=1024)
+def _loaded(  # noqa: PLR0917
+    a: Architecture,
+    quantized: tuple[str | None, int, str | None],
+    parallel: Parallel,
+    index: int,
+    target: Target,
+    draft: str | None,
+) -> float:
+    """Bytes of one rank's weights. Kept: a search varies what they do not depend on, and they are most of its work."""
+    fmt = scheme(a.quantization, *quantized)
+    eagle = draft in {"eagle", "eagle3"}
+    return rank_weights(a, fmt, parallel, index, target, draft_mtp=draft == "mtp", draft_eagle=eagle)
+
+
+def _stage(a: Architecture, s: Settings, gpu: Gpu | None, index: int, fmt: Scheme) -> Stage:
+    target = Target(
+        s.element,
+        splits_large=s.version < Version((0, 21)),
+        capability=gpu.capability if gpu else None,
+        rope_element=s.element,
+    )
+    shown = replace(a, vision=None) if s.language_only else a
+
+    def load(to: Target) -> float:
+        return _loaded(shown, (s.quantization, s.element, s.gguf), s.parallel, index, to, s.speculative)
+
+    weights, heavier = load(target) + step_buffers(shown, s.batched, s.element), 0.0
+    if fmt.name == "mxfp4" and s.version < TRITON_KERNELS and 9.0 <= (target.capability or 0) < 10.0:
+        heavier = max(0.0, load(replace(target, capability=8.9)) - weights)
+    activation = estimate(
+        shown,
+        s,
+        capability=gpu.capability if gpu else None,
+        multiprocessors=gpu.multiprocessors if gpu else 132,
+        experts=fmt.choose("model.layers.1.mlp.experts.0.up_proj", True).name if a.moe is not None else "",
+        first_stage=index == 0,
+        last_stage=index == s.parallel.pp - 1,
+    )
+    pool = pool_of(a, s, gpu, index)
+    checked = pool_of(a, s, gpu, None) if _checks_all_layers(s) else pool
+    return Stage(weights, activation, pool, checked, stranded(a, s, gpu, index, fmt), heavier)
+
+
+def _checks_all_layers(s: Settings) -> bool:
+    """Does the check that one request fits count the layers of every pipeline stage against one rank's memory? So do
+    0.14 to 0.16, where the groups of the whole model are checked (v1/core/kv_cache_utils.py get_kv_cache_configs);
+    since 0.17 they are projected to each worker first."""
+    return s.engine == "V1" and s.parallel.pp > 1 and Version((0, 14)) <= s.version < Version((0, 17))
+
+
+def predict(
+    a: Architecture, s: Settings, gpu: Gpu | None, total_gib: float | None, known: Known | None = None
+) -> Prediction:
+    """Predict one start. `total_gib` is the card's memory as torch reports it; without it only the cache arithmetic
+    of a known pool is given. Raises ConfigError for a broken quantization_config."""
+    results = stages(a, s, gpu, total_gib, known)
+    binding = min(
+        results, key=lambda p: (p.outcome == "ok", p.available_kv_gib if p.available_kv_gib is not None else 0.0)
+    )
+    ranges = [p.margin_gib for p in results if p.margin_gib is not None]
+    if len(ranges) < 2:
+        return binding
+    # Each stage logs a pool of its own; the claimed range holds them all.
+    return replace(binding, margin_gib=(min(r[0] for r in ranges), max(r[1] for r in ranges)))
+
+
+def stages(
+    a: Architecture, s: Settings, gpu: Gpu | None, total_gib: float | None, known: Known | None = None
+) -> list[Prediction]:
+    """The prediction of the first and of the last pipeline stage: one where there is one. Raises as `predict`."""
+    fmt = quantisation(a, s)
+    return [_one(a, s, gpu, total_gib, known or Known(), fmt, i) for i in sorted({0, s.parallel.pp - 1})]
+
+
+def _one(  # noqa: PLR0917
+    a: Architecture, s: Settings, gpu: Gpu | None, total_gib: float | None, known: Known, fmt: Scheme, index: int
+) -> Prediction:
+    stage = _stage(a, s, gpu, index, fmt)
+    weights = known.weights_gib if known.weights_gib is not None else max(0.0, stage.weights / GIB - s.offload_gib)
+    outside = non_torch(a, s, gpu)
+    kept = stage.activation.kept / GIB
+    rest = known.non_torch_gib if known.non_torch_gib is not None else outside.gib + kept
+    active = known.activation_gib if known.activation_gib is not None else stage.activation.peak / GIB
+    captured = graphs(a, s, gpu)
+    captured = Estimate(known.graphs_gib, 0.02, 0.02) if known.graphs_gib is not None else captured
+    charged = captured.gib if s.estimate_graphs and not (s.v2_runner and s.version < Version((0, 29))) else 0.0
+    if known.activation_gib is not None and s.version >= GRAPHS_IN_PEAK:
+        charged = 0.0
+    budget = total_gib * s.utilization if total_gib is not None else None
+    available: float | None = known.available_kv_gib
+    margin: tuple[float, float] | None = None
+    if available is None and s.kv_bytes:
+        available = s.kv_bytes / GIB
+    if available is None and budget is not None:
+        available = budget - weights - rest - active - charged
+        below, above = _spread(a, s, fmt, weights, stage, outside, captured if charged else None, known)
+        margin = (available - below, available + above)
+    elif available is not None:
+        margin = (available, available)
+    pool = stage.pool
+    length = s.length
+    longest: int | None = None
+    blocks: int | None = None
+    tokens: int | None = None
+    concurrency: float | None = None
+    short = _too_little_free(s, gpu, total_gib) if known.available_kv_gib is None else None
+    if short is not None:
+        s = replace(s, refusals=(*s.refusals, short))
+    outcome = "rejected" if s.refusals else "ok"
+    checked = stage.checked
+    if pool is not None and checked is not None and available is not None and available > 0:
+        size = available * GIB
+        blocks = s.blocks_override or pool.blocks(size)
+        longest = checked.longest(size, s.length)
+        if s.auto_length and longest:
+            length = longest
+        tokens, concurrency = pool.tokens(blocks, length), pool.concurrency(blocks, length)
+        if outcome == "ok" and longest < length:
+            outcome = "kv-too-small"
+    elif available is not None and pool is not None and outcome == "ok":
+        outcome = "kv-too-small"
+    if outcome in {"ok", "kv-too-small"} and total_gib is not None and known.available_kv_gib is None:
+        outcome = _failure(s, gpu, total_gib, weights, rest, active, captured, available or 0.0, outcome, stage)
+    needed = checked.needed(length) / GIB if checked is not None else 0.0
+    return Prediction(
+        outcome,
+        weights,
+        rest,
+        active,
+        captured.gib,
+        charged,
+        available,
+        margin,
+        tokens,
+        blocks,
+        length,
+        concurrency,
+        longest,
+        needed,
+        budget,
+        total_gib,
+        _terms(stage),
+        pool,
+        checked,
+        stage.activation,
+        s,
+    )
+
+
+def _terms(stage: Stage) -> tuple[Term, ...]:
+    if not stage.stranded:
+        return stage.activation.terms
+    lost = Term(
+        "stranded while loading",
+        stage.stranded,
+        "gate and up minus down, of each layer's experts; missing once pool and graphs are there",
+        "vLLM pull request 41268",
+    )
+    return (*stage.activation.terms, lost)
+
+
+def held_before_start(s: Settings, gpu: Gpu | None) -> float:
+    """GiB in use before vLLM's snapshot: CUDA context, and since 0.11 NCCL too (worker start logs: 0.51 on one H100,
+    1.5-2.0 with TP)."""
+    if gpu is not None and gpu.unified:
+        return 2.0
+    linked = gpu is None or gpu.link == "nvlink"
+    if s.parallel.tp * s.parallel.pp > 1 and s.version >= Version((0, 11)):
+        return 1.75 if linked else 0.8
+    return 0.5
+
+
+def _too_little_free(s: Settings, gpu: Gpu | None, total_gib: float | None) -> Refusal | None:
+    """The check at the very start, since 0.9.2: free memory must cover utilization x total (v1/worker/utils.py
+    request_memory)."""
+    if total_gib is None or s.engine == "V0" or s.version < Version((0, 9, 2)) or s.kv_bytes:
+        return None
+    free = total_gib - held_before_start(s, gpu)
+    if s.utilization * total_gib <= free:
+        return None
+    return Refusal(
+        "--gpu-memory-utilization",
+        f"{s.utilization:g}, that is {s.utilization * total_gib:.2f} GiB",
+        f"at most {free:.2f} GiB, what is free when vLLM looks (contexts and NCCL take the rest)",
+    )
+
+
+def _failure(  # noqa: PLR0917
+    s: Settings,
+    gpu: Gpu | None,
+    total: float,
+    weights: float,
+    rest: float,
+    active: float,
+    captured: Estimate,
+    available: float,
+    outcome: str,
+    stage: Stage,
+) -> str:
+    """The first point at which memory would run out, in the order of the start."""
+    free = total - held_before_start(s, gpu)
+    if weights > free:
+        return "oom-weights"
+    if weights + rest + active > free:
+        return "oom-profile"
+    if outcome != "ok":
+        return outcome
+    left = free - weights - rest - max(available, 0.0) - captured.gib - stage.stranded / GIB
+    if left < 0:
+        return "oom-cudagraph"
+    forward = max((t.bytes for t in stage.activation.terms if t.name.startswith("forward")), default=0.0) / GIB
+    if forward > 0.5 * active and left < forward * (1 + FRAGMENTED):
+        # A full step needs its widest tensors in one piece, and blocks freed by earlier steps do not join.
+        return "oom-profile"
+    warm = 0.0
+    if s.engine == "V1" and not s.v2_runner and stage.activation.winner == "logits and sampler":
+        warm = active
+    if left < warm:
+        return "oom-cudagraph"
+    return "ok"
+
+
+def _spread(  # noqa: PLR0917
+    a: Architecture,
+    s: Settings,
+    fmt: Scheme,
+    weights: float,
+    stage: Stage,
+    outside: Estimate,
+    charged: Estimate | None,
+    known: Known,
+) -> tuple[float, float]:
+    """How far below and above the predicted pool the real one may lie: the terms' uncertainties, taken as
+    independent."""
+    act = stage.activation
+    more: list[float] = []  # a term may be larger: the pool smaller
+    less: list[float] = []
+    if known.weights_gib is None:
+        share = 0.001 if fmt.name == "none" else 0.1 if fmt.name == "bitsandbytes" else 0.012 if fmt.exact else 0.1
+        more.append(share * weights + 0.02)
+        less.append(share * weights + 0.02)
+    if known.activation_gib is None:
+        peak = act.peak / GIB
+        encoder = sum(t.bytes for t in act.terms if t.name == "vision encoder") / GIB
+        # From 0.20 on the runner, the sampler and the graph estimate change from release to release, drafts most.
+        recent = RECENT + RECENT_SHARE * peak if s.version >= Version((0, 20)) else 0.0
+        if recent and s.speculative:
+            recent += DRAFTS
+        step = (
+            0.03
+            + 0.02 * peak
+            + recent
+            + (0.1 * peak if a.moe is not None else 0.0)
+            + (0.15 * peak if s.speculative else 0.0)
+        )
+        sure = s.version >= Version((0, 19))  # logs of six starts: the encoder's own peak is within a tenth
+        more.append(step + (0.1 if sure else 0.5) * encoder)
+        less.append(step + ((0.1 if sure else 0.3) * peak if encoder > 0.8 * peak else 0.0))
+        if (
+            a.vision is not None
+            and "qwen" in a.vision.kind
+            and s.image_pixels is None
+            and act.winner == "vision encoder"
+        ):
+            # The checkpoint's preprocessor_config.json may allow smaller images than vLLM's largest, and no launch
+            # shows it: a Qwen2-VL-7B that was tuned for screenshots logs 1.16 GiB where the largest image takes 3.77.
+            rest = max((t.bytes for t in act.terms if t.name != "vision encoder"), default=0.0) / GIB
+            less.append(max(0.0, peak - rest))
+        if s.engine == "V0" and act.winner == "logits and sampler":
+            forward = max((t.bytes for t in act.terms if t.name.startswith("forward")), default=0.0) / GIB
+            less.append(peak - forward)
+        if s.engine == "V0" and s.version < Version((0, 6, 4)):
+            more.append(0.3 * peak)  # blocks that torch kept after the pass counted as used
+    if known.non_torch_gib is None:
+        more.append(outside.above)
+        less.append(outside.below)
+    if charged is not None and known.graphs_gib is None:
+        more.append(charged.above)
+        less.append(charged.below)
+    below, above = sqrt(sum(x * x for x in more)), sqrt(sum(x * x for x in less))
+    strange = 0.0 if a.known else 0.1 * (weights + act.peak / GIB) + 0.5
+    # What is one way or the other is no spread around a middle: it is added whole.
+    heavier = stage.heavier / GIB if known.weights_gib is None else 0.0
+    differs = (act.otherwise - act.peak) / GIB if known.activation_gib is None else 0.0
+    return below + strange + heavier + max(differs, 0.0), above + strange + max(-differs, 0.0)

@@ -1,0 +1,237 @@
+"""The question of `plan`: texts from the command line, checked and turned into a planner."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from vllm_doctor.knowledge.gpus import Gpu, exactly, find, nearest
+from vllm_doctor.knowledge.versions import Version, newest_known, parse_version, sampled
+from vllm_doctor.launch.parse import LaunchLine, parse_launch
+from vllm_doctor.plan.launch.flags import Flags
+from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.launch.resolve import resolve
+from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.describe import describe
+from vllm_doctor.plan.model.quantization import scheme
+from vllm_doctor.plan.model.reading import Section, checkpoint_bytes, read_config
+from vllm_doctor.plan.prediction.known import Known
+from vllm_doctor.plan.prediction.predict import GIB, Prediction, predict, quantisation, stages
+from vllm_doctor.plan.question.history import History
+from vllm_doctor.plan.terms.weights import Target, rank_weights
+
+
+class PlanProblem(Exception):  # noqa: N818
+    """A question that cannot be answered: what was found and what is needed."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What was asked, as text; None is what was left out."""
+
+    launch: tuple[str, ...]
+    gpu: str | None = None
+    gpus: int = 1
+    gpu_memory_gib: str | None = None
+    version: str | None = None
+    config: str | None = None
+    weights_gib: str | None = None
+    available_kv_gib: str | None = None
+    measured: Known = msgspec.field(default_factory=Known)
+
+
+class Planner(msgspec.Struct, frozen=True):
+    """Everything that stays the same while the launch is varied."""
+
+    arch: Architecture
+    line: LaunchLine
+    version: Version
+    gpu: Gpu | None
+    total_gib: float | None
+    gpus: int
+    known: Known
+    notes: tuple[str, ...] = ()
+    history: History = msgspec.field(default_factory=History)
+
+    def settings(self, changes: dict[str, str | bool | None] | None = None) -> Settings:
+        """The launch resolved, with flags changed or (None) left out."""
+        flags = {k: v for k, v in {**self.line.flags, **(changes or {})}.items() if v is not None}
+        return resolve(replace(self.line, flags=flags), self.version, self.arch, self.gpu, self.total_gib, self.gpus)
+
+    def predict(self, changes: dict[str, str | bool | None] | None = None) -> Prediction:
+        """The prediction for the launch with these changes. A known pool says nothing about a changed launch, so it
+        counts only without changes."""
+        known = self.known if not changes else replace(self.known, available_kv_gib=None, activation_gib=None)
+        s = self.settings(changes)
+        return predict(self.arch, s, self.gpu, self.total_gib, known.over(self.history.known(s)))
+
+    def stages(self) -> list[Prediction]:
+        """The launch as asked, one prediction for the first and one for the last pipeline stage."""
+        s = self.settings()
+        return stages(self.arch, s, self.gpu, self.total_gib, self.known.over(self.history.known(s)))
+
+    def with_history(self, history: History) -> Planner:
+        """The same, with what earlier starts on this host logged in the place of predicted terms."""
+        if history.known(self.settings()) == Known():
+            return replace(self, history=history)
+        note = "terms logged by an earlier start of this launch on this host replace predicted ones"
+        return replace(self, history=history, notes=(*self.notes, note))
+
+    def on(self, gpu: Gpu, gpus: int) -> Planner:
+        """The same launch on other cards."""
+        return replace(self, gpu=gpu, total_gib=gpu.total_gib, gpus=gpus, history=History())
+
+
+def gib(name: str, text: str | None, high: float) -> float | None:
+    """A size in GiB from text. Raises PlanProblem for another unit, a size that no card has, and what is no number."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)\s*(gib)?", text.strip(), re.IGNORECASE)
+    if not found:
+        raise PlanProblem(f"{name}: found {text!r}; needed: a number of GiB (2^30 bytes), such as 79.19")
+    value = float(found[1])
+    if not 0 < value <= high:
+        near = (
+            f"; {value / 1024:.2f} GiB if MiB were meant"
+            if high < value < 1e7
+            else f"; {value / 2**30:.2f} GiB if bytes were meant"
+            if value >= 1e7
+            else ""
+        )
+        raise PlanProblem(f"{name}: found {text}; needed: GiB above 0 and up to {high:g}{near}")
+    return value
+
+
+def _doubled(card: Gpu, total: float) -> bool:
+    """Cards whose memory was doubled by a workshop (RTX 4090 with 48 GB, RTX 2080 Ti with 22 GB) keep their name."""
+    return 1.9 * card.total_gib <= total <= 2.1 * card.total_gib
+
+
+def card_of(name: str | None, total: float | None) -> Gpu | None:
+    """The card of a name, or None for no name. Raises PlanProblem with the nearest names."""
+    if name is None:
+        return None
+    card = find(name, total)
+    if card is None:
+        close = nearest(name)
+        offered = f"; nearest: {', '.join(close)}" if close else ""
+        raise PlanProblem(
+            f"--gpu: found {name[:60]!r}; needed: the name of an NVIDIA card{offered}; or --gpu-memory-gib N alone for "
+            f"a card that is not listed"
+        )
+    if total is not None and not (0.5 * card.total_gib <= total <= 1.25 * card.total_gib or _doubled(card, total)):
+        raise PlanProblem(
+            f"--gpu-memory-gib: found {total:g}; needed: about {card.total_gib:g}, which is what {card.name} has"
+        )
+    return card
+
+
+def _overridden(config: Section, line: LaunchLine) -> Section:
+    """The config as --hf-overrides changes it, object into object as vLLM merges it (config/model.py)."""
+
+    def merged(values: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+        out = dict(values)
+        for key, new in changes.items():
+            old = values.get(key)
+            out[key] = merged(old, new) if isinstance(old, dict) and isinstance(new, dict) else new
+        return out
+
+    return Section(merged(config.values, Flags(line).object("hf-overrides")), config.path)
+
+
+# A checkpoint stored in twice as many bits is one; what lies beyond is another model's, or a part of one.
+_OTHER_MODEL = 2.5
+_UNLIKE = 1.15
+# Rounding of the allocator and what a description leaves out; no card is decided by it.
+_NOTHING = 64 << 20
+
+
+def _weighed(config: Path, a: Architecture, element: int) -> list[str]:
+    """The checkpoint beside the config, held against what the config describes. Raises PlanProblem where they are not
+    of one model."""
+    stored = checkpoint_bytes(config)
+    if stored is None:
+        return []
+    # Tables of rotary positions are computed when loading and in no checkpoint.
+    target = Target(element, rope_rows=0)
+    described = rank_weights(a, scheme(a.quantization, None, element), Parallel(1, 1, 1, False), 0, target)
+    if abs(stored - described) < _NOTHING:
+        return []
+    times = max(stored, described) / min(stored, described)
+    told = (
+        f"the checkpoint beside {config} holds {stored / GIB:.2f} GiB, the config describes {described / GIB:.2f} GiB"
+    )
+    if a.known and times > _OTHER_MODEL:
+        raise PlanProblem(f"{told}; needed: config and weights of one model, or --weights-gib")
+    return [f"{told}; --weights-gib settles it"] if times > _UNLIKE else []
+
+
+def _carded(q: Question, card: Gpu, total: float) -> list[str]:
+    """What is taken of the card that the question does not say."""
+    notes: list[str] = []
+    if q.gpu is not None and q.gpu_memory_gib is None and not exactly(q.gpu):
+        notes.append(f"--gpu {q.gpu[:60]!r} is planned as {card.name}, {card.total_gib:g} GiB")
+    if _doubled(card, total):
+        notes.append(f"{card.name} is sold with {card.total_gib:g} GiB; planned with the {total:g} that were given")
+    if not card.exact and q.gpu_memory_gib is None:
+        notes.append(
+            f"{card.name}: {card.total_gib:g} GiB follows from the nameplate, not from a log; give --gpu-memory-gib"
+        )
+    return notes
+
+
+def planner(q: Question) -> Planner:
+    """Check the question and read what it names.
+
+    Raises PlanProblem, ConfigError, LaunchError or SettingError, each naming what was found and what is needed.
+    """
+    if not q.version:
+        raise PlanProblem(
+            "--vllm-version is missing and this host has no vLLM; needed: the release that will run, such as 0.33.0"
+        )
+    version = parse_version(q.version)
+    if version is None:
+        raise PlanProblem(f"--vllm-version: found {q.version!r}; needed: a release such as {newest_known()}")
+    if not q.config:
+        raise PlanProblem("--model-config is missing; needed: the model's config.json, or the folder that holds it")
+    if not 1 <= q.gpus <= 4096:
+        raise PlanProblem(f"--gpus: found {q.gpus}; needed: the number of cards, from 1 to 4096")
+    total = gib("--gpu-memory-gib", q.gpu_memory_gib, 1024)
+    card = card_of(q.gpu, total)
+    weights = gib("--weights-gib", q.weights_gib, 4096)
+    available = gib("--available-kv-gib", q.available_kv_gib, 4096)
+    if total is None and card is not None:
+        total = card.total_gib
+    if total is None and available is None:
+        raise PlanProblem(
+            "no card; needed: --gpu NAME or --gpu-memory-gib N (or --available-kv-gib N for the token arithmetic alone)"
+        )
+    known = replace(q.measured, weights_gib=weights or q.measured.weights_gib, available_kv_gib=available)
+    line = parse_launch(list(q.launch), version)
+    arch = describe(_overridden(read_config(Path(q.config)), line))
+    notes = [*arch.doubts]
+    if version > newest_known():
+        notes.append(
+            f"vLLM {version} is newer than {newest_known()}, the newest release that was read; planned as that one"
+        )
+    elif version < sampled()[0]:
+        notes.append(
+            f"vLLM {version} is older than {sampled()[0]}, the oldest release that was read; planned as that one"
+        )
+    if card is not None and total is not None:
+        notes += _carded(q, card, total)
+    notes += [f"--{name} is not a flag that is known of any release: it was not judged" for name in line.unknown]
+    s = resolve(line, version, arch, card, total, q.gpus)
+    fmt = quantisation(arch, s)
+    if weights is None and s.gguf is None:
+        notes += _weighed(Path(q.config), arch, s.element)
+    if not fmt.exact:
+        notes.append(
+            f"quantisation {fmt.name}: its layout is not known here, so the weights are a guess; --weights-gib says "
+            f"better"
+        )
+    return Planner(arch, line, version, card, total, q.gpus, known, tuple(notes))

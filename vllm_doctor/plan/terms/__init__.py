@@ -1,0 +1,1 @@
+"""The terms of the sum: weights, activations, memory outside torch, graphs, cache."""

@@ -1,0 +1,287 @@
+"""What the profiling run allocates beyond weights: the transient peak, and what it leaves behind.
+
+vLLM profiles a forward pass of max_num_batched_tokens tokens, then logits and the sampler for max_num_seqs rows
+(v1/worker/gpu_model_runner.py profile_run, _dummy_sampler_run; V0: worker/model_runner.py profile_run). The peak is
+the larger of the two stages, not their sum; what is allocated once and kept (MoE workspace, encoder outputs of the
+profile) lies under both. Sizes in bytes on one rank; T tokens, S sequences, H hidden, V vocabulary, e bytes per value.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.terms.encoder import encoder, text_only, v0_rows
+from vllm_doctor.plan.terms.term import Term
+from vllm_doctor.plan.terms.weights import padded_vocab
+
+MIB = 1 << 20
+# cuBLAS keeps one workspace a handle: 32 MiB on Hopper, 8 MiB before (torch, aten/src/ATen/cuda/CublasHandlePool.cpp);
+# the index and mask tensors of a dummy batch add a few MiB.
+CUBLAS = {9: 32 * MIB, 10: 32 * MIB, 12: 32 * MIB}
+SMALL = 8 * MIB
+
+
+class Activation(msgspec.Struct, frozen=True):
+    """The transient peak (what the log calls peak activation) and what stays allocated after it, with the terms.
+    `otherwise` is the peak if what the launch does not tell is the other way round (which sampler is installed, whether
+    the profile reached it)."""
+
+    peak: float
+    kept: float
+    terms: tuple[Term, ...]
+    winner: str
+    otherwise: float
+
+
+def tensor(tokens: int, width: int, element: int) -> int:
+    """Bytes of one (tokens x width) activation, such as 200000 x 14336 x 2 B."""
+    return tokens * width * element
+
+
+def sampler_bytes_per_logit(version: Version, engine: str, v2_runner: bool, element: int) -> tuple[int, str]:
+    """Bytes per (sequence x vocabulary) while the dummy sampler runs, and why.
+
+    Sorting samplers: logits e, fp32 copy 4, sorted values 4, int64 indices 8, softmax 4, cumulative mask and
+    exponentials …: v1/sample/ops/topk_topp_sampler.py apply_top_k_top_p. Since 0.17 a Triton kernel filters in
+    place: e + 4 + 4 (probabilities) + 4 (exponential noise). The V2 runner draws by Gumbel noise without a copy: e,
+    until 0.32 profiles its warm-up pass too.
+    """
+    if engine == "V1" and v2_runner:
+        if version >= Version((0, 32)):
+            return element + 12, "V2 sampler, warm-up pass: logits, fp32 copy, filtered copy, probabilities"
+        return element, "V2 sampler: logits alone (Gumbel noise is drawn inside the kernel)"
+    if engine == "V1" and version >= Version((0, 17)):
+        return element + 12, "logits, fp32 copy, probabilities, exponential noise"
+    return (
+        element + 36,
+        "logits, fp32 copy, sorted values 4, int64 indices 8, scatter and mask 8, probabilities and noise 12",
+    )
+
+
+# Releases whose V1 sampler is FlashInfer's wherever that is installed and nothing is asked
+# (v1/sample/ops/topk_topp_sampler.py); from 0.11.1 it has to be asked for, since 0.20 it is the default.
+_EITHER = (Version((0, 8)), Version((0, 11, 1)))
+_FLASHINFER_EXTRA = 12  # logits, then fp32 copy, probabilities and one more: a start of 0.10.0 and one of 0.11.0
+
+
+def _v0_samples(s: Settings) -> bool:
+    """Did the V0 profile run reach the sorting sampler? Start-up logs of 0.6.x and 0.8.x show its 38 bytes per logit,
+    those of 0.7.x only on one card and without chunked prefill; those of 0.9.x show the forward pass alone (fitted:
+    eleven logs)."""
+    if Version((0, 7)) <= s.version < Version((0, 8)):
+        return not s.chunked and s.parallel.tp == 1
+    return s.version < Version((0, 9))
+
+
+def _otherwise(s: Settings, sampler: Term | None, rows: int, vocab: int) -> float | None:
+    """The sampler's bytes if the host, which a launch line does not show, is the other way round; None where there is
+    one way only."""
+    if sampler is None:
+        return None
+    if s.engine == "V0":
+        return sampler.bytes if not _v0_samples(s) else None
+    low, high = _EITHER
+    if low <= s.version < high and s.flashinfer_asked is None:
+        per, _ = sampler_bytes_per_logit(s.version, s.engine, s.v2_runner, s.element)
+        return sampler.bytes - rows * vocab * (per - s.element - _FLASHINFER_EXTRA)
+    return None
+
+
+def _cublas(capability: float | None) -> int:
+    return CUBLAS.get(int(capability or 0), 8 * MIB) + SMALL
+
+
+def _forward(a: Architecture, s: Settings, tokens: int) -> Term:
+    """The widest layer: residual stream, its input and output, gate, up and their product.
+
+    4 H: hidden states, residual, norm output and the layer's result live together; 3 I/TP: gate_up (2 I) and its
+    product (llama.py)."""
+    e, tp = s.element, s.parallel.tp
+    dense = a.moe is None or len(a.moe.layers) < len(a.layers)
+    width = a.width // tp if dense else 0
+    if a.moe is not None:
+        width = max(width, a.moe.shared_width // tp)
+    q = a.heads * a.head_dim // tp
+    kv = max(1, a.kv_heads // tp) * a.head_dim
+    mlp = e * tokens * (4 * a.hidden + (3 if a.gated_mlp else 2) * width)
+    attention = e * tokens * (4 * a.hidden + 2 * q + 2 * kv)
+    if a.mla is not None:
+        attention = (
+            e * tokens * (4 * a.hidden + a.heads // tp * (2 * (a.mla.nope + a.mla.rope) + a.mla.nope + 2 * a.mla.value))
+        )
+    if a.linear is not None and a.linear.kind == "gdn":
+        keys, values = a.linear.key_heads * a.linear.key_dim // tp, a.linear.value_heads * a.linear.value_dim // tp
+        attention = max(attention, e * tokens * (4 * a.hidden + 2 * (2 * keys + 2 * values) + 2 * values))
+    if mlp >= attention:
+        return Term(
+            "forward pass, MLP",
+            mlp,
+            f"{tokens} × (4×{a.hidden} + 3×{width}) × {e} B",
+            "model_executor/models/llama.py LlamaMLP",
+        )
+    return Term(
+        "forward pass, attention",
+        attention,
+        f"{tokens} tokens × attention widths × {e} B",
+        "model_executor/layers/attention",
+    )
+
+
+def _direct(s: Settings, experts: str, capability: float | None) -> bool:
+    """Do the experts run by a direct call of fused_marlin_moe, which frees its two buffers after each layer? So do
+    integer formats until they moved to the modular kernel (gptq_marlin.py: 0.20; compressed_tensors_moe.py and
+    awq_marlin.py: 0.22), and fp8 on cards without it to 0.13."""
+    if re.fullmatch(r"(int|awq|gptq|auto-round)[48]", experts):
+        return s.version < Version((0, 20) if experts.startswith("gptq") else (0, 22))
+    return experts == "fp8" and (capability or 9.0) < 8.9 and s.version < Version((0, 14))
+
+
+def _moe(a: Architecture, s: Settings, *, direct: bool = False) -> Term | None:
+    """The experts' two workspaces and their output (fused_moe/modular_kernel.py, fused_moe.py workspace_shapes)."""
+    moe = a.moe
+    if moe is None:
+        return None
+    tokens = s.batched * (s.parallel.dp if s.parallel.expert else 1)
+    if s.version < Version((0, 17)):
+        tokens = min(tokens, 16384 if s.version >= Version((0, 12)) else 65536)
+    width = moe.width if s.parallel.expert else moe.width // s.parallel.tp
+    if direct:
+        return Term(
+            "MoE workspace",
+            s.element * s.batched * moe.top_k * (max(2 * width, a.hidden) + width),
+            f"{s.batched} × {moe.top_k} × (max({2 * width}, {a.hidden}) + {width}) × {s.element} B",
+            "fused_moe/fused_marlin_moe.py intermediate_cache13, intermediate_cache2",
+        )
+    size = s.element * tokens * moe.top_k * (max(width, a.hidden) + max(2 * width, a.hidden))
+    return Term(
+        "MoE workspace",
+        size,
+        f"{tokens} × {moe.top_k} × (max({width}, {a.hidden}) + max({2 * width}, {a.hidden})) × {s.element} B",
+        "fused_moe/fused_moe.py workspace_shapes",
+    )
+
+
+def estimate(
+    a: Architecture,
+    s: Settings,
+    *,
+    capability: float | None,
+    multiprocessors: int,
+    first_stage: bool = True,
+    last_stage: bool = True,
+    experts: str = "",
+) -> Activation:
+    """The activation peak of one rank and what it leaves behind, in bytes. `experts` is their weights' format."""
+    e, tokens, seqs = s.element, s.batched, min(s.seqs, s.batched)
+    terms: list[Term] = []
+    under = 0.0  # alive through both stages
+    kept = 0.0
+    forward = _forward(a, s, tokens)
+    direct = _direct(s, experts, capability)
+    moe = _moe(a, s, direct=direct)
+    if a.vision is not None and first_stage and not s.skip_encoder and not s.language_only and not text_only(a, s):
+        seen = encoder(a, a.vision, s)
+        seqs = min(seqs, v0_rows(a.vision, s)) if s.engine == "V0" else seqs
+        under += seen.kept
+        terms += seen.terms
+    if s.parallel.pp > 1:
+        under += e * tokens * 2 * a.hidden
+        terms.append(
+            Term(
+                "stage hand-over",
+                e * tokens * 2 * a.hidden,
+                f"{tokens} × 2 × {a.hidden} × {e} B",
+                "gpu_model_runner.py intermediate_tensors",
+            )
+        )
+    keeps_workspace = s.engine == "V1" and s.version >= Version((0, 12)) and a.model_type != "gpt_oss" and not direct
+    logits = last_stage and not s.pooling
+    sampled = logits and (s.engine == "V1" or _v0_samples(s))
+    if s.engine == "V0" and s.parallel.tp > 1:
+        # custom all-reduce writes to a new tensor (distributed/device_communicators/custom_all_reduce.py)
+        forward = Term(
+            forward.name,
+            forward.bytes + e * tokens * a.hidden,
+            forward.formula + f" + {tokens} × {a.hidden} × {e} B (all-reduce)",
+            forward.source,
+        )
+    stages = [forward]
+    if moe is not None:
+        terms.append(moe)
+        stages[0] = Term(
+            "forward pass with experts",
+            max(forward.bytes, moe.bytes + e * tokens * 4 * a.hidden),
+            forward.formula,
+            forward.source,
+        )
+        if keeps_workspace:
+            under += moe.bytes
+            stages[0] = Term(
+                "forward pass with experts",
+                max(forward.bytes, e * tokens * 4 * a.hidden),
+                forward.formula,
+                forward.source,
+            )
+    method = a.quantization.text("quant_method") if a.quantization is not None else s.quantization
+    if method == "bitsandbytes":
+        # Each matrix is unpacked to the model dtype before it is used (bitsandbytes.py apply); the widest is gate_up.
+        unpacked = e * 2 * a.width // s.parallel.tp * a.hidden
+        stages[0] = Term(
+            stages[0].name,
+            stages[0].bytes + unpacked,
+            f"{stages[0].formula} + 2 × {a.width} × {a.hidden} × {e} B unpacked",
+            stages[0].source,
+        )
+    if a.mla is not None and s.engine == "V1":
+        rows = min(max(8 * s.length, 4 * s.seqs * 16), 65536)
+        under += e * rows * (a.mla.kv_rank + a.mla.rope)
+        terms.append(
+            Term(
+                "MLA prefill workspace",
+                e * rows * (a.mla.kv_rank + a.mla.rope),
+                f"{rows} × {a.mla.kv_rank + a.mla.rope} × {e} B",
+                "mla/common.py",
+            )
+        )
+    sampler = _sampler(a, s, seqs, multiprocessors) if logits else None
+    other = _otherwise(s, sampler, seqs, padded_vocab(a.vocab, s.parallel.tp))
+    alone = max(t.bytes for t in stages)
+    if sampled and sampler is not None:
+        stages.append(sampler)
+    winner = max(stages, key=lambda t: t.bytes)
+    towers = max((t.bytes for t in terms if t.name == "vision encoder"), default=0.0)
+    peak = max(winner.bytes + under, towers) + _cublas(capability)
+    if s.engine == "V1" and s.version >= Version((0, 27)) and moe is not None and keeps_workspace:
+        peak, kept = (
+            peak - moe.bytes,
+            kept + moe.bytes,
+        )  # measured as consumed since 0.27: P1 - A1 leaves persistent blocks out
+    differs = 0.0 if other is None else max(other, alone) - winner.bytes
+    return Activation(
+        peak,
+        kept,
+        (*terms, *stages),
+        winner.name if peak > towers + _cublas(capability) else "vision encoder",
+        peak + differs,
+    )
+
+
+def _sampler(a: Architecture, s: Settings, rows: int, multiprocessors: int) -> Term:
+    """Logits of one row a sequence and what the sampler makes of them, over the hidden states of the pass."""
+    e, vocab = s.element, padded_vocab(a.vocab, s.parallel.tp)
+    per, why = sampler_bytes_per_logit(s.version, s.engine, s.v2_runner, e)
+    size = float(rows * vocab * per + e * s.batched * a.hidden + e * rows * a.hidden)
+    formula = f"{rows} × {vocab} × {per} B ({why}) + {s.batched} × {a.hidden} × {e} B"
+    if s.engine == "V1" and s.version >= Version((0, 17)) and not s.flashinfer_sampler and not s.v2_runner:
+        return Term(
+            "logits and sampler",
+            size + 4.0 * multiprocessors * vocab,
+            f"{formula} + {multiprocessors} × {vocab} × 4 B (Triton buffer)",
+            "topk_topp_triton.py",
+        )
+    return Term("logits and sampler", size, formula, "v1/sample/sampler.py")

@@ -1,0 +1,134 @@
+"""What profiling a vision encoder takes: its own peak, and the outputs and pixels that stay alive under the language
+model's pass."""
+
+from __future__ import annotations
+
+import msgspec
+
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.model.architecture import Architecture, Vision
+from vllm_doctor.plan.terms.term import Term
+
+
+class Encoder(msgspec.Struct, frozen=True):
+    """Bytes that stay (outputs, pixels), and the terms; the one named "vision encoder" is the encoder's own peak."""
+
+    kept: float
+    terms: tuple[Term, ...]
+
+
+def encoder(a: Architecture, v: Vision, s: Settings) -> Encoder:
+    """The encoder profile of a launch, in bytes on one rank."""
+    e = s.element
+    budget = encoder_tokens(v, s, a)
+    # Features of inner layers come beside those of the last (qwen3_vl.py).
+    outputs = e * max(budget, _room(v, s)) * a.hidden * (1 + v.deepstack)
+    pixels = _pixels(v, budget, a)
+    if s.engine == "V0" and v.kind.startswith("qwen2"):
+        patches, run, formula = _v0_qwen(v, s)
+        pixels *= 2  # float32 then
+    else:
+        patches = _patches(v, budget, a)
+        # Learned positions are interpolated to every patch; for Qwen3.5 logs of 0.19 and 0.22 show no copy of them.
+        stream = 5 if v.positions and not v.kind.startswith("qwen3_5") else 4
+        run = e * patches * (stream * v.hidden + (3 if v.gated else 2) * v.width / s.parallel.tp)
+        run += e * budget * a.hidden * v.deepstack
+        formula = f"{patches:.0f} patches × ({stream}×{v.hidden} + MLP) × {e} B"
+    kept = outputs + pixels
+    shown = f"{budget} × {a.hidden} × {1 + v.deepstack} × {e} B, and pixels"
+    peak = run + pixels + (outputs if s.engine == "V0" else 0.0)
+    return Encoder(
+        kept,
+        (
+            Term("encoder outputs and pixels", kept, shown, "gpu_model_runner.py profile_run"),
+            Term("vision encoder", peak, formula, "model_executor/models/*vl*.py"),
+        ),
+    )
+
+
+def _v0_qwen(v: Vision, s: Settings) -> tuple[float, float, str]:
+    """The V0 engine profiled one image of 16384 tokens and a video of what is left, one after the other, with rotary
+    positions in float32: 43 bytes per channel and patch. Fitted to two starts of Qwen2.5-VL-3B (4.06 GiB at 32768
+    tokens; about 20.9 GiB, by its pool, at 128000)."""
+    image = _image_tokens(v, s)
+    video = max(0, s.batched - image) // image * image
+    patches = max(image, video) * v.merge * v.merge
+    return patches, 43.0 * v.hidden * patches, f"{patches} patches × {v.hidden} × 43 B"
+
+
+def text_only(a: Architecture, s: Settings) -> bool:
+    """Are all limits of items 0, so that nothing is profiled ("running in text-only mode", multimodal/registry.py)?"""
+    moving = a.vision is not None and "qwen" in a.vision.kind
+    return s.image_limit == 0 and (s.video_limit == 0 or not moving)
+
+
+def encoder_tokens(v: Vision, s: Settings, a: Architecture) -> int:
+    """Tokens that the encoder profile handles: the items of the largest kind that the batch budget holds, one at least,
+    and no more than the sequences may bring (multimodal/encoder_budget.py _get_max_items)."""
+    item = max(1, _largest_item(v, s, a))
+    if item >= s.batched or s.engine == "V0":
+        return max(s.batched, item)
+    limit = s.image_limit or (999 if s.version >= Version((0, 10)) else 1)
+    brought = s.seqs * max(1, min(limit, s.length // item))
+    return s.batched if s.batched // item <= brought else brought * item
+
+
+# 12845056 pixels in 28-pixel merged patches (Qwen2-VL), 16777216 in 32-pixel ones (Qwen3-VL): 16384 tokens each.
+QWEN_IMAGE = 16384
+# A video of the most frames at Qwen3-VL's smallest frame, as the log of 0.11.0 states it ("budget of 153600 tokens").
+QWEN3_VIDEO = 153_600
+
+
+def v0_rows(v: Vision, s: Settings) -> int:
+    """Sequences of the V0 profile: as many as the step holds items of an encoder's size (worker/model_runner.py
+    profile_run), which are also the rows that its sampler sees."""
+    return max(1, min(s.seqs, s.batched // max(1, _image_tokens(v, s) if "qwen" in v.kind else 1)))
+
+
+def _largest_item(v: Vision, s: Settings, a: Architecture) -> int:
+    if v.kind.startswith("qwen2") and s.engine == "V1" and s.video_limit != 0:
+        return max(_image_tokens(v, s), _qwen2_video(v, s))
+    if "qwen" in v.kind:
+        return _image_tokens(v, s)
+    side = v.image_size // (v.patch * max(1, v.merge))
+    return min(side * side, a.context)
+
+
+def _image_tokens(v: Vision, s: Settings) -> int:
+    if s.image_pixels is None:
+        return QWEN_IMAGE
+    return max(1, min(QWEN_IMAGE, s.image_pixels // (v.patch * max(1, v.merge)) ** 2))
+
+
+def _qwen2_video(v: Vision, s: Settings) -> int:
+    """Tokens of the longest video that the profile takes: pairs of frames, each as large as an image, as many as the
+    length holds and at most 16 frames (to 0.10, where an image has to fit beside them) or 14 (qwen2_vl.py
+    get_num_frames_with_most_features)."""
+    old = s.version < Version((0, 11))
+    image = _image_tokens(v, s)
+    held = (s.length - (image if old else 0)) // image
+    return min(8 if old else 7, max(held, 0)) * image
+
+
+def _room(v: Vision, s: Settings) -> int:
+    """Tokens that the profile keeps room for beyond what its item has: in 0.11 and 0.12 outputs were copied into
+    tensors as long as the encoder budget, which for Qwen3-VL was a video's (gpu_model_runner.py expanded_outputs)."""
+    copied = Version((0, 11)) <= s.version < Version((0, 13))
+    return QWEN3_VIDEO if copied and v.kind.startswith("qwen3_vl") and s.length > QWEN_IMAGE else 0
+
+
+def _pixels(v: Vision, tokens: int, a: Architecture) -> float:
+    """Bytes of the profile's pixel input, which stays alive through the language pass (V1 profile_run)."""
+    if v.kind == "siglip_vision_model" and a.model_type.startswith("gemma3"):
+        return tokens / 256 * 3 * v.image_size**2 * 2
+    patches = tokens * v.merge * v.merge * (4 if v.kind == "moonvit" else 1)
+    return patches * v.patch * v.patch * 3 * 2 * (2 if "qwen" in v.kind else 1)
+
+
+def _patches(v: Vision, tokens: int, a: Architecture) -> float:
+    if v.kind == "siglip_vision_model" and a.model_type.startswith("gemma3"):
+        return tokens / 256 * (v.image_size // v.patch) ** 2
+    if v.kind == "moonvit":
+        return tokens * 4.0
+    return tokens * float(v.merge * v.merge)

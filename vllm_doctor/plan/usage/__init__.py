@@ -1,0 +1,1 @@
+"""How a running server uses its memory."""
