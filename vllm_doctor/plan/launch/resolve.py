@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from vllm_doctor.knowledge.gpus import Gpu
 from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization, engine
 from vllm_doctor.launch.parse import LaunchLine, Refusal
+from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.cache_types import ELEMENT
 from vllm_doctor.plan.launch.flags import Flags, SettingError, whole
 from vllm_doctor.plan.launch.parallel import Parallel
@@ -42,11 +43,6 @@ def _length(flags: Flags, arch: Architecture, env: dict[str, str], refusals: lis
 
 # The V2 model runner where nothing is asked (config/vllm.py _is_default_v2_model_runner_model and
 # DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES, read in every release from 0.22.0 to 0.29.0).
-_V2_ALL_FROM = Version((0, 29))
-_V2_DENSE_FROM = Version((0, 25))
-_V2_MOE_FROM = Version((0, 24))
-_V2_LLAMA_FROM = Version((0, 23))
-_V2_FIRST = Version((0, 22))
 _V2_LISTED = frozenset({"DeepseekV2ForCausalLM", "Qwen2MoeForCausalLM", "GraniteMoeForCausalLM"})
 _V2_LISTED_DENSE = frozenset({"Qwen3ForCausalLM", "LlamaForCausalLM", "MistralForCausalLM"})
 
@@ -55,21 +51,22 @@ def _v2(version: Version, env: dict[str, str], arch: Architecture, quantized: bo
     asked = env.get("VLLM_USE_V2_MODEL_RUNNER")
     if asked is not None:
         return asked == "1"
-    if version >= _V2_ALL_FROM:
+    does = behaviour(version)
+    if does.v2_all:
         return True
-    if quantized or version < _V2_FIRST:
+    if quantized or not does.v2_qwen3:
         # Quantised models: the code of 0.24 to 0.28 asks nothing of them, yet two cards' logs show the V1 terms.
         return False
-    listed = version >= _V2_MOE_FROM and arch.name in _V2_LISTED
-    if version >= _V2_DENSE_FROM:
+    listed = does.v2_listed_experts and arch.name in _V2_LISTED
+    if does.v2_dense:
         return not arch.hybrid and (arch.moe is None or listed)
-    return listed or arch.name in (_V2_LISTED_DENSE if version >= _V2_LLAMA_FROM else {"Qwen3ForCausalLM"})
+    return listed or arch.name in (_V2_LISTED_DENSE if does.v2_llama else {"Qwen3ForCausalLM"})
 
 
 def _caches_prefixes(version: Version, arch: Architecture) -> bool:
     """Prefix caching where nothing is asked: on with V1, for recurrent layers only since 0.26 (config/model.py
     is_prefix_caching_supported: off in 0.25.1, on in 0.26.0)."""
-    return not arch.hybrid or version >= Version((0, 26))
+    return not arch.hybrid or behaviour(version).caches_recurrent_prefixes
 
 
 def _dtype(flags: Flags, arch: Architecture, gpu: Gpu | None, refusals: list[Refusal], notes: list[str]) -> str:
@@ -125,7 +122,7 @@ def resolve(  # noqa: PLR0917
     """All settings of a launch. Raises SettingError for values that are not of their kind; what vLLM would refuse is in
     `refusals`."""
     flags, env = Flags(line), line.env
-    refusals, notes = list(line.refusals), list(line.notes)
+    refusals, notes, does = list(line.refusals), list(line.notes), behaviour(version)
     use_v1 = env.get("VLLM_USE_V1")
     which = engine(version, None if use_v1 is None else use_v1 == "1")
     v1 = which == "V1"
@@ -154,7 +151,7 @@ def resolve(  # noqa: PLR0917
     }
     chunked = flags.on(
         "enable-chunked-prefill",
-        default=v1 or (length > 32768 and version >= Version((0, 5, 3)) and not arch.multimodal),
+        default=v1 or (length > 32768 and does.chunks_long_prompts and not arch.multimodal),
     )
     defaults = batch_defaults(version, total_gib, gpu.name if gpu else "", use_v1=v1)
     seqs = flags.int("max-num-seqs", defaults.seqs, 1, 10**7)
@@ -222,7 +219,7 @@ def resolve(  # noqa: PLR0917
         * flags.int("prefill-context-parallel-size", 1, 1, 4096),
         hybrid_manager=not flags.on(
             "disable-hybrid-kv-cache-manager",
-            default=flags.text("kv-transfer-config") is not None and version < Version((0, 16)),
+            default=flags.text("kv-transfer-config") is not None and does.connector_ends_groups,
         ),
         capture_sizes=_captures(flags, seqs, batched, draft, version, arch),
         skip_encoder=flags.on("skip-mm-profiling", default=False),
@@ -236,12 +233,10 @@ def resolve(  # noqa: PLR0917
         lora_rank=flags.int("max-lora-rank", 16, 1, 4096),
         gguf=gguf,
         custom_all_reduce=not flags.on("disable-custom-all-reduce", default=False),
-        estimate_graphs=(estimate != "0")
-        if version >= Version((0, 20))
-        else (estimate == "1" and version >= Version((0, 18))),
+        estimate_graphs=(estimate != "0") if does.estimates_graphs else estimate == "1" and does.can_estimate_graphs,
         flashinfer_asked=None if sampler is None else sampler == "1",
-        flashinfer_sampler=(sampler != "0") if version >= Version((0, 20)) else sampler == "1",
-        async_scheduling=flags.on("async-scheduling", default=version >= Version((0, 14))),
+        flashinfer_sampler=(sampler != "0") if does.flashinfer_sampler else sampler == "1",
+        async_scheduling=flags.on("async-scheduling", default=does.schedules_ahead),
         mamba_dtype=flags.text("mamba-ssm-cache-dtype") or "auto",
         notes=tuple(notes),
         refusals=tuple(refusals),
@@ -292,7 +287,7 @@ def _captures(  # noqa: PLR0917
         return asked
     if arch.model_type == "gpt_oss":
         return min(1024, batched)
-    if version < Version((0, 10, 2)):
+    if not behaviour(version).captures_by_sequences:
         return None
     return min(2 * seqs * (1 + draft), 512, batched)
 
@@ -343,12 +338,11 @@ def _batched(  # noqa: PLR0917
     asked = flags.int("max-num-batched-tokens", 0, 1, 10**9)
     if asked:
         return asked
+    does = behaviour(version)
     if which == "V0" or default is None:
         if chunked:
-            return 2048 if version >= Version((0, 6, 4)) else 512
-        floor = 5120 if arch.multimodal and version >= Version((0, 6, 2)) else 2048
+            return 2048 if does.wide_chunks else 512
+        floor = 5120 if arch.multimodal and does.multimodal_step_floor else 2048
         return max(length, floor)
     tokens = default if chunked else max(default, length)
-    if arch.multimodal and chunked:
-        tokens = max(tokens, 0)
-    return min(tokens, seqs * length) if version >= Version((0, 8, 5)) else tokens
+    return min(tokens, seqs * length) if does.caps_step_by_sequences else tokens

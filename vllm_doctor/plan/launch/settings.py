@@ -6,6 +6,7 @@ import msgspec
 
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.behaviour import Behaviour, behaviour
 from vllm_doctor.plan.launch.parallel import Parallel
 
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4}
@@ -59,3 +60,8 @@ class Settings(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     defaulted: frozenset[str] = msgspec.field(default_factory=frozenset)
+
+    @property
+    def does(self) -> Behaviour:
+        """What the release does where releases differ."""
+        return behaviour(self.version)

@@ -25,10 +25,6 @@ from vllm_doctor.plan.terms.term import Term
 from vllm_doctor.plan.terms.weights import Target, rank_weights, step_buffers
 
 GIB = 1 << 30
-GRAPHS_IN_PEAK = Version((0, 27))  # from then on the graph estimate is logged inside the peak
-# Until then Hopper lays MXFP4 experts out for Triton only where triton_kernels was installed by hand or by the image,
-# and for Marlin elsewhere: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
-TRITON_KERNELS = Version((0, 12))
 # Share of a step's activations lost to fragmentation: a public log of 200000 batched tokens on 80 GB shows 6.19 GiB
 # reserved but unallocated beside 19.5 GiB of live activations when 5.34 GiB more were refused.
 FRAGMENTED = 6.19 / 19.5
@@ -96,7 +92,7 @@ def _loaded(  # noqa: PLR0917
 def _stage(a: Architecture, s: Settings, gpu: Gpu | None, index: int, fmt: Scheme) -> Stage:
     target = Target(
         s.element,
-        splits_large=s.version < Version((0, 21)),
+        splits_large=s.does.splits_large_blocks,
         capability=gpu.capability if gpu else None,
         rope_element=s.element,
     )
@@ -106,7 +102,8 @@ def _stage(a: Architecture, s: Settings, gpu: Gpu | None, index: int, fmt: Schem
         return _loaded(shown, (s.quantization, s.element, s.gguf), s.parallel, index, to, s.speculative)
 
     weights, heavier = load(target) + step_buffers(shown, s.batched, s.element), 0.0
-    if fmt.name == "mxfp4" and s.version < TRITON_KERNELS and 9.0 <= (target.capability or 0) < 10.0:
+    # Triton's layout or Marlin's: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
+    if fmt.name == "mxfp4" and not s.does.mxfp4_for_triton and 9.0 <= (target.capability or 0) < 10.0:
         heavier = max(0.0, load(replace(target, capability=8.9)) - weights)
     activation = estimate(
         shown,
@@ -126,7 +123,7 @@ def _checks_all_layers(s: Settings) -> bool:
     """Does the check that one request fits count the layers of every pipeline stage against one rank's memory? So do
     0.14 to 0.16, where the groups of the whole model are checked (v1/core/kv_cache_utils.py get_kv_cache_configs);
     since 0.17 they are projected to each worker first."""
-    return s.engine == "V1" and s.parallel.pp > 1 and Version((0, 14)) <= s.version < Version((0, 17))
+    return s.engine == "V1" and s.parallel.pp > 1 and s.does.checks_all_stages
 
 
 def predict(
@@ -164,8 +161,8 @@ def _one(  # noqa: PLR0917
     active = known.activation_gib if known.activation_gib is not None else stage.activation.peak / GIB
     captured = graphs(a, s, gpu)
     captured = Estimate(known.graphs_gib, 0.02, 0.02) if known.graphs_gib is not None else captured
-    charged = captured.gib if s.estimate_graphs and not (s.v2_runner and s.version < Version((0, 29))) else 0.0
-    if known.activation_gib is not None and s.version >= GRAPHS_IN_PEAK:
+    charged = captured.gib if s.estimate_graphs and (s.does.v2_charges_graphs or not s.v2_runner) else 0.0
+    if known.activation_gib is not None and s.does.measures_consumed:
         charged = 0.0
     budget = total_gib * s.utilization if total_gib is not None else None
     available: float | None = known.available_kv_gib
@@ -246,7 +243,7 @@ def held_before_start(s: Settings, gpu: Gpu | None) -> float:
     if gpu is not None and gpu.unified:
         return 2.0
     linked = gpu is None or gpu.link == "nvlink"
-    if s.parallel.tp * s.parallel.pp > 1 and s.version >= Version((0, 11)):
+    if s.parallel.tp * s.parallel.pp > 1 and s.does.nccl_before_snapshot:
         return 1.75 if linked else 0.8
     return 0.5
 
@@ -254,7 +251,7 @@ def held_before_start(s: Settings, gpu: Gpu | None) -> float:
 def _too_little_free(s: Settings, gpu: Gpu | None, total_gib: float | None) -> Refusal | None:
     """The check at the very start, since 0.9.2: free memory must cover utilization x total (v1/worker/utils.py
     request_memory)."""
-    if total_gib is None or s.engine == "V0" or s.version < Version((0, 9, 2)) or s.kv_bytes:
+    if total_gib is None or s.engine == "V0" or not s.does.checks_free_at_start or s.kv_bytes:
         return None
     free = total_gib - held_before_start(s, gpu)
     if s.utilization * total_gib <= free:
@@ -350,7 +347,7 @@ def _spread(  # noqa: PLR0917
         if s.engine == "V0" and act.winner == "logits and sampler":
             forward = max((t.bytes for t in act.terms if t.name.startswith("forward")), default=0.0) / GIB
             less.append(peak - forward)
-        if s.engine == "V0" and s.version < Version((0, 6, 4)):
+        if s.engine == "V0" and s.does.counts_used_memory:
             more.append(0.3 * peak)  # blocks that torch kept after the pass counted as used
     if known.non_torch_gib is None:
         more.append(outside.above)

@@ -20,7 +20,7 @@ from vllm_doctor.log.match import read
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.reading import MAX_BYTES
 from vllm_doctor.plan.prediction.known import Known
-from vllm_doctor.plan.prediction.predict import GRAPHS_IN_PEAK, Prediction
+from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.records import reading
 
 SCHEMA_VERSION = 2
@@ -129,7 +129,7 @@ def whole(p: Prediction, logged: Known) -> Known:
         return logged
     weights = p.weights_gib if logged.weights_gib is None else logged.weights_gib
     outside = (p.non_torch_gib or 0.0) if logged.non_torch_gib is None else logged.non_torch_gib
-    charged = p.cudagraph_budget_gib if p.settings.version < GRAPHS_IN_PEAK else 0.0
+    charged = p.cudagraph_budget_gib if not p.settings.does.measures_consumed else 0.0
     rest = round(p.budget_gib - weights - outside - charged - pool, 3)
     return replace(logged, activation_gib=rest) if rest > 0 else logged
 

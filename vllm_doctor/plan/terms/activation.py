@@ -13,6 +13,7 @@ import re
 import msgspec
 
 from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.terms.encoder import encoder, text_only, v0_rows
@@ -51,11 +52,12 @@ def sampler_bytes_per_logit(version: Version, engine: str, v2_runner: bool, elem
     place: e + 4 + 4 (probabilities) + 4 (exponential noise). The V2 runner draws by Gumbel noise without a copy: e,
     until 0.32 profiles its warm-up pass too.
     """
+    does = behaviour(version)
     if engine == "V1" and v2_runner:
-        if version >= Version((0, 32)):
+        if does.v2_sampler_warm_up:
             return element + 12, "V2 sampler, warm-up pass: logits, fp32 copy, filtered copy, probabilities"
         return element, "V2 sampler: logits alone (Gumbel noise is drawn inside the kernel)"
-    if engine == "V1" and version >= Version((0, 17)):
+    if engine == "V1" and does.triton_sampler:
         return element + 12, "logits, fp32 copy, probabilities, exponential noise"
     return (
         element + 36,
@@ -65,7 +67,6 @@ def sampler_bytes_per_logit(version: Version, engine: str, v2_runner: bool, elem
 
 # Releases whose V1 sampler is FlashInfer's wherever that is installed and nothing is asked
 # (v1/sample/ops/topk_topp_sampler.py); from 0.11.1 it has to be asked for, since 0.20 it is the default.
-_EITHER = (Version((0, 8)), Version((0, 11, 1)))
 _FLASHINFER_EXTRA = 12  # logits, then fp32 copy, probabilities and one more: a start of 0.10.0 and one of 0.11.0
 
 
@@ -73,9 +74,9 @@ def _v0_samples(s: Settings) -> bool:
     """Did the V0 profile run reach the sorting sampler? Start-up logs of 0.6.x and 0.8.x show its 38 bytes per logit,
     those of 0.7.x only on one card and without chunked prefill; those of 0.9.x show the forward pass alone (fitted:
     eleven logs)."""
-    if Version((0, 7)) <= s.version < Version((0, 8)):
+    if s.does.v0_samples_on_one_card:
         return not s.chunked and s.parallel.tp == 1
-    return s.version < Version((0, 9))
+    return s.does.v0_samples
 
 
 def _otherwise(s: Settings, sampler: Term | None, rows: int, vocab: int) -> float | None:
@@ -85,8 +86,7 @@ def _otherwise(s: Settings, sampler: Term | None, rows: int, vocab: int) -> floa
         return None
     if s.engine == "V0":
         return sampler.bytes if not _v0_samples(s) else None
-    low, high = _EITHER
-    if low <= s.version < high and s.flashinfer_asked is None:
+    if s.does.flashinfer_where_installed and s.flashinfer_asked is None:
         per, _ = sampler_bytes_per_logit(s.version, s.engine, s.v2_runner, s.element)
         return sampler.bytes - rows * vocab * (per - s.element - _FLASHINFER_EXTRA)
     return None
@@ -137,8 +137,8 @@ def _direct(s: Settings, experts: str, capability: float | None) -> bool:
     integer formats until they moved to the modular kernel (gptq_marlin.py: 0.20; compressed_tensors_moe.py and
     awq_marlin.py: 0.22), and fp8 on cards without it to 0.13."""
     if re.fullmatch(r"(int|awq|gptq|auto-round)[48]", experts):
-        return s.version < Version((0, 20) if experts.startswith("gptq") else (0, 22))
-    return experts == "fp8" and (capability or 9.0) < 8.9 and s.version < Version((0, 14))
+        return s.does.direct_gptq_experts if experts.startswith("gptq") else s.does.direct_integer_experts
+    return experts == "fp8" and (capability or 9.0) < 8.9 and s.does.direct_fp8_experts
 
 
 def _moe(a: Architecture, s: Settings, *, direct: bool = False) -> Term | None:
@@ -147,8 +147,8 @@ def _moe(a: Architecture, s: Settings, *, direct: bool = False) -> Term | None:
     if moe is None:
         return None
     tokens = s.batched * (s.parallel.dp if s.parallel.expert else 1)
-    if s.version < Version((0, 17)):
-        tokens = min(tokens, 16384 if s.version >= Version((0, 12)) else 65536)
+    if s.does.chunks_experts_at_16384 or s.does.chunks_experts_at_65536:
+        tokens = min(tokens, 16384 if s.does.chunks_experts_at_16384 else 65536)
     width = moe.width if s.parallel.expert else moe.width // s.parallel.tp
     if direct:
         return Term(
@@ -199,7 +199,7 @@ def estimate(
                 "gpu_model_runner.py intermediate_tensors",
             )
         )
-    keeps_workspace = s.engine == "V1" and s.version >= Version((0, 12)) and a.model_type != "gpt_oss" and not direct
+    keeps_workspace = s.engine == "V1" and s.does.keeps_moe_workspace and a.model_type != "gpt_oss" and not direct
     logits = last_stage and not s.pooling
     sampled = logits and (s.engine == "V1" or _v0_samples(s))
     if s.engine == "V0" and s.parallel.tp > 1:
@@ -256,7 +256,7 @@ def estimate(
     winner = max(stages, key=lambda t: t.bytes)
     towers = max((t.bytes for t in terms if t.name == "vision encoder"), default=0.0)
     peak = max(winner.bytes + under, towers) + _cublas(capability)
-    if s.engine == "V1" and s.version >= Version((0, 27)) and moe is not None and keeps_workspace:
+    if s.engine == "V1" and s.does.measures_consumed and moe is not None and keeps_workspace:
         peak, kept = (
             peak - moe.bytes,
             kept + moe.bytes,
@@ -277,7 +277,7 @@ def _sampler(a: Architecture, s: Settings, rows: int, multiprocessors: int) -> T
     per, why = sampler_bytes_per_logit(s.version, s.engine, s.v2_runner, e)
     size = float(rows * vocab * per + e * s.batched * a.hidden + e * rows * a.hidden)
     formula = f"{rows} × {vocab} × {per} B ({why}) + {s.batched} × {a.hidden} × {e} B"
-    if s.engine == "V1" and s.version >= Version((0, 17)) and not s.flashinfer_sampler and not s.v2_runner:
+    if s.engine == "V1" and s.does.triton_sampler and not s.flashinfer_sampler and not s.v2_runner:
         return Term(
             "logits and sampler",
             size + 4.0 * multiprocessors * vocab,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import msgspec
 
-from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture, Vision
 from vllm_doctor.plan.terms.term import Term
@@ -69,7 +68,7 @@ def encoder_tokens(v: Vision, s: Settings, a: Architecture) -> int:
     item = max(1, _largest_item(v, s, a))
     if item >= s.batched or s.engine == "V0":
         return max(s.batched, item)
-    limit = s.image_limit or (999 if s.version >= Version((0, 10)) else 1)
+    limit = s.image_limit or (999 if s.does.many_items else 1)
     brought = s.seqs * max(1, min(limit, s.length // item))
     return s.batched if s.batched // item <= brought else brought * item
 
@@ -105,7 +104,7 @@ def _qwen2_video(v: Vision, s: Settings) -> int:
     """Tokens of the longest video that the profile takes: pairs of frames, each as large as an image, as many as the
     length holds and at most 16 frames (to 0.10, where an image has to fit beside them) or 14 (qwen2_vl.py
     get_num_frames_with_most_features)."""
-    old = s.version < Version((0, 11))
+    old = s.does.video_beside_image
     image = _image_tokens(v, s)
     held = (s.length - (image if old else 0)) // image
     return min(8 if old else 7, max(held, 0)) * image
@@ -114,7 +113,7 @@ def _qwen2_video(v: Vision, s: Settings) -> int:
 def _room(v: Vision, s: Settings) -> int:
     """Tokens that the profile keeps room for beyond what its item has: in 0.11 and 0.12 outputs were copied into
     tensors as long as the encoder budget, which for Qwen3-VL was a video's (gpu_model_runner.py expanded_outputs)."""
-    copied = Version((0, 11)) <= s.version < Version((0, 13))
+    copied = s.does.copies_encoder_outputs
     return QWEN3_VIDEO if copied and v.kind.startswith("qwen3_vl") and s.length > QWEN_IMAGE else 0
 
 

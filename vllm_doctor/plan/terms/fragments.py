@@ -9,15 +9,12 @@ from __future__ import annotations
 from math import ceil
 
 from vllm_doctor.knowledge.gpus import Gpu
-from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.launch.parallel import stage_layers
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import MXFP4, Scheme
 from vllm_doctor.plan.terms.weights import Target, feed_forward, padded
 
-# torch 2.10 came with 0.17; the rule that no block above 20 MiB is split while loading is in 0.21.0, not in 0.20.2.
-_FROM, _UNTIL = Version((0, 17)), Version((0, 21))
 # Share of the layers' remainders that were still stranded when the sampler ran out of memory. Fitted to one log:
 # gpt-oss-20b on one H100 with 0.19.0 held 1.78 GiB unallocated, the remainders of its 24 layers are 3.16 GiB.
 STRANDED = 1.78 / 3.16
@@ -31,7 +28,7 @@ def stranded(a: Architecture, s: Settings, gpu: Gpu | None, stage: int, fmt: Sch
     request 41268, which ended it).
     """
     hopper = gpu is not None and gpu.capability is not None and 9.0 <= gpu.capability < 10.0
-    if a.moe is None or not hopper or not _FROM <= s.version < _UNTIL:
+    if a.moe is None or not hopper or not s.does.strands_mxfp4:
         return 0.0
     parts = stage_layers(len(a.layers), s.parallel.pp)
     start = sum(parts[:stage])

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.cache_types import ELEMENT
 
 Kind = Literal["full", "sliding", "chunked", "mla", "mamba", "cross"]
@@ -167,25 +168,20 @@ def rules_for(
     context_parallel: int = 1,
     prefix_caching: bool = True,
 ) -> Rules:
-    """The counting rules of a V1 release.
-
-    Groups of kinds since 0.9.2 (0.9.1 has the code, off by default); the largest bucket instead of the smallest when
-    it is below 1.25 x (0.12..0.16) or 1.5 x (0.17+) of it; tokens printed as concurrency x length since 0.20.1; tokens
-    in flight counted per concurrent batch since 0.26 (max_in_flight_tokens; 0.25.1 takes one batch); a null block
-    reserved since 0.29.
-    """
+    """The counting rules of a V1 release, by what it does (behaviours.json)."""
+    does = behaviour(version)
     batches = 1
-    if version >= Version((0, 26)):
+    if does.counts_batches_in_flight:
         on = async_scheduling if async_scheduling is not None else True
         batches = (pp + 1 if v2_runner else 2 if pp == 1 else pp) if on else pp
-    ratio = 1.5 if version >= Version((0, 17)) else 1.25 if version >= Version((0, 12)) else 0.0
+    ratio = 1.5 if does.pads_within_half else 1.25 if does.pads_within_quarter else 0.0
     return Rules(
-        hybrid=hybrid and version >= Version((0, 9, 2)),
+        hybrid=hybrid and does.groups_kinds,
         in_flight=batches * max_batched_tokens,
-        tokens_by_concurrency=version >= Version((0, 20, 1)),
+        tokens_by_concurrency=does.tokens_by_concurrency,
         padding_ratio=ratio,
-        reserve_null_block=version >= Version((0, 29)),
-        bytes_over_block=version >= Version((0, 9, 2)),
+        reserve_null_block=does.reserves_null_block,
+        bytes_over_block=does.need_in_bytes,
         context_parallel=context_parallel,
         align_states=prefix_caching,
     )

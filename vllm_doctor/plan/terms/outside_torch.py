@@ -10,6 +10,7 @@ import msgspec
 
 from vllm_doctor.knowledge.gpus import Gpu
 from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.terms.weights import padded_vocab
@@ -36,10 +37,10 @@ def non_torch(a: Architecture, s: Settings, gpu: Gpu | None) -> Estimate:
     if gpu is not None and gpu.unified:
         # What is free is what the host calls available (utils/mem_utils.py MemorySnapshot, psutil), so the process'
         # own host memory counts too. Fitted: four logs of GB10, 1.0 to 4.6 GiB.
-        return Estimate(2.5 + (persistent(a, s) if s.version >= Version((0, 27)) else 0.0), 2.2, 2.4)
+        return Estimate(2.5 + (persistent(a, s) if s.does.measures_consumed else 0.0), 2.2, 2.4)
     several = s.parallel.tp > 1
     linked = gpu is not None and gpu.link == "nvlink"
-    if s.engine == "V0" and several and s.version < Version((0, 6, 4)):
+    if s.engine == "V0" and several and s.does.counts_used_memory:
         # The whole growth of used memory counted then, blocks that torch kept included (worker/worker.py of 0.5.4).
         # Fitted to two logs: 9.7 GiB (0.5.3, 8 cards) and 13 GiB (0.2.5, 4 cards) beyond weights and pool.
         return Estimate(9.0, 6.0, 6.0)
@@ -53,7 +54,7 @@ def non_torch(a: Architecture, s: Settings, gpu: Gpu | None) -> Estimate:
         if several and linked:
             return Estimate(1.4, 1.0, 0.8)
         if several:
-            return Estimate(0.12, 0.1, 0.3) if s.version >= Version((0, 11)) else Estimate(0.28, 0.15, 0.3)
+            return Estimate(0.12, 0.1, 0.3) if s.does.nccl_before_snapshot else Estimate(0.28, 0.15, 0.3)
         return Estimate(0.11, 0.1, 0.1)
     if several and gpu is None:
         base = Estimate(0.8, 0.7, 1.5)
@@ -67,7 +68,7 @@ def non_torch(a: Architecture, s: Settings, gpu: Gpu | None) -> Estimate:
         above = 1.6 if capability >= 12.0 else 0.24 if gpu is not None else 0.5
         # Nineteen H100 runs of one host lie within 0.03; logs of other hosts down to 0.12 below.
         base = Estimate(0.25, 0.2 if s.eager or capability < 9.0 else 0.12, above)
-    if s.version >= Version((0, 27)):
+    if s.does.measures_consumed:
         return Estimate(
             base.gib - (0.1 if s.v2_runner else 0.0) + persistent(a, s), base.below + 0.15, base.above + 0.3
         )
@@ -87,7 +88,7 @@ def capture_sizes(largest: int, version: Version) -> int:
     to 0.10."""
     if largest <= 4:
         return len([n for n in (1, 2, 4) if n <= largest])
-    if version < Version((0, 11)):
+    if not behaviour(version).captures_by_sixteen:
         return 3 + largest // 8
     return 3 + min(largest, 255) // 8 + (max(0, (largest - 256) // 16 + 1) if largest >= 256 else 0)
 
@@ -108,7 +109,7 @@ def graphs(a: Architecture, s: Settings, gpu: Gpu | None = None) -> Estimate:
     largest = s.capture_sizes or min(512, s.batched)
     count = capture_sizes(largest, s.version)
     flashinfer = uses_flashinfer(s, gpu)
-    full = s.version >= Version((0, 11)) and not (flashinfer and s.speculative)
+    full = s.does.full_decode_graphs and not (flashinfer and s.speculative)
     if full:
         # Decode graphs end at the largest decode batch (cudagraph_dispatcher.py; logs: "FULL=35 (largest=256)").
         count += capture_sizes(min(largest, s.seqs * (1 + s.draft_tokens)), s.version)

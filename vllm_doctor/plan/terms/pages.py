@@ -7,7 +7,6 @@ from math import ceil
 from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Gpu
-from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.launch.parallel import stage_layers
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture, Attention, Linear
@@ -28,7 +27,7 @@ def block_size(a: Architecture, s: Settings, gpu: Gpu | None) -> int:
         if s.backend == "CUTLASS_MLA":
             return 128
         if gpu is not None and (gpu.capability or 0.0) >= 10.0:
-            return 64 if s.version >= Version((0, 11)) else 128
+            return 64 if s.does.mla_block_64 else 128
     return 16
 
 
@@ -72,7 +71,7 @@ def specs(a: Architecture, s: Settings, gpu: Gpu | None, layers: range) -> list[
         # _align_hybrid_block_size).
         one = max(attention)
         step = block
-        if s.version < Version((0, 18)):
+        if not s.does.state_page_by_kernel_block:
             step = 16
         block = max(block, step * ceil(state / (step * one)))
         padded = block * one

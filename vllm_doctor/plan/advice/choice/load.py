@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.knowledge.versions import default_utilization
 from vllm_doctor.plan.advice.choice.draft import Draft
 from vllm_doctor.plan.advice.recommendation import Sum, safe, table_tokens
 from vllm_doctor.plan.prediction.predict import GIB
@@ -20,11 +20,7 @@ def settle_share(draft: Draft) -> None:
     total = draft.planner.total_gib
     if total is None:
         return
-    default = (
-        s.utilization
-        if "gpu-memory-utilization" in s.defaulted
-        else (0.92 if draft.planner.version >= Version((0, 20)) else 0.9)
-    )
+    default = s.utilization if "gpu-memory-utilization" in s.defaulted else default_utilization(draft.planner.version)
     if draft.profile == "conservative":
         value, why = 0.80, "the cautious start: a fifth of the card stays free for what comes at run time"
     elif draft.profile == "balanced":

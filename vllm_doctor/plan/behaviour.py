@@ -1,0 +1,99 @@
+"""What a release does where releases differ, as far as memory is concerned: the reader of behaviours.json.
+
+A row has the first release that does it and the first that no longer does; nothing stands for "always did" and "still
+does". Its source is the file of vLLM in which it was read.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.knowledge.versions import Version
+
+
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
+    """What one release does; behaviours.json says each in words."""
+
+    chunks_long_prompts: bool
+    multimodal_step_floor: bool
+    wide_chunks: bool
+    counts_used_memory: bool
+    v0_samples: bool
+    v0_samples_on_one_card: bool
+    flashinfer_where_installed: bool
+    caps_step_by_sequences: bool
+    groups_kinds: bool
+    need_in_bytes: bool
+    checks_free_at_start: bool
+    many_items: bool
+    captures_by_sequences: bool
+    nccl_before_snapshot: bool
+    captures_by_sixteen: bool
+    full_decode_graphs: bool
+    mla_block_64: bool
+    video_beside_image: bool
+    copies_encoder_outputs: bool
+    mxfp4_for_triton: bool
+    keeps_moe_workspace: bool
+    chunks_experts_at_65536: bool
+    chunks_experts_at_16384: bool
+    pads_within_quarter: bool
+    pads_within_half: bool
+    direct_fp8_experts: bool
+    schedules_ahead: bool
+    checks_all_stages: bool
+    connector_ends_groups: bool
+    triton_sampler: bool
+    strands_mxfp4: bool
+    can_estimate_graphs: bool
+    state_page_by_kernel_block: bool
+    direct_gptq_experts: bool
+    estimates_graphs: bool
+    flashinfer_sampler: bool
+    tokens_by_concurrency: bool
+    splits_large_blocks: bool
+    direct_integer_experts: bool
+    v2_qwen3: bool
+    v2_llama: bool
+    v2_listed_experts: bool
+    v2_dense: bool
+    caches_recurrent_prefixes: bool
+    counts_batches_in_flight: bool
+    measures_consumed: bool
+    v2_charges_graphs: bool
+    v2_all: bool
+    reserves_null_block: bool
+    v2_sampler_warm_up: bool
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A line of behaviours.json: what is done from one release to before another."""
+
+    name: str
+    since: str | None
+    until: str | None
+    what: str
+    source: str
+
+    def at(self, version: Version) -> bool:
+        """Does this release do it?"""
+        begun = self.since is None or version >= as_version(self.since)
+        return begun and (self.until is None or version < as_version(self.until))
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """The table, in the order of the releases."""
+    told = json.loads(Path(__file__).with_name("behaviours.json").read_text(encoding="utf-8"))
+    return tuple(msgspec.convert(told, list[Row]))
+
+
+@cache
+def behaviour(version: Version) -> Behaviour:
+    """What this release does."""
+    return Behaviour(**{row.name: row.at(version) for row in rows()})
