@@ -12,6 +12,8 @@ _IDS = (
     "mmap-failed",
     "cannot-allocate",
     "compiler-killed",
+    "cpu-allocator",
+    "bad-alloc",
 )
 
 

@@ -8,6 +8,9 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
 from vllm_doctor.rules.say import MEMLOCK, finding, set_flag, thing
 
+# The calls that take memory of the host, by their names; CUDA's own word for both is the same.
+_HOST = frozenset({"host-register", "host-alloc"})
+_REFUSED = _HOST | {"cuda-oom", "device-oom"}
 # Frames in which CUDA's "out of memory" means the host's memory.
 _PINNING = frozenset(
     {"pin_memory", "cudaHostRegister", "cudaHostAlloc", "_allocate_cpu_kv_cache", "allocate_cpu_cache"}
@@ -19,9 +22,9 @@ def judge(case: Case) -> Outcome:
     if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     fault = case.root
-    if fault is None or not fault.ids & {"cuda-oom", "host-register"}:
+    if fault is None or not fault.ids & _REFUSED:
         return NotHere("no call of CUDA failed for lack of memory")
-    if "host-register" not in fault.ids and not _pins(fault):
+    if not fault.ids & _HOST and not _pins(fault):
         return Clear("it failed where the GPU's own memory is taken")
     return finding(
         RULE,

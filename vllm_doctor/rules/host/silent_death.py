@@ -24,6 +24,8 @@ _SILENT = frozenset(
         "ray-actor-gone",
     }
 )
+# A fault in native code ends no script in order.
+_NATIVE = frozenset({"native-crash", "fatal-python", "signal-received", "core-abort"})
 # Messages that name the signal by a word.
 _NAMED = {"shell-killed": "9", "native-crash": "11", "core-abort": "6"}
 _WORDS = {"SIGSEGV": "11", "SIGABRT": "6", "Aborted": "6"}
@@ -41,10 +43,11 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     if run.root is not None:
         return NotHere("the log says what failed")
-    first = next((h for h in run.deaths if h.id in _SILENT), None)
+    silent = [h for h in run.deaths if h.id in _SILENT]
+    first = next((h for h in silent if h.id in _NATIVE), silent[0] if silent else None)
     if first is None or (run.stopped is not None and run.stopped < first.index):
         return NotHere("no process died without a word")
-    if run.is_script:
+    if run.is_script and first.id not in _NATIVE:
         return NotHere("a script that had its answers: its engine ends with it")
     told = " ".join(first.fields.values())
     code = read("exit-signal", told)

@@ -11,6 +11,7 @@ _IDS = (
     "assert-device",
     "index-assert",
     "index-assert-src",
+    "index-assert-hip",
     "assert-mid-gather",
     "assert-vector-gather",
 )

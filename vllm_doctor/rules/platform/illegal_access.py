@@ -15,6 +15,8 @@ _IDS = (
     "launch-failure",
     "misaligned",
     "cublas-execution",
+    "gpu-page-fault",
+    "hsa-exception",
 )
 
 

@@ -24,6 +24,15 @@ EXHAUSTED = frozenset(
         "triton-oom",
         "cumem-oom",
         "oom-nvml",
+        "device-oom",
+        "device-oom-class",
+        "device-oom-code",
+        "device-oom-name",
+        "device-oom-allocation",
+        "device-oom-xla",
+        "device-oom-neuron",
+        "device-oom-library",
+        "device-oom-habana",
     }
 )
 
