@@ -27,8 +27,10 @@ DEVICE = [
     "RuntimeError: [Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::734003200 (700)MB",
 ]
 HOST = [
-    "RuntimeError: [enforce fail at alloc_cpu.cpp:114] data. DefaultCPUAllocator: not enough memory: "
-    "you tried to allocate 7340032000 bytes.",
+    (
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:114] data. DefaultCPUAllocator: not enough memory: "
+        "you tried to allocate 7340032000 bytes."
+    ),
     "MemoryError: std::bad_alloc",
     "RuntimeError: cudaHostAlloc failed: out of memory",
     "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
