@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 DOCUMENTATION = r"""
@@ -91,12 +92,12 @@ OWN_SOURCES = tuple(
 DISTRIBUTION_HOSTS = re.compile(r"(debian\.org|ubuntu\.com|rockylinux\.org|almalinux\.org|redhat\.com|centos\.org)")
 
 
-def below(root, path):
+def below(root: str, path: str) -> Path:
     """A path of the host, seen from root."""
     return Path(root) / path.lstrip("/")
 
 
-def read(root, path):
+def read(root: str, path: str) -> str | None:
     """The text of a file below root, or None."""
     try:
         return below(root, path).read_text(encoding="utf-8", errors="replace")
@@ -104,7 +105,7 @@ def read(root, path):
         return None
 
 
-def entries(root, path):
+def entries(root: str, path: str) -> list[str] | None:
     """The names in a folder below root, or None."""
     try:
         return sorted(item.name for item in below(root, path).iterdir())
@@ -112,7 +113,7 @@ def entries(root, path):
         return None
 
 
-def ask(argv, seconds=20, status=0):
+def ask(argv: Sequence[str], seconds: float = 20, status: int | None = 0) -> str | None:
     """Standard output of a command that only reads, or None; None too where it ends with another status than this."""
     program = shutil.which(argv[0], path=PATH)
     if program is None:
@@ -127,7 +128,7 @@ def ask(argv, seconds=20, status=0):
     return done.stdout if status is None or done.returncode == status else None
 
 
-def pci(root):
+def pci(root: str) -> tuple[list[str] | None, list[str], list[str]]:
     """(GPU device ids, NVIDIA bridge device ids, PCI addresses) from sysfs; (None, [], []) without a bus to read."""
     names = entries(root, "/sys/bus/pci/devices")
     if names is None:
@@ -147,12 +148,12 @@ def pci(root):
     return gpus, bridges, addresses
 
 
-def version_key(text):
+def version_key(text: str) -> list[tuple[int, int, str]]:
     """Sort key of a kernel release."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.findall(r"\d+|[A-Za-z]+", text)]
 
 
-def kernels(root, light):
+def kernels(root: str, light: bool) -> dict[str, object]:
     """The running, the default-boot and all installed kernels, and whether each has headers."""
     running = (read(root, "/proc/sys/kernel/osrelease") or "").strip() or None
     images = [n[len("vmlinuz-") :] for n in entries(root, "/boot") or [] if n.startswith("vmlinuz-")]
@@ -169,7 +170,7 @@ def kernels(root, light):
     return {"running": running, "default": default, "installed": installed, "headers": states}
 
 
-def headers_offered(missing):
+def headers_offered(missing: Sequence[str]) -> dict[str, str]:
     """For kernels without headers: available, missing or unknown, as the package manager's lists say."""
     if not missing or entries("/", "/etc/apt") is None or not has_lists():
         return {}
@@ -185,12 +186,12 @@ def headers_offered(missing):
     return states
 
 
-def has_lists():
+def has_lists() -> bool:
     """Whether apt has any package list at all."""
     return any(name.endswith("_Packages") or "_Packages." in name for name in entries("/", "/var/lib/apt/lists") or [])
 
 
-def secure_boot(root):
+def secure_boot(root: str) -> dict[str, bool | None]:
     """Whether Secure Boot is on and whether the DKMS signing key is enrolled."""
     if entries(root, "/sys/firmware/efi") is None:
         return {"enabled": False if entries(root, "/sys/firmware") is not None else None, "key_enrolled": None}
@@ -208,7 +209,7 @@ def secure_boot(root):
     return {"enabled": enabled, "key_enrolled": enrolled if enrolled is not None else (False if enabled else None)}
 
 
-def driver(root):
+def driver(root: str) -> dict[str, str | bool | None]:
     """The loaded module (version, flavour), the one on disk, the user-space library, and whether nouveau is loaded."""
     text = read(root, "/proc/driver/nvidia/version")
     loaded = flavour = None
@@ -227,9 +228,9 @@ def driver(root):
     return {"loaded": loaded, "flavour": flavour, "on_disk": on_disk or None, "library": library, "nouveau": nouveau}
 
 
-def apt_sources(root):
-    """{URI: file} of every enabled apt source."""
-    found = {}
+def apt_sources(root: str) -> dict[str, list[str]]:
+    """{URI: files} of every enabled apt source."""
+    found: dict[str, list[str]] = {}
     names = ["/etc/apt/sources.list"]
     names += ["/etc/apt/sources.list.d/" + n for n in entries(root, "/etc/apt/sources.list.d") or []]
     for name in names:
@@ -248,13 +249,13 @@ def apt_sources(root):
     return found
 
 
-def own_uris(root):
+def own_uris(root: str) -> list[str]:
     """The URIs in the sources that our own roles have written."""
     text = "\n".join(read(root, path) or "" for path in OWN_SOURCES)
     return [uri for line in re.findall(r"(?mi)^\s*(?:URIs:|baseurl\s*=)\s*(.+)$", text) for uri in line.split()]
 
 
-def owner_of(uri, ours):
+def owner_of(uri: str, ours: Iterable[str]) -> str:
     """nvidia, distribution or other."""
     uri = uri.rstrip("/")
     if "nvidia.com" in uri or any(uri.startswith(known.rstrip("/")) for known in ours):
@@ -262,7 +263,7 @@ def owner_of(uri, ours):
     return "distribution" if DISTRIBUTION_HOSTS.search(uri) else "other"
 
 
-def repositories(root, ours):
+def repositories(root: str, ours: Collection[str]) -> list[dict[str, str]] | None:
     """The sources that deliver the driver: NVIDIA's wherever defined, others only where they have the packages."""
     if entries(root, "/etc/apt") is None:
         return yum_repositories(root, ours)
@@ -281,7 +282,7 @@ def repositories(root, ours):
     return rows
 
 
-def yum_repositories(root, ours):
+def yum_repositories(root: str, ours: Collection[str]) -> list[dict[str, str]] | None:
     """NVIDIA's repositories of a dnf host, as defined in files."""
     names = entries(root, "/etc/yum.repos.d")
     if names is None:
@@ -296,32 +297,32 @@ def yum_repositories(root, ours):
     return rows
 
 
-def packages(ours):
+def packages(ours: Collection[str]) -> list[dict[str, str | None]]:
     """Installed packages of the driver stack, with the owner of the repository that offers this very version."""
-    rows = []
     if entries("/", "/etc/apt") is not None:
+        stack = []
         told = ask(["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Abbrev}\n"]) or ""
         for line in told.splitlines():
             name, version, state = [*line.split("\t"), "", ""][:3]
             if state.startswith(("ii", "hi")) and STACK.match(name) and not NOT_STACK.match(name):
-                rows.append({"name": name, "version": version, "owner": None})
-        origins = apt_origins([row["name"] for row in rows], ours)
-        for row in rows:
-            row["owner"] = origins.get((row["name"], row["version"]))
-        return rows
-    told = ask(["rpm", "-qa", "--queryformat", "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n"])
-    for line in (told or "").splitlines():
+                stack.append((name, version))
+        origins = apt_origins([name for name, _ in stack], ours)
+        return [{"name": name, "version": version, "owner": origins.get((name, version))} for name, version in stack]
+    rows: list[dict[str, str | None]] = []
+    told = ask(["rpm", "-qa", "--queryformat", "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n"]) or ""
+    for line in told.splitlines():
         name, version = line.split("\t")
         if STACK.match(name) and not NOT_STACK.match(name):
             rows.append({"name": name, "version": version, "owner": None})
     return rows
 
 
-def apt_origins(names, ours):
+def apt_origins(names: Sequence[str], ours: Collection[str]) -> dict[tuple[str, str], str]:
     """{(package, version): owner} where exactly one repository offers that version."""
     if not names:
         return {}
-    owners, package, version = {}, None, None
+    owners: dict[tuple[str, str], set[str]] = {}
+    package, version = "", None
     for line in (ask(["apt-cache", "policy", *names]) or "").splitlines():
         if line and not line.startswith(" "):
             package, version = line.rstrip(":"), None
@@ -336,19 +337,19 @@ def apt_origins(names, ours):
     return {key: next(iter(found)) for key, found in owners.items() if len(found) == 1}
 
 
-def fabric_candidates(rows):
+def fabric_candidates(rows: Iterable[Mapping[str, str]] | None) -> list[str] | None:
     """All versions of the fabric manager that the configured NVIDIA repository has; None where there is none."""
     if not any(row["owner"] == "nvidia" for row in rows or []):
         return None
     if entries("/", "/etc/apt") is not None:
         names = (ask(["apt-cache", "pkgnames", "nvidia-fabricmanager"]) or "").split()
-        told = (ask(["apt-cache", "madison", *names]) or "") if names else ""
-        return sorted({line.split("|")[1].strip() for line in told.splitlines() if line.count("|") == 2})
+        listed = (ask(["apt-cache", "madison", *names]) or "") if names else ""
+        return sorted({line.split("|")[1].strip() for line in listed.splitlines() if line.count("|") == 2})
     told = ask(["dnf", "-C", "-q", "repoquery", "--queryformat", "%{evr}\n", "nvidia-fabricmanager"], 60)
     return sorted(set(told.split())) if told is not None else None
 
 
-def model_configs(root, models):
+def model_configs(root: str, models: Iterable[str]) -> dict[str, str]:
     """The config.json of each model folder that has one of a plausible size, as text."""
     found = {}
     for folder in models:
@@ -363,7 +364,7 @@ def model_configs(root, models):
     return found
 
 
-def system(root):
+def system(root: str) -> dict[str, str | None]:
     """Distribution, machine, glibc and the host's own Python."""
     text = read(root, "/etc/os-release") or ""
     fields = dict(re.findall(r'(?m)^(\w+)="?([^"\n]*)"?$', text))
@@ -373,8 +374,9 @@ def system(root):
     glibc = None
     if root == "/":
         try:
-            glibc = os.confstr("CS_GNU_LIBC_VERSION").split()[-1]
-        except (ValueError, OSError, AttributeError):
+            words = (os.confstr("CS_GNU_LIBC_VERSION") or "").split()
+            glibc = words[-1] if words else None
+        except (ValueError, OSError):
             glibc = None
     return {
         "platform": name + "-" + version if name and version else None,
@@ -384,7 +386,7 @@ def system(root):
     }
 
 
-def disk(root, paths):
+def disk(root: str, paths: Iterable[str]) -> list[dict[str, object]]:
     """Free GiB under each path, judged at its nearest existing parent."""
     rows = []
     for path in paths:
@@ -400,13 +402,13 @@ def disk(root, paths):
     return rows
 
 
-def memory(root):
+def memory(root: str) -> float | None:
     """The host's memory in GiB, or None."""
     found = re.search(r"MemTotal:\s+(\d+) kB", read(root, "/proc/meminfo") or "")
     return round(int(found.group(1)) / 2**20, 2) if found else None
 
 
-def listening(root, ports):
+def listening(root: str, ports: Collection[int]) -> list[dict[str, object]] | None:
     """Who listens on these ports: the unit or the name of the process, as far as it can be read."""
     if not ports:
         return []
@@ -434,7 +436,7 @@ def listening(root, ports):
     return [{"port": port, "name": name} for port, name in sorted(owners.items())]
 
 
-def computing(root):
+def computing(root: str) -> list[str] | None:
     """What holds nvidia_uvm open, as CUDA does: units, or processes without one. None where not all can be seen."""
     found = set()
     if root == "/" and os.geteuid() != 0:
@@ -453,13 +455,21 @@ def computing(root):
     return sorted(found)
 
 
-def drained(root):
+def drained(root: str) -> str | None:
     """When and why the host was drained, by the drop-in that keeps vLLM's services from starting; None for no."""
     text = read(root, "/etc/systemd/system/vllm@.service.d/90-drained.conf")
     return text.partition("\n")[0].lstrip("# ") or "drained" if text is not None else None
 
 
-def collect(root="/", paths=(), ports=(), repository_uris=(), models=(), *, light=False):
+def collect(
+    root: str = "/",
+    paths: Iterable[str] = (),
+    ports: Iterable[int] = (),
+    repository_uris: Iterable[str] = (),
+    models: Iterable[str] = (),
+    *,
+    light: bool = False,
+) -> dict[str, object]:
     """All facts of the host below root."""
     gpus, switches, addresses = pci(root)
     repository_uris = [*repository_uris, *own_uris(root)]
@@ -486,28 +496,28 @@ def collect(root="/", paths=(), ports=(), repository_uris=(), models=(), *, ligh
     }
 
 
-def ask_nvml():
+def ask_nvml() -> dict[str, object]:
     """What the driver's library says, from this process: it may hang for good, so only a child calls it."""
     import ctypes
 
     library = ctypes.CDLL("libnvidia-ml.so.1")
 
-    def text(name, *handle):
+    def text(name: str, *handle: object) -> str | None:
         buffer = ctypes.create_string_buffer(96)
         return buffer.value.decode() if getattr(library, name)(*handle, buffer, 96) == 0 else None
 
-    def number(name, *handle):
+    def number(name: str, *handle: object) -> int | None:
         value = ctypes.c_uint()
         return value.value if getattr(library, name)(*handle, ctypes.byref(value)) == 0 else None
 
-    def address(handle):
+    def address(handle: object) -> str | None:
         """As sysfs has it: nvmlPciInfo_t ends with 32 bytes of text, whose domain has four figures too many."""
         info = (ctypes.c_char * 68)()
         if library.nvmlDeviceGetPciInfo_v3(handle, info):
             return None
         return re.sub("^0000(?=....:)", "", info.raw[36:].split(b"\0")[0].decode().lower())
 
-    def slices(handle):
+    def slices(handle: object) -> list[dict[str, str | None]]:
         part = ctypes.c_void_p()
         return [
             {"uuid": text("nvmlDeviceGetUUID", part), "name": text("nvmlDeviceGetName", part)}
@@ -518,7 +528,7 @@ def ask_nvml():
     code = library.nvmlInit_v2()
     if code:
         return {"error": code}
-    gpus = []
+    gpus: list[dict[str, object]] = []
     for index in range(number("nvmlDeviceGetCount_v2") or 0):
         handle = ctypes.c_void_p()
         if library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
@@ -545,7 +555,7 @@ def ask_nvml():
     }
 
 
-def nvml(seconds=5):
+def nvml(seconds: float = 5) -> dict[str, object]:
     """The child's answer, or null with the reason. A child that hangs in the driver is killed and not waited for."""
     command = [sys.executable, "-I", str(Path(__file__).resolve()), "--nvml"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/")
@@ -555,12 +565,13 @@ def nvml(seconds=5):
         child.kill()
         return {"error": "the driver did not answer within " + str(seconds) + " s"}
     try:
-        return json.loads(told)
+        answer: dict[str, object] = json.loads(told)
     except ValueError:
         return {"error": "no NVIDIA library"}
+    return answer
 
 
-def main():
+def main() -> None:
     """Answer as an Ansible module."""
     from ansible.module_utils.basic import AnsibleModule  # only there when Ansible runs it
 
