@@ -9,16 +9,19 @@ It runs once for the whole play. The checks and the compatibility table are the 
 import json
 import re
 import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import yaml
 from ansible import context
 from ansible.constants import config
 from ansible.errors import AnsibleActionFail
+from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.splitter import parse_kv
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
@@ -31,9 +34,9 @@ from vllm_doctor.knowledge.compat import table  # noqa: E402
 from vllm_doctor.preflight import intent as wants  # noqa: E402
 from vllm_doctor.preflight import locks, report  # noqa: E402
 from vllm_doctor.preflight.checks import OF_VARIABLES, judge  # noqa: E402
-from vllm_doctor.preflight.records import Case, Row, Verdict  # noqa: E402
-from vllm_doctor.preflight.sources import Sources  # noqa: E402
-from vllm_doctor.preflight.variables import Variables, options  # noqa: E402
+from vllm_doctor.preflight.records import Case, Intent, Row, Verdict  # noqa: E402
+from vllm_doctor.preflight.sources import Definition, Sources  # noqa: E402
+from vllm_doctor.preflight.variables import Option, Variables, options  # noqa: E402
 
 MESSAGE = 240  # characters of somebody else's message in a cell of the table
 SCREEN = config.get_config_value("DEFAULT_STDOUT_CALLBACK")
@@ -51,7 +54,7 @@ NOT_ROOT = Row(
 )
 
 
-def no_answer(answer, *, skip):
+def no_answer(answer: Mapping[str, Any], *, skip: bool) -> Row:
     """What is said of a host without facts: it is not there, or its user may not ask them."""
     said = " ".join(str(answer.get("msg") or "nothing was asked of it").split())
     said = said if len(said) <= MESSAGE else said[:MESSAGE] + " …"
@@ -66,12 +69,15 @@ def no_answer(answer, *, skip):
     return Row("facts", Verdict.FAIL, said, "its facts", action)
 
 
-def two_groups(host, definitions, sources, groups):
+def two_groups(
+    host: str, definitions: Iterable[Definition], sources: Sources, groups: Mapping[str, Any]
+) -> Iterator[Row]:
     """Give a row where two groups of one rank say different cards of a host, and nothing stronger settles it.
 
     `groups` are the host's in the inventory, by name: each has depth and priority.
     """
-    said, places = {}, {}
+    said: dict[str, list[tuple[Definition, Any]]] = {}
+    places: dict[str, list[str]] = {}
     for item in definitions:
         if item.variable in CARDS and item.variable not in sources.typed:
             said.setdefault(item.variable, []).append((item, groups.get(_owner(item.path))))
@@ -88,7 +94,7 @@ def two_groups(host, definitions, sources, groups):
         yield Row("two groups", Verdict.FAIL, f"{', '.join(variables)} in {where}", "one group of cards", action)
 
 
-def _owner(path):
+def _owner(path: Path) -> str:
     """The group whose file of variables this is; empty for others."""
     parts = path.parts
     return Path(parts[parts.index("group_vars") + 1]).stem if "group_vars" in parts else ""
@@ -106,9 +112,10 @@ class ActionModule(ActionBase):
     _requires_connection = False
     _supports_check_mode = True
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """One table over all hosts of the play."""
-        result = super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(
             {
                 "stage": {"type": "str", "required": True, "choices": ["types", "variables", "facts"]},
@@ -151,20 +158,21 @@ class ActionModule(ActionBase):
             result["rows"] = [{"host": host, **_plain(row)} for host, of_host in rows.items() for row in of_host]
         return result
 
-    def _values(self, host, task_vars):
+    def _values(self, host: str, task_vars: Mapping[str, Any]) -> dict[str, Any]:
         """The host's variables by Ansible's precedence: role defaults, its inventory, what the play or -e sets for all.
 
         `hostvars` knows the inventory only, `task_vars` everything but for one host. A value of the current host that
         is neither its inventory's nor a default came from the play, and holds for every host.
         """
-        hostvars, here, self._undefined = task_vars["hostvars"], task_vars["inventory_hostname"], {}
+        hostvars, here = task_vars["hostvars"], task_vars["inventory_hostname"]
+        self._undefined: dict[str, Exception] = {}
         values = {**self._defaults, **self._templated(hostvars[host], hostvars[host])}
         own = self._templated(hostvars[here], [name for name in self._names if name in hostvars[here]])
         common = self._templated(task_vars, [name for name in self._names if name in task_vars])
         play = {name: value for name, value in common.items() if value != own.get(name, self._defaults.get(name))}
         return {**values, **play}
 
-    def _templated(self, values, names):
+    def _templated(self, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
         """Those of the values that can be templated now; an undefined reference is Ansible's to report."""
         found = {}
         for name in names:
@@ -175,7 +183,7 @@ class ActionModule(ActionBase):
                 self._undefined[name] = error
         return found
 
-    def _references(self, definitions):
+    def _references(self, definitions: Iterable[Definition]) -> Iterator[Row]:
         """Complaints about what refers to nothing; facts are known later."""
         for item in definitions:
             error = str(self._undefined.get(item.variable, ""))
@@ -185,7 +193,7 @@ class ActionModule(ActionBase):
                 action = f"{item.at(self._sources.base)}: correct it, or set {missing[1]}"
                 yield Row("reference", Verdict.FAIL, found, "a variable that is set", action)
 
-    def _strays(self, task_vars):
+    def _strays(self, task_vars: Mapping[str, Any]) -> tuple[Row, ...]:
         """Warnings about files that no host and no group takes."""
         everything = task_vars.get("groups") or {}
         return tuple(
@@ -193,7 +201,7 @@ class ActionModule(ActionBase):
             for path in self._sources.strays(everything.get("all", ()), everything)
         )
 
-    def _types(self, host, task_vars, _today):
+    def _types(self, host: str, task_vars: Mapping[str, Any], _today: date) -> tuple[Row, ...]:
         """What is wrong with the variables as such: their names, types, references, secrets."""
         self._said = values = self._values(host, task_vars)
         sources, groups = self._sources, _groups(host, task_vars)
@@ -206,14 +214,14 @@ class ActionModule(ActionBase):
         between = self._between_groups(host, definitions)
         return (*self._judge.judge(host, groups, self._written, allowed), *self._references(definitions), *between)
 
-    def _between_groups(self, host, definitions):
+    def _between_groups(self, host: str, definitions: Iterable[Definition]) -> Iterator[Row]:
         """Refuse a host in two groups of cards: of groups on one level the last in the alphabet would win."""
         inventory = self._task.get_variable_manager()._inventory  # noqa: SLF001
         known = inventory.get_host(host)
         groups = {group.name: group for group in known.get_groups()} if known else {}
         return two_groups(host, definitions, self._sources, groups)
 
-    def _variables(self, host, task_vars, today):
+    def _variables(self, host: str, task_vars: Mapping[str, Any], today: date) -> tuple[Row, ...]:
         rows = self._types(host, task_vars, today)
         definitions = self._sources.definitions(host, _groups(host, task_vars))
         values = {**self._said, **dict.fromkeys(self._judge.mistyped(self._written))}
@@ -225,7 +233,9 @@ class ActionModule(ActionBase):
         located = (*rows, *typed, *(self._sources.located(row, definitions) for row in told))
         return (*located, *self._others(host, task_vars, definitions, located))
 
-    def _others(self, host, task_vars, definitions, told):
+    def _others(
+        self, host: str, task_vars: Mapping[str, Any], definitions: Sequence[Definition], told: Sequence[Row]
+    ) -> tuple[Row, ...]:
         """What other roles refuse on this host, without what is refused already."""
         rows = task_vars["hostvars"][host].get(self._also) or [] if self._also else []
         made = [
@@ -234,7 +244,7 @@ class ActionModule(ActionBase):
         ]
         return tuple(self._sources.located(row, definitions) for row in report.others(made, told))
 
-    def _facts(self, host, task_vars, today):
+    def _facts(self, host: str, task_vars: Mapping[str, Any], today: date) -> tuple[Row, ...]:
         values = self._values(host, task_vars)
         answers = (task_vars["hostvars"][host].get(name) for name in ("preflight_host", "__preflight_answer"))
         answer = next((answer for answer in answers if isinstance(answer, dict)), {})
@@ -252,7 +262,7 @@ class ActionModule(ActionBase):
             located += (Row("drained", Verdict.WARN, str(since), "nothing: its services are not started", action),)
         return (*located, *self._others(host, task_vars, definitions, located))
 
-    def _missing(self, values):
+    def _missing(self, values: Mapping[str, Any]) -> Iterator[Row]:
         """Complaints about model configurations that are not on the controller."""
         for model, path in (values.get("preflight_model_configs") or {}).items():
             if not Path(self._loader.path_dwim(str(path))).exists():
@@ -260,7 +270,7 @@ class ActionModule(ActionBase):
                 action = "correct the path in preflight_model_configs, or take it out"
                 yield Row("model configuration", Verdict.FAIL, found, "a config.json, or its folder", action)
 
-    def _configs(self, values, read):
+    def _configs(self, values: Mapping[str, Any], read: Mapping[str, str]) -> dict[str, str]:
         """Model to a config.json on the controller: what the host has goes before what the inventory names.
 
         `read` is model to text; one file a text, so that hosts with the same model share one plan.
@@ -275,7 +285,7 @@ class ActionModule(ActionBase):
         return configs
 
 
-def _day(text):
+def _day(text: str) -> date:
     """The day that preflight_today names."""
     try:
         return date.fromisoformat(text)
@@ -285,14 +295,15 @@ def _day(text):
         ) from error
 
 
-def _groups(host, task_vars):
+def _groups(host: str, task_vars: Mapping[str, Any]) -> list[str]:
     """The groups of a host, the strongest last."""
     return [str(name) for name in task_vars["hostvars"][host].get("group_names", [])]
 
 
-def _roles():
+def _roles() -> tuple[list[Option], dict[str, Any]]:
     """(options, plain defaults) of every role beside this one."""
-    known, defaults = [], {}
+    known: list[Option] = []
+    defaults: dict[str, Any] = {}
     for role in sorted((REPOSITORY / "roles").iterdir()):
         specs = role / "meta" / "argument_specs.yml"
         if specs.is_file():
@@ -307,23 +318,23 @@ def _roles():
     return known, defaults
 
 
-def _typed(loader):
+def _typed(loader: DataLoader) -> dict[str, Any]:
     """What was written out after -e; @FILE is not."""
     words = [str(word) for word in context.CLIARGS.get("extra_vars") or () if not str(word).startswith("@")]
-    found = {}
+    found: dict[str, Any] = {}
     for word in words:
         values = loader.load(word) if word.lstrip()[:1] in {"{", "["} else parse_kv(word)
         found.update(values if isinstance(values, dict) else {})
     return found
 
 
-def _locked(intent, values):
+def _locked(intent: Intent, values: Mapping[str, Any]) -> Intent:
     """Add the hash locks that there are: `auto` chooses among them, and what they take is what can be installed."""
     folder = Path(values.get("vllm_locks_dir") or REPOSITORY / "roles" / "vllm" / "files" / "locks")
     return replace(intent, locks=locks.read(folder))
 
 
-def _plain(row):
+def _plain(row: Row) -> dict[str, str]:
     return {
         "check": row.check,
         "verdict": str(row.verdict),

@@ -1,7 +1,9 @@
 """Where the models that an inventory names lie on a host."""
 
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
@@ -10,7 +12,7 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 from vllm_doctor.preflight.launches import place  # noqa: E402
 
 
-def model_folders(instances, model, revision, store):
+def model_folders(instances: Iterable[Any], model: str, revision: str, store: str) -> list[str]:
     """List the folders of all services' models, each once; `store` is where models of a hub lie."""
     asked = [item for item in instances if isinstance(item, dict)] or [{}]
     found = [place(str(item.get("model", model)), str(item.get("revision", revision)), store) for item in asked]
@@ -20,6 +22,6 @@ def model_folders(instances, model, revision, store):
 class FilterModule:
     """The filters of preflight."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., Any]]:
         """Name them."""
         return {"preflight_model_folders": model_folders}
