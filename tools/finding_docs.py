@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/findings.md from the registry of rules, or with --check say that it is stale."""
+"""Write docs/findings.md from the order of the rules, or with --check say that it is stale."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from pathlib import Path
 
 from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.explain import meaning
-from vllm_doctor.rules.registry import Rule, rules
+from vllm_doctor.rules.order import Row, by_code
 
 REPO = Path(__file__).resolve().parent.parent
 TARGET = REPO / "docs" / "findings.md"
 HEAD = """\
 # What the doctor can find
 
-Made from the registry of rules (`make docs`), in the order in which the flowchart asks. `vllm-doctor explain CODE`
-prints a finding's whole page: how it is recognised, what to do, and which common advice about it is wrong.
+Made from the pages of the rules and [their order](../vllm_doctor/rules/ORDER.md) (`make docs`), in the order in which
+the flowchart asks. `vllm-doctor explain CODE` prints a finding's whole page: how it is recognised, what to do, and
+which common advice about it is wrong.
 `vllm-doctor flowchart` draws the chart.
 """
 
 
-def first_sentence(rule: Rule) -> str:
+def first_sentence(rule: Row) -> str:
     """What the finding means, in a line."""
     return re.split(r"(?<=\.)\s(?=[A-Z`-])", meaning(rule), maxsplit=1)[0].replace("|", "\\|")
 
 
-def row(rule: Rule) -> str:
+def row(rule: Row) -> str:
     """One line of a table; the code leads to the page."""
-    link = os.path.relpath(Path(rule.judge.__code__.co_filename).with_suffix(".md"), TARGET.parent)
+    link = os.path.relpath(rule.page, TARGET.parent)
     return f"| [{rule.code}]({link}) | {rule.title} | `{rule.cause.value}` | {first_sentence(rule)} |"
 
 
@@ -38,7 +39,7 @@ def text() -> str:
     """The whole page: a section for each box of the flowchart that has findings."""
     parts = [HEAD]
     for node in NODES:
-        here = [rule for rule in rules() if rule.node == node.id]
+        here = [rule for rule in by_code().values() if rule.node == node.id]
         if node.under is None or here:
             parts.append(f"\n{'##' if node.under is None else '###'} {node.question}\n")
         if here:

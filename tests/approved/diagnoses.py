@@ -12,7 +12,7 @@ from vllm_doctor.remedy import dropin, inventory
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.engine import ask
-from vllm_doctor.rules.registry import Unseen, by_code
+from vllm_doctor.rules.registry import Unseen, loaded
 
 # A launch to which every change is put, so that the whole line is seen.
 ARGV = ("/opt/vllm/bin/vllm", "serve", "acme/chat", "--port", "8000")
@@ -49,7 +49,7 @@ def _answer(name: str) -> Iterator[tuple[str, Any]]:
 
 def _own(name: str, code: str) -> str:
     """What the rule itself answers where it is not among the findings."""
-    outcome = ask(by_code()[code], Case(snapshot(name)))
+    outcome = ask(loaded(code), Case(snapshot(name)))
     if isinstance(outcome, Finding):
         return f"fires, and gives way to another: {outcome.title}"
     of = f" ({', '.join(sorted(outcome.signals))})" if isinstance(outcome, Unseen) else ""

@@ -11,7 +11,8 @@ import pytest
 
 from vllm_doctor.cli import main
 from vllm_doctor.rules.chart import NODES
-from vllm_doctor.rules.registry import by_code, rules
+from vllm_doctor.rules.order import by_code
+from vllm_doctor.rules.registry import rules
 
 CLI = [str(Path(sys.executable).with_name("vllm-doctor"))]
 

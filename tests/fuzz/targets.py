@@ -52,7 +52,8 @@ from vllm_doctor.render import fragmentation, human, prometheus
 from vllm_doctor.render.html import page
 from vllm_doctor.render.machine import dumps
 from vllm_doctor.rules.engine import diagnose
-from vllm_doctor.rules.registry import INTERNAL, rules
+from vllm_doctor.rules.order import INTERNAL
+from vllm_doctor.rules.registry import rules
 
 _NOW = "2026-01-01T00:00:00+00:00"
 _TAGS = frozenset({

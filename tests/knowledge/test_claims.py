@@ -4,7 +4,7 @@ import pytest
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.claims import Claim, as_text, claims, claims_about, replacements
-from vllm_doctor.rules.registry import by_code
+from vllm_doctor.rules.order import by_code
 
 EVERY_CLAIM = pytest.mark.parametrize("claim", claims(), ids=lambda c: c.id)
 NEWEST = versions.newest_known()

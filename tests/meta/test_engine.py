@@ -13,13 +13,14 @@ from vllm_doctor.cli.diagnose_run import exit_code
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.records.host import Probe
 from vllm_doctor.records.reading import Absent, Known
-from vllm_doctor.records.snapshot import Signal, Snapshot
-from vllm_doctor.records.verdict import Cause, Phase, Severity, Verdict
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.records.verdict import Severity, Verdict
 from vllm_doctor.render.machine import SCHEMA_FILE, dumps
 from vllm_doctor.rules import engine
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.chart import NODES
-from vllm_doctor.rules.registry import INTERNAL, Outcome, Rule
+from vllm_doctor.rules.order import INTERNAL
+from vllm_doctor.rules.registry import Outcome, rules
 
 ROLE_VARIABLES = {
     name
@@ -34,7 +35,7 @@ def broken(case: Case) -> Outcome:
     raise ZeroDivisionError("planted")
 
 
-BROKEN = Rule("VD999", "broken", "Broken", "burst", Cause.OTHER, Phase.NOT_MEMORY, frozenset({Signal.LOG}), broken)
+BROKEN = replace(rules()[0], code="VD999", judge=broken)
 
 
 def test_a_broken_rule_is_a_finding_about_us(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """What holds for every rule, whoever adds it."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -13,21 +12,11 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.engine import ask
 from vllm_doctor.rules.explain import HEADINGS, page
-from vllm_doctor.rules.registry import INTERNAL, RETIRED, Rule, by_code, rules
+from vllm_doctor.rules.order import FAMILIES, INTERNAL, TABLE, by_code, rows
+from vllm_doctor.rules.registry import RETIRED, Rule, rules
 from vllm_doctor.rules.say import TITLE
 
 PACKAGE = Path(vllm_doctor.__file__).parent
-HUNDREDS = {
-    "startup": "1",
-    "burst": "2",
-    "pressure": "3",
-    "prefix": "4",
-    "launch": "5",
-    "host": "6",
-    "platform": "7",
-    "multigpu": "8",
-    "live": "9",
-}
 EVERY_RULE = pytest.mark.parametrize("rule", rules(), ids=lambda r: r.code)
 
 
@@ -37,16 +26,29 @@ def module_of(rule: Rule) -> Path:
 
 
 def test_codes_are_unique_and_never_reused() -> None:
-    codes = [r.code for r in rules()]
+    codes = [r.code for r in rows()]
     assert len(codes) == len(set(codes))
     assert not set(codes) & (RETIRED | {INTERNAL})
-    assert len({r.slug for r in rules()}) == len(codes)
+    assert len({r.name for r in rows()}) == len(codes)
 
 
 @EVERY_RULE
-def test_the_code_says_its_family(rule: Rule) -> None:
-    assert re.fullmatch(r"VD\d{3}", rule.code)
-    assert rule.code[2] == HUNDREDS[module_of(rule).parent.name]
+def test_its_file_and_its_row_are_named_by_its_code(rule: Rule) -> None:
+    assert re.fullmatch(r"VD[1-9]\d{2}", rule.code)
+    assert rule.judge.__module__ == rule.module
+    assert module_of(rule).stem.startswith(f"{rule.code.lower()}_")
+
+
+def test_every_module_of_a_family_is_a_rule_with_a_row() -> None:
+    modules = {p for family in FAMILIES.values() for p in (PACKAGE / "rules" / family).glob("*.py")}
+    assert {p for p in modules if p.name != "__init__.py"} == {module_of(r) for r in rules()}
+
+
+def test_the_order_is_a_table_that_can_be_read() -> None:
+    """A new row keeps the columns straight: the table is read as text."""
+    lines = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    bars = {tuple(i for i, char in enumerate(line) if char == "|") for line in lines}
+    assert len(bars) == 1, "columns of ORDER.md are not aligned"
 
 
 @EVERY_RULE
@@ -88,21 +90,8 @@ def test_every_cause_has_a_rule() -> None:
 
 
 def test_every_page_belongs_to_a_rule() -> None:
-    pages = {p.with_suffix(".py") for p in (PACKAGE / "rules").glob("*/*.md")}
+    pages = {p.with_suffix(".py") for p in (PACKAGE / "rules").glob("*/vd*.md")}
     assert pages == {module_of(r) for r in rules()}
-
-
-def test_rules_never_gather() -> None:
-    for path in (PACKAGE / "rules").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            bad = [
-                n
-                for n in names
-                if n.startswith(("vllm_doctor.gather", "vllm_doctor.render", "vllm_doctor.cli", "vllm_doctor.remedy"))
-            ]
-            assert not bad, f"{path.name} imports {bad}"
 
 
 def test_a_title_is_one_line_and_what_it_cannot_hold_is_its_detail() -> None:

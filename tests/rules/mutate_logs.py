@@ -20,7 +20,7 @@ from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.rules.engine import diagnose
-from vllm_doctor.rules.registry import INTERNAL
+from vllm_doctor.rules.order import INTERNAL
 
 KINDS = ("mutations", "finding to ok", "followed by another start or by service", "wrong ok", "a rule broke")
 Lines = list[bytes]

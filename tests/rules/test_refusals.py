@@ -14,7 +14,7 @@ from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import ChangeKind, Phase
 from vllm_doctor.rules.engine import diagnose
-from vllm_doctor.rules.registry import INTERNAL
+from vllm_doctor.rules.order import INTERNAL
 
 SITE = "/opt/vllm/lib/python3.12/site-packages"
 LAUNCH = {

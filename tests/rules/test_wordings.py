@@ -16,7 +16,7 @@ from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.rules.engine import diagnose
-from vllm_doctor.rules.registry import INTERNAL, by_code
+from vllm_doctor.rules.order import INTERNAL, by_code
 
 FALLBACKS = {code for code, rule in by_code().items() if rule.fallback}
 # Said of the host or the launch before vLLM says anything: these stand without a start around them.

@@ -8,7 +8,7 @@ from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.engine import ask
-from vllm_doctor.rules.registry import Clear, NotHere, Unseen, by_code
+from vllm_doctor.rules.registry import Clear, NotHere, Unseen, loaded
 
 ANSWERS = {"finding": Finding, "clear": Clear, "not-here": NotHere, "unseen": Unseen}
 
@@ -16,7 +16,7 @@ ANSWERS = {"finding": Finding, "clear": Clear, "not-here": NotHere, "unseen": Un
 @pytest.mark.parametrize("name", names())
 def test_the_rule_answers_as_the_scenario_says(name: str) -> None:
     said = scenario(name)
-    rule = by_code()[said["rule"]]
+    rule = loaded(said["rule"])
     outcome = ask(rule, Case(snapshot(name)))
     assert isinstance(outcome, ANSWERS[said["expect"]]), outcome
     if isinstance(outcome, Finding):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.templates.units import BEHAVIOURS, VERSIONS, command, environment, render
 from vllm_doctor.gather.launch import parse_argv
-from vllm_doctor.rules.live.open_door import ACCEPTED
+from vllm_doctor.rules.live.vd907_open_door import ACCEPTED
 
 GUARD = {"folder": "/opt/vllm/guard/0123abcd", "python_path": "/opt/vllm/guard/0123abcd", "open": ["/health"],
          "metrics_from": ["10.8.0.0/16"]}  # fmt: skip

@@ -28,7 +28,7 @@ from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Severity, Verdict
 from vllm_doctor.render.file import put
 from vllm_doctor.rules.engine import diagnose
-from vllm_doctor.rules.registry import INTERNAL, rules
+from vllm_doctor.rules.order import INTERNAL, by_code
 
 Judged: TypeAlias = Sequence[tuple[Diagnosis, Snapshot]]
 
@@ -190,7 +190,7 @@ def _argv(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _codes() -> list[str]:
-    return [rule.code for rule in rules()]
+    return list(by_code())
 
 
 def _write(judged: Judged, output: str, target: str | None, given: Given) -> None:

@@ -38,7 +38,7 @@ def explain(
     from vllm_doctor.cli.errors import UsageProblem
     from vllm_doctor.knowledge.versions import parse_version
     from vllm_doctor.rules.explain import about, explained, listing, nearest
-    from vllm_doctor.rules.registry import by_code
+    from vllm_doctor.rules.order import by_code
 
     if every:
         told("".join(f"{number}  {title}\n" for number, _, _, title in listing()))

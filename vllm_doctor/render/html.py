@@ -14,7 +14,7 @@ from vllm_doctor.render import human
 from vllm_doctor.render.deeds import deed, scalar
 from vllm_doctor.render.text import figure, visible
 from vllm_doctor.rules.explain import meaning
-from vllm_doctor.rules.registry import by_code
+from vllm_doctor.rules.order import by_code
 
 if TYPE_CHECKING:
     import jinja2

@@ -14,7 +14,8 @@ from vllm_doctor.redact.records import answer
 from vllm_doctor.rules import surroundings
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.foresight import foreseen, planned_kv_gib
-from vllm_doctor.rules.registry import INTERNAL, Outcome, Rule, by_code, rules
+from vllm_doctor.rules.order import INTERNAL, by_code
+from vllm_doctor.rules.registry import Outcome, Rule, rules
 from vllm_doctor.rules.strays import unjudged as strays_of
 from vllm_doctor.rules.walk import Asked, walk
 
@@ -29,7 +30,6 @@ _GIVE = {
 }
 _WORST = {verdict: rank for rank, verdict in enumerate((Verdict.FINDING, Verdict.UNKNOWN, Verdict.OK))}
 _SEVERITY = {severity: rank for rank, severity in enumerate(Severity)}
-_CONFIDENCE = {confidence: rank for rank, confidence in enumerate(Confidence)}
 
 
 def diagnose(snapshot: Snapshot) -> Diagnosis:
@@ -127,16 +127,9 @@ def _ordered(found: Sequence[Finding]) -> list[Finding]:
     known = by_code()
     refined = {code: f.code for f in found if f.code in known for code in known[f.code].refines}
 
-    def key(f: Finding) -> tuple[bool, bool, int, int, int, str]:
-        rank = known[f.code].rank if f.code in known else 99
-        return (
-            f.code == INTERNAL,
-            f.code in refined,
-            _SEVERITY[f.severity] > 1,
-            rank,
-            _CONFIDENCE[f.confidence],
-            f.code,
-        )
+    def key(f: Finding) -> tuple[bool, bool, bool, int]:
+        place = known[f.code].position if f.code in known else len(known)
+        return f.code == INTERNAL, f.code in refined, _SEVERITY[f.severity] > 1, place
 
     ordered = sorted(found, key=key)
     return [

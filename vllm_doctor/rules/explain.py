@@ -1,14 +1,11 @@
-"""The pages of the rules, what is said about them and true of a release, and the flowchart drawn from the registry."""
-
-import sys
-from pathlib import Path
+"""The pages of the rules, what is said about them and true of a release, and the flowchart drawn from the order."""
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.claims import Claim, as_text, claims_about, claims_of, replacements
 from vllm_doctor.knowledge.history import History, history
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.rules.chart import NODES, Node
-from vllm_doctor.rules.registry import INTERNAL, Rule, rules
+from vllm_doctor.rules.order import INTERNAL, Row, by_code
 
 HEADINGS = ("What it is", "How it is recognised", "What to do", "What is often said", "Sources")
 
@@ -20,21 +17,18 @@ The other rules have answered, and what they found stands. What this one would h
 is never ok; without another finding the exit code is 4. Please report it with the bundle: vllm-doctor bundle."""
 
 
-def page(rule: Rule) -> str:
+def page(rule: Row) -> str:
     """The rule's page in Markdown. Raises FileNotFoundError if it has none."""
-    module = sys.modules[rule.judge.__module__]
-    if module.__file__ is None:
-        raise FileNotFoundError(rule.code)
-    return Path(module.__file__).with_suffix(".md").read_text(encoding="utf-8")
+    return rule.page.read_text(encoding="utf-8")
 
 
-def meaning(rule: Rule) -> str:
+def meaning(rule: Row) -> str:
     """What the finding is, in a sentence or two: the first paragraph of its page."""
     told = page(rule).partition("\n## What it is\n")[2].partition("\n## ")[0].strip()
     return " ".join(told.partition("\n\n")[0].split())
 
 
-def explained(rule: Rule, at: Version | None) -> str:
+def explained(rule: Row, at: Version | None) -> str:
     """The page, with what articles say of it put right: for every release, or for the one that is asked about."""
     text = page(rule).rstrip("\n")
     told = [_claim(claim, at) for claim in claims_of(rule.code)]
@@ -150,7 +144,7 @@ def _claim(claim: Claim, at: Version | None) -> str:
 
 def listing() -> list[tuple[str, str, str, str]]:
     """(code, cause, phase, title) of every rule, by code."""
-    return [(r.code, r.cause.value, r.phase.value, r.title) for r in rules()]
+    return [(r.code, r.cause.value, r.phase.value, r.title) for r in by_code().values()]
 
 
 def chart() -> str:
@@ -166,7 +160,7 @@ def chart() -> str:
 
 
 def _answers(node: Node, indent: str) -> list[str]:
-    return [f"{indent}yes → {r.code} {r.title} [{r.cause.value}]" for r in rules() if r.node == node.id]
+    return [f"{indent}yes → {r.code} {r.title} [{r.cause.value}]" for r in by_code().values() if r.node == node.id]
 
 
 def mermaid() -> str:
@@ -178,7 +172,7 @@ def mermaid() -> str:
     for this, following in zip(main, [*main[1:], None], strict=True):
         lines.append(f"  {_id(this.id)} -- no --> {_id(following.id) if following is not None else 'ok'}")
     lines.extend(f"  {_id(n.under)} -- yes --> {_id(n.id)}" for n in NODES if n.under is not None)
-    for rule in rules():
+    for rule in by_code().values():
         lines.append(f'  {rule.code}["{rule.code} {_text(rule.title)}"]')
         lines.append(f"  {_id(rule.node)} -- yes --> {rule.code}")
     return "\n".join(lines) + "\n"

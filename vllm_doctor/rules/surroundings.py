@@ -11,8 +11,8 @@ from vllm_doctor.records.finding import Finding, Memory, Part
 from vllm_doctor.records.verdict import Cause, Phase
 from vllm_doctor.redact.launch import scrub_argv
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.startup._free import shortage
-from vllm_doctor.rules.startup.kv_small import too_small
+from vllm_doctor.rules.gates.free_memory import shortage
+from vllm_doctor.rules.gates.kv_cache import too_small
 
 # Where the memory of a GPU is the subject.
 _PHASES = frozenset(phase for phase in Phase if phase.value.startswith(("startup-", "runtime-"))) | {

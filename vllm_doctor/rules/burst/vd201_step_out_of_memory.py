@@ -1,0 +1,53 @@
+"""VD201: a step at run time asked for more than the KV cache and everything else had left."""
+
+from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.out_of_memory import sums, tenants
+from vllm_doctor.rules.gates.profile_run import in_adapters
+from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import fewer_sequences, fewer_tokens, lower_utilization, tensor
+from vllm_doctor.rules.say import finding, gib
+
+
+def judge(case: Case) -> Outcome:
+    """Was too little left outside the pool for a step's temporary memory?"""
+    oom = at_run_time(case)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    if tenants(oom.torch) is not None:
+        return Clear("something else holds the memory that was missing")
+    if for_logprobs(oom) or in_adapters(oom):
+        return Clear("the frames name another cause")
+    if oom.torch is not None and oom.torch.fragmented:
+        return Clear("the memory was there, in pieces")
+    named = tensor(case, oom.torch)
+    if named is not None and named.lever == "max-num-batched-tokens":
+        return Clear("the tensor that failed is named by the tokens of one step")
+    return finding(
+        RULE,
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.CONFIRMED if oom.torch is not None else Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(*sums(oom.torch), *_room(case)),
+        changes=(
+            lower_utilization(case, oom.torch, "run-time buffers come out of what the fraction leaves over"),
+            fewer_tokens(case, oom.torch, measuring=False),
+            fewer_sequences(case, oom.torch) if named is not None and named.lever == "max-num-seqs" else None,
+        ),
+        refute="the same requests fail with a fraction lower by 0.1",
+    )
+
+
+def _room(case: Case) -> tuple[Arithmetic, ...]:
+    total, (fraction, source) = case.total_gib, case.utilization
+    if total is None:
+        return ()
+    return (gib("left outside the budget", total * (1 - fraction), f"{total:.2f} × (1 − {fraction:g})", source),)
+
+
+RULE = rule(
+    "VD201", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.MODEL_CONFIG}), judge=judge
+)

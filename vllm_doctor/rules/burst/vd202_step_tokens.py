@@ -1,0 +1,51 @@
+"""VD202: a step at run time failed on a tensor that grows with the tokens of one step."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Severity
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.out_of_memory import sums, tenants
+from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import fewer_tokens, lower_utilization, tensor
+from vllm_doctor.rules.say import finding, gib
+
+# Kernels whose scratch memory is not in the measured peak and grows with a prefill; vLLM 0.18.1 and later warn of them.
+_UNMEASURED = ("chunk_gated_delta_rule", "gdn", "fla/ops", "mamba_ssm", "ssd_")
+
+
+def judge(case: Case) -> Outcome:
+    """Does the failed allocation follow from the tokens of one step?"""
+    oom = at_run_time(case)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    if tenants(oom.torch) is not None or for_logprobs(oom):
+        return Clear("the message or the frames name another cause")
+    named = tensor(case, oom.torch)
+    inner = " ".join((*oom.fault.files[-6:], *oom.fault.functions[-6:]))
+    unmeasured = next((k for k in _UNMEASURED if k in inner), None)
+    if (named is None or named.lever != "max-num-batched-tokens") and unmeasured is None:
+        return Clear("no tensor is named by the tokens of one step")
+    shown = (
+        (gib("tensor that failed", named.count * named.width * named.size / GIB, named.formula, named.shown),)
+        if named is not None
+        else ()
+    )
+    return finding(
+        RULE,
+        title=RULE.title
+        if unmeasured is None
+        else f"A prefill kernel ({unmeasured}) needs scratch memory that was not measured at start",
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(*shown, *sums(oom.torch)),
+        changes=(
+            fewer_tokens(case, oom.torch, measuring=False),
+            lower_utilization(case, oom.torch, "run-time buffers come out of what the fraction leaves over"),
+        ),
+        refute="a prompt of a quarter of the tokens fails in the same frame",
+    )
+
+
+RULE = rule(
+    "VD202", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.MODEL_CONFIG}), judge=judge
+)

@@ -1,0 +1,76 @@
+"""VD203: log-probabilities over the whole vocabulary, which nothing measured at start."""
+
+from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Severity
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.out_of_memory import sums, tenants
+from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import fewer_tokens, lower_utilization, tokens
+from vllm_doctor.rules.say import finding, set_flag, thing
+
+
+def judge(case: Case) -> Outcome:
+    """Did a step fail while it computed log-probabilities?"""
+    oom = at_run_time(case)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    if tenants(oom.torch) is not None:
+        return Clear("something else holds the memory that was missing")
+    if not for_logprobs(oom):
+        return Clear("no frame computes log-probabilities")
+    return finding(
+        RULE,
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(*_whole(case), *sums(oom.torch)),
+        changes=(
+            _chunked(case),
+            fewer_tokens(case, oom.torch, measuring=False),
+            lower_utilization(case, oom.torch, "the buffers come out of what the fraction leaves over"),
+            set_flag(case, "max-logprobs", 5, Direction.LOWER, "bounds what one request may ask for"),
+            thing(
+                ChangeKind.OS,
+                "prompt_logprobs",
+                Direction.REMOVE,
+                "any client can end the engine with it: have the gateway refuse prompt_logprobs",
+            ),
+        ),
+        refute="the same requests without logprobs and prompt_logprobs fail in the same frame",
+    )
+
+
+def _chunked(case: Case) -> Change | None:
+    if case.effective("enable-chunked-prefill") is True or case.effective("chunked-prefill-enabled") is True:
+        return None
+    return set_flag(
+        case,
+        "enable-chunked-prefill",
+        True,
+        Direction.ADD,
+        "a long prompt then has its logits computed chunk by chunk",
+        applicability=Applicability.NEEDS_REVIEW,
+    )
+
+
+def _whole(case: Case) -> tuple[Arithmetic, ...]:
+    now, config = tokens(case), case.model_config
+    vocabulary = config.get("vocab_size") if config is not None else None
+    if now is None or not isinstance(vocabulary, int):
+        return ()
+    size = now[0] * vocabulary * 6 / GIB
+    return (
+        Arithmetic(
+            "one full step of prompt log-probabilities",
+            round(size, 2),
+            "GiB",
+            f"{now[0]} × {vocabulary} × (2 + 4) B",
+            "logits and their 32-bit copy",
+        ),
+    )
+
+
+RULE = rule(
+    "VD203", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.MODEL_CONFIG}), judge=judge
+)

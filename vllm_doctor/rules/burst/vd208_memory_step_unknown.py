@@ -1,0 +1,48 @@
+"""VD208: memory of the GPU ran out, and the log does not tell in which step."""
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Phase, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import fewer_tokens, lower_utilization
+from vllm_doctor.rules.say import finding, stop_others
+
+# Who asks the driver itself, beside torch's allocator: libraries for their handles and buffers, and sleep mode when it
+# maps the pool again. In whatever step that was, what is missing is what vLLM's fraction leaves over.
+_OUTSIDE = frozenset({"cublas-alloc", "cublas-create", "nccl-oom", "nccl-calloc", "cumem-oom"})
+
+
+def judge(case: Case) -> Outcome:
+    """Is exhausted GPU memory the first fault?"""
+    oom = exhausted(case)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    outside = bool(oom.fault.ids & _OUTSIDE) and oom.torch is None
+    # torch names the pools of graphs that were captured: by then the KV cache has its part.
+    after_kv = oom.torch is not None and bool(oom.torch.private_pools) and tenants(oom.torch) is None
+    return finding(
+        RULE,
+        title=f"{RULE.title}: it was being taken down, and what failed before is missing" if oom.fault.at_end else "",
+        phase=_phase(oom.fault) if outside else None,
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY if outside or after_kv else Confidence.POSSIBLE,
+        changes=(
+            lower_utilization(case, oom.torch, "it was asked for beside what the fraction gives to vLLM's own pool"),
+            fewer_tokens(case, oom.torch, measuring=False) if after_kv else None,
+            stop_others("what another process holds is missing here as well") if outside else None,
+        ),
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        refute="the lines before it show in which step of the start it was",
+    )
+
+
+def _phase(fault: Fault) -> Phase | None:
+    if fault.at_end:
+        return Phase.NCCL_OR_MULTIGPU
+    return Phase.RUNTIME_LEAK_OR_FRAGMENTATION if "cumem-oom" in fault.ids else None
+
+
+RULE = rule("VD208", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -1,0 +1,45 @@
+"""The check that one request of the configured length fits the KV cache."""
+
+import msgspec
+
+from vllm_doctor.rules.case import Case
+
+BLOCK = 16
+
+
+class TooSmall(msgspec.Struct, frozen=True):
+    """What the check said: lengths in tokens, sizes in GiB (None where V0 counts in tokens)."""
+
+    index: int
+    length: int
+    fits: int
+    need: float | None
+    have: float | None
+    printed: bool
+
+
+def too_small(case: Case) -> TooSmall | None:
+    """The failed check of the first fault, in V0's or V1's wording."""
+    root = case.root
+    if root is None:
+        return None
+    for hit in root.hits:
+        if hit.id == "kv-below-max-len-v0":
+            length, tokens = int(hit.fields["length"]), int(hit.fields["tokens"])
+            return TooSmall(hit.index, length, tokens, None, None, printed=True)
+        if hit.id == "kv-below-max-len":
+            length = int(hit.fields["length"])
+            need, have = float(hit.fields["need"]), float(hit.fields["have"])
+            said = hit.fields.get("estimate")
+            fits = int(said) if said else int(have / need * length) // BLOCK * BLOCK if need > 0 else 0
+            return TooSmall(hit.index, length, fits, need, have, printed=said is not None)
+    return None
+
+
+def on_cpu(case: Case) -> bool:
+    """Does the CPU build run?"""
+    run = case.run
+    if run is None:
+        return False
+    version = case.version_text or ""
+    return "+cpu" in version or case.effective("device-config") == "cpu" or run.first("cpu-kv-space") is not None

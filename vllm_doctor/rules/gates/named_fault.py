@@ -1,0 +1,44 @@
+"""What every rule about a failure that names itself asks first."""
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
+from vllm_doctor.rules.registry import NotHere, Unseen
+
+
+def named(case: Case, *ids: str) -> Fault | NotHere | Unseen:
+    """The first fault, if one of these messages is in it and it is not exhausted memory."""
+    if case.run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    root = case.root
+    if root is None:
+        return NotHere("nothing failed for good")
+    if not root.ids & frozenset(ids):
+        return NotHere("what failed first is something else")
+    if root.ids & EXHAUSTED:
+        return NotHere("what failed first is exhausted GPU memory")
+    return root
+
+
+def shown(case: Case, fault: Fault, *ids: str) -> tuple[Evidence, ...]:
+    """The first line of each of these messages in the fault."""
+    seen: dict[int, None] = {}
+    for wanted in ids:
+        seen.update({h.index: None for h in fault.hits if h.id == wanted and h.index not in seen})
+    return tuple(case.line(i) for i in sorted(seen)[:3]) or (case.line(fault.index),)
+
+
+def severity(case: Case, fault: Fault) -> Severity:
+    """Did it keep the service from starting, or end one that was serving?"""
+    run = case.run
+    serving = run is not None and run.served(-1, fault.index)
+    return Severity.WILL_FAIL_UNDER_LOAD if serving else Severity.BLOCKS_START
+
+
+def text(case: Case, fault: Fault) -> str:
+    """The fault's lines as one text (bounded)."""
+    run = case.run
+    return "\n".join(run.lines[i].text for i in range(fault.index, fault.last + 1)[:600]) if run is not None else ""

@@ -1,0 +1,38 @@
+"""What separates the causes of a failed measuring pass."""
+
+from vllm_doctor.log.match import says
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.out_of_memory import Oom
+
+# Weights above this share of the card leave no room for the pass whatever its size: contexts, NCCL and workspaces take
+# 1 to 2 GiB of any card, and the fraction keeps a tenth.
+_FULL = 0.8
+
+
+def in_pass(oom: Oom) -> bool:
+    """Was it in the pass itself? Compiled code runs nowhere else during the start, though its frames name no step."""
+    if oom.fault.startup_phase in {StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER}:
+        return True
+    near = range(max(0, oom.fault.index - 6), oom.fault.index + 1)
+    compiled = any(says(f, "call-inductor-cache") for f in oom.fault.files)
+    return compiled or any(says(oom.run.lines[i].text, "call-inductor-cache") for i in near)
+
+
+def in_sampler(oom: Oom) -> bool:
+    """Did the dummy batch of the sampler or pooler fail?"""
+    return bool({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"} & set(oom.fault.functions))
+
+
+def in_adapters(oom: Oom) -> bool:
+    """Did it fail among the buffers of LoRA adapters?"""
+    last = [f.replace("\\", "/") for f in oom.fault.files[-4:]]
+    return any(says(f, "call-adapters") for f in last) or "create_lora_weights" in oom.fault.functions
+
+
+def weights_fill(case: Case) -> float | None:
+    """The share of the card that the weights take, where it is so large that no pass fits beside them."""
+    weights, total = case.weights_gib, case.total_gib
+    if weights is None or total is None or weights / total < _FULL:
+        return None
+    return weights / total

@@ -1,0 +1,125 @@
+"""The options that this release refuses: those that argparse named, or, where no log was given, those of the launch."""
+
+import difflib
+import itertools
+import shlex
+from dataclasses import dataclass
+
+from vllm_doctor.knowledge import parser, versions
+from vllm_doctor.knowledge.claims import as_text, replacements
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.launch.command import refusals
+from vllm_doctor.launch.parse import LaunchError, Why
+from vllm_doctor.records.finding import Change, Evidence
+from vllm_doctor.records.host import Launch
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named
+from vllm_doctor.rules.registry import NotHere, Unseen
+from vllm_doctor.rules.say import thing
+
+
+@dataclass(frozen=True)
+class Refused:
+    """`known` are options that other releases have, `unknown` those that none has, `words` what is no option at all,
+    `joined` options of this release that came in one word with their value."""
+
+    evidence: tuple[Evidence, ...]
+    known: tuple[str, ...]
+    unknown: tuple[str, ...]
+    confidence: Confidence
+    words: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+
+
+def refused(case: Case) -> Refused | NotHere | Unseen:
+    """What argparse said; without a log, what the facts of the release say of the launch."""
+    launch = case.launch
+    fault = named(case, "unrecognized-arguments")
+    if isinstance(fault, Unseen):
+        return fault if launch is None else _of_launch(launch, case.version)
+    if isinstance(fault, NotHere):
+        return fault
+    words = fault.fields("unrecognized-arguments").get("words", "")
+    try:
+        parts = shlex.split(words)
+    except ValueError:
+        parts = words.split()
+    options = tuple(dict.fromkeys(w.partition("=")[0].lstrip("-") for w in parts if w.startswith("-")))
+    at = case.version or versions.newest_known()
+    known = tuple(o for o in options if (fact := versions.flag(o, at)) is not None and fact.exists is not True)
+    unknown = tuple(o for o in options if o not in known)
+    # What follows an option is its value; only what stands before the first one was meant as a word of its own.
+    alone = tuple(itertools.takewhile(lambda w: not w.startswith("-"), parts))
+    # This release takes the option, and a shell would have taken the quotes off: option and value were one word.
+    joined = tuple(
+        o
+        for o in unknown
+        if (fact := versions.flag(o, at)) is not None
+        and fact.exists is True
+        and any(f"--{o} {quote}" in words for quote in "'\"")
+    )
+    return Refused((case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED, alone, joined)
+
+
+def _of_launch(launch: Launch, at: Version | None) -> Refused | NotHere | Unseen:
+    """What the parser of the release would refuse of the line; without a release, what every one would."""
+    try:
+        found = refusals(launch, at)
+    except LaunchError:
+        return Unseen(frozenset({Signal.LAUNCH}))
+    known = tuple(r.flag.lstrip("-") for r in found if r.why is Why.GONE)
+    unknown = tuple(r.flag.lstrip("-") for r in found if r.why is Why.UNKNOWN)
+    words = tuple(shlex.split(r.found)[0] for r in found if r.why is Why.WORD)
+    if not known and not unknown and not words:
+        sure = at is not None and parser.options(str(at)) is not None
+        return NotHere("nothing in the launch is refused by this release") if sure else Unseen(frozenset({Signal.LOG}))
+    shown = Evidence(
+        "launch", f"vLLM {at}" if at else "any release", " ".join((*(f"--{o}" for o in (*known, *unknown)), *words))
+    )
+    return Refused((shown,), known, unknown, Confidence.LIKELY, words)
+
+
+def history(case: Case, option: str) -> str:
+    """In which releases an option exists, in words."""
+    fact = versions.flag(option, case.version or versions.newest_known())
+    if fact is None:
+        return "no release has it"
+    return f"{fact.first} to {fact.last} have it"
+
+
+def note(case: Case, option: str) -> str:
+    """The same with what is noted of it."""
+    fact = versions.flag(option, case.version or versions.newest_known())
+    return history(case, option) + (f"; {fact.note}" if fact is not None and fact.note else "")
+
+
+def instead(option: str) -> str | None:
+    """What does the option's work in newer releases; None where nobody noted it."""
+    gone = replacements()[0].get(versions.canonical(option))
+    return as_text(gone) if gone is not None else None
+
+
+def has(case: Case, option: str) -> bool:
+    """Does this release have the option, by what is known of it?"""
+    fact = versions.flag(option, case.version or versions.newest_known())
+    return fact is not None and fact.exists is True
+
+
+def hint(case: Case, option: str) -> str:
+    """Whose option it is, or which one was meant."""
+    other = replacements()[1].get(option.replace("_", "-"))
+    if other is not None:
+        return as_text(other)
+    at = case.version or versions.newest_known()
+    if has(case, option):
+        return f"vLLM {at} has it, so another release, or another program, read this launch"
+    names = parser.options(str(at)) or versions.flag_names(at)
+    near = difflib.get_close_matches(option.replace("_", "-"), list(names), 1, 0.8)
+    return f"did you mean --{near[0]}?" if near else "no release of vLLM has it"
+
+
+def remove(option: str, why: str) -> Change:
+    """Take an option out that no release has."""
+    return thing(ChangeKind.FLAG, option, Direction.REMOVE, why, applicability=Applicability.SAFE)

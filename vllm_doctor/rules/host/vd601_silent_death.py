@@ -1,0 +1,70 @@
+"""VD601: a process of the engine is gone without a word of its own: it was killed from outside."""
+
+from vllm_doctor.log.match import read
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import finding
+
+_SILENT = frozenset(
+    {
+        "engine-process-died",
+        "worker-died-v0",
+        "process-died",
+        "engine-init-failed",
+        "engine-process-failed",
+        "core-abort",
+        "native-crash",
+        "fatal-python",
+        "signal-received",
+        "engine-exited",
+        "shell-killed",
+        "ray-actor-gone",
+    }
+)
+# A fault in native code ends no script in order.
+_NATIVE = frozenset({"native-crash", "fatal-python", "signal-received", "core-abort"})
+# Messages that name the signal by a word.
+_NAMED = {"shell-killed": "9", "native-crash": "11", "core-abort": "6"}
+_WORDS = {"SIGSEGV": "11", "SIGABRT": "6", "Aborted": "6"}
+_SIGNALS = {
+    "9": "killed (SIGKILL; who did it stands in the kernel log or nowhere)",
+    "11": "a crash in native code (SIGSEGV)",
+    "6": "an abort in native code (SIGABRT)",
+}
+
+
+def judge(case: Case) -> Outcome:
+    """Did a process die while nothing failed in the log, and nobody stopped the service?"""
+    run = case.run
+    if run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if run.root is not None:
+        return NotHere("the log says what failed")
+    silent = [h for h in run.deaths if h.id in _SILENT]
+    first = next((h for h in silent if h.id in _NATIVE), silent[0] if silent else None)
+    if first is None or (run.stopped is not None and run.stopped < first.index):
+        return NotHere("no process died without a word")
+    if run.is_script and first.id not in _NATIVE:
+        return NotHere("a script that had its answers: its engine ends with it")
+    told = " ".join(first.fields.values())
+    code = read("exit-signal", told)
+    number = _NAMED.get(first.id) or _WORDS.get(told.strip()) or (code["signal"] if code is not None else None)
+    if number == "7":
+        return NotHere("SIGBUS: a page of shared memory that could not be had")
+    how = _SIGNALS[number] if number is not None else "no traceback, so it was ended from outside"
+    changes: tuple[Change | None, ...] = ()
+    return finding(
+        RULE,
+        title=f"A process of the engine died without a traceback: {how}",
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, first.index) else Severity.BLOCKS_START,
+        confidence=Confidence.POSSIBLE,
+        evidence=(case.line(first.index),),
+        changes=changes,
+        refute="the kernel log of that minute (journalctl -k) shows no OOM kill, and an earlier line shows a failure",
+    )
+
+
+RULE = rule("VD601", reads=frozenset({Signal.LOG}), judge=judge)

@@ -1,0 +1,132 @@
+"""VD602: on a machine whose GPU shares the host's memory, the log ends during the start without a word."""
+
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Direction, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import lower_utilization
+from vllm_doctor.rules.remedies.weights import quantise
+from vllm_doctor.rules.say import finding, gib, set_flag
+
+# What a host needs for itself: the system, page cache of the weights, the Python processes.
+_HOST_GIB = 8.0
+# A host that serves weights of this size and has less than a quarter of it left is short of memory, whatever its GPU.
+_LARGE_GIB = 32.0
+_UNIFIED = ("gb10", "dgx spark", "thor", "orin", "jetson")
+
+
+def judge(case: Case) -> Outcome:
+    """Do the weights leave the host too little, and does the log stop there?"""
+    run = case.run
+    if run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    refused = _refused(case) or _killed(case)
+    if refused is not None:
+        return refused
+    if run.root is not None or run.deaths or run.stopped is not None or run.served(-1):
+        return NotHere("the log does not end in silence during the start")
+    weights, left = case.weights_gib, run.number("checkpoint-size", "ram")
+    reached = run.reached()
+    if weights is None or reached not in {
+        StartupPhase.PROFILE,
+        StartupPhase.KV,
+        StartupPhase.GRAPHS,
+        StartupPhase.WARMUP,
+        StartupPhase.SAMPLER,
+    }:
+        return Clear("it is not known that the weights were loaded")
+    named = _named(case)
+    # Loading to the GPU took from the host's own memory: only a shared pool loses what the GPU gains.
+    first = next((float(h.fields["ram"]) for h in run.all("checkpoint-size")), None)
+    shared = first is not None and left is not None and first - left > weights / 2
+    if not (named or shared or (left is not None and weights >= _LARGE_GIB and left < weights / 4)):
+        return Clear("nothing shows that the GPU shares the host's memory, or that the host was short of it")
+    if left is None or left > _HOST_GIB + 0.25 * weights:
+        return Clear("the host had memory left")
+    return finding(
+        RULE,
+        title=f"{weights:.1f} GiB of weights and {left:.1f} GiB left to the host, and the log stops there",
+        confidence=Confidence.LIKELY if named or shared else Confidence.POSSIBLE,
+        evidence=(case.line(len(run.lines) - 1), case.line(run.all("weights-took")[-1].index)),
+        arithmetic=_sum(weights, left),
+        changes=(
+            _lower(case, weights, left),
+            *quantise(case),
+        ),
+        refute="the kernel log of the same minute (journalctl -k -b -1 after a reset) shows no OOM kill",
+    )
+
+
+def _refused(case: Case) -> Outcome | None:
+    """The driver's own word, in the kernel's lines beside the log, where the card has no memory of its own."""
+    run = case.run
+    said = run.first("driver-no-memory") if run is not None else None
+    if run is None or said is None or run.root is not None or not _named(case):
+        return None
+    why = "the driver found no page left: the pool is the host's too, and it needs some for itself"
+    return finding(
+        RULE,
+        title="The driver found no memory left in the pool that GPU and host share",
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, said.index) else Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(said.index), *(case.line(h.index) for h in run.deaths[:1])),
+        changes=(lower_utilization(case, None, why), *quantise(case)),
+        refute="`free -g` at that minute shows several GiB, page cache included",
+    )
+
+
+def _killed(case: Case) -> Outcome | None:
+    """The shell says that the start was killed, after the weights, where the card's memory is the host's."""
+    run = case.run
+    if run is None or run.root is not None or run.stopped is not None or run.served(-1) or not _named(case):
+        return None
+    killed = run.first("shell-killed")
+    if killed is None or run.deaths[0] != killed or case.weights_gib is None:
+        return None
+    why = "the pool is the host's too: the kernel kills what asks for the last page"
+    return finding(
+        RULE,
+        title="Killed during the start, on a machine whose GPU shares the host's memory",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(killed.index), case.line(run.all("weights-took")[-1].index)),
+        changes=(
+            lower_utilization(case, None, why),
+            set_flag(
+                case, "swap-space", 0, Direction.LOWER, "V0 pins it in the same memory: 4 GiB unless told otherwise"
+            )
+            if run.first("gpu-blocks") is not None
+            else None,
+            *quantise(case),
+        ),
+        refute="the kernel log of that minute (journalctl -k) shows no OOM kill",
+    )
+
+
+def _named(case: Case) -> bool:
+    return any(mark in case.gpu_name.lower() for mark in _UNIFIED)
+
+
+def _sum(weights: float, left: float) -> tuple[Arithmetic, ...]:
+    return (
+        gib("weights", weights, "as loaded", "the log"),
+        gib("host memory left", left, "while the last weights were loaded", "the log"),
+        gib("needed by the host itself", _HOST_GIB, "the system, Python, page cache", "assumed"),
+    )
+
+
+def _lower(case: Case, weights: float, left: float) -> Change | None:
+    fraction, _ = case.utilization
+    total = weights + left
+    to = round(min(fraction - 0.05, (total - _HOST_GIB) / total - 0.02), 2)
+    return set_flag(
+        case,
+        "gpu-memory-utilization",
+        to,
+        Direction.LOWER,
+        f"the pool is the host's too: {total:.0f} GiB − {_HOST_GIB:.0f} for the host, less the peak",
+    )
+
+
+RULE = rule("VD602", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -1,0 +1,140 @@
+"""VD603: the kernel, or systemd-oomd, killed a process of vLLM: the host or its control group had no memory left."""
+
+import math
+
+from vllm_doctor.log.match import says
+from vllm_doctor.records.finding import Arithmetic, Change, Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.oom_killer import UNNAMED, Kill, in_log, kills
+from vllm_doctor.rules.registry import Clear, Outcome, Unseen, rule
+from vllm_doctor.rules.say import environment, finding, gib, set_flag, thing
+
+# Who else than the kernel tells of such a kill: systemd, Kubernetes, Docker, Slurm, Ray.
+_TOLD = (
+    "unit-oom",
+    "unit-oom-result",
+    "kernel-killed",
+    "oom-invoked",
+    "step-oom",
+    "container-oom",
+    "ray-low-memory",
+    "ray-threshold",
+    "ray-killed",
+)
+_RAY = ("ray-low-memory", "ray-threshold", "ray-killed")
+# Compilers that vLLM's libraries start, one for each core unless told otherwise.
+
+
+def judge(case: Case) -> Outcome:
+    """Does the kernel log, or the unit's own record, show a kill for lack of memory?"""
+    run, kernel, unit = case.run, case.kernel, case.unit
+    if kernel is None and unit is None and run is None:
+        return Unseen(frozenset({Signal.KERNEL, Signal.UNIT, Signal.LOG}))
+    hit = run.first(*_TOLD) if run is not None else None
+    recorded = unit is not None and (unit.result == "oom-kill" or bool(unit.oom_kills))
+    found = kills(kernel) if kernel is not None else ()
+    if case.live:
+        found = tuple(kill for kill in found if kill.may_be_of(unit.name if unit is not None else None))
+    if not found and hit is None and not recorded:
+        if kernel is None and run is None:
+            return Unseen(frozenset({Signal.KERNEL, Signal.LOG}))  # systemd knows its own main process only
+        return Clear("no kill for lack of memory is recorded")
+    if run is not None and run.served(-1) and run.root is None and not run.deaths and not recorded:
+        return Clear("the service outlived the kill that is recorded")
+    evidence = tuple(Evidence("kernel log", f"line {k.event.number}", k.event.text, k.event.at) for k in found[-2:])
+    if hit is not None:
+        evidence += (case.line(hit.index),)
+    if not evidence and unit is not None:
+        evidence = (Evidence("systemd", unit.name, f"Result={unit.result}, oom_kill {unit.oom_kills}"),)
+    found = found or (in_log(run) if run is not None else ())
+    last = found[-1] if found else None
+    return finding(
+        RULE,
+        title=_title(last),
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run is not None and run.served(-1) else Severity.BLOCKS_START,
+        confidence=Confidence.CONFIRMED if found or recorded or hit is not None else Confidence.LIKELY,
+        evidence=evidence,
+        arithmetic=_sum(last),
+        changes=(_fewer_jobs(case), *_changes(case, last), _ray_threshold(case)),
+        refute="the killed process does not belong to this unit",
+    )
+
+
+def _title(kill: Kill | None) -> str:
+    if kill is None:
+        return RULE.title
+    whose = f"the limit of {kill.group}" if kill.group else "the whole host"
+    size = f" at {kill.resident / GIB:.1f} GiB" if kill.resident is not None else ""
+    return f"{kill.name} was killed{size}: {whose} had no memory left"
+
+
+def _sum(kill: Kill | None) -> tuple[Arithmetic, ...]:
+    if kill is None or kill.resident is None:
+        return ()
+    return (gib("anonymous memory of the killed process", kill.resident / GIB, "anon-rss", "the kernel log"),)
+
+
+def _changes(case: Case, kill: Kill | None) -> tuple[Change | None, ...]:
+    limited = kill is not None and kill.group is not None
+    return (
+        _limit(kill) if limited else None,
+        set_flag(case, "swap-space", 0, Direction.LOWER, "V1 never uses it") if case.number("swap-space") else None,
+        set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "it takes this much host memory")
+        if case.number("cpu-offload-gb")
+        else None,
+        set_flag(
+            case,
+            "gpu-memory-utilization",
+            round(case.utilization[0] - 0.1, 2),
+            Direction.LOWER,
+            "one pool for CPU and GPU",
+        )
+        if any(n in case.gpu_name.lower() for n in ("gb10", "spark", "thor", "orin"))
+        else None,
+        None if limited else thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, _more(kill)),
+    )
+
+
+def _limit(kill: Kill | None) -> Change:
+    """A quarter more than it had when it was killed, in whole GiB: what it would have taken next is not known."""
+    held = kill.resident if kill is not None else None
+    to = f"{math.ceil(held / GIB * 1.25)}G" if held is not None else None
+    why = "the unit's limit; a quarter more than what it held, then see systemctl status for its peak"
+    if kill is not None and kill.group == UNNAMED:
+        why += "; of a container it is docker's --memory, of a pod limits.memory"
+    return thing(ChangeKind.OS, "MemoryMax", Direction.RAISE, why, to=to, inventory="vllm_memory_max")
+
+
+def _more(kill: Kill | None) -> str:
+    held = kill.resident if kill is not None else None
+    size = f": more than the {held / GIB:.1f} GiB that it held when it was killed" if held is not None else ""
+    return f"the host needs more than it has{size}; swap only moves the moment"
+
+
+def _fewer_jobs(case: Case) -> Change | None:
+    """Kernels that are compiled at the first start take 1 to 3 GiB a compiler."""
+    run, kernel = case.run, case.kernel
+    ids = ("compiler-killed-task", "compiler-oom-task")
+    told = kernel is not None and any(says(e.text, *ids) for e in kernel.events)
+    if not told and (run is None or run.first(*ids) is None):
+        return None
+    why = "each job is a compiler of 1 to 3 GiB; without a limit as many run as the host has cores"
+    return environment("MAX_JOBS", Direction.LOWER, why, to=4)
+
+
+def _ray_threshold(case: Case) -> Change | None:
+    """Ray kills before the kernel would, at a share of the host's memory that can be set."""
+    run = case.run
+    if run is None or run.first(*_RAY) is None:
+        return None
+    why = "Ray ends workers at this share of the host's memory; more memory is the better answer"
+    return environment("RAY_memory_usage_threshold", Direction.RAISE, why, to=0.99)
+
+
+RULE = rule(
+    "VD603",
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.KERNEL, Signal.UNIT}),
+    judge=judge,
+)

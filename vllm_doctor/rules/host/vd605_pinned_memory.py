@@ -1,0 +1,61 @@
+"""VD605: memory that the GPU reads directly could not be pinned: too much of it was asked, or a limit forbids it."""
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import MEMLOCK, finding, set_flag, thing
+
+# The calls that take memory of the host, by their names; CUDA's own word for both is the same.
+_HOST = frozenset({"host-register", "host-alloc"})
+_REFUSED = _HOST | {"cuda-oom", "device-oom"}
+# Frames in which CUDA's "out of memory" means the host's memory.
+_PINNING = frozenset(
+    {"pin_memory", "cudaHostRegister", "cudaHostAlloc", "_allocate_cpu_kv_cache", "allocate_cpu_cache"}
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Did pinning host memory fail?"""
+    if case.run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    fault = case.root
+    if fault is None or not fault.ids & _REFUSED:
+        return NotHere("no call of CUDA failed for lack of memory")
+    if not fault.ids & _HOST and not _pins(fault):
+        return Clear("it failed where the GPU's own memory is taken")
+    return finding(
+        RULE,
+        evidence=(case.line(fault.hits[0].index),),
+        changes=(
+            set_flag(
+                case,
+                "swap-space",
+                0,
+                Direction.LOWER,
+                "CPU blocks are pinned at start, this many GiB a GPU (4 if not set)",
+            ),
+            set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "offloaded weights are pinned")
+            if case.number("cpu-offload-gb")
+            else None,
+            thing(
+                ChangeKind.OS,
+                "LimitMEMLOCK",
+                Direction.RAISE,
+                "in the unit: pinned memory counts as locked",
+                to="infinity",
+                command=MEMLOCK,
+            ),
+        ),
+        refute="the same start passes with --swap-space 0 and without offload",
+    )
+
+
+def _pins(fault: Fault) -> bool:
+    last = fault.crash.root.frames[-3:] if fault.crash is not None else ()
+    return any(f.function in _PINNING or says(f.code, "code-pins") for f in last)
+
+
+RULE = rule("VD605", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

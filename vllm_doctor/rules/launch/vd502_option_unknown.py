@@ -1,0 +1,88 @@
+"""VD502: the launch uses an option that no release has: mistyped, or of another program."""
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named, shown
+from vllm_doctor.rules.gates.refused_options import Refused, has, hint, refused, remove
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import finding, inventory_var, thing
+
+
+def judge(case: Case) -> Outcome:
+    """Was a word refused that no release knows?"""
+    positional = named(case, "model-positional")
+    if isinstance(positional, Fault):
+        return _positional(case, positional)
+    got = refused(case)
+    if isinstance(got, NotHere | Unseen):
+        return got
+    if not got.unknown and (got.known or not got.words):
+        return Clear("other releases have what was refused" if got.known else "no option was refused")
+    if not got.unknown:
+        return _words(got)
+    if got.joined:
+        return _joined(got)
+    hints = {o: hint(case, o) for o in got.unknown}
+    first = got.unknown[0]
+    return finding(
+        RULE,
+        title=f"--{first} was refused; {hints[first]}"
+        if has(case, first)
+        else f"vLLM has no --{first}: {hints[first]}",
+        confidence=got.confidence,
+        evidence=got.evidence,
+        changes=tuple(remove(option, why) for option, why in hints.items()),
+        refute="`vllm serve --help=all` of this very environment lists the option",
+    )
+
+
+def _positional(case: Case, fault: Fault) -> Finding:
+    """`vllm serve` of these releases takes the model as its first word alone."""
+    why = "the first word after `vllm serve`, without --model"
+    return finding(
+        RULE,
+        title="`vllm serve` of this release takes the model as its first word, not with --model",
+        evidence=shown(case, fault, "model-positional"),
+        changes=(thing(ChangeKind.FLAG, "model", Direction.CHANGE, why),),
+        refute="the same launch with the model as its first word is refused as well",
+    )
+
+
+def _joined(got: Refused) -> Finding:
+    """An option of this release: what refuses it is that the value came in the same word."""
+    why = "the option and its value as two items of the list (or --option=value), without quotes of a shell around it"
+    return finding(
+        RULE,
+        title=f"--{got.joined[0]} and its value came as one word, which argparse takes for an option's name",
+        confidence=got.confidence,
+        evidence=got.evidence,
+        changes=tuple(
+            thing(ChangeKind.FLAG, option, Direction.CHANGE, why, inventory=inventory_var(option))
+            for option in got.joined
+        ),
+        refute="the same list with two items is refused as well",
+    )
+
+
+def _words(got: Refused) -> Finding:
+    """No option at all: a word too many, mostly the command itself given again to an image that already runs it."""
+    command = got.words[0] in {"serve", "vllm", "python", "python3", "bash", "/bin/bash", "sh"}
+    why = (
+        "the image's entry point is already the server: arguments only, the model first"
+        if command
+        else "the model is named once: as the first word after `vllm serve`, or with --model for api_server.py"
+    )
+    return finding(
+        RULE,
+        title=f"A word too many stands in the launch: {' '.join(got.words)[:120]}",
+        confidence=got.confidence,
+        evidence=got.evidence,
+        changes=(thing(ChangeKind.OS, "command", Direction.CHANGE, why),),
+        refute="the same command by hand, in the same image, is accepted",
+    )
+
+
+RULE = rule("VD502", reads=frozenset({Signal.LOG, Signal.VERSION, Signal.LAUNCH}), judge=judge)

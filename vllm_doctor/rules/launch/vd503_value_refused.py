@@ -1,0 +1,316 @@
+"""VD503: an option's value is refused while the configuration is checked."""
+
+import string
+
+from vllm_doctor.knowledge.compat import table
+from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.launch.command import refusals
+from vllm_doctor.launch.parse import LaunchError, Why
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says, without
+from vllm_doctor.records.finding import Change, Evidence, Finding
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named, shown, text
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.allowed_value import replacement
+from vllm_doctor.rules.remedies.prompt_items import limit
+from vllm_doctor.rules.remedies.refusal import asked, by_place
+from vllm_doctor.rules.say import environment, finding, set_flag, upgrade, upgrade_to
+
+_IDS = (
+    "length-above-model",
+    "tokens-below-length",
+    "utilization-range",
+    "world-size",
+    "parallel-size",
+    "ray-gpus",
+    "heads-divisible",
+    "tp-plan",
+    "quant-config-missing",
+    "chat-template-path",
+    "argument-invalid",
+    "arguments-required",
+    "capability-required",
+    "lora-rank",
+    "validation-error",
+    "option-ambiguous",
+    "quantization-differs",
+    "quantization-unknown",
+    "tool-parser-unknown",
+    "tool-parser-needed",
+    "reasoning-parser-unknown",
+    "device-ordinal",
+    "device-uuid",
+    "remote-code-needed",
+    "dtype-of-quantization",
+    "item-above-step",
+    "block-above-step",
+)
+# Where vLLM checks what it was given, before any engine is made.
+_REFUSING = frozenset({"ValueError", "TypeError", "AssertionError", "NotImplementedError", "KeyError"})
+_OPTION_OF = {
+    "chat-template-path": "chat-template",
+    "quantization-unknown": "quantization",
+    "tool-parser-unknown": "tool-call-parser",
+    "tool-parser-needed": "tool-call-parser",
+    "reasoning-parser-unknown": "reasoning-parser",
+}
+# Messages that say more than "a value was refused", and are answered by rules of their own.
+_OTHERS = frozenset(
+    {
+        "arch-unsupported",
+        "arch-inspect",
+        "arch-transformers",
+        "arch-none",
+        "arch-backend",
+        "arch-module",
+        "arch-dropped",
+        "arch-gguf",
+        "hub-gated",
+        "hub-status",
+        "hub-unreachable",
+        "hub-offline",
+        "hub-unknown-model",
+        "hub-folder-missing",
+        "hub-server-error",
+        "name-unresolved",
+        "name-unknown",
+        "repo-id-invalid",
+        "module-missing",
+        "import-name",
+        "driver-old",
+        "no-gpus",
+        "swap-too-large",
+    }
+)
+# As pydantic writes the field alone in a line: small letters and underscores.
+_OF_A_FIELD = frozenset(f"{string.ascii_lowercase}_")
+
+
+def judge(case: Case) -> Outcome:
+    """Was a value refused?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, Unseen):
+        return _of_launch(case) or fault
+    likely = isinstance(fault, NotHere)
+    if isinstance(fault, NotHere):
+        root = case.root
+        if root is None or root.ids or not (_while_checking(root) or asked(case, root)):
+            return fault
+        fault = root
+    if not likely and fault.ids & frozenset(_IDS) == {"validation-error"} and fault.ids & _OTHERS:
+        return Clear("the message in it says what it is")
+    run = case.run
+    at = next((h.index for h in fault.hits if h.id in _IDS and h.id != "validation-error"), None)
+    said = _said(fault) if at is None else run.lines[at].text.strip() if run is not None else ""
+    return finding(
+        RULE,
+        title=without("exception-head", without("pydantic-tail", said))[:200] or RULE.title,
+        confidence=Confidence.LIKELY if likely else Confidence.CONFIRMED,
+        evidence=(case.line(fault.last),) if likely else shown(case, fault, *_IDS),
+        changes=_changes(case, fault),
+        refute="the same value passes in the same environment by hand",
+    )
+
+
+def _of_launch(case: Case) -> Finding | None:
+    """Without a log: the first value of the launch that the release (where it is not known: any) would refuse."""
+    launch, version = case.launch, case.version
+    if launch is None:
+        return None
+    try:
+        said = next((r for r in refusals(launch, version) if r.why is Why.VALUE), None)
+    except LaunchError:
+        return None
+    if said is None:
+        return None
+    name = said.flag.lstrip("-")
+    return finding(
+        RULE,
+        title=f"{said.flag}: found {said.found}; needed is {said.needed}",
+        confidence=Confidence.LIKELY,
+        evidence=(Evidence("launch", f"vLLM {version}" if version else "any release", f"{said.flag} {said.found}"),),
+        changes=replacement(case, name, ""),
+        refute="the same value passes in the same environment by hand",
+    )
+
+
+def _while_checking(fault: Fault) -> bool:
+    """Did vLLM's own check of its configuration raise it?"""
+    if fault.crash is None or not fault.crash.root.frames:
+        return False
+    root = fault.crash.root
+    return root.kind in _REFUSING and says(root.frames[-1].file.replace("\\", "/"), "call-of-configuration")
+
+
+def _said(fault: Fault) -> str:
+    """The first line of the exception that says something of its own."""
+    lines = [line.strip() for line in fault.crash.root.message.splitlines()] if fault.crash is not None else []
+    told = next((line for line in lines if says(line, "pydantic-value-error")), None)
+    return told or (
+        f"{lines[1]}: {lines[2]}" if len(lines) > 2 and says(lines[0], "validation-error") else "".join(lines[:1])
+    )
+
+
+def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    length, tokens = fault.fields("length-above-model"), fault.fields("tokens-below-length")
+    split = _split(case, fault) or _quantized(case, fault) or _of_model(case, fault)
+    if split:
+        return split
+    if length:
+        why = "the positions of the model's own config; more gives wrong output or a CUDA error"
+        return (set_flag(case, "max-model-len", int(length["derived"]), Direction.LOWER, why),)
+    if tokens and tokens["other"] == "max_model_len":
+        why = "without chunked prefill a whole prompt must fit one step"
+        return (
+            set_flag(case, "max-num-batched-tokens", int(tokens["limit"]), Direction.RAISE, why),
+            set_flag(case, "enable-chunked-prefill", True, Direction.ADD, "or let long prompts be taken in pieces"),
+        )
+    if tokens:
+        why = "each running sequence needs one token of a step"
+        return (
+            set_flag(case, "max-num-batched-tokens", int(tokens["limit"]), Direction.RAISE, why),
+            set_flag(case, "max-num-seqs", int(tokens["tokens"]), Direction.LOWER, "or fewer sequences"),
+        )
+    if "utilization-range" in fault.ids:
+        return (set_flag(case, "gpu-memory-utilization", 0.9, Direction.LOWER, "a fraction from 0 to 1, not percent"),)
+    if "lora-rank" in fault.ids:
+        why = "the rank of the adapter that is served"
+        return (set_flag(case, "max-lora-rank", int(fault.fields("lora-rank")["rank"]), Direction.RAISE, why),)
+    if fault.ids & {"device-ordinal", "device-uuid"}:
+        why = (
+            "names a GPU that is not there; every rank needs one of its own"
+            if "device-ordinal" in fault.ids
+            else "this release reads indices only, of a container's only MIG slice 0"
+        )
+        return (_devices(case, why), _reads_uuids(case) if "device-uuid" in fault.ids else None)
+    if "capability-required" in fault.ids:
+        why = "the card has no arithmetic of that type"
+        return (set_flag(case, "dtype", "half", Direction.CHANGE, why),)
+    name = _named_option(case, fault)
+    if name is None:
+        return asked(case, fault) or (by_place(case, fault),)
+    if name == "gpu-memory-utilization" and _AT_MOST in text(case, fault):
+        return (set_flag(case, name, 0.9, Direction.LOWER, "a fraction from 0 to 1, not percent"),)
+    if name == "chat-template":
+        why = "a template that the service's user can read"
+        return (
+            set_flag(case, name, None, Direction.CHANGE, why),
+            set_flag(case, name, None, Direction.REMOVE, "or without it: the model's own template is used"),
+        )
+    return replacement(case, name, _with_what_follows(case, fault))
+
+
+def _with_what_follows(case: Case, fault: Fault) -> str:
+    """pydantic's list of values stands on the lines after the one that names the option."""
+    run = case.run
+    after = run.lines[fault.last + 1 : fault.last + 4] if run is not None else ()
+    return "\n".join([text(case, fault), *(line.text for line in after)])
+
+
+def _devices(case: Case, why: str) -> Change:
+    """As many indices as the launch has ranks, where the number of cards says that they are there."""
+    ranks = case.count("tensor-parallel-size") or 1
+    here = len(case.gpus) if case.gpus else None
+    to = ",".join(map(str, range(ranks))) if here is not None and here >= ranks else None
+    return environment("CUDA_VISIBLE_DEVICES", Direction.CHANGE, why, to=to, command="nvidia-smi -L")
+
+
+def _reads_uuids(case: Case) -> Change | None:
+    since = as_version(table().device_uuids_from)
+    return upgrade_to(case, since, "the first release that reads UUIDs of cards and MIG slices")
+
+
+# pydantic's words, from 0.11.1 on, where vLLM itself had a sentence of its own before.
+_AT_MOST = "Input should be less than or equal to 1"
+
+
+def _of_model(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """What this model asks of the launch: its own code, another type, a step that holds its largest image or block."""
+    if "remote-code-needed" in fault.ids:
+        why = "the checkpoint brings code of its own, which runs as the server's user: read it first"
+        return (set_flag(case, "trust-remote-code", True, Direction.ADD, why),)
+    types = [
+        word.rpartition(".")[2] for word in fault.fields("dtype-of-quantization").get("types", "").split(", ") if word
+    ]
+    if types:
+        why = f"the kernels of this quantization compute in {' or '.join(types)}"
+        return (set_flag(case, "dtype", types[-1], Direction.CHANGE, why),)
+    item = fault.fields("item-above-step").get("item")
+    if item is not None:
+        why = "this model takes an image, video or audio clip whole, so the largest one must fit one step"
+        return (
+            set_flag(case, "max-num-batched-tokens", int(item), Direction.RAISE, why),
+            set_flag(case, "limit-mm-per-prompt", limit(case, image=0, video=0), Direction.CHANGE, "or text alone"),
+        )
+    block = fault.fields("block-above-step").get("block")
+    if block is not None:
+        why = "prefix caching keeps this model's states by whole blocks, so one block must fit one step"
+        return (set_flag(case, "max-num-batched-tokens", int(block), Direction.RAISE, why),)
+    return ()
+
+
+# More ranks than any model is split over.
+_RANKS = 4096
+
+
+def _split(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """Over how many GPUs the model may be split."""
+    sizes = fault.fields("world-size") or fault.fields("parallel-size")
+    if sizes:
+        why = "as many as there are GPUs here"
+        return (set_flag(case, "tensor-parallel-size", int(sizes["gpus"]), Direction.LOWER, why),)
+    if "ray-gpus" in fault.ids:
+        why = "no more ranks than there are GPUs in the cluster: `ray status`"
+        return (set_flag(case, "tensor-parallel-size", len(case.gpus) if case.gpus else None, Direction.LOWER, why),)
+    if "heads-divisible" in fault.ids:
+        heads, size = (int(fault.fields("heads-divisible")[k]) for k in ("heads", "size"))
+        to = next((n for n in range(min(size - 1, heads, _RANKS), 0, -1) if heads % n == 0), 1)
+        why = f"divides {heads} attention heads"
+        return (set_flag(case, "tensor-parallel-size", to, Direction.LOWER, why),)
+    if "tp-plan" in fault.ids:
+        why = "Transformers' code of this model says nothing of how to split it; vLLM's own models can be split"
+        return (
+            set_flag(case, "tensor-parallel-size", 1, Direction.LOWER, why),
+            upgrade(case, "a release that has an implementation of its own for this model"),
+        )
+    return ()
+
+
+def _quantized(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """What the checkpoint says of its own quantization."""
+    differs = fault.fields("quantization-differs")
+    if differs:
+        why = f"the checkpoint says {differs['model']} of itself; without the option vLLM follows it"
+        return (set_flag(case, "quantization", None, Direction.REMOVE, why),)
+    method = fault.fields("quant-config-missing").get("method")
+    if method:
+        why = f"the checkpoint is not one of {method}: it holds no configuration for it"
+        return (
+            set_flag(case, "quantization", None, Direction.REMOVE, why),
+            set_flag(case, "model", None, Direction.CHANGE, f"or a checkpoint that was quantized with {method}"),
+        )
+    return ()
+
+
+def _named_option(case: Case, fault: Fault) -> str | None:
+    """The option that the message names."""
+    for message, named_by_it in _OPTION_OF.items():
+        if message in fault.ids:
+            return named_by_it
+    option = fault.fields("argument-invalid").get("option")
+    if option:
+        # argparse names every spelling of it: the long one is the option, `-cc` and `-tp` are short for it.
+        spelt = [o.strip() for o in option.split("/")]
+        return max(spelt, key=len).lstrip("-").replace("_", "-")
+    run = case.run
+    lines = [run.lines[i].text.strip() for i in range(fault.index, fault.last + 1)] if run is not None else []
+    for line in lines:
+        if 3 <= len(line) <= 60 and _OF_A_FIELD.issuperset(line) and case.has_flag(line) is not None:
+            return line.replace("_", "-")
+    return None
+
+
+RULE = rule("VD503", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

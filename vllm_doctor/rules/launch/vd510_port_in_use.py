@@ -1,0 +1,60 @@
+"""VD510: the address of the server is taken by another process."""
+
+from vllm_doctor.records.finding import Change, Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import finding, set_flag, thing
+
+_IDS = ("address-in-use",)
+
+
+def judge(case: Case) -> Outcome:
+    """Did binding the port fail?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, NotHere | Unseen):
+        return fault
+    said = str(fault.fields("address-in-use").get("port") or case.flag("port") or "")
+    port = said if said.isdecimal() and said.isascii() and len(said) < 6 else None  # it goes into a command to paste
+    return finding(
+        RULE,
+        title=f"Port {port} is taken by another process" if port else RULE.title,
+        severity=severity(case, fault),
+        evidence=(*shown(case, fault, *_IDS), *_holder(case, port)),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "old-process",
+                Direction.STOP,
+                "often the server of an earlier run; this names the holder",
+                command=f"ss -ltnp 'sport = :{port}'" if port else "ss -ltnp",
+            ),
+            _other_port(case, port),
+        ),
+        refute="`ss -ltnp` shows nobody on the port before the start",
+    )
+
+
+def _holder(case: Case, port: str | None) -> tuple[Evidence, ...]:
+    """Who listens there now."""
+    listeners = case.machine.listeners if case.machine is not None else ()
+    return tuple(
+        Evidence("/proc/net/tcp", f"port {held.port}", f"{held.pid} ({held.name or '?'}) of {held.unit or 'no unit'}")
+        for held in listeners
+        if str(held.port) == port
+    )
+
+
+def _other_port(case: Case, port: str | None) -> Change | None:
+    """The next that nobody listens on, as far as the host was read."""
+    if port is None:
+        return set_flag(case, "port", None, Direction.CHANGE, "or another port for this one")
+    taken = {held.port for held in case.machine.listeners} if case.machine is not None else set()
+    to = next((n for n in range(int(port) + 1, int(port) + 50) if n not in taken and n < 65536), None)
+    seen = "free on this host" if taken else "if `ss -ltn` does not show it"
+    return set_flag(case, "port", to, Direction.CHANGE, f"or another port for this one: {seen}")
+
+
+RULE = rule("VD510", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.MACHINE, Signal.VERSION}), judge=judge)

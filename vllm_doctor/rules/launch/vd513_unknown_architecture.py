@@ -1,0 +1,64 @@
+"""VD513: the architecture of the model is not known to this vLLM or its transformers."""
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
+
+_IDS = (
+    "arch-unsupported",
+    "arch-inspect",
+    "arch-transformers",
+    "arch-none",
+    "arch-backend",
+    "arch-module",
+    "arch-dropped",
+    "arch-gguf",
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Was the architecture refused?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, NotHere | Unseen):
+        return fault
+    if fault.ids & {"module-missing", "import-name", "symbol-undefined"}:
+        return Clear("an import failed while the architecture was looked at")
+    return finding(
+        RULE,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(_release(case, fault.fields("arch-dropped").get("until")), _draft(case, fault)),
+        refute="the model card names a vLLM version at most as new as this one",
+    )
+
+
+def _draft(case: Case, fault: Fault) -> Change | None:
+    """The architecture may be the draft model's: the server does without it."""
+    if fault.fields("validation-error").get("what") != "SpeculativeConfig":
+        return None
+    why = "it is the draft model's architecture: another draft model or method, or none"
+    return set_flag(case, "speculative-config", None, Direction.CHANGE, why)
+
+
+def _release(case: Case, until: str | None) -> Change | None:
+    """The release that has it: an older one where vLLM says that it was dropped."""
+    if until is None:
+        return upgrade(case, "a release that lists the architecture; `transformers` comes with it")
+    why = "the last release that has this architecture, in vLLM's own words"
+    return thing(
+        ChangeKind.PACKAGE,
+        "vllm-version",
+        Direction.DOWNGRADE,
+        why,
+        to=until,
+        before=case.version_text,
+        inventory="vllm_version",
+    )
+
+
+RULE = rule("VD513", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -1,0 +1,214 @@
+"""VD514: a module is missing, of another version, or built for another one."""
+
+from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.compat import table
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.finding import Change, Finding
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.cuda_libraries import CUDA_LIBRARIES
+from vllm_doctor.rules.gates.named_fault import severity, shown, text
+from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.refusal import packages
+from vllm_doctor.rules.say import environment, finding, thing
+
+_IDS = (
+    "module-missing",
+    "import-name",
+    "symbol-undefined",
+    "binary-incompatible",
+    "ops-missing",
+    "transformers-attribute",
+    "libstdcxx",
+    "operator-missing",
+    "compiler-missing",
+    "headers-missing",
+    "nvcc-missing",
+    "nvcc-not-there",
+    "ninja-missing",
+    "program-missing",
+    "program-not-there",
+    "nvcc-arch",
+    "toolkit-headers",
+    "compiler-too-new",
+    "cuda-headers-missing",
+    "toolkit-mismatch",
+    "build-failed",
+    "build-failed-command",
+)
+# What compiles kernels while the server starts is no Python package.
+_TOOLS = {
+    "compiler-missing": "a C compiler (gcc, or CC set)",
+    "headers-missing": "the headers of this Python (python3-dev)",
+    "nvcc-not-there": "the CUDA toolkit (nvcc, CUDA_HOME)",
+    "nvcc-missing": "the CUDA toolkit (nvcc, CUDA_HOME)",
+    "ninja-missing": "ninja",
+}
+# A toolkit that is there, but does not fit what it is to compile; the last is what the build itself says of it.
+_UNFIT = {
+    "nvcc-arch": "a CUDA toolkit that knows this card: nvcc is older than it",
+    "toolkit-headers": "nvcc and its headers of one release: CUDA_HOME names one toolkit, the include path another",
+    "compiler-too-new": "an older gcc beside it (CC, CXX, NVCC_CCBIN): this toolkit takes none so new",
+    "cuda-headers-missing": "the headers of the CUDA toolkit (cuda-toolkit, or its -dev packages), of nvcc's release",
+    "toolkit-mismatch": "the CUDA toolkit that torch was built with (CUDA_HOME)",
+    "build-failed": "what compiles kernels while the server starts: the compiler's own error stands below",
+    "build-failed-command": "what compiles kernels while the server starts: the compiler's own error stands above",
+}
+_PROGRAM = frozenset({"program-missing", "program-not-there"})
+_ACTIVATE = thing(
+    ChangeKind.PACKAGE,
+    "python-env",
+    Direction.REPAIR,
+    "vLLM is in no folder of PATH: activate its environment, or name the program by its whole path",
+    command="ls -d /opt/*/bin/vllm ~/*/bin/vllm 2>/dev/null; systemctl cat UNIT | grep ExecStart",
+)
+_REFUTE = "`python -m vllm.collect_env` works in the environment of the unit"
+# What a module of the wrong version raises while it is being imported.
+_AT_IMPORT = frozenset(
+    {"TypeError", "AttributeError", "NameError", "SyntaxError", "ImportError", "ModuleNotFoundError"}
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Did an import fail?"""
+    if case.run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    fault = case.root
+    if fault is None:
+        return _warned(case) or NotHere("nothing failed for good")
+    missing = packages(case, fault) if not fault.ids - frozenset(_IDS) else ()
+    known = fault.ids & frozenset((*_IDS, "cudart-missing"))
+    if fault.ids & EXHAUSTED or not (known or missing or _while_importing(fault)):
+        return NotHere("no import failed")
+    library = fault.fields("cudart-missing").get("library")
+    if "libcuda-assert" in fault.ids or (library is not None and library.startswith(CUDA_LIBRARIES)):
+        return Clear("a library of CUDA or of the driver is missing, not a package")
+    tool = next((_TOOLS[h.id] for h in fault.hits if h.id in _TOOLS), None)
+    unfit = next((words for wanted, words in _UNFIT.items() if wanted in fault.ids), None) if tool is None else None
+    return finding(
+        RULE,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (case.line(fault.last),),
+        title=_title(fault, tool, unfit),
+        changes=(
+            *missing,
+            _tools(case, tool) if tool else None,
+            thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit, command=_COMPILERS) if unfit else None,
+            _sampler(case, fault) if unfit else None,
+            thing(
+                ChangeKind.PACKAGE,
+                "transformers",
+                Direction.CHANGE,
+                "the releases that this vLLM was made for",
+                to=_transformers(case),
+                command=f"pip install '{_transformers(case)}'" if _transformers(case) else "pip show -v vllm",
+            )
+            if "transformers-attribute" in fault.ids
+            else None,
+            None if missing and not fault.ids else _ACTIVATE if fault.ids & _PROGRAM else _repair(case),
+        ),
+        refute=_REFUTE,
+    )
+
+
+def _warned(case: Case) -> Finding | None:
+    """vLLM's own operators could not be loaded, and the log does not get past that: what needs them fails next."""
+    run = case.run
+    hit = run.first("ops-import") if run is not None else None
+    if run is None or hit is None or "undefined symbol" not in hit.fields["why"]:
+        return None
+    if any(stage is not StartupPhase.CONFIG for _, stage in run.miles):
+        return None
+    return finding(
+        RULE,
+        title="vLLM's compiled operators do not fit the torch beside them (an undefined symbol)",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(hit.index),),
+        changes=(_repair(case),),
+        refute=_REFUTE,
+    )
+
+
+def _sampler(case: Case, fault: Fault) -> Change | None:
+    """Where it was the sampler that was to be compiled: torch's own needs no compiler."""
+    if not any(says(said, "names-sampling") for said in (text(case, fault), *fault.files)):
+        return None
+    name = "VLLM_USE_FLASHINFER_SAMPLER"
+    why = "torch's sampler instead of FlashInfer's: nothing to compile"
+    return environment(name, Direction.SET, why, to="0") if case.has_env(name) is not None else None
+
+
+_COMPILERS = "nvcc --version; gcc --version; nvidia-smi --query-gpu=name,compute_cap --format=csv"
+_COMMANDS = {
+    "compiler-missing": "apt-get install -y gcc   # dnf install -y gcc",
+    "headers-missing": "apt-get install -y python3-dev   # dnf install -y python3-devel",
+    "ninja-missing": "apt-get install -y ninja-build   # dnf install -y ninja-build",
+}
+
+
+def _tools(case: Case, tool: str) -> Change:
+    """A package of the distribution; the CUDA toolkit of the wheel's own release, which a role installs."""
+    command = next((_COMMANDS[i] for i, what in _TOOLS.items() if what == tool and i in _COMMANDS), None)
+    if command is not None:
+        return thing(ChangeKind.OS, "build-tools", Direction.ADD, tool, command=command)
+    wheel = table().wheel(str(case.version)) if case.version is not None else None
+    fit = [t for t in table().toolkits() if wheel is not None and t.startswith(f"{wheel.cuda}.")]
+    to = fit[-1] if fit else None
+    why = f"{tool}; of the CUDA of this wheel, {wheel.cuda}" if wheel is not None else tool
+    command = None if to else "python -c 'import torch; print(torch.version.cuda)'   # that release of the toolkit"
+    return thing(
+        ChangeKind.OS, "build-tools", Direction.ADD, why, to=to, inventory="cuda_toolkit_version", command=command
+    )
+
+
+def _transformers(case: Case) -> str | None:
+    """What the release's own metadata asks for; releases before 0.11.2 name no upper end and were made for 4.x."""
+    wanted = versions.requires("transformers", case.version) if case.version is not None else None
+    if wanted is None:
+        return None
+    return f"transformers{wanted}" + ("" if "<" in wanted or "5." in wanted else ",<5")
+
+
+def _repair(case: Case) -> Change:
+    return thing(
+        ChangeKind.PACKAGE,
+        "python-env",
+        Direction.REPAIR,
+        "install the release into a fresh environment from its lock, with nothing added by hand",
+        to=f"vllm=={case.version}" if case.version is not None else None,
+        command=_fresh(case),
+    )
+
+
+def _fresh(case: Case) -> str:
+    wanted = f"vllm=={case.version}" if case.version is not None else "vllm==VERSION"
+    return f"python3 -m venv /opt/vllm-new && /opt/vllm-new/bin/pip install {wanted}"
+
+
+def _title(fault: Fault, tool: str | None, unfit: str | None) -> str:
+    if unfit:
+        return f"Kernels could not be compiled at start; needed: {unfit}"
+    if fault.ids & _PROGRAM:
+        return "The program vllm is not found: no environment with it is active"
+    if tool:
+        return f"Needed to compile kernels at start, and not there: {tool}"
+    lacks = fault.fields("transformers-attribute")
+    if lacks:
+        return f"transformers and this vLLM do not fit each other: {lacks['kind']} has no {lacks['name']}"
+    return RULE.title
+
+
+def _while_importing(fault: Fault) -> bool:
+    """Did a module raise while its top level ran?"""
+    if fault.crash is None or not fault.crash.root.frames:
+        return False
+    root = fault.crash.root
+    inner = root.frames[-1]
+    return root.kind in _AT_IMPORT and inner.function == "<module>" and says(inner.file, "call-site-packages")
+
+
+RULE = rule("VD514", reads=frozenset({Signal.LOG, Signal.VERSION}), judge=judge)

@@ -1,0 +1,69 @@
+"""VD518: shapes that do not fit one another: a defect, not a shortage."""
+
+import json
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import each, read
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
+
+_IDS = (
+    "shape-invalid",
+    "shape-mismatch",
+    "size-mismatch",
+    "hybrid-specs",
+    "shapes-multiply",
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Did shapes not fit?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, NotHere | Unseen):
+        return fault
+    version = case.version_text or ""
+    own = ".dev" in version or "+" in version
+    return finding(
+        RULE,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            *_drafts(case, fault),
+            thing(
+                ChangeKind.PACKAGE,
+                "code",
+                Direction.REPAIR,
+                "this is no release: the fault may lie in what was changed; the plain release tells",
+                to=f"vllm=={case.version}" if case.version is not None else None,
+                command=f"pip install vllm=={case.version}" if case.version is not None else None,
+            )
+            if own
+            else None,
+            upgrade(case, "the newest release: whether it is mended there, its notes tell"),
+        ),
+        refute="the plain release with the same flags fails as well",
+    )
+
+
+def _drafts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """As many draft tokens as were made, where the shapes name that number beside the one asked for; else none."""
+    given = case.effective("speculative-config")
+    if given is None:
+        return ()
+    said, shapes = str(given), read("shapes-apart", text(case, fault))
+    asked = read("draft-number", said)
+    off = set_flag(case, "speculative-config", None, Direction.REMOVE, "no drafts: slower, and the shapes are gone")
+    if shapes is None or asked is None or shapes["kept"] != asked["number"]:
+        return (off,)
+    fields: dict[str, object] = {m["name"]: m["value"] for m in each("draft-field", said)}
+    why = f"{shapes['made']} draft tokens were made where --speculative-config asks for {asked['number']}"
+    to = json.dumps({**fields, "num_speculative_tokens": int(shapes["made"])})
+    return (set_flag(case, "speculative-config", to, Direction.CHANGE, why), off)
+
+
+RULE = rule("VD518", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

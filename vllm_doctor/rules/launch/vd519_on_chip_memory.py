@@ -1,0 +1,51 @@
+"""VD519: a kernel does not fit the on-chip shared memory of this GPU; that is neither VRAM nor /dev/shm."""
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.kernel import Kind, kind, other_attention, other_kernel
+from vllm_doctor.rules.say import finding, thing, upgrade
+
+_IDS = (
+    "triton-shared",
+    "tile-unsupported",
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Did a kernel not fit on-chip memory?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, NotHere | Unseen):
+        return fault
+    return finding(
+        RULE,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=_changes(case, fault),
+        refute="the same model starts on a GPU of a newer generation with the same backend",
+    )
+
+
+def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """Another attention backend only where attention is what did not fit; else the kernels of what failed."""
+    failed = kind(case, fault)
+    if failed is Kind.ATTENTION:
+        triton = "triton-shared" in fault.ids
+        other = other_attention(case, fault, "its kernels are of another size", not_triton=triton)
+        return (other or _smaller_block(case),)
+    if failed is Kind.MATRIX and "triton-shared" in fault.ids:
+        why = "quantised in another way (AWQ, GPTQ): Triton's kernel for this one does not fit this card"
+        return (thing(ChangeKind.FLAG, "model", Direction.CHANGE, why),)
+    return other_kernel(case, fault) if failed is not None else ()
+
+
+def _smaller_block(case: Case) -> Change | None:
+    """vLLM names no other backend for this model and card: what is left is a release whose kernel fits."""
+    return upgrade(case, "vLLM names no other attention backend for this model on this card; the newest may fit")
+
+
+RULE = rule("VD519", reads=frozenset({Signal.GPUS, Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

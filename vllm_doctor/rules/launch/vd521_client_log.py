@@ -1,0 +1,71 @@
+"""VD521: a client's log was given: it shows that requests failed, and only the server's own log can say why."""
+
+from vllm_doctor.log.client import Client, Saw
+from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import finding, thing
+
+# Where to look, by what the client saw. The server writes the cause of the first three, never of the fourth.
+_LOOK = {
+    Saw.REFUSED_CONNECTION: "the unit's state and log since its start: it ended, still starts, or listens elsewhere",
+    Saw.CUT: "the server's log at this moment: its engine ended, it was stopped, or a proxy cuts long answers",
+    Saw.SERVER_ERROR: "the server's log at this moment, which holds the traceback of each answer with 500",
+    Saw.LATE: "the server's statistics (Running, Waiting, KV cache usage): a queue, or too short a time-out;"
+    " wrk's is 2 s unless --timeout says otherwise",
+    Saw.REFUSED_REQUEST: "the answer's own text, which names what the server refuses: model's name, length, key, field",
+}
+
+_LOG = "journalctl -u UNIT --since -1h > server.log && vllm-doctor diagnose --log server.log"
+
+
+def judge(case: Case) -> Outcome:
+    """Did a client write this, and did requests of it fail?"""
+    run = case.run
+    if run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    told = run.client
+    if told is None:
+        return NotHere("it is no client's log")
+    if not _failed(told, ended=run.root is not None):
+        return Clear(f"a client's log: {told.answers}")
+    saw = [kind for kind, _, _ in told.saw]
+    lines = [first for _, first, _ in told.saw[:3]] or [told.counted if told.counted is not None else told.mark]
+    what = saw[0].value if saw else "requests failed, and it does not say of what"
+    return finding(
+        RULE,
+        title=f"A client's log ({told.name}), not the server's: {what}",
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=tuple(case.line(i) for i in sorted({told.mark, *lines})),
+        arithmetic=tuple(
+            Arithmetic(name, count, "", "as the client counts", run.log.source)
+            for name, count in (("answered", told.succeeded), ("failed", told.failed))
+            if count is not None
+        ),
+        changes=tuple(
+            thing(ChangeKind.OS, "server-log", Direction.CHANGE, f"give {_LOOK[kind]}", command=_LOG)
+            for kind in saw[:1]
+        )
+        or (
+            thing(
+                ChangeKind.OS, "server-log", Direction.CHANGE, "give the server's log of the same minutes", command=_LOG
+            ),
+        ),
+        refute="the server's log of the same minutes shows these requests answered",
+    )
+
+
+def _failed(told: Client, *, ended: bool) -> bool:
+    """A server that was waited for, and then answered, did not fail; neither did one of which none is counted."""
+    if told.failed or ended:
+        return True
+    if told.failed == 0:
+        return False
+    waited = {kind for kind, _, _ in told.saw} <= {Saw.REFUSED_CONNECTION} and bool(told.succeeded)
+    return bool(told.saw or told.counted is not None) and not waited
+
+
+RULE = rule("VD521", reads=frozenset({Signal.LOG}), judge=judge)

@@ -1,0 +1,53 @@
+"""VD522: the API server gave up waiting for an engine that was still starting."""
+
+from vllm_doctor.knowledge import versions
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import environment, finding
+
+_ID = "engine-start-timeout"
+_VARIABLE = "VLLM_ENGINE_READY_TIMEOUT_S"
+# Three times what was waited; a start that takes longer hangs.
+_LONGER = 3
+_SLOW = {
+    StartupPhase.DEVICE: "; the ranks had not yet found one another",
+    StartupPhase.WEIGHTS: "; the weights were still being read",
+    StartupPhase.PROFILE: "; the pass that is measured, or its compilation, was under way",
+    StartupPhase.GRAPHS: "; graphs were being captured",
+}
+
+
+def judge(case: Case) -> Outcome:
+    """Did nothing fail but the patience of the API server?"""
+    fault = named(case, _ID)
+    if isinstance(fault, NotHere | Unseen):
+        return fault
+    run = case.run
+    reached = run.reached(fault.index) if run is not None else None
+    waited = fault.fields(_ID).get("seconds")
+    fact = versions.env(_VARIABLE, case.version or versions.newest_known())
+    to = int(waited) * _LONGER if waited is not None else None
+    return finding(
+        RULE,
+        title=RULE.title + (_SLOW.get(reached, "") if reached is not None else ""),
+        evidence=shown(case, fault, _ID),
+        changes=(
+            environment(
+                _VARIABLE,
+                Direction.RAISE,
+                "the start takes longer than this; TimeoutStartSec of the unit must be longer still",
+                to=to,
+                before=int(waited) if waited is not None else None,
+            )
+            if fact is not None and fact.exists
+            else None,
+        ),
+        refute="with three times as long it still says nothing more: then it hangs (py-spy dump of each worker)",
+    )
+
+
+RULE = rule("VD522", reads=frozenset({Signal.LOG, Signal.VERSION}), judge=judge)

@@ -1,0 +1,84 @@
+"""VD523: the checkpoint lacks a file, or has a tensor, that this release does not read."""
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import without
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.prompt_items import limit
+from vllm_doctor.rules.say import finding, set_flag, upgrade
+
+_TENSORS = "The checkpoint has a tensor that this model's code does not read"
+_TITLES = {
+    "processor-missing": "The checkpoint lacks the files that images or sound are read with",
+    "feature-extractor-missing": "The checkpoint lacks the files that images or sound are read with",
+    "model-type-missing": "The model's config.json names no model_type",
+    "tokenizer-unknown": "The installed transformers lacks this checkpoint's tokenizer class",
+    "tensor-without-place": _TENSORS,
+    "tensor-of-other-size": _TENSORS,
+}
+
+
+def judge(case: Case) -> Outcome:
+    """Did it fail on what the checkpoint holds?"""
+    fault = named(case, *_TITLES)
+    known = next((i for i in _TITLES if isinstance(fault, Fault) and i in fault.ids), None)
+    if isinstance(fault, Unseen):
+        return fault
+    if isinstance(fault, NotHere):
+        # Code that looks a tensor up by its name says no more than the name.
+        root = case.root
+        if root is None or root.ids or root.crash is None or root.crash.root.kind != "KeyError":
+            return fault
+        if "load_weights" not in root.functions[-3:]:
+            return fault
+        fault = root
+    return finding(
+        RULE,
+        title=_TITLES[known] if known else f"{_TENSORS}: {_said(case, fault, None)}",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=shown(case, fault, *_TITLES) if known else (case.line(fault.index), case.line(fault.last)),
+        changes=_changes(case, fault, known),
+        refute="another checkpoint of the same architecture fails in the same way",
+    )
+
+
+def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None, ...]:
+    match known:
+        case "processor-missing" | "feature-extractor-missing":
+            return _without_processor(case)
+        case "model-type-missing":
+            why = "a folder whose config.json names its type: an adapter alone, or a folder of another format, has none"
+            return (set_flag(case, "model", None, Direction.CHANGE, why),)
+        case "tokenizer-unknown":
+            return (upgrade(case, "a release whose transformers has this tokenizer; it comes with vLLM"),)
+    said = _said(case, fault, known)
+    why = f"the checkpoint has a tensor that this model's code has no place for ({said}): saved by another "
+    why += "tool or in another layout; one that was made for this release"
+    return (set_flag(case, "model", None, Direction.CHANGE, why), upgrade(case, "a release that reads this layout"))
+
+
+def _said(case: Case, fault: Fault, known: str | None) -> str:
+    """The message's own words, or the name of the tensor that was looked up."""
+    hit = next((h for h in fault.hits if h.id == known), None)
+    if hit is None or case.run is None:
+        return fault.crash.root.message[:80] if fault.crash is not None else ""
+    return without("exception-head", case.run.lines[hit.index].text)[:80]
+
+
+def _without_processor(case: Case) -> tuple[Change | None, ...]:
+    """A checkpoint of the text part alone lacks what its images would be read with; one for them all has it."""
+    text_only = set_flag(
+        case, "language-model-only", True, Direction.ADD, "no image, video or sound is read then, and nothing for them"
+    ) or set_flag(
+        case, "limit-mm-per-prompt", limit(case, image=0, video=0), Direction.CHANGE, "where only text is sent"
+    )
+    why = "or a checkpoint with preprocessor_config.json: copy it from the model that this one was made of"
+    return (text_only, set_flag(case, "model", None, Direction.CHANGE, why))
+
+
+RULE = rule("VD523", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -1,0 +1,176 @@
+"""VD901: the server takes connections and answers none: it is stopped by a signal, frozen, or hangs."""
+
+import shlex
+
+from vllm_doctor.log.match import read
+from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.records.finding import Change, Evidence, Finding
+from vllm_doctor.records.host import Kernel, Process
+from vllm_doctor.records.log import LogLine
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import finding, thing
+
+# /proc/PID/stat's letters that a process does not leave by itself.
+_STUCK = {
+    "T": "stopped by a signal (SIGSTOP)",
+    "t": "stopped by a debugger",
+    "D": "waiting in the kernel (driver or disk)",
+}
+# The kernel's own word for a process that has waited in it for minutes.
+
+
+def judge(case: Case) -> Outcome:
+    """Is a process of it stopped, its engine gone, or its port taken with nothing said on it?"""
+    probe, unit, machine, run = case.probe, case.unit, case.machine, case.run
+    hung = _hung(case.kernel)
+    mine = [p for p in machine.processes if unit is None or p.unit == unit.name] if machine is not None else []
+    stopped = [p for p in mine if p.state == "T" and (p.serves or unit is not None)]
+    frozen = [p for p in mine if p.frozen and (p.serves or unit is not None)]
+    waiting = [p for p in mine if p.state == "D" and p.pid in hung]
+    if case.live and frozen:
+        return _frozen(frozen, unit.name if unit is not None else None)
+    if case.live and (stopped or waiting):
+        return _held(stopped or waiting, unit.name if unit is not None else "this host", hung)
+    if probe is None:
+        return Unseen(frozenset({Signal.PROBE}))
+    if unit is None or unit.main_pid is None:
+        return NotHere("the unit has no running process")
+    if probe.health_status == 200 and probe.completion is False:
+        return _no_token(unit.name)
+    if probe.health_status == 200 and machine is not None and run is not None:
+        gone = _engines_gone(run, {p.pid for p in mine})
+        if gone:
+            return _without_engine(case, unit.name, gone)
+    if probe.health_status is not None:
+        return Clear(f"/health answers {probe.health_status}")
+    if "sent nothing" not in (probe.health_error or ""):
+        return NotHere("nobody listens on the port yet, or any more")
+    stuck = [p for p in mine if p.state in _STUCK and (p.pid == unit.main_pid or p.name.startswith("VLLM"))]
+    evidence = [Evidence("probe", f"{unit.name}, /health", probe.health_error or "")]
+    evidence += [Evidence("/proc", f"{p.pid}/stat", f"{p.name}: {_STUCK[p.state or '']}") for p in stuck]
+    return finding(
+        RULE,
+        title=_title(stuck),
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.CONFIRMED if stuck else Confidence.LIKELY,
+        evidence=tuple(evidence),
+        changes=(_change(stuck, unit.name),),
+        refute=f"curl -m 30 of /health answers 200 while `systemctl status {shlex.quote(unit.name)}` shows the same "
+        "main process",
+    )
+
+
+def _hung(kernel: Kernel | None) -> dict[int, int]:
+    """Seconds that the kernel saw a process wait in it, by its number."""
+    found = (read("kernel-hung-task", event.text) for event in kernel.events) if kernel is not None else ()
+    return {int(m["pid"]): int(m["seconds"]) for m in found if m is not None}
+
+
+def _held(processes: list[Process], where: str, hung: dict[int, int]) -> Finding:
+    """It is seen in /proc alone: no request is needed, and /health may answer all the while."""
+    first = processes[0]
+    blocked = f"blocked in the kernel for {hung[first.pid]} s" if first.state == "D" else ""
+    what = blocked or _STUCK[first.state or ""]
+    evidence = [
+        Evidence("/proc", f"{p.pid}/stat", f"{p.name}: state {p.state}, {_STUCK[p.state or '']}") for p in processes
+    ]
+    evidence += [
+        Evidence("kernel log", "this boot", f"process {p.pid}: {hung[p.pid]} s") for p in processes if p.pid in hung
+    ]
+    return finding(
+        RULE,
+        title=f"Process {first.pid} ({first.name}) is {what}: requests wait for it",
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        evidence=tuple(evidence[:12]),
+        changes=(_change(processes, where),),
+        refute=f"ps -o pid,stat,cmd -p {first.pid} shows another state than {first.state} a moment later",
+    )
+
+
+def _frozen(processes: list[Process], unit: str | None) -> Finding:
+    """The kernel runs none of them, and their state letters say nothing of it."""
+    first = processes[0]
+    command = None
+    if unit is not None:
+        command = f"systemctl thaw {shlex.quote(unit)}"
+    elif first.container is not None and first.container[0] in {"docker", "podman"}:
+        command = f"{first.container[0]} unpause {first.container[1]}"
+    why = "it goes on where it was; find out who froze it, and that the requests of that time were given up"
+    group = ", ".join(str(p.pid) for p in processes[:12])
+    return finding(
+        RULE,
+        title=f"{unit or f'Process {first.pid} ({first.name})'} is frozen: no process of it runs, and requests wait",
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        evidence=(Evidence("cgroup", "cgroup.events", f"frozen 1: the control group of process {group}"),),
+        changes=(thing(ChangeKind.OS, unit or f"process {first.pid}", Direction.REPAIR, why, command=command),),
+        refute="cgroup.events of its control group says frozen 0 a moment later",
+    )
+
+
+def _engines_gone(run: AnalysedRun, alive: set[int]) -> list[LogLine]:
+    """The first line of each engine that this run's log names and that is no process any more. Only where the log's
+    numbers are this host's: one of its servers is alive under its own."""
+    signed = {line.pid: line for line in reversed(run.lines) if line.pid is not None and line.process is not None}
+    if not any(pid in alive and (line.process or "").lower().startswith("apiserver") for pid, line in signed.items()):
+        return []
+    return [line for pid, line in signed.items() if pid not in alive and (line.process or "").startswith("EngineCore")]
+
+
+def _without_engine(case: Case, unit: str, gone: list[LogLine]) -> Finding:
+    """/health of some releases asks the front end alone."""
+    pids = ", ".join(str(line.pid) for line in gone)
+    return finding(
+        RULE,
+        title=f"/health answers 200, but the engine is gone: there is no process {pids} any more",
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY,
+        evidence=(
+            Evidence("probe", f"{unit}, /health", "200"),
+            *(Evidence(case.line(0).source, f"line {x.number}", x.excerpt or x.text, x.at) for x in gone[:3]),
+            Evidence("/proc", "", f"no process {pids} of {unit}"),
+        ),
+        changes=(_change([], unit),),
+        refute="a completion comes back: vllm-doctor diagnose --canary",
+    )
+
+
+def _no_token(unit: str) -> Finding:
+    """It was asked for one token (`--canary`) and did not give it, though /health is content."""
+    return finding(
+        RULE,
+        title="/health answers 200, but a completion of one token does not come back",
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY,
+        evidence=(Evidence("probe", f"{unit}, /v1/completions", "no completion of one token within the time given"),),
+        changes=(_change([], unit),),
+        refute="the same request answers when the queue is empty (vllm:num_requests_waiting is 0)",
+    )
+
+
+def _title(stuck: list[Process]) -> str:
+    if not stuck:
+        return "The server takes connections and answers none of them"
+    first = stuck[0]
+    return f"The server takes connections and answers none: process {first.pid} is {_STUCK[first.state or '']}"
+
+
+def _change(stuck: list[Process], unit: str) -> Change:
+    stopped = " ".join(str(p.pid) for p in stuck if p.state == "T")
+    if stopped:
+        why = f"kill -CONT {stopped} lets it go on; find out who stopped it (a person, a debugger)"
+        return thing(ChangeKind.OS, f"process {stopped}", Direction.REPAIR, why, command=f"kill -CONT {stopped}")
+    if any(p.state == "D" for p in stuck):
+        pid = next(p.pid for p in stuck if p.state == "D")
+        why = "no signal reaches it: see what it waits for; a driver that hangs needs a reboot, a disk its server"
+        command = f"cat /proc/{pid}/stack /proc/{pid}/wchan; journalctl -k -b | grep -i -e nvrm -e nfs -e blocked"
+        return thing(ChangeKind.OS, f"process {pid}", Direction.REPAIR, why, command=command)
+    why = "first keep the evidence: vllm-doctor bundle, and py-spy dump of the main process"
+    return thing(ChangeKind.OS, unit, Direction.REPAIR, why, command=f"systemctl restart {shlex.quote(unit)}")
+
+
+RULE = rule(
+    "VD901", reads=frozenset({Signal.PROBE, Signal.UNIT, Signal.MACHINE, Signal.KERNEL, Signal.LOG}), judge=judge
+)

@@ -1,0 +1,67 @@
+"""VD906: a start that neither failed nor goes on: its last line is older than its step ever takes."""
+
+import shlex
+
+from vllm_doctor.log import silence
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.finding import Arithmetic, Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.rank_wait import ways_out
+from vllm_doctor.rules.say import finding, thing
+
+
+def judge(case: Case) -> Outcome:
+    """Has the unit said nothing for longer than its step of the start takes?"""
+    unit, run, probe = case.unit, case.run, case.probe
+    missing = frozenset({Signal.UNIT} if unit is None else ()) | frozenset({Signal.LOG} if run is None else ())
+    if unit is None or run is None:
+        return Unseen(missing)
+    if not case.live:
+        return NotHere("a file knows of no clock")
+    if run.served(-1) or (probe is not None and probe.health_status == 200):
+        return Clear("it became ready")
+    if case.root is not None or unit.active_state not in {"activating", "active"}:
+        return NotHere("it failed, or does not run")
+    reached = silence.current(run)
+    step, silent = silence.step(reached), silence.minutes(run, case.taken_at)
+    if silent < step.minutes:
+        return Clear(f"its last line is {max(silent, 0):.0f} minutes old")
+    name = reached.value if reached is not None else "none"
+    ranks = reached is StartupPhase.DEVICE and (case.count("tensor-parallel-size") or 1) > 1
+    stuck = [p for p in (case.machine.processes if case.machine is not None else ()) if p.state == "D"]
+    last = max(i for i, line in enumerate(run.lines) if line.at)
+    return finding(
+        RULE,
+        phase=Phase.NCCL_OR_MULTIGPU if ranks else Phase.NOT_MEMORY,
+        title=f"The start has said nothing for {silent:.0f} minutes; its step ({name}) takes {step.usual}",
+        confidence=Confidence.LIKELY,
+        evidence=(
+            case.line(last),
+            *(Evidence("/proc", f"{p.pid}/stat", f"{p.name} waits in the kernel (driver or disk)") for p in stuck[:3]),
+        ),
+        arithmetic=(
+            Arithmetic("silent", round(silent), "min", "now − the last line's time", "the journal"),
+            Arithmetic("a fault from", step.minutes, "min", f"in the step {name}", "what 120 starts took"),
+        ),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                unit.name,
+                Direction.REPAIR,
+                f"{step.look}; keep it, then start anew",
+                command=f"systemctl restart {shlex.quote(unit.name)}",
+            ),
+            *(ways_out(case) if ranks else ()),
+        ),
+        refute="another line follows while you look, or the worker's GPU and disk are busy all the time",
+    )
+
+
+RULE = rule(
+    "VD906",
+    reads=frozenset({Signal.UNIT, Signal.LOG, Signal.PROBE, Signal.LAUNCH, Signal.MACHINE, Signal.VERSION}),
+    judge=judge,
+)

@@ -1,0 +1,52 @@
+"""VD801: a collective operation did not end: one rank did not take part."""
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.rank_wait import ways_out
+from vllm_doctor.rules.say import environment, finding
+
+# Half an hour: compiling takes minutes, and what has not ended then does not.
+_LONG = 1800
+_IDS = (
+    "nccl-watchdog",
+    "rendezvous",
+    "call-timeout",
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Did the watchdog fire?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, NotHere | Unseen):
+        return fault
+    fields = fault.fields("nccl-watchdog")
+    op, limit = fields.get("op"), fields.get("limit")
+    return finding(
+        RULE,
+        title=f"{op} did not end within {int(limit) // 1000} s" if op and limit else RULE.title,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(_longer(case, fault), *ways_out(case)),
+        refute="another rank failed first: its traceback stands above, or in its own log",
+    )
+
+
+def _longer(case: Case, fault: Fault) -> Change | None:
+    """The executor's own limit for one step: the first steps of a shape compile kernels, which may take longer."""
+    if fault.fields("call-timeout").get("call") not in {"execute_model", "sample_tokens"}:
+        return None
+    name = "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"
+    fact = case.has_env(name)
+    if fact is None:
+        return None
+    limit = case.env(name) or str(fact.default)
+    why = f"one step may take {limit} s now; if the first steps compile kernels, as a busy nvcc, ptxas or hipcc shows"
+    return environment(name, Direction.RAISE, why, to=_LONG)
+
+
+RULE = rule("VD801", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

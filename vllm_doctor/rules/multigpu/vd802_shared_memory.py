@@ -1,0 +1,78 @@
+"""VD802: the shared memory in which ranks exchange data is too small or full."""
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import each
+from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import SHM, finding, thing
+
+_SIGBUS = {"signal": "7"}
+_IDS = (
+    "shm-space",
+    "nccl-shm",
+    "shm-full",
+    "shm-bus",
+    "bus-error",
+    "sigbus",
+)
+# A bus error is what a page of tmpfs that cannot be had ends in; a model file on a disk that went away does the same.
+_LIKELY = frozenset({"bus-error", "sigbus"})
+
+
+def judge(case: Case) -> Outcome:
+    """Was there no room in /dev/shm?"""
+    fault = named(case, *_IDS)
+    bus = _bus(case) if isinstance(fault, NotHere) else None
+    if isinstance(fault, NotHere | Unseen) and bus is None:
+        return fault
+    evidence = shown(case, fault, *_IDS) if isinstance(fault, Fault) else (case.line(bus or 0),)
+    asked = fault.fields("shm-space") if isinstance(fault, Fault) else {}
+    return finding(
+        RULE,
+        title=f"/dev/shm has {asked['free']} MiB free, and {asked['asked']} MiB are needed" if asked else RULE.title,
+        severity=severity(case, fault) if isinstance(fault, Fault) else Severity.BLOCKS_START,
+        confidence=Confidence.CONFIRMED if isinstance(fault, Fault) and not fault.ids <= _LIKELY else Confidence.LIKELY,
+        evidence=(*evidence, *_free(case)),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "shm volume",
+                Direction.RAISE,
+                "a tmpfs of some GiB (--shm-size, --ipc=host, or an emptyDir of medium Memory)",
+                command=SHM,
+            ),
+            thing(
+                ChangeKind.OS,
+                "/dev/shm",
+                Direction.REPAIR,
+                "remove segments that ended processes left",
+                command="ls -l /dev/shm && fuser -v /dev/shm/*   # then rm what no process has open",
+            ),
+        ),
+        refute="`df /dev/shm` shows room at the moment of the failure",
+    )
+
+
+def _bus(case: Case) -> int | None:
+    """Where a process died of SIGBUS (-7) although nothing failed: what tmpfs does when a page cannot be had."""
+    run = case.run
+    if run is None or run.root is not None:
+        return None
+    died = (h.index for h in run.deaths if any(_SIGBUS in each("exit-signal", v) for v in h.fields.values()))
+    return next((i for i in died if run.stopped is None or i < run.stopped), None)
+
+
+def _free(case: Case) -> tuple[Evidence, ...]:
+    """What /dev/shm holds now."""
+    machine = case.machine
+    if machine is None or machine.shm_total is None or machine.shm_free is None:
+        return ()
+    text = f"{machine.shm_free / GIB:.2f} GiB free of {machine.shm_total / GIB:.2f}"
+    return (Evidence("/dev/shm", "statvfs", text),)
+
+
+RULE = rule("VD802", reads=frozenset({Signal.LOG, Signal.MACHINE}), judge=judge)

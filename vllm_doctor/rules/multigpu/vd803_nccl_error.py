@@ -1,0 +1,99 @@
+"""VD803: NCCL could not set up or use the paths between the ranks."""
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.records.finding import Change, Finding
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.nccl_call import told
+from vllm_doctor.rules.say import SHM, environment, finding, set_flag, thing
+
+_IDS = (
+    "nccl-system",
+    "nccl-unhandled",
+    "nccl-internal",
+    "all-reduce-arg",
+    "nccl-any",
+    "nccl-shm-attach",
+    "nccl-cupy",
+    "gloo",
+    "ordinal-peer",
+    "expandable-shared",
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Did NCCL fail?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, NotHere | Unseen):
+        return _alone(case) or fault
+    if fault.ids & {"nccl-shm", "shm-full"}:
+        return Clear("/dev/shm is full")
+    said = told(case)
+    if said is not None:
+        evidence = (case.line(said.index), *shown(case, fault, *_IDS))
+        return finding(RULE, severity=severity(case, fault), evidence=evidence, changes=said.changes, refute=_REFUTE)
+    return finding(
+        RULE,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            *(_gloo(case) if "gloo" in fault.ids else ()),
+            thing(
+                ChangeKind.OS,
+                "shm volume",
+                Direction.RAISE,
+                "in a container the call that fails is mostly the one for a segment in /dev/shm, 64 MiB by default",
+                command=SHM,
+            )
+            if "nccl-system" in fault.ids or "system" in (_why(fault) or "").lower()
+            else None,
+            environment("NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO")
+            if not fault.ids & {"gloo", "expandable-shared"}
+            else None,
+            set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL instead of vLLM's own all-reduce")
+            if "gloo" not in fault.ids
+            else None,
+            environment(
+                "PYTORCH_CUDA_ALLOC_CONF",
+                Direction.REMOVE,
+                "expandable_segments and custom all-reduce do not go together",
+            )
+            if fault.ids & {"all-reduce-arg", "expandable-shared"}
+            else None,
+        ),
+        refute=_REFUTE,
+    )
+
+
+def _alone(case: Case) -> Finding | None:
+    """NCCL's warning of a call that no communicator survives, in an excerpt that shows nothing else."""
+    run, said = case.run, told(case)
+    if run is None or case.root is not None or said is None or not said.ends or run.served(-1):
+        return None
+    evidence = (case.line(said.index),)
+    return finding(RULE, confidence=Confidence.LIKELY, evidence=evidence, changes=said.changes, refute=_REFUTE)
+
+
+def _gloo(case: Case) -> tuple[Change, ...]:
+    """Gloo listens at the address of the host's own name; where that is the loopback, no other host reaches it."""
+    name = "GLOO_SOCKET_IFNAME"
+    there = Direction.CHANGE if case.env(name) is not None else Direction.SET
+    return (
+        environment(
+            name, there, "the interface over which the hosts reach one another, on each host", command="ip -br addr"
+        ),
+        environment("VLLM_HOST_IP", Direction.SET, "this host's address on that interface", command="ip -br addr"),
+    )
+
+
+_REFUTE = "a single GPU fails in the same way"
+
+
+def _why(fault: Fault) -> str | None:
+    return fault.fields("nccl-any").get("why") or fault.fields("nccl-cupy").get("why")
+
+
+RULE = rule("VD803", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -1,0 +1,101 @@
+"""VD804: the start waits for a rank that does not come, and says so until it is ended."""
+
+import itertools
+from collections.abc import Sequence
+
+from vllm_doctor.log.clock import minute_of_day
+from vllm_doctor.log.match import Hit, says
+from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.last_wait import final_run
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.rank_wait import ways_out
+from vllm_doctor.rules.say import environment, finding
+
+# Each of these lines stands for a minute; compiling and autotuning take some of them.
+_MINUTES = 10
+_RETRIES = 2
+_DAY = 24 * 60
+
+
+def judge(case: Case) -> Outcome:
+    """Does the life end in a wait?"""
+    run = case.run
+    if run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if case.root is not None:
+        return NotHere("something failed for good")
+    tries = final_run(run, run.all("store-retry"))
+    # Nothing listens yet where a rank comes early; what takes a connection and closes it at once is another program.
+    if len(tries) >= _RETRIES or any("closed" in t.fields for t in tries):
+        return _store(case, tries)
+    waits = _unbroken(run, final_run(run, run.all("broadcast-wait")))
+    minutes = _minutes(run, waits)
+    if minutes >= _MINUTES and any(stage is not StartupPhase.CONFIG for _, stage in run.miles):
+        return _ranks(case, waits, minutes)
+    return NotHere("the life does not end in a wait")
+
+
+def _unbroken(run: AnalysedRun, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """Those of the hits with which the life ends: nothing else was written between them (a progress bar would be).
+
+    A mark where somebody cut the log is nothing that was written.
+    """
+    end = len(run.lines) if run.stopped is None else run.stopped
+    at = {h.index: h for h in hits}
+    lines = run.lines
+    spoken = (i for i in range(end - 1, -1, -1) if lines[i].text.strip() and not says(lines[i].text, "cut-mark"))
+    return tuple(at[i] for i in itertools.takewhile(at.__contains__, spoken))[::-1]
+
+
+def _minutes(run: AnalysedRun, waits: Sequence[Hit]) -> int:
+    """How many minutes the waits take, by their count, and by the clock where lines between were cut out."""
+    if len(waits) < _RETRIES:
+        return len(waits)
+    first, last = (minute_of_day(run.lines[h.index].at) for h in (waits[0], waits[-1]))
+    if first is None or last is None:
+        return len(waits)
+    return max(len(waits), (last - first) % _DAY + 1)
+
+
+def _store(case: Case, waits: Sequence[Hit]) -> Outcome:
+    host, port = (waits[-1].fields[k] for k in ("host", "port"))
+    return finding(
+        RULE,
+        title=f"The rank cannot reach its own meeting point {host}:{port}",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(waits[0].index), case.line(waits[-1].index)),
+        changes=(
+            environment(
+                "VLLM_HOST_IP",
+                Direction.SET,
+                "an address of this host that its firewall and VPN let through; 127.0.0.1 for a single host",
+                to="127.0.0.1" if _alone(case) else None,
+                command="ip -br addr",
+            ),
+        ),
+        refute=f"a connection to {host}:{port} from this host is accepted while the server starts",
+    )
+
+
+def _alone(case: Case) -> bool:
+    """Does the launch say that all ranks are of this host?"""
+    nodes, executor = case.effective("nnodes"), case.effective("distributed-executor-backend")
+    return case.launched and nodes in {None, "1"} and executor != "ray"
+
+
+def _ranks(case: Case, waits: Sequence[Hit], minutes: int) -> Outcome:
+    return finding(
+        RULE,
+        title=f"Ranks have waited for one another for {minutes} minutes, and nothing else happened",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(waits[0].index), case.line(waits[-1].index)),
+        changes=ways_out(case),
+        refute="a rank computes meanwhile: its GPU is busy in `nvidia-smi`, its memory changes",
+    )
+
+
+RULE = rule("VD804", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

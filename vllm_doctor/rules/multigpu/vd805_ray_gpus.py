@@ -1,0 +1,48 @@
+"""VD805: Ray has not got the GPUs that the launch asks for, and the start waits for them."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.last_wait import final_run
+from vllm_doctor.rules.gates.named_fault import named, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import finding, set_flag, thing
+
+_IDS = ("ray-placement", "ray-node-empty", "ray-node-outside")
+
+
+def judge(case: Case) -> Outcome:
+    """Does it wait for GPUs, or did it give up waiting?"""
+    run = case.run
+    if run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    fault = named(case, *_IDS)
+    over = not isinstance(fault, NotHere | Unseen)
+    waits = final_run(run, run.all("ray-wait")) if case.root is None else ()
+    if not over and not waits:
+        return NotHere("nobody waits for a placement group")
+    gpus = case.gpus
+    return finding(
+        RULE,
+        title=RULE.title if over else f"{RULE.title}: waited {waits[-1].fields['seconds']} s and longer",
+        confidence=Confidence.CONFIRMED if over else Confidence.LIKELY,
+        evidence=(
+            shown(case, fault, *_IDS)
+            if not isinstance(fault, NotHere | Unseen)
+            else (case.line(waits[0].index), case.line(waits[-1].index))
+        ),
+        changes=(
+            set_flag(
+                case,
+                "tensor-parallel-size",
+                len(gpus) if gpus else None,
+                Direction.LOWER,
+                "no more ranks than there are GPUs in the cluster",
+            ),
+            thing(ChangeKind.OS, "ray-nodes", Direction.ADD, "or let the other nodes join first", command="ray status"),
+        ),
+        refute="`ray status` shows as many free GPUs as ranks",
+    )
+
+
+RULE = rule("VD805", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -1,0 +1,94 @@
+"""Where each rule stands, from the table in ORDER.md: nothing of a rule's own module is imported for it."""
+
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.records.verdict import Cause, Phase
+
+# The finding that a rule itself failed; it is about us and has no row.
+INTERNAL = "VD0001"
+TABLE = Path(__file__).with_name("ORDER.md")
+# The folder of each hundred of codes.
+FAMILIES = {
+    "1": "startup",
+    "2": "burst",
+    "3": "pressure",
+    "4": "prefix",
+    "5": "launch",
+    "6": "host",
+    "7": "platform",
+    "8": "multigpu",
+    "9": "live",
+}
+_LAST_RESORT = "last resort"
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One rule's row. Of two findings the one of the smaller `position` is the cause.
+
+    `node` is the box of the flowchart, `also` are further phases in which the same cause is found. `refines` names the
+    codes that this rule is the more exact answer to. A `fallback` counts only where no other rule fires.
+    """
+
+    position: int
+    code: str
+    name: str
+    node: str
+    cause: Cause
+    phase: Phase
+    also: frozenset[Phase]
+    refines: frozenset[str]
+    fallback: bool
+    title: str
+
+    @property
+    def module(self) -> str:
+        """The module that judges."""
+        return f"vllm_doctor.rules.{self._family}.{self._stem}"
+
+    @property
+    def page(self) -> Path:
+        """The file of its page."""
+        return TABLE.parent / self._family / f"{self._stem}.md"
+
+    @property
+    def _family(self) -> str:
+        return FAMILIES[self.code[2]]
+
+    @property
+    def _stem(self) -> str:
+        return f"{self.code.lower()}_{self.name.replace('-', '_')}"
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """Every rule's row, causes before what they explain. Raises ValueError for a row that the table may not hold."""
+    table = [row for row in TABLE.read_text(encoding="utf-8").splitlines() if row.startswith("| VD")]
+    return tuple(_row(position, row) for position, row in enumerate(table))
+
+
+def _row(position: int, written: str) -> Row:
+    code, name, node, cause, phases, refines, asked, title = (cell.strip() for cell in written.strip("|").split("|"))
+    if asked not in {"", _LAST_RESORT}:
+        raise ValueError(f"{TABLE.name}: {code}: {asked!r}: a rule is asked always (empty) or as the {_LAST_RESORT}")
+    first, *others = phases.split(", ")
+    return Row(
+        position=position,
+        code=code,
+        name=name,
+        node=node,
+        cause=Cause(cause),
+        phase=Phase(first),
+        also=frozenset(Phase(phase) for phase in others),
+        refines=frozenset(filter(None, refines.split(", "))),
+        fallback=asked == _LAST_RESORT,
+        title=title,
+    )
+
+
+@cache
+def by_code() -> dict[str, Row]:
+    """The rows by their codes."""
+    return {row.code: row for row in sorted(rows(), key=lambda row: row.code)}

@@ -1,0 +1,152 @@
+"""VD703: the build, or the compiler it uses, has no code for this generation of GPU."""
+
+from vllm_doctor.knowledge import gpus
+from vllm_doctor.knowledge.compat import numbers, table
+from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.finding import Change, Finding
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.kernel import Kind, called, kind, other_attention, other_kernel
+from vllm_doctor.rules.say import finding, set_flag, thing
+
+_IDS = (
+    "no-kernel-image",
+    "kernel-image-invalid",
+    "compiler-pass",
+    "arch-ptxas",
+    "no-compiled-kernel",
+    "ampere-needed",
+    "quantization-capability",
+    "scheme-capability",
+    "ptx-target",
+    "fp8-type",
+    "llvm-select",
+    "triton-too-old",
+    "function-invalid",
+    "translate-failed",
+    "sm-only",
+    "devices-with",
+    "capability-has",
+    "flashinfer-arch",
+    "flashinfer-cards",
+)
+# vLLM's own check of the card against the quantization of the checkpoint.
+_CARD = frozenset({"quantization-capability", "scheme-capability"})
+# A library's own check of the card, before it starts a kernel: another kernel may do the same work.
+_CHECKED = frozenset(
+    {"sm-only", "devices-with", "capability-has", "flashinfer-arch", "flashinfer-cards", "ampere-needed"}
+)
+# The first CUDA that compiles for Blackwell (compute capability 10 and 12; its release notes).
+_BLACKWELL = (12, 8)
+# What a compiler says when the card lacks an instruction that a kernel uses.
+_COMPILED = frozenset({"compiler-pass", "ptx-target", "fp8-type", "llvm-select", "translate-failed"})
+
+
+def judge(case: Case) -> Outcome:
+    """Is there no code for this GPU?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, NotHere | Unseen):
+        return _warned(case) or fault
+    return finding(
+        RULE,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            _triton(case) if fault.ids & {"kernel-image-invalid", "arch-ptxas"} else None,
+            *(_compiler(case, fault) if fault.ids & _COMPILED else ()),
+            *(_checked(case, fault) if fault.ids & _CHECKED else ()),
+            _checkpoint(case) if fault.ids & _CARD else _build(case),
+        ),
+        refute="the same build runs another model on the same card",
+    )
+
+
+def _warned(case: Case) -> Finding | None:
+    """Torch warned that its build has no code for the card, and the log ends before a step of the start."""
+    run = case.run
+    hit = run.first("arch-warning", "arch-advice") if run is not None else None
+    if run is None or hit is None or case.root is not None or any(s is not StartupPhase.CONFIG for _, s in run.miles):
+        return None
+    return finding(
+        RULE,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(hit.index),),
+        changes=(_build(case),),
+        refute="the start goes on after torch's warning",
+    )
+
+
+def _triton(case: Case) -> Change:
+    """The Triton that torch pins comes with it; another one was put beside it, or torch itself was changed."""
+    wheel = table().wheel(str(case.version)) if case.version is not None else None
+    why = "the Triton that this release's torch pins: one beside it was made for another CUDA or card"
+    to = f"torch=={wheel.torch}" if wheel is not None else None
+    command = f"pip install --force-reinstall {to}   # brings its own Triton" if to else "pip show torch triton"
+    return thing(ChangeKind.PACKAGE, "triton-version", Direction.CHANGE, why, to=to, command=command)
+
+
+def _build(case: Case) -> Change | None:
+    """The release nearest to this one whose wheel has the card: before Volta was dropped, after Blackwell came."""
+    card = gpus.find(case.gpu_name) if case.gpu_name else None
+    capability = card.capability if card is not None else None
+    wheels = [w for v in table().wheels() if (w := table().wheel(v)) is not None]
+    fit = None
+    if capability is not None and capability >= 10.0:
+        fit = next((w for w in wheels if numbers(w.cuda)[:2] >= _BLACKWELL), None)
+    elif capability is not None:
+        fit = next((w for w in reversed(wheels) if float(w.compute_floor) <= capability), None)
+    why = "a build whose list of architectures has this card"
+    if fit is None or case.version is None:
+        return thing(ChangeKind.PACKAGE, "vllm-version", Direction.CHANGE, why, command=_ARCHITECTURES)
+    right = as_version(fit.version)
+    newer = capability is not None and capability >= 10.0
+    if case.version >= right if newer else case.version <= right:
+        return None  # this release's own wheel has it: it is another build, or the card is not what failed
+    way = Direction.UPGRADE if newer else Direction.CHANGE
+    return thing(
+        ChangeKind.PACKAGE, "vllm-version", way, why, to=fit.version, before=case.version_text, inventory="vllm_version"
+    )
+
+
+_ARCHITECTURES = "python -c 'import torch; print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability())'"
+
+
+def _compiler(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """What keeps the compiler from being asked: a type the card has, another attention backend, no compiling."""
+    if says(text(case, fault), "names-bf16") and case.effective("dtype") not in {"half", "float16"}:
+        return (set_flag(case, "dtype", "half", Direction.CHANGE, "the card has no bfloat16, as the compiler says"),)
+    failed = kind(case, fault)
+    if failed is Kind.ATTENTION:
+        why = "a backend whose kernels come compiled: the compiler has none for this card"
+        return (other_attention(case, fault, why, not_triton=True),)
+    return other_kernel(case, fault) if failed is not None else ()
+
+
+def _checkpoint(case: Case) -> Change | None:
+    """No build helps a card that lacks the arithmetic: another quantization of the same model does."""
+    why = "the same model in a quantization that this card computes (AWQ and GPTQ from compute capability 7.5 on)"
+    return set_flag(case, "model", None, Direction.CHANGE, why)
+
+
+def _checked(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """The kernel of another library, by what was called; weights that no kernel of this card multiplies: others."""
+    if "scaled_mm" in fault.fields("devices-with").get("what", ""):
+        why = "products of two FP8 matrices need that card; this one takes FP8 weights only where Marlin unpacks them"
+        return (
+            set_flag(case, "quantization", None, Direction.CHANGE, why)
+            if case.effective("quantization") is not None
+            else set_flag(case, "model", None, Direction.CHANGE, f"{why}: weights in int8, AWQ or GPTQ instead"),
+        )
+    if any(says(file, "call-encoder-attention") for file in called(case, fault)):
+        why = "the attention of the image encoder: torch's own has no such bound"
+        return (set_flag(case, "mm-encoder-attn-backend", "TORCH_SDPA", Direction.CHANGE, why),)
+    return other_kernel(case, fault) if kind(case, fault) is not None else ()
+
+
+RULE = rule("VD703", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

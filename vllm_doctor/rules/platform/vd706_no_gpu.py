@@ -1,0 +1,103 @@
+"""VD706: no usable GPU: the module is not loaded, the device is hidden, busy, or the fabric is not up."""
+
+from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import environment, finding, thing
+
+_IDS = (
+    "cuda-802",
+    "nvml-unknown",
+    "driver-silent",
+    "no-gpus",
+    "device-type",
+    "device-empty",
+    "devices-busy",
+    "gpu-lost",
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Was no GPU usable?"""
+    fault = named(case, *_IDS)
+    if isinstance(fault, NotHere | Unseen):
+        return fault
+    managed = _fabric(case)
+    return finding(
+        RULE,
+        phase=Phase.GPU_FAULT if "gpu-lost" in fault.ids else Phase.DRIVER_CUDA_MISMATCH,
+        severity=severity(case, fault),
+        evidence=(*shown(case, fault, *_IDS), *managed),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "nvidia-fabricmanager",
+                Direction.REPAIR,
+                "start it, of the driver's own version: NVSwitch hosts need it",
+                command="systemctl enable --now nvidia-fabricmanager && systemctl status nvidia-fabricmanager",
+            )
+            if "cuda-802" in fault.ids
+            else None,
+            thing(
+                ChangeKind.OS,
+                "container",
+                Direction.REPAIR,
+                "restart it: its access to the devices was lost (daemon-reload)",
+                command="docker restart CONTAINER",
+            )
+            if "nvml-unknown" in fault.ids
+            else None,
+            thing(
+                ChangeKind.OS,
+                "driver",
+                Direction.REPAIR,
+                "load the module: DKMS, Secure Boot or nouveau keep it out",
+                command="modprobe nvidia; dkms status; mokutil --sb-state; lsmod | grep nouveau",
+            )
+            if "driver-silent" in fault.ids
+            else None,
+            environment(
+                "CUDA_VISIBLE_DEVICES",
+                Direction.CHANGE,
+                "name devices that exist and that the unit may open",
+                to=_devices(case),
+                before=case.env("CUDA_VISIBLE_DEVICES"),
+                command="nvidia-smi -L",
+            )
+            if fault.ids & {"no-gpus", "device-type", "device-empty", "devices-busy"}
+            else None,
+            thing(
+                ChangeKind.OS,
+                "host",
+                Direction.CHANGE,
+                "reboot: the GPU left the bus (see its Xid in the kernel log)",
+                command="systemctl reboot",
+            )
+            if "gpu-lost" in fault.ids
+            else None,
+        ),
+        refute="`nvidia-smi` run by the unit's user shows the GPU as usable",
+    )
+
+
+def _devices(case: Case) -> str | None:
+    """One card for each rank, where the cards that the driver sees are known and enough."""
+    ranks = case.count("tensor-parallel-size") or 1
+    here = len(case.gpus) if case.live and case.gpus else 0
+    return ",".join(map(str, range(ranks))) if here >= ranks else None
+
+
+def _fabric(case: Case) -> tuple[Evidence, ...]:
+    """The fabric manager beside the driver: it must be of the very same release."""
+    driver = case.driver
+    if driver is None or driver.fabric_manager is None or driver.module is None:
+        return ()
+    word = "the same as" if driver.fabric_manager.split("-")[0] == driver.module else "not the same as"
+    text = f"fabric manager {driver.fabric_manager} is {word} the driver's {driver.module}"
+    return (Evidence("packages", "nvidia-fabricmanager", text),)
+
+
+RULE = rule("VD706", reads=frozenset({Signal.LOG, Signal.DRIVER, Signal.LAUNCH}), judge=judge)

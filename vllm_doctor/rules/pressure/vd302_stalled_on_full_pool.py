@@ -1,0 +1,56 @@
+"""VD302: the pool is full, requests wait, and nothing is generated any more."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Direction, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import finding, set_flag
+
+_LINES = 3
+_FULL = 97.0
+
+
+def judge(case: Case) -> Outcome:
+    """Do the last lines of statistics show a full pool, a queue and no token?"""
+    run = case.run
+    if run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if not run.stats:
+        return NotHere("the log holds no statistics")
+    last = run.stats[-_LINES:]
+    stuck = [
+        s
+        for s in last
+        if s.generation == 0 and s.prompt == 0 and (s.kv or 0) >= _FULL and s.waiting + s.swapped + s.running > 0
+    ]
+    if len(stuck) < _LINES or run.stopped is not None:
+        return Clear("the last statistics do not show a full pool without progress")
+    hits = run.all("stats")[-_LINES:]
+    length = case.number("max-model-len")
+    return finding(
+        RULE,
+        severity=Severity.DEGRADED,
+        evidence=tuple(case.line(h.index) for h in hits),
+        changes=(
+            set_flag(
+                case,
+                "max-model-len",
+                int(length) // 2,
+                Direction.LOWER,
+                "no single request may need more than the pool holds",
+            )
+            if length
+            else None,
+            set_flag(
+                case,
+                "max-num-seqs",
+                max(1, (last[-1].running or 2) // 2),
+                Direction.LOWER,
+                "fewer requests share the pool",
+            ),
+        ),
+        refute="tokens are generated again without a restart",
+    )
+
+
+RULE = rule("VD302", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -1,0 +1,43 @@
+"""VD303: a V0 engine had to swap out a request and the swap pool was full (or none)."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Direction, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import sequences
+from vllm_doctor.rules.say import finding, set_flag
+
+
+def judge(case: Case) -> Outcome:
+    """Did the lack of CPU swap space end the engine?"""
+    if case.run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    root = case.root
+    if root is None or "swap-lack" not in root.ids:
+        return NotHere("no request was lost for lack of swap space")
+    now = int(case.number("swap-space") or (0 if case.flag("swap-space") is not None else 4))
+    return finding(
+        RULE,
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        evidence=(case.line(next(h.index for h in root.hits if h.id == "swap-lack")),),
+        changes=(
+            set_flag(
+                case,
+                "swap-space",
+                max(4, now * 2),
+                Direction.RAISE,
+                "GiB of host memory a GPU; groups of n > 1 or beam search can only be preempted by swapping",
+            ),
+            set_flag(
+                case,
+                "max-num-seqs",
+                max(1, sequences(case)[0] // 2),
+                Direction.LOWER,
+                "fewer requests at once, fewer preemptions",
+            ),
+        ),
+        refute="the same requests with n = 1 end it as well",
+    )
+
+
+RULE = rule("VD303", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

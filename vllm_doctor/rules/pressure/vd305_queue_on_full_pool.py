@@ -1,0 +1,99 @@
+"""VD305: the KV pool is full and requests queue up for it; nothing is thrown out, nothing fails, everybody waits."""
+
+from vllm_doctor.knowledge.serving import KV_USE, PREEMPTIONS, RUNNING, WAITING, highest, rate, total
+from vllm_doctor.records.finding import Arithmetic, Change, Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Direction, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import raise_utilization
+from vllm_doctor.rules.remedies.weights import more_gpus
+from vllm_doctor.rules.say import finding, set_flag
+
+_FULL = 0.95
+_MORE_GIB = 1.0
+# More waiting than running means that a new request waits as long as one takes.
+_QUEUE = 1.0
+# Lines of statistics at the end of a log, where no metrics were given.
+_LINES = 2
+_QUEUED = "waiting for each that runs"
+
+
+def judge(case: Case) -> Outcome:
+    """Was the pool full and the queue long in both scrapes?"""
+    metrics = case.metrics
+    if metrics is None:
+        return _of_the_log(case)
+    if len(metrics.scrapes) < 2:
+        return Clear("one scrape does not show a queue that stays")
+    usage = [highest(s, KV_USE) for s in metrics.scrapes]
+    waiting = [total(s, WAITING) or 0.0 for s in metrics.scrapes]
+    running = [total(s, RUNNING) or 0.0 for s in metrics.scrapes]
+    full = all(u is not None and u >= _FULL for u in usage)
+    long = all(r > 0 and w > _QUEUE * r for w, r in zip(waiting, running, strict=True))
+    if not full or not long or rate(metrics, PREEMPTIONS):
+        return Clear("the pool is not full, the queue is short, or requests are preempted")
+    shown = Evidence(metrics.url, "vllm:num_requests_waiting", f"{waiting[-1]:.0f} wait, {running[-1]:.0f} run")
+    use = Arithmetic("KV cache in use", _percent(usage[-1] or 0.0), "%", "vllm:kv_cache_usage_perc", metrics.url)
+    queue = Arithmetic(_QUEUED, round(waiting[-1] / running[-1], 1), "", "waiting / running", metrics.url)
+    return _found(case, (shown,), (use, queue))
+
+
+def _of_the_log(case: Case) -> Outcome:
+    """Do the statistics end with a full pool and a queue that does not get shorter?
+
+    A load that was sent all at once is a queue as well, but one that is worked off.
+    """
+    run = case.run
+    if run is None:
+        return Unseen(frozenset({Signal.METRICS}))
+    last = run.stats[-_LINES:]
+    use = [s.kv / 100 for s in last if s.kv is not None]
+    long = all(s.waiting > _QUEUE * s.running > 0 for s in last) and last[-1:] and last[-1].waiting >= last[0].waiting
+    if len(last) < _LINES or not use or min(use) < _FULL or not long or run.is_script:
+        return Clear("the statistics do not end with a full pool and a queue that stays")
+    if run.stopped is not None or run.root is not None:
+        return Clear("the queue ended with the service")
+    source, ratio = run.log.source, last[-1].waiting / last[-1].running
+    return _found(
+        case,
+        tuple(case.line(h.index) for h in run.all("stats")[-_LINES:]),
+        (
+            Arithmetic("KV cache in use", _percent(use[-1]), "%", "KV cache usage", source),
+            Arithmetic(_QUEUED, round(ratio, 1), "", "Waiting / Running", source),
+        ),
+    )
+
+
+def _percent(share: float) -> float:
+    return round(share * 100, 1)
+
+
+def _found(case: Case, evidence: tuple[Evidence, ...], sums: tuple[Arithmetic, ...]) -> Outcome:
+    """What is said and offered, whoever told of the queue."""
+    return finding(
+        RULE,
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=evidence,
+        arithmetic=sums,
+        changes=(_smaller(case), _larger(case), more_gpus(case) if case.gpus is not None else None),
+        refute="the queue is empty a minute later under the same load",
+    )
+
+
+def _smaller(case: Case) -> Change | None:
+    if case.effective("kv-cache-dtype") not in {None, "auto", "bfloat16", "float16"}:
+        return None
+    why = "one byte an element: twice the tokens in the same pool, so twice the requests at once; check quality"
+    return set_flag(case, "kv-cache-dtype", "fp8", Direction.SET, why)
+
+
+def _larger(case: Case) -> Change | None:
+    """A GiB more of the card for the pool, as far as the fraction goes; what is free is known on the host alone."""
+    return raise_utilization(case, _MORE_GIB)
+
+
+RULE = rule(
+    "VD305", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.METRICS}), judge=judge
+)

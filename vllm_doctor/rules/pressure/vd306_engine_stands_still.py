@@ -1,0 +1,53 @@
+"""VD306: requests run, and line after line of statistics shows that nothing moves, though the pool has room."""
+
+import itertools
+
+from vllm_doctor.log.match import says
+from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import finding
+
+# A long prompt that is computed in one piece shows no token for as long; then the use of the pool has grown.
+_LINES = 5
+
+
+def judge(case: Case) -> Outcome:
+    """Are the last lines of statistics all the same, with requests that run and no token?"""
+    run = case.run
+    if run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if not run.stats:
+        return NotHere("the log holds no statistics")
+    last = run.stats[-_LINES:]
+    same = {(s.running, s.waiting, s.swapped, s.kv) for s in last}
+    still = all(s.generation == 0 and s.prompt == 0 and s.running > 0 for s in last)
+    if len(last) < _LINES or len(same) > 1 or not still:
+        return Clear("the last statistics do not stand still with requests that run")
+    if run.stopped is not None or run.root is not None:
+        return Clear("the service was ended")
+    count = len(list(itertools.takewhile(lambda stats: stats == last[-1], reversed(run.stats))))
+    hits = run.all("stats")[-count:]
+    if any(_moved(line.text) for line in run.lines[hits[0].index :]):
+        return Clear("requests were answered or given up meanwhile: the figures are left over")
+    return finding(
+        RULE,
+        title=f"{last[-1].running} requests run, and {count} lines of statistics show no token and no change",
+        severity=Severity.DEGRADED,
+        confidence=Confidence.POSSIBLE,
+        evidence=(case.line(hits[0].index), case.line(hits[-1].index)),
+        arithmetic=(
+            Arithmetic("lines without a token", count, "", "statistics in a row that are the same", run.log.source),
+        ),
+        refute="a new short request is answered: then the figures were left over from requests that were given up",
+    )
+
+
+def _moved(text: str) -> bool:
+    """/health and /metrics are answered without the engine."""
+    return says(text, "request-went-on") and not says(text, "request-of-get")
+
+
+RULE = rule("VD306", reads=frozenset({Signal.LOG}), judge=judge)

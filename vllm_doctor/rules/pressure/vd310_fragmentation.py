@@ -1,0 +1,70 @@
+"""VD310: the memory was there, in pieces: torch's allocator could not use what it held."""
+
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Applicability, Direction, Severity
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.out_of_memory import sums, tenants
+from vllm_doctor.rules.gates.run_time import at_run_time
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import lower_utilization
+from vllm_doctor.rules.say import environment, finding, gib
+
+
+def judge(case: Case) -> Outcome:
+    """Would what torch holds unused have served the request?"""
+    oom = at_run_time(case)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    torch = oom.torch
+    if torch is None or torch.unused is None or torch.allocated is None:
+        return Clear("the message does not say what torch holds unused")
+    if tenants(torch) is not None or not torch.fragmented:
+        return Clear(
+            f"{torch.unused / GIB:.2f} GiB unused would not have served {torch.asked / GIB:.2f}, or is the usual slack"
+        )
+    return finding(
+        RULE,
+        title=(
+            f"{torch.unused / GIB:.2f} GiB are held unused and {torch.asked / GIB:.2f} were asked for: "
+            "the memory is in pieces"
+        ),
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(
+            gib(
+                "unused, as a share of what torch holds",
+                torch.unused / GIB,
+                f"{torch.unused / (torch.allocated + torch.unused):.0%} of "
+                f"{(torch.allocated + torch.unused) / GIB:.2f} GiB",
+                "torch's message",
+            ),
+            *sums(torch),
+        ),
+        changes=(
+            _segments(case),
+            lower_utilization(case, torch, "room outside the pool lets the allocator take a new piece"),
+        ),
+        refute="after a restart the same requests fail at once",
+    )
+
+
+def _segments(case: Case) -> Change | None:
+    """Expandable segments, unless this launch is one in which they are known to break the server."""
+    parallel = (case.number("tensor-parallel-size") or 1) > 1 and case.effective(
+        "disable-custom-all-reduce"
+    ) is not True
+    if parallel or case.flag("enable-sleep-mode") is True or case.flag("kv-transfer-config") is not None:
+        return None
+    return environment(
+        "PYTORCH_CUDA_ALLOC_CONF",
+        Direction.SET,
+        "segments that grow instead of new ones; not with tensor parallelism and custom all-reduce, "
+        "sleep mode or KV connectors",
+        to="expandable_segments:True",
+        before=case.env("PYTORCH_CUDA_ALLOC_CONF"),
+        applicability=Applicability.NEEDS_REVIEW,
+    )
+
+
+RULE = rule("VD310", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -1,0 +1,47 @@
+"""VD314: an engine that slept does not get its memory back: something else has it."""
+
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.out_of_memory import exhausted, sums
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import lower_utilization
+from vllm_doctor.rules.say import HOLDERS, finding, thing
+
+
+def judge(case: Case) -> Outcome:
+    """Did mapping the memory of a sleeping engine again fail?"""
+    oom = exhausted(case)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    waking = "wake_up" in oom.fault.functions
+    slept = oom.run.first("sleep-freed")
+    mapped = "cumem-oom" in oom.fault.ids and oom.fault.startup_phase in {
+        StartupPhase.CONFIG,
+        StartupPhase.READY,
+        StartupPhase.SERVING,
+    }
+    if not waking and not (mapped and slept is not None and slept.index < oom.fault.index):
+        return Clear("it ran out of memory awake")
+    return finding(
+        RULE,
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.CONFIRMED if waking else Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(
+            lower_utilization(case, oom.torch, "what wakes up must fit beside what took its place"),
+            thing(
+                ChangeKind.OS,
+                "other-gpu-processes",
+                Direction.STOP,
+                "or let the trainer give its memory back first (empty its cache, offload), then wake the engine",
+                command=HOLDERS,
+            ),
+        ),
+        refute="nvidia-smi shows as much free before the wake-up as the sleep freed",
+    )
+
+
+RULE = rule("VD314", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -1,0 +1,33 @@
+"""The `gpu_memory_utilization` that passes the check of free memory."""
+
+import math
+
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.free_memory import Shortage
+from vllm_doctor.rules.say import set_flag
+
+# What other start-up steps may take before the check on the next start (a driver context is 0.3 to 0.6 GiB).
+MARGIN_GIB = 0.3
+
+
+# Below this no model worth serving gets a KV cache.
+LOWEST = 0.05
+
+
+def lower_utilization(case: Case, short: Shortage) -> Change | None:
+    """The largest fraction that passes the check as things are, if the weights and some KV cache still fit it."""
+    fraction = math.floor((short.free - MARGIN_GIB) / short.total * 100) / 100
+    weights = case.weights_gib
+    if fraction < LOWEST or (weights is not None and fraction * short.total <= weights):
+        return None
+    why = f"({short.free:.2f} − {MARGIN_GIB}) / {short.total:.2f}, rounded down: passes the check while the others stay"
+    return set_flag(
+        case,
+        "gpu-memory-utilization",
+        fraction,
+        Direction.LOWER,
+        why,
+        predicted={"budget_gib": round(fraction * short.total, 2)},
+    )

@@ -1,0 +1,309 @@
+"""Which kernel failed, by the calls of its traceback, and the one setting that runs another in its place.
+
+CUDA tells of a fault at a later call, so the innermost call that vLLM itself made is evidence and no proof; where none
+of the calls belongs to a kind of kernel, the next run is asked to name it (CUDA_LAUNCH_BLOCKING).
+"""
+
+from enum import StrEnum
+
+from vllm_doctor.knowledge import gpus, kernels, versions
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.log import chosen_kernels
+from vllm_doctor.log.chosen_kernels import Chosen
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import Applicability, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.compilation import with_passes_off, without_compiling, without_graphs
+from vllm_doctor.rules.remedies.memory import eager
+from vllm_doctor.rules.say import environment, set_flag
+
+
+class Kind(StrEnum):
+    """Kinds of kernel that a setting chooses."""
+
+    TUNING = "the search for the fastest kernel (Inductor)"
+    AUTOTUNER = "FlashInfer's search for its fastest kernel"
+    SAMPLER = "the sampler"
+    ALL_REDUCE = "an all-reduce"
+    EXPERTS = "the experts (MoE)"
+    STATE = "the state of a linear attention or Mamba layer"
+    DRAFT = "the draft model"
+    ATTENTION = "attention"
+    MATRIX = "a quantised matrix product"
+    GRAPH = "a CUDA graph"
+    COMPILED = "code that torch.compile made"
+
+
+# In this order within one file name; the innermost call that is of any kind decides.
+_FILES: tuple[tuple[Kind, str], ...] = (
+    (Kind.TUNING, "call-tuning"),
+    (Kind.AUTOTUNER, "call-autotuner"),
+    (Kind.SAMPLER, "call-sampler"),
+    (Kind.ALL_REDUCE, "call-all-reduce"),
+    (Kind.EXPERTS, "call-experts"),
+    (Kind.STATE, "call-state"),
+    (Kind.DRAFT, "call-draft"),
+    (Kind.ATTENTION, "call-attention"),
+    (Kind.MATRIX, "call-matrix"),
+    (Kind.GRAPH, "call-graph"),
+    (Kind.COMPILED, "call-compiled"),
+)
+
+
+# How vLLM names weights of four bits in its choice of the experts' kernels.
+_FOUR_BITS = ("nvfp4", "mxfp4", "wna16", "w4", "int4")
+
+
+def kind(case: Case, fault: Fault) -> Kind | None:
+    """Of which kind the innermost call is that can be told; None where no call is of any."""
+    files = called(case, fault)
+    found = next((k for file in reversed(files) for k, mark in _FILES if says(file, mark)), None)
+    if found in {Kind.COMPILED, Kind.TUNING}:
+        # Flex attention is compiled code by nature, and what is tried out runs inside of what was compiled.
+        flex = any(says(file, "call-flex-attention") for file in files)
+        tuning = any(says(file, "call-tuning") for file in files)
+        return Kind.ATTENTION if flex else Kind.TUNING if tuning else found
+    return found
+
+
+def called(case: Case, fault: Fault) -> tuple[str, ...]:
+    """The files of the fault's calls, outermost first. Where a compiler spoke before the exception came, those of the
+    next traceback with calls."""
+    files = fault.files
+    if not files and case.run is not None:
+        later = (c for c in case.run.crashes if c.first > fault.last and any(link.frames for link in c.links))
+        crash = next(later, None)
+        files = crash.files if crash is not None else ()
+    return tuple(file.replace("\\", "/") for file in files)
+
+
+def other_kernel(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """Another kernel in place of the one that failed: exact settings, the least loss first; else how to learn which."""
+    failed = kind(case, fault)
+    offered = tuple(c for c in _LEVERS[failed](case, fault) if c is not None) if failed is not None else ()
+    return offered or (_name_it(case),)
+
+
+def _name_it(case: Case) -> Change | None:
+    if case.env("CUDA_LAUNCH_BLOCKING") == "1":
+        return eager(case)
+    return environment(
+        "CUDA_LAUNCH_BLOCKING",
+        Direction.SET,
+        "to learn which kernel: CUDA told of it at a later call. With this the next traceback ends at the kernel "
+        "(slow; with --enforce-eager also inside graphs); then diagnose that log, and take it away",
+        to="1",
+        applicability=Applicability.NEEDS_REVIEW,
+    )
+
+
+def _lines(case: Case) -> list[str]:
+    return [line.text for line in case.run.lines] if case.run is not None else []
+
+
+def _passes(case: Case) -> tuple[str, ...]:
+    """Fusions that are on; those of the all-reduce alone where they are among them: they write into other GPUs."""
+    on = chosen_kernels.enabled_passes(_lines(case))
+    return tuple(p for p in on if "allreduce" in p) or on
+
+
+def _tuning(case: Case, _: Fault) -> tuple[Change | None, ...]:
+    why = "it failed while Inductor tried out kernels; without torch.compile there are none to try, graphs stay"
+    return (without_compiling(case, why) or eager(case),)
+
+
+def _compiled(case: Case, _: Fault) -> tuple[Change | None, ...]:
+    on = _passes(case)
+    named = ", ".join(on)
+    return (
+        with_passes_off(case, on, f"the failing code was compiled with this fusion on, as the log says: {named}"),
+        without_compiling(case, "the failing code is torch.compile's; without it the layers' own kernels run")
+        or eager(case),
+    )
+
+
+def _graph(case: Case, _: Fault) -> tuple[Change | None, ...]:
+    why = "it failed while a graph was captured or replayed; the compiled kernels stay, each is launched by itself"
+    return (without_graphs(case, why) or eager(case),)
+
+
+def _all_reduce(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    fused = tuple(p for p in chosen_kernels.enabled_passes(_lines(case)) if "allreduce" in p)
+    files = " ".join(called(case, fault))
+    return (
+        with_passes_off(case, fused, "the all-reduce was fused with the norm after it, as the log says"),
+        _switched_off(case, "VLLM_ALLREDUCE_USE_SYMM_MEM", "symmetric memory")
+        if says(files, "call-symmetric-memory")
+        else None,
+        _switched_off(case, "VLLM_ALLREDUCE_USE_FLASHINFER", "FlashInfer") if says(files, "call-flashinfer") else None,
+        set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL's all-reduce instead of vLLM's own")
+        if not chosen_kernels.all_reduce(_lines(case)) or "CUSTOM" in chosen_kernels.all_reduce(_lines(case))
+        else None,
+    )
+
+
+def _switched_off(case: Case, name: str, what: str) -> Change | None:
+    """A variable set to 0, where this release reads it."""
+    if case.has_env(name) is None or case.env(name) == "0":
+        return None
+    return environment(
+        name, Direction.SET, f"the next way instead of {what}", to="0", applicability=Applicability.NEEDS_REVIEW
+    )
+
+
+def _sampler(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    flash = any(says(file, "call-flashinfer") for file in called(case, fault))
+    return (_switched_off(case, "VLLM_USE_FLASHINFER_SAMPLER", "FlashInfer's sampler"),) if flash else ()
+
+
+def _autotuner(case: Case, _: Fault) -> tuple[Change | None, ...]:
+    why = "FlashInfer then takes its default kernels, untried"
+    return (set_flag(case, "enable-flashinfer-autotune", False, Direction.SET, why),)
+
+
+# Before there was an option for the experts' kernels, a variable for each kind of weights asked for FlashInfer's.
+_FLASHINFER_EXPERTS = {
+    "Unquantized": "VLLM_USE_FLASHINFER_MOE_FP16",
+    "Fp8": "VLLM_USE_FLASHINFER_MOE_FP8",
+    "NvFp4": "VLLM_USE_FLASHINFER_MOE_FP4",
+}
+
+
+def _experts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    said = chosen_kernels.moe(_lines(case))
+    files = " ".join(called(case, fault))
+    now = said.name if said is not None else ""
+    if said is None and not says(files, "call-tuned-experts"):
+        return ()  # Triton's own, which the others are measured against
+    to = "marlin" if said is not None and any(bits in said.kind.lower() for bits in _FOUR_BITS) else "triton"
+    at = case.version or versions.newest_known()
+    if now != to.upper() and kernels.has("moe", to, at):
+        why = (
+            f"the experts run on {now} now"
+            if now
+            else "the experts' kernels of Triton, which run on any of these cards"
+        )
+        return (set_flag(case, "moe-backend", to, Direction.SET, why),)
+    if says(files, "call-deep-gemm"):
+        return (_switched_off(case, "VLLM_USE_DEEP_GEMM", "DeepGEMM"),)
+    if said is not None and "FLASHINFER" in now and said.kind in _FLASHINFER_EXPERTS:
+        return (_switched_off(case, _FLASHINFER_EXPERTS[said.kind], "FlashInfer's experts"),)
+    return ()
+
+
+def _state(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    flash = any(says(file, "call-flashinfer-or-cute") for file in called(case, fault))
+    why = "the kernels of Triton/FLA, which run on any of these cards"
+    return (set_flag(case, "gdn-prefill-backend", "triton", Direction.SET, why),) if flash else ()
+
+
+def _draft(case: Case, _: Fault) -> tuple[Change | None, ...]:
+    if case.effective("speculative-config") is None:
+        return ()
+    why = "it failed in the draft model; without it every token is computed by the model itself, only slower"
+    return (set_flag(case, "speculative-config", None, Direction.REMOVE, why),)
+
+
+def _matrix(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    if any(says(file, "call-deep-gemm") for file in called(case, fault)):
+        return (_switched_off(case, "VLLM_USE_DEEP_GEMM", "DeepGEMM"),)
+    name = chosen_kernels.linear(_lines(case))
+    if name is None or case.has_env("VLLM_DISABLED_KERNELS") is None or case.env("VLLM_DISABLED_KERNELS"):
+        return ()
+    why = f"the log says that {name} multiplies these weights; without it vLLM takes the next that can"
+    return (
+        environment("VLLM_DISABLED_KERNELS", Direction.SET, why, to=name, applicability=Applicability.NEEDS_REVIEW),
+    )
+
+
+def _attention(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    return (other_attention(case, fault, "the failing call is in attention's kernel"),)
+
+
+_LEVERS = {
+    Kind.TUNING: _tuning,
+    Kind.AUTOTUNER: _autotuner,
+    Kind.SAMPLER: _sampler,
+    Kind.ALL_REDUCE: _all_reduce,
+    Kind.EXPERTS: _experts,
+    Kind.STATE: _state,
+    Kind.DRAFT: _draft,
+    Kind.ATTENTION: _attention,
+    Kind.MATRIX: _matrix,
+    Kind.GRAPH: _graph,
+    Kind.COMPILED: _compiled,
+}
+
+# Compiled by Triton when first used, XFormers' decode of 0.11 too: what Triton cannot compile or fit, all share.
+_OF_TRITON = ("TRITON_ATTN", "FLEX_ATTENTION", "XFORMERS")
+# The least compute capability of each (v1/attention/backends, `supports_compute_capability`), in the order to try.
+_GENERAL = (("FLASH_ATTN", 8.0), ("FLASHINFER", 7.5), ("TRITON_ATTN", 0.0), ("FLEX_ATTENTION", 0.0))
+_FILE_OF = (
+    ("triton_unified_attention", _OF_TRITON),
+    ("flash_attn", ("FLASH_ATTN",)),
+    ("flashinfer", ("FLASHINFER",)),
+    ("triton_attn", ("TRITON_ATTN",)),
+    ("flex_attention", ("FLEX_ATTENTION",)),
+    ("xformers", ("XFORMERS",)),
+)
+
+
+def other_attention(
+    case: Case, fault: Fault, why: str, *, not_triton: bool = False, first: str | None = None
+) -> Change | None:
+    """The next attention backend that this card and model can use; `not_triton` where Triton itself is what fails,
+    `first` is the one that is known to do what was asked.
+
+    Where the release names those that pass its checks, only one of them is offered; None where there is no other.
+    """
+    at = case.version or versions.newest_known()
+    said = chosen_kernels.attention(_lines(case))
+    # The innermost file that tells a backend is the one that failed.
+    told = next((names for file in reversed(called(case, fault)) for mark, names in _FILE_OF if mark in file), ())
+    failed = {*told, *((said.name,) if said is not None else ()), *(_OF_TRITON if not_triton else ())}
+    if not _listed(said) and (
+        any(says(f, "call-latent-attention") for f in called(case, fault)) or (said is not None and "MLA" in said.name)
+    ):
+        return None  # latent attention has kernels of its own
+    candidates = (*((first,) if first is not None else ()), *_candidates(case, said))
+    to = next((name for name in candidates if name not in failed and _selectable(name, at)), None)
+    if to is None:
+        return None
+    now = f"; {said.name} runs now" if said is not None else ""
+    if _listed(said):
+        now += ", and vLLM names this one as usable here"
+    if case.has_flag("attention-backend") is not None:
+        return set_flag(case, "attention-backend", to, Direction.CHANGE, f"{why}{now}")
+    return _by_variable(case, _spelt(to, at), f"{why}{now}")
+
+
+def _listed(said: Chosen | None) -> bool:
+    return said is not None and said.others is not None
+
+
+def _candidates(case: Case, said: Chosen | None) -> tuple[str, ...]:
+    if said is not None and said.others is not None:
+        return said.others
+    card = gpus.find(case.gpu_name) if case.gpu_name else None
+    capability = card.capability if card is not None and card.capability is not None else None
+    # Without the card's name: what any card that this engine runs on can use (V1 needs 7.0, its wheels mostly 7.5).
+    return tuple(name for name, least in _GENERAL if least <= (capability if capability is not None else 7.5))
+
+
+def _spelt(name: str, at: Version) -> str:
+    """The name as the release takes it: Triton's had a suffix to 0.10.2."""
+    return name if kernels.has("attention", name, at) else f"{name}_VLLM_V1"
+
+
+def _selectable(name: str, at: Version) -> bool:
+    return kernels.has("attention", _spelt(name, at), at)
+
+
+def _by_variable(case: Case, to: str, why: str) -> Change | None:
+    """Before 0.13.0 it was a variable and no option."""
+    if case.has_env("VLLM_ATTENTION_BACKEND") is None:
+        return None
+    return environment("attention-backend", Direction.CHANGE, why, to=to, before=case.env("VLLM_ATTENTION_BACKEND"),
+                       applicability=Applicability.NEEDS_REVIEW, variable="VLLM_ATTENTION_BACKEND")  # fmt: skip

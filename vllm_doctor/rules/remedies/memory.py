@@ -1,0 +1,345 @@
+"""The levers of a start that runs out of memory, each with the value that the figures give."""
+
+import math
+
+import msgspec
+
+from vllm_doctor.knowledge import versions
+from vllm_doctor.log.match import each, read
+from vllm_doctor.log.torch_oom import TorchOom
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import Direction
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.say import set_flag
+
+# The largest fraction that leaves a driver's context its part.
+HIGHEST = 0.97
+# What is left free on purpose beyond what was missing, GiB: cuBLAS workspaces, allocator rounding, NCCL buffers.
+SPARE_GIB = 0.5
+# Torch prints sizes with 2 decimals; figures that agree to this share are the same.
+ROUNDING = 0.002
+# Values people use; a value between them buys nothing.
+_TOKEN_STEPS = (512, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 49152, 65536)
+# The share of what the weights leave that the pass over one step's tokens may take; the rest is the KV cache.
+_ACTIVATION_SHARE = 1 / 7
+_DTYPES = {
+    "bfloat16": 2,
+    "float16": 2,
+    "half": 2,
+    "float32": 4,
+    "float": 4,
+    "float8_e4m3fn": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int32": 4,
+    "int64": 8,
+}
+
+
+def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | None:
+    """A fraction that leaves what was missing, and a little more, outside vLLM's pool."""
+    fraction, _ = case.utilization
+    total = case.total_gib
+    if not case.launched:
+        short = max((torch.asked - (torch.free or 0)) / GIB, 0) + SPARE_GIB if torch is not None else None
+        return by_share(case, short, Direction.LOWER, why)
+    if torch is not None and total is not None and torch.free is not None:
+        missing = (torch.asked - torch.free) / GIB
+        to = math.floor((fraction * total - missing - SPARE_GIB) / total * 100) / 100
+        formula = f"({fraction:g} × {total:.2f} − {missing:.2f} − {SPARE_GIB}) / {total:.2f}"
+    else:
+        to = round(fraction - 0.05, 2)
+        formula = f"{fraction:g} − 0.05, as the amount that was missing is not printed"
+    if to >= fraction or to <= 0.05:
+        return None
+    predicted = {"budget_gib": round(to * total, 2)} if total is not None else None
+    return set_flag(case, "gpu-memory-utilization", to, Direction.LOWER, f"{why}: {formula}", predicted=predicted)
+
+
+def by_share(case: Case, size: float | None, direction: Direction, why: str) -> Change | None:
+    """Where the fraction in use is not known: how far to move it for `size` GiB, and what the default would become."""
+    total, (default, _) = case.total_gib, case.utilization
+    by = max(math.ceil(size / total * 100) / 100, 0.01) if size is not None and total is not None else 0.05
+    down = direction is Direction.LOWER
+    to = round(default - by if down else min(default + by, HIGHEST), 2)
+    if to <= 0.05:
+        return None
+    whole = f"of {total:.2f} GiB" if total is not None else "GiB, of a card whose size is not known"
+    sum_ = f"{size:.2f} {whole}" if size is not None else "the amount is not printed"
+    step = f"by {by:g} ({sum_}) from what it is now; {to:g} where nothing sets it (default {default:g})"
+    return set_flag(case, "gpu-memory-utilization", None, direction, f"{why}: {step}", by=by)
+
+
+def raise_utilization(case: Case, missing: float) -> Change | None:
+    """A fraction that adds `missing` GiB to the budget, where the card has them; None where it has not."""
+    fraction, source = case.utilization
+    total = case.total_gib
+    if not case.launched:
+        return by_share(case, missing, Direction.RAISE, "if nvidia-smi shows so much free")
+    if total is None:
+        if fraction >= 0.9:
+            return (
+                None
+                if fraction >= HIGHEST
+                else set_flag(
+                    case,
+                    "gpu-memory-utilization",
+                    HIGHEST,
+                    Direction.RAISE,
+                    f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the card out; the card's "
+                    "size is not known here",
+                )
+            )
+        wanted = min(0.92, round(fraction + max(0.1, missing / 24), 2))
+        return set_flag(
+            case,
+            "gpu-memory-utilization",
+            wanted,
+            Direction.RAISE,
+            f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the card out of the budget; take "
+            "what is really free",
+        )
+    wanted = min(HIGHEST, math.ceil((fraction * total + missing) / total * 100) / 100)
+    if wanted <= fraction:
+        return None
+    why = f"({fraction * total:.2f} + {missing:.2f}) / {total:.2f}: the budget must grow by what is missing"
+    return set_flag(
+        case, "gpu-memory-utilization", wanted, Direction.RAISE, why, predicted={"budget_gib": round(wanted * total, 2)}
+    )
+
+
+def tokens(case: Case) -> tuple[int, str] | None:
+    """Tokens of one step as launched, with where the figure stands."""
+    given = case.count("max-num-batched-tokens")
+    if given is not None:
+        return given, "--max-num-batched-tokens"
+    run = case.run
+    said = run.number("chunked-tokens", "tokens") if run is not None else None
+    if said:
+        return int(said), "the log"
+    if case.version is None:
+        return None
+    default = versions.batch_defaults(case.version, case.total_gib, case.gpu_name)
+    return (default.tokens, default.source) if default.tokens is not None else None
+
+
+def sequences(case: Case) -> tuple[int, str]:
+    """Sequences of one step as launched, with where the figure stands."""
+    given = case.count("max-num-seqs")
+    if given is not None:
+        return given, "--max-num-seqs"
+    default = versions.batch_defaults(case.version or versions.newest_known(), case.total_gib, case.gpu_name)
+    return default.seqs, default.source
+
+
+class Tensor(msgspec.Struct, frozen=True):
+    """What the failed allocation was: `count` rows of `width` elements of `size` bytes; `lever` sets the rows."""
+
+    count: int
+    width: int
+    size: int
+    lever: str
+    shown: str
+
+    @property
+    def formula(self) -> str:
+        """The product as text."""
+        return f"{self.count} × {self.width} × {self.size} B"
+
+
+def tensor(case: Case, torch: TorchOom | None) -> Tensor | None:
+    """Names the tensor: by the shape in the code that failed, else by the model's dimensions; None if neither fits."""
+    if torch is None:
+        return None
+    levers = [("max-num-batched-tokens", t[0]) for t in [tokens(case)] if t is not None]
+    levers.append(("max-num-seqs", sequences(case)[0]))
+    length = case.number("max-model-len")
+    if length is not None:
+        levers.append(("max-model-len", int(length)))
+    for width, size, shown in [*_shapes(case), *_dimensions(case)]:
+        for lever, count in levers:
+            if width and abs(torch.asked - count * width * size) <= max(
+                torch.asked * ROUNDING, 6 << 20 if torch.asked >= GIB else 1 << 16
+            ):
+                return Tensor(count, width, size, lever, shown)
+    return None
+
+
+def _shapes(case: Case) -> list[tuple[int, int, str]]:
+    """(product of the fixed dimensions, bytes an element, the code) of tensors made in the failing frames."""
+    found: list[tuple[int, int, str]] = []
+    root, run = case.root, case.run
+    codes = (
+        [f.code for k in root.crash.links for f in k.frames][::-1]
+        if root is not None and root.crash is not None
+        else []
+    )
+    if root is not None and run is not None:
+        codes += [run.lines[i].text for i in range(max(0, root.index - 4), root.index)]
+    for code in codes:
+        shape = read("code-shape", code)
+        if shape is None:
+            continue
+        fixed = [int(found["size"]) for found in each("code-dimension", shape["dims"])]
+        product = math.prod(fixed) if fixed else 0
+        if product > 1:
+            found.append((product, _DTYPES.get(shape.get("dtype", "bfloat16"), 2), code.strip()))
+    return found
+
+
+def _dimensions(case: Case) -> list[tuple[int, int, str]]:
+    config = case.model_config
+    if config is None:
+        return []
+    inner = config.get("text_config")
+    merged = {**config, **inner} if isinstance(inner, dict) else config
+    parts = case.count("tensor-parallel-size") or 1
+    found: list[tuple[int, int, str]] = []
+    for name, factor, split in (
+        ("intermediate_size", 1, True),
+        ("intermediate_size", 2, True),
+        ("hidden_size", 1, False),
+        ("vocab_size", 1, False),
+        ("vocab_size", 1, True),
+    ):
+        value = merged.get(name)
+        if isinstance(value, int):
+            width = value * factor // (parts if split else 1)
+            found.extend(
+                (width, size, f"{factor} × {name} of the model" + (f" / {parts} GPUs" if split and parts > 1 else ""))
+                for size in (2, 4)
+            )
+    return found
+
+
+def fewer_tokens(case: Case, torch: TorchOom | None, *, measuring: bool = True) -> Change | None:
+    """A number of tokens a step that fits: in the measuring pass beside the weights, with the larger part left to the
+    KV cache; after it (`measuring` False) in what is free, as the KV cache already stands. None where none does."""
+    now = tokens(case)
+    if now is None:
+        return _shorter_prompts(case) or _by_half(case)
+    count, _ = now
+    if not measuring:
+        return _smaller_step(case, torch, count)
+    to = _fitting(case, torch, count)
+    if (
+        case.effective("enable-chunked-prefill") is False
+        and (length := case.number("max-model-len")) is not None
+        and length >= to
+    ):
+        return _shorter_prompts(case)
+    if to >= count:
+        return None
+    why = f"the peak of a step grows with its tokens; {_sum(case, torch, count, to)}"
+    left = _left(case, torch, count, to)
+    if left.get("available_kv_gib", 1.0) <= 0:
+        return None
+    return set_flag(case, "max-num-batched-tokens", to, Direction.LOWER, why, predicted=left)
+
+
+def _left(case: Case, torch: TorchOom | None, count: int, to: int) -> dict[str, float]:
+    """What the KV cache would get, GiB, where budget, weights and the bytes a token are known."""
+    each, total, weights = _per_token(case, torch, count), case.total_gib, case.weights_gib
+    if each is None or total is None or weights is None:
+        return {}
+    return {"available_kv_gib": round(case.utilization[0] * total - weights - each * to / GIB, 2)}
+
+
+def _smaller_step(case: Case, torch: TorchOom | None, count: int) -> Change | None:
+    """The largest usual value whose share of the failed allocation is free, at most half of what it is."""
+    share = torch.free / torch.asked if torch is not None and torch.free is not None and torch.asked else 0.5
+    steps = [s for s in _TOKEN_STEPS if s <= count * min(share, 0.5)] or [_TOKEN_STEPS[0]]
+    floor = int(case.number("max-num-seqs") or 0)
+    to = max(steps[-1], floor)
+    if to >= count:
+        return None
+    why = "buffers of a step grow with its tokens"
+    if torch is not None:
+        asked, free = torch.asked / GIB, (torch.free or 0) / GIB
+        why = f"{asked:.2f} GiB for {count} tokens is {asked * to / count:.2f} GiB for {to}; {free:.2f} are free"
+    return set_flag(case, "max-num-batched-tokens", to, Direction.LOWER, why)
+
+
+def _per_token(case: Case, torch: TorchOom | None, count: int) -> float | None:
+    """Bytes a token of the pass that failed, from what torch held beyond the weights plus what it asked for."""
+    if torch is None or torch.allocated is None:
+        return None
+    # Where the weights are not known all of it counts as the pass: the estimate is then on the safe side.
+    live = torch.allocated - (case.weights_gib or 0.0) * GIB + torch.asked
+    each = live / count if live > 0 else torch.asked / count * 4
+    return each or None
+
+
+def _fitting(case: Case, torch: TorchOom | None, count: int) -> int:
+    floor = max(sequences(case)[0] if case.number("max-num-seqs") is not None else 0, _TOKEN_STEPS[0])
+    each, total = _per_token(case, torch, count), case.total_gib
+    if each is None or total is None:
+        wanted = count // 2
+    else:
+        room = (case.utilization[0] * total - (case.weights_gib or 0.0)) * GIB * _ACTIVATION_SHARE
+        wanted = min(int(room / each), count // 2) if room > 0 else count // 4
+    steps = [s for s in _TOKEN_STEPS if s <= wanted]
+    return max(floor, steps[-1] if steps else _TOKEN_STEPS[0])
+
+
+def _sum(case: Case, torch: TorchOom | None, count: int, to: int) -> str:
+    each = _per_token(case, torch, count)
+    if each is None or case.weights_gib is None:
+        return f"{to} of {count} takes {to / count:.0%} of it"
+    return f"{each * count / GIB:.2f} GiB for {count} tokens is {each * to / GIB:.2f} GiB for {to}"
+
+
+def _by_half(case: Case) -> Change | None:
+    """Where neither the launch nor the release is known, only the direction is."""
+    why = (
+        "to half of what it is now (without a line of its own: 2048, or 8192 on a card of 70 GiB and more; the log's "
+        "`max_num_batched_tokens` says it): buffers of a step grow with its tokens"
+    )
+    return set_flag(case, "max-num-batched-tokens", None, Direction.LOWER, why)
+
+
+def _shorter_prompts(case: Case) -> Change | None:
+    """Without chunked prefill a step is as long as the longest prompt."""
+    length = case.number("max-model-len")
+    if length is None or length <= 1024:
+        return None
+    return set_flag(
+        case,
+        "max-model-len",
+        int(length) // 2,
+        Direction.LOWER,
+        "without chunked prefill the measuring pass is as long as the longest prompt, so the length sets its peak",
+    )
+
+
+def fewer_sequences(case: Case, torch: TorchOom | None) -> Change | None:
+    """Fewer rows of vocabulary-wide buffers: the number whose share of what was asked is what was free."""
+    now = sequences(case)[0]
+    to = now // 2
+    if torch is not None and torch.free is not None and torch.asked > 0:
+        # Besides the failed buffer at least one of the same size is alive, so half of what is free may be used.
+        to = min(to, int(now * torch.free / torch.asked / 2))
+    steps = [s for s in (8, 16, 32, 64, 128, 192, 256, 384, 512) if s <= to]
+    if not steps or steps[-1] >= now:
+        return None
+    return set_flag(
+        case,
+        "max-num-seqs",
+        steps[-1],
+        Direction.LOWER,
+        f"the buffers are max_num_seqs × vocabulary: {steps[-1]} of {now} rows take "
+        f"{steps[-1] / now:.0%} of the memory",
+    )
+
+
+def eager(case: Case) -> Change | None:
+    """No graphs at all: the last resort, as it slows decoding."""
+    if case.effective("enforce-eager") is True:
+        return None
+    return set_flag(
+        case,
+        "enforce-eager",
+        True,
+        Direction.ADD,
+        "no graphs, no memory for them; decoding of small batches becomes slower",
+    )

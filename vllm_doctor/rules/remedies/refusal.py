@@ -1,0 +1,98 @@
+"""The changes that a refusal of vLLM itself asks for, under the names of this release."""
+
+from vllm_doctor.knowledge.refusals import Place, package, place_of, wishes, words
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import read, says, without
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import text
+from vllm_doctor.rules.remedies.kernel import other_attention
+from vllm_doctor.rules.remedies.requested_change import WHY, changes_of, is_option, typed
+from vllm_doctor.rules.remedies.weights_split import smaller_split
+from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
+
+# Exceptions with which vLLM's code refuses; what torch and CUDA raise is no refusal.
+_REFUSING = frozenset(
+    {"ValueError", "TypeError", "AssertionError", "NotImplementedError", "KeyError", "RuntimeError", "ValidationError"}
+    | {"VLLMValidationError", "MemoryError", "ImportError", "ModuleNotFoundError", "ArgumentTypeError"}
+)
+# More are other words for the same.
+_CHANGES = 3
+
+
+def said(case: Case, fault: Fault) -> str:
+    """The refusal's own words, without what pydantic adds."""
+    message = fault.crash.root.message if fault.crash is not None else text(case, fault)
+    return without("pydantic-input", message)
+
+
+def refused_by_vllm(case: Case, fault: Fault) -> bool:
+    """Did vLLM's own code raise it, with an exception that refuses?"""
+    if fault.crash is None or fault.crash.root.kind not in _REFUSING:
+        return False
+    frames = fault.crash.root.frames
+    if not frames:
+        return case.run is not None and case.run.is_vllm
+    return says(frames[-1].file, "call-of-vllm-or-pydantic")
+
+
+def asked(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """What the refusal asks for, the most definite first; empty where it names nothing that this release has."""
+    told = said(case, fault)
+    if not refused_by_vllm(case, fault) or says(told, "refusal-of-memory"):
+        return ()
+    split = smaller_split(case, fault, told)
+    if split is not None:
+        return (split,)
+    found = wishes(told, lambda name: is_option(case, name))
+    serving = case.run is not None and case.run.served(-1, fault.index)
+    made = [c for w in found if w.exact or not serving for c in changes_of(case, w, told)]
+    of_class = None if any(w.exact for w in found) else _of_class(case, told)
+    once = {(c.kind, c.name): c for c in reversed([*made, *([of_class] if of_class is not None else [])])}
+    return tuple(reversed(once.values()))[:_CHANGES]
+
+
+def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """The package that the refusal asks for."""
+    wanted = package(said(case, fault)) if refused_by_vllm(case, fault) else None
+    if wanted is None:
+        return ()
+    direction = Direction.UPGRADE if wanted.newer else Direction.ADD
+    why = "the message names it: into the environment of the unit"
+    return (thing(ChangeKind.PACKAGE, wanted.name, direction, why, to=wanted.spec),)
+
+
+def by_place(case: Case, fault: Fault) -> Change | None:
+    """The option that the part of vLLM obeys which refused, where its sentence names none."""
+    if not refused_by_vllm(case, fault) or fault.crash is None or not fault.crash.root.frames:
+        return None
+    told, file = said(case, fault), fault.crash.root.frames[-1].file.replace("\\", "/")
+    if not says(told, "refusal") or says(told, "refusal-of-memory"):
+        return None
+    place = place_of(file, told)
+    return _of_place(case, fault, place) if place is not None else None
+
+
+def _of_place(case: Case, fault: Fault, place: Place) -> Change | None:
+    if "attention-backend" in place.options and place.direction is Direction.CHANGE:
+        return other_attention(case, fault, place.why, first=place.to)
+    name = next((o for o in place.options if place.kind != "flag" or o == "model" or is_option(case, o)), None)
+    to = typed(place.to)
+    match place.kind:
+        case "package":
+            return upgrade(case, place.why)
+        case "env":
+            return environment(place.options[0], place.direction, place.why, to=to)
+        case "os":
+            return thing(ChangeKind.OS, place.options[0], place.direction, place.why)
+        case "flag":
+            return set_flag(case, name, to, place.direction, place.why) if name is not None else None
+
+
+def _of_class(case: Case, told: str) -> Change | None:
+    """pydantic names the class of the configuration: the option of that class holds the value."""
+    found = read("validation-error", told)
+    options = words().classes.get(found["what"], ()) if found is not None else ()
+    name = next((o for o in options if is_option(case, o)), None)
+    return set_flag(case, name, None, Direction.CHANGE, WHY[Direction.CHANGE]) if name is not None else None

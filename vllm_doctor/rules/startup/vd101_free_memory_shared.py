@@ -1,0 +1,51 @@
+"""VD101: far less is free at start than the fraction asks for, so something else holds the card."""
+
+from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.free_memory import Shortage, shortage
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.free_memory import lower_utilization
+from vllm_doctor.rules.say import finding, gib, stop_others
+
+# Above this share of the card the gap is no longer what a desktop or a driver context takes.
+_SMALL_GAP = 0.05
+
+
+def judge(case: Case) -> Outcome:
+    """Is the gap larger than a card of one's own could have?"""
+    if case.run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    short = shortage(case)
+    if short is None:
+        return NotHere("the check of free memory did not fail")
+    if short.gap <= _SMALL_GAP * short.total:
+        return Clear(f"only {short.gap:.2f} GiB are missing")
+    return _finding(case, short)
+
+
+def _finding(case: Case, short: Shortage) -> Finding:
+    return finding(
+        RULE,
+        title=(
+            f"{short.held:.2f} GiB of {short.device} are held by something else; {short.want:.2f} GiB "
+            f"were wanted, {short.free:.2f} are free"
+        ),
+        evidence=tuple(case.line(i) for i in short.lines),
+        arithmetic=(
+            gib("wanted at start", short.want, f"{short.total:.2f} GiB × {short.utilization:g}", "the error line"),
+            gib("held by others", short.held, f"{short.total:.2f} − {short.free:.2f}", "the error line"),
+            gib("missing", short.gap, f"{short.want:.2f} − {short.free:.2f}", "the error line"),
+        ),
+        changes=(
+            stop_others(
+                "nvidia-smi and vllm-doctor diagnose on the host name the holder; an engine left by "
+                "an earlier run counts"
+            ),
+            lower_utilization(case, short),
+        ),
+        refute="nvidia-smi shows no process on this GPU and its memory free just before the start",
+    )
+
+
+RULE = rule("VD101", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -1,0 +1,44 @@
+"""VD102: a little less is free at start than the fraction asks for: the fraction is too high for this card."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.free_memory import shortage
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.free_memory import lower_utilization
+from vllm_doctor.rules.say import finding, gib, stop_others
+
+_SMALL_GAP = 0.05
+
+
+def judge(case: Case) -> Outcome:
+    """Is the gap so small that a slightly lower fraction passes?"""
+    if case.run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    short = shortage(case)
+    if short is None:
+        return NotHere("the check of free memory did not fail")
+    if short.gap > _SMALL_GAP * short.total:
+        return Clear(f"{short.gap:.2f} GiB are missing, too much for the fraction alone")
+    return finding(
+        RULE,
+        title=f"The fraction asks for {short.want:.2f} GiB and {short.free:.2f} are free: {short.gap:.2f} GiB too much",
+        evidence=tuple(case.line(i) for i in short.lines),
+        arithmetic=(
+            gib("wanted at start", short.want, f"{short.total:.2f} GiB × {short.utilization:g}", "the error line"),
+            gib("missing", short.gap, f"{short.want:.2f} − {short.free:.2f}", "the error line"),
+            gib(
+                "held by a desktop, the driver or others",
+                short.held,
+                f"{short.total:.2f} − {short.free:.2f}",
+                "the error line",
+            ),
+        ),
+        changes=(
+            lower_utilization(case, short),
+            stop_others(f"{short.held:.2f} GiB are held: a desktop, a browser or another service would give them back"),
+        ),
+        refute="the same fraction starts when nothing else uses the card",
+    )
+
+
+RULE = rule("VD102", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -1,0 +1,47 @@
+"""VD103: memory became free while vLLM measured its own peak, so the measurement is void."""
+
+from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import finding, gib, stop_others, thing
+
+
+def judge(case: Case) -> Outcome:
+    """Did the assertion about free memory end the measuring pass?"""
+    if case.run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    root = case.root
+    if root is None or "profile-free-rose" not in root.ids:
+        return NotHere("the measurement of the peak was not disturbed")
+    return finding(
+        RULE,
+        evidence=(case.line(next(h.index for h in root.hits if h.id == "profile-free-rose")),),
+        arithmetic=_sum(root.fields("profile-free-rose")),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "start-order",
+                Direction.SERIALIZE,
+                "start engines on one GPU one after another: each unit After= the one before, and "
+                "ready before the next begins",
+                command="systemctl edit SECOND-UNIT   # [Unit] After=FIRST-UNIT",
+            ),
+            stop_others("what gave memory back was another process, often the engine before this one as it ended"),
+        ),
+        refute="it happens again on a GPU that nothing else uses",
+    )
+
+
+def _sum(fields: dict[str, str]) -> tuple[Arithmetic, ...]:
+    if "initial" not in fields:
+        return ()
+    scale = 1.0 if fields.get("unit") == "GiB" else 1 / GIB
+    before, after = float(fields["initial"]) * scale, float(fields["current"]) * scale
+    return (
+        gib("memory that others gave back", abs(after - before), f"|{after:.2f} − {before:.2f}|", "the error line"),
+    )
+
+
+RULE = rule("VD103", reads=frozenset({Signal.LOG}), judge=judge)

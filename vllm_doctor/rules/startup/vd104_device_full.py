@@ -1,0 +1,39 @@
+"""VD104: the card was full before vLLM put anything on it: not even a context could be made."""
+
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.out_of_memory import exhausted, sums
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import HOLDERS, finding, stop_others, thing
+
+
+def judge(case: Case) -> Outcome:
+    """Did memory run out when the device was opened, before any weight?"""
+    oom = exhausted(case, StartupPhase.DEVICE)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    # cuBLAS says "not initialized" of a driver that does not fit too.
+    told = "cublas-create" not in oom.fault.ids and (len(oom.run.crashes) > 1 or oom.torch is not None)
+    return finding(
+        RULE,
+        confidence=Confidence.CONFIRMED if told else Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "old-process",
+                Direction.STOP,
+                "an engine or worker of an earlier run outlives its server; systemctl kill of the "
+                "whole unit ends it, nvidia-smi shows it",
+                command=HOLDERS,
+            ),
+            stop_others("a driver context takes 0.3 to 0.6 GiB and there was less than that"),
+        ),
+        refute="nvidia-smi shows more than 1 GiB free on every card just before the start",
+    )
+
+
+RULE = rule("VD104", reads=frozenset({Signal.LOG}), judge=judge)

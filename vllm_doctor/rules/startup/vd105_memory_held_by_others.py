@@ -1,0 +1,50 @@
+"""VD105: an allocation failed, and another process holds the memory that would have served it."""
+
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Severity
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import lower_utilization
+from vllm_doctor.rules.say import finding, gib, stop_others
+
+# What the fraction does not bound: it is applied when the KV cache is sized.
+_BEFORE_KV = frozenset({StartupPhase.DEVICE, StartupPhase.WEIGHTS, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER})
+
+
+def judge(case: Case) -> Outcome:
+    """Does torch's own message show that others hold a large part of the card?"""
+    oom = exhausted(case)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    if oom.torch is None:
+        return Clear("the message does not say who holds the memory")
+    held = tenants(oom.torch)
+    if held is None:
+        return Clear("this process itself holds nearly all of the card")
+    total = oom.torch.total or 0
+    mine = total - (oom.torch.free or 0) - held
+    return finding(
+        RULE,
+        title=(
+            f"Others hold {held / GIB:.2f} of {total / GIB:.2f} GiB of GPU "
+            f"{oom.torch.gpu if oom.torch.gpu is not None else '?'}; this engine had {mine / GIB:.2f}"
+        ),
+        severity=Severity.WILL_FAIL_UNDER_LOAD if oom.run.served(-1, oom.fault.index) else Severity.BLOCKS_START,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(
+            gib("held by others", held / GIB, "total − free − this process", "torch's message"),
+            *sums(oom.torch),
+        ),
+        changes=(
+            stop_others(f"{held / GIB:.2f} GiB come back, and {oom.torch.asked / GIB:.2f} were missing"),
+            lower_utilization(case, oom.torch, "where the others must stay: the KV cache gives up what they need")
+            if oom.fault.startup_phase not in _BEFORE_KV
+            else None,
+        ),
+        refute="the processes that torch lists are ranks of this same engine",
+    )
+
+
+RULE = rule("VD105", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

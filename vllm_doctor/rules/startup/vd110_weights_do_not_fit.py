@@ -1,0 +1,110 @@
+"""VD110: the weights do not fit the card."""
+
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Direction
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
+from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.weights import lighter
+from vllm_doctor.rules.say import finding, gib, set_flag
+
+# Graphs and run-time buffers go a little beyond the budget; this is more than they do.
+_OVER = 1.1
+# A fraction above this leaves less than the driver's context and NCCL take.
+_FULL = 0.97
+# So much of the card is torch's and so little of that unused only while tensors are made that stay; a pass or a step
+# leaves what it freed. Buffers of a step are larger than a tensor of one layer.
+_MADE, _FREED, _ONE_TENSOR = 0.94, 0.001, 0.06
+_USUAL = 0.92
+# What V1 engines say of a start alone.
+_START_FAILED = frozenset({"engine-core-failed", "engine-init-failed"})
+
+
+def judge(case: Case) -> Outcome:
+    """Did memory run out while weights were built, loaded or rearranged?"""
+    oom = exhausted(case, StartupPhase.WEIGHTS, StartupPhase.CONFIG)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    unplaced = oom.fault.startup_phase is StartupPhase.CONFIG
+    if unplaced and not (_over_budget(case, oom) or _full_at_start(oom) or _nothing_freed(case, oom)):
+        return NotHere("the log does not show that it was while weights were loaded")
+    if tenants(oom.torch) is not None:
+        return Clear("something else holds the memory that was missing")
+    if in_pass(oom):
+        return Clear("the weights were loaded; it failed in the measuring pass")
+    if in_adapters(oom):
+        return Clear("it is the buffers of adapters that did not fit")
+    held = oom.torch.allocated / GIB if oom.torch is not None and oom.torch.allocated is not None else None
+    return finding(
+        RULE,
+        title="The weights do not fit the card"
+        + (f": {held:.2f} GiB of them were loaded when it was full" if held is not None else ""),
+        # Without figures nobody can say that it is not another process that holds the card.
+        confidence=Confidence.CONFIRMED if oom.torch is not None and not unplaced else Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(*sums(oom.torch), *_whole(case)),
+        changes=(
+            *lighter(case),
+            set_flag(
+                case,
+                "cpu-offload-gb",
+                _offload(case),
+                Direction.RAISE,
+                "keeps this many GiB of weights in host memory; every step then waits for PCIe",
+            ),
+        ),
+        refute="nvidia-smi shows another process on this GPU while the weights load",
+    )
+
+
+def _over_budget(case: Case, oom: Oom) -> bool:
+    """Does torch hold clearly more than the fraction that was asked for? The KV cache is cut to fit it, so it was not
+    yet there: only weights, and the pass that is measured beside them, come before it and know no fraction."""
+    asked, total = case.number("gpu-memory-utilization"), case.total_gib
+    if asked is None or total is None or oom.torch is None or oom.torch.allocated is None:
+        return False
+    return oom.torch.allocated / GIB > _OVER * asked * total
+
+
+def _full_at_start(oom: Oom) -> bool:
+    """A start of the V1 engine that failed with the card full of torch's own, before any graph: the KV cache is cut to
+    the fraction, which nobody sets as high, so it is the weights, or at most the pass that is measured beside them."""
+    torch = oom.torch
+    if torch is None or torch.total is None or torch.allocated is None or torch.private_pools is not None:
+        return False
+    failed = any(d.id in _START_FAILED and d.index >= oom.fault.index for d in oom.run.deaths)
+    return failed and torch.allocated > _FULL * torch.total
+
+
+def _nothing_freed(case: Case, oom: Oom) -> bool:
+    """Is the card full of what torch made and never freed, with no graph and no request served? Passes and steps leave
+    freed memory behind, and the KV cache ends at the fraction: only weights, layer by layer, fill it so."""
+    torch, asked = oom.torch, case.number("gpu-memory-utilization")
+    if torch is None or torch.total is None or torch.allocated is None or torch.unused is None:
+        return False
+    if torch.private_pools is not None or oom.run.served(-1) or (asked is not None and asked > _USUAL):
+        return False
+    full = torch.allocated > _MADE * torch.total and torch.unused < _FREED * torch.total
+    return full and torch.asked < _ONE_TENSOR * torch.total
+
+
+def _offload(case: Case) -> int:
+    run = case.run
+    whole, total = (run.number("checkpoint-size", "size") if run is not None else None), case.total_gib
+    if whole is None or total is None:
+        return 10
+    return max(10, round(whole / (case.count("tensor-parallel-size") or 1) - 0.7 * total))
+
+
+def _whole(case: Case) -> tuple[Arithmetic, ...]:
+    run = case.run
+    whole = run.number("checkpoint-size", "size") if run is not None else None
+    return (gib("checkpoint on disk", whole, "all files, before splitting", "the log"),) if whole is not None else ()
+
+
+RULE = rule(
+    "VD110", reads=frozenset({Signal.MODEL_CONFIG, Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge
+)

@@ -1,0 +1,62 @@
+"""VD111: the weights fit, but leave no room for the pass that measures the peak."""
+
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
+from vllm_doctor.rules.gates.profile_run import weights_fill
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import fewer_tokens, tensor
+from vllm_doctor.rules.remedies.weights import lighter
+from vllm_doctor.rules.say import finding, gib, set_flag
+
+
+def judge(case: Case) -> Outcome:
+    """Do the weights alone take so much of the card that no pass fits beside them?"""
+    oom = exhausted(case, StartupPhase.PROFILE)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    if tenants(oom.torch) is not None:
+        return Clear("something else holds the memory that was missing")
+    share, weights, total = weights_fill(case), case.weights_gib, case.total_gib
+    if share is None or weights is None or total is None:
+        return Clear("the weights leave room for a pass")
+    if tensor(case, oom.torch) is not None:
+        return Clear("the tensor that failed is named, and it is not a weight")
+    return finding(
+        RULE,
+        title=f"The weights take {weights:.2f} of {total:.2f} GiB; the measuring pass does not fit beside them",
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(
+            gib("weights", weights, "as loaded, per rank", "the log"),
+            gib(
+                "left of the whole card",
+                total - weights,
+                f"{total:.2f} − {weights:.2f}",
+                "before contexts and workspaces",
+            ),
+            *sums(oom.torch),
+        ),
+        changes=(*lighter(case, loaded=True), fewer_tokens(case, oom.torch), _shorter(case)),
+        refute="the pass fits with the smallest number of tokens a step",
+    )
+
+
+def _shorter(case: Case) -> Change | None:
+    length = case.number("max-model-len")
+    if length is None or length <= 4096:
+        return None
+    return set_flag(
+        case,
+        "max-model-len",
+        4096,
+        Direction.LOWER,
+        "a shorter context needs less KV cache, of which there will be little",
+    )
+
+
+RULE = rule(
+    "VD111", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.MODEL_CONFIG}), judge=judge
+)

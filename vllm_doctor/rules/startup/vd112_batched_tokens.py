@@ -1,0 +1,91 @@
+"""VD112: the pass that measures the peak runs out of memory because one step holds too many tokens."""
+
+from vllm_doctor.log.match import says
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Direction
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
+from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, in_sampler, weights_fill
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import Tensor, fewer_tokens, sequences, tensor, tokens
+from vllm_doctor.rules.say import finding, gib, set_flag
+
+
+def judge(case: Case) -> Outcome:
+    """Is it the number of tokens of one step that makes the pass too large?"""
+    oom = exhausted(case, StartupPhase.PROFILE, StartupPhase.WEIGHTS)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    named = tensor(case, oom.torch)
+    if not in_pass(oom):
+        return Clear("it was not yet in the measuring pass")
+    if tenants(oom.torch) is not None:
+        return Clear("something else holds the memory that was missing")
+    if in_sampler(oom) or in_adapters(oom):
+        return Clear("it is the sampler's or an adapter's buffer, not the pass over the tokens")
+    if weights_fill(case) is not None and named is None:
+        return Clear("the weights alone fill the card")
+    return finding(
+        RULE,
+        title=_title(case, named),
+        confidence=Confidence.CONFIRMED if named is not None else Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(*_named(named), *sums(oom.torch), *_rest(case)),
+        changes=(_fewer_pictures(case, oom) or fewer_tokens(case, oom.torch), _fewer_rows(case, oom, named)),
+        refute="the same pass fails with a quarter of the tokens",
+    )
+
+
+def _fewer_pictures(case: Case, oom: Oom) -> Change | None:
+    """V0 profiles an encoder-decoder model with max_num_seqs sequences, each with the longest input of the encoder."""
+    if not any(says(f, "call-encoder-decoder") for f in oom.fault.files):
+        return None
+    now = sequences(case)[0]
+    to = min(16, now // 2)
+    if to < 1:
+        return None
+    why = f"the pass holds the longest encoder input of each of {now} sequences"
+    return set_flag(case, "max-num-seqs", to, Direction.LOWER, why)
+
+
+def _fewer_rows(case: Case, oom: Oom, named: Tensor | None) -> Change | None:
+    """Where no call tells which part of the pass it was: what it samples, and the graphs it measures, are sequences."""
+    now = sequences(case)[0]
+    if named is not None or oom.fault.functions or now < 2:
+        return None
+    why = (
+        "no call is shown: the pass also samples max_num_seqs rows, and newer releases capture graphs of as many in it"
+    )
+    return set_flag(case, "max-num-seqs", now // 2, Direction.LOWER, why)
+
+
+def _title(case: Case, named: Tensor | None) -> str:
+    now = tokens(case)
+    if named is not None:
+        size = named.count * named.width * named.size / GIB
+        return (
+            f"{named.count} tokens in one step are too many: the tensor that failed is {named.formula} = {size:.2f} GiB"
+        )
+    return (
+        f"The measuring pass over {now[0]} tokens does not fit"
+        if now is not None
+        else "The measuring pass does not fit"
+    )
+
+
+def _named(named: Tensor | None) -> tuple[Arithmetic, ...]:
+    if named is None:
+        return ()
+    return (gib("largest activation", named.count * named.width * named.size / GIB, named.formula, named.shown),)
+
+
+def _rest(case: Case) -> tuple[Arithmetic, ...]:
+    weights = case.weights_gib
+    return (gib("weights", weights, "as loaded, per rank", "the log"),) if weights is not None else ()
+
+
+RULE = rule(
+    "VD112", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.MODEL_CONFIG}), judge=judge
+)

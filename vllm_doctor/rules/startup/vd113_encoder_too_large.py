@@ -1,0 +1,97 @@
+"""VD113: the vision or audio encoder runs out of memory, while measured or while serving."""
+
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.finding import Arithmetic, Change, Finding
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Direction, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import fewer_tokens, lower_utilization, tokens
+from vllm_doctor.rules.remedies.prompt_items import limit
+from vllm_doctor.rules.say import finding, merged, set_flag
+
+# 1280 × 784: a picture of 1280 tokens of Qwen2-VL, a quarter of the default's side.
+_PIXELS = 1280 * 784
+# More than a token takes in any tensor of a step: logits of 512 Ki entries in float32, or 1 Mi values in 16 bits.
+_PER_TOKEN = 2 << 20
+# Tokens of a step where they are not known: more than any default.
+_MANY = 65536
+
+
+def judge(case: Case) -> Outcome:
+    """Was it the encoder that asked?"""
+    oom = exhausted(case, StartupPhase.PROFILE_ENCODER)
+    if isinstance(oom, NotHere | Unseen):
+        return _by_size(case) or oom
+    if tenants(oom.torch) is not None:
+        return Clear("something else holds the memory that was missing")
+    serving = oom.run.served(-1, oom.fault.index)
+    return finding(
+        RULE,
+        severity=Severity.WILL_FAIL_UNDER_LOAD if serving else Severity.BLOCKS_START,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(*sums(oom.torch), *_items(case)),
+        changes=(
+            _fewer_items(case),
+            fewer_tokens(case, oom.torch, measuring=not serving),
+            _smaller_items(case),
+            lower_utilization(case, oom.torch, "items are encoded in what the fraction leaves over")
+            if serving
+            else None,
+        ),
+        refute="it fails in the same frame with --limit-mm-per-prompt set to 0 for every modality",
+    )
+
+
+def _by_size(case: Case) -> Finding | None:
+    """Where the step is not told: one tensor larger than the card, and than any that grows with the tokens of a step.
+
+    Only the attention over all patches of an image or a video, without a kernel that tiles it, grows with their square.
+    """
+    oom = exhausted(case, StartupPhase.CONFIG)
+    if isinstance(oom, NotHere | Unseen) or oom.torch is None or oom.torch.total is None:
+        return None
+    now = tokens(case)
+    if oom.torch.asked <= max(oom.torch.total, _PER_TOKEN * (now[0] if now is not None else _MANY)):
+        return None
+    return finding(
+        RULE,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(_fewer_items(case), _smaller_items(case)),
+        refute="the lines before it show a traceback without the model's vision or audio code",
+    )
+
+
+def _items(case: Case) -> tuple[Arithmetic, ...]:
+    run = case.run
+    hit = run.last("encoder-budget") if run is not None else None
+    if hit is None:
+        return ()
+    what = f"{hit.fields['items']} {hit.fields['modality']} items of the largest size"
+    return (Arithmetic("encoder budget", float(hit.fields["tokens"]), "tokens", what, "the log"),)
+
+
+def _smaller_items(case: Case) -> Change | None:
+    """Qwen's processors take a limit of pixels; others have options of other names."""
+    if case.has_flag("mm-processor-kwargs") is None or "qwen" not in (case.model or "").lower():
+        return None
+    why = "the largest picture that is allowed sets the peak; larger ones are scaled down to this many pixels"
+    to = merged(case, "mm-processor-kwargs", {"max_pixels": _PIXELS})
+    return set_flag(case, "mm-processor-kwargs", to, Direction.LOWER, why)
+
+
+def _fewer_items(case: Case) -> Change | None:
+    return set_flag(
+        case,
+        "limit-mm-per-prompt",
+        limit(case, image=1, video=0),
+        Direction.LOWER,
+        "the measuring pass takes the largest items of every modality that is allowed; 0 for what is "
+        "not used; --mm-processor-kwargs caps their size",
+    )
+
+
+RULE = rule("VD113", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -1,0 +1,74 @@
+"""VD114: the buffers for LoRA adapters do not fit."""
+
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
+from vllm_doctor.rules.gates.profile_run import in_adapters
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import fewer_tokens, lower_utilization
+from vllm_doctor.rules.say import finding, set_flag
+
+_PHASES = {StartupPhase.WEIGHTS: Phase.STARTUP_WEIGHTS, StartupPhase.SERVING: Phase.RUNTIME_PREFILL_BURST}
+
+
+def judge(case: Case) -> Outcome:
+    """Did memory run out among the buffers of adapters?"""
+    oom = exhausted(case, StartupPhase.PROFILE, StartupPhase.WEIGHTS, StartupPhase.SERVING)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    if tenants(oom.torch) is not None:
+        return Clear("something else holds the memory that was missing")
+    if not in_adapters(oom):
+        return Clear("it did not fail among the buffers of adapters")
+    slots, rank = int(case.number("max-loras") or 1), int(case.number("max-lora-rank") or 16)
+    return finding(
+        RULE,
+        phase=_PHASES.get(oom.fault.startup_phase, RULE.phase),
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(
+            Arithmetic(
+                "adapter slots",
+                slots * rank,
+                "rank columns",
+                f"{slots} slots × rank {rank}, whatever is loaded",
+                "the launch",
+            ),
+            *sums(oom.torch),
+        ),
+        changes=(
+            set_flag(
+                case,
+                "max-loras",
+                max(1, slots // 2),
+                Direction.LOWER,
+                "slots are allocated for this many adapters at once, used or not",
+            )
+            if slots > 1
+            else None,
+            set_flag(
+                case,
+                "max-lora-rank",
+                max(8, rank // 2),
+                Direction.LOWER,
+                "every slot is as large as this rank; set it to the largest rank that is really served",
+            )
+            if rank > 8
+            else None,
+            *(_at_run_time(case, oom) if oom.fault.startup_phase is StartupPhase.SERVING else ()),
+        ),
+        refute="it fails in the same frame without --enable-lora",
+    )
+
+
+def _at_run_time(case: Case, oom: Oom) -> tuple[Change | None, ...]:
+    """The slots were there when it started: what one step's tokens need beside them comes out of what is left over."""
+    return (
+        lower_utilization(case, oom.torch, "run-time buffers come out of what the fraction leaves over"),
+        fewer_tokens(case, oom.torch, measuring=False),
+    )
+
+
+RULE = rule("VD114", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -1,0 +1,149 @@
+"""VD120: weights and the measured peak use the whole budget; not one KV block is left."""
+
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Applicability, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.kv_cache import on_cpu
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import raise_utilization, sequences, tokens
+from vllm_doctor.rules.remedies.weights import more_gpus, quantise
+from vllm_doctor.rules.say import environment, finding, gib, set_flag, stop_others
+
+# The least KV cache that is worth starting with, GiB.
+_USEFUL = 1.0
+# Weights above this explain by themselves why a budget is used up, GiB.
+_LARGE_WEIGHTS = 4.0
+
+
+def judge(case: Case) -> Outcome:
+    """Did the start end because nothing was left for KV blocks?"""
+    run, root = case.run, case.root
+    if run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    said = root is not None and bool(root.ids & {"no-kv-blocks", "autofit-impossible"})
+    if not said and not _below_zero(case):
+        return NotHere("the log does not say that no KV block was left")
+    available = run.last("kv-available", "profile-breakdown")
+    lines = [root.hits[0].index] if said and root is not None else []
+    lines += [available.index] if available is not None else []
+    return finding(
+        RULE,
+        title="Nothing is left for the KV cache" + (_measured(case) or ""),
+        evidence=tuple(case.line(i) for i in lines),
+        arithmetic=_sum(case),
+        changes=_cpu(case) if on_cpu(case) else _gpu(case),
+        refute="the log of the same launch shows a positive 'Available KV cache memory'",
+    )
+
+
+def _below_zero(case: Case) -> bool:
+    """A log that is cut off before the error: the measured size is negative, and no start goes on from there."""
+    run, left = case.run, _left(case)
+    return run is not None and left is not None and left < 0 and run.root is None and not run.served(-1)
+
+
+def _measured(case: Case) -> str | None:
+    left = _left(case)
+    return f": {left:.2f} GiB after weights and the measured peak" if left is not None else None
+
+
+def _left(case: Case) -> float | None:
+    run = case.run
+    if run is None:
+        return None
+    left = run.number("kv-available", "size")
+    return left if left is not None else run.number("profile-breakdown", "kv")
+
+
+def _sum(case: Case) -> tuple[Arithmetic, ...]:
+    fraction, source = case.utilization
+    total, weights, left = case.total_gib, case.weights_gib, _left(case)
+    found = []
+    if total is not None:
+        found.append(gib("budget", total * fraction, f"{total:.2f} GiB × {fraction:g}", source))
+    if weights is not None:
+        found.append(gib("weights", weights, "as loaded, per rank", "the log"))
+    if left is not None:
+        found.append(
+            gib("left for the KV cache", left, "budget − weights − peak of the profile pass − the rest", "the log")
+        )
+        if total is not None and weights is not None:
+            found.append(
+                gib(
+                    "activations and the rest",
+                    total * fraction - weights - left,
+                    "budget − weights − left",
+                    "from the above",
+                )
+            )
+    return tuple(found)
+
+
+def _gpu(case: Case) -> tuple[Change | None, ...]:
+    return (
+        raise_utilization(case, (-(_left(case) or 0.0)) + _USEFUL),
+        _fewer_tokens(case),
+        _fewer_rows(case),
+        more_gpus(case) if case.gpus is not None and len(case.gpus) > 1 else None,
+        *quantise(case, loaded=True),
+        _others(case),
+    )
+
+
+def _others(case: Case) -> Change | None:
+    """Where the weights do not explain it, or the release charges what others hold, others may."""
+    weights, version = case.weights_gib, case.version
+    charged = version is not None and Version((0, 8)) <= version <= Version((0, 9, 0))
+    if weights is not None and weights > _LARGE_WEIGHTS and not charged:
+        return None
+    return stop_others(
+        "vLLM 0.8.0 to 0.9.0 charges what others hold to its own budget; on any version it cannot be had by raising "
+        "the fraction"
+    )
+
+
+def _fewer_rows(case: Case) -> Change | None:
+    """V1 samples a dummy batch of max_num_seqs rows in the measuring pass: vocabulary-wide buffers of each."""
+    run, version = case.run, case.version
+    old = (run is not None and run.engine == "V0") or (version is not None and version < Version((0, 8)))
+    now = sequences(case)[0]
+    to = min(128, now // 2)
+    if old or to < 8:
+        return None
+    why = f"the pass also samples {now} sequences over the whole vocabulary; what {to} of them leave goes to the cache"
+    return set_flag(case, "max-num-seqs", to, Direction.LOWER, why)
+
+
+def _fewer_tokens(case: Case) -> Change | None:
+    now = tokens(case)
+    given = now[0] if now is not None else None
+    if given is None or given <= 2048:
+        return None
+    floor = case.number("max-num-seqs") or 256
+    return set_flag(
+        case,
+        "max-num-batched-tokens",
+        max(2048, int(floor)),
+        Direction.LOWER,
+        "the peak of the profile pass grows with the tokens of one step; what it gives back goes to the KV cache",
+    )
+
+
+def _cpu(case: Case) -> tuple[Change | None, ...]:
+    return (
+        environment(
+            "VLLM_CPU_KVCACHE_SPACE",
+            Direction.RAISE,
+            "GiB of host memory for the KV cache of the CPU backend; 0 leaves none",
+            to=4,
+            before=case.env("VLLM_CPU_KVCACHE_SPACE"),
+            applicability=Applicability.NEEDS_REVIEW,
+        ),
+    )
+
+
+RULE = rule(
+    "VD120", reads=frozenset({Signal.MODEL_CONFIG, Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge
+)

@@ -1,0 +1,87 @@
+"""VD121: the KV cache cannot hold one request of the configured length."""
+
+import math
+
+from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Applicability, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.kv_cache import BLOCK, TooSmall, on_cpu, too_small
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.kv_cache import half_size_kv
+from vllm_doctor.rules.remedies.memory import raise_utilization
+from vllm_doctor.rules.say import environment, finding, gib, set_flag
+
+
+def judge(case: Case) -> Outcome:
+    """Did the check that one full-length request fits fail?"""
+    if case.run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    small = too_small(case)
+    if small is None:
+        return NotHere("the check that one full-length request fits did not fail")
+    return finding(
+        RULE,
+        title=f"One request of {small.length} tokens does not fit the KV cache; {small.fits} tokens do",
+        evidence=(case.line(small.index),),
+        arithmetic=_sum(small),
+        changes=(
+            set_flag(
+                case,
+                "max-model-len",
+                small.fits,
+                Direction.LOWER,
+                "requests longer than this are refused; it takes nothing from shorter ones, as "
+                "blocks are taken as tokens arrive",
+                predicted={"max_model_len": float(small.fits)},
+            ),
+            _raise(case, small),
+            half_size_kv(case, small),
+            _host_memory(case, small),
+        ),
+        refute="the log of the same launch shows a 'Maximum concurrency' of 1.00x or more",
+    )
+
+
+def _sum(small: TooSmall) -> tuple[Arithmetic, ...]:
+    if small.need is None or small.have is None:
+        return (
+            Arithmetic("longest request that fits", small.fits, "tokens", "KV blocks × block size", "the error line"),
+        )
+    formula = (
+        "printed by vLLM"
+        if small.printed
+        else f"{small.have} / {small.need} × {small.length}, rounded down to a block of {BLOCK}"
+    )
+    return (
+        gib("needed for one request", small.need, f"{small.length} tokens", "the error line"),
+        gib("available", small.have, "KV cache memory", "the error line"),
+        gib("missing", small.need - small.have, f"{small.need} − {small.have}", "the error line"),
+        Arithmetic("longest request that fits", small.fits, "tokens", formula, "the error line"),
+    )
+
+
+def _raise(case: Case, small: TooSmall) -> Change | None:
+    if small.need is None or small.have is None or case.total_gib is None:
+        return None  # without the size of what is missing, and of the card, no sum shows that raising it helps
+    # 0.29.0 and later also keep one block back; a hundredth covers it and the rounding of the printed figures.
+    return raise_utilization(case, math.ceil((small.need - small.have) * 101) / 100)
+
+
+def _host_memory(case: Case, small: TooSmall) -> Change | None:
+    """On the CPU build the cache has a size of its own, in whole GiB; one more than needed leaves room for a block."""
+    if small.need is None or small.have is None or not on_cpu(case):
+        return None
+    to = math.floor(small.need) + 1
+    why = f"GiB of host memory for the KV cache of the CPU build, now {small.have:g}; `free -g` says what the host has"
+    return environment(
+        "VLLM_CPU_KVCACHE_SPACE",
+        Direction.RAISE,
+        why,
+        to=to,
+        before=case.env("VLLM_CPU_KVCACHE_SPACE"),
+        applicability=Applicability.NEEDS_REVIEW,
+    )
+
+
+RULE = rule("VD121", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

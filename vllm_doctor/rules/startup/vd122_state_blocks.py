@@ -1,0 +1,45 @@
+"""VD122: a hybrid model has fewer state blocks than sequences: each running sequence needs one."""
+
+from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import raise_utilization
+from vllm_doctor.rules.say import finding, set_flag
+
+# What one step of the fraction is worth trying with, GiB; the message does not say how large a block is.
+_STEP_GIB = 1.0
+
+
+def judge(case: Case) -> Outcome:
+    """Did the check of state blocks before the capture of graphs fail?"""
+    root = case.root
+    if case.run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if root is None or "state-blocks" not in root.ids:
+        return NotHere("the check of state blocks did not fail")
+    hit = next(h for h in root.hits if h.id == "state-blocks")
+    seqs, blocks = int(hit.fields["seqs"]), int(hit.fields["blocks"])
+    return finding(
+        RULE,
+        title=f"{seqs} sequences need a state block each, and there are {blocks}",
+        evidence=(case.line(hit.index),),
+        arithmetic=(Arithmetic("state blocks missing", seqs - blocks, "", f"{seqs} − {blocks}", "the error line"),),
+        changes=(
+            set_flag(
+                case,
+                "max-num-seqs",
+                blocks,
+                Direction.LOWER,
+                "as many as there are blocks; more could not run at once anyway",
+            )
+            if blocks > 0
+            else None,
+            raise_utilization(case, _STEP_GIB),
+        ),
+        refute="the same start with the smaller number of sequences fails in the same check",
+    )
+
+
+RULE = rule("VD122", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -1,0 +1,37 @@
+"""VD126: nothing is left for the KV cache because the fraction gives vLLM a small part of the card."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import raise_utilization
+from vllm_doctor.rules.say import finding, gib
+
+# Above this the fraction is not small, and raising it a little is the lesser of several levers (VD120).
+_SMALL = 0.5
+
+
+def judge(case: Case) -> Outcome:
+    """Is the budget small, while the card has room for the weights and more?"""
+    if case.run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    root = case.root
+    if root is None or "no-kv-blocks" not in root.ids:
+        return NotHere("the log does not say that no KV block was left")
+    fraction, source = case.utilization
+    if fraction > _SMALL:
+        return Clear(f"the fraction is {fraction:g}")
+    weights, total = case.weights_gib, case.total_gib
+    if weights is not None and total is not None and weights > 0.8 * total:
+        return Clear("the weights need most of the card")
+    sums = () if total is None else (gib("budget", total * fraction, f"{total:.2f} × {fraction:g}", source),)
+    return finding(
+        RULE,
+        title=f"The fraction {fraction:g} gives vLLM too small a part of the card to leave any KV cache",
+        evidence=(case.line(root.hits[0].index),),
+        arithmetic=sums,
+        changes=(raise_utilization(case, 2.0),),
+        refute="the card has no more free memory than the budget",
+    )
+
+
+RULE = rule("VD126", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

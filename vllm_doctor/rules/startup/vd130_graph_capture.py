@@ -1,0 +1,85 @@
+"""VD130: the capture of CUDA graphs runs out of memory."""
+
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Applicability, Confidence, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import eager, lower_utilization, sequences
+from vllm_doctor.rules.say import environment, finding, gib, set_flag
+
+
+def judge(case: Case) -> Outcome:
+    """Was the GPU's memory exhausted while graphs were captured?"""
+    oom = exhausted(case, StartupPhase.GRAPHS)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    if tenants(oom.torch) is not None:
+        return Clear("something else holds the memory that was missing")
+    return finding(
+        RULE,
+        title="Memory ran out while CUDA graphs were captured: the KV cache had already taken what they need",
+        confidence=Confidence.CONFIRMED if oom.torch is not None else Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(*sums(oom.torch), *_graphs(case)),
+        changes=(
+            lower_utilization(
+                case, oom.torch, "graphs are captured after the KV cache took its share, from what is left over"
+            ),
+            _count_graphs(case),
+            _fewer_sizes(case),
+            _fewer_batches(case),
+            eager(case),
+        ),
+        refute="the same launch with --enforce-eager fails as well",
+    )
+
+
+def _graphs(case: Case) -> tuple[Arithmetic, ...]:
+    run = case.run
+    fraction, source = case.utilization
+    total = case.total_gib
+    found = []
+    estimate = run.number("graphs-estimate", "size") if run is not None else None
+    if estimate is not None:
+        found.append(gib("graphs, as estimated", estimate, "before the KV cache was sized", "the log"))
+    if total is not None:
+        found.append(
+            gib("left outside the budget", total * (1 - fraction), f"{total:.2f} × (1 − {fraction:g})", source)
+        )
+    return tuple(found)
+
+
+def _count_graphs(case: Case) -> Change | None:
+    """0.18.1 to 0.19.1 estimate the graphs and do not subtract the estimate unless told to."""
+    run = case.run
+    estimate = run.number("graphs-estimate", "size") if run is not None else None
+    if estimate is None or case.version is None or not Version((0, 18, 1)) <= case.version < Version((0, 20)):
+        return None
+    name = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
+    why = f"takes the estimated {estimate:.2f} GiB off the KV cache before it is made"
+    return environment(name, Direction.SET, why, to=1, before=case.env(name), applicability=Applicability.NEEDS_REVIEW)
+
+
+def _fewer_batches(case: Case) -> Change | None:
+    """No graph is captured for a batch that cannot occur: V0 up to max_num_seqs, V1 up to twice as many tokens."""
+    now = sequences(case)[0]
+    to = min(64, now // 2)
+    if to < 8:
+        return None
+    why = f"sizes are captured only as far as {now} sequences can fill them"
+    return set_flag(case, "max-num-seqs", to, Direction.LOWER, why)
+
+
+def _fewer_sizes(case: Case) -> Change | None:
+    for name in ("max-cudagraph-capture-size", "cudagraph-capture-sizes", "cuda-graph-sizes"):
+        if case.has_flag(name) is not None:
+            to = 64 if name == "max-cudagraph-capture-size" else "1 2 4 8 16 32 64"
+            return set_flag(case, name, to, Direction.LOWER, "fewer and smaller graphs; larger batches run without one")
+    return set_flag(case, "max-seq-len-to-capture", 2048, Direction.LOWER, "smaller graph buffers")
+
+
+RULE = rule("VD130", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

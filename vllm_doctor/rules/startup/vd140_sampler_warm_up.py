@@ -1,0 +1,93 @@
+"""VD140: the dummy batch of the sampler does not fit: too many sequences times the vocabulary."""
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
+from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Phase
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED, sums, tenants
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import fewer_sequences, lower_utilization, sequences
+from vllm_doctor.rules.say import finding
+
+_MESSAGES = frozenset({"sampler-oom", "pooler-oom"})
+_NEAR = 200
+_FRAMES = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})
+
+
+def judge(case: Case) -> Outcome:
+    """Did the warm-up of the sampler (or pooler) run out of memory?"""
+    run, root = case.run, case.root
+    if run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if root is None:
+        return NotHere("nothing failed for good")
+    said = bool(root.ids & _MESSAGES) or _relayed(run, root)
+    unplaced = _in_its_code(root)
+    if not said and not (root.ids & EXHAUSTED and _FRAMES & set(root.functions)) and not unplaced:
+        return NotHere("what failed first is not the sampler's dummy batch")
+    if tenants(run.oom) is not None:
+        return Clear("something else holds the memory that was missing")
+    measuring = root.startup_phase == StartupPhase.PROFILE or unplaced
+    return finding(
+        RULE,
+        title=f"The sampler's dummy batch of {_rows(case)} sequences does not fit",
+        phase=Phase.STARTUP_PROFILE if measuring else Phase.STARTUP_SAMPLER_WARMUP,
+        confidence=Confidence.LIKELY if unplaced else Confidence.CONFIRMED,
+        evidence=tuple(case.line(h.index) for h in root.hits[:2]),
+        arithmetic=(*sums(run.oom), *_each(case)),
+        changes=(
+            fewer_sequences(case, run.oom),
+            None
+            if measuring
+            else lower_utilization(case, run.oom, "the warm-up runs after the KV cache took its share"),
+        ),
+        refute="the same start with a tenth of max_num_seqs fails in the same place",
+    )
+
+
+def _in_its_code(root: Fault) -> bool:
+    """A traceback cut off before the step: what fails in the sampler's own code is a buffer of sequences × vocabulary,
+    and while serving there are never more of them than the measuring pass had."""
+    if root.startup_phase is not StartupPhase.CONFIG or not root.ids & EXHAUSTED:
+        return False
+    last = [f.replace("\\", "/") for f in root.files[-2:]]
+    return any(says(f, "call-v1-sampler") for f in last) and not any("logprobs" in f for f in root.functions)
+
+
+def _relayed(run: AnalysedRun, root: Fault) -> bool:
+    """Several ranks fail at once: the allocator's line and the one that says what it was for may not stand together."""
+    told = run.first(*_MESSAGES)
+    lone = root.crash is None or not root.crash.root.frames
+    return bool(root.ids & EXHAUSTED) and lone and told is not None and root.index <= told.index <= root.last + _NEAR
+
+
+def _rows(case: Case) -> int:
+    root = case.root
+    for message in _MESSAGES:
+        fields = root.fields(message) if root is not None else {}
+        if told := int(fields.get("requests", "0")):
+            return told
+    return sequences(case)[0]
+
+
+def _each(case: Case) -> tuple[Arithmetic, ...]:
+    torch = case.run.oom if case.run is not None else None
+    if torch is None:
+        return ()
+    rows = _rows(case)
+    return (
+        Arithmetic(
+            "one sequence",
+            round(torch.asked / rows / 1024, 1),
+            "KiB",
+            f"{torch.asked / GIB:.2f} GiB / {rows}",
+            "torch's message",
+        ),
+    )
+
+
+RULE = rule("VD140", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -1,0 +1,48 @@
+"""VD141: after the KV cache was made, the warm-up (or the cache itself) asks for more than is left."""
+
+from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
+from vllm_doctor.rules.gates.profile_run import in_sampler
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.memory import fewer_tokens, lower_utilization
+from vllm_doctor.rules.say import finding
+
+_PHASES = {StartupPhase.KV: Phase.STARTUP_KV_CACHE}
+
+
+def judge(case: Case) -> Outcome:
+    """Did an allocation fail between the sizing of the KV cache and the end of the start?"""
+    oom = exhausted(case, StartupPhase.WARMUP, StartupPhase.SAMPLER, StartupPhase.KV)
+    if isinstance(oom, NotHere | Unseen):
+        return oom
+    if tenants(oom.torch) is not None:
+        return Clear("something else holds the memory that was missing")
+    if in_sampler(oom) or oom.fault.ids & {"sampler-oom", "pooler-oom"}:
+        return Clear("it is the sampler's dummy batch")
+    kv = oom.fault.startup_phase is StartupPhase.KV
+    return finding(
+        RULE,
+        title=(
+            "The KV cache was sized larger than what could be allocated"
+            if kv
+            else "The KV cache took so much that the warm-up after it found too little"
+        ),
+        phase=_PHASES.get(oom.fault.startup_phase, RULE.phase),
+        # Without frames only the line before it tells the step, and lines may be missing in between.
+        confidence=Confidence.LIKELY if startup_phase_of(oom.fault.functions) is None else Confidence.CONFIRMED,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(
+            lower_utilization(
+                case, oom.torch, "the KV cache is what the fraction leaves over; it was taken before this step"
+            ),
+            None if kv else fewer_tokens(case, oom.torch, measuring=False),
+        ),
+        refute="the same allocation fails with a fraction lower by 0.1",
+    )
+
+
+RULE = rule("VD141", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -1,0 +1,47 @@
+"""VD150: the CPU swap pool that was asked for does not fit the host's memory."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import finding, gib, set_flag, thing
+
+# vLLM refuses above this share of the host's memory and warns above 0.4 (config.py).
+_WARNED = 0.4
+
+
+def judge(case: Case) -> Outcome:
+    """Was the start refused because of the swap space?"""
+    run, root = case.run, case.root
+    if run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if root is None or root.fields("swap-too-large").get("refused") != "Too large":
+        return NotHere("the check of the swap space did not fail")
+    fields = root.fields("swap-too-large")
+    swap, ram = float(fields["swap"]), float(fields["ram"])
+    parts = case.count("tensor-parallel-size") or 1
+    to = int(ram * _WARNED / parts)
+    return finding(
+        RULE,
+        title=f"{swap:.2f} GiB of swap space do not fit {ram:.2f} GiB of host memory",
+        evidence=(case.line(root.hits[0].index),),
+        arithmetic=(
+            gib("swap space asked for", swap, f"--swap-space × {parts} GPUs", "the error line"),
+            gib("host memory", ram, "as vLLM sees it", "the error line"),
+            gib("allowed without a warning", ram * _WARNED, f"{_WARNED:g} × {ram:.2f}", "config.py"),
+        ),
+        changes=(
+            set_flag(
+                case,
+                "swap-space",
+                to,
+                Direction.LOWER,
+                f"{_WARNED:g} × {ram:.2f} / {parts}; 0 is right wherever the V1 engine runs, as it never swaps",
+            ),
+            thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, "or give the host (or the container) more memory"),
+        ),
+        refute="the same start passes with --swap-space 0",
+    )
+
+
+RULE = rule("VD150", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)
