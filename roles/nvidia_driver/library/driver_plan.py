@@ -9,6 +9,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -106,22 +107,22 @@ needed:
 DRIVER_VERSION = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)-")
 
 
-def run(argv):
+def run(argv: Sequence[str]) -> str:
     """Standard output of a command that only reads."""
     environment = dict(os.environ, LC_ALL="C")
     return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, cwd="/").stdout
 
 
-def installed():
+def installed() -> dict[str, tuple[str, str]]:
     """{package: (version, state)} as dpkg has it; the state is two letters such as ii or hi."""
     told = run(["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Abbrev}\n"])
     rows = [line.split("\t") for line in told.splitlines()]
     return {name: (version, state.strip()) for name, version, state in rows if state[1:2] not in "nc"}
 
 
-def offered(names):
+def offered(names: Sequence[str]) -> dict[str, list[str]]:
     """{package: versions} that the repositories have, newest first."""
-    found = {name: [] for name in names}
+    found: dict[str, list[str]] = {name: [] for name in names}
     for line in run(["apt-cache", "madison", *names]).splitlines() if names else []:
         fields = [field.strip() for field in line.split("|")]
         if len(fields) == 3 and fields[1] not in found.setdefault(fields[0], []):
@@ -129,13 +130,22 @@ def offered(names):
     return found
 
 
-def upstream(version):
+def upstream(version: str) -> str | None:
     """The driver version inside a package version, or None."""
     hit = DRIVER_VERSION.match(version)
     return hit.group(1) if hit else None
 
 
-def plan(wanted, packages, others, stack, *, conflicting, independent, ours):
+def plan(
+    wanted: str,
+    packages: Sequence[str],
+    others: Sequence[str],
+    stack: str,
+    *,
+    conflicting: str,
+    independent: str,
+    ours: Collection[str],
+) -> dict[str, object]:
     """The plan as a dictionary; see RETURN."""
     have, has = installed(), offered([*packages, *others])
     request, missing, exact = [], [], {}
@@ -183,7 +193,7 @@ def plan(wanted, packages, others, stack, *, conflicting, independent, ours):
     }
 
 
-def main():
+def main() -> None:
     """Answer as an Ansible module."""
     module = AnsibleModule(
         argument_spec={

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -62,7 +63,7 @@ packages:
 MARK = "# locked by the role nvidia_driver"
 
 
-def ask(module, argv):
+def ask(module: AnsibleModule, argv: Sequence[str]) -> str:
     """Standard output, or a failed module."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd="/")
     if done.returncode:
@@ -70,7 +71,7 @@ def ask(module, argv):
     return done.stdout
 
 
-def apt(module, pattern, ours, locked):
+def apt(module: AnsibleModule, pattern: re.Pattern[str], ours: Collection[str], locked: bool) -> tuple[bool, list[str]]:
     """Set holds; returns (changed, packages that are held now)."""
     told = ask(module, ["dpkg-query", "-W", "-f", "${Package}\t${db:Status-Abbrev}\n"])
     rows = [line.split("\t") for line in told.splitlines()]
@@ -87,7 +88,7 @@ def apt(module, pattern, ours, locked):
     return bool(change), result
 
 
-def dnf(module, pattern, locked):
+def dnf(module: AnsibleModule, pattern: re.Pattern[str], locked: bool) -> tuple[bool, list[str]]:
     """Write exact versionlock entries; returns (changed, packages that are locked now)."""
     told = ask(module, ["rpm", "-qa", "--queryformat", "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n"])
     rows = sorted(line.split("\t") for line in told.splitlines())
@@ -103,7 +104,7 @@ def dnf(module, pattern, locked):
     return after != before, sorted({name for name, _ in present}) if locked else []
 
 
-def main():
+def main() -> None:
     """Answer as an Ansible module."""
     module = AnsibleModule(
         argument_spec={
