@@ -18,6 +18,7 @@ import os
 import select
 import signal
 import sys
+from collections.abc import Iterable
 
 SECONDS = 90  # torch alone needs 20 s from a cold disk; eight contexts another 10 s
 COUNT = 1024  # numbers on each GPU: result[i] = 3 * i + 7
@@ -61,7 +62,7 @@ def asked(library: ctypes.CDLL, name: str, *words: object) -> None:
         raise ProofError(f"{name}: {(text.value or b'unknown error').decode()} ({code})")
 
 
-def right(numbers: object) -> None:
+def right(numbers: Iterable[int]) -> None:
     """Look at what came back."""
     wrong = [index for index, number in enumerate(numbers) if number != 3 * index + 7]
     if wrong:
@@ -106,7 +107,7 @@ def launched(cuda: ctypes.CDLL, index: int) -> None:
 
 def by_torch() -> dict[str, object]:
     """Compute the same on each GPU that torch shows."""
-    import torch  # type: ignore[import-not-found]
+    import torch
 
     if not torch.cuda.is_available():
         raise ProofError("torch.cuda.is_available() is false")

@@ -3,7 +3,9 @@
 """What the hardware of a host needs of a driver, by the doctor's own compatibility table."""
 
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
@@ -16,7 +18,7 @@ from vllm_doctor.preflight.intent import intent as wants  # noqa: E402
 from vllm_doctor.preflight.records import Case  # noqa: E402
 
 
-def hardware(facts, flavour_wanted="auto"):
+def hardware(facts: Mapping[str, Any], flavour_wanted: str = "auto") -> dict[str, object]:
     """From the answer of preflight_facts: GPUs by name, the flavour to install, the daemons that the fabric needs."""
     wanted = wants({"nvidia_driver_flavour": flavour_wanted}, table())
     case = Case(wanted, host(facts), table(), table().checked)
@@ -31,13 +33,13 @@ def hardware(facts, flavour_wanted="auto"):
     }
 
 
-def same(repositories, url):
+def same(repositories: Iterable[Mapping[str, str]], url: str) -> list[str]:
     """The files that define this repository, without those that our own roles write."""
     found = [row["file"] for row in repositories if row["uri"].rstrip("/") == url.strip().rstrip("/")]
     return sorted({file for file in found if Path(file).stem not in {"nvidia-driver", "nvidia-cuda"}})
 
 
-def unproven(proof):
+def unproven(proof: Mapping[str, Any]) -> list[str]:
     """What speaks against the GPUs after a change of the driver; empty where all of them compute.
 
     A card in MIG mode shows CUDA no device before it has slices, and one of its slices after: it is not counted.
@@ -58,10 +60,10 @@ def unproven(proof):
     return found
 
 
-def proven(proof):
+def proven(proof: Mapping[str, Any]) -> str:
     """The proof in one line; what did not run says why."""
 
-    def told(name):
+    def told(name: str) -> str:
         answer = proof[name]
         if any(gpu.get("mig") for gpu in proof["nvml"].get("gpus") or []):
             return f"{name}: not counted, a GPU is in MIG mode"
@@ -71,7 +73,7 @@ def proven(proof):
     return f"NVML: {len(proof['nvml']['gpus'])} of {proof['bus']} GPUs; {told('kernel')}; {told('torch')}"
 
 
-def waiting(host):
+def waiting(host: Mapping[str, Any]) -> str:
     """What a host waits for, as a cell of the table; from its variables."""
     if host.get("nvidia_driver_pending"):
         users = ", ".join([*host["nvidia_driver_services"], *host["nvidia_driver_strangers"]])
@@ -79,17 +81,17 @@ def waiting(host):
     return "nothing computes; packages installed and held"
 
 
-def waiters(hosts, consented):
+def waiters(hosts: Iterable[Mapping[str, Any]], consented: bool) -> list[str]:
     """Names of the hosts that cannot go on: no consent to a restart or a drain, or what computes there is not ours."""
 
-    def stands(host):
+    def stands(host: Mapping[str, Any]) -> bool:
         pending = host.get("nvidia_driver_pending")
-        return host.get("nvidia_driver_waits") or (pending and (not consented or host["nvidia_driver_strangers"]))
+        return bool(host.get("nvidia_driver_waits") or (pending and (not consented or host["nvidia_driver_strangers"])))
 
     return [host["inventory_hostname"] for host in hosts if stands(host)]
 
 
-def turn(host):
+def turn(host: Mapping[str, Any]) -> dict[str, str]:
     """What became of a host in the batches, as cells of the table: the driver before and wanted, and the state."""
     before, wanted = host["nvidia_driver_from"], host["nvidia_driver_version"]
     if host.get("nvidia_driver_done"):
@@ -109,7 +111,7 @@ def turn(host):
 class FilterModule:
     """The filters of this role."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., object]]:
         """Name to function."""
         return {
             "nvidia_driver_hardware": hardware,

@@ -22,6 +22,6 @@ def model_folders(instances: Iterable[Any], model: str, revision: str, store: st
 class FilterModule:
     """The filters of preflight."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> dict[str, Callable[..., object]]:
         """Name them."""
         return {"preflight_model_folders": model_folders}
