@@ -1,12 +1,17 @@
 """What two services of one host cannot share: a name, a port, a card of which each wants more than is left."""
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-def collisions(units, variant):
+Unit = Mapping[str, Any]
+
+
+def collisions(units: Sequence[Unit], variant: str) -> list[dict[str, str]]:
     """List what the services of one host would fight over, as {found, needed, do}; `do` is the line to write."""
     return [*_names(units), *_ports(units), *([] if variant == "cpu" else _cards(units))]
 
 
-def taken(units, unlisted):
+def taken(units: Iterable[Unit], unlisted: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """List the ports that a service of no entry holds and a listed one wants, as {found, needed, do}."""
     holders = {str(one["url"]).rpartition(":")[2]: one["name"] for one in unlisted if one["active"] and one["url"]}
     return [
@@ -20,7 +25,7 @@ def taken(units, unlisted):
     ]
 
 
-def _names(units):
+def _names(units: Sequence[Unit]) -> Iterator[dict[str, str]]:
     for name, here in _shared(units, "instance").items():
         places = " and ".join(str(units.index(unit) + 1) for unit in here)
         yield {
@@ -30,7 +35,7 @@ def _names(units):
         }
 
 
-def _ports(units):
+def _ports(units: Sequence[Unit]) -> Iterator[dict[str, str]]:
     taken = {str(unit["port"]) for unit in units}
     for port, here in _shared(units, "port").items():
         free = next(str(n) for n in range(int(port) + 1, 65536) if str(n) not in taken) if port.isdigit() else "…"
@@ -41,9 +46,9 @@ def _ports(units):
         }
 
 
-def _cards(units):
+def _cards(units: Sequence[Unit]) -> Iterator[dict[str, str]]:
     """vLLM takes its share of a whole card, 0.9 or so unless told, and refuses to start where less is free."""
-    seen = set()
+    seen: set[tuple[str, ...]] = set()
     for card in [*dict.fromkeys(card for unit in units for card in unit["gpus"]), None]:
         # Without a list a service sees every card, and takes the first of them.
         here = [unit for unit in units if not unit["gpus"] or card in unit["gpus"]]
@@ -51,7 +56,8 @@ def _cards(units):
             continue
         seen.add(key)
         shares = [_share(unit) for unit in here]
-        if None not in shares and sum(shares) <= 1:
+        known = [share for share in shares if share is not None]
+        if len(known) == len(here) and sum(known) <= 1:
             continue
         said = ", ".join(f"{unit['name']} {share or 'not set'}" for unit, share in zip(here, shares, strict=True))
         each = int(90 / len(here)) / 100
@@ -63,32 +69,32 @@ def _cards(units):
         }
 
 
-def _share(unit):
+def _share(unit: Unit) -> float | None:
     try:
         return float(unit["arguments"]["gpu-memory-utilization"])
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def _shared(units, key):
-    found = {}
+def _shared(units: Iterable[Unit], key: str) -> dict[str, list[Unit]]:
+    found: dict[str, list[Unit]] = {}
     for unit in units:
         found.setdefault(str(unit[key]), []).append(unit)
     return {value: here for value, here in found.items() if len(here) > 1}
 
 
-def _free(name, units):
+def _free(name: str, units: Sequence[Unit]) -> str:
     names = {unit["instance"] for unit in units}
     return next(word for number in range(2, len(units) + 3) if (word := f"{name}-{number}") not in names)
 
 
-def _listed(units):
+def _listed(units: Iterable[Unit]) -> str:
     return ", ".join(unit["name"] for unit in units)
 
 
 class FilterModule:
     """The filters of what collides."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., object]]:
         """Name them."""
         return {"vllm_collisions": collisions, "vllm_taken": taken}

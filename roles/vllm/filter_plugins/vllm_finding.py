@@ -3,7 +3,9 @@
 import json
 import re
 import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
@@ -12,7 +14,9 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 from vllm_doctor.remedy.inventory import setting  # noqa: E402
 
 
-def finding_text(answer, host, groups=(), sources=(), journal=""):
+def finding_text(
+    answer: str, host: str, groups: Collection[str] = (), sources: Collection[str] = (), journal: str = ""
+) -> str:
     """Write `vllm-doctor diagnose --format json`'s answer for people.
 
     `sources` are the inventories of the run: the file and line that set a variable are looked up there. Without an
@@ -41,16 +45,16 @@ def finding_text(answer, host, groups=(), sources=(), journal=""):
     return "\n".join(lines)
 
 
-def _indent(journal):
+def _indent(journal: str) -> str:
     lines = [f"  {line}" for line in str(journal).splitlines()[-25:]]
     return "\n".join([" The service's last lines:", *lines]) if lines else ""
 
 
-def _number(value):
+def _number(value: object) -> object:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
 
 
-def _change(change, host, groups, sources):
+def _change(change: Mapping[str, Any], host: str, groups: Collection[str], sources: Collection[str]) -> str:
     variable = change.get("inventory_var")
     before = change.get("from")
     to = change.get("to")
@@ -61,14 +65,14 @@ def _change(change, host, groups, sources):
     elif to is None:
         text = f"take out {variable}"
     else:
-        name = change.get("variable") or change.get("name")
+        name = str(change.get("variable") or change.get("name"))
         text = setting(variable, name, to, option=change.get("kind") == "flag")
     was = f"   # now {before}" if before is not None else ""
     place = where(variable, host, groups, sources) if variable else ""
     return f"{text}{was}" + (f"\n          in {place}" if place else "")
 
 
-def where(variable, host, groups, sources):
+def where(variable: str, host: str, groups: Collection[str], sources: Iterable[str]) -> str:
     """Name the file and line of the inventory that set a variable for a host, the nearest to the host first."""
     pattern = re.compile(rf"^\s*{re.escape(variable)}\s*:")
     ranked = [
@@ -88,7 +92,7 @@ def where(variable, host, groups, sources):
     return f"the inventory of {host}, where no line sets it yet"
 
 
-def _files(source):
+def _files(source: Path) -> Iterator[Path]:
     base = source if source.is_dir() else source.parent
     if source.is_file():
         yield source
@@ -98,7 +102,7 @@ def _files(source):
         yield from (p for p in source.iterdir() if p.suffix in {".yml", ".yaml"})
 
 
-def _rank(path, host, groups):
+def _rank(path: Path, host: str, groups: Iterable[str]) -> int | None:
     """Order files as Ansible weighs them, the strongest first; None for those of other hosts and groups."""
     for folder, names, rank in (("host_vars", (host,), 0), ("group_vars", groups, 2), ("group_vars", ("all",), 3)):
         if folder in path.parts and {path.stem, path.parent.name} & set(names):
@@ -106,7 +110,7 @@ def _rank(path, host, groups):
     return 1 if not {"host_vars", "group_vars"} & set(path.parts) else None
 
 
-def _shown(path):
+def _shown(path: Path) -> Path:
     try:
         return path.relative_to(Path.cwd())
     except ValueError:
@@ -116,6 +120,6 @@ def _shown(path):
 class FilterModule:
     """The filters of role vllm."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., object]]:
         """Name them."""
         return {"vllm_finding": finding_text, "vllm_where": where}
