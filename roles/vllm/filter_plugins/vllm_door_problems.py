@@ -3,7 +3,9 @@
 import ipaddress
 import re
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
@@ -25,7 +27,7 @@ OWNED = {
 TLS = ("ssl_certfile", "ssl_keyfile", "ssl_ca_certs")
 
 
-def problems(made, variables):
+def problems(made: Iterable[Mapping[str, Any]], variables: Mapping[str, Any]) -> list[dict[str, str]]:
     """List what would leave a door open, or shut out who has the key, as {found, needed, do}."""
     found = _of_keys(variables) + _of_routes(variables) + _of_networks(variables)
     for unit in made:
@@ -33,7 +35,7 @@ def problems(made, variables):
     return found
 
 
-def _of_keys(variables):
+def _of_keys(variables: Mapping[str, Any]) -> list[dict[str, str]]:
     found = []
     if not variables["api_key_fits"]:
         needed = (
@@ -48,7 +50,7 @@ def _of_keys(variables):
     return found
 
 
-def _of_routes(variables):
+def _of_routes(variables: Mapping[str, Any]) -> list[dict[str, str]]:
     found = []
     for path in variables["open_routes"] if variables["api_key"] else []:
         if not PATH.fullmatch(str(path)):
@@ -60,7 +62,7 @@ def _of_routes(variables):
     return found
 
 
-def _of_networks(variables):
+def _of_networks(variables: Mapping[str, Any]) -> list[dict[str, str]]:
     found = []
     for network in variables["metrics_networks"]:
         try:
@@ -71,7 +73,7 @@ def _of_networks(variables):
     return found
 
 
-def _network_line(network):
+def _network_line(network: str) -> str:
     """Write the network that has this host in it, where it is one."""
     try:
         return f"vllm_metrics_networks: [{ipaddress.ip_network(network, strict=False)}]"
@@ -79,7 +81,7 @@ def _network_line(network):
         return "vllm_metrics_networks: [10.0.8.0/24]"
 
 
-def _of_guard(unit):
+def _of_guard(unit: Mapping[str, Any]) -> list[dict[str, str]]:
     if not unit["guard"]:
         return []
     at, version = f"vllm@{unit['instance']}: ", unit["version"]
@@ -103,7 +105,7 @@ def _of_guard(unit):
     return found
 
 
-def _of_tls(unit):
+def _of_tls(unit: Mapping[str, Any]) -> list[dict[str, str]]:
     at, tls, extra = f"vllm@{unit['instance']}: ", unit["tls"], unit["arguments"]
     found = []
     for have, lack in (
@@ -127,13 +129,13 @@ def _of_tls(unit):
     return found
 
 
-def _row(found, needed, do):
+def _row(found: str, needed: str, do: str) -> dict[str, str]:
     return {"found": found, "needed": needed, "do": do}
 
 
 class FilterModule:
     """The filter of doors."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., object]]:
         """Name it."""
         return {"vllm_door_problems": problems}

@@ -3,7 +3,9 @@
 import json
 import re
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
@@ -17,18 +19,18 @@ SECRET = re.compile(
 )
 
 
-def models(units):
+def models(units: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """List what the services of a host take from a hub, each once: services share a folder."""
-    first = {}
+    first: dict[str, dict[str, Any]] = {}
     for hub in (hub for unit in units for hub in unit["hubs"]):
         first.setdefault(hub["folder"], hub)
     return list(first.values())
 
 
-def problems(units, variables):
+def problems(units: Sequence[Mapping[str, Any]], variables: Mapping[str, Any]) -> list[dict[str, str]]:
     """List what is wrong with models and secrets before any host is asked, as {found, needed, do}."""
-    found = []
-    folders = {}
+    found: list[dict[str, str]] = []
+    folders: dict[str, tuple[dict[str, Any], str]] = {}
     for unit in units:
         at = f"{unit['name']}: "
         source = "vllm_instances: environment" if "environment" in unit["own"] else "vllm_environment"
@@ -76,7 +78,7 @@ def problems(units, variables):
     return found
 
 
-def _of_commit(at, hub, endpoint):
+def _of_commit(at: str, hub: Mapping[str, Any], endpoint: str) -> list[dict[str, str]]:
     if hubs.is_commit(hub["revision"]):
         return []
     return [
@@ -88,24 +90,24 @@ def _of_commit(at, hub, endpoint):
     ]
 
 
-def _row(found, needed, do):
+def _row(found: str, needed: str, do: str) -> dict[str, str]:
     return {"found": found, "needed": needed, "do": do}
 
 
-def choice(hub):
+def choice(hub: Mapping[str, Any]) -> list[str]:
     """Write the words of fetch_model.py that say which model, which files and where."""
     words = [hub["folder"], f"--repo={hub['repo']}", f"--revision={hub['revision']}"]
     return words + [f"--{kind}={pattern}" for kind in ("allow", "ignore") for pattern in hub[kind]]
 
 
-def refused(results):
+def refused(results: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """List the models that could not be made whole, as {found, needed, do}."""
     return [_why(result) for result in results if result.get("rc")]
 
 
-def _why(result):
+def _why(result: Mapping[str, Any]) -> dict[str, str]:
     try:
-        return json.loads(result["stdout"].strip().splitlines()[-1])
+        row: dict[str, str] = json.loads(result["stdout"].strip().splitlines()[-1])
     except (ValueError, IndexError):
         said = " ".join((result.get("stderr") or "").split())[-300:]
         return {
@@ -113,9 +115,10 @@ def _why(result):
             "needed": f"{result['item']['folder']}, whole",
             "do": "run again: it goes on where it ended",
         }
+    return row
 
 
-def told(results):
+def told(results: Iterable[Mapping[str, Any]]) -> list[str]:
     """Write what would be fetched, a line for each model that is not whole; `results` are of --plan, or skipped."""
     lines = []
     for result in results:
@@ -131,7 +134,7 @@ def told(results):
 class FilterModule:
     """The filters of models."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., object]]:
         """Name them."""
         return {
             "vllm_models": models,
