@@ -6,7 +6,9 @@ another card once one has fallen off, so a service with some of the cards says t
 
 import re
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
@@ -19,7 +21,9 @@ PCI = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?", re.I
 LISTED = "as nvidia-smi -L on the host lists them"
 
 
-def card_problems(units, variables, cards=None):
+def card_problems(
+    units: Iterable[Mapping[str, Any]], variables: Mapping[str, Any], cards: Sequence[Mapping[str, Any]] | None = None
+) -> list[dict[str, str]]:
     """List what is wrong with the cards of each service, as {found, needed, do}; `do` is the line to write.
 
     `cards` is what NVML said of the host in its local fact ({index, uuid}), where the facts are there already.
@@ -29,13 +33,15 @@ def card_problems(units, variables, cards=None):
     return [row for unit in units for row in _of_unit(unit, variables, cards or [])]
 
 
-def _of_unit(unit, variables, cards):
+def _of_unit(
+    unit: Mapping[str, Any], variables: Mapping[str, Any], cards: Iterable[Mapping[str, Any]]
+) -> Iterator[dict[str, str]]:
     place = f"vllm_instances: gpus of {unit['instance']}" if "gpus" in unit["own"] else "vllm_gpus"
     named = [str(card) for card in unit["gpus"]]
     indexes = [card for card in named if card.isdigit()]
     reads_uuids = table().reads_device_uuids(unit["version"])
 
-    def row(cards, needed, do):
+    def row(cards: Iterable[str], needed: str, do: str) -> dict[str, str]:
         return {"found": f"{unit['name']}: {place}: {', '.join(cards)}", "needed": needed, "do": f"{place}: {do}"}
 
     if twice := sorted({card for card in named if named.count(card) > 1}):
@@ -60,13 +66,13 @@ def _of_unit(unit, variables, cards):
             yield row([card], _instead(card), f"[GPU-…], {LISTED}")
 
 
-def _may(indexes, variables):
+def _may(indexes: Iterable[str], variables: Mapping[str, Any]) -> bool:
     """Whether the inventory consents, or the service has every card of the host, so that no other is taken for one."""
     count = variables.get("gpu_count")
     return variables["gpus_by_index"] or {*indexes} == {str(index) for index in range(count or 0)}
 
 
-def _instead(card):
+def _instead(card: str) -> str:
     if card.startswith(("GPU-", "MIG-")):
         return "the UUID in full: CUDA takes its beginning too, vLLM does not"
     if PCI.fullmatch(card):
@@ -77,6 +83,6 @@ def _instead(card):
 class FilterModule:
     """The filter of cards."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., object]]:
         """Name it."""
         return {"vllm_card_problems": card_problems}

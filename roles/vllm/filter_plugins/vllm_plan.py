@@ -2,6 +2,8 @@
 
 import json
 import shlex
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 # Nothing of these is memory; a key or an address need not reach the plan.
 ASIDE = {
@@ -16,7 +18,7 @@ ASIDE = {
 }
 
 
-def command(unit, program, release):
+def command(unit: Mapping[str, Any], program: str, release: str) -> list[str]:
     """Write the doctor's command line for the launch of a unit, as the release at `release` would be started."""
     count = ["--gpus", str(len(unit["gpus"]))] if unit["gpus"] else []
     words = [program, "plan", "--format", "json", "--vllm-version", unit["version"], *count, "--"]
@@ -27,7 +29,7 @@ def command(unit, program, release):
     return words
 
 
-def _words(name, value):
+def _words(name: str, value: object) -> list[str]:
     if value is None or value is False:
         return [] if value is None else [f"--no-{name}"]
     if value is True:
@@ -37,12 +39,12 @@ def _words(name, value):
     return [f"--{name}", *map(str, value)] if isinstance(value, list | tuple) else [f"--{name}", str(value)]
 
 
-def planned(units, answers):
+def planned(units: Iterable[Mapping[str, Any]], answers: Iterable[str]) -> list[dict[str, Any]]:
     """Put each answer under the words of its unit: the inventory goes before the plan. `answers` are JSON texts."""
     return [_planned(unit, json.loads(answer)) for unit, answer in zip(units, answers, strict=True)]
 
 
-def _planned(unit, answer):
+def _planned(unit: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     recommended = answer.get("recommended") or {}
     card = answer.get("card") or {}
     return {
@@ -53,7 +55,7 @@ def _planned(unit, answer):
     }
 
 
-def chosen(unit, answer):
+def chosen(unit: Mapping[str, Any], answer: str) -> str:
     """Say which words of a launch are the plan's, for people: in every run, not only where they changed."""
     told = json.loads(answer)
     card, launch = told.get("card") or {}, (told.get("recommended") or {}).get("launch") or {}
@@ -62,7 +64,7 @@ def chosen(unit, answer):
     return f"{unit['name']} on {where}: {', '.join(own) or 'nothing; the inventory sets all of it'}"
 
 
-def refused(units, results):
+def refused(units: Iterable[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """List the launches that cannot work on this host, as {found, needed, do}, each with the sum."""
     rows = []
     for unit, result in zip(units, results, strict=True):
@@ -78,7 +80,7 @@ def refused(units, results):
     return rows
 
 
-def _row(unit, answer):
+def _row(unit: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, str]:
     told = answer["predicted"]
     card = answer.get("card") or {}
     terms = ("weights", "non_torch", "activation", "cudagraph")
@@ -101,7 +103,7 @@ def _row(unit, answer):
     }
 
 
-def difference(answer):
+def difference(answer: str) -> str:
     """Write what a start logged beside what was planned, in one line."""
     terms = json.loads(answer).get("compared") or []
     return "; ".join(f"{t['term']} {t['planned_gib']} planned, {t['logged_gib']} GiB logged" for t in terms)
@@ -110,7 +112,7 @@ def difference(answer):
 class FilterModule:
     """The filters of the plan."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., object]]:
         """Name them."""
         return {
             "vllm_plan_chosen": chosen,

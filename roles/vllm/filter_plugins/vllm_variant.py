@@ -1,9 +1,11 @@
 """vllm_variant: auto on the controller: the build that the host's driver runs, out of those that have a hash lock."""
 
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
@@ -16,7 +18,7 @@ from vllm_doctor.preflight.records import Case, Row  # noqa: E402
 from vllm_doctor.preflight.release import choose_variant, wheel_runs_on_driver  # noqa: E402
 
 
-def choice(values, folder, facts):
+def choice(values: Mapping[str, Any], folder: str, facts: Mapping[str, Any]) -> dict[str, str]:
     """Choose by the inventory's words, the locks in a folder and preflight's facts of the host.
 
     {variant, because}, or {found, needed, do} where no build runs.
@@ -30,7 +32,9 @@ def choice(values, folder, facts):
     return {"variant": chosen, "because": judged.found or "preflight_gpu_count: 0"}
 
 
-def choices(values, versions, folder, facts):
+def choices(
+    values: Mapping[str, Any], versions: Iterable[str], folder: str, facts: Mapping[str, Any]
+) -> dict[str, dict[str, str]]:
     """Choose for each of these releases."""
     return {version: choice({**values, "vllm_version": version}, folder, facts) for version in versions}
 
@@ -38,6 +42,6 @@ def choices(values, versions, folder, facts):
 class FilterModule:
     """The filter of the variant."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., object]]:
         """Name it."""
         return {"vllm_variant_choices": choices}
