@@ -4,7 +4,9 @@ import difflib
 import json
 import re
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
@@ -58,7 +60,9 @@ SPANNING = (
 ADAPTER_KEYS = {"name", "path", "revision", "base_model_name"}
 
 
-def problems(made, variables, locks, templates):
+def problems(
+    made: Iterable[Mapping[str, Any]], variables: Mapping[str, Any], locks: Sequence[str], templates: Sequence[str]
+) -> list[dict[str, str]]:
     """List what would be refused on the host, as {found, needed, do}.
 
     `locks` and `templates` are the names that there are.
@@ -73,7 +77,9 @@ def problems(made, variables, locks, templates):
     return found
 
 
-def _of_release(version, place, variables, locks):
+def _of_release(
+    version: object, place: str, variables: Mapping[str, Any], locks: Sequence[str]
+) -> list[dict[str, str]]:
     """Refuse a release that is none, or that has no lock."""
     variables = {**variables, "version": version}
     wanted, builds = f"{version}+{variables['variant']}", _builds(locks)
@@ -88,12 +94,12 @@ def _of_release(version, place, variables, locks):
     return []
 
 
-def _builds(locks):
+def _builds(locks: Iterable[str]) -> list[tuple[str, str]]:
     """List (release, release+build) of the locks, which are also named by their architecture."""
     return [(lock.partition("+")[0], lock.rpartition("-")[0]) for lock in locks]
 
 
-def _with_lock(variables, locks):
+def _with_lock(variables: Mapping[str, Any], locks: Iterable[str]) -> str:
     """Write the line that asks for what has a lock: another build of the release, else the nearest with the build."""
     pairs = [(version, build.partition("+")[2]) for version, build in _builds(locks)]
     builds = [build for version, build in pairs if version == str(variables["version"])]
@@ -105,7 +111,9 @@ def _with_lock(variables, locks):
     return f'vllm_version: "{nearest or "…"}"'
 
 
-def _of_unit(unit, instance, variables, templates):
+def _of_unit(
+    unit: Mapping[str, Any], instance: Mapping[str, Any], variables: Mapping[str, Any], templates: Sequence[str]
+) -> list[dict[str, str]]:
     at = f"vllm@{unit['instance']}: "
     known = {*variables["arguments"], *OWN_KEYS}
     found = []
@@ -158,7 +166,7 @@ def _of_unit(unit, instance, variables, templates):
     return found
 
 
-def _of_hosts(at, unit, spans):
+def _of_hosts(at: str, unit: Mapping[str, Any], spans: bool | None) -> list[dict[str, str]]:
     """Refuse what cannot work on a loopback address, and what only the inventory can tell."""
     arguments, place = unit["arguments"], setting(unit, "spans_hosts")
     if spans is True:
@@ -181,12 +189,12 @@ def _of_hosts(at, unit, spans):
     return []
 
 
-def setting(unit, key):
+def setting(unit: Mapping[str, Any], key: str) -> str:
     """Name what says `key` for this service: its entry, or the variable of the role."""
     return f"vllm_instances: {key} of {unit['instance']}" if key in unit["own"] else f"vllm_{key}"
 
 
-def _template(wrong, templates):
+def _template(wrong: str, templates: Sequence[str]) -> str:
     """Name the template that was meant: the one with the same words, or almost; auto where several may be."""
     words = set(re.split(r"[^a-z0-9]+", wrong.casefold()))
     same = [name for name in templates if words & set(name.split("-"))]
@@ -194,7 +202,7 @@ def _template(wrong, templates):
     return near[0] if len(near) == 1 else "auto"
 
 
-def _of_adapters(at, listed, arguments):
+def _of_adapters(at: str, listed: Iterable[Any], arguments: Mapping[str, Any]) -> list[dict[str, str]]:
     wrong = [one for one in listed if not isinstance(one, dict) or not {"name", "path"} <= set(one) <= ADAPTER_KEYS]
     needed = "name and path (a folder, or a name on the hub with its revision), and base_model_name at will"
     found = [_row(f"{at}vllm_lora_modules: {one}", needed, "vllm_lora_modules: [{name: …, path: …}]") for one in wrong]
@@ -204,13 +212,13 @@ def _of_adapters(at, listed, arguments):
     return found
 
 
-def _owner(name, arguments):
+def _owner(name: str, arguments: Iterable[str]) -> str | None:
     """Name the variable that has this flag, however it is spelled; None for one without."""
     flag = versions.canonical(ANOTHER_WAY.get(name.lstrip("-").replace("_", "-"), name)).removeprefix("no-")
     return f"vllm_{flag.replace('-', '_')}" if flag.replace("-", "_") in {*arguments, "model"} else None
 
 
-def _of_extra(unit, name, value, arguments):
+def _of_extra(unit: Mapping[str, Any], name: str, value: object, arguments: Iterable[str]) -> list[dict[str, str]]:
     bare, place = name.lstrip("-").replace("_", "-"), setting(unit, "extra_args")
     found, out = f"{unit['name']}: {place}: {name}", f"{place}: take {name} out"
     if bare in {"api-key", "hf-token"}:
@@ -230,13 +238,13 @@ def _of_extra(unit, name, value, arguments):
     return []
 
 
-def _row(found, needed, do, check="launch"):
+def _row(found: str, needed: str, do: str, check: str = "launch") -> dict[str, str]:
     return {"found": found, "needed": needed, "do": do, "check": check}
 
 
 class FilterModule:
     """The filter of refusals."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., object]]:
         """Name it."""
         return {"vllm_problems": problems}

@@ -4,7 +4,9 @@ import hashlib
 import json
 import re
 import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
@@ -18,11 +20,12 @@ from vllm_doctor.preflight import report  # noqa: E402
 from vllm_doctor.preflight.records import Row, Verdict  # noqa: E402
 
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
+Said = Callable[[str], Any]  # a key's value for one service: its entry's, or the variable's
 # Our variables, and the names under which systemd hands their files over.
 TLS = {"ssl_certfile": "tls-certificate", "ssl_keyfile": "tls-key", "ssl_ca_certs": "tls-ca"}
 
 
-def units(variables, settings):
+def units(variables: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Compose one mapping for each service: what the unit's template and the role's tasks read.
 
     `variables` are the role's, without their prefix; `settings` those of them that are arguments, in order. A word of
@@ -31,8 +34,8 @@ def units(variables, settings):
     return [_unit(variables, settings, instance) for instance in variables["instances"]]
 
 
-def _unit(variables, settings, instance):
-    def said(key):
+def _unit(variables: Mapping[str, Any], settings: Mapping[str, Any], instance: Mapping[str, Any]) -> dict[str, Any]:
+    def said(key: str) -> Any:
         return instance.get(key, variables[key])
 
     version = str(said("version"))
@@ -105,7 +108,7 @@ def _unit(variables, settings, instance):
     }
 
 
-def _tls(name, variables, said):
+def _tls(name: str, variables: Mapping[str, Any], said: Said) -> tuple[dict[str, str], dict[str, str]]:
     """Give the arguments of TLS, and the credentials that carry their files into the service."""
     files = {key: str(said(key)) for key in TLS if said(key)}
     if not variables["ssl_credentials"]:
@@ -115,7 +118,7 @@ def _tls(name, variables, said):
     return arguments, {TLS[key]: path for key, path in files.items()}
 
 
-def _guard(variables, environment):
+def _guard(variables: Mapping[str, Any], environment: dict[str, Any]) -> dict[str, Any] | None:
     """Give what stands in front of the server; takes the folder of the user's own modules out of `environment`."""
     if not variables["api_key"] and not variables["metrics_networks"]:
         return None
@@ -128,13 +131,13 @@ def _guard(variables, environment):
     }
 
 
-def _cards(instance, gpus):
+def _cards(instance: str, gpus: Any) -> Sequence[Any]:
     if isinstance(gpus, list | tuple) and not any(isinstance(card, list | tuple | dict) for card in gpus):
         return gpus
     raise AnsibleFilterError(f"vllm@{instance}: gpus: {gpus!r} is no list of UUIDs: write [GPU-…]")
 
 
-def _hub(name, revision, pin, variables, said):
+def _hub(name: str, revision: str, pin: str, variables: Mapping[str, Any], said: Said) -> dict[str, Any] | None:
     """Say where a model of a hub lies on the host; None for one that is there. `pin` is what says its commit."""
     if not hubs.is_name(name):
         return None
@@ -148,13 +151,16 @@ def _hub(name, revision, pin, variables, said):
     }
 
 
-def _draft(arguments, target, variables, said):
+def _draft(
+    arguments: dict[str, Any], target: dict[str, Any] | None, variables: Mapping[str, Any], said: Said
+) -> list[dict[str, Any]]:
     """Name the folder of a draft model instead of its name on the hub; one without an owner is a method (ngram)."""
     config = arguments.get("speculative-config")
-    name = str(config.get("model", "")) if isinstance(config, dict) else ""
-    if "/" not in name or not hubs.is_name(name):
+    if not isinstance(config, dict) or "/" not in (name := str(config.get("model", ""))):
         return []
     hub = _hub(name, str(config.get("revision", "")), "vllm_speculative_config: revision", variables, said)
+    if hub is None:
+        return []
     if target and target["repo"] == name and hub["revision"] in {"", target["revision"]}:
         hub = target  # the weights of a multi-token prediction lie among the model's own
     left = {key: value for key, value in config.items() if key != "revision"}
@@ -162,7 +168,7 @@ def _draft(arguments, target, variables, said):
     return [] if hub is target else [hub]
 
 
-def _adapters(arguments, variables, said):
+def _adapters(arguments: dict[str, Any], variables: Mapping[str, Any], said: Said) -> list[dict[str, Any]]:
     """Name the folders of adapters, as `--lora-modules` takes them: name=folder, or JSON where there is more to say."""
     listed = arguments.pop("lora-modules", None) or []
     found, words = [], []
@@ -181,12 +187,12 @@ def _adapters(arguments, variables, said):
     return found
 
 
-def _template(wanted, variant):
+def _template(wanted: Any, variant: str) -> Any:
     """Without a card there is nothing to find out; with one, the plan tells (tasks/plan.yml)."""
     return "cpu" if wanted == "auto" and variant == "cpu" else wanted
 
 
-def known(unit):
+def known(unit: Mapping[str, Any]) -> dict[str, Any]:
     """Add to a unit what its template alone reads: what the release knows, how many cards it takes, its file."""
     template = "generic" if unit["template"] == "auto" else unit["template"]
     cards, tensor = counted(unit)
@@ -199,7 +205,7 @@ def known(unit):
     }
 
 
-def counted(unit):
+def counted(unit: Mapping[str, Any]) -> tuple[int, int]:
     """Count (cards, those of them that share each tensor): by the launch, else as many as are listed.
 
     vLLM takes one card for each rank, however many the host has.
@@ -212,7 +218,7 @@ def counted(unit):
     return max(listed, ranks), tensor or (listed if ranks == 1 else 1) or 1
 
 
-def placed(units, host, bound):
+def placed(units: Iterable[Mapping[str, Any]], host: Mapping[str, Any], bound: Collection[str]) -> list[dict[str, Any]]:
     """Add the NUMA node of each card that a service sees; none where the host has one node, or one is not known.
 
     `host` is what vllm_host says; `bound` names the services that the inventory binds to one node (host_settings).
@@ -220,30 +226,30 @@ def placed(units, host, bound):
     return [{**unit, "numa_nodes": [] if unit["instance"] in bound else _nodes(unit, host)} for unit in units]
 
 
-def _nodes(unit, host):
+def _nodes(unit: Mapping[str, Any], host: Mapping[str, Any]) -> list[int]:
     cards = host.get("cards") or []
     by_name = {name: card["node"] for index, card in enumerate(cards) for name in (card["uuid"], str(index)) if name}
     nodes = [by_name.get(str(name), -1) for name in unit["gpus"]] if unit["gpus"] else [card["node"] for card in cards]
     return nodes if host.get("nodes", 1) > 1 and min(nodes, default=-1) >= 0 else []
 
 
-def _count(value):
+def _count(value: object) -> int:
     """Read a size; what is none is refused elsewhere."""
-    return int(value) if str(value).isdigit() else 0
+    return int(str(value)) if str(value).isdigit() else 0
 
 
-def _reachable(host):
+def _reachable(host: object) -> str:
     address = str(host or "127.0.0.1")
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104
     return f"[{address}]" if ":" in address else address
 
 
-def table(rows):
+def table(rows: Iterable[Mapping[str, Any]]) -> str:
     """Write problems as preflight's table: hosts that share one share its row.
 
     `rows` are {host, found, needed, do}, and at will {check} and {in}: the file and line that say it.
     """
-    told = {}
+    told: dict[str, list[Row]] = {}
     for row in rows:
         action = f"{row['in']}: {row['do']}" if row.get("in") else row["do"]
         line = Row(row.get("check", "launch"), Verdict.FAIL, str(row["found"]), str(row["needed"]), action)
@@ -251,12 +257,18 @@ def table(rows):
     return report.table(told)
 
 
-def digest(*texts):
+def digest(*texts: object) -> str:
     """Name a configuration by its contents."""
     return hashlib.sha256("\0".join(map(str, texts)).encode()).hexdigest()
 
 
-def work(made, rendered, release, values, services):
+def work(
+    made: Iterable[Mapping[str, Any]],
+    rendered: Mapping[str, str],
+    release: str,
+    values: Mapping[str, Any],
+    services: Iterable[Mapping[str, Any]],
+) -> dict[str, list[str]]:
     """Say which services a run touches, and which of these it starts anew, by their instances.
 
     Anew is what did not answer as it is wanted, or does not run or start at boot. Touched is also a service whose unit
@@ -274,7 +286,7 @@ def work(made, rendered, release, values, services):
     return {"anew": anew, "touched": touched}
 
 
-def secrets(values):
+def secrets(values: Mapping[str, Any]) -> str:
     """Write an EnvironmentFile=; systemd takes double quotes and backslashes away. Line breaks are refused."""
     lines = []
     for name, value in values.items():
@@ -288,7 +300,7 @@ def secrets(values):
 class FilterModule:
     """The filters of role vllm."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Callable[..., object]]:
         """Name them."""
         return {
             "vllm_units": units,
