@@ -72,7 +72,7 @@ def open_door(unit: str, url: str, key: str, pid: str, certificate: str) -> str:
     guard = guard_of(said)
     if guard is None or not key:
         return ""
-    return problem(unit, *judged(url, key, *guard, certificate))
+    return str(problem(unit, *judged(url, key, *guard, certificate)))
 
 
 def not_listening(error: BaseException) -> bool:

@@ -142,7 +142,7 @@ def _address(scope: Scope) -> ipaddress.IPv4Address | ipaddress.IPv6Address | No
 def _is_this_host(scope: Scope, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:
     """A Unix socket, the loopback, or the very address that it was asked at, which nobody else can come from."""
     server = scope.get("server")
-    return address is None or address.is_loopback or (bool(server) and scope["client"][0] == server[0])
+    return address is None or address.is_loopback or bool(server and scope["client"][0] == server[0])
 
 
 async def _nothing() -> None:
