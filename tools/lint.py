@@ -17,6 +17,7 @@ CHECKS = {
     "ansible-lint": ["ansible-lint", "--offline", "--strict", "-q"],
     "mypy": ["mypy", "--strict", "vllm_doctor"],
     "mypy-tools": ["mypy", "--strict", "--explicit-package-bases", "tools"],
+    "mypy-roles": ["mypy", "--strict", "--explicit-package-bases"],
     "ruff": ["ruff", "check", "--quiet", "--output-format", "concise"],
     "ruff-format": ["ruff", "format", "--check", "--output-format", "concise"],
     "yamllint": ["yamllint", "--strict", "."],
@@ -28,26 +29,37 @@ CHECKS = {
 NOT_CHECKED = 3
 
 
+def tracked(*patterns: str) -> list[str]:
+    """List the tracked files that are there, by git's patterns; links are left out."""
+    names = subprocess.run(
+        ["git", "ls-files", "--", *patterns], cwd=REPO, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    return [name for name in names if (REPO / name).is_file() and not (REPO / name).is_symlink()]
+
+
 def shell_scripts() -> list[str]:
     """List the tracked scripts for sh and bash, by their first line."""
-    tracked = subprocess.run(
-        ["git", "ls-files"], cwd=REPO, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
     scripts = []
-    for name in tracked:
-        path = REPO / name
-        if path.is_file() and not path.is_symlink():
-            with path.open("rb") as handle:
-                if handle.readline().startswith((b"#!/bin/sh", b"#!/bin/bash", b"#!/usr/bin/env bash")):
-                    scripts.append(name)
+    for name in tracked():
+        with (REPO / name).open("rb") as handle:
+            if handle.readline().startswith((b"#!/bin/sh", b"#!/bin/bash", b"#!/usr/bin/env bash")):
+                scripts.append(name)
     return scripts
+
+
+def role_sources() -> list[str]:
+    """List the Python of the roles without that of their test scenarios: modules, plugins, and what hosts run."""
+    return tracked("roles/*.py", ":!roles/*/molecule/*")
+
+
+FILES = {"shellcheck": shell_scripts, "mypy-roles": role_sources}
 
 
 def run(name: str) -> tuple[str, int, str, float]:
     """Run one check; return its name, exit status, output and seconds."""
     program, *arguments = CHECKS[name]
-    if name == "shellcheck":
-        arguments = shell_scripts()
+    if name in FILES:
+        arguments += FILES[name]()
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "NO_COLOR": "1"}
     began = time.monotonic()
     done = subprocess.run(
