@@ -18,6 +18,7 @@ BEGINNINGS = (
     "=", "'", '"', "&#39;", "&amp;", "?sig=", "token%3D", "a/", "@", " ", "\t", ",", ";", ")", "token=a)",
     "token=a,b", "Cookie: ", '"Cookie: ', "api key: ", "token=f(", "${", "token=<", "input_value=", "text=",
     "text:", "some_key=", "url='http://a", "url='http://github.com/ ", "--", "_", "é", ";base64,", "aB3/aB3=", "\n",
+    "prompt: ", "prompt: 1 ", "prompt: a b ", "prompt:", "pass: ab ", "pass=abcd ", "pass: abcd,", "--some-key abcd ",
 )  # fmt: skip
 # So that no step is skipped because the text has nothing for it.
 EVERYTHING = "token content wandb curl http:// ;base64, PRIVATE KEY hf_ SG. eyJ 8Q~ @ {{ "

@@ -43,6 +43,49 @@ def test_secrets_by_the_name_beside_them(line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "pass: swordfish",
+        "user=ops pass=swordfish host=db",
+        "{'pass': 'Swordfish', 'port': 6379}",
+        "license_key: swordfish, seats: 4",
+        "--license-key swordfish --port 8000",
+        "sentry_dsn: 'swordfish'",
+        "webhook=swordfish",
+        "prompt: tell me of a swordfish, and why it hurts",
+        "system_prompt: <|im_start|>system you are a swordfish",
+        '{"log": "prompt: my swordfish is ill", "stream": "stdout"}',
+        "transcript: 2 swordfish walk into a bar",
+    ],
+)
+def test_a_plain_word_under_a_weak_name_and_a_sentence_under_a_user_s(line: str) -> None:
+    kept = scrub(f"INFO 01-01 00:00:00 [a.py:1] {line}")
+    assert "swordfish" not in kept.lower()
+    assert HIDDEN in kept
+    assert all(name in kept for name in ("stream",) if name in line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pass: post_grad_pass, pass: fusion",
+        "pass: the first of two",
+        "warm-up pass: logits, fp32 copy",
+        "test pass: ok, last pass: failed",
+        "auth: basic, auth=ldap",
+        "--auth basic --port 8000",
+        "cache_key: decode, sort_key=latency",
+        "prompt: field required",
+        "prompt: 512 tokens",
+        "    model_output = self.forward(*args, **kwargs)",
+        "Avg prompt throughput: 4.0 tokens/s, Avg generation throughput: 2.0 tokens/s",
+    ],
+)
+def test_work_modes_outcomes_and_code_stay(line: str) -> None:
+    assert scrub(f"INFO 01-01 00:00:00 [a.py:1] {line}") == f"INFO 01-01 00:00:00 [a.py:1] {line}"
+
+
+@pytest.mark.parametrize(
     "secret",
     [
         "hf_" + "a1B2" * 8, "sk-" + "a1B2" * 6, "ghp_" + "a1B2" * 8, "AKIA" + "ABCD" * 4, "glpat-" + "a1B2" * 5,

@@ -33,6 +33,11 @@ def _lists() -> dict[str, list[str]]:
     return lists
 
 
+def words_of(name: str) -> list[str]:
+    """The words of which a name is made, in lower case."""
+    return [part.lower() for part in _PARTS.findall(name[-_LONGEST:])]
+
+
 def kind(name: str) -> Kind:
     """The kind of value that stands under `name`."""
     return _kind(name[-_LONGEST:])
@@ -42,7 +47,7 @@ def kind(name: str) -> Kind:
 def _kind(name: str) -> Kind:
     if name.rsplit(".", 1)[-1].lower().replace("-", "_").strip("_") in words("user_text"):
         return Kind.TEXT
-    parts = [part.lower() for part in _PARTS.findall(name)]
+    parts = words_of(name)
     if not parts:
         return Kind.OPEN
     squashed = "".join(parts)
@@ -78,7 +83,7 @@ def is_secret_name(name: str) -> bool:
 
 def in_a_query(name: str) -> bool:
     """Does a parameter of an address carry one?"""
-    return "".join(part.lower() for part in _PARTS.findall(name[-_LONGEST:])) in words("in_a_query")
+    return "".join(words_of(name)) in words("in_a_query")
 
 
 @cache

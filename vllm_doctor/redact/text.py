@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.redact import scan, shapes
-from vllm_doctor.redact.names import Kind, in_a_query, kind, words
+from vllm_doctor.redact.names import Kind, in_a_query, kind, words, words_of
 from vllm_doctor.redact.shapes import PRIVATE_KEY, Place
 
 HIDDEN = shapes.HIDDEN
@@ -34,7 +34,7 @@ _PHRASE = re.compile(
     r"(?:(?: is| was|:| =)[ ]{1,4}(?=\S)|[ ]{1,4}(?=[\"']))",
     re.IGNORECASE,
 )
-_BEARER = Pattern(r"\b(?:Bearer|Basic|ApiKey|Token)[ ]{1,4}(?P<credential>[\w.~+/=-]{8,}+)", re.IGNORECASE)
+_BEARER = Pattern(r"\b(?:Bearer|Basic|ApiKey|Token)[ ]{1,4}(?!--)(?P<credential>[\w.~+/=-]{8,}+)", re.IGNORECASE)
 _OPTION_OF_PROGRAM = Pattern(
     r"(?<!\S)(?:(?:-u|-U|--user|--proxy-user)[ =]?(?=[\"']?[^\s:\"'-][^\s:\"']{0,100}:)|-p[ ]?|-a (?=\S{6})|-w )"
     r"(?=[\"']?[^\s-])"
@@ -149,7 +149,9 @@ def _json(line: str) -> str:
 def secret_under(name: str, value: str) -> bool:
     """Is `value` a secret, by the name of the key, option or label beside it?"""
     what = kind(name)
-    return (what in {Kind.SECRET, Kind.HEADER} and not plain(value)) or (what is Kind.PERHAPS and opaque(value))
+    if what is Kind.PERHAPS:
+        return opaque(value) or _word(name, value)
+    return what in {Kind.SECRET, Kind.HEADER} and not plain(value)
 
 
 def _replaced(text: str, places: Iterator[Place] | Sequence[Place], replace: Replace) -> str:
@@ -227,15 +229,67 @@ def _joined(text: str, found: re.Match[str], what: Kind) -> Taken:
     at = found.end()
     wrapped = _WRAPPED.match(text, at) is not None
     if what is Kind.TEXT and not wrapped and not found["name"].endswith("input_value"):
+        yield from _unquoted(text, found)
         return
     begin, end, after = scan.value(text, at)
     if what is Kind.HEADER and not wrapped:
         end = after = _header_end(text, found.start(), at)
-    if not _taken(what, found["name"], text[begin:end], quoted=begin > at or after > end):
+    quoted = begin > at or after > end
+    entry = what is Kind.PERHAPS and (
+        quoted
+        or found["joint"][-1:] == "="
+        or (
+            not _PHRASE_BEFORE.search(text, max(0, found.start() - 2), found.start())
+            and bool(_ENTRY_ENDS.match(text, after))
+        )
+    )
+    if not (
+        _taken(what, found["name"], text[begin:end], quoted=quoted) or (entry and _word(found["name"], text[begin:end]))
+    ):
         return
     yield begin, end, {Kind.HEADER: HEADER, Kind.TEXT: ASKED}.get(what, NAMED), after
     if found["name"].startswith("-") and found["joint"].strip() == "=":
         yield from _more_words(text, after)
+
+
+# Behind the value of an entry nothing goes on: the line ends, or another entry or a bracket follows.
+_ENTRY_ENDS = Pattern(r"\s*+(?:\Z|[,;)}\]\n])|[ \t]++[\w.-]{1,60}+=")
+# `warm-up pass: logits` is a phrase, and no entry.
+_PHRASE_BEFORE = re.compile(r"\w[ ]")
+_ONE_WORD = re.compile(r"[A-Za-z][A-Za-z_-]{3,39}")
+
+
+def _word(name: str, value: str) -> bool:
+    """Is it a plain word that a weak name has for its whole value, `pass: hunter`, and none of those that names like
+    these have where they guard nothing?"""
+    bare = value.strip("\"'")
+    if not _ONE_WORD.fullmatch(bare) or kind(name) is not Kind.PERHAPS or words_of(name)[-1] in words("mode"):
+        return False
+    known = words("prose") | words("placeholders") | words("outcome") | words("pass_of_work") | words("key_of_no_lock")
+    return not known.intersection([bare.lower(), *words_of(bare)])
+
+
+# The text that a record of JSON holds ends there.
+_TEXT_ENDS = re.compile(r"\n|(?=\\{0,8}\"[,}])")
+_FIRST_WORD = re.compile(r"\S+")
+_TWO_WORDS = re.compile(r"[^\W\d_]{2,40}+(?![\w/.-])[^\n]{0,80}?(?<![\w/.-])[^\W\d_]{2,40}+(?![\w/-])")
+
+
+def _unquoted(text: str, found: re.Match[str]) -> Taken:
+    """`prompt: what a user wrote`, where only users write what stands under the name: two words and more, to the end of
+    the line."""
+    if ":" not in found["joint"] or found["name"].rsplit(".", 1)[-1].lower().replace("-", "_") not in words(
+        "written_by_users"
+    ):
+        return
+    at = found.end()
+    begun = text[at : at + _LONGEST_PLAIN]
+    first = _FIRST_WORD.match(begun)
+    if first is None or _prose(first[0]) or not _TWO_WORDS.search(begun):
+        return
+    ended = _TEXT_ENDS.search(text, at)
+    end = len(text) if ended is None else ended.start()
+    yield at, end, ASKED, end
 
 
 def _in_a_query(text: str, found: re.Match[str], what: Kind) -> Taken:
@@ -248,7 +302,8 @@ def _in_a_query(text: str, found: re.Match[str], what: Kind) -> Taken:
 def _behind_a_space(text: str, found: re.Match[str], what: Kind) -> Taken:
     """`--name value value`."""
     if found["name"].startswith("-") and what in {Kind.SECRET, Kind.PERHAPS}:
-        yield from _words(text, found.end(), sure=what is Kind.SECRET)
+        begin, end, _ = scan.value(text, found.end())
+        yield from _words(text, found.end(), sure=what is Kind.SECRET or _word(found["name"], text[begin:end]))
 
 
 def _behind_a_comma(text: str, found: re.Match[str], what: Kind) -> Taken:
