@@ -124,7 +124,7 @@ def main() -> None:
             last, loading = f"HTTP {error.code} from {error.url}", False
             if error.code in {401, 403}:
                 module.fail_json(msg=f"{unit}: the key is refused ({last})", service=unit)
-        except (OSError, ValueError, LookupError, TypeError) as error:
+        except (OSError, ValueError, LookupError) as error:
             last, loading = f"{type(error).__name__}: {error}", not_listening(error)
         else:
             if why:

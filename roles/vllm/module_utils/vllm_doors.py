@@ -46,7 +46,7 @@ def listed(url: str, key: str, certificate: str) -> dict[str, set[str]]:
     """Paths of the server's own OpenAPI document with their methods; none where it is switched off."""
     try:
         paths = ask(f"{url}/openapi.json", key, EACH_S, certificate=certificate).get("paths")
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError):
         return {}
     found = paths.items() if isinstance(paths, dict) else ()
     return {str(path): {str(name).upper() for name in methods} for path, methods in found if isinstance(methods, dict)}

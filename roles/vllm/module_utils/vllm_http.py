@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -56,6 +59,16 @@ class Stay(urllib.request.HTTPRedirectHandler):
         """Hand the answer on as it is."""
 
 
+@contextmanager
+def answered(request: urllib.request.Request, seconds: float, certificate: str) -> Iterator[http.client.HTTPResponse]:
+    """Send it; who answers something else than HTTP, or breaks off, is an OSError as one who does not answer."""
+    try:
+        with opener(certificate).open(request, timeout=seconds) as answer:
+            yield answer
+    except http.client.HTTPException as error:
+        raise ConnectionError(f"{request.full_url}: the answer is no HTTP: {error!r:.100}") from error
+
+
 def ask(
     url: str,
     key: str,
@@ -68,10 +81,10 @@ def ask(
     data, kind = body if isinstance(body, tuple) else (json.dumps(body).encode() if body else None, "application/json")
     headers = {"Content-Type": kind} | ({"Authorization": f"Bearer {key}"} if key else {})
     request = urllib.request.Request(url, data, headers)  # noqa: S310 (the scheme is the role's own)
-    with opener(certificate).open(request, timeout=seconds) as answer:
+    with answered(request, seconds, certificate) as answer:
         got = json.loads(answer.read(MOST_BYTES))
     if not isinstance(got, dict):
-        raise TypeError("the answer is no JSON object")
+        raise ValueError(f"{url}: the answer is no JSON object")  # noqa: TRY004 (no argument of ours is wrong)
     return got
 
 
@@ -79,7 +92,7 @@ def status(url: str, method: str, seconds: float, headers: dict[str, str], certi
     """Ask without a body and give the status alone; raises OSError where nothing comes back."""
     request = urllib.request.Request(url, method=method, headers=headers)  # noqa: S310 (as above)
     try:
-        with opener(certificate).open(request, timeout=seconds) as answer:
+        with answered(request, seconds, certificate) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as refused:
         with refused:

@@ -84,12 +84,21 @@ def listed(url: str, key: str, seconds: float, certificate: str) -> list[str]:
     return [path for path in known if path in paths] if isinstance(paths, dict) else known
 
 
+def served(url: str, key: str, seconds: float, certificate: str) -> str:
+    """The first model that the server lists; raises OSError, and ValueError where it lists none."""
+    models = ask(f"{url}/v1/models", key, seconds, certificate=certificate).get("data")
+    first = models[0] if isinstance(models, list) and models else None
+    if not isinstance(first, dict) or not first.get("id"):
+        raise ValueError("/v1/models lists no model")
+    return str(first["id"])
+
+
 def answers(url: str, key: str, seconds: float, certificate: str = "") -> tuple[str, str]:
     """(model, route) of the first route on which the first served model does its work.
 
     Raises OSError or ValueError where the server does not answer, LookupError where no route of it can be asked.
     """
-    model = str(ask(f"{url}/v1/models", key, seconds, certificate=certificate)["data"][0]["id"])
+    model = served(url, key, seconds, certificate)
     refused = []
     routes = listed(url, key, seconds, certificate)
     for path, made, filled in (route for route in ROUTES if route[0] in routes):
@@ -101,8 +110,7 @@ def answers(url: str, key: str, seconds: float, certificate: str = "") -> tuple[
                 raise
             refused.append(f"{path} ({error.code})")
             continue
-        if path.endswith("transcriptions") or told[filled]:
-            told[filled]
+        if told.get(filled) or (filled in told and path.endswith("transcriptions")):  # of silence there is no text
             return model, path
         raise ValueError(f"{path} answered with no {filled}")
     raise LookupError(f"no route that its model has is known here: {', '.join(refused) or 'none is listed'}")

@@ -1,9 +1,12 @@
 """Whether a service answers: a completion counts, and one that hangs is not waited for longer than was said."""
 
 import json
+import re
+import socket
 import threading
 import urllib.error
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -90,3 +93,38 @@ def test_a_server_that_does_not_list_its_routes_is_asked_for_each_until_one_is_n
     finally:
         server.shutdown()
         server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        (b"\x15\x03\x01\x00\x02\x02\x46", "the answer is no HTTP: BadStatusLine"),  # a server of TLS, asked without
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n{", "the answer is no HTTP: IncompleteRead"),
+        (b"HTTP/1.1 200 OK\r\n\r\n<html>", "Expecting value"),
+        (b"HTTP/1.1 200 OK\r\n\r\n[]", "the answer is no JSON object"),
+        (b"HTTP/1.1 200 OK\r\n\r\n{}", "/v1/models lists no model"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"data": []}', "/v1/models lists no model"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"data": ["tiny"]}', "/v1/models lists no model"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"data": [{"id": "tiny"}]}', "/v1/completions answered with no choices"),
+    ],
+)
+def test_who_answers_otherwise_than_vllm_does_not_answer(sent: bytes, says: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        thread = threading.Thread(target=say, args=(door, sent))
+        thread.start()
+        with pytest.raises((OSError, ValueError), match=re.escape(says)):
+            module.answers(f"http://127.0.0.1:{door.getsockname()[1]}", "", 5)
+        door.shutdown(socket.SHUT_RDWR)  # accept() ends
+        thread.join()
+
+
+def say(door: socket.socket, sent: bytes) -> None:
+    """Give everybody the same bytes, until the door is shut; what they send is read to its end."""
+    with suppress(OSError):
+        while True:
+            caller, _ = door.accept()
+            with caller:
+                caller.sendall(sent)
+                caller.shutdown(socket.SHUT_WR)
+                while caller.recv(65536):
+                    pass
