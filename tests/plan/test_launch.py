@@ -82,7 +82,7 @@ def test_what_a_release_refuses(flags, version, gpus, said):
         "--gpu-memory-utilization x",
         "--max-num-seqs -1",
         "--speculative-config {",
-        "--kv-cache-dtype turboquant_k8v4",
+        "--kv-cache-dtype turbo_k8v4",
         '--speculative-config {"num_speculative_tokens":"x"}',
     ],
 )

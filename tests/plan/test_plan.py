@@ -376,7 +376,7 @@ def test_a_length_that_serves_nobody_is_not_recommended(model):
 
 
 def test_where_no_change_does_alone_a_shorter_length_goes_with_it_and_cards_are_named(model, capsys):
-    asked = ["--vllm-version", "0.33.0", "--gpu", "T4", "--model-config", model(LLAMA_8B)]
+    asked = ["--vllm-version", "0.27.1", "--gpu", "T4", "--model-config", model(LLAMA_8B)]
     assert command(*asked, "--", "vllm", "serve", "m") == 1
     told = capsys.readouterr().out
     assert "each with --max-model-len 8192" in told
@@ -448,7 +448,7 @@ def test_the_narrowest_spread_that_fits_is_a_remedy(model):
 def test_where_only_all_cards_and_another_change_do_both_are_told(model, capsys):
     large = {**LLAMA_8B, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80}
     large |= {"num_attention_heads": 64, "max_position_embeddings": 8192}
-    card = ("--gpu", "NVIDIA A100-SXM4-40GB", "--gpus", "2", "--vllm-version", "0.32.0")
+    card = ("--gpu", "NVIDIA A100-SXM4-40GB", "--gpus", "2", "--vllm-version", "0.27.1")
     words = [*card, "--model-config", model(large)]
     run(["plan", *words, "--", "vllm", "serve", "m"])
     said = capsys.readouterr().out

@@ -22,6 +22,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "packages": ("packages",),
     "metrics": ("metrics",),
     "models": ("architectures", "quantizations"),
+    "build": ("build",),
 }
 # Of a release's eighty packages, those that a rule or a check asks for.
 _PACKAGES = frozenset({"python", "glibc", "torch", "transformers"})

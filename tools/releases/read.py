@@ -17,6 +17,7 @@ def release(wheel: Wheel, catalogue: Iterable[Sought]) -> Release:
         "version": wheel.version,
         "source": f"wheel {wheel.name}",
         "packages": packages.read(wheel),
+        **({"build": dict(wheel.code)} if wheel.code else {}),
         "options": taken,
         "environment": environment.read(wheel),
         **kernels.read(wheel),

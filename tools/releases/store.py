@@ -15,6 +15,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "vllm_doctor" / "knowledge" / "re
 Release = Mapping[str, Mapping[str, object] | str]
 SECTIONS = (
     "packages",
+    "build",
     "options",
     "environment",
     "attention",

@@ -12,11 +12,12 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.parser import HeaderParser
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from releases import build
 from vllm_doctor.knowledge.version import Version, parse_version
 
 # vLLM 0.33.0 has some 6,000 members, 2,700 of them Python; its largest source has 0.6 MB, all together 40 MB.
@@ -35,12 +36,13 @@ class WheelError(Exception):
 
 @dataclass(frozen=True)
 class Wheel:
-    """The sources of a release by their path (`vllm/envs.py`), and its METADATA."""
+    """The sources of a release by their path (`vllm/envs.py`), its METADATA, and the cards it has code for."""
 
     name: str
     version: str
     files: Mapping[str, str]
     metadata: Mapping[str, list[str]]
+    code: Mapping[str, str] = field(default_factory=dict)  # compute capability → what code there is for it
 
     @cached_property
     def glibc(self) -> str | None:
@@ -73,6 +75,7 @@ def read(place: Path) -> Wheel:
         raise WheelError(f"{place}: no such file or folder; needed: a vLLM wheel, or a folder with one unpacked")
     try:
         texts = dict(_of_folder(place) if place.is_dir() else _of_archive(place))
+        code = build.of_wheel(place)
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as problem:
         raise WheelError(f"{place}: {problem or type(problem).__name__}; needed: a whole vLLM wheel") from None
     except UnicodeDecodeError as problem:
@@ -89,7 +92,7 @@ def read(place: Path) -> Wheel:
         raise WheelError(f"{place}: a wheel of {project[:60]!r}; needed: one of vllm")
     if "vllm/engine/arg_utils.py" not in texts:
         raise WheelError(f"{place}: holds no vllm/engine/arg_utils.py; needed: a vLLM wheel of 0.2.0 or newer")
-    return Wheel(place.name, _release_of(place, (metadata.get("Version") or [""])[0]), texts, metadata)
+    return Wheel(place.name, _release_of(place, (metadata.get("Version") or [""])[0]), texts, metadata, code)
 
 
 def _release_of(place: Path, said: str) -> str:

@@ -28,6 +28,10 @@ from vllm_doctor.render import plan as render
 _PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
 
 
+# What is neither known to start nor known to fail is no finding.
+_EXITS = {"ok": Exit.OK, "unknown": Exit.INCOMPLETE, "uncertain": Exit.INCOMPLETE}
+
+
 class Options(msgspec.Struct, frozen=True):
     """The command line of `plan`."""
 
@@ -51,13 +55,14 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def run(o: Options) -> Exit:
-    """Print the plan; OK when the launch as asked starts. Raises UsageProblem for a question that has no answer."""
+    """Print the plan; OK when the launch as asked starts, INCOMPLETE when that cannot be said. Raises UsageProblem for
+    a question that has no answer."""
     configs = [("--model-config", name) for name in o.model_config]
     refuse_missing(missing([("--metrics", o.metrics), *configs]))
     try:
         if o.sweep is not None:
             return _sweep(o)
-        return Exit.OK if _one(o) else Exit.FINDINGS
+        return _one(o)
     except _PROBLEMS as problem:
         raise UsageProblem(f"plan: {problem}") from None
 
@@ -103,20 +108,21 @@ def _profile(name: str) -> Profile:
     raise PlanProblem(f"--profile: found {name!r}; needed: one of {', '.join(PROFILES)}")
 
 
-def _one(o: Options) -> bool:
+def _one(o: Options) -> Exit:
     if len(o.model_config) > 1:
         raise PlanProblem("--model-config: found several; needed: one, or --sweep models")
     profile = _profile(o.profile)
     if o.learn is not None:
         from vllm_doctor.cli.plan_learn import learn
 
-        return learn(o.learn, partial(_question, o, o.model_config[0] if o.model_config else None), o.unit, json=o.json)
+        ask = partial(_question, o, o.model_config[0] if o.model_config else None)
+        return Exit.OK if learn(o.learn, ask, o.unit, json=o.json) else Exit.FINDINGS
     question = _question(o, o.model_config[0] if o.model_config else None)
     plan = _remembered(planner(question), question)
     predicted = plan.predict()
     whole = plan.total_gib is not None and o.available_kv_gib is None  # a card was asked about, not a pool alone
     choice = choose(plan, _workload(o), profile) if whole else None
-    fits = safe(predicted) or predicted.outcome == "rejected" or not whole
+    fits = safe(predicted) or predicted.outcome in {"rejected", "unknown"} or not whole
     stopgap = choice is not None and "cpu-offload-gb" in choice.launch and "cpu-offload-gb" not in plan.line.flags
     told = render.Plan(
         plan,
@@ -132,7 +138,7 @@ def _one(o: Options) -> bool:
         say(json.dumps(render.as_dict(told)) + "\n")
     else:
         terminal.told(render.text(told, explain=o.explain))
-    return predicted.outcome == "ok"
+    return _EXITS.get(predicted.outcome, Exit.FINDINGS)
 
 
 def _sweep(o: Options) -> Exit:

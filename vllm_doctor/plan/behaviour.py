@@ -62,9 +62,11 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     v2_llama: bool
     v2_listed_experts: bool
     v2_dense: bool
+    checks_expert_groups: bool
     caches_recurrent_prefixes: bool
     counts_batches_in_flight: bool
     measures_consumed: bool
+    refines_expert_blocks: bool
     v2_charges_graphs: bool
     v2_all: bool
     reserves_null_block: bool

@@ -76,6 +76,8 @@ def _judged(launch: Launch, card: str, count: int, version: str, config: str) ->
         told = plan.predict({n: v if isinstance(v, bool) else str(v) for n, v in left_open.items()})
     except (PlanProblem, ConfigError, LaunchError, SettingError) as problem:
         return _unknown(launch, str(problem), "a launch that can be planned")
+    if told.outcome == "unknown":
+        return _unknown(launch, "; ".join(told.settings.doubts), "a model and a layout that this plan knows")
     outcome = "" if told.outcome == "ok" else f"{told.outcome}: "
     found = f"{launch.name} on {count} x {plan.gpu.name if plan.gpu else card}: {outcome}{_sum(plan, told)}"
     offload = left_open.get("cpu-offload-gb")

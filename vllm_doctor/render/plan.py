@@ -22,7 +22,9 @@ _OUTCOMES = {
     "oom-profile": "does not start: out of memory in the profile run",
     "oom-weights": "does not start: the weights do not fit",
     "oom-cudagraph": "does not start: out of memory in graph capture or sampler warm-up",
-    "rejected": "does not start: vLLM refuses the flags",
+    "rejected": "does not start: vLLM refuses the launch",
+    "unknown": "cannot be said",
+    "uncertain": "may start or not: what one request needs lies inside the range",
 }
 
 
@@ -91,6 +93,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "refused": [
             {"flag": r.flag.removeprefix("--"), "found": r.found, "needed": r.needed} for r in p.settings.refusals
         ],
+        "unknown": list(p.settings.doubts),
         "recommended": None
         if c is None
         else {
@@ -186,7 +189,7 @@ def _remedies(plan: Plan) -> list[str]:
 def _recommended(plan: Plan, *, explain: bool) -> list[str]:
     c = plan.choice
     if c is None:
-        if plan.predicted.total_gib is None:
+        if plan.predicted.total_gib is None or plan.predicted.outcome == "unknown":
             return []
         return ["", "  no launch of this model as it is stored is safe on these cards"]
     lines = ["", "  recommended"]
@@ -217,6 +220,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
         + f": {_OUTCOMES[p.outcome]}"
     ]
     lines += [f"  refused  {r}" for r in s.refusals]
+    lines += [f"  unknown  {d}" for d in s.doubts]
     if p.available_kv_gib is not None:
         span = (
             ""

@@ -42,6 +42,8 @@ _SAYS = {
     "oom-profile": "the measuring pass still runs out of memory",
     "oom-cudagraph": "graph capture still runs out of memory",
     "rejected": "vLLM would refuse the launch",
+    "unknown": "nothing is known of such a model here",
+    "uncertain": "what one request needs lies inside the range of the plan",
 }
 
 

@@ -9,13 +9,11 @@ from vllm_doctor.knowledge.gpus import Gpu
 from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization, engine
 from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.plan.behaviour import behaviour
-from vllm_doctor.plan.launch.cache_types import ELEMENT
+from vllm_doctor.plan.launch.cache_types import ELEMENT, UNKNOWN
 from vllm_doctor.plan.launch.flags import Flags, SettingError, whole
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Settings
 from vllm_doctor.plan.model.architecture import Architecture
-
-KV_DTYPES = frozenset({*ELEMENT, "nvfp4_ds_mla"})
 
 
 def _length(flags: Flags, arch: Architecture, env: dict[str, str], refusals: list[Refusal]) -> tuple[int, bool]:
@@ -264,11 +262,12 @@ def _pixels(kwargs: Mapping[str, object]) -> int | None:
 
 
 def _kv_dtype(flags: Flags) -> str:
+    """The layout that is asked for; whether the release lists it was asked when the line was read."""
     asked = flags.text("kv-cache-dtype") or "auto"
-    if asked not in KV_DTYPES:
+    if asked not in ELEMENT and asked not in UNKNOWN:
         raise SettingError(
-            f"--kv-cache-dtype: found {asked!r}; needed: a layout that the planner knows: "
-            f"{', '.join(sorted(KV_DTYPES))}"
+            f"--kv-cache-dtype: found {asked!r}; needed: a layout that some release has: "
+            f"{', '.join(sorted({*ELEMENT, *UNKNOWN}))}"
         )
     return asked
 

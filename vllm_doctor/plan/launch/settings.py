@@ -59,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True):
     mamba_dtype: str = "auto"
     notes: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    doubts: tuple[str, ...] = ()
     defaulted: frozenset[str] = msgspec.field(default_factory=frozenset)
 
     @property

@@ -101,6 +101,7 @@ class Architecture(msgspec.Struct, frozen=True):
     vision: Vision | None = None
     audio: bool = False
     audio_weights: int = 0
+    encoder_decoder: bool = False
     encoder_layers: int = 0
     encoder_context: int = 0
     norms_per_layer: int = 2

@@ -283,6 +283,7 @@ def describe(top: Section) -> Architecture:
         vision=vision,
         audio=top.has("audio_config"),
         audio_weights=_audio(top, hidden),
+        encoder_decoder=top.values.get("is_encoder_decoder") is True,
         encoder_layers=text.whole("encoder_layers", low=0, high=2000, default=0)
         if top.values.get("is_encoder_decoder") is True
         else 0,

@@ -57,6 +57,7 @@ KNOWN = frozenset(
         "smollm3",
         "whisper",
         "kimi_linear",
+        "lfm2",
     }
 )
 

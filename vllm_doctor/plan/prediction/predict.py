@@ -16,6 +16,7 @@ from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme, scheme
 from vllm_doctor.plan.prediction.known import Known
+from vllm_doctor.plan.support import judge
 from vllm_doctor.plan.terms.activation import Activation, estimate
 from vllm_doctor.plan.terms.fragments import stranded
 from vllm_doctor.plan.terms.kv import Pool
@@ -147,6 +148,8 @@ def stages(
 ) -> list[Prediction]:
     """The prediction of the first and of the last pipeline stage: one where there is one. Raises as `predict`."""
     fmt = quantisation(a, s)
+    told = judge(a, s, gpu)
+    s = replace(s, refusals=(*s.refusals, *told.refusals), doubts=told.doubts)
     return [_one(a, s, gpu, total_gib, known or Known(), fmt, i) for i in sorted({0, s.parallel.pp - 1})]
 
 
@@ -184,7 +187,7 @@ def _one(  # noqa: PLR0917
     short = _too_little_free(s, gpu, total_gib) if known.available_kv_gib is None else None
     if short is not None:
         s = replace(s, refusals=(*s.refusals, short))
-    outcome = "rejected" if s.refusals else "ok"
+    outcome = "rejected" if s.refusals else "unknown" if s.doubts else "ok"
     checked = stage.checked
     if pool is not None and checked is not None and available is not None and available > 0:
         size = available * GIB

@@ -36,6 +36,7 @@ _NO_TERM = frozenset(
         "auto_length",
         "notes",
         "refusals",
+        "doubts",
         "defaulted",
         "flashinfer_asked",
     }

@@ -156,7 +156,8 @@ def _mlp(a: Architecture, p: str, width: float) -> Iterator[Matrix]:
     yield Matrix(f"{p}.down_proj", a.hidden, width)
 
 
-def _layer(a: Architecture, index: int, par: Parallel, prefix: str) -> Iterator[Matrix]:
+def layer_matrices(a: Architecture, index: int, par: Parallel, prefix: str) -> Iterator[Matrix]:
+    """The matrices of one layer as one rank holds them, under the names of the checkpoint."""
     p, layer = f"{prefix}.{index}", a.layers[index]
     if layer.kind in {"linear", "mamba", "conv"}:
         yield from _recurrent(a, p, par.tp)
@@ -260,7 +261,9 @@ def rank_weights(
     parts = stage_layers(len(a.layers), par.pp)
     start = sum(parts[:stage])
     prefix = f"{a.text_prefix}.layers"
-    total = sum(_sum(_layer(a, i, par, prefix), scheme, base, target) for i in range(start, start + parts[stage]))
+    total = sum(
+        _sum(layer_matrices(a, i, par, prefix), scheme, base, target) for i in range(start, start + parts[stage])
+    )
     rows = padded_vocab(a.vocab, par.tp) // par.tp
     last = stage == par.pp - 1
     if stage == 0 or (last and a.tied):
@@ -272,17 +275,14 @@ def rank_weights(
         total += a.hidden * target.element
         if draft_mtp and a.mtp_layers:
             total += (
-                _sum(_layer(a, len(a.layers) - 1, par, "mtp.layers"), scheme, base, target)
+                _sum(layer_matrices(a, len(a.layers) - 1, par, "mtp.layers"), scheme, base, target)
                 + 2 * a.hidden * a.hidden * target.element
             )
         if draft_eagle:
             # One layer in the model dtype and the projection of two hidden states to one (llama_eagle.py).
-            total += (
-                _sum(
-                    _layer(a, len(a.layers) - 1, par, "draft.layers"), Scheme("none", lambda _n, _e: base), base, target
-                )
-                + 2 * a.hidden**2 * target.element
-            )
+            drafter = layer_matrices(a, len(a.layers) - 1, par, "draft.layers")
+            total += _sum(drafter, Scheme("none", lambda _n, _e: base), base, target)
+            total += 2 * a.hidden**2 * target.element
     if stage == 0:
         total += a.per_layer_embedding * target.element
         # An encoder beside the decoder, and the decoder's attention to it (whisper.py).

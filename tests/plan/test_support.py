@@ -1,0 +1,176 @@
+"""Can this release run this at all: what vLLM refuses before memory counts, and what nobody can say."""
+
+import json
+
+import pytest
+
+from tests.plan.models import DEEPSEEK_LIKE, GPT_OSS_20B, LLAMA_8B
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.main import run
+from vllm_doctor.knowledge.builds import has_code
+from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.plan.advice.remedies import hardware
+from vllm_doctor.plan.question.planner import Question, planner
+
+# 48 experts of 768 channels: at 4 ranks 192 each, which is one block of 128 and a half.
+FP8_EXPERTS = {
+    **LLAMA_8B,
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "num_hidden_layers": 8,
+    "num_experts": 48,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 768,
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+}
+AWQ = {
+    **LLAMA_8B,
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True},
+}
+
+
+@pytest.fixture
+def ask(tmp_path, monkeypatch):
+    monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path / "state"))
+
+    def asked(config, flags="", *, gpu="H100", gpus=8, version="0.33.0"):
+        file = tmp_path / "config.json"
+        file.write_text(json.dumps(config))
+        words = ("vllm", "serve", "m", "--max-model-len", "4096", *flags.split())
+        return planner(Question(words, gpu, gpus, None, version, str(file)))
+
+    return asked
+
+
+def refused(planned):
+    p = planned.predict()
+    assert (p.outcome == "rejected") == bool(p.settings.refusals)
+    return [r.flag for r in p.settings.refusals]
+
+
+@pytest.mark.parametrize(
+    ("capability", "version", "told"),
+    [
+        (7.0, "0.19.0", True),
+        (7.0, "0.20.0", None),  # between a wheel that has code for it and one that has not
+        (7.0, "0.22.0", False),
+        (7.0, "0.33.0", False),
+        (7.5, "0.33.0", True),
+        (6.1, "0.33.0", False),
+        (12.1, "0.33.0", True),  # code for 12.0 runs on 12.1
+        (11.0, "0.33.0", True),  # PTX of 8.0 is compiled by the driver
+        (7.0, "0.5.0", None),  # no wheel as old was read
+    ],
+)
+def test_a_card_is_supported_where_the_wheel_has_code_for_it(capability, version, told):
+    assert has_code(capability, as_version(version)) is told
+
+
+def test_a_v100_is_refused_by_a_wheel_without_code_for_it(ask):
+    assert refused(ask(LLAMA_8B, gpu="V100 32GB")) == ["--gpu"]
+    assert refused(ask(LLAMA_8B, gpu="V100 32GB", version="0.19.0")) == []
+
+
+def test_mxfp4_is_refused_on_a_card_below_its_compute_capability(ask):
+    found = ask(GPT_OSS_20B, gpu="T4").predict().settings.refusals
+    assert [(r.flag, r.needed.partition(",")[0]) for r in found] == [("quantization_config", "compute capability 8.0")]
+
+
+def test_a_type_that_the_quantisation_does_not_take_is_refused(ask):
+    assert refused(ask(GPT_OSS_20B, "--dtype float16")) == ["--dtype"]
+    assert refused(ask(GPT_OSS_20B)) == []
+
+
+@pytest.mark.parametrize(
+    ("tp", "version", "flags"),
+    [
+        (2, "0.28.0", []),  # 384: three blocks
+        (4, "0.28.0", ["--tensor-parallel-size"]),  # 192: one and a half
+        (4, "0.29.0", []),  # scales are refined to blocks of 64
+        (4, "0.33.0", []),
+    ],
+)
+def test_blocks_of_fp8_experts_are_not_cut_before_scales_are_refined(ask, tp, version, flags):
+    assert refused(ask(FP8_EXPERTS, f"-tp {tp}", version=version)) == flags
+
+
+def test_the_refusal_names_the_sizes_that_split(ask):
+    (told,) = ask(FP8_EXPERTS, "-tp 4", version="0.28.0").predict().settings.refusals
+    assert told.needed == (
+        "a size that splits the 768 outputs of gate_proj of the experts into blocks of 128 that share a scale; 192 for "
+        "each rank is none, such as 1, 2"
+    )
+
+
+def test_groups_of_awq_are_not_cut(ask):
+    # 18944 channels are 148 groups of 128: four ranks hold 37 each, and 28 heads are split in 4 as well.
+    assert refused(ask(AWQ, "-tp 4")) == []
+    narrow = {**AWQ, "intermediate_size": 18944 + 128}
+    assert refused(ask(narrow, "-tp 4")) == ["--tensor-parallel-size"]
+
+
+def test_a_width_that_does_not_divide_is_refused(ask):
+    assert refused(ask({**LLAMA_8B, "intermediate_size": 14338}, "-tp 4")) == ["--tensor-parallel-size"]
+
+
+def test_a_backend_of_other_cards_is_refused(ask):
+    assert refused(ask(DEEPSEEK_LIKE, "-tp 8 --attention-backend CUTLASS_MLA", gpu="H200")) == ["--attention-backend"]
+    assert refused(ask(DEEPSEEK_LIKE, "-tp 8 --attention-backend FLASHMLA", gpu="H200")) == []
+
+
+def test_a_card_that_the_release_has_no_code_for_is_never_offered(ask):
+    offered = {card.name for card, _, _ in hardware(ask(LLAMA_8B, "--max-model-len 131072", gpu="L4", gpus=1))}
+    assert offered
+    assert not [name for name in offered if "V100" in name or "P100" in name]
+
+
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        ({**LLAMA_8B, "architectures": ["TomorrowForCausalLM"], "model_type": "tomorrow"}, "has no model code"),
+        ({**LLAMA_8B, "architectures": ["T5ForConditionalGeneration"], "model_type": "t5"}, "has no model code"),
+        ({**LLAMA_8B, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}, None),
+        (
+            {
+                **LLAMA_8B,
+                "architectures": ["WhisperForConditionalGeneration"],
+                "model_type": "whisper",
+                "is_encoder_decoder": True,
+                "encoder_layers": 4,
+                "max_source_positions": 1500,
+            },
+            "encoder and a decoder",
+        ),
+    ],
+)
+def test_a_model_that_nobody_knows_is_unknown(ask, config, word):
+    p = ask(config).predict()
+    assert (p.outcome == "unknown") == (word is not None)
+    assert word is None or word in p.settings.doubts[0]
+
+
+def test_an_architecture_is_known_from_the_release_that_has_it(ask):
+    qwen = {**LLAMA_8B, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
+    assert ask(qwen, version="0.8.2").predict().outcome == "unknown"
+    assert ask(qwen, version="0.8.5").predict().outcome == "ok"
+
+
+def test_a_layout_of_the_cache_that_is_not_known_here_is_unknown_and_no_error(ask):
+    p = ask(LLAMA_8B, "--kv-cache-dtype turboquant_k8v4").predict()
+    assert p.outcome == "unknown"
+    assert p.settings.doubts == ("--kv-cache-dtype turboquant_k8v4: how it lays out keys and values is not known here",)
+
+
+def test_unknown_is_no_success_and_no_finding(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path / "state"))
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**LLAMA_8B, "architectures": ["TomorrowForCausalLM"], "model_type": "tomorrow"}))
+    asked = ["--vllm-version", "0.33.0", "--gpu", "H100", "--model-config", str(file)]
+    assert run(["plan", *asked, "--", "vllm", "serve", "m"]) == Exit.INCOMPLETE
+    assert "cannot be said" in capsys.readouterr().out.splitlines()[0]

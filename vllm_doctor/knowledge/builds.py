@@ -1,0 +1,36 @@
+"""For which cards a release's wheel has compiled code."""
+
+from __future__ import annotations
+
+from vllm_doctor.knowledge.history import history
+from vllm_doctor.knowledge.version import Version
+
+
+def has_code(capability: float, at: Version) -> bool | None:
+    """Does the wheel of this release have code that runs on a card of this compute capability: machine code of its
+    major number and at most its minor one, or PTX of at most its own? None where no wheel near the release was read."""
+    table = history("build", "build")
+    answers = [table.exists(name, at) for name in table.names() if _runs(table.text(name, at), name, capability)]
+    if any(answers):
+        return True
+    unread = all(table.exists(name, at) is None for name in table.names())
+    return None if unread or None in answers else False
+
+
+def oldest(at: Version) -> str | None:
+    """The least compute capability that the wheel has code for."""
+    table = history("build", "build")
+    return min((name for name in table.names() if table.exists(name, at)), key=float, default=None)
+
+
+def last_with(capability: float) -> str | None:
+    """The last release, of those whose wheels were read, that has machine code for such a card."""
+    table = history("build", "build")
+    spans = [table.span(name)[1] for name in table.names() if float(name) == capability]
+    return spans[0] if spans else None
+
+
+def _runs(kinds: str | None, name: str, capability: float) -> bool:
+    if float(name) > capability:
+        return False
+    return int(float(name)) == int(capability) or (kinds is not None and "ptx" in kinds)

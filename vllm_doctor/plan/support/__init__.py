@@ -1,0 +1,32 @@
+"""Can this release run this launch of this model on this card at all?
+
+One answer for the plan, the sweep, the cards and changes that are offered, preflight, and what a diagnosis foresees:
+refusals, each of which ends the start whatever memory there is, and doubts, each of which leaves it open whether vLLM
+or this plan knows the thing at all.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from vllm_doctor.knowledge.gpus import Gpu
+from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.support import card, model, shapes
+
+
+class Support(msgspec.Struct, frozen=True):
+    """What vLLM would refuse, and what cannot be said."""
+
+    refusals: tuple[Refusal, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=512)
+def judge(a: Architecture, s: Settings, gpu: Gpu | None) -> Support:
+    """The verdict. Raises ConfigError for a broken quantization_config."""
+    refusals = [*card.refusals(a, s, gpu), *shapes.refusals(a, s)]
+    return Support(tuple(refusals), tuple(model.doubts(a, s)))

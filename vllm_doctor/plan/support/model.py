@@ -1,0 +1,27 @@
+"""Does the release know the model, and does the plan?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vllm_doctor.knowledge.history import history
+from vllm_doctor.plan.launch.cache_types import UNKNOWN
+from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.model.architecture import Architecture
+
+
+def doubts(a: Architecture, s: Settings) -> Iterator[str]:
+    """What is known of neither the release nor this plan, each in a sentence."""
+    table = history("models", "architectures")
+    if a.name and table.exists(a.name, s.version) is False:
+        since = f", which {table.span(a.name)[0]} has" if a.name in table else ""
+        yield (
+            f"vLLM {s.version} has no model code for {a.name}{since}; where Transformers has, it may run through that, "
+            f"with other memory"
+        )
+    elif a.encoder_decoder:
+        yield f"{a.name or a.model_type} has an encoder and a decoder: no start of one was compared with a plan"
+    elif not a.known:
+        yield f"no start of model_type {a.model_type or '(none)'} was compared with a plan"
+    if s.kv_dtype in UNKNOWN:
+        yield f"--kv-cache-dtype {s.kv_dtype}: how it lays out keys and values is not known here"

@@ -1,0 +1,102 @@
+"""Does the tensor parallel size divide what vLLM divides by it: widths, quantised blocks, groups that share a scale?
+
+The matrices of each layer are laid out as one rank holds them and as one card alone would: where the input side became
+smaller the matrix is row parallel, where the output side did it is column parallel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd
+
+from msgspec.structs import replace
+
+from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.quantization import Format, Scheme, scheme
+from vllm_doctor.plan.terms.weights import Matrix, layer_matrices
+
+# The least block that scales of fp8 experts are refined to (fused_moe/oracle/fp8.py refine_fp8_moe_block_shape).
+_REFINED = 32
+
+
+def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """One refusal, for the first matrix that cannot be split; none for one card."""
+    if s.parallel.tp == 1 or s.gguf is not None:
+        return
+    fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
+    why = _first(a, s, fmt, s.parallel)
+    if why is None:
+        return
+    good = [n for n in range(1, s.parallel.tp) if _splits(a, s, fmt, replace(s.parallel, tp=n))]
+    needed = f"a size that splits {why}"
+    if good:
+        needed += f", such as {', '.join(map(str, good[-3:]))}"
+    yield Refusal("--tensor-parallel-size", str(s.parallel.tp), needed)
+
+
+def _splits(a: Architecture, s: Settings, fmt: Scheme, par: Parallel) -> bool:
+    heads = not (a.heads and a.heads % par.tp)
+    kv = not (a.kv_heads and a.mla is None and a.kv_heads % par.tp and par.tp % a.kv_heads)
+    return heads and kv and _first(a, s, fmt, par) is None
+
+
+def _first(a: Architecture, s: Settings, fmt: Scheme, par: Parallel) -> str | None:
+    """What of the model does not split in this size: of layers that are alike one is looked at."""
+    seen: set[tuple[object, ...]] = set()
+    for index, layer in enumerate(a.layers):
+        moe = a.moe is not None and index in a.moe.layers
+        prefix = f"{a.text_prefix}.layers"
+        pairs = list(
+            zip(
+                layer_matrices(a, index, replace(par, tp=1, dp=1, expert=False), prefix),
+                layer_matrices(a, index, par, prefix),
+                strict=True,
+            )
+        )
+        formats = [fmt.choose(m.name, m.expert) for _, m in pairs if not m.vector]
+        like = (layer, moe, *(f.name for f in formats))
+        if like in seen:
+            continue
+        seen.add(like)
+        for whole, part in pairs:
+            if not part.vector and (why := _refused(a, s, fmt, whole, part)) is not None:
+                return why
+    return None
+
+
+def _refused(a: Architecture, s: Settings, fmt: Scheme, whole: Matrix, part: Matrix) -> str | None:
+    name = part.name.rpartition(".")[2]
+    what = f"{name} of the experts" if part.expert else name
+    for side, full, each in (("inputs", whole.inner, part.inner), ("outputs", whole.out, part.out)):
+        if each == full:
+            continue
+        if each != int(each):
+            return f"the {full:g} {side} of {what} evenly"
+        told = _stored(a, s, fmt, fmt.choose(part.name, part.expert), part, int(each), side=side)
+        if told is not None:
+            return f"the {full:g} {side} of {what} into {told}"
+    return None
+
+
+def _stored(  # noqa: PLR0917
+    a: Architecture, s: Settings, fmt: Scheme, form: Format, part: Matrix, each: int, *, side: str
+) -> str | None:
+    """The whole pieces that a rank's part of `each` must consist of, where it does not; None where it does."""
+    if form.block and each % form.block:
+        refines = s.does.refines_expert_blocks and fmt.name == "fp8" and part.expert
+        if refines and gcd(form.block, each, a.hidden) >= _REFINED:
+            return None
+        return f"blocks of {form.block} that share a scale; {each} for each rank is none"
+    if form.group and side == "inputs" and each % form.group and _needs_groups(s, fmt, part):
+        return f"groups of {form.group} that share a scale; {each} for each rank is none"
+    return None
+
+
+def _needs_groups(s: Settings, fmt: Scheme, part: Matrix) -> bool:
+    """AWQ and compressed-tensors raise for a part of a group; what GPTQ's kernels make of one is not known here."""
+    if fmt.name == "compressed-tensors":
+        return not part.expert or s.does.checks_expert_groups
+    return fmt.name in {"awq", "awq-marlin"} and not part.expert
