@@ -71,7 +71,7 @@ class AnalysedRun(Run):
         for crash in self.crashes[:_CRASHES]:
             own = self._own_lines(crash)
             owner.update(dict.fromkeys(own, crash))
-            if crash.level in _HANDLED or _symptom(crash):
+            if crash.level in _HANDLED or _symptom(crash) or _of_a_report(crash):
                 continue
             heading = self._heading(crash)
             owner.update(dict.fromkeys(heading, crash))
@@ -240,6 +240,11 @@ def _wrapped(crash: Crash) -> tuple[Hit, ...]:
 def _symptom(crash: Crash) -> bool:
     primary = [k for k in crash.links if not _is_symptom(k.kind, k.message)]
     return not primary
+
+
+def _of_a_report(crash: Crash) -> bool:
+    """Did the program fail that lists the environment for a report?"""
+    return any(says(file, "call-of-collect-env") for file in crash.files)
 
 
 def _is_symptom(kind: str, message: str) -> bool:

@@ -46,11 +46,13 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """One exception of a chain, with the calls that led to it (outermost first)."""
+    """One exception of a chain, with the calls that led to it (outermost first). `at` is the index of its own line in
+    the lines of the run; None where it was cut away."""
 
     name: str
     message: str
     frames: tuple[Frame, ...]
+    at: int | None = None
 
     @property
     def kind(self) -> str:
@@ -100,6 +102,7 @@ class _Open(msgspec.Struct):
     frames: list[Frame] = []
     message: list[str] = []
     name: str = ""
+    at: int | None = None
     chained: bool = False
     # The last frame is a notebook's: numbered lines of code follow it.
     listing: bool = False
@@ -108,8 +111,8 @@ class _Open(msgspec.Struct):
 
     def close_link(self) -> None:
         if self.name:
-            self.links.append(Link(self.name, "\n".join(self.message).rstrip(), tuple(self.frames)))
-        self.name, self.message, self.frames = "", [], []
+            self.links.append(Link(self.name, "\n".join(self.message).rstrip(), tuple(self.frames), self.at))
+        self.name, self.at, self.message, self.frames = "", None, [], []
 
 
 def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
@@ -201,7 +204,7 @@ def _feed(crash: _Open, text: str, index: int) -> bool:
         raised = _RAISED.match(stripped)
         if raised is None or not (_NAMES.search(raised[1]) or "." in raised[1] or crash.frames) or " " in raised[1]:
             return False
-        crash.name = raised[1]
+        crash.name, crash.at = raised[1], index
         crash.message = [raised[2] or ""]
     crash.last = index
     return True
@@ -220,7 +223,7 @@ def _close(crash: _Open, found: list[Crash]) -> None:
     if crash.links and unnamed:
         # The log ends within the chain's next traceback: its calls stand further out than what they led to.
         last = crash.links[-1]
-        crash.links[-1] = Link(last.name, last.message, (*unnamed, *last.frames))
+        crash.links[-1] = Link(last.name, last.message, (*unnamed, *last.frames), last.at)
     if not crash.links and unnamed and not crash.torn:
         crash.links.append(Link("", "", unnamed))
     if crash.links:

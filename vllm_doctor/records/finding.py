@@ -71,7 +71,8 @@ class Subject(msgspec.Struct, frozen=True):
 
 class Finding(msgspec.Struct, frozen=True):
     """A cause, proved. `title` is the problem in 70 characters at most, `detail` what it could not hold. `refute` is
-    what one would see if it were wrong."""
+    what one would see if it were wrong. Of a failure that no rule knows `layer` is the part that failed, and `next` the
+    step where no setting cures it, with what to send along."""
 
     code: str
     cause: Cause
@@ -87,6 +88,8 @@ class Finding(msgspec.Struct, frozen=True):
     explained_by: str | None = None
     doc: str = ""
     detail: str = ""
+    layer: str = ""
+    next: str = ""
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -46,6 +46,8 @@ def finding(
     confidence: Confidence = Confidence.CONFIRMED,
     arithmetic: tuple[Arithmetic, ...] = (),
     changes: tuple[Change | None, ...] = (),
+    layer: str = "",
+    then: str = "",
 ) -> Finding:
     """A finding of `rule`. Changes that this version does not have (None) fall away; `possible` carries none."""
     offered = tuple(c for c in changes if c is not None) if confidence is not Confidence.POSSIBLE else ()
@@ -63,6 +65,8 @@ def finding(
         changes=offered,
         doc=rule.code,
         detail=detail,
+        layer=layer,
+        next=then,
     )
 
 

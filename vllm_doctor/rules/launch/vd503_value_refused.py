@@ -102,6 +102,8 @@ def judge(case: Case) -> Outcome:
         fault = root
     if not likely and fault.ids & frozenset(_IDS) == {"validation-error"} and fault.ids & _OTHERS:
         return Clear("the message in it says what it is")
+    if fault.ids & frozenset(_IDS) == {"validation-error"} and _of_another(fault):
+        return Clear("another program checked a value of its own with pydantic")
     run = case.run
     at = next((h.index for h in fault.hits if h.id in _IDS and h.id != "validation-error"), None)
     said = _said(fault) if at is None else run.lines[at].text.strip() if run is not None else ""
@@ -113,6 +115,11 @@ def judge(case: Case) -> Outcome:
         changes=_changes(case, fault),
         refute="the same value passes in the same environment by hand",
     )
+
+
+def _of_another(fault: Fault) -> bool:
+    """Is nothing of vLLM among the calls that led to it?"""
+    return bool(fault.files) and not any(says(file, "call-of-vllm") for file in fault.files)
 
 
 def _of_launch(case: Case) -> Finding | None:

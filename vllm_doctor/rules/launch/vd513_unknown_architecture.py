@@ -1,9 +1,9 @@
 """VD513: the architecture of the model is not known to this vLLM or its transformers."""
 
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.records.finding import Change
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
@@ -25,7 +25,7 @@ def judge(case: Case) -> Outcome:
     """Was the architecture refused?"""
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
-        return fault
+        return _fallen_back(case) or fault
     if fault.ids & {"module-missing", "import-name", "symbol-undefined"}:
         return Clear("an import failed while the architecture was looked at")
     return finding(
@@ -33,6 +33,23 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(_release(case, fault.fields("arch-dropped").get("until")), _draft(case, fault)),
+        refute="the model card names a vLLM version at most as new as this one",
+    )
+
+
+def _fallen_back(case: Case) -> Finding | None:
+    """Transformers' code stood in for an architecture that this release lacks, and did not carry it."""
+    fault = named(case, "transformers-attribute")
+    hit = case.run.first("arch-fallback") if case.run is not None else None
+    if isinstance(fault, NotHere | Unseen) or hit is None or hit.index > fault.index:
+        return None
+    return finding(
+        RULE,
+        title=f"This release has no code for {hit.fields['name']}",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(hit.index), *shown(case, fault, "transformers-attribute")),
+        changes=(_release(case, None),),
         refute="the model card names a vLLM version at most as new as this one",
     )
 

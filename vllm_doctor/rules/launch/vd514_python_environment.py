@@ -39,6 +39,7 @@ _IDS = (
     "toolkit-mismatch",
     "build-failed",
     "build-failed-command",
+    "xformers-no-cuda",
 )
 # What compiles kernels while the server starts is no Python package.
 _TOOLS = {
@@ -66,6 +67,13 @@ _ACTIVATE = thing(
     "vLLM is in no folder of PATH: activate its environment, or name the program by its whole path",
     command="ls -d /opt/*/bin/vllm ~/*/bin/vllm 2>/dev/null; systemctl cat UNIT | grep ExecStart",
 )
+_ON_LINUX = thing(
+    ChangeKind.OS,
+    "operating-system",
+    Direction.CHANGE,
+    "vLLM is built for Linux: its compiled operators do not exist for Windows itself",
+    command="wsl --install   # then the server inside of it; or a Linux host",
+)
 _REFUTE = "`python -m vllm.collect_env` works in the environment of the unit"
 # What a module of the wrong version raises while it is being imported.
 _AT_IMPORT = frozenset(
@@ -87,6 +95,9 @@ def judge(case: Case) -> Outcome:
     library = fault.fields("cudart-missing").get("library")
     if "libcuda-assert" in fault.ids or (library is not None and library.startswith(CUDA_LIBRARIES)):
         return Clear("a library of CUDA or of the driver is missing, not a package")
+    fits = "transformers-attribute" in fault.ids
+    if fits and (lacking := case.run.first("arch-fallback")) is not None and lacking.index < fault.index:
+        return Clear("the architecture is not in this release: it ran on Transformers' code")
     tool = next((_TOOLS[h.id] for h in fault.hits if h.id in _TOOLS), None)
     unfit = next((words for wanted, words in _UNFIT.items() if wanted in fault.ids), None) if tool is None else None
     return finding(
@@ -94,7 +105,10 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (case.line(fault.last),),
         title=_title(fault, tool, unfit),
+        # Which of the two is too old, or whether the model is newer than both, the attribute does not tell.
+        confidence=Confidence.LIKELY if fits else Confidence.CONFIRMED,
         changes=(
+            _ON_LINUX if any(says(file, "call-of-windows") for file in fault.files) else None,
             *missing,
             _tools(case, tool) if tool else None,
             thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit, command=_COMPILERS) if unfit else None,
@@ -107,7 +121,7 @@ def judge(case: Case) -> Outcome:
                 to=_transformers(case),
                 command=f"pip install '{_transformers(case)}'" if _transformers(case) else "pip show -v vllm",
             )
-            if "transformers-attribute" in fault.ids
+            if fits
             else None,
             None if missing and not fault.ids else _ACTIVATE if fault.ids & _PROGRAM else _repair(case),
         ),
@@ -194,6 +208,8 @@ def _title(fault: Fault, tool: str | None, unfit: str | None) -> str:
         return f"Kernels could not be compiled at start; needed: {unfit}"
     if fault.ids & _PROGRAM:
         return "The program vllm is not found: no environment with it is active"
+    if "xformers-no-cuda" in fault.ids:
+        return "xFormers was built without CUDA: it has no attention for any card"
     if tool:
         return f"Needed to compile kernels at start, and not there: {tool}"
     lacks = fault.fields("transformers-attribute")

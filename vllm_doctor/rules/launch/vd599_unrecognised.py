@@ -2,12 +2,13 @@
 
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
-from vllm_doctor.records.finding import Change
+from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.layer import cures, layer
 from vllm_doctor.rules.remedies.refusal import by_place
 from vllm_doctor.rules.say import finding, set_flag
 
@@ -22,26 +23,38 @@ def judge(case: Case) -> Outcome:
         return NotHere("nothing failed for good")
     if root.ids & EXHAUSTED:
         return NotHere("what failed first is exhausted GPU memory")
-    crash = root.crash
-    what = (
-        f"{crash.root.kind}: {crash.root.message.splitlines()[0][:160] if crash.root.message else ''}"
-        if crash is not None
-        else ""
-    )
-    where = (
-        next((f"{f.function} ({f.file.rsplit('/', 1)[-1]}:{f.line})" for f in reversed(crash.root.frames)), "")
-        if crash is not None
-        else ""
-    )
+    part = layer(case, root)
     return finding(
         RULE,
-        title=f"{what.strip(' :') or RULE.title}" + (f", in {where}" if where else ""),
+        title=_title(root, part.name if part is not None else ""),
         severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, root.index) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
-        evidence=(case.line(root.index), case.line(root.last)),
-        changes=(_without_graphs(case, root), by_place(case, root)),
+        evidence=_shown(case, root),
+        changes=(
+            _without_graphs(case, root),
+            by_place(case, root),
+            *(cures(case, root, part) if part is not None else ()),
+        ),
         refute="an earlier line, cut from this log, shows another failure",
+        layer=part.id if part is not None else "",
+        then=part.next if part is not None else "",
     )
+
+
+def _title(root: Fault, part: str) -> str:
+    """What failed, in which call, under the part of the whole that it belongs to."""
+    if root.crash is None:
+        return f"{part} failed" if part else ""
+    first = root.crash.root
+    said = f"{first.kind}: {first.message.splitlines()[0][:160] if first.message else ''}".strip(" :")
+    where = next((f"{f.function} ({f.file.rsplit('/', 1)[-1]}:{f.line})" for f in reversed(first.frames)), "")
+    return (f"{part} failed: " if part else "") + said + (f", in {where}" if where else "")
+
+
+def _shown(case: Case, root: Fault) -> tuple[Evidence, ...]:
+    """The exception's own line: a traceback begins and ends with lines that say nothing."""
+    at = root.crash.root.at if root.crash is not None else None
+    return (case.line(at),) if at is not None else (case.line(root.index), case.line(root.last))
 
 
 def _without_graphs(case: Case, root: Fault) -> Change | None:

@@ -11,7 +11,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
-from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kernel import Kind, called, kind, other_attention, other_kernel
 from vllm_doctor.rules.say import finding, set_flag, thing
 
@@ -53,6 +53,8 @@ def judge(case: Case) -> Outcome:
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
         return _warned(case) or fault
+    if "xformers-no-cuda" in fault.ids:
+        return Clear("xFormers has no code for any card: it was built without CUDA")
     return finding(
         RULE,
         severity=severity(case, fault),

@@ -1,0 +1,69 @@
+"""Which part of the whole failed, for every failure: layers.json, asked by what was said and by the calls.
+
+A layer is told first by a sentence that only it writes, else by the innermost call that belongs to any. Its answers
+are what cures such failures in general; each names what must be in the message or the file for it to apply.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from vllm_doctor.records.verdict import Direction
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What cures: the first of `options` that the release has; `to` as it is written. `said` must match the message."""
+
+    kind: Literal["flag", "env", "os", "package", "upgrade"]
+    direction: Direction
+    why: str
+    options: tuple[str, ...] = ()
+    to: str | None = None
+    said: str = ""
+    command: str | None = None
+
+
+class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One part: `said` matches an exception's text, `files` a call's file. `next` is the step where no setting cures,
+    with what to send along. `kernels`: its calls compute on the card, and another kernel may do the same."""
+
+    id: str
+    name: str
+    next: str
+    said: str = ""
+    files: str = ""
+    kernels: bool = False
+    answers: tuple[Answer, ...] = ()
+
+
+@cache
+def layers() -> tuple[Layer, ...]:
+    """All layers, the more telling first."""
+    return msgspec.json.decode(Path(__file__).with_name("layers.json").read_bytes(), type=tuple[Layer, ...])
+
+
+def layer_of(said: Sequence[str], files: Sequence[str]) -> Layer | None:
+    """The layer of a failure: `said` are its exceptions as `Kind: message`, the first raised first. What that one says
+    weighs more than the calls (`files`, outermost first), and they more than the others. None where nothing tells."""
+    by_call = (_first(file, "files") for file in reversed(files))
+    by_word = (_first(text, "said") for text in said)
+    return next(by_word, None) or next((f for f in by_call if f is not None), None) or next(filter(None, by_word), None)
+
+
+def _first(text: str, told_by: Literal["said", "files"]) -> Layer | None:
+    found = ((layer, getattr(layer, told_by)) for layer in layers())
+    return next((layer for layer, regex in found if regex and _compiled(regex).search(text)), None)
+
+
+def answers_of(layer: Layer, text: str) -> tuple[Answer, ...]:
+    """The answers that apply to a failure that says `text`."""
+    return tuple(a for a in layer.answers if not a.said or _compiled(a.said).search(text))
+
+
+@cache
+def _compiled(regex: str) -> re.Pattern[str]:
+    return re.compile(regex)
