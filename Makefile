@@ -66,8 +66,8 @@ mutants: venv ## small bugs in the rooms that make numbers: which does no test s
 logs: venv ## every log with every stop before it, line inside it and envelope around it: the verdict stays
 	@VLLM_DOCTOR_ALL_LOGS=1 .venv/bin/python -m pytest -q tests/rules/test_runs.py
 
-hostile: venv ## what strangers may hand over, and every pattern, at their full sizes (an hour)
-	@VLLM_DOCTOR_HOSTILE_LONG=1 .venv/bin/python -m pytest -q tests/hostile
+hostile: venv ## what strangers may hand over, write and name, and every pattern, at their full sizes (an hour)
+	@.venv/bin/python -m tests.hostile
 
 clean: down ## also remove every test host of this checkout, .venv and build outputs
 	@! command -v podman >/dev/null || tools/host.py down

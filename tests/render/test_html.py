@@ -31,6 +31,12 @@ def test_the_page_tells_the_answer_and_needs_nothing_from_elsewhere() -> None:
     assert "script" not in tags.seen
 
 
+def test_a_time_that_a_stranger_wrote_is_shown_only_if_it_is_one() -> None:
+    told = diagnosis(finding())
+    assert "2026-11-20T10" in html.page([(told, ARGV)], taken_at="2026-11-20T10:00:00+00:00")
+    assert "api_key" not in html.page([(told, ARGV)], taken_at='{"config": "{\\"api_key\\": \\"x\\"}"}')
+
+
 def test_who_was_not_there_reads_what_it_does_to_the_service_and_what_to_do_first() -> None:
     page = html.page([(diagnosis(finding("VD121")), ARGV)])
     top = page.partition("<h2>")[0]

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,10 +56,19 @@ def page(judged: Sequence[tuple[Diagnosis, tuple[str, ...]]], *, taken_at: str =
         deed=deed,
         was=human.was,
         predicted=human.predicted,
-        taken_at=taken_at,
+        taken_at=taken_at if _is_a_time(taken_at) else "",
         version=__version__,
     )
     return shown.encode("ascii", "xmlcharrefreplace").decode()
+
+
+def _is_a_time(text: str) -> bool:
+    """A bundle of a stranger's may say anything in its place."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 @cache
