@@ -13,6 +13,7 @@ _MODULES = {
     "fragmentation": "fragmentation",
     "plan": "plan",
     "tune": "tune",
+    "guard": "guard",
     "explain": "explain",
     "flowchart": "explain",
 }
@@ -23,6 +24,7 @@ _SHORT = {
     "fragmentation": "Measure how much of the KV cache blocks waste.",
     "plan": "Predict the memory of a launch before it runs.",
     "tune": "Find the batch sizes that this host serves best.",
+    "guard": "Watch the services; restart one where that helps.",
     "explain": "Explain a finding, an option or a metric.",
     "flowchart": "Print the whole flowchart.",
 }

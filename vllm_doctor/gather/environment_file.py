@@ -16,15 +16,20 @@ _QUOTED = re.compile(r"""[ \t]*(?:'([^']*)(?:'|\Z)|"((?:[^"\\]++|\\.)*+)(?:"|\Z)
 _REST = re.compile(r"[ \t]*((?:[^\\\n]++|\\.)*+)", re.DOTALL)
 
 
+def assigned(text: str) -> dict[str, str]:
+    """What the text of such a file assigns."""
+    return dict(_assignments(text.replace("\r", "\n")))
+
+
 def environment_files(shown: str) -> dict[str, str]:
     """What the files in `systemctl show`'s EnvironmentFiles (one a line) assign, the last one winning; a file that may
     not be read assigns nothing."""
-    assigned: dict[str, str] = {}
+    found: dict[str, str] = {}
     for entry in shown.splitlines():
         read = whole(_SHOWN.sub("", entry.strip()), _MOST_BYTES)
         if isinstance(read, Known):
-            assigned.update(_assignments(read.value.decode(errors="replace").replace("\r", "\n")))
-    return assigned
+            found.update(assigned(read.value.decode(errors="replace")))
+    return found
 
 
 def _assignments(text: str) -> Iterator[tuple[str, str]]:

@@ -93,6 +93,14 @@ def head(invocation: str, deadline_s: float) -> tuple[str, ...]:
     return tuple(_line(row) for row in _rows(got.out)) if isinstance(got, Ran) else ()
 
 
+def silent_s(invocation: str, now: float, deadline_s: float) -> float | None:
+    """Seconds since the service wrote its last line in this invocation; None where there is none to be read."""
+    got = _journalctl(["-n", "1", f"_SYSTEMD_INVOCATION_ID={invocation}"], "MESSAGE", deadline_s)
+    row = next(_rows(got.out), None) if isinstance(got, Ran) else None
+    stamp = _text(row.get("__REALTIME_TIMESTAMP")) if row is not None else ""
+    return max(0.0, now - int(stamp) / 1e6) if re.fullmatch(r"[0-9]{1,17}", stamp) else None
+
+
 def _journalctl(arguments: list[str], fields: str, deadline_s: float, max_bytes: int = MAX_BYTES) -> Ran | Unknown:
     got = run(
         ["journalctl", "--no-pager", "-o", "json", f"--output-fields={fields}", *arguments],

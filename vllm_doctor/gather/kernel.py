@@ -57,6 +57,13 @@ def read(deadline_s: float) -> Reading[Kernel]:
     return Unknown("kernel log: neither the journal nor dmesg shows it to this user", journal.remedy())
 
 
+def since(moment: float, deadline_s: float) -> tuple[str, ...]:
+    """The kernel's lines that matter since `moment` (seconds since the epoch); none where they cannot be read."""
+    words = ["journalctl", "--no-pager", "-k", "-q", "-o", "json", "--output-fields=MESSAGE", f"--since=@{moment:.0f}"]
+    got = run([*words, "-n", "200", "--grep", _GREP], deadline_s=deadline_s, max_bytes=1 << 20)
+    return () if isinstance(got, NotRun) else tuple(event.text for event in _events_of_journal(got.out))
+
+
 def _no_entries(err: str, out: bytes) -> bool:
     """True when the journal holds no kernel lines at all for us (no right to see them, or a container).
 

@@ -19,6 +19,11 @@ WAITING = ("vllm:num_requests_waiting",)
 SWAPPED = ("vllm:num_requests_swapped",)
 PREEMPTIONS = ("vllm:num_preemptions_total", "vllm:num_preemptions")
 FINISHED = ("vllm:request_success_total", "vllm:request_success")
+PROMPT_TOKENS = ("vllm:prompt_tokens_total", "vllm:prompt_tokens")
+GENERATED = ("vllm:generation_tokens_total", "vllm:generation_tokens")
+SLEEP = ("vllm:engine_sleep_state",)
+TO_FIRST = "vllm:time_to_first_token_seconds"
+BETWEEN = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
 PREFIX_QUERIES = (
     "vllm:prefix_cache_queries_total",
     "vllm:prefix_cache_queries",

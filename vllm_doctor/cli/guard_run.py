@@ -1,0 +1,123 @@
+"""What `guard` does with its options."""
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.streams import say
+from vllm_doctor.operate.guard import policy as policies
+from vllm_doctor.operate.guard.hands import RealHands
+from vllm_doctor.operate.guard.loop import Guard
+from vllm_doctor.operate.history import store as stores
+from vllm_doctor.records.reading import Absent, Known, Unknown
+from vllm_doctor.records.sample import Look
+
+
+def run(*, policy: str | None, store: str | None, once: bool, dry: bool, json: bool) -> int:
+    """Watch until SIGTERM, or once; the exit code."""
+    try:
+        chosen = policies.load(Path(policy) if policy is not None else policies.FILE)
+    except policies.PolicyProblem as problem:
+        raise UsageProblem(str(problem)) from None
+    hands = RealHands(chosen)
+    if once:
+        return _once(chosen, hands, json=json)
+    path = Path(store) if store is not None else stores.place()
+    try:
+        kept = stores.Store(path, keep_days=chosen.keep_days, keep_mib=chosen.keep_mib)
+    except OSError as refused:
+        raise UsageProblem(f"guard: {path}: {refused.strerror}; needed: a folder that this user may write") from None
+    signal.signal(signal.SIGTERM, _ended)
+    named = ", ".join(chosen.units) or "no unit, so that it only watches"
+    acts = "dry run" if dry else f"may restart {named}" if chosen.act else "only watches"
+    _tell(f"guard: every {chosen.beat_s:g} s; {acts}; records in {path}")
+    watch = Guard(chosen, kept, hands, _tell, dry=dry)
+    try:
+        while True:
+            watch.beat()
+            watch.wait()
+    except SystemExit:
+        kept.close()
+        return Exit.OK
+
+
+def _ended(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit
+
+
+def _tell(line: str) -> None:
+    say(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _once(policy: policies.Policy, hands: RealHands, *, json: bool) -> int:
+    """One look, with a completion asked of every unit that serves and has nothing to do."""
+    seen = hands.look(policy.units, cards=True, canaries={})
+    if isinstance(seen, Absent):
+        say(msgspec.json.encode({"schema_version": 1, "units": []}).decode() + "\n" if json else f"{seen.reason}\n")
+        return Exit.OK
+    if isinstance(seen, Unknown):
+        raise UsageProblem(f"guard: {seen.reason}. {seen.remedy}")
+    spoken: list[str] = []
+    watch = Guard(policy, None, _Seen(hands, seen), spoken.append, dry=True)
+    decisions = watch.beat()
+    if json:
+        told = {
+            "schema_version": 1,
+            "act": policy.act,
+            "units": [msgspec.to_builtins(one) | {"refused": hands.refused(one.unit)} for one in seen.value],
+            "decisions": [{"unit": one.unit} | msgspec.to_builtins(d) for one, d in decisions],
+        }
+        say(msgspec.json.encode(told).decode() + "\n")
+    else:
+        say("".join(_line(one, hands.refused(one.unit)) for one in seen.value) + "".join(f"{t}\n" for t in spoken))
+    if any(d.restart for _, d in decisions):
+        return Exit.FINDINGS
+    unseen = [one for one in seen.value if one.active == "active" and not one.drained and one.counters is None]
+    missing = set(policy.units) - {one.unit for one in seen.value}
+    return Exit.INCOMPLETE if unseen or missing else Exit.OK
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """The hands after one look: what was seen is not looked at again."""
+
+    hands: RealHands
+    seen: Known[tuple[Look, ...]]
+
+    def look(self, *_: object, **__: object) -> Known[tuple[Look, ...]]:
+        """What was seen."""
+        return self.seen
+
+    def kernel(self, since: float) -> tuple[str, ...]:
+        """The kernel's lines since that time."""
+        return self.hands.kernel(since)
+
+    def refused(self, unit: str) -> str | None:
+        """Why it would not be restarted now."""
+        return self.hands.refused(unit)
+
+    def restart(self, _ask: object) -> None:
+        """Nothing is done."""
+
+    def explain(self, _unit: str) -> str:
+        """Nothing is asked."""
+        return ""
+
+
+def _line(one: Look, refused: str | None) -> str:
+    """One unit as a person reads it."""
+    health = {200: "healthy", 0: "not listening", None: "silent"}.get(one.health, f"/health {one.health}")
+    c = one.counters
+    load = one.why or "no metrics"
+    if c is not None:
+        kv = "unknown" if c.kv is None else f"{c.kv:.0%}"
+        load = f"{c.running or 0:.0f} running, {c.waiting or 0:.0f} waiting, KV cache {kv}"
+    memory = f", host memory {one.host / (1 << 30):.2f} GiB" if one.host else ""
+    gpus = "".join(f", {g.uuid[:12]} {g.own / (1 << 30):.2f} GiB" for g in one.cards if g.own is not None)
+    may = f"would not be restarted: {refused}" if refused else "may be restarted"
+    return f"{one.unit}: {one.active}, {health}; {load}{memory}{gpus}\n  {may}\n"

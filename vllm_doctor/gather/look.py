@@ -1,0 +1,220 @@
+"""A cheap look at every vLLM unit of the host, for who looks again and again: one systemctl, one NVML, one scrape."""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.gather import journal, nvml, probe, procfs, systemd
+from vllm_doctor.gather.bounded import whole, words
+from vllm_doctor.gather.environment_file import assigned, environment_files
+from vllm_doctor.gather.http import NoAnswer, Pass, get, get_keyed
+from vllm_doctor.gather.launch import parse_argv
+from vllm_doctor.gather.metrics import scrape_few
+from vllm_doctor.gather.systemd import Found
+from vllm_doctor.gather.together import Task
+from vllm_doctor.knowledge import serving
+from vllm_doctor.records.host import Gpu, Scrape
+from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
+from vllm_doctor.records.sample import CardUse, Counters, Look
+
+# Who changes the host's services just now writes a line here, and takes the file away; a reboot forgets it.
+CHANGING = Path("/run/vllm-doctor/changing")
+# So long a change may take; an older file was left by one that was cut off.
+_CHANGE_S = 4 * 3600.0
+_DRAINED = "/90-drained.conf"
+_ASLEEP = {"weights_offloaded", "discard_all"}
+_TICKS = os.sysconf("SC_CLK_TCK")
+_HTTP_S = 3.0
+_GROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified"))
+_WANTED = tuple(
+    name.partition(":")[2].removesuffix("_total")
+    for names in (
+        serving.KV_USE, serving.RUNNING, serving.WAITING, serving.PREEMPTIONS, serving.FINISHED, serving.PROMPT_TOKENS,
+        serving.GENERATED, serving.SLEEP,
+    )
+    for name in names
+)  # fmt: skip
+
+
+def looks(
+    names: tuple[str, ...], *, cards: bool, canaries: Mapping[str, float], deadline_s: float = 5.0
+) -> Reading[tuple[Look, ...]]:
+    """The vLLM units, or those of `names` that exist. `cards` asks the driver too, which costs as much as all the rest.
+
+    `canaries` are the units that are asked for a completion, with the seconds that it may take.
+    """
+    found = systemd.find(None, deadline_s)
+    if not isinstance(found, Known):
+        return found
+    chosen = [one for one in found.value if not names or one.unit.name in names]
+    gpus = nvml.read()[0] if cards else Absent("not asked")
+    at = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic()
+    held = changing(at[0])
+    tasks = [Task(partial(_look, one, gpus, at, held, canaries.get(one.unit.name))) for one in chosen]
+    until = time.monotonic() + deadline_s + 4 * _HTTP_S + max(canaries.values(), default=0.0)
+    late = [Look(one.unit.name, *at, one.unit.active_state, health=None, why="not read in time") for one in chosen]
+    return Known(tuple(task.result(until, other) for task, other in zip(tasks, late, strict=True)), found.source)
+
+
+def changing(now: float, file: Path = CHANGING) -> str:
+    """Who says that the host's services are being changed; empty where nobody does, or where that was long ago."""
+    try:
+        age = now - file.stat().st_mtime
+    except OSError:
+        return ""
+    read = whole(file, 4096)
+    who = read.value.decode(errors="replace").strip()[:200] if isinstance(read, Known) else ""
+    return (who or "somebody") if age < _CHANGE_S else ""
+
+
+def drained(found: Found) -> bool:
+    """Has playbooks/drain.yml, or a person in its way, taken the unit out of service?"""
+    return any(path.endswith(_DRAINED) for path in found.unit.drop_ins)
+
+
+def base_of(found: Found) -> tuple[str | None, Pass]:
+    """Where the unit's server answers, and what opens it."""
+    flags = parse_argv(found.argv, found.env).flags
+    return probe.base_url(flags), Pass(key_of(found), probe.certificate_of(flags))
+
+
+def key_of(found: Found) -> str | None:
+    """The API key, from where the unit has it, or from this service's own credential of the unit's name."""
+    for word, after in zip(found.argv, (*found.argv[1:], ""), strict=True):
+        if word.partition("=")[0] == "--api-key":
+            return word.partition("=")[2] or after
+    files = environment_files(found.unit.properties.get("EnvironmentFiles", ""))
+    own = found.env.get("VLLM_API_KEY") or files.get("VLLM_API_KEY")
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    if own or not folder:
+        return own
+    kept = whole(Path(folder) / found.unit.name, 1 << 16)
+    return assigned(kept.value.decode(errors="replace")).get("VLLM_API_KEY") if isinstance(kept, Known) else None
+
+
+def pids_of(found: Found) -> tuple[int, ...]:
+    """The processes of the unit's control group."""
+    group = found.control_group.lstrip("/")
+    for root in _GROUPS if group else ():
+        listed = words(root / group / "cgroup.procs")
+        if listed:
+            return tuple(int(word) for word in listed.split() if word.isdecimal())
+    return tuple(pid for pid in procfs.pids() if procfs.unit_of(pid) == found.unit.name) if group else ()
+
+
+def _look(
+    found: Found, gpus: Reading[tuple[Gpu, ...]], at: tuple[float, float, float], held: str, canary_s: float | None
+) -> Look:
+    unit, pids = found.unit, pids_of(found)
+    look = Look(
+        unit.name,
+        *at,
+        unit.active_state,
+        invocation=unit.invocation_id or "",
+        drained=drained(found),
+        held=held,
+        host=_anonymous(pids),
+        host_limit=unit.memory_max or procfs.meminfo().get("MemTotal"),
+        engine_cpu=_cpu(pid for pid in pids if pid != unit.main_pid) if len(pids) > 1 else None,
+        cards=_used(gpus, frozenset(pids)),
+    )
+    base, given = base_of(found)
+    if unit.active_state != "active" or base is None:
+        return msgspec.structs.replace(look, health=None if base is None else 0)
+    answer = get_keyed(f"{base}/health", given, deadline_s=_HTTP_S, max_bytes=1 << 16)
+    health = (None if answer.connected else 0) if isinstance(answer, NoAnswer) else answer.status
+    if health == 0:
+        silent = journal.silent_s(look.invocation, at[0], _HTTP_S) if look.invocation else None
+        return msgspec.structs.replace(look, health=0, silent_s=silent)
+    scraped = scrape_few(base, _WANTED, deadline_s=_HTTP_S, given=given)
+    told, why = (None, scraped.reason) if isinstance(scraped, Unknown) else (_counters(scraped), "")
+    if told is not None and told.running is None:
+        told, why = (
+            None,
+            f"{base}/metrics has no {serving.RUNNING[0]}: this release names it otherwise, so its load is unknown",
+        )
+    canary = _completes(base, found, given, canary_s) if canary_s is not None else None
+    return msgspec.structs.replace(look, health=health, counters=told, why=why, canary=canary)
+
+
+def _counters(scrape: Scrape) -> Counters:
+    asleep = any(
+        s.value > 0 and s.labels.get("sleep_state") in _ASLEEP for s in scrape.samples if s.name in serving.SLEEP
+    )
+    return Counters(
+        running=serving.total(scrape, serving.RUNNING),
+        waiting=serving.total(scrape, serving.WAITING),
+        kv=serving.highest(scrape, serving.KV_USE),
+        prompt=serving.total(scrape, serving.PROMPT_TOKENS),
+        generated=serving.total(scrape, serving.GENERATED),
+        finished=serving.total(scrape, serving.FINISHED),
+        preemptions=serving.total(scrape, serving.PREEMPTIONS),
+        server=next((s.value for s in scrape.samples if s.name == "process_start_time_seconds"), None),
+        asleep=asleep,
+    )
+
+
+def _completes(base: str, found: Found, given: Pass, within_s: float) -> bool | None:
+    """Does a completion of one token come back? None where the server refuses to be asked: that proves nothing."""
+    listed = get_keyed(f"{base}/v1/models", given, deadline_s=_HTTP_S, max_bytes=1 << 20)
+    try:
+        model = None if isinstance(listed, NoAnswer) else str(json.loads(listed.body)["data"][0]["id"])
+    except (ValueError, LookupError, TypeError):
+        model = None
+    served = parse_argv(found.argv, found.env)
+    model = model or served.model
+    if model is None:
+        return None
+    body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}).encode()
+    answer = get(f"{base}/v1/completions", deadline_s=within_s, body=body, max_bytes=1 << 20, given=given)
+    if isinstance(answer, NoAnswer):
+        return False
+    if answer.status == 503:  # full, or closing: it did answer, and a dead engine ends its server
+        return None
+    return answer.status == 200 if answer.status == 200 or answer.status >= 500 else None
+
+
+def _used(gpus: Reading[tuple[Gpu, ...]], pids: frozenset[int]) -> tuple[CardUse, ...]:
+    """The GPUs that the unit's processes hold memory of."""
+    if not isinstance(gpus, Known):
+        return ()
+    found: list[CardUse] = []
+    for gpu in gpus.value:
+        mine = [p.used_bytes for p in gpu.processes if p.pid in pids]
+        if not mine:
+            continue
+        others = [p.used_bytes for p in gpu.processes if p.pid not in pids]
+        found.append(CardUse(gpu.uuid or f"GPU {gpu.index}", _sum(mine), _sum(others), gpu.total_bytes, gpu.free_bytes))
+    return tuple(found)
+
+
+def _sum(sizes: list[int | None]) -> int | None:
+    """None where a process does not say its size: a sum without it would be wrong."""
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def _anonymous(pids: tuple[int, ...]) -> int | None:
+    """Memory of the processes that no file backs, bytes; the page cache of the weights is no growth."""
+    found = [
+        int(line.split()[1]) << 10
+        for pid in pids
+        for line in (words(procfs.PROC / str(pid) / "status") or "").splitlines()
+        if line.startswith("RssAnon:")
+    ]
+    return sum(found) if found else None
+
+
+def _cpu(pids: Iterable[int]) -> float | None:
+    """Seconds of the processor that these processes have used."""
+    used: list[float] = []
+    for pid in pids:
+        fields = (words(procfs.PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
+        if len(fields) > 12:
+            used.append((int(fields[11]) + int(fields[12])) / _TICKS)
+    return sum(used) if used else None

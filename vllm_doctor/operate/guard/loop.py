@@ -1,0 +1,251 @@
+"""Look, remember, decide, keep, say; and act in a thread of its own, one unit at a time."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from vllm_doctor.gather.together import Task
+from vllm_doctor.operate.guard.decide import Decision, Kind, Memory, decide
+from vllm_doctor.operate.guard.policy import Policy
+from vllm_doctor.operate.guard.restart import Ask, NotPermitted
+from vllm_doctor.operate.history.slope import Slope, slope
+from vllm_doctor.operate.history.store import Event, Reader, Store, Unreadable
+from vllm_doctor.records.reading import Known, Reading
+from vllm_doctor.records.sample import Look
+
+MINUTE = 60.0
+_SLOPES_EVERY_S = 600.0
+# What a start takes before its memory is level.
+_WARM_S = 900.0
+_POLL_S = 3.0
+HOST = "the host"
+
+
+class Hands(Protocol):
+    """The world as the guard meets it."""
+
+    def look(self, names: tuple[str, ...], *, cards: bool, canaries: Mapping[str, float]) -> Reading[tuple[Look, ...]]:
+        """Look at the units."""
+
+    def kernel(self, since: float) -> tuple[str, ...]:
+        """The kernel's lines since that time."""
+
+    def refused(self, unit: str) -> str | None:
+        """Why it would not be restarted now."""
+
+    def restart(self, ask: Ask) -> None:
+        """Start it anew. Raises NotPermitted."""
+
+    def explain(self, unit: str) -> str:
+        """The doctor's first finding."""
+
+
+class Guard:
+    """The state of the watch over all units. `say` gets each line of the journal."""
+
+    def __init__(
+        self, policy: Policy, store: Store | None, hands: Hands, say: Callable[[str], None], *, dry: bool = False
+    ) -> None:
+        """With `dry`, and without a store, nothing is done or kept."""
+        self.policy, self.hands, self.dry = policy, hands, dry
+        self._store, self._tell = store, say
+        self._memories: dict[str, Memory] = {}
+        self._slopes: dict[str, tuple[Slope, ...]] = {}
+        self._cards: dict[str, Look] = {}
+        self._next = {"cards": 0.0, "kept": 0.0, "slopes": 0.0}
+        self._kernel_at: float | None = None
+        self._acting: tuple[str, Task[list[Event] | None]] | None = None
+        self._silent: frozenset[str] = frozenset()
+
+    def beat(self) -> tuple[tuple[Look, Decision], ...]:
+        """One look at everything; the decisions, each with its look."""
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._finished()
+        full = now >= self._next["cards"]
+        asked = {unit: self.policy.canary_s for unit, memory in self._memories.items() if memory.ask}
+        seen = self.hands.look(self.policy.units, cards=full, canaries=asked)
+        if not isinstance(seen, Known):
+            self._say_once(HOST, seen.reason)
+            return ()
+        if full:
+            self._next["cards"] = now + self.policy.every_s
+            self._kernel_lines(seen.value)
+        found: list[tuple[Look, Decision]] = []
+        for look in seen.value:
+            look = self._with_cards(look, full=full)  # noqa: PLW2901 - the same look, with what was seen before it
+            found += [(look, one) for one in self._decided(look)]
+        for missing in set(self.policy.units) - {look.unit for look in seen.value}:
+            self._say_once(missing, "there is no such unit on this host; it is named in the policy")
+        self._keep(seen.value, now)
+        return tuple(found)
+
+    def wait(self) -> None:
+        """Until the next look is due."""
+        time.sleep(self.policy.beat_s)
+
+    def _with_cards(self, look: Look, *, full: bool) -> Look:
+        if full:
+            self._cards[look.unit] = look
+            return look
+        before = self._cards.get(look.unit)
+        same = before is not None and before.invocation == look.invocation
+        return msgspec.structs.replace(look, cards=before.cards) if before is not None and same else look
+
+    def _decided(self, look: Look) -> tuple[Decision, ...]:
+        memory = self._memories.get(look.unit, Memory())
+        if self._acting is not None and self._acting[0] == look.unit:
+            return ()
+        memory, decisions = decide(self.policy, memory, look, self._slopes.get(look.unit, ()))
+        self._memories[look.unit] = memory
+        for one in decisions:
+            self._take(look, one)
+        return decisions
+
+    def _take(self, look: Look, one: Decision) -> None:
+        """Say it and, where it asks for a restart, do it."""
+        if not one.restart:
+            self._event(look.unit, one.kind, one.sum)
+            if one.kind is Kind.STARTED and not self.dry:
+                self._act(look.unit, lambda: self._why_started(look.unit))
+            return
+        why = f"{one.kind}: {one.sum}"
+        refusal = self.hands.refused(look.unit) if not self.dry else "a rehearsal (--dry-run)"
+        if self._acting is not None:
+            refusal = refusal or f"{self._acting[0]} is being restarted"
+        if refusal is not None:
+            # The same sum comes with each look; its reason is told once.
+            self._say_once(look.unit, f"would restart it ({refusal}): {why}", key=f"{one.kind} {refusal[:40]}")
+            return
+        self._event(look.unit, one.kind, f"restarts it: {one.sum}")
+        self._act(look.unit, lambda: self._restarted(look.unit, one))
+
+    def _act(self, unit: str, work: Callable[[], list[Event] | None]) -> None:
+        if self._acting is None:
+            self._acting = (unit, Task(work))
+
+    def _finished(self) -> None:
+        """Take what the thread that acts has to say, once it has ended."""
+        if self._acting is None:
+            return
+        told = self._acting[1].within(0.0, None)
+        if told is None:
+            return
+        unit = self._acting[0]
+        self._acting = None
+        for event in told:
+            self._event(event.unit, event.kind, event.text)
+        if any(event.kind == "not-restarted" for event in told):
+            return
+        before = self._memories.get(unit, Memory())
+        self._memories[unit] = Memory(starts=before.starts)
+        self._silent = frozenset(key for key in self._silent if not key.startswith(f"{unit} "))
+
+    def _why_started(self, unit: str) -> list[Event]:
+        finding = self.hands.explain(unit)
+        return [Event(time.time(), unit, Kind.CRASHED, finding)] if finding else []
+
+    def _restarted(self, unit: str, one: Decision) -> list[Event]:
+        """Diagnose, restart, wait for a real completion, diagnose again."""
+        told: list[Event] = []
+
+        def tell(kind: str, text: str) -> None:
+            told.append(Event(time.time(), unit, kind, text))
+
+        before = self.hands.explain(unit)
+        if before:
+            tell("diagnosed", f"before the restart: {before}")
+        began = time.monotonic()
+        try:
+            self.hands.restart(Ask(unit, cut=one.cut, why=f"{one.kind}: {one.sum}"))
+        except NotPermitted as refused:
+            tell("not-restarted", str(refused))
+            return told
+        took = self._answers(unit, began)
+        if took is None:
+            tell("no-answer", f"started anew, and no completion within {self.policy.ready_s:.0f} s")
+        else:
+            tell("answers", f"started anew; {took} after {time.monotonic() - began:.1f} s")
+        after = self.hands.explain(unit)
+        tell("diagnosed", f"after the restart: {after or 'no finding'}")
+        return told
+
+    def _answers(self, unit: str, began: float) -> str | None:
+        """How it showed that it serves again; None where it did not in time."""
+        while time.monotonic() - began < self.policy.ready_s:
+            seen = self.hands.look((unit,), cards=False, canaries={unit: self.policy.canary_s})
+            look = seen.value[0] if isinstance(seen, Known) and seen.value else None
+            if look is not None and look.health == 200:
+                if look.canary is True:
+                    return "a completion came back"
+                if look.canary is None:
+                    return "/health says 200, and it cannot be asked for a completion"
+            time.sleep(min(_POLL_S, self.policy.beat_s))
+        return None
+
+    def _keep(self, seen: tuple[Look, ...], now: float) -> None:
+        """One record a minute of each unit, and the slopes now and then."""
+        if self._store is None:
+            return
+        if now >= self._next["kept"]:
+            self._next["kept"] = now + MINUTE - min(1.0, self.policy.beat_s / 2)
+            for look in seen:
+                self._store.keep(self._with_cards(look, full=False))
+        if now >= self._next["slopes"]:
+            self._next["slopes"] = now + _SLOPES_EVERY_S
+            self._slopes = {look.unit: self._grown(look) for look in seen}
+        notes, self._store.notes = self._store.notes, []
+        for note in notes:
+            self._tell(note)
+
+    def _grown(self, look: Look) -> tuple[Slope, ...]:
+        if self._store is None:
+            return ()
+        try:
+            reader = Reader(self._store.path)
+            try:
+                return slopes(reader, look.unit, look.at, self.policy.growth.hours)
+            finally:
+                reader.close()
+        except (OSError, Unreadable):
+            return ()
+
+    def _kernel_lines(self, seen: tuple[Look, ...]) -> None:
+        """What the kernel said since the last look, once."""
+        now = seen[0].at if seen else time.time()
+        if self._kernel_at is not None:
+            for line in self.hands.kernel(self._kernel_at)[-20:]:
+                self._event(HOST, "kernel", line)
+        self._kernel_at = now
+
+    def _event(self, unit: str, kind: str, text: str) -> None:
+        self._tell(f"{unit}: {kind}: {text}")
+        if self._store is not None and not self.dry:
+            self._store.event(Event(time.time(), unit, kind, text))
+
+    def _say_once(self, unit: str, text: str, key: str = "") -> None:
+        name = f"{unit} {key or text}"
+        if name not in self._silent:
+            self._silent |= {name}
+            self._event(unit, "said", text)
+
+
+def slopes(reader: Reader, unit: str, now: float, hours: float) -> tuple[Slope, ...]:
+    """How the memories of the unit's present run grow: the host's, and what it holds of each GPU."""
+    starts = [e.at for e in reader.events(unit, now - hours * 3600) if e.kind in {Kind.STARTED, "answers"}]
+    since = max((now - hours * 3600, *(at + _WARM_S for at in starts)))
+    rows = reader.minutes(unit, since)
+    found = [slope("host memory", [(r.at, r.host) for r in rows if r.host], _last([r.host_limit for r in rows]))]
+    by_card: dict[str, list[tuple[float, int]]] = {}
+    room: dict[str, float] = {}
+    for one in reader.cards(unit, since):
+        if one.own is not None:
+            by_card.setdefault(one.uuid, []).append((one.at, one.own))
+            room[one.uuid] = one.own + (one.free or 0)
+    found += [slope(f"memory of {uuid}", series, room[uuid]) for uuid, series in by_card.items()]
+    return tuple(one for one in found if one is not None)
+
+
+def _last(values: list[int | None]) -> float | None:
+    return next((float(v) for v in reversed(values) if v), None)

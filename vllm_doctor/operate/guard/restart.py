@@ -1,0 +1,126 @@
+"""The one thing that the guard does: start a unit anew. Root does it; the guard's own user asks root's helper.
+
+Whoever asks, the same is looked at first: the policy's units, the stop file, the budget, whether the unit is drained,
+stopped or being changed. Only one restart goes on at a time on a host.
+"""
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.gather import look, systemd
+from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.operate.guard import policy as policies
+from vllm_doctor.operate.guard.decide import permitted
+from vllm_doctor.operate.guard.policy import Policy
+from vllm_doctor.operate.history import deeds
+from vllm_doctor.records.reading import Known
+
+SOCKET = Path("/run/vllm-doctor/restart.sock")
+LOCK = Path("/run/vllm-doctor/lock")
+DONE = "restarted"
+# A stop may take as long as the unit's TimeoutStopSec, and a drain with it.
+_RESTART_S = 1800.0
+_ANSWER = 4096
+
+
+class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the helper is asked: start `unit` anew; `cut` where what runs cannot be finished; `why` for the record."""
+
+    unit: str
+    cut: bool = False
+    why: str = ""
+
+
+class NotPermitted(Exception):  # noqa: N818 - it names what the operator meets
+    """The restart was not done; why."""
+
+
+@contextmanager
+def alone(file: Path = LOCK) -> Iterator[None]:
+    """Hold the host's one lock for changes of its services. Raises NotPermitted where another holds it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise NotPermitted("another vllm-doctor is changing a service of this host") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def refused(unit: str, policy: Policy, now: float) -> str | None:
+    """Why `unit` is not started anew now, or None; what systemd and the files say at this moment."""
+    if policies.STOP.exists():
+        return f"{policies.STOP} is there"
+    restarts = tuple(e.at for e in deeds.events(unit, 0.0) if e.kind == DONE)
+    why = permitted(policy, unit, restarts, now)
+    if why is not None:
+        return why
+    held = look.changing(now)
+    if held:
+        return f"it is being changed: {held}"
+    found = systemd.find(unit, 5)
+    if not isinstance(found, Known):
+        return found.reason
+    if look.drained(found.value[0]):
+        return "it is drained (playbooks/undrain.yml puts it into service again)"
+    state = found.value[0].unit.active_state
+    return None if state == "active" else f"it is {state}: whoever stopped it knows why"
+
+
+def here(ask: Ask, policy: Policy) -> None:
+    """Start it anew, as root. Raises NotPermitted, also where systemd refuses."""
+    with alone():
+        why = refused(ask.unit, policy, time.time())
+        if why is not None:
+            raise NotPermitted(why)
+        try:
+            deeds.record(ask.unit, DONE, f"by the guard: {ask.why[:1000]}")
+        except OSError as full:
+            raise NotPermitted(
+                f"{deeds.place()}: {full.strerror}: a restart that is not written down is not done"
+            ) from None
+        if ask.cut:
+            # Its requests can never end, so the unit's time for draining would only be waited for.
+            run(["systemctl", "kill", "--signal=SIGKILL", "--", ask.unit], deadline_s=30)
+        run(["systemctl", "reset-failed", "--", ask.unit], deadline_s=30)
+        done = run(["systemctl", "restart", "--", ask.unit], deadline_s=_RESTART_S)
+        if isinstance(done, NotRun) or done.code != 0:
+            said = done.reason if isinstance(done, NotRun) else done.err.strip()[:300]
+            raise NotPermitted(f"systemctl restart {ask.unit}: {said}")
+
+
+def by_helper(ask: Ask, at: Path = SOCKET) -> None:
+    """Have root's helper do it. Raises NotPermitted with its reason."""
+    try:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(_RESTART_S + 60)
+            line.connect(str(at))
+            line.sendall(msgspec.json.encode(ask))
+            line.shutdown(socket.SHUT_WR)
+            said = line.recv(_ANSWER)
+        answer = json.loads(said)
+    except (OSError, ValueError) as problem:
+        raise NotPermitted(
+            f"no right to restart: {at}: {problem} (role vllm_doctor's vllm-doctor-restart.socket gives it)"
+        ) from None
+    if answer.get("done") is not True:
+        raise NotPermitted(str(answer.get("why", "the helper gave no reason"))[:500])
+
+
+def restart(ask: Ask, policy: Policy) -> None:
+    """Start it anew in the way that this user has. Raises NotPermitted."""
+    if os.geteuid() == 0:
+        here(ask, policy)
+    else:
+        by_helper(ask)

@@ -1,0 +1,1 @@
+"""What happened to the units of this host: a bounded store, and what can be read from it."""

@@ -1,0 +1,56 @@
+"""What was done to the host's services by hand or by the guard: one JSON line each, in root's own file, bounded.
+
+The guard's store is its user's; what counts against the budget of restarts must not be.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.gather.bounded import whole
+from vllm_doctor.operate.history.store import Event
+from vllm_doctor.records.reading import Known
+
+FOLDER = Path("/var/lib/vllm-doctor")
+_NAME = "deeds.jsonl"
+_MOST = 1 << 20
+_TEXT = 2000
+
+
+def place() -> Path:
+    """The file."""
+    return Path(os.environ.get("VLLM_DOCTOR_STATE") or FOLDER) / _NAME
+
+
+def record(unit: str, kind: str, text: str, at: float | None = None) -> None:
+    """Write one down. Raises OSError where it cannot be kept: what is not written down is not done."""
+    from vllm_doctor.redact.text import safe
+
+    file = place()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.exists() and file.stat().st_size > _MOST:
+        file.replace(file.with_suffix(".jsonl.1"))
+    event = Event(time.time() if at is None else at, unit, kind, safe(text)[:_TEXT])
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with os.fdopen(descriptor, "ab") as out:
+        out.write(msgspec.json.encode(event) + b"\n")
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def events(unit: str | None = None, since: float = 0.0) -> list[Event]:
+    """What was written down, oldest first; a line that is none of ours (a cut one) is passed over."""
+    found: list[Event] = []
+    for file in (place().with_suffix(".jsonl.1"), place()):
+        read = whole(file, 4 * _MOST)
+        for line in read.value.splitlines() if isinstance(read, Known) else ():
+            try:
+                event = msgspec.json.decode(line, type=Event)
+            except (msgspec.DecodeError, json.JSONDecodeError, UnicodeDecodeError):
+                continue
+            if event.at >= since and unit in {None, event.unit}:
+                found.append(event)
+    return sorted(found, key=lambda e: e.at)

@@ -1,0 +1,345 @@
+"""The records of weeks in one SQLite file with one writer, the guard; `diagnose`, `history` and `watch` only read it.
+
+It survives a kill (write-ahead log), a full disk (what cannot be written is counted and said) and its own ruin (the
+file is kept aside and a new one begun). It is bounded by age and by size. Readers take it for what a stranger wrote.
+"""
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.records.sample import Look
+
+SCHEMA = 1
+NAME = "history.sqlite"
+FOLDER = Path("/var/lib/vllm-doctor-guard")
+_PAGE = 4096
+_WAL_BYTES = 4 << 20
+_SPOILED = 2
+_MOST_TEXT = 2000
+_READ_S = 1.0
+_TABLES = """
+CREATE TABLE unit (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE minute (
+  at INTEGER NOT NULL, unit INTEGER NOT NULL, active TEXT, health INTEGER, running INTEGER, waiting INTEGER, kv INTEGER,
+  prompt INTEGER, generated INTEGER, finished INTEGER, preemptions INTEGER, host INTEGER, host_limit INTEGER,
+  PRIMARY KEY (unit, at)) WITHOUT ROWID;
+CREATE TABLE card (
+  at INTEGER NOT NULL, unit INTEGER NOT NULL, uuid TEXT NOT NULL, own INTEGER, others INTEGER, total INTEGER,
+  free INTEGER,
+  PRIMARY KEY (unit, uuid, at)) WITHOUT ROWID;
+CREATE TABLE event (
+  id INTEGER PRIMARY KEY, at REAL NOT NULL, unit INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
+CREATE INDEX event_at ON event (unit, at);
+"""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened to a unit, at seconds since the epoch."""
+
+    at: float
+    unit: str
+    kind: str
+    text: str
+
+
+class Minute(msgspec.Struct, frozen=True):
+    """One record of serving; see records.sample.Look."""
+
+    at: float
+    active: str
+    health: int | None
+    running: float | None
+    waiting: float | None
+    kv: float | None
+    prompt: float | None
+    generated: float | None
+    finished: float | None
+    preemptions: float | None
+    host: int | None
+    host_limit: int | None
+
+
+class CardMinute(msgspec.Struct, frozen=True):
+    """One record of a GPU's memory, bytes."""
+
+    at: float
+    uuid: str
+    own: int | None
+    others: int | None
+    total: int | None
+    free: int | None
+
+
+def place() -> Path:
+    """The store of this host."""
+    given = os.environ.get("VLLM_DOCTOR_STATE")
+    return (Path(given) if given else FOLDER) / NAME
+
+
+class Store:
+    """The writer. Nothing that it does raises for a full disk or a ruined file; `lost` counts what was not kept."""
+
+    def __init__(self, path: Path, *, keep_days: float = 35.0, keep_mib: int = 100) -> None:
+        """Open or begin it. Raises OSError where the folder cannot be made."""
+        self.path, self.lost, self.notes = path, 0, list[str]()
+        self._keep_s, self._keep_bytes = keep_days * 86400, keep_mib << 20
+        self._units: dict[str, int] = {}
+        self._pruned = 0.0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._base: sqlite3.Connection | None = None
+        self._open()
+
+    def _open(self) -> None:
+        for attempt in range(2):
+            try:
+                self._base = self._opened()
+            except sqlite3.OperationalError as refused:  # full, read-only, locked: not ruined
+                self._failed(refused)
+                return
+            except sqlite3.DatabaseError as ruined:
+                if attempt:
+                    self._failed(ruined)
+                    return
+                self._put_aside(str(ruined))
+            else:
+                return
+
+    def _opened(self) -> sqlite3.Connection:
+        base = sqlite3.connect(self.path, timeout=2.0, isolation_level=None)
+        try:
+            base.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            base.execute("PRAGMA journal_mode=WAL")
+            base.execute("PRAGMA synchronous=NORMAL")
+            base.execute(f"PRAGMA journal_size_limit={_WAL_BYTES}")
+            base.execute("PRAGMA cache_size=-512")
+            # The smallest file that holds what is to be kept; the kernel of SQLite then refuses more.
+            base.execute(f"PRAGMA max_page_count={max(64, self._keep_bytes // _PAGE)}")
+            version = base.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0 and not base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                base.executescript(f"BEGIN;{_TABLES}PRAGMA user_version={SCHEMA};COMMIT;")
+            elif version != SCHEMA:
+                raise sqlite3.DatabaseError(f"its schema is {version}, not {SCHEMA}")
+            said = base.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if said != "ok":
+                raise sqlite3.DatabaseError(str(said)[:200])
+        except BaseException:
+            base.close()
+            raise
+        return base
+
+    def _put_aside(self, why: str) -> None:
+        """The ruined file stays for whoever wants to look; the older of such files go."""
+        aside = self.path.with_name(f"{self.path.name}.spoiled-{time.time_ns() // 1_000_000}")
+        for end in ("", "-wal", "-shm"):
+            with contextlib.suppress(OSError):
+                self.path.with_name(self.path.name + end).rename(aside.with_name(aside.name + end))
+        kept = sorted({p.name.removesuffix("-wal").removesuffix("-shm") for p in self.path.parent.glob("*.spoiled-*")})
+        for name in kept[:-_SPOILED]:
+            for end in ("", "-wal", "-shm"):
+                self.path.with_name(name + end).unlink(missing_ok=True)
+        self._units = {}
+        self.notes.append(f"{self.path}: not readable ({why}); kept as {aside.name}, and begun anew")
+
+    def _failed(self, why: Exception) -> None:
+        self.lost += 1
+        self._pruned = 0.0  # the next record makes room first
+        if self.lost == 1:
+            self.notes.append(f"{self.path}: records are lost ({why}): make room, or look at the folder's owner")
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection | None]:
+        """One transaction; where it fails the record is lost, and that is counted."""
+        if self._base is None:
+            self._open()
+        base = self._base
+        if base is None:
+            yield None
+            return
+        try:
+            base.execute("BEGIN IMMEDIATE")
+            yield base
+            base.execute("COMMIT")
+            if self.lost:
+                self.notes.append(f"{self.path}: can be written again; {self.lost} records were lost")
+                self.lost = 0
+        except sqlite3.DatabaseError as problem:
+            with contextlib.suppress(sqlite3.Error):
+                base.execute("ROLLBACK")
+            self._failed(problem)
+            if not isinstance(problem, sqlite3.OperationalError):  # malformed under our hands
+                base.close()
+                self._base = None
+                self._put_aside(str(problem))
+
+    def _id(self, base: sqlite3.Connection, unit: str) -> int:
+        if unit not in self._units:
+            base.execute("INSERT OR IGNORE INTO unit (name) VALUES (?)", (unit,))
+            self._units[unit] = int(base.execute("SELECT id FROM unit WHERE name=?", (unit,)).fetchone()[0])
+        return self._units[unit]
+
+    def keep(self, look: Look) -> None:
+        """One record of this look, in place of one of the same minute."""
+        at, c = int(look.at), look.counters
+        if abs(look.at - self._pruned) > 3600:
+            self._pruned = look.at
+            self._prune(look.at)
+        with self._writing() as base:
+            if base is None:
+                return
+            unit = self._id(base, look.unit)
+            figures = (None,) * 7 if c is None else (
+                _whole(c.running), _whole(c.waiting), None if c.kv is None else round(c.kv * 10000), _whole(c.prompt),
+                _whole(c.generated), _whole(c.finished), _whole(c.preemptions),
+            )  # fmt: skip
+            base.execute(
+                "INSERT OR REPLACE INTO minute VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                (at, unit, look.active, look.health, *figures, look.host, look.host_limit),
+            )
+            base.executemany(
+                "INSERT OR REPLACE INTO card VALUES (?,?,?,?,?,?,?)",
+                [(at, unit, one.uuid, one.own, one.others, one.total, one.free) for one in look.cards],
+            )
+
+    def event(self, event: Event) -> None:
+        """Write down something that happened."""
+        with self._writing() as base:
+            if base is not None:
+                unit = self._id(base, event.unit)
+                base.execute(
+                    "INSERT INTO event (at, unit, kind, text) VALUES (?,?,?,?)",
+                    (event.at, unit, event.kind, event.text[:_MOST_TEXT]),
+                )
+
+    def _prune(self, now: float) -> None:
+        """Forget what is too old, then, a day at a time, what is too much."""
+        oldest = now - self._keep_s
+        while True:
+            with self._writing() as base:
+                if base is None:
+                    return
+                for table in ("minute", "card", "event"):
+                    base.execute(f"DELETE FROM {table} WHERE at < ?", (oldest,))  # noqa: S608 - our own names
+            if self._base is None:
+                return
+            with contextlib.suppress(sqlite3.Error):
+                self._base.execute("PRAGMA incremental_vacuum")
+                self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            if self.size() < 0.9 * self._keep_bytes or oldest >= now:
+                return
+            oldest += max(3600.0, self._keep_s / 32)
+
+    def size(self) -> int:
+        """Bytes of the file's pages in use."""
+        if self._base is None:
+            return 0
+        pages, free = (self._base.execute(f"PRAGMA {what}").fetchone()[0] for what in ("page_count", "freelist_count"))
+        return int(pages - free) * _PAGE
+
+    def close(self) -> None:
+        """Nothing more is written."""
+        if self._base is not None:
+            self._base.close()
+            self._base = None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None or not abs(value) < 1 << 62 else int(value)
+
+
+class Unreadable(Exception):  # noqa: N818 - it names what the operator meets
+    """The store is there and cannot be read; the text says why."""
+
+
+class Reader:
+    """What the store holds. It was written by another user, so nothing in it is run, and reading has a deadline."""
+
+    def __init__(self, path: Path, within_s: float = _READ_S) -> None:
+        """Raises FileNotFoundError where there is none, Unreadable where it cannot be read."""
+        if not path.exists():
+            raise FileNotFoundError(path)
+        end = time.monotonic() + within_s
+        try:
+            self._base = _read_only(path)
+            self._base.execute("PRAGMA trusted_schema=OFF")
+            self._base.set_progress_handler(lambda: int(time.monotonic() > end), 5000)
+            kinds = dict(
+                self._base.execute(
+                    "SELECT name, type FROM sqlite_master WHERE name IN ('unit','minute','card','event')"
+                )
+            )
+            version = self._base.execute("PRAGMA user_version").fetchone()[0]
+        except sqlite3.Error as problem:
+            raise Unreadable(f"{path}: {problem}") from None
+        if version != SCHEMA or len(kinds) != 4 or set(kinds.values()) != {"table"}:
+            raise Unreadable(f"{path}: no store of this release of vllm-doctor")
+        self.path = path
+
+    def _rows(self, query: str, *values: object) -> list[tuple[object, ...]]:
+        try:
+            return self._base.execute(query, values).fetchall()
+        except (sqlite3.Error, OverflowError) as problem:
+            raise Unreadable(f"{self.path}: {problem}") from None
+
+    def _taken(self, kind: type, rows: list[tuple[object, ...]]) -> list[object]:
+        """Rows as records; SQLite keeps whatever type was written."""
+        fields = [f.name for f in msgspec.structs.fields(kind)]
+        try:
+            return [msgspec.convert(dict(zip(fields, row, strict=True)), kind, strict=True) for row in rows]
+        except (msgspec.ValidationError, UnicodeDecodeError) as wrong:
+            raise Unreadable(f"{self.path}: {str(wrong)[:200]}") from None
+
+    def units(self) -> tuple[str, ...]:
+        """The units that it knows."""
+        return tuple(str(row[0])[:300] for row in self._rows("SELECT name FROM unit ORDER BY name LIMIT 1000"))
+
+    def minutes(self, unit: str, since: float) -> list[Minute]:
+        """Records of a unit, oldest first."""
+        rows = self._rows(
+            "SELECT m.at, active, health, running, waiting, kv / 10000.0, prompt, generated, finished, preemptions, "
+            "host, host_limit FROM minute m JOIN unit u ON u.id = m.unit "
+            "WHERE u.name = ? AND m.at >= ? ORDER BY m.at LIMIT 100000",
+            unit,
+            since,
+        )
+        return self._taken(Minute, rows)  # type: ignore[return-value]
+
+    def cards(self, unit: str, since: float) -> list[CardMinute]:
+        """Records of the memory of a unit's GPUs, oldest first for each."""
+        rows = self._rows(
+            "SELECT c.at, uuid, own, others, total, free FROM card c JOIN unit u ON u.id = c.unit "
+            "WHERE u.name = ? AND c.at >= ? ORDER BY uuid, c.at LIMIT 400000",
+            unit,
+            since,
+        )
+        return self._taken(CardMinute, rows)  # type: ignore[return-value]
+
+    def events(self, unit: str | None, since: float, most: int = 1000) -> list[Event]:
+        """The newest events, oldest first; of all units where none is named."""
+        rows = self._rows(
+            "SELECT e.at, u.name, kind, text FROM event e JOIN unit u ON u.id = e.unit "
+            "WHERE (? IS NULL OR u.name = ?) AND e.at >= ? ORDER BY e.at DESC, e.id DESC LIMIT ?",
+            unit,
+            unit,
+            since,
+            most,
+        )
+        return list(reversed(self._taken(Event, rows)))  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Done."""
+        self._base.close()
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing. Without a writer's files beside it the store is as it stands."""
+    address = path.absolute().as_uri()
+    still = not path.with_name(path.name + "-wal").exists()
+    base = sqlite3.connect(f"{address}?mode=ro{'&immutable=1' if still else ''}", uri=True, timeout=0.5)
+    base.execute("PRAGMA query_only=ON")
+    return base
