@@ -14,6 +14,7 @@ _MODULES = {
     "plan": "plan",
     "tune": "tune",
     "guard": "guard",
+    "recover": "recover",
     "explain": "explain",
     "flowchart": "explain",
 }
@@ -25,6 +26,7 @@ _SHORT = {
     "plan": "Predict the memory of a launch before it runs.",
     "tune": "Find the batch sizes that this host serves best.",
     "guard": "Watch the services; restart one where that helps.",
+    "recover": "Stop a unit whole, free its GPUs, start it with less.",
     "explain": "Explain a finding, an option or a metric.",
     "flowchart": "Print the whole flowchart.",
 }

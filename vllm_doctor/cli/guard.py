@@ -6,11 +6,14 @@ from typing import Annotated, Literal
 
 import typer
 
-EXAMPLES = (
-    "vllm-doctor guard --once: one look, what is seen and what it would do. "
-    "vllm-doctor guard --dry-run: watch, keep records and say, and restart nothing. "
-    "touch /etc/vllm-doctor/guard.stop: it restarts nothing from that moment on."
-)
+EXAMPLES = """\
+Examples:
+
+\b
+  vllm-doctor guard --once              one look: what is seen, what it would do
+  vllm-doctor guard --dry-run           watch, keep records, restart nothing
+  touch /etc/vllm-doctor/guard.stop     it restarts nothing from that moment on
+"""
 
 
 def guard(

@@ -1,0 +1,105 @@
+"""What `recover` does with its options: show the plan, ask, do it, say how it ended."""
+
+import datetime
+import sys
+from pathlib import Path
+
+from vllm_doctor.cli import terminal
+from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.unit_of import unit as the_unit
+from vllm_doctor.gather import look
+from vllm_doctor.gather.launch import is_vllm
+from vllm_doctor.operate.guard.explain import explained
+from vllm_doctor.operate.guard.restart import NotPermitted
+from vllm_doctor.operate.recover import conservative, steps
+from vllm_doctor.operate.recover.conservative import Less, Predict
+from vllm_doctor.operate.temporary import NotDone
+
+
+def run(unit: str, *, dry_run: bool, yes: bool, as_it_is: bool, hours: float, ready_s: float) -> int:
+    """The whole command; its exit code."""
+    plan = _plan(unit, dry_run=dry_run, as_it_is=as_it_is, hours=hours)
+    terminal.told(f"{unit}\n" + "\n".join(steps.told(plan)) + "\n")
+    if dry_run:
+        return Exit.OK
+    if plan.drained:
+        raise UsageProblem(f"recover: {unit} is drained, so nothing may start it; needed: playbooks/undrain.yml first")
+    if not yes and not _agreed():
+        terminal.told("nothing was done\n")
+        return Exit.OK
+    try:
+        ended = steps.done(plan, ready_s, _say, datetime.datetime.now(tz=datetime.UTC))
+    except (NotPermitted, NotDone) as refused:
+        raise UsageProblem(f"recover: {refused}") from None
+    except OSError as refused:
+        raise UsageProblem(f"recover: {refused.filename}: {refused.strerror}") from None
+    if ended.answers:
+        terminal.told(f"a completion came back after {ended.seconds:.0f} s\n" + (f"{ended.why}\n" if ended.why else ""))
+        return Exit.FINDINGS if ended.why else Exit.OK
+    finding = explained(unit)
+    terminal.told(
+        f"{ended.why}\n" + (f"{finding}\n" if finding else "") + f"more: vllm-doctor diagnose --unit {unit}\n"
+    )
+    return Exit.FINDINGS
+
+
+def _plan(unit: str, *, dry_run: bool, as_it_is: bool, hours: float) -> steps.Plan:
+    found = the_unit("recover", unit, changes=not dry_run)
+    argv = found.argv
+    if not is_vllm(argv):
+        raise UsageProblem(f"recover: {unit} does not start vLLM; needed: a unit of vLLM's")
+    gpus, unknown, holders = steps.seen(unit)
+    mine = tuple(one for one in holders if not one.why_not)
+    used = {one.gpu for one in mine}
+    less = Less((), "--as-it-is")
+    if not as_it_is:
+        predict, effect, why = _planner(unit, argv)
+        less = conservative.less(argv, predict, effect)
+        if why:
+            less = Less(less.changes, f"{less.why} ({why})")
+    return steps.Plan(
+        unit=unit,
+        argv=argv,
+        active=found.unit.active_state,
+        drained=look.drained(found),
+        processes=look.pids_of(found),
+        gpus=tuple(g for g in gpus if not used or (g.uuid or f"GPU {g.index}") in used),
+        gpus_unknown=unknown,
+        mine=mine,
+        others=tuple(one for one in holders if one.why_not),
+        less=less,
+        hours=hours,
+    )
+
+
+def _planner(unit: str, argv: tuple[str, ...]) -> tuple[Predict | None, dict[str, float], str]:
+    """The planner's prediction for changed options, the values in effect, and why there is none."""
+    from vllm_doctor.cli.plan_host import fill
+    from vllm_doctor.launch.parse import LaunchError
+    from vllm_doctor.memory.flags import SettingError
+    from vllm_doctor.memory.history import recall
+    from vllm_doctor.memory.question import PlanProblem, Question, planner
+    from vllm_doctor.memory.reading import ConfigError
+
+    try:
+        asked = fill(Question(argv), unit=unit, count=None)
+        plan = planner(asked)
+        plan = plan.with_history(recall(plan.gpu.name if plan.gpu is not None else None, Path(asked.config or "")))
+        settings = plan.settings()
+    except (PlanProblem, ConfigError, LaunchError, SettingError, UsageProblem) as problem:
+        return None, {}, str(problem)
+    effect = {"max-num-seqs": float(settings.seqs), "max-num-batched-tokens": float(settings.batched)}
+    return plan.predict, {**effect, "gpu-memory-utilization": settings.utilization}, ""
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise UsageProblem("recover: nobody is at the terminal to be asked; needed: --yes, or --dry-run to see it")
+    sys.stdout.write("Do it? [y/N] ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

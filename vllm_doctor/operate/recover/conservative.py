@@ -1,0 +1,87 @@
+"""The launch with less: what the planner foresees to start, and never more than the article's emergency figures."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from vllm_doctor.memory.plan import Prediction
+from vllm_doctor.operate.tune_unit import number
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
+from vllm_doctor.remedy.argv import applied
+from vllm_doctor.remedy.dropin import quoted
+from vllm_doctor.rules.say import inventory_var
+
+UTILIZATION, SEQUENCES, TOKENS = 0.75, 16, 8192
+_FLAGS = ("gpu-memory-utilization", "max-num-seqs", "max-num-batched-tokens")
+Predict = Callable[[dict[str, str | bool | None]], Prediction]
+
+
+class Less(msgspec.Struct, frozen=True):
+    """The options that are lowered, and how sure it is that this starts."""
+
+    changes: tuple[Change, ...]
+    why: str
+
+
+def less(argv: tuple[str, ...], predict: Predict | None, resolved: Mapping[str, float]) -> Less:
+    """The most conservative launch that the plan does not foresee to fail. `resolved` are the values in effect where
+    the line does not say them."""
+    wanted: dict[str, float | int] = {}
+    for flag, ceiling in zip(_FLAGS, (UTILIZATION, SEQUENCES, TOKENS), strict=True):
+        now = _value(argv, flag, resolved)
+        if now is None or now > ceiling:
+            wanted[flag] = ceiling
+    if predict is None:
+        wanted.pop("gpu-memory-utilization", None)
+        wanted.pop("max-num-batched-tokens", None)
+        return Less(
+            _changes(argv, wanted), "no plan: only the number of sequences, which never keeps a start from working"
+        )
+    for left_out in ((), ("gpu-memory-utilization",), ("gpu-memory-utilization", "max-num-batched-tokens"), _FLAGS):
+        kept = {flag: value for flag, value in wanted.items() if flag not in left_out}
+        told = predict({flag: f"{value:g}" for flag, value in kept.items()})
+        if told.outcome in {"ok", "uncertain"}:
+            without = f"; with {' and '.join(left_out)} lowered too it would not start" if left_out and kept else ""
+            return Less(_changes(argv, kept), f"the plan foresees {told.outcome}{without}")
+    return Less((), f"the plan foresees {told.outcome} for the launch as it stands, and less of anything does not help")
+
+
+def text(argv: tuple[str, ...], changes: tuple[Change, ...]) -> str:
+    """The drop-in's text."""
+    line = " ".join(quoted(word) for word in applied(argv, changes))
+    # A list setting must be emptied before it is set again, or systemd refuses two ExecStart= lines.
+    return (
+        "# `vllm-doctor recover`: the launch with less, until the time in this file's name or the next reboot.\n"
+        f"[Service]\nExecStart=\nExecStart={line}\n"
+    )
+
+
+def _value(argv: tuple[str, ...], flag: str, resolved: Mapping[str, float]) -> float | None:
+    if flag != "gpu-memory-utilization":
+        found = number(argv, flag)
+        return resolved.get(flag) if found is None else found
+    for word, after in zip(argv, (*argv[1:], ""), strict=True):
+        name, _, given = word.partition("=")
+        if name.startswith("--") and name[2:].replace("_", "-") == flag:
+            try:
+                return float(given or after)
+            except ValueError:
+                return None
+    return resolved.get(flag)
+
+
+def _changes(argv: tuple[str, ...], wanted: Mapping[str, float | int]) -> tuple[Change, ...]:
+    return tuple(
+        Change(
+            kind=ChangeKind.FLAG,
+            name=flag,
+            before=_value(argv, flag, {}),
+            after=value,
+            direction=Direction.LOWER,
+            applicability=Applicability.NEEDS_REVIEW,
+            inventory_var=inventory_var(flag),
+            why="an emergency",
+        )
+        for flag, value in wanted.items()
+    )
