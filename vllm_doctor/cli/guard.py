@@ -20,6 +20,9 @@ def guard(
     *,
     once: Annotated[bool, typer.Option("--once", help="One look; keep and do nothing.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would do; restart nothing.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only read the policy, and say what is wrong with it.")
+    ] = False,
     policy: Annotated[
         str | None, typer.Option(help="The policy's JSON file. Default: /etc/vllm-doctor/guard.json.")
     ] = None,
@@ -31,4 +34,4 @@ def guard(
     """Watch the vLLM units, keep records, and restart one only where a restart helps and the policy lets it."""
     from vllm_doctor.cli.guard_run import run
 
-    raise typer.Exit(run(policy=policy, store=store, once=once, dry=dry_run, json=format_ == "json"))
+    raise typer.Exit(run(policy=policy, store=store, once=once, check=check, dry=dry_run, json=format_ == "json"))

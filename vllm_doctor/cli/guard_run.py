@@ -18,12 +18,14 @@ from vllm_doctor.records.reading import Absent, Known, Unknown
 from vllm_doctor.records.sample import Look
 
 
-def run(*, policy: str | None, store: str | None, once: bool, dry: bool, json: bool) -> int:
+def run(*, policy: str | None, store: str | None, once: bool, check: bool, dry: bool, json: bool) -> int:
     """Watch until SIGTERM, or once; the exit code."""
     try:
         chosen = policies.load(Path(policy) if policy is not None else policies.FILE)
     except policies.PolicyProblem as problem:
         raise UsageProblem(str(problem)) from None
+    if check:
+        return Exit.OK
     hands = RealHands(chosen)
     if once:
         return _once(chosen, hands, json=json)

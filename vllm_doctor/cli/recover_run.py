@@ -77,10 +77,10 @@ def _planner(unit: str, argv: tuple[str, ...]) -> tuple[Predict | None, dict[str
     """The planner's prediction for changed options, the values in effect, and why there is none."""
     from vllm_doctor.cli.plan_host import fill
     from vllm_doctor.launch.parse import LaunchError
-    from vllm_doctor.memory.flags import SettingError
-    from vllm_doctor.memory.history import recall
-    from vllm_doctor.memory.question import PlanProblem, Question, planner
-    from vllm_doctor.memory.reading import ConfigError
+    from vllm_doctor.plan.launch.flags import SettingError
+    from vllm_doctor.plan.model.reading import ConfigError
+    from vllm_doctor.plan.question.history import recall
+    from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 
     try:
         asked = fill(Question(argv), unit=unit, count=None)

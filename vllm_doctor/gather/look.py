@@ -11,7 +11,7 @@ import msgspec
 
 from vllm_doctor.gather import journal, nvml, probe, procfs, systemd
 from vllm_doctor.gather.bounded import whole, words
-from vllm_doctor.gather.environment_file import assigned, environment_files
+from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.http import NoAnswer, Pass, get, get_keyed
 from vllm_doctor.gather.launch import parse_argv
 from vllm_doctor.gather.metrics import scrape_few
@@ -84,17 +84,12 @@ def base_of(found: Found) -> tuple[str | None, Pass]:
 
 
 def key_of(found: Found) -> str | None:
-    """The API key, from where the unit has it, or from this service's own credential of the unit's name."""
+    """The API key, from where the unit has it."""
     for word, after in zip(found.argv, (*found.argv[1:], ""), strict=True):
         if word.partition("=")[0] == "--api-key":
             return word.partition("=")[2] or after
     files = environment_files(found.unit.properties.get("EnvironmentFiles", ""))
-    own = found.env.get("VLLM_API_KEY") or files.get("VLLM_API_KEY")
-    folder = os.environ.get("CREDENTIALS_DIRECTORY")
-    if own or not folder:
-        return own
-    kept = whole(Path(folder) / found.unit.name, 1 << 16)
-    return assigned(kept.value.decode(errors="replace")).get("VLLM_API_KEY") if isinstance(kept, Known) else None
+    return found.env.get("VLLM_API_KEY") or files.get("VLLM_API_KEY")
 
 
 def pids_of(found: Found) -> tuple[int, ...]:

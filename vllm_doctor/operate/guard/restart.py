@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -32,11 +33,14 @@ _ANSWER = 4096
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the helper is asked: start `unit` anew; `cut` where what runs cannot be finished; `why` for the record."""
+    """What the helper is asked: start `unit` anew (`cut` where what runs cannot be finished; `why` for the record), or,
+    where the guard's user may not read its key, whether a completion comes back within `within_s` seconds."""
 
     unit: str
+    what: Literal["restart", "complete"] = "restart"
     cut: bool = False
     why: str = ""
+    within_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 15.0
 
 
 class NotPermitted(Exception):  # noqa: N818 - it names what the operator meets
@@ -100,8 +104,8 @@ def here(ask: Ask, policy: Policy) -> None:
             raise NotPermitted(f"systemctl restart {ask.unit}: {said}")
 
 
-def by_helper(ask: Ask, at: Path = SOCKET) -> None:
-    """Have root's helper do it. Raises NotPermitted with its reason."""
+def by_helper(ask: Ask, at: Path = SOCKET) -> bool | None:
+    """Have root's helper do it; whether a completion came, where that was asked. Raises NotPermitted with its word."""
     try:
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(_RESTART_S + 60)
@@ -116,6 +120,8 @@ def by_helper(ask: Ask, at: Path = SOCKET) -> None:
         ) from None
     if answer.get("done") is not True:
         raise NotPermitted(str(answer.get("why", "the helper gave no reason"))[:500])
+    came = answer.get("came")
+    return came if isinstance(came, bool) else None
 
 
 def restart(ask: Ask, policy: Policy) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from vllm_doctor.memory.plan import Prediction
 from vllm_doctor.operate.tune_unit import number
+from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
 from vllm_doctor.remedy.argv import applied

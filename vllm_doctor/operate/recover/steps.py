@@ -92,8 +92,8 @@ def _hardware(gpus: tuple[Gpu, ...]) -> Iterator[str]:
         action = gpu.recovery_action
         if action is not None and action not in {"none", ""}:
             yield (
-                f"   not done here: GPU {gpu.index} asks for {action} (NVIDIA's recovery action): stop everything on it "
-                "first, then do that"
+                f"   not done here: GPU {gpu.index} asks for {action} (NVIDIA's recovery action): stop everything "
+                "on it first, then do that"
             )
 
 
