@@ -15,6 +15,9 @@ _MODULES = {
     "tune": "tune",
     "guard": "guard",
     "recover": "recover",
+    "history": "history",
+    "debug": "debug",
+    "watch": "watch",
     "explain": "explain",
     "flowchart": "explain",
 }
@@ -27,6 +30,9 @@ _SHORT = {
     "tune": "Find the batch sizes that this host serves best.",
     "guard": "Watch the services; restart one where that helps.",
     "recover": "Stop a unit whole, free its GPUs, start it with less.",
+    "history": "Say what happened to the units, and when.",
+    "debug": "Turn debug logging on for a while.",
+    "watch": "Show memory, load and findings as they change.",
     "explain": "Explain a finding, an option or a metric.",
     "flowchart": "Print the whole flowchart.",
 }

@@ -3,7 +3,8 @@
 Every reader has its own bounds; this is the last one, over the judging and the rendering too. The processes that a
 command starts are counted each for itself, and a reading of one unit has less (`gather.worker`). `tune` is left alone:
 its load tools work for minutes, and it reads nothing that strangers wrote; so are `guard`, whose unit
-bounds it, and `recover`, which waits for a start.
+bounds it, and those
+that wait for a start or for a person.
 """
 
 import resource
@@ -17,7 +18,7 @@ SECONDS = 12
 BYTES = 280 << 20
 # After SECONDS the kernel reminds us every second; one that computes without hearing it is killed so much later.
 _DEAF_S = 2
-_FREE = ("tune", "guard", "recover", "--version")
+_FREE = ("tune", "guard", "recover", "debug", "watch", "--version")
 # It redacts all that each unit of the host wrote: 8,000 lines take 3 s on a busy machine.
 _LONG = {"bundle": 60}
 

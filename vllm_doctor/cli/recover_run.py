@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from vllm_doctor.cli import terminal
+from vllm_doctor.cli.consent import agreed
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.unit_of import unit as the_unit
@@ -25,7 +26,7 @@ def run(unit: str, *, dry_run: bool, yes: bool, as_it_is: bool, hours: float, re
         return Exit.OK
     if plan.drained:
         raise UsageProblem(f"recover: {unit} is drained, so nothing may start it; needed: playbooks/undrain.yml first")
-    if not yes and not _agreed():
+    if not yes and not agreed("recover"):
         terminal.told("nothing was done\n")
         return Exit.OK
     try:
@@ -91,14 +92,6 @@ def _planner(unit: str, argv: tuple[str, ...]) -> tuple[Predict | None, dict[str
         return None, {}, str(problem)
     effect = {"max-num-seqs": float(settings.seqs), "max-num-batched-tokens": float(settings.batched)}
     return plan.predict, {**effect, "gpu-memory-utilization": settings.utilization}, ""
-
-
-def _agreed() -> bool:
-    if not sys.stdin.isatty():
-        raise UsageProblem("recover: nobody is at the terminal to be asked; needed: --yes, or --dry-run to see it")
-    sys.stdout.write("Do it? [y/N] ")
-    sys.stdout.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _say(line: str) -> None:

@@ -101,6 +101,14 @@ def silent_s(invocation: str, now: float, deadline_s: float) -> float | None:
     return max(0.0, now - int(stamp) / 1e6) if re.fullmatch(r"[0-9]{1,17}", stamp) else None
 
 
+def ended(invocation: str, deadline_s: float) -> float | None:
+    """When systemd last spoke of this invocation, seconds since the epoch: where it ended, its end."""
+    got = _journalctl(["-n", "1", "_PID=1", f"INVOCATION_ID={invocation}"], "MESSAGE", deadline_s)
+    row = next(_rows(got.out), None) if isinstance(got, Ran) else None
+    stamp = _text(row.get("__REALTIME_TIMESTAMP")) if row is not None else ""
+    return int(stamp) / 1e6 if re.fullmatch(r"[0-9]{1,17}", stamp) else None
+
+
 def _journalctl(arguments: list[str], fields: str, deadline_s: float, max_bytes: int = MAX_BYTES) -> Ran | Unknown:
     got = run(
         ["journalctl", "--no-pager", "-o", "json", f"--output-fields={fields}", *arguments],

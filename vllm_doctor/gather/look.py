@@ -12,7 +12,7 @@ import msgspec
 from vllm_doctor.gather import journal, nvml, probe, procfs, systemd
 from vllm_doctor.gather.bounded import whole, words
 from vllm_doctor.gather.environment_file import environment_files
-from vllm_doctor.gather.http import NoAnswer, Pass, get, get_keyed
+from vllm_doctor.gather.http import NO_PASS, NoAnswer, Pass, get, get_keyed
 from vllm_doctor.gather.launch import parse_argv
 from vllm_doctor.gather.metrics import scrape_few
 from vllm_doctor.gather.systemd import Found
@@ -31,11 +31,12 @@ _ASLEEP = {"weights_offloaded", "discard_all"}
 _TICKS = os.sysconf("SC_CLK_TCK")
 _HTTP_S = 3.0
 _GROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified"))
+_TIMES = tuple(f"{name}_{part}" for name in (serving.TO_FIRST, *serving.BETWEEN) for part in ("sum", "count"))
 _WANTED = tuple(
     name.partition(":")[2].removesuffix("_total")
     for names in (
         serving.KV_USE, serving.RUNNING, serving.WAITING, serving.PREEMPTIONS, serving.FINISHED, serving.PROMPT_TOKENS,
-        serving.GENERATED, serving.SLEEP,
+        serving.GENERATED, serving.SLEEP, _TIMES,
     )
     for name in names
 )  # fmt: skip
@@ -150,8 +151,31 @@ def _counters(scrape: Scrape) -> Counters:
         finished=serving.total(scrape, serving.FINISHED),
         preemptions=serving.total(scrape, serving.PREEMPTIONS),
         server=next((s.value for s in scrape.samples if s.name == "process_start_time_seconds"), None),
+        first=_time(scrape, (serving.TO_FIRST,)),
+        between=_time(scrape, serving.BETWEEN),
         asleep=asleep,
     )
+
+
+def _time(scrape: Scrape, names: tuple[str, ...]) -> tuple[float, float] | None:
+    """Sum and count of the first of these histograms that is there."""
+    for name in names:
+        spent, count = serving.total(scrape, (f"{name}_sum",)), serving.total(scrape, (f"{name}_count",))
+        if spent is not None and count is not None:
+            return spent, count
+    return None
+
+
+def look_at(base: str, given: Pass = NO_PASS) -> Look:
+    """A server that is known by its address alone, in a container or on another host."""
+    at = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic()
+    answer = get_keyed(f"{base}/health", given, deadline_s=_HTTP_S, max_bytes=1 << 16)
+    health = (None if answer.connected else 0) if isinstance(answer, NoAnswer) else answer.status
+    look = Look(base, *at, active="", health=health)
+    scraped = scrape_few(base, _WANTED, deadline_s=_HTTP_S, given=given)
+    if isinstance(scraped, Unknown):
+        return msgspec.structs.replace(look, why=scraped.reason)
+    return msgspec.structs.replace(look, counters=_counters(scraped))
 
 
 def _completes(base: str, found: Found, given: Pass, within_s: float) -> bool | None:

@@ -8,7 +8,7 @@ class Counters(msgspec.Struct, frozen=True):
 
     `prompt`, `generated`, `finished` and `preemptions` count since the server's start. `server` is the time at which
     the process that answered began, so that two servers behind one port can be told apart; `asleep` that it was put to
-    sleep.
+    sleep. `first` and `between` are sum (seconds) and count of the times to the first token and between tokens.
     """
 
     running: float | None = None
@@ -19,6 +19,8 @@ class Counters(msgspec.Struct, frozen=True):
     finished: float | None = None
     preemptions: float | None = None
     server: float | None = None
+    first: tuple[float, float] | None = None
+    between: tuple[float, float] | None = None
     asleep: bool = False
 
     @property

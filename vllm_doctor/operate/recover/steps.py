@@ -7,12 +7,11 @@ where it was done before, so the whole may be run twice.
 import datetime
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 
 from vllm_doctor.gather import journal, look, nvml, systemd
+from vllm_doctor.operate.announce import announced
 from vllm_doctor.operate.guard.restart import alone
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.recover import conservative
@@ -100,7 +99,7 @@ def _hardware(gpus: tuple[Gpu, ...]) -> Iterator[str]:
 def done(plan: Plan, ready_s: float, say: Callable[[str], None], now: datetime.datetime) -> Outcome:
     """Do it. Raises NotDone before anything was stopped; NotPermitted where another changes a service just now."""
     began = time.monotonic()
-    with alone(), _announced(plan.unit):
+    with alone(), announced(f"vllm-doctor recover --unit {plan.unit}"):
         deeds.record(plan.unit, "recover", "begun: " + "; ".join(told(plan))[:1500])
         resume = f"vllm-doctor-resume-{plan.unit.removesuffix('.service')}"
         timed(
@@ -127,17 +126,6 @@ def done(plan: Plan, ready_s: float, say: Callable[[str], None], now: datetime.d
     if why is not None:
         return Outcome(answers=False, why=f"{why}{f'; {problem}' if problem else ''}", seconds=took)
     return Outcome(answers=True, why=problem, seconds=took)
-
-
-@contextmanager
-def _announced(unit: str, file: Path = look.CHANGING) -> Iterator[None]:
-    """Let the guard rest meanwhile."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"vllm-doctor recover --unit {unit}\n", encoding="utf-8")
-    try:
-        yield
-    finally:
-        file.unlink(missing_ok=True)
 
 
 def _freed(plan: Plan, say: Callable[[str], None]) -> str:

@@ -1,0 +1,176 @@
+"""The guard on a host with two services: what it may do, what it does, and what it leaves alone. In this order."""
+
+import json
+import shlex
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+KEY = "molecule-guard"
+PORTS = {"chat": 8000, "code": 8001}
+START_S = 15
+PATIENCE_S = 240  # for what is not measured, on a busy machine
+
+
+def post(host, name, tokens=4, *, seconds=PATIENCE_S):
+    """A completion asked for with curl on the host; its status, and how many tokens came."""
+    body = json.dumps({"model": name, "prompt": "Once", "max_tokens": tokens, "ignore_eos": True})
+    url = f"http://127.0.0.1:{PORTS[name]}/v1/completions"
+    done = host.run(
+        f"curl -s --max-time {seconds} -w '\\n%{{http_code}}' -H 'Authorization: Bearer {KEY}' -d {shlex.quote(body)} {url}"
+    )
+    answer, _, status = done.stdout.rpartition("\n")
+    told = json.loads(answer) if answer.startswith("{") else {}
+    return int(status or 0), told.get("usage", {}).get("completion_tokens", 0)
+
+
+def until(what, seconds=PATIENCE_S):
+    """Ask until it is true; how long that took."""
+    began = time.monotonic()
+    while time.monotonic() - began < seconds:
+        if what():
+            return time.monotonic() - began
+        time.sleep(0.5)
+    raise AssertionError(f"not within {seconds} s")
+
+
+def misbehave(host, **words):
+    host.check_output(f"echo {shlex.quote(json.dumps(words))} > /etc/stub-vllm.json")
+
+
+def pid(host, name):
+    return host.check_output(f"systemctl show -P MainPID vllm@{name}")
+
+
+def engine(host, name):
+    return host.check_output(f"pgrep -P {pid(host, name)} | head -1")
+
+
+def guard_says(host):
+    return host.check_output("journalctl --no-pager -o cat -u vllm-doctor-guard")
+
+
+def test_it_is_a_user_of_its_own_that_cannot_restart_and_has_no_key(host):
+    assert host.check_output("ps -o user= -p $(systemctl show -P MainPID vllm-doctor-guard)") == "vllm-doctor"
+    assert "0.0" not in host.check_output("systemd-analyze security vllm-doctor-guard --no-pager | tail -1")
+    refused = host.run("runuser -u vllm-doctor -- systemctl restart vllm@chat")
+    assert refused.rc != 0
+    process = host.check_output("systemctl show -P MainPID vllm-doctor-guard")
+    assert KEY not in host.check_output(f"tr '\\0' '\\n' < /proc/{process}/environ")
+    assert not host.run("runuser -u vllm-doctor -- cat /etc/vllm/chat.secrets").succeeded
+
+
+ASK = """
+import socket, sys
+line = socket.socket(socket.AF_UNIX)
+line.connect("/run/vllm-doctor/restart.sock")
+line.sendall(sys.argv[1].encode())
+line.shutdown(socket.SHUT_WR)
+print(line.recv(4096).decode())
+"""
+
+
+def test_its_helper_restarts_what_the_policy_names_and_nothing_else(host):
+    def ask(user, words):
+        return host.run(f"runuser -u {user} -- python3 -c {shlex.quote(ASK)} {shlex.quote(words)}")
+
+    other = ask("vllm-doctor", '{"unit": "systemd-journald.service"}')
+    assert "is not among the policy's units" in other.stdout
+    assert "not a request" in ask("vllm-doctor", "reboot").stdout
+    assert "not a request" in ask("vllm-doctor", '{"unit": "vllm@chat.service", "argv": ["sh"]}').stdout
+    assert "PermissionError" in ask("nobody", '{"unit": "vllm@chat.service"}').stderr
+    came = json.loads(ask("vllm-doctor", '{"unit": "vllm@chat.service", "what": "complete"}').stdout)
+    assert came == {"done": True, "came": True}
+
+
+def test_an_engine_stopped_under_load_is_back_and_its_neighbour_keeps_its_stream(host):
+    misbehave(host, token_seconds=0.1, start_seconds=START_S)
+    neighbour, before = pid(host, "code"), pid(host, "chat")
+    with ThreadPoolExecutor() as clients:
+        stream = clients.submit(post, host, "code", 900)
+        load = [clients.submit(post, host, "chat", 900) for _ in range(3)]
+        until(lambda: "num_requests_running" in host.run("curl -s 127.0.0.1:8000/metrics").stdout)
+        time.sleep(3)  # the load runs; the guard has seen it move
+        host.check_output(f"kill -STOP {engine(host, 'chat')}")
+        assert host.run("curl -s -o /dev/null -w '%{http_code}' 127.0.0.1:8000/health").stdout == "200"
+        took = until(lambda: pid(host, "chat") not in {before, "0"} and post(host, "chat", seconds=5)[0] == 200)
+        assert [one.result()[0] for one in load] != [200, 200, 200]
+        assert stream.result() == (200, 900)
+    assert pid(host, "code") == neighbour
+    print(f"answers {took:.0f} s after its engine was stopped; a start takes {START_S} s")
+    assert took <= 3 * START_S + 10, guard_says(host)  # 10: this test's own asking
+    until(lambda: "started anew; a completion came back" in guard_says(host))
+    said = next(line for line in guard_says(host).splitlines() if "engine-dead: restarts it" in line)
+    assert "the engine's processes do not compute" in said
+    assert "3 running" in said
+
+
+def test_a_drained_unit_and_a_stop_file_hold_it_at_once(host):
+    misbehave(host, token_seconds=0.1)
+    host.check_output("touch /etc/vllm-doctor/guard.stop")
+    before = pid(host, "chat")
+    host.check_output(f"kill -STOP {engine(host, 'chat')}")
+    until(lambda: "would restart it (/etc/vllm-doctor/guard.stop is there)" in guard_says(host))
+    assert pid(host, "chat") == before
+    host.check_output("rm /etc/vllm-doctor/guard.stop")
+    until(lambda: pid(host, "chat") not in {before, "0"} and post(host, "chat", seconds=5)[0] == 200)
+
+
+def test_history_tells_what_happened_to_everybody_who_may_ask(host):
+    told = json.loads(host.check_output("vllm-doctor history --format json"))
+    kinds = {event["kind"] for event in told["events"] if event["unit"] == "vllm@chat.service"}
+    assert {"restarted", "engine-dead", "answers", "start"} <= kinds
+    assert KEY not in json.dumps(told)
+    assert "engine-dead" in host.check_output("runuser -u nobody -- vllm-doctor history --unit vllm@chat")
+
+
+def test_watch_shows_both_and_a_server_by_its_address(host):
+    told = json.loads(host.check_output("vllm-doctor watch --once --format json"))
+    assert {one["name"] for one in told["services"]} == {"vllm@chat.service", "vllm@code.service"}
+    page = host.check_output("COLUMNS=80 vllm-doctor watch --once --url http://127.0.0.1:8001")
+    assert "0 running, 0 waiting" in page
+    assert max(map(len, page.splitlines())) <= 80
+
+
+def test_recover_brings_it_back_with_less_twice_and_leaves_the_neighbour_alone(host):
+    misbehave(host)
+    neighbour = pid(host, "code")
+    plan = host.check_output("vllm-doctor recover --unit vllm@chat --dry-run")
+    assert "1. stop vllm@chat.service, which is active" in plan
+    for _ in range(2):
+        done = host.run("vllm-doctor recover --unit vllm@chat --yes --hours 1 --ready-seconds 240")
+        assert done.rc == 0, done.stdout + done.stderr
+        assert "a completion came back" in done.stdout
+    assert pid(host, "code") == neighbour
+    assert post(host, "chat")[0] == 200
+    assert not host.file("/run/vllm-doctor/changing").exists
+
+
+def test_debug_goes_away_by_itself(host):
+    before = pid(host, "chat")
+    done = host.run("vllm-doctor debug on --unit vllm@chat --for 20s --yes")
+    assert done.rc == 0, done.stdout + done.stderr
+    assert "VLLM_LOGGING_LEVEL=DEBUG: some lines more" in done.stdout
+    during = pid(host, "chat")
+    assert during != before
+    assert "VLLM_LOGGING_LEVEL=DEBUG" in host.check_output(f"tr '\\0' '\\n' < /proc/{during}/environ")
+    assert "zzy-vllm-doctor-debug-until-" in host.check_output("vllm-doctor debug status")
+    until(lambda: pid(host, "chat") not in {during, "0"})
+    assert "DEBUG" not in host.check_output(f"tr '\\0' '\\n' < /proc/{pid(host, 'chat')}/environ")
+    assert host.check_output("vllm-doctor debug status") == "nothing is on"
+
+
+def test_what_cannot_be_is_said_in_one_line(host):
+    for words, said in {
+        "recover --unit vllm@none --yes": "there is no unit vllm@none.service",
+        "recover --unit vllm@chat": "nobody is at the terminal to be asked",
+        "debug on --unit vllm@chat --for 9d --yes": "at most a day",
+        "history --since yesterday": "needed: a span",
+        "watch --url ftp://x": "needed: an address",
+    }.items():
+        done = host.run(f"vllm-doctor {words} < /dev/null")
+        assert done.rc == 2, words
+        assert said in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+    mine = host.run("runuser -u nobody -- vllm-doctor recover --unit vllm@chat --yes")
+    assert mine.rc == 2
+    assert "needed: root" in mine.stderr

@@ -1,0 +1,45 @@
+"""`vllm-doctor debug`: the wiring of options; no logic."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from vllm_doctor.cli import complete
+
+EXAMPLES = """\
+Examples:
+
+\b
+  vllm-doctor debug on --unit vllm@main --for 15m              vLLM's debug lines
+  vllm-doctor debug on --unit vllm@main --with cuda --dry-run  what it would cost
+  vllm-doctor debug off --unit vllm@main
+  vllm-doctor debug status
+
+log is vLLM's debug lines, nccl and nccl-trace NCCL's, cuda is
+CUDA_LAUNCH_BLOCKING=1, trace is vLLM's function trace. A timer of systemd's
+takes it away and restarts the service, whoever is there.
+"""
+
+
+def debug(
+    action: Annotated[Literal["on", "off", "status"], typer.Argument(help="on, off or status.")],
+    *,
+    unit: Annotated[
+        str | None, typer.Option(help="The unit, such as vllm@main.", autocompletion=complete.units)
+    ] = None,
+    for_: Annotated[str, typer.Option("--for", help="How long: 90s, 15m, 2h; at most a day.")] = "15m",
+    with_: Annotated[
+        list[Literal["log", "nccl", "nccl-trace", "cuda", "trace"]] | None,
+        typer.Option("--with", help="What to turn on; may be repeated. Default: log."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it and what it costs; touch nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    ready_seconds: Annotated[float, typer.Option(min=1, max=86400, help="Time the start may take.")] = 1800,
+) -> None:
+    """Turn debug logging of one unit on for a while; it restarts the service at the begin and at the end."""
+    from vllm_doctor.cli.debug_run import Asked, run
+
+    name = unit if unit is None or unit.endswith(".service") else f"{unit}.service"
+    raise typer.Exit(run(Asked(action, name, for_, tuple(with_ or ("log",)), dry_run, yes, ready_seconds)))

@@ -1,0 +1,31 @@
+"""`vllm-doctor history`: the wiring of options; no logic."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from vllm_doctor.cli import complete
+
+EXAMPLES = """\
+Examples:
+
+\b
+  vllm-doctor history                              all units, the last week
+  vllm-doctor history --unit vllm@main --since 2d
+  vllm-doctor history --since 2026-11-20 --format json
+"""
+
+
+def history(
+    *,
+    unit: Annotated[str | None, typer.Option(help="One unit alone.", autocompletion=complete.units)] = None,
+    since: Annotated[str, typer.Option(help="A span (90m, 12h, 7d) or a date (2026-11-20, 2026-11-20T03:00).")] = "7d",
+    format_: Annotated[Literal["human", "json"], typer.Option("--format", help="human or json.")] = "human",
+) -> None:
+    """Say what happened: starts with their memory, crashes, the guard's decisions, recoveries, drop-ins, changes."""
+    from vllm_doctor.cli.history_run import run
+
+    name = unit if unit is None or unit.endswith(".service") else f"{unit}.service"
+    raise typer.Exit(run(name, since, json=format_ == "json"))

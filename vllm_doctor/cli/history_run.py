@@ -1,0 +1,56 @@
+"""What `history` does with its options."""
+
+import datetime
+import time
+
+import msgspec
+
+from vllm_doctor.cli import terminal
+from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.span import seconds
+from vllm_doctor.cli.streams import say
+from vllm_doctor.operate.history.timeline import timeline
+from vllm_doctor.redact.text import safe
+from vllm_doctor.render.text import visible
+
+
+def run(unit: str | None, since: str, *, json: bool) -> int:
+    """Print it; the exit code."""
+    begin = _begin(since)
+    told = timeline(unit, begin)
+    events = [msgspec.structs.replace(e, text=safe(e.text)) for e in told.events]
+    if json:
+        answer = {
+            "schema_version": 1,
+            "since": _written(begin),
+            "events": [{"at": _written(e.at), "unit": e.unit, "kind": e.kind, "text": e.text} for e in events],
+            "unread": list(told.unread),
+        }
+        say(msgspec.json.encode(answer).decode() + "\n")
+    else:
+        lines = [f"{_written(e.at)}  {e.unit}  {e.kind}\n  {visible(e.text)}\n" for e in events]
+        lines = lines or [f"nothing is recorded since {_written(begin)}\n"]
+        terminal.told("".join(lines) + "".join(f"not read: {visible(why)}\n" for why in told.unread))
+    return Exit.INCOMPLETE if told.unread and not events else Exit.OK
+
+
+def _begin(since: str) -> float:
+    """The time that `--since` names, seconds since the epoch."""
+    span = seconds(since)
+    if span is not None:
+        return max(0.0, time.time() - span)
+    try:
+        moment = datetime.datetime.fromisoformat(since)
+        return moment.timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise UsageProblem(
+            f"--since: found {since[:60]!r}; needed: a span (90m, 12h, 7d) or a date (2026-11-20)"
+        ) from None
+
+
+def _written(at: float) -> str:
+    try:
+        return datetime.datetime.fromtimestamp(at, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return "at no time"

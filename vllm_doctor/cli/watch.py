@@ -1,0 +1,35 @@
+"""`vllm-doctor watch`: the wiring of options; no logic."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from vllm_doctor.cli import complete
+
+EXAMPLES = """\
+Examples:
+
+\b
+  vllm-doctor watch                                all vLLM units of this host
+  vllm-doctor watch --url http://gpu04:8000        a server, wherever it runs
+  vllm-doctor watch --once --format json           for a script
+"""
+
+
+def watch(
+    *,
+    unit: Annotated[str | None, typer.Option(help="One unit alone.", autocompletion=complete.units)] = None,
+    url: Annotated[
+        list[str] | None, typer.Option(help="A server's address, instead of this host's units; may be repeated.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Two looks, one answer.")] = False,
+    every: Annotated[float, typer.Option(min=0.5, max=3600, help="Seconds between two looks.")] = 2.0,
+    format_: Annotated[Literal["human", "json"], typer.Option("--format", help="human or json.")] = "human",
+) -> None:
+    """Show GPU memory, KV cache, requests, tokens, latency and findings as they change. VLLM_API_KEY opens --url."""
+    from vllm_doctor.cli.watch_run import run
+
+    name = unit if unit is None or unit.endswith(".service") else f"{unit}.service"
+    raise typer.Exit(run(name, tuple(url or ()), once=once, every_s=every, json=format_ == "json"))

@@ -1,0 +1,108 @@
+"""What happened to a unit, from all who know: the guard's store, root's record of deeds, systemd and the journal."""
+
+import datetime
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from vllm_doctor.gather import journal, systemd
+from vllm_doctor.log.match import anchors, read
+from vllm_doctor.operate.history import deeds
+from vllm_doctor.operate.history.store import Event, Reader, Unreadable, place
+from vllm_doctor.operate.temporary import until
+from vllm_doctor.records.reading import Known
+
+_STARTS = 12
+_S = 5.0
+# What a start says of its memory, with the words for a person.
+_SAID = {"term-weights": "weights", "term-graphs": "graphs", "term-kv": "KV cache"}
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """Events, oldest first, and what could not be read."""
+
+    events: tuple[Event, ...]
+    unread: tuple[str, ...]
+
+
+def timeline(unit: str | None, since: float) -> Timeline:
+    """What happened to `unit` (None: to every unit) since that time, seconds since the epoch."""
+    found = deeds.events(unit, since)
+    unread: list[str] = []
+    names = {unit} if unit is not None else {event.unit for event in found}
+    try:
+        reader = Reader(place())
+        try:
+            found += reader.events(unit, since)
+            names |= set(reader.units()) if unit is None else set()
+        finally:
+            reader.close()
+    except FileNotFoundError:
+        unread.append(f"no records of a guard ({place()}): vllm_doctor_guard: true keeps them")
+    except Unreadable as problem:
+        unread.append(str(problem))
+    listed = systemd.find(unit, _S)
+    if isinstance(listed, Known):
+        names |= {one.unit.name for one in listed.value}
+        for one in listed.value:
+            found += _holding(one.unit.name, one.unit.drop_ins)
+    else:
+        unread.append(listed.reason)
+    for name in sorted(n for n in names if n is not None and n.endswith(".service")):
+        runs, why = starts(name, since)
+        found += runs
+        unread += [f"{name}: {why}"] if why else []
+    return Timeline(tuple(sorted(set(found), key=lambda e: (e.at, e.unit))), tuple(dict.fromkeys(unread)))
+
+
+def _holding(unit: str, drop_ins: Sequence[str]) -> list[Event]:
+    """Temporary drop-ins that are in force now."""
+    ends = [(path, end) for path in drop_ins if (end := until(path)) is not None]
+    return [
+        Event(time.time(), unit, "holds", f"{path}, until {end.isoformat(timespec='seconds')}") for path, end in ends
+    ]
+
+
+def starts(unit: str, since: float) -> tuple[list[Event], str]:
+    """The runs of this boot: when each began, with the memory that it logged, and how it ended; why they cannot be
+    read."""
+    runs = journal.invocations(unit, _S)
+    if not isinstance(runs, Known):
+        return [], runs.reason
+    found: list[Event] = []
+    for run in runs.value[-_STARTS:]:
+        lines = journal.head(run.invocation, _S)
+        began = _moment(lines[0]) if lines else None
+        if began is not None and began >= since:
+            found.append(Event(began, unit, "start", f"run {run.invocation[:8]}: {_told(memory(lines))}"))
+        told = [line for line in run.said if "Failed with result" in line or "Deactivated" in line or "killed" in line]
+        last = journal.ended(run.invocation, _S) if told else None
+        if last is not None and last >= since:
+            kind = "crash" if run.failed else "end"
+            found.append(Event(last, unit, kind, f"run {run.invocation[:8]}: {'; '.join(told)}"))
+    return found, ""
+
+
+def _told(figures: dict[str, float]) -> str:
+    return ", ".join(f"{name} {size:.2f} GiB" for name, size in figures.items()) or "no memory logged"
+
+
+def memory(lines: Sequence[str]) -> dict[str, float]:
+    """The memory that a start logged, GiB: weights, graphs, KV cache."""
+    found: dict[str, float] = {}
+    for line in lines:
+        for message, name in _SAID.items():
+            if name not in found and any(a in line for a in anchors(message)):
+                said = read(message, line)
+                if said is not None:
+                    found[name] = float(next(iter(said.values())))
+    return found
+
+
+def _moment(line: str) -> float | None:
+    """The time at a journal line's head."""
+    try:
+        return datetime.datetime.fromisoformat(line.split(" ", 1)[0]).timestamp()
+    except ValueError:
+        return None
