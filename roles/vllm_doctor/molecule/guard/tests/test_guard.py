@@ -15,9 +15,8 @@ def post(host, name, tokens=4, *, seconds=PATIENCE_S):
     """A completion asked for with curl on the host; its status, and how many tokens came."""
     body = json.dumps({"model": name, "prompt": "Once", "max_tokens": tokens, "ignore_eos": True})
     url = f"http://127.0.0.1:{PORTS[name]}/v1/completions"
-    done = host.run(
-        f"curl -s --max-time {seconds} -w '\\n%{{http_code}}' -H 'Authorization: Bearer {KEY}' -d {shlex.quote(body)} {url}"
-    )
+    options = f"-s --max-time {seconds} -w '\\n%{{http_code}}' -H 'Authorization: Bearer {KEY}'"
+    done = host.run(f"curl {options} -d {shlex.quote(body)} {url}")
     answer, _, status = done.stdout.rpartition("\n")
     told = json.loads(answer) if answer.startswith("{") else {}
     return int(status or 0), told.get("usage", {}).get("completion_tokens", 0)
