@@ -388,7 +388,7 @@ _OUTCOMES = {
     "ok": "as planned, it starts",
     "kv-too-small": "as planned, the KV cache is still too small for one request",
     "oom-weights": "as planned, the weights still do not fit",
-    "oom-profile": "as planned, the measuring pass still runs out of memory",
+    "oom-profile": "as planned, the profile run still runs out of memory",
     "oom-cudagraph": "as planned, graph capture still runs out of memory",
     "rejected": "as planned, vLLM refuses the launch",
 }

@@ -50,14 +50,12 @@ NODES: tuple[Node, ...] = (
     Node("startup", "Did it run out of memory while starting?"),
     Node(
         "startup-free-memory",
-        "At the check of free memory?",
+        "In the check of free memory?",
         "startup",
         phases=frozenset({Phase.STARTUP_FREE_MEMORY_CHECK}),
     ),
     Node("startup-weights", "While weights were loaded?", "startup", phases=frozenset({Phase.STARTUP_WEIGHTS})),
-    Node(
-        "startup-profile", "In the pass that measures the peak?", "startup", phases=frozenset({Phase.STARTUP_PROFILE})
-    ),
+    Node("startup-profile", "In the profile run?", "startup", phases=frozenset({Phase.STARTUP_PROFILE})),
     Node(
         "startup-kv",
         "Was the KV cache too small, or nothing left for it?",
@@ -80,7 +78,7 @@ NODES: tuple[Node, ...] = (
     ),
     Node(
         "burst",
-        "Did a step at run time ask for more than was left?",
+        "Did a step at run time need more memory than was left?",
         phases=frozenset({Phase.RUNTIME_PREFILL_BURST}),
     ),
     Node(
@@ -99,7 +97,7 @@ NODES: tuple[Node, ...] = (
     ),
     Node(
         "chronic",
-        "Does memory go away over time: a leak, a fragmented allocator?",
+        "Does memory shrink over time: a leak, a fragmented allocator?",
         phases=frozenset({Phase.RUNTIME_LEAK_OR_FRAGMENTATION}),
         causes=frozenset({Cause.FRAGMENTATION}),
     ),

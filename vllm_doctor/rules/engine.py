@@ -168,7 +168,10 @@ def _verdict(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tup
     if findings:
         return Verdict.UNKNOWN, "a rule of vllm-doctor failed, so the answer is not complete"
     if snapshot.unread:
-        return Verdict.UNKNOWN, f"what was named could not be read: {'; '.join(m.reason for m in snapshot.unread)}"
+        return (
+            Verdict.UNKNOWN,
+            f"a file that was named could not be read: {'; '.join(m.reason for m in snapshot.unread)}",
+        )
     if snapshot.live:
         return _live_verdict(case, snapshot)
     run = case.run
@@ -190,15 +193,15 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
     if not run.is_vllm:
         return Verdict.UNKNOWN, "no line of this log comes from vLLM"
     if run.deaths and (run.stopped is None or run.stopped > run.deaths[0].index) and not run.is_script:
-        return Verdict.UNKNOWN, "something died, and what failed before it is not in what was read"
+        return Verdict.UNKNOWN, "a process died, and the log does not contain what failed before it"
     if not run.by_vllm:
         return (
             Verdict.UNKNOWN,
-            "this log speaks of vLLM, but no line of it was written by vLLM: give the server's own log",
+            "this log mentions vLLM, but vLLM wrote no line of it: give the server's own log",
         )
     if run.unsettled is not None:
         number = run.lines[run.unsettled.index].number
-        return Verdict.UNKNOWN, f"line {number} tells of a failure, and nothing shows that anything was served after it"
+        return Verdict.UNKNOWN, f"line {number} reports a failure, and nothing shows that the server answered after it"
     if run.served(-1):
         end = "it was stopped from outside" if run.stopped is not None else "nothing failed after that"
         return Verdict.OK, f"the server became ready, and {end}"
@@ -238,7 +241,7 @@ def _live_verdict(case: Case, snapshot: Snapshot) -> tuple[Verdict, str]:
     if isinstance(snapshot.probe, Known) and snapshot.probe.value.completion_unknown:
         return Verdict.UNKNOWN, snapshot.probe.value.completion_unknown
     if _serving(snapshot):
-        return Verdict.OK, f"{_answered(snapshot)}, and every rule that could look found nothing"
+        return Verdict.OK, f"{_answered(snapshot)}, and no rule found a problem"
     unit = snapshot.unit.value if isinstance(snapshot.unit, Known) else None
     if unit is not None and unit.active_state == "inactive" and unit.result == "success":
         return Verdict.OK, "the unit was stopped on purpose, and nothing had failed"

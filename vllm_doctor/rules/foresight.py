@@ -39,7 +39,7 @@ LEVERS = frozenset(
 _SAYS = {
     "kv-too-small": "one request still does not fit the KV cache",
     "oom-weights": "the weights still do not fit",
-    "oom-profile": "the measuring pass still runs out of memory",
+    "oom-profile": "the profile run still runs out of memory",
     "oom-cudagraph": "graph capture still runs out of memory",
     "rejected": "vLLM would refuse the launch",
     "unknown": "nothing is known of such a model here",

@@ -42,6 +42,7 @@ def finding(
     refute: str,
     phase: Phase | None = None,
     title: str = "",
+    detail: str = "",
     severity: Severity = Severity.BLOCKS_START,
     confidence: Confidence = Confidence.CONFIRMED,
     arithmetic: tuple[Arithmetic, ...] = (),
@@ -49,9 +50,12 @@ def finding(
     layer: str = "",
     then: str = "",
 ) -> Finding:
-    """A finding of `rule`. Changes that this version does not have (None) fall away; `possible` carries none."""
+    """A finding of `rule`. Changes that this version does not have (None) fall away; `possible` carries none.
+
+    `detail` is what the title cannot hold; without it, what a long title says after its first clause.
+    """
     offered = tuple(c for c in changes if c is not None) if confidence is not Confidence.POSSIBLE else ()
-    short, detail = _parted(title or rule.title, rule.title)
+    short, beyond = _parted(title or rule.title, rule.title)
     return Finding(
         code=rule.code,
         cause=rule.cause,
@@ -64,7 +68,7 @@ def finding(
         arithmetic=arithmetic,
         changes=offered,
         doc=rule.code,
-        detail=detail,
+        detail=detail or beyond,
         layer=layer,
         next=then,
     )

@@ -22,10 +22,10 @@ def judge(case: Case) -> Outcome:
     if for_logprobs(oom) or in_adapters(oom):
         return Clear("the frames name another cause")
     if oom.torch is not None and oom.torch.fragmented:
-        return Clear("the memory was there, in pieces")
+        return Clear("the memory was free, but fragmented")
     named = tensor(case, oom.torch)
     if named is not None and named.lever == "max-num-batched-tokens":
-        return Clear("the tensor that failed is named by the tokens of one step")
+        return Clear("the size of the tensor that failed follows from the tokens of one step")
     return finding(
         RULE,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
@@ -33,11 +33,13 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_room(case)),
         changes=(
-            lower_utilization(case, oom.torch, "run-time buffers come out of what the fraction leaves over"),
+            lower_utilization(
+                case, oom.torch, "buffers at run time use the memory that gpu_memory_utilization leaves free"
+            ),
             fewer_tokens(case, oom.torch, measuring=False),
             fewer_sequences(case, oom.torch) if named is not None and named.lever == "max-num-seqs" else None,
         ),
-        refute="the same requests fail with a fraction lower by 0.1",
+        refute="the same requests fail with gpu_memory_utilization lower by 0.1",
     )
 
 

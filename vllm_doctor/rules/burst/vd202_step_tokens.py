@@ -24,7 +24,7 @@ def judge(case: Case) -> Outcome:
     inner = " ".join((*oom.fault.files[-6:], *oom.fault.functions[-6:]))
     unmeasured = next((k for k in _UNMEASURED if k in inner), None)
     if (named is None or named.lever != "max-num-batched-tokens") and unmeasured is None:
-        return Clear("no tensor is named by the tokens of one step")
+        return Clear("the size of no tensor follows from the tokens of one step")
     shown = (
         (gib("tensor that failed", named.count * named.width * named.size / GIB, named.formula, named.shown),)
         if named is not None
@@ -40,7 +40,9 @@ def judge(case: Case) -> Outcome:
         arithmetic=(*shown, *sums(oom.torch)),
         changes=(
             fewer_tokens(case, oom.torch, measuring=False),
-            lower_utilization(case, oom.torch, "run-time buffers come out of what the fraction leaves over"),
+            lower_utilization(
+                case, oom.torch, "buffers at run time use the memory that gpu_memory_utilization leaves free"
+            ),
         ),
         refute="a prompt of a quarter of the tokens fails in the same frame",
     )

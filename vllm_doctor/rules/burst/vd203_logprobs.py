@@ -28,13 +28,13 @@ def judge(case: Case) -> Outcome:
         changes=(
             _chunked(case),
             fewer_tokens(case, oom.torch, measuring=False),
-            lower_utilization(case, oom.torch, "the buffers come out of what the fraction leaves over"),
-            set_flag(case, "max-logprobs", 5, Direction.LOWER, "bounds what one request may ask for"),
+            lower_utilization(case, oom.torch, "the buffers use the memory that gpu_memory_utilization leaves free"),
+            set_flag(case, "max-logprobs", 5, Direction.LOWER, "limits what one request may ask for"),
             thing(
                 ChangeKind.OS,
                 "prompt_logprobs",
                 Direction.REMOVE,
-                "any client can end the engine with it: have the gateway refuse prompt_logprobs",
+                "any client can end the engine with such a request: let the gateway refuse prompt_logprobs",
             ),
         ),
         refute="the same requests without logprobs and prompt_logprobs fail in the same frame",
@@ -49,7 +49,7 @@ def _chunked(case: Case) -> Change | None:
         "enable-chunked-prefill",
         True,
         Direction.ADD,
-        "a long prompt then has its logits computed chunk by chunk",
+        "vLLM then computes the logits of a long prompt chunk by chunk",
         applicability=Applicability.NEEDS_REVIEW,
     )
 

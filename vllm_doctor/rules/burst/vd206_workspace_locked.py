@@ -38,7 +38,7 @@ def judge(case: Case) -> Outcome:
             ),
         ),
         changes=(
-            upgrade(case, "a shape that the measuring pass did not cover is a defect of that release"),
+            upgrade(case, "the profile run did not cover this shape, which is a defect of this release"),
             fewer_tokens(case, None, measuring=False),
         ),
         refute="the same request passes after a restart with the same settings",
@@ -52,7 +52,7 @@ def _flashinfer(case: Case, root: Fault) -> Finding:
     fact = versions.env(_VARIABLE, case.version or versions.newest_known())
     # What the buffer has where nothing is set, in bytes.
     default = fact.default if fact is not None and isinstance(fact.default, int) else 0
-    why = f"FlashInfer's buffer is made once, of this many bytes; it asked for {asked} and had {size} left"
+    why = f"vLLM makes FlashInfer's buffer once, with this many bytes; FlashInfer asked for {asked} and had {size} left"
     return finding(
         RULE,
         title=f"FlashInfer's workspace is too small for {fields['buffer']}",
@@ -65,7 +65,7 @@ def _flashinfer(case: Case, root: Fault) -> Finding:
         changes=(
             environment(_VARIABLE, Direction.RAISE, why, to=1 << (asked + default - 1).bit_length())
             if fact is not None and fact.exists
-            else upgrade(case, f"a release in which {_VARIABLE} sets its size"),
+            else upgrade(case, f"in this release {_VARIABLE} sets its size"),
             fewer_tokens(case, None, measuring=False),
         ),
         refute="the same request passes after a restart with the same settings",

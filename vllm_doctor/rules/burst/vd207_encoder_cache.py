@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
                 "max-num-batched-tokens",
                 size * 2,
                 Direction.RAISE,
-                f"the encoder cache is as large as this; an item needs more than {size} tokens",
+                f"this option sets the size of the encoder cache; an item needs more than {size} tokens",
             )
             if size
             else None,

@@ -24,18 +24,24 @@ def judge(case: Case) -> Outcome:
     after_kv = oom.torch is not None and bool(oom.torch.private_pools) and tenants(oom.torch) is None
     return finding(
         RULE,
-        title=f"{RULE.title}: it was being taken down, and what failed before is missing" if oom.fault.at_end else "",
+        title=f"{RULE.title}: the engine was shutting down, and the log lacks what failed before"
+        if oom.fault.at_end
+        else "",
         phase=_phase(oom.fault) if outside else None,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
         confidence=Confidence.LIKELY if outside or after_kv else Confidence.POSSIBLE,
         changes=(
-            lower_utilization(case, oom.torch, "it was asked for beside what the fraction gives to vLLM's own pool"),
+            lower_utilization(
+                case,
+                oom.torch,
+                "the allocation came on top of the memory that gpu_memory_utilization gives to the KV cache",
+            ),
             fewer_tokens(case, oom.torch, measuring=False) if after_kv else None,
-            stop_others("what another process holds is missing here as well") if outside else None,
+            stop_others("memory that another process holds is missing here as well") if outside else None,
         ),
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
-        refute="the lines before it show in which step of the start it was",
+        refute="the lines before the error show in which phase of the start it happened",
     )
 
 

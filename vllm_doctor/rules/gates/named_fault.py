@@ -15,11 +15,11 @@ def named(case: Case, *ids: str) -> Fault | NotHere | Unseen:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
     if root is None:
-        return NotHere("nothing failed for good")
+        return NotHere("the log shows no failure that ended the run")
     if not root.ids & frozenset(ids):
-        return NotHere("what failed first is something else")
+        return NotHere("the first failure is another one")
     if root.ids & EXHAUSTED:
-        return NotHere("what failed first is exhausted GPU memory")
+        return NotHere("the first failure is exhausted GPU memory")
     return root
 
 

@@ -52,11 +52,11 @@ def exhausted(case: Case, *stages: StartupPhase) -> Oom | NotHere | Unseen:
         return Unseen(frozenset({Signal.LOG}))
     root = run.root
     if root is None:
-        return NotHere("nothing failed for good")
+        return NotHere("the log shows no failure that ended the run")
     if not root.ids & EXHAUSTED:
-        return NotHere("what failed first is not an allocation of GPU memory")
+        return NotHere("the first failure is not an allocation of GPU memory")
     if stages and root.startup_phase not in stages:
-        return NotHere(f"memory ran out in the step {root.startup_phase.value}")
+        return NotHere(f"memory ran out in the phase {root.startup_phase.value}")
     return Oom(run, root, run.oom)
 
 
@@ -66,7 +66,7 @@ def sums(torch: TorchOom | None) -> tuple[Arithmetic, ...]:
         return ()
     found = [gib("asked for", torch.asked / GIB, "one allocation", "torch's message")]
     if torch.free is not None:
-        found.append(gib("free", torch.free / GIB, "on the whole card", "torch's message"))
+        found.append(gib("free", torch.free / GIB, "on the whole GPU", "torch's message"))
         if torch.asked > torch.free:
             found.append(gib("missing", (torch.asked - torch.free) / GIB, "asked for − free", "torch's message"))
     if torch.allocated is not None:

@@ -1,4 +1,4 @@
-"""What separates the causes of a failed measuring pass."""
+"""What separates the causes of a failed profile run."""
 
 from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase

@@ -74,7 +74,7 @@ def _of_launch(launch: Launch, at: Version | None) -> Refused | NotHere | Unseen
     words = tuple(shlex.split(r.found)[0] for r in found if r.why is Why.WORD)
     if not known and not unknown and not words:
         sure = at is not None and parser.options(str(at)) is not None
-        return NotHere("nothing in the launch is refused by this release") if sure else Unseen(frozenset({Signal.LOG}))
+        return NotHere("this release refuses no option of the launch") if sure else Unseen(frozenset({Signal.LOG}))
     shown = Evidence(
         "launch", f"vLLM {at}" if at else "any release", " ".join((*(f"--{o}" for o in (*known, *unknown)), *words))
     )

@@ -44,11 +44,11 @@ MEANING = {
     168: "the GPU has less memory than it should have",
 }
 _RESET = "drain the GPU and reset it (nvidia-smi --gpu-reset with nothing on it)"
-_REBOOT = "reboot the host; if it comes again, have the card, its slot and its power looked at"
+_REBOOT = "reboot the host; if the fault comes back, check the GPU, its slot and its power"
 ACTIONS = {
     48: _RESET,
     54: "check the power cables of the card",
-    64: f"{_RESET}; if it comes again, replace the card",
+    64: f"{_RESET}; if the fault comes back, replace the GPU",
     79: _REBOOT,
     94: "restart the service; reset the GPU at the next window, so that the row is replaced",
     **dict.fromkeys((46, 62, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158), _RESET),
@@ -85,7 +85,7 @@ class Xid:
     @property
     def meaning(self) -> str:
         """The code in words."""
-        return MEANING.get(self.code, "a code that is not in our table; the driver's own text stands in the evidence")
+        return MEANING.get(self.code, "a code that is not in our table; the evidence has the text of the driver")
 
 
 def xids(kernel: Kernel | None, run: AnalysedRun | None = None) -> tuple[Xid, ...]:

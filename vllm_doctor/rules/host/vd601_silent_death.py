@@ -30,7 +30,7 @@ _NATIVE = frozenset({"native-crash", "fatal-python", "signal-received", "core-ab
 _NAMED = {"shell-killed": "9", "native-crash": "11", "core-abort": "6"}
 _WORDS = {"SIGSEGV": "11", "SIGABRT": "6", "Aborted": "6"}
 _SIGNALS = {
-    "9": "killed (SIGKILL; who did it stands in the kernel log or nowhere)",
+    "9": "killed (SIGKILL; only the kernel log can say by whom)",
     "11": "a crash in native code (SIGSEGV)",
     "6": "an abort in native code (SIGABRT)",
 }
@@ -46,19 +46,19 @@ def judge(case: Case) -> Outcome:
     silent = [h for h in run.deaths if h.id in _SILENT]
     first = next((h for h in silent if h.id in _NATIVE), silent[0] if silent else None)
     if first is None or (run.stopped is not None and run.stopped < first.index):
-        return NotHere("no process died without a word")
+        return NotHere("no process died without an error message")
     if run.is_script and first.id not in _NATIVE:
-        return NotHere("a script that had its answers: its engine ends with it")
+        return NotHere("a script had its answers, and its engine ended with it")
     told = " ".join(first.fields.values())
     code = read("exit-signal", told)
     number = _NAMED.get(first.id) or _WORDS.get(told.strip()) or (code["signal"] if code is not None else None)
     if number == "7":
-        return NotHere("SIGBUS: a page of shared memory that could not be had")
-    how = _SIGNALS[number] if number is not None else "no traceback, so it was ended from outside"
+        return NotHere("SIGBUS: a page of shared memory could not be allocated")
+    how = _SIGNALS[number] if number is not None else "no traceback, so something outside ended it"
     changes: tuple[Change | None, ...] = ()
     return finding(
         RULE,
-        title=f"A process of the engine died without a traceback: {how}",
+        title=f"An engine process died without a traceback: {how}",
         severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, first.index) else Severity.BLOCKS_START,
         confidence=Confidence.POSSIBLE,
         evidence=(case.line(first.index),),

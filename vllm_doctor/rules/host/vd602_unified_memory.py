@@ -42,12 +42,12 @@ def judge(case: Case) -> Outcome:
     first = next((float(h.fields["ram"]) for h in run.all("checkpoint-size")), None)
     shared = first is not None and left is not None and first - left > weights / 2
     if not (named or shared or (left is not None and weights >= _LARGE_GIB and left < weights / 4)):
-        return Clear("nothing shows that the GPU shares the host's memory, or that the host was short of it")
+        return Clear("nothing shows that the GPU shares the host's memory, or that the host ran short of memory")
     if left is None or left > _HOST_GIB + 0.25 * weights:
         return Clear("the host had memory left")
     return finding(
         RULE,
-        title=f"{weights:.1f} GiB of weights and {left:.1f} GiB left to the host, and the log stops there",
+        title=f"Only {left:.1f} GiB were left for the host beside {weights:.1f} GiB of weights; then the log stops",
         confidence=Confidence.LIKELY if named or shared else Confidence.POSSIBLE,
         evidence=(case.line(len(run.lines) - 1), case.line(run.all("weights-took")[-1].index)),
         arithmetic=_sum(weights, left),
@@ -65,10 +65,10 @@ def _refused(case: Case) -> Outcome | None:
     said = run.first("driver-no-memory") if run is not None else None
     if run is None or said is None or run.root is not None or not _named(case):
         return None
-    why = "the driver found no page left: the pool is the host's too, and it needs some for itself"
+    why = "the driver found no free page: the host uses the same memory and needs some for itself"
     return finding(
         RULE,
-        title="The driver found no memory left in the pool that GPU and host share",
+        title="The driver found no free memory in the pool that GPU and host share",
         severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, said.index) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(said.index), *(case.line(h.index) for h in run.deaths[:1])),
@@ -85,7 +85,7 @@ def _killed(case: Case) -> Outcome | None:
     killed = run.first("shell-killed")
     if killed is None or run.deaths[0] != killed or case.weights_gib is None:
         return None
-    why = "the pool is the host's too: the kernel kills what asks for the last page"
+    why = "the host uses the same memory: the kernel kills the process that asks for the last page"
     return finding(
         RULE,
         title="Killed during the start, on a machine whose GPU shares the host's memory",
@@ -93,9 +93,7 @@ def _killed(case: Case) -> Outcome | None:
         evidence=(case.line(killed.index), case.line(run.all("weights-took")[-1].index)),
         changes=(
             lower_utilization(case, None, why),
-            set_flag(
-                case, "swap-space", 0, Direction.LOWER, "V0 pins it in the same memory: 4 GiB unless told otherwise"
-            )
+            set_flag(case, "swap-space", 0, Direction.LOWER, "V0 pins it in the same memory: 4 GiB by default")
             if run.first("gpu-blocks") is not None
             else None,
             *quantise(case),
@@ -125,7 +123,7 @@ def _lower(case: Case, weights: float, left: float) -> Change | None:
         "gpu-memory-utilization",
         to,
         Direction.LOWER,
-        f"the pool is the host's too: {total:.0f} GiB − {_HOST_GIB:.0f} for the host, less the peak",
+        f"the host uses the same memory: {total:.0f} GiB − {_HOST_GIB:.0f} for the host, less the peak",
     )
 
 

@@ -67,7 +67,7 @@ def _title(kill: Kill | None) -> str:
         return RULE.title
     whose = f"the limit of {kill.group}" if kill.group else "the whole host"
     size = f" at {kill.resident / GIB:.1f} GiB" if kill.resident is not None else ""
-    return f"{kill.name} was killed{size}: {whose} had no memory left"
+    return f"The kernel killed {kill.name}{size}: {whose} had no memory left"
 
 
 def _sum(kill: Kill | None) -> tuple[Arithmetic, ...]:
@@ -101,9 +101,9 @@ def _limit(kill: Kill | None) -> Change:
     """A quarter more than it had when it was killed, in whole GiB: what it would have taken next is not known."""
     held = kill.resident if kill is not None else None
     to = f"{math.ceil(held / GIB * 1.25)}G" if held is not None else None
-    why = "the unit's limit; a quarter more than what it held, then see systemctl status for its peak"
+    why = "sets the limit of the unit a quarter above what it held; systemctl status then shows the peak"
     if kill is not None and kill.group == UNNAMED:
-        why += "; of a container it is docker's --memory, of a pod limits.memory"
+        why += "; for a container use docker's --memory, for a pod limits.memory"
     return thing(ChangeKind.OS, "MemoryMax", Direction.RAISE, why, to=to, inventory="vllm_memory_max")
 
 
@@ -129,7 +129,7 @@ def _ray_threshold(case: Case) -> Change | None:
     run = case.run
     if run is None or run.first(*_RAY) is None:
         return None
-    why = "Ray ends workers at this share of the host's memory; more memory is the better answer"
+    why = "Ray ends workers when this part of the host's memory is in use; more memory is the better answer"
     return environment("RAY_memory_usage_threshold", Direction.RAISE, why, to=0.99)
 
 

@@ -30,7 +30,7 @@ def judge(case: Case) -> Outcome:
             environment(
                 "MAX_JOBS",
                 Direction.SET,
-                "fewer compilers at once: one for each core by default, some GiB each",
+                "runs fewer compilers at once: by default one per core, each with a few GiB",
                 to="2",
             )
             if "compiler-killed" in fault.ids
@@ -44,7 +44,9 @@ def judge(case: Case) -> Outcome:
             set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "it takes this much host memory")
             if case.number("cpu-offload-gb")
             else None,
-            set_flag(case, "swap-space", 0, Direction.LOWER, "it pins this many GiB a GPU; V1 never uses it")
+            set_flag(
+                case, "swap-space", 0, Direction.LOWER, "it pins this many GiB per GPU; the V1 engine never uses it"
+            )
             if case.number("swap-space")
             else None,
         ),

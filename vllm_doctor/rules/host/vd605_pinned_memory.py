@@ -35,16 +35,16 @@ def judge(case: Case) -> Outcome:
                 "swap-space",
                 0,
                 Direction.LOWER,
-                "CPU blocks are pinned at start, this many GiB a GPU (4 if not set)",
+                "vLLM pins CPU blocks at start, this many GiB per GPU (4 by default)",
             ),
-            set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "offloaded weights are pinned")
+            set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "vLLM pins offloaded weights")
             if case.number("cpu-offload-gb")
             else None,
             thing(
                 ChangeKind.OS,
                 "LimitMEMLOCK",
                 Direction.RAISE,
-                "in the unit: pinned memory counts as locked",
+                "set it in the unit: pinned memory counts as locked memory",
                 to="infinity",
                 command=MEMLOCK,
             ),

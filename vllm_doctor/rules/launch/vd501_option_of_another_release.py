@@ -19,7 +19,7 @@ def judge(case: Case) -> Outcome:
         return got
     known = got.known
     if not known:
-        return Clear("no release has the options that were refused")
+        return Clear("no release has the refused options")
     at = case.version_text or "this release"
     return finding(
         RULE,

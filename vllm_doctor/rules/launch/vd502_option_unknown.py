@@ -53,10 +53,10 @@ def _positional(case: Case, fault: Fault) -> Finding:
 
 def _joined(got: Refused) -> Finding:
     """An option of this release: what refuses it is that the value came in the same word."""
-    why = "the option and its value as two items of the list (or --option=value), without quotes of a shell around it"
+    why = "write the option and its value as two items of the list (or as --option=value), without shell quotes"
     return finding(
         RULE,
-        title=f"--{got.joined[0]} and its value came as one word, which argparse takes for an option's name",
+        title=f"--{got.joined[0]} and its value are one word, which argparse takes for the name of an option",
         confidence=got.confidence,
         evidence=got.evidence,
         changes=tuple(
@@ -71,13 +71,13 @@ def _words(got: Refused) -> Finding:
     """No option at all: a word too many, mostly the command itself given again to an image that already runs it."""
     command = got.words[0] in {"serve", "vllm", "python", "python3", "bash", "/bin/bash", "sh"}
     why = (
-        "the image's entry point is already the server: arguments only, the model first"
+        "the entry point of the image is already the server: give arguments only, the model first"
         if command
-        else "the model is named once: as the first word after `vllm serve`, or with --model for api_server.py"
+        else "name the model once: as the first word after `vllm serve`, or with --model for api_server.py"
     )
     return finding(
         RULE,
-        title=f"A word too many stands in the launch: {' '.join(got.words)[:120]}",
+        title=f"The launch has words that vLLM does not expect: {' '.join(got.words)[:120]}",
         confidence=got.confidence,
         evidence=got.evidence,
         changes=(thing(ChangeKind.OS, "command", Direction.CHANGE, why),),

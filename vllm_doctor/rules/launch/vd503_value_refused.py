@@ -10,7 +10,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says, without
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence, Direction
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, shown, text
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
@@ -101,18 +101,21 @@ def judge(case: Case) -> Outcome:
             return fault
         fault = root
     if not likely and fault.ids & frozenset(_IDS) == {"validation-error"} and fault.ids & _OTHERS:
-        return Clear("the message in it says what it is")
+        return Clear("the message in that line says what vLLM refuses")
     if fault.ids & frozenset(_IDS) == {"validation-error"} and _of_another(fault):
         return Clear("another program checked a value of its own with pydantic")
     run = case.run
     at = next((h.index for h in fault.hits if h.id in _IDS and h.id != "validation-error"), None)
     said = _said(fault) if at is None else run.lines[at].text.strip() if run is not None else ""
+    message = without("exception-head", without("pydantic-tail", said))[:200]
+    changes = _changes(case, fault)
     return finding(
         RULE,
-        title=without("exception-head", without("pydantic-tail", said))[:200] or RULE.title,
+        title=_title(message, changes),
+        detail=message,
         confidence=Confidence.LIKELY if likely else Confidence.CONFIRMED,
         evidence=(case.line(fault.last),) if likely else shown(case, fault, *_IDS),
-        changes=_changes(case, fault),
+        changes=changes,
         refute="the same value passes in the same environment by hand",
     )
 
@@ -120,6 +123,14 @@ def judge(case: Case) -> Outcome:
 def _of_another(fault: Fault) -> bool:
     """Is nothing of vLLM among the calls that led to it?"""
     return bool(fault.files) and not any(says(file, "call-of-vllm") for file in fault.files)
+
+
+def _title(message: str, changes: tuple[Change | None, ...]) -> str:
+    """Names the option, where the message names the one that a change is made to."""
+    names = [c.name for c in changes if c is not None and c.kind is ChangeKind.FLAG]
+    plain = message.lower().replace("_", "-").replace(" ", "-")
+    named = next((name for name in names if name in plain), None)
+    return f"vLLM refuses the value of --{named}" if named is not None else RULE.title
 
 
 def _of_launch(case: Case) -> Finding | None:
@@ -136,7 +147,7 @@ def _of_launch(case: Case) -> Finding | None:
     name = said.flag.lstrip("-")
     return finding(
         RULE,
-        title=f"{said.flag}: found {said.found}; needed is {said.needed}",
+        title=f"{said.flag} is {said.found}; vLLM needs {said.needed}",
         confidence=Confidence.LIKELY,
         evidence=(Evidence("launch", f"vLLM {version}" if version else "any release", f"{said.flag} {said.found}"),),
         changes=replacement(case, name, ""),
@@ -167,34 +178,36 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if split:
         return split
     if length:
-        why = "the positions of the model's own config; more gives wrong output or a CUDA error"
+        why = "the model's config has this many positions; more gives wrong output or a CUDA error"
         return (set_flag(case, "max-model-len", int(length["derived"]), Direction.LOWER, why),)
     if tokens and tokens["other"] == "max_model_len":
-        why = "without chunked prefill a whole prompt must fit one step"
+        why = "without chunked prefill a whole prompt must fit into one step"
         return (
             set_flag(case, "max-num-batched-tokens", int(tokens["limit"]), Direction.RAISE, why),
-            set_flag(case, "enable-chunked-prefill", True, Direction.ADD, "or let long prompts be taken in pieces"),
+            set_flag(
+                case, "enable-chunked-prefill", True, Direction.ADD, "lets vLLM process long prompts in chunks instead"
+            ),
         )
     if tokens:
         why = "each running sequence needs one token of a step"
         return (
             set_flag(case, "max-num-batched-tokens", int(tokens["limit"]), Direction.RAISE, why),
-            set_flag(case, "max-num-seqs", int(tokens["tokens"]), Direction.LOWER, "or fewer sequences"),
+            set_flag(case, "max-num-seqs", int(tokens["tokens"]), Direction.LOWER, "runs fewer sequences instead"),
         )
     if "utilization-range" in fault.ids:
         return (set_flag(case, "gpu-memory-utilization", 0.9, Direction.LOWER, "a fraction from 0 to 1, not percent"),)
     if "lora-rank" in fault.ids:
-        why = "the rank of the adapter that is served"
+        why = "the adapter that you serve has this rank"
         return (set_flag(case, "max-lora-rank", int(fault.fields("lora-rank")["rank"]), Direction.RAISE, why),)
     if fault.ids & {"device-ordinal", "device-uuid"}:
         why = (
-            "names a GPU that is not there; every rank needs one of its own"
+            "the value names a GPU that does not exist; every rank needs its own GPU"
             if "device-ordinal" in fault.ids
-            else "this release reads indices only, of a container's only MIG slice 0"
+            else "this release reads only indices; the only MIG slice of a container is 0"
         )
         return (_devices(case, why), _reads_uuids(case) if "device-uuid" in fault.ids else None)
     if "capability-required" in fault.ids:
-        why = "the card has no arithmetic of that type"
+        why = "the GPU has no bfloat16 arithmetic"
         return (set_flag(case, "dtype", "half", Direction.CHANGE, why),)
     name = _named_option(case, fault)
     if name is None:
@@ -202,10 +215,10 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if name == "gpu-memory-utilization" and _AT_MOST in text(case, fault):
         return (set_flag(case, name, 0.9, Direction.LOWER, "a fraction from 0 to 1, not percent"),)
     if name == "chat-template":
-        why = "a template that the service's user can read"
+        why = "name a template that the service's user can read"
         return (
             set_flag(case, name, None, Direction.CHANGE, why),
-            set_flag(case, name, None, Direction.REMOVE, "or without it: the model's own template is used"),
+            set_flag(case, name, None, Direction.REMOVE, "without the option vLLM uses the model's template"),
         )
     return replacement(case, name, _with_what_follows(case, fault))
 
@@ -237,7 +250,7 @@ _AT_MOST = "Input should be less than or equal to 1"
 def _of_model(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """What this model asks of the launch: its own code, another type, a step that holds its largest image or block."""
     if "remote-code-needed" in fault.ids:
-        why = "the checkpoint brings code of its own, which runs as the server's user: read it first"
+        why = "the checkpoint contains Python code, which runs as the server's user: read it first"
         return (set_flag(case, "trust-remote-code", True, Direction.ADD, why),)
     types = [
         word.rpartition(".")[2] for word in fault.fields("dtype-of-quantization").get("types", "").split(", ") if word
@@ -247,14 +260,16 @@ def _of_model(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         return (set_flag(case, "dtype", types[-1], Direction.CHANGE, why),)
     item = fault.fields("item-above-step").get("item")
     if item is not None:
-        why = "this model takes an image, video or audio clip whole, so the largest one must fit one step"
+        why = "this model processes an image, video or audio clip as a whole, so the largest one must fit into one step"
         return (
             set_flag(case, "max-num-batched-tokens", int(item), Direction.RAISE, why),
-            set_flag(case, "limit-mm-per-prompt", limit(case, image=0, video=0), Direction.CHANGE, "or text alone"),
+            set_flag(
+                case, "limit-mm-per-prompt", limit(case, image=0, video=0), Direction.CHANGE, "allows text only instead"
+            ),
         )
     block = fault.fields("block-above-step").get("block")
     if block is not None:
-        why = "prefix caching keeps this model's states by whole blocks, so one block must fit one step"
+        why = "prefix caching keeps whole blocks of this model's state, so one block must fit into one step"
         return (set_flag(case, "max-num-batched-tokens", int(block), Direction.RAISE, why),)
     return ()
 
@@ -278,10 +293,13 @@ def _split(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         why = f"divides {heads} attention heads"
         return (set_flag(case, "tensor-parallel-size", to, Direction.LOWER, why),)
     if "tp-plan" in fault.ids:
-        why = "Transformers' code of this model says nothing of how to split it; vLLM's own models can be split"
+        why = (
+            "the Transformers code of this model does not say how to split it; vLLM's implementations of "
+            "models can be split"
+        )
         return (
             set_flag(case, "tensor-parallel-size", 1, Direction.LOWER, why),
-            upgrade(case, "a release that has an implementation of its own for this model"),
+            upgrade(case, "this release has vLLM's own implementation of the model"),
         )
     return ()
 
@@ -290,14 +308,16 @@ def _quantized(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """What the checkpoint says of its own quantization."""
     differs = fault.fields("quantization-differs")
     if differs:
-        why = f"the checkpoint says {differs['model']} of itself; without the option vLLM follows it"
+        why = f"the checkpoint says that it is {differs['model']}; without the option vLLM follows it"
         return (set_flag(case, "quantization", None, Direction.REMOVE, why),)
     method = fault.fields("quant-config-missing").get("method")
     if method:
-        why = f"the checkpoint is not one of {method}: it holds no configuration for it"
+        why = f"the checkpoint has no configuration for {method}"
         return (
             set_flag(case, "quantization", None, Direction.REMOVE, why),
-            set_flag(case, "model", None, Direction.CHANGE, f"or a checkpoint that was quantized with {method}"),
+            set_flag(
+                case, "model", None, Direction.CHANGE, f"take a checkpoint that was quantized with {method} instead"
+            ),
         )
     return ()
 

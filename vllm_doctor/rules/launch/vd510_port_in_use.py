@@ -28,7 +28,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "old-process",
                 Direction.STOP,
-                "often the server of an earlier run; this names the holder",
+                "the process is often the server of an earlier run; this command names it",
                 command=f"ss -ltnp 'sport = :{port}'" if port else "ss -ltnp",
             ),
             _other_port(case, port),
@@ -50,11 +50,11 @@ def _holder(case: Case, port: str | None) -> tuple[Evidence, ...]:
 def _other_port(case: Case, port: str | None) -> Change | None:
     """The next that nobody listens on, as far as the host was read."""
     if port is None:
-        return set_flag(case, "port", None, Direction.CHANGE, "or another port for this one")
+        return set_flag(case, "port", None, Direction.CHANGE, "use another port for this server instead")
     taken = {held.port for held in case.machine.listeners} if case.machine is not None else set()
     to = next((n for n in range(int(port) + 1, int(port) + 50) if n not in taken and n < 65536), None)
     seen = "free on this host" if taken else "if `ss -ltn` does not show it"
-    return set_flag(case, "port", to, Direction.CHANGE, f"or another port for this one: {seen}")
+    return set_flag(case, "port", to, Direction.CHANGE, f"use another port for this server instead: {seen}")
 
 
 RULE = rule("VD510", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.MACHINE, Signal.VERSION}), judge=judge)

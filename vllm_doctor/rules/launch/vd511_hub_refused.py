@@ -49,7 +49,7 @@ def judge(case: Case) -> Outcome:
             environment(
                 "HF_TOKEN",
                 Direction.CHANGE,
-                "a token whose account was granted access to this repository: vllm_secrets, in the vault",
+                "use a token whose account has access to this repository: vllm_secrets, in the vault",
                 command="hf auth whoami   # as the service's user: whose token it is",
             )
             if refused
@@ -58,7 +58,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "network",
                 Direction.REPAIR,
-                "a way to the hub (DNS, proxy), or a copy of the model on disk and HF_HUB_OFFLINE=1",
+                ("give the host a route to the hub (DNS, proxy), or put the model on disk and set HF_HUB_OFFLINE=1"),
                 command="curl -sSI https://huggingface.co   # as the service's user, with its proxy variables",
             )
             if not refused
@@ -66,13 +66,13 @@ def judge(case: Case) -> Outcome:
             environment(
                 "TIKTOKEN_ENCODINGS_BASE",
                 Direction.SET,
-                "a folder with o200k_base.tiktoken, which gpt-oss needs beside its weights",
+                "name a folder with o200k_base.tiktoken, which gpt-oss needs beside its weights",
                 to=_ENCODINGS,
                 command=f"mkdir -p {_ENCODINGS} && curl -fo {_ENCODINGS}/o200k_base.tiktoken {_O200K}",
             )
             if "harmony-vocab" in fault.ids
             else None,
-            set_flag(case, "model", None, Direction.CHANGE, "the repository's name, or a folder that exists")
+            set_flag(case, "model", None, Direction.CHANGE, "name a repository or a folder that exists")
             if missing
             else None,
         ),
@@ -83,7 +83,7 @@ def judge(case: Case) -> Outcome:
 def _title(*, refused: bool, missing: bool) -> str:
     if refused:
         return "The hub refused access to the model"
-    return "Neither a folder nor a repository of this name is there" if missing else RULE.title
+    return "No folder and no repository of this name exists" if missing else RULE.title
 
 
 RULE = rule("VD511", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

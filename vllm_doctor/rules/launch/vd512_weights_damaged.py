@@ -36,8 +36,10 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "weights",
                 Direction.REPAIR,
-                "fetch the files again and compare their sizes and sha256 with the hub's; a file of "
-                "some hundred bytes is an LFS pointer",
+                (
+                    "download the files again and compare their sizes and sha256 with the hub's; a file of a few "
+                    "hundred bytes is an LFS pointer"
+                ),
                 command=_fetch(case),
             ),
         ),

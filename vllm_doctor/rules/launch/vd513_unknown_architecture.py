@@ -58,15 +58,15 @@ def _draft(case: Case, fault: Fault) -> Change | None:
     """The architecture may be the draft model's: the server does without it."""
     if fault.fields("validation-error").get("what") != "SpeculativeConfig":
         return None
-    why = "it is the draft model's architecture: another draft model or method, or none"
+    why = "the draft model has this architecture: use another draft model or method, or none"
     return set_flag(case, "speculative-config", None, Direction.CHANGE, why)
 
 
 def _release(case: Case, until: str | None) -> Change | None:
     """The release that has it: an older one where vLLM says that it was dropped."""
     if until is None:
-        return upgrade(case, "a release that lists the architecture; `transformers` comes with it")
-    why = "the last release that has this architecture, in vLLM's own words"
+        return upgrade(case, "this release lists the architecture and brings a `transformers` that fits")
+    why = "vLLM says that this is the last release with this architecture"
     return thing(
         ChangeKind.PACKAGE,
         "vllm-version",

@@ -51,20 +51,20 @@ _TOOLS = {
 }
 # A toolkit that is there, but does not fit what it is to compile; the last is what the build itself says of it.
 _UNFIT = {
-    "nvcc-arch": "a CUDA toolkit that knows this card: nvcc is older than it",
-    "toolkit-headers": "nvcc and its headers of one release: CUDA_HOME names one toolkit, the include path another",
-    "compiler-too-new": "an older gcc beside it (CC, CXX, NVCC_CCBIN): this toolkit takes none so new",
+    "nvcc-arch": "a newer CUDA toolkit: nvcc is older than this GPU",
+    "toolkit-headers": "nvcc and headers of the same release: CUDA_HOME names one toolkit, the include path another",
+    "compiler-too-new": "an older gcc (CC, CXX, NVCC_CCBIN): this toolkit does not support so new a gcc",
     "cuda-headers-missing": "the headers of the CUDA toolkit (cuda-toolkit, or its -dev packages), of nvcc's release",
     "toolkit-mismatch": "the CUDA toolkit that torch was built with (CUDA_HOME)",
-    "build-failed": "what compiles kernels while the server starts: the compiler's own error stands below",
-    "build-failed-command": "what compiles kernels while the server starts: the compiler's own error stands above",
+    "build-failed": "the tools that compile kernels at start; the compiler's error stands below",
+    "build-failed-command": "the tools that compile kernels at start; the compiler's error stands above",
 }
 _PROGRAM = frozenset({"program-missing", "program-not-there"})
 _ACTIVATE = thing(
     ChangeKind.PACKAGE,
     "python-env",
     Direction.REPAIR,
-    "vLLM is in no folder of PATH: activate its environment, or name the program by its whole path",
+    ("no folder of PATH contains vLLM: activate its environment, or use the full path of the program"),
     command="ls -d /opt/*/bin/vllm ~/*/bin/vllm 2>/dev/null; systemctl cat UNIT | grep ExecStart",
 )
 _ON_LINUX = thing(
@@ -87,7 +87,7 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     fault = case.root
     if fault is None:
-        return _warned(case) or NotHere("nothing failed for good")
+        return _warned(case) or NotHere("the log shows no failure that ended the run")
     missing = packages(case, fault) if not fault.ids - frozenset(_IDS) else ()
     known = fault.ids & frozenset((*_IDS, "cudart-missing"))
     if fault.ids & EXHAUSTED or not (known or missing or _while_importing(fault)):
@@ -117,7 +117,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.PACKAGE,
                 "transformers",
                 Direction.CHANGE,
-                "the releases that this vLLM was made for",
+                "this vLLM was made for these releases",
                 to=_transformers(case),
                 command=f"pip install '{_transformers(case)}'" if _transformers(case) else "pip show -v vllm",
             )
@@ -152,7 +152,7 @@ def _sampler(case: Case, fault: Fault) -> Change | None:
     if not any(says(said, "names-sampling") for said in (text(case, fault), *fault.files)):
         return None
     name = "VLLM_USE_FLASHINFER_SAMPLER"
-    why = "torch's sampler instead of FlashInfer's: nothing to compile"
+    why = "uses torch's sampler instead of FlashInfer's, which needs no compiler"
     return environment(name, Direction.SET, why, to="0") if case.has_env(name) is not None else None
 
 
@@ -192,7 +192,7 @@ def _repair(case: Case) -> Change:
         ChangeKind.PACKAGE,
         "python-env",
         Direction.REPAIR,
-        "install the release into a fresh environment from its lock, with nothing added by hand",
+        "install the release into a new environment from its lock file, and add nothing by hand",
         to=f"vllm=={case.version}" if case.version is not None else None,
         command=_fresh(case),
     )
@@ -205,16 +205,16 @@ def _fresh(case: Case) -> str:
 
 def _title(fault: Fault, tool: str | None, unfit: str | None) -> str:
     if unfit:
-        return f"Kernels could not be compiled at start; needed: {unfit}"
+        return f"vLLM cannot compile kernels: it needs {unfit}"
     if fault.ids & _PROGRAM:
-        return "The program vllm is not found: no environment with it is active"
+        return "The program vllm was not found: no environment that contains it is active"
     if "xformers-no-cuda" in fault.ids:
-        return "xFormers was built without CUDA: it has no attention for any card"
+        return "xFormers was built without CUDA: it has no attention for any GPU"
     if tool:
-        return f"Needed to compile kernels at start, and not there: {tool}"
+        return f"A tool to compile kernels is missing: {tool}"
     lacks = fault.fields("transformers-attribute")
     if lacks:
-        return f"transformers and this vLLM do not fit each other: {lacks['kind']} has no {lacks['name']}"
+        return f"transformers does not fit this vLLM: {lacks['kind']} has no {lacks['name']}"
     return RULE.title
 
 

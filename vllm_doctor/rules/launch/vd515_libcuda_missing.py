@@ -34,14 +34,16 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "libcuda-symlink",
                 Direction.ADD,
-                "libcuda.so beside the driver's libcuda.so.1 (the -dev link), then ldconfig; in a "
-                "container the toolkit mounts it",
+                (
+                    "create the link libcuda.so beside the driver's libcuda.so.1, then run ldconfig; in a "
+                    "container the toolkit mounts it"
+                ),
                 command=_LINK,
             ),
             environment(
                 "LIBRARY_PATH",
                 Direction.SET,
-                "or the folder that holds it, for the linker",
+                "tells the linker which folder contains libcuda instead",
                 command="dirname $(ldconfig -p | awk '/libcuda.so/{print $NF; exit}')",
             ),
         ),
@@ -71,7 +73,7 @@ def _warned(case: Case) -> Finding | None:
             environment(
                 "LD_LIBRARY_PATH",
                 Direction.SET,
-                "where it is mounted elsewhere: the folder of libcuda.so.1",
+                "names the folder of libcuda.so.1 if it is mounted elsewhere",
                 command="find / -name libcuda.so.1 2>/dev/null",
             ),
         ),

@@ -31,9 +31,9 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "client-input",
                 Direction.REPAIR,
-                "have the gateway refuse token ids outside the vocabulary",
+                "let the gateway refuse token IDs outside the vocabulary",
             ),
-            upgrade(case, "releases differ in what they check before the GPU sees it"),
+            upgrade(case, "newer releases check more before the request reaches the GPU"),
         ),
         refute="the same request passes with CUDA_LAUNCH_BLOCKING=1",
     )

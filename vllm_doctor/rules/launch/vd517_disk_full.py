@@ -38,7 +38,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "cache-dir",
                 Direction.CHANGE,
-                "VLLM_CACHE_ROOT, TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR on a disk with room",
+                "put VLLM_CACHE_ROOT, TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR on a disk with free space",
                 command=f"df -h {shlex.quote(path)}" if path else "df -h",
             ),
         ),
@@ -57,8 +57,10 @@ def _denied(case: Case, fault: Fault, path: str) -> Outcome:
                 ChangeKind.OS,
                 "cache-dir",
                 Direction.CHANGE,
-                "a folder that the service's user owns, as HOME or as VLLM_CACHE_ROOT, TRITON_CACHE_DIR and "
-                "TORCHINDUCTOR_CACHE_DIR; in a pod a writable volume",
+                (
+                    "set HOME, or VLLM_CACHE_ROOT, TRITON_CACHE_DIR and TORCHINDUCTOR_CACHE_DIR, to a folder "
+                    "that the service's user owns; in a pod use a writable volume"
+                ),
                 command=f"namei -l {shlex.quote(path)}",
             ),
         ),

@@ -38,15 +38,15 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.PACKAGE,
                 "code",
                 Direction.REPAIR,
-                "this is no release: the fault may lie in what was changed; the plain release tells",
+                "this is not a released build: the released one shows whether the local changes are at fault",
                 to=f"vllm=={case.version}" if case.version is not None else None,
                 command=f"pip install vllm=={case.version}" if case.version is not None else None,
             )
             if own
             else None,
-            upgrade(case, "the newest release: whether it is mended there, its notes tell"),
+            upgrade(case, "its release notes say whether the newest release fixes this"),
         ),
-        refute="the plain release with the same flags fails as well",
+        refute="the released build fails with the same options as well",
     )
 
 
@@ -57,7 +57,13 @@ def _drafts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         return ()
     said, shapes = str(given), read("shapes-apart", text(case, fault))
     asked = read("draft-number", said)
-    off = set_flag(case, "speculative-config", None, Direction.REMOVE, "no drafts: slower, and the shapes are gone")
+    off = set_flag(
+        case,
+        "speculative-config",
+        None,
+        Direction.REMOVE,
+        "turns off speculative decoding: slower, and these shapes no longer occur",
+    )
     if shapes is None or asked is None or shapes["kept"] != asked["number"]:
         return (off,)
     fields: dict[str, object] = {m["name"]: m["value"] for m in each("draft-field", said)}

@@ -35,17 +35,22 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     failed = kind(case, fault)
     if failed is Kind.ATTENTION:
         triton = "triton-shared" in fault.ids
-        other = other_attention(case, fault, "its kernels are of another size", not_triton=triton)
+        other = other_attention(case, fault, "its kernels have another size", not_triton=triton)
         return (other or _smaller_block(case),)
     if failed is Kind.MATRIX and "triton-shared" in fault.ids:
-        why = "quantised in another way (AWQ, GPTQ): Triton's kernel for this one does not fit this card"
+        why = (
+            "take a checkpoint with another quantization (AWQ, GPTQ): Triton's kernel for this one does "
+            "not fit this GPU"
+        )
         return (thing(ChangeKind.FLAG, "model", Direction.CHANGE, why),)
     return other_kernel(case, fault) if failed is not None else ()
 
 
 def _smaller_block(case: Case) -> Change | None:
     """vLLM names no other backend for this model and card: what is left is a release whose kernel fits."""
-    return upgrade(case, "vLLM names no other attention backend for this model on this card; the newest may fit")
+    return upgrade(
+        case, ("vLLM names no other attention backend for this model on this GPU; the newest release may have one")
+    )
 
 
 RULE = rule("VD519", reads=frozenset({Signal.GPUS, Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -28,8 +28,8 @@ def judge(case: Case) -> Outcome:
         title=_title(fault),
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
-        changes=(*_ways(case, fault), upgrade(case, "what a release does by default changes with the next ones")),
-        refute="the same step fails with the other way as well",
+        changes=(*_ways(case, fault), upgrade(case, "newer releases have other defaults")),
+        refute="the same step fails without this default as well",
     )
 
 
@@ -47,10 +47,10 @@ def _ways(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         variable = versions.env("VLLM_USE_V2_MODEL_RUNNER", case.version) if case.version is not None else None
         if variable is not None and not variable.exists:
             return ()
-        why = "the first model runner copies through ordinary memory where pages cannot be pinned"
+        why = "the V1 model runner copies through ordinary memory if pages cannot be pinned"
         return (environment("VLLM_USE_V2_MODEL_RUNNER", Direction.SET, why, to="0"),)
     if "capture-refused" in fault.ids:
-        why = "starts without graphs (slower); what is not allowed in a capture is allowed outside"
+        why = "starts without CUDA graphs (slower); the operation is allowed outside a capture"
         return (set_flag(case, "enforce-eager", True, Direction.ADD, why),)
     return other_kernel(case, fault)
 

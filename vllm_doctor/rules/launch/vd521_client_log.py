@@ -28,12 +28,12 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     told = run.client
     if told is None:
-        return NotHere("it is no client's log")
+        return NotHere("this is not a client's log")
     if not _failed(told, ended=run.root is not None):
         return Clear(f"a client's log: {told.answers}")
     saw = [kind for kind, _, _ in told.saw]
     lines = [first for _, first, _ in told.saw[:3]] or [told.counted if told.counted is not None else told.mark]
-    what = saw[0].value if saw else "requests failed, and it does not say of what"
+    what = saw[0].value if saw else "requests failed, and the log does not say why"
     return finding(
         RULE,
         title=f"A client's log ({told.name}), not the server's: {what}",

@@ -14,9 +14,9 @@ _VARIABLE = "VLLM_ENGINE_READY_TIMEOUT_S"
 # Three times what was waited; a start that takes longer hangs.
 _LONGER = 3
 _SLOW = {
-    StartupPhase.DEVICE: "; the ranks had not yet found one another",
+    StartupPhase.DEVICE: "; the ranks had not yet found each other",
     StartupPhase.WEIGHTS: "; the weights were still being read",
-    StartupPhase.PROFILE: "; the pass that is measured, or its compilation, was under way",
+    StartupPhase.PROFILE: "; the profile run, or its compilation, was under way",
     StartupPhase.GRAPHS: "; graphs were being captured",
 }
 
@@ -39,14 +39,17 @@ def judge(case: Case) -> Outcome:
             environment(
                 _VARIABLE,
                 Direction.RAISE,
-                "the start takes longer than this; TimeoutStartSec of the unit must be longer still",
+                "the start takes longer than this; set TimeoutStartSec of the unit even higher",
                 to=to,
                 before=int(waited) if waited is not None else None,
             )
             if fact is not None and fact.exists
             else None,
         ),
-        refute="with three times as long it still says nothing more: then it hangs (py-spy dump of each worker)",
+        refute=(
+            "the log says nothing more even with three times the limit: then the start hangs (run py-spy "
+            "dump on each worker)"
+        ),
     )
 
 

@@ -13,8 +13,8 @@ from vllm_doctor.rules.say import finding, set_flag, upgrade
 
 _TENSORS = "The checkpoint has a tensor that this model's code does not read"
 _TITLES = {
-    "processor-missing": "The checkpoint lacks the files that images or sound are read with",
-    "feature-extractor-missing": "The checkpoint lacks the files that images or sound are read with",
+    "processor-missing": "The checkpoint lacks the processor files for images or audio",
+    "feature-extractor-missing": "The checkpoint lacks the processor files for images or audio",
     "model-type-missing": "The model's config.json names no model_type",
     "tokenizer-unknown": "The installed transformers lacks this checkpoint's tokenizer class",
     "tensor-without-place": _TENSORS,
@@ -52,14 +52,14 @@ def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None
         case "processor-missing" | "feature-extractor-missing":
             return _without_processor(case)
         case "model-type-missing":
-            why = "a folder whose config.json names its type: an adapter alone, or a folder of another format, has none"
+            why = "use a folder whose config.json names the model type; an adapter alone, or another format, has none"
             return (set_flag(case, "model", None, Direction.CHANGE, why),)
         case "tokenizer-unknown":
-            return (upgrade(case, "a release whose transformers has this tokenizer; it comes with vLLM"),)
+            return (upgrade(case, "this release brings a transformers that has this tokenizer"),)
     said = _said(case, fault, known)
     why = f"the checkpoint has a tensor that this model's code has no place for ({said}): saved by another "
     why += "tool or in another layout; one that was made for this release"
-    return (set_flag(case, "model", None, Direction.CHANGE, why), upgrade(case, "a release that reads this layout"))
+    return (set_flag(case, "model", None, Direction.CHANGE, why), upgrade(case, "this release reads the layout"))
 
 
 def _said(case: Case, fault: Fault, known: str | None) -> str:
@@ -73,11 +73,11 @@ def _said(case: Case, fault: Fault, known: str | None) -> str:
 def _without_processor(case: Case) -> tuple[Change | None, ...]:
     """A checkpoint of the text part alone lacks what its images would be read with; one for them all has it."""
     text_only = set_flag(
-        case, "language-model-only", True, Direction.ADD, "no image, video or sound is read then, and nothing for them"
+        case, "language-model-only", True, Direction.ADD, "vLLM then loads no image, video or audio processor"
     ) or set_flag(
-        case, "limit-mm-per-prompt", limit(case, image=0, video=0), Direction.CHANGE, "where only text is sent"
+        case, "limit-mm-per-prompt", limit(case, image=0, video=0), Direction.CHANGE, "if clients send only text"
     )
-    why = "or a checkpoint with preprocessor_config.json: copy it from the model that this one was made of"
+    why = "use a checkpoint with preprocessor_config.json: copy the file from the model that this one derives from"
     return (text_only, set_flag(case, "model", None, Direction.CHANGE, why))
 
 

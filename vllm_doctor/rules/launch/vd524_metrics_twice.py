@@ -30,12 +30,16 @@ def _changes(case: Case) -> tuple[Change | None, ...]:
     """Two connectors of a kind, or two engines: one of them, or no statistics."""
     parts = case.effective("kv-transfer-config") is not None or any(name.startswith("kv-") for name in case.flags)
     one = set_flag(
-        case, "kv-transfer-config", None, Direction.CHANGE, "one connector of a kind: two count under one name"
+        case,
+        "kv-transfer-config",
+        None,
+        Direction.CHANGE,
+        "use one connector of each kind: two of them register the same metric",
     )
     return (
         one if parts or case.launch is None else None,
-        set_flag(case, "disable-log-stats", True, Direction.ADD, "no statistics, so nothing is registered"),
-        upgrade(case, "a release in which each part has names of its own"),
+        set_flag(case, "disable-log-stats", True, Direction.ADD, "turns off statistics, so that nothing is registered"),
+        upgrade(case, "this release gives each part its own metric names"),
     )
 
 

@@ -17,7 +17,7 @@ def judge(case: Case) -> Outcome:
         return fault
     # A cache type that packs some layers and not others, beside windows or states, makes such pages.
     packed = case.effective("kv-cache-dtype") not in {None, "auto"}
-    why = "this type makes blocks of the layers that it packs no multiple of the others'"
+    why = "with this type the pages of some layers are not a multiple of the pages of the others"
     return finding(
         RULE,
         severity=severity(case, fault),
@@ -25,7 +25,7 @@ def judge(case: Case) -> Outcome:
         evidence=shown(case, fault, _ID),
         changes=(
             set_flag(case, "kv-cache-dtype", None, Direction.REMOVE, why) if packed else None,
-            upgrade(case, "a release that brings pages of such layers to one size"),
+            upgrade(case, "this release gives the pages of such layers one size"),
         ),
         refute="the same launch without --kv-cache-dtype fails in the same way",
     )

@@ -20,9 +20,9 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     root = run.root
     if root is None:
-        return NotHere("nothing failed for good")
+        return NotHere("the log shows no failure that ended the run")
     if root.ids & EXHAUSTED:
-        return NotHere("what failed first is exhausted GPU memory")
+        return NotHere("the first failure is exhausted GPU memory")
     part = layer(case, root)
     return finding(
         RULE,
@@ -35,7 +35,7 @@ def judge(case: Case) -> Outcome:
             by_place(case, root),
             *(cures(case, root, part) if part is not None else ()),
         ),
-        refute="an earlier line, cut from this log, shows another failure",
+        refute="an earlier line, which this log does not contain, shows another failure",
         layer=part.id if part is not None else "",
         then=part.next if part is not None else "",
     )
@@ -61,7 +61,7 @@ def _without_graphs(case: Case, root: Fault) -> Change | None:
     """Eager mode runs nothing of what measures or captures CUDA graphs, so a start that fails there gets past it."""
     if startup_phase_of(root.functions) is not StartupPhase.GRAPHS or case.effective("enforce-eager") is True:
         return None
-    why = "no graphs are measured or captured then; decoding of small batches becomes slower"
+    why = "vLLM then measures and captures no graphs; decoding of small batches becomes slower"
     return set_flag(case, "enforce-eager", True, Direction.ADD, why)
 
 

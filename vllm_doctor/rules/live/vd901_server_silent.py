@@ -47,7 +47,7 @@ def judge(case: Case) -> Outcome:
     if probe.health_status is not None:
         return Clear(f"/health answers {probe.health_status}")
     if "sent nothing" not in (probe.health_error or ""):
-        return NotHere("nobody listens on the port yet, or any more")
+        return NotHere("no process listens on the port")
     stuck = [p for p in mine if p.state in _STUCK and (p.pid == unit.main_pid or p.name.startswith("VLLM"))]
     evidence = [Evidence("probe", f"{unit.name}, /health", probe.health_error or "")]
     evidence += [Evidence("/proc", f"{p.pid}/stat", f"{p.name}: {_STUCK[p.state or '']}") for p in stuck]
@@ -98,7 +98,7 @@ def _frozen(processes: list[Process], unit: str | None) -> Finding:
         command = f"systemctl thaw {shlex.quote(unit)}"
     elif first.container is not None and first.container[0] in {"docker", "podman"}:
         command = f"{first.container[0]} unpause {first.container[1]}"
-    why = "it goes on where it was; find out who froze it, and that the requests of that time were given up"
+    why = "the server continues where it stopped; find out who froze it; requests of that time were given up"
     group = ", ".join(str(p.pid) for p in processes[:12])
     return finding(
         RULE,
@@ -152,9 +152,9 @@ def _no_token(unit: str) -> Finding:
 
 def _title(stuck: list[Process]) -> str:
     if not stuck:
-        return "The server takes connections and answers none of them"
+        return "The server accepts connections and answers none of them"
     first = stuck[0]
-    return f"The server takes connections and answers none: process {first.pid} is {_STUCK[first.state or '']}"
+    return f"The server accepts connections and answers none: process {first.pid} is {_STUCK[first.state or '']}"
 
 
 def _change(stuck: list[Process], unit: str) -> Change:
@@ -164,7 +164,10 @@ def _change(stuck: list[Process], unit: str) -> Change:
         return thing(ChangeKind.OS, f"process {stopped}", Direction.REPAIR, why, command=f"kill -CONT {stopped}")
     if any(p.state == "D" for p in stuck):
         pid = next(p.pid for p in stuck if p.state == "D")
-        why = "no signal reaches it: see what it waits for; a driver that hangs needs a reboot, a disk its server"
+        why = (
+            "no signal reaches the process: find out what it waits for; a driver that hangs needs a "
+            "reboot, a network disk its server"
+        )
         command = f"cat /proc/{pid}/stack /proc/{pid}/wchan; journalctl -k -b | grep -i -e nvrm -e nfs -e blocked"
         return thing(ChangeKind.OS, f"process {pid}", Direction.REPAIR, why, command=command)
     why = "first keep the evidence: vllm-doctor bundle, and py-spy dump of the main process"

@@ -27,14 +27,14 @@ def judge(case: Case) -> Outcome:
     if any(says(text, "systemd-stopping", "systemd-stop-signal") for i, text in told if i < index):
         return NotHere("systemd was asked to stop it")
     if any(says(text, "systemd-oom-kill") for _, text in told):
-        return NotHere("it was the kernel's out-of-memory killer")
+        return NotHere("the kernel's out-of-memory killer ended the process")
     if oom_killer_was_at_work(case):
         return NotHere("the kernel's out-of-memory killer was at work")
     seen = kernel is not None
-    note = "the kernel's log tells of no out-of-memory kill" if seen else "the kernel's log could not be read"
+    note = "the kernel's log shows no out-of-memory kill" if seen else "the kernel's log could not be read"
     return finding(
         RULE,
-        title=f"The server was killed from outside ({found['signal']}); {note}",
+        title=f"A signal from outside killed the server ({found['signal']}); {note}",
         severity=Severity.WILL_FAIL_UNDER_LOAD,
         confidence=Confidence.LIKELY if seen else Confidence.POSSIBLE,
         evidence=(case.line(index), *((Evidence("kernel log", "this boot", "no out-of-memory kill"),) if seen else ())),

@@ -36,7 +36,10 @@ def judge(case: Case) -> Outcome:
     word = shlex.quote(unit.name)
     return finding(
         RULE,
-        title=f"{unit.name} was restarted {unit.restarts or 0} times{gave_up * ' and given up'}, cause unknown",
+        title=(
+            f"systemd restarted {unit.name} {unit.restarts or 0} times{' and gave up' if gave_up else ''}; the "
+            "cause is unknown"
+        ),
         severity=Severity.BLOCKS_START,
         evidence=tuple(evidence),
         changes=(

@@ -20,7 +20,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("the log says what failed")
     index = _noticed(run)
     if index is None:
-        return Clear("the server never missed its engine")
+        return Clear("the server never reported that its engine died")
     before = run.lines[:index]
     if not any(line.process == "systemd" for line in run.lines):
         return NotHere("without systemd's lines an ordered stop looks the same")
@@ -30,7 +30,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("the kernel's out-of-memory killer was at work")
     evidence = [case.line(index)]
     if probe is not None and probe.health_status == 503:
-        evidence.append(Evidence("probe", "/health", "503: the server is there, its engine is not"))
+        evidence.append(Evidence("probe", "/health", "503: the server runs without its engine"))
     if kernel is not None:
         evidence.append(Evidence("kernel log", "this boot", "no out-of-memory kill"))
     return finding(

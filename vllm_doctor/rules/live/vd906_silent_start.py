@@ -20,11 +20,11 @@ def judge(case: Case) -> Outcome:
     if unit is None or run is None:
         return Unseen(missing)
     if not case.live:
-        return NotHere("a file knows of no clock")
+        return NotHere("a file does not show how much time has passed")
     if run.served(-1) or (probe is not None and probe.health_status == 200):
-        return Clear("it became ready")
+        return Clear("the server became ready")
     if case.root is not None or unit.active_state not in {"activating", "active"}:
-        return NotHere("it failed, or does not run")
+        return NotHere("the server failed, or does not run")
     reached = silence.current(run)
     step, silent = silence.step(reached), silence.minutes(run, case.taken_at)
     if silent < step.minutes:
@@ -36,7 +36,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         phase=Phase.NCCL_OR_MULTIGPU if ranks else Phase.NOT_MEMORY,
-        title=f"The start has said nothing for {silent:.0f} minutes; its step ({name}) takes {step.usual}",
+        title=f"The start has been silent for {silent:.0f} minutes; its phase ({name}) takes {step.usual}",
         confidence=Confidence.LIKELY,
         evidence=(
             case.line(last),
@@ -44,14 +44,14 @@ def judge(case: Case) -> Outcome:
         ),
         arithmetic=(
             Arithmetic("silent", round(silent), "min", "now − the last line's time", "the journal"),
-            Arithmetic("a fault from", step.minutes, "min", f"in the step {name}", "what 120 starts took"),
+            Arithmetic("a fault from", step.minutes, "min", f"in the phase {name}", "what 120 starts took"),
         ),
         changes=(
             thing(
                 ChangeKind.OS,
                 unit.name,
                 Direction.REPAIR,
-                f"{step.look}; keep it, then start anew",
+                f"{step.look}; keep what you see, then restart",
                 command=f"systemctl restart {shlex.quote(unit.name)}",
             ),
             *(ways_out(case) if ranks else ()),

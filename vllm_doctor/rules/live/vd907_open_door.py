@@ -15,8 +15,8 @@ from vllm_doctor.rules.say import finding, set_flag, thing
 ACCEPTED = ("API_OPEN", "accepted")
 _REFUSED = {401, 403}
 _GUARD = (
-    "role vllm puts a guard before every path where vllm_api_key is set. Elsewhere: --host 127.0.0.1, and a proxy in "
-    "front that lets only the paths through that clients need"
+    "role vllm guards every path if vllm_api_key is set. Elsewhere set --host 127.0.0.1 and put "
+    "a proxy in front that passes only the paths that clients need"
 )
 
 
@@ -83,11 +83,11 @@ def _local(host: str) -> bool:
 
 
 def _open(case: Case, evidence: tuple[Evidence, ...], confidence: Confidence) -> Outcome:
-    why = "only this host reaches it then: a proxy here can ask for a key"
+    why = "then only this host reaches the server; a proxy here can ask for a key"
     key = "clients send it; keep it in the vault. " + _GUARD
     return finding(
         RULE,
-        title="Whoever reaches the port can use the server: it asks for no key",
+        title="Anyone who reaches the port can use the server: it asks for no key",
         severity=Severity.ADVICE,
         confidence=confidence,
         evidence=evidence,

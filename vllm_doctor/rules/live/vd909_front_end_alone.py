@@ -19,7 +19,7 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     dead = next((h.index for h in run.deaths if h.id in _DEAD), None)
     if dead is None:
-        return Clear("no line tells of an engine that died while it served")
+        return Clear("no line reports an engine that died while it served")
     if run.stopped is not None and run.stopped < dead:
         return NotHere("the server was being stopped")
     if any(
@@ -27,7 +27,7 @@ def judge(case: Case) -> Outcome:
     ):
         return NotHere("the server ended with its engine")
     if run.served(dead):
-        return NotHere("tokens were made after it")
+        return NotHere("the server generated tokens after that")
     later = next(
         (i for i in range(len(run.lines) - 1, dead, -1) if says(run.lines[i].text, "access-line", "throughput")), None
     )
@@ -37,7 +37,7 @@ def judge(case: Case) -> Outcome:
         ChangeKind.OS,
         "server",
         Direction.REPAIR,
-        "only a new start brings an engine back; what asks /health alone should ask for a completion",
+        ("only a restart brings an engine back; health checks should ask for a completion, not only for /health"),
     )
     return finding(
         RULE,

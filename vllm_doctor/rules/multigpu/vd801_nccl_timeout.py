@@ -45,7 +45,10 @@ def _longer(case: Case, fault: Fault) -> Change | None:
     if fact is None:
         return None
     limit = case.env(name) or str(fact.default)
-    why = f"one step may take {limit} s now; if the first steps compile kernels, as a busy nvcc, ptxas or hipcc shows"
+    why = (
+        f"one step may now take {limit} s; raise it if the first steps compile kernels (a busy nvcc, "
+        "ptxas or hipcc shows it)"
+    )
     return environment(name, Direction.RAISE, why, to=_LONG)
 
 

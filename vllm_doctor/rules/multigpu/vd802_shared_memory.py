@@ -42,7 +42,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "shm volume",
                 Direction.RAISE,
-                "a tmpfs of some GiB (--shm-size, --ipc=host, or an emptyDir of medium Memory)",
+                "mount a tmpfs of a few GiB (--shm-size, --ipc=host, or an emptyDir of medium Memory)",
                 command=SHM,
             ),
             thing(

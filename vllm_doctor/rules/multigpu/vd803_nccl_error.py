@@ -45,7 +45,10 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "shm volume",
                 Direction.RAISE,
-                "in a container the call that fails is mostly the one for a segment in /dev/shm, 64 MiB by default",
+                (
+                    "in a container the call that fails is usually the one for a segment in /dev/shm, which has "
+                    "64 MiB by default"
+                ),
                 command=SHM,
             )
             if "nccl-system" in fault.ids or "system" in (_why(fault) or "").lower()
@@ -53,13 +56,13 @@ def judge(case: Case) -> Outcome:
             environment("NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO")
             if not fault.ids & {"gloo", "expandable-shared"}
             else None,
-            set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL instead of vLLM's own all-reduce")
+            set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "uses NCCL's all-reduce instead of vLLM's")
             if "gloo" not in fault.ids
             else None,
             environment(
                 "PYTORCH_CUDA_ALLOC_CONF",
                 Direction.REMOVE,
-                "expandable_segments and custom all-reduce do not go together",
+                "expandable_segments does not work together with custom all-reduce",
             )
             if fault.ids & {"all-reduce-arg", "expandable-shared"}
             else None,
@@ -83,7 +86,10 @@ def _gloo(case: Case) -> tuple[Change, ...]:
     there = Direction.CHANGE if case.env(name) is not None else Direction.SET
     return (
         environment(
-            name, there, "the interface over which the hosts reach one another, on each host", command="ip -br addr"
+            name,
+            there,
+            "name, on each host, the interface over which the hosts reach each other",
+            command="ip -br addr",
         ),
         environment("VLLM_HOST_IP", Direction.SET, "this host's address on that interface", command="ip -br addr"),
     )

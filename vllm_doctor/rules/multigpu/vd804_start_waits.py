@@ -27,7 +27,7 @@ def judge(case: Case) -> Outcome:
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
     if case.root is not None:
-        return NotHere("something failed for good")
+        return NotHere("the log shows a failure that ended the run")
     tries = final_run(run, run.all("store-retry"))
     # Nothing listens yet where a rank comes early; what takes a connection and closes it at once is another program.
     if len(tries) >= _RETRIES or any("closed" in t.fields for t in tries):
@@ -36,7 +36,7 @@ def judge(case: Case) -> Outcome:
     minutes = _minutes(run, waits)
     if minutes >= _MINUTES and any(stage is not StartupPhase.CONFIG for _, stage in run.miles):
         return _ranks(case, waits, minutes)
-    return NotHere("the life does not end in a wait")
+    return NotHere("the run does not end in a wait")
 
 
 def _unbroken(run: AnalysedRun, hits: Sequence[Hit]) -> tuple[Hit, ...]:
@@ -65,14 +65,14 @@ def _store(case: Case, waits: Sequence[Hit]) -> Outcome:
     host, port = (waits[-1].fields[k] for k in ("host", "port"))
     return finding(
         RULE,
-        title=f"The rank cannot reach its own meeting point {host}:{port}",
+        title=f"The rank cannot reach its own rendezvous address {host}:{port}",
         confidence=Confidence.LIKELY,
         evidence=(case.line(waits[0].index), case.line(waits[-1].index)),
         changes=(
             environment(
                 "VLLM_HOST_IP",
                 Direction.SET,
-                "an address of this host that its firewall and VPN let through; 127.0.0.1 for a single host",
+                "set an address of this host that its firewall and VPN allow; 127.0.0.1 for a single host",
                 to="127.0.0.1" if _alone(case) else None,
                 command="ip -br addr",
             ),
@@ -90,7 +90,7 @@ def _alone(case: Case) -> bool:
 def _ranks(case: Case, waits: Sequence[Hit], minutes: int) -> Outcome:
     return finding(
         RULE,
-        title=f"Ranks have waited for one another for {minutes} minutes, and nothing else happened",
+        title=f"Ranks have waited for each other for {minutes} minutes, and nothing else happened",
         confidence=Confidence.LIKELY,
         evidence=(case.line(waits[0].index), case.line(waits[-1].index)),
         changes=ways_out(case),

@@ -39,7 +39,7 @@ def judge(case: Case) -> Outcome:
                 Direction.LOWER,
                 "no more ranks than there are GPUs in the cluster",
             ),
-            thing(ChangeKind.OS, "ray-nodes", Direction.ADD, "or let the other nodes join first", command="ray status"),
+            thing(ChangeKind.OS, "ray-nodes", Direction.ADD, "let the other nodes join first", command="ray status"),
         ),
         refute="`ray status` shows as many free GPUs as ranks",
     )

@@ -42,7 +42,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "driver",
                 Direction.UPGRADE,
-                "runs every CUDA that a release of vLLM was built for so far, to 13.0",
+                "this driver runs every CUDA version, up to 13.0, that a release of vLLM was built for",
                 to=table().default_driver,
                 before=case.driver.module if case.driver is not None else None,
                 inventory="nvidia_driver_version",
@@ -68,7 +68,9 @@ def _older_cuda(case: Case, found: str | None) -> Change | None:
     ]
     if not fit or (case.version is not None and case.version <= as_version(fit[-1])):
         return None
-    why = f"or the newest release that was built for the driver's CUDA {'' if not majors else min(majors)}".rstrip()
+    why = (
+        f"use the newest release that was built for the driver's CUDA {'' if not majors else min(majors)} instead"
+    ).rstrip()
     return thing(
         ChangeKind.PACKAGE,
         "image",
@@ -98,7 +100,9 @@ def _unfit(case: Case) -> Evidence | None:
         return None
     floor = table().family_floor(cuda)
     text = f"Driver {driver.module} cannot run CUDA {cuda}, for which vLLM {version} was built"
-    return Evidence("driver", "/proc/driver/nvidia/version", f"{text}; needed is {floor} or newer" if floor else text)
+    return Evidence(
+        "driver", "/proc/driver/nvidia/version", f"{text}; this build needs {floor} or newer" if floor else text
+    )
 
 
 def _title(found: str | None) -> str:

@@ -25,13 +25,17 @@ def judge(case: Case) -> Outcome:
     if isinstance(fault, NotHere | Unseen):
         if apart is None:
             seen = case.driver is not None or case.kernel is not None
-            return Clear("driver and libraries are of one release") if isinstance(fault, Unseen) and seen else fault
+            return (
+                Clear("the driver and its libraries have the same version")
+                if isinstance(fault, Unseen) and seen
+                else fault
+            )
         return _before_restart(case, apart)
     library = fault.fields("cudart-missing").get("library")
     if library is not None and library.startswith("libcuda.so"):
-        return Clear("it is libcuda itself that is not found")
+        return Clear("libcuda itself is missing")
     if library is not None and not library.startswith(CUDA_LIBRARIES):
-        return Clear(f"{library} is no library of CUDA")
+        return Clear(f"{library} is not a CUDA library")
     return finding(
         RULE,
         severity=severity(case, fault),
@@ -41,7 +45,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.PACKAGE,
                 "wheel",
                 Direction.CHANGE,
-                f"torch and vLLM of one CUDA major: {library} belongs to another",
+                f"install torch and vLLM for the same CUDA major version: {library} belongs to another",
                 to=f"vllm=={case.version}" if case.version is not None else None,
                 command="python3 -m venv /opt/vllm-new && /opt/vllm-new/bin/pip install "
                 f"vllm=={case.version or 'VERSION'}",
@@ -51,7 +55,7 @@ def judge(case: Case) -> Outcome:
             environment(
                 "LD_LIBRARY_PATH",
                 Direction.CHANGE,
-                "the driver's own libcuda before the compat folder of the image, whose CUDA is older than the driver",
+                ("put the driver's libcuda before the compat folder of the image, whose CUDA is older than the driver"),
                 command="ldconfig -p | grep libcuda.so.1   # its folder first in LD_LIBRARY_PATH, without …/compat",
             )
             if "cuda-803" in fault.ids
@@ -98,8 +102,10 @@ def _reload() -> Change:
         ChangeKind.OS,
         "host",
         Direction.CHANGE,
-        "the packages were upgraded under a loaded module: unload it, or reboot; and remove "
-        "a compat folder from LD_LIBRARY_PATH",
+        (
+            "the packages were upgraded while the old module was loaded: unload it, or reboot; remove a "
+            "compat folder from LD_LIBRARY_PATH"
+        ),
         command="systemctl reboot   # or, drained: modprobe -r nvidia_uvm nvidia_drm && modprobe nvidia",
     )
 

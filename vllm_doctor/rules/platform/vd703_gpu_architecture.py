@@ -87,7 +87,7 @@ def _warned(case: Case) -> Finding | None:
 def _triton(case: Case) -> Change:
     """The Triton that torch pins comes with it; another one was put beside it, or torch itself was changed."""
     wheel = table().wheel(str(case.version)) if case.version is not None else None
-    why = "the Triton that this release's torch pins: one beside it was made for another CUDA or card"
+    why = "install the Triton version that this torch pins: the present one was made for another CUDA or GPU"
     to = f"torch=={wheel.torch}" if wheel is not None else None
     command = f"pip install --force-reinstall {to}   # brings its own Triton" if to else "pip show torch triton"
     return thing(ChangeKind.PACKAGE, "triton-version", Direction.CHANGE, why, to=to, command=command)
@@ -103,7 +103,7 @@ def _build(case: Case) -> Change | None:
         fit = next((w for w in wheels if numbers(w.cuda)[:2] >= _BLACKWELL), None)
     elif capability is not None:
         fit = next((w for w in reversed(wheels) if float(w.compute_floor) <= capability), None)
-    why = "a build whose list of architectures has this card"
+    why = "use a build whose list of architectures contains this GPU"
     if fit is None or case.version is None:
         return thing(ChangeKind.PACKAGE, "vllm-version", Direction.CHANGE, why, command=_ARCHITECTURES)
     right = as_version(fit.version)
@@ -122,31 +122,31 @@ _ARCHITECTURES = "python -c 'import torch; print(torch.cuda.get_arch_list(), tor
 def _compiler(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """What keeps the compiler from being asked: a type the card has, another attention backend, no compiling."""
     if says(text(case, fault), "names-bf16") and case.effective("dtype") not in {"half", "float16"}:
-        return (set_flag(case, "dtype", "half", Direction.CHANGE, "the card has no bfloat16, as the compiler says"),)
+        return (set_flag(case, "dtype", "half", Direction.CHANGE, "the compiler says that the GPU has no bfloat16"),)
     failed = kind(case, fault)
     if failed is Kind.ATTENTION:
-        why = "a backend whose kernels come compiled: the compiler has none for this card"
+        why = "use a backend with precompiled kernels: the compiler has no code for this GPU"
         return (other_attention(case, fault, why, not_triton=True),)
     return other_kernel(case, fault) if failed is not None else ()
 
 
 def _checkpoint(case: Case) -> Change | None:
     """No build helps a card that lacks the arithmetic: another quantization of the same model does."""
-    why = "the same model in a quantization that this card computes (AWQ and GPTQ from compute capability 7.5 on)"
+    why = "use the same model in a quantization that this GPU supports (AWQ and GPTQ from compute capability 7.5)"
     return set_flag(case, "model", None, Direction.CHANGE, why)
 
 
 def _checked(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """The kernel of another library, by what was called; weights that no kernel of this card multiplies: others."""
     if "scaled_mm" in fault.fields("devices-with").get("what", ""):
-        why = "products of two FP8 matrices need that card; this one takes FP8 weights only where Marlin unpacks them"
+        why = "products of two FP8 matrices need a newer GPU; this one supports FP8 weights only through Marlin"
         return (
             set_flag(case, "quantization", None, Direction.CHANGE, why)
             if case.effective("quantization") is not None
-            else set_flag(case, "model", None, Direction.CHANGE, f"{why}: weights in int8, AWQ or GPTQ instead"),
+            else set_flag(case, "model", None, Direction.CHANGE, f"{why}: use weights in int8, AWQ or GPTQ instead"),
         )
     if any(says(file, "call-encoder-attention") for file in called(case, fault)):
-        why = "the attention of the image encoder: torch's own has no such bound"
+        why = "torch's attention for the image encoder has no such limit"
         return (set_flag(case, "mm-encoder-attn-backend", "TORCH_SDPA", Direction.CHANGE, why),)
     return other_kernel(case, fault) if kind(case, fault) is not None else ()
 

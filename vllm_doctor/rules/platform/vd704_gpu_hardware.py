@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
     said = root is not None and bool(root.ids & {"ecc", "gpu-lost"})
     sick = next((g for g in gpus or () if _asks(g)), None)
     if not (bad or said or sick is not None):
-        return Clear("no fault of the hardware is recorded" + (f"; {len(found)} Xid of applications" if found else ""))
+        return Clear("no hardware fault is recorded" + (f"; {len(found)} Xid of applications" if found else ""))
     source = "kernel log" if kernel is not None else "log"
     evidence = tuple(Evidence(source, f"line {x.event.number}", x.event.text, x.event.at) for x in bad[:3])
     if root is not None and said:
@@ -80,7 +80,7 @@ def _recover(action: str | None, bad: tuple[Xid, ...]) -> Change:
     why = (
         f"the driver itself asks for it: {action}"
         if action
-        else ours or "drain it, reset it; replace it if it comes again"
+        else ours or "drain the GPU and reset it; replace it if the fault comes back"
     )
     which = bad[0].bus if bad and bad[0].bus else "INDEX"
     gone = any(x.code == _OFF_THE_BUS for x in bad)

@@ -36,7 +36,7 @@ def judge(case: Case) -> Outcome:
         evidence=(*shown(case, fault, *_IDS), *evidence),
         changes=(
             *other_kernel(case, fault),
-            upgrade(case, "the newest release: whether this very kernel was mended in between, its notes tell"),
+            upgrade(case, "its release notes say whether the newest release fixes this kernel"),
         ),
         refute="CUDA_LAUNCH_BLOCKING=1 shows another failure first, or the kernel log an Xid of the hardware",
     )

@@ -36,7 +36,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "nvidia-fabricmanager",
                 Direction.REPAIR,
-                "start it, of the driver's own version: NVSwitch hosts need it",
+                "start the fabric manager in the version of the driver: NVSwitch hosts need it",
                 command="systemctl enable --now nvidia-fabricmanager && systemctl status nvidia-fabricmanager",
             )
             if "cuda-802" in fault.ids
@@ -45,7 +45,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "container",
                 Direction.REPAIR,
-                "restart it: its access to the devices was lost (daemon-reload)",
+                "restart the container: it lost its access to the devices (daemon-reload)",
                 command="docker restart CONTAINER",
             )
             if "nvml-unknown" in fault.ids
@@ -54,7 +54,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "driver",
                 Direction.REPAIR,
-                "load the module: DKMS, Secure Boot or nouveau keep it out",
+                "load the kernel module: DKMS, Secure Boot or nouveau may prevent it",
                 command="modprobe nvidia; dkms status; mokutil --sb-state; lsmod | grep nouveau",
             )
             if "driver-silent" in fault.ids
@@ -62,7 +62,7 @@ def judge(case: Case) -> Outcome:
             environment(
                 "CUDA_VISIBLE_DEVICES",
                 Direction.CHANGE,
-                "name devices that exist and that the unit may open",
+                "name only devices that exist and that the unit may open",
                 to=_devices(case),
                 before=case.env("CUDA_VISIBLE_DEVICES"),
                 command="nvidia-smi -L",

@@ -15,11 +15,11 @@ def judge(case: Case) -> Outcome:
     if gpus is None:
         return Unseen(frozenset({Signal.GPUS}))
     if all(g.pcie_width is None and not g.nvlink_down for g in gpus):
-        return NotHere("no card tells of its links")
+        return NotHere("no GPU reports its links")
     down = tuple(g for g in gpus if g.nvlink_down)
     narrow = _narrow(gpus)
     if not down and not narrow:
-        return Clear("every link is as wide as the card allows")
+        return Clear("every link is as wide as the GPU allows")
     ranks = case.count("tensor-parallel-size") or 1
     return finding(
         RULE,
@@ -34,7 +34,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.HARDWARE,
                 "link",
                 Direction.REPAIR,
-                "reset the cards whose link is down; look at seat, riser and slot of the narrow one",
+                "reset the GPUs whose link is down; check seat, riser and slot of the narrow one",
                 command="nvidia-smi nvlink -s && nvidia-smi --query-gpu=index,pcie.link.width.current --format=csv",
             ),
         ),
@@ -53,7 +53,7 @@ def _down(gpu: Gpu) -> str:
 
 
 def _width(gpu: Gpu) -> str:
-    return f"GPU {gpu.index} runs at PCIe x{gpu.pcie_width}, and could at x{gpu.pcie_width_max}"
+    return f"GPU {gpu.index} runs at PCIe x{gpu.pcie_width} instead of x{gpu.pcie_width_max}"
 
 
 RULE = rule("VD707", reads=frozenset({Signal.GPUS, Signal.LOG, Signal.LAUNCH}), judge=judge)

@@ -37,7 +37,10 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.HARDWARE,
                 "gpu",
                 Direction.REPAIR,
-                "reset it at the next window; what runs, and what starts, is not affected before that",
+                (
+                    "reset the GPU in the next maintenance window; until then neither running nor new services "
+                    "are affected"
+                ),
                 command="nvidia-smi --gpu-reset -i INDEX   # drained, with the index that the evidence names",
             ),
         ),

@@ -15,29 +15,29 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.GPUS}))
     slices = tuple(g for g in gpus if g.mig_parent is not None)
     if not slices:
-        return NotHere("no card is cut into MIG slices")
+        return NotHere("no GPU is divided into MIG slices")
     ranks = case.count("tensor-parallel-size") or 1
     whole = sum(1 for g in gpus if g.mig_parent is None and not g.mig_mode)
     if ranks < 2 or ranks <= whole or (run is not None and run.served(-1)):
         return Clear("one rank takes one slice")
     return finding(
         RULE,
-        title=f"{ranks} ranks and {whole} whole cards: MIG slices have no way to one another",
+        title=f"{ranks} ranks have {whole} whole GPUs: ranks cannot communicate across MIG slices",
         evidence=tuple(
             Evidence("NVML", f"slice of GPU {g.mig_parent}", f"{g.name} {g.uuid or ''}".strip()) for g in slices[:3]
         ),
         changes=(
-            set_flag(case, "tensor-parallel-size", 1, Direction.LOWER, "one slice, one rank, by its MIG- UUID"),
+            set_flag(case, "tensor-parallel-size", 1, Direction.LOWER, "use one rank on one slice, by its MIG- UUID"),
             thing(
                 ChangeKind.HARDWARE,
                 "mig-mode",
                 Direction.CHANGE,
-                "or MIG off on the cards of this service (drain them first)",
+                "turn MIG off on the GPUs of this service instead (drain them first)",
                 to="off",
                 command="nvidia-smi -i INDEX -mig 0",
             ),
         ),
-        refute="CUDA_VISIBLE_DEVICES names whole cards only",
+        refute="CUDA_VISIBLE_DEVICES names only whole GPUs",
     )
 
 

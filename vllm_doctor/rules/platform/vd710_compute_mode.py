@@ -15,7 +15,7 @@ def judge(case: Case) -> Outcome:
     if gpus is None:
         return Unseen(frozenset({Signal.GPUS}))
     if all(g.compute_mode is None for g in gpus):
-        return NotHere("no card tells its compute mode")
+        return NotHere("no GPU reports its compute mode")
     closed = tuple(g for g in gpus if g.compute_mode == "prohibited")
     alone = tuple(g for g in gpus if (g.compute_mode or "").startswith("exclusive"))
     refused = run is not None and run.root is not None and "devices-busy" in run.root.ids
@@ -35,8 +35,10 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "compute-mode",
                 Direction.SET,
-                f"nvidia-smi -i {bad[0].index} -c DEFAULT: an exclusive card has room for one process only, "
-                "be it an exporter or an engine left over",
+                (
+                    f"nvidia-smi -i {bad[0].index} -c DEFAULT: an exclusive GPU takes only one process, even if "
+                    "that is an exporter or a leftover engine"
+                ),
                 to="default",
             ),
         ),

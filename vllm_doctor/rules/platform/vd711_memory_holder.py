@@ -30,7 +30,7 @@ def judge(case: Case) -> Outcome:
     held = [(g, p) for g in gpus for p in g.processes if (p.used_bytes or 0) >= _WORTH and _foreign(p, own)]
     hidden = [g for g in gpus if (_unlisted(g) or 0) >= max(GIB, (g.total_bytes or 0) // 50)]
     if not held and not hidden:
-        return Clear("no process of another service is on the cards now")
+        return Clear("no process of another service is on the GPUs now")
     return finding(
         RULE,
         title="; ".join([*(_told(g, p) for g, p in held), *(_nobody(g) for g in hidden)][:3]),
@@ -66,11 +66,11 @@ def _told(gpu: Gpu, process: GpuProcess) -> str:
     whose = process.unit or f"user {process.user}" if process.unit or process.user else "no unit known"
     size = (process.used_bytes or 0) / GIB
     since = f", since {process.started_at}" if process.started_at else ""
-    return f"{size:.2f} GiB of GPU {gpu.index} are held by {process.pid} ({process.name or '?'}, {whose}{since})"
+    return f"Process {process.pid} holds {size:.2f} GiB of GPU {gpu.index} ({process.name or '?'}, {whose}{since})"
 
 
 def _nobody(gpu: Gpu) -> str:
-    return f"{(_unlisted(gpu) or 0) / GIB:.2f} GiB of GPU {gpu.index} are held by no process that is listed"
+    return f"No listed process holds {(_unlisted(gpu) or 0) / GIB:.2f} GiB of GPU {gpu.index} that are in use"
 
 
 def _sums(held: list[tuple[Gpu, GpuProcess]], hidden: list[Gpu]) -> tuple[Arithmetic, ...]:
@@ -87,13 +87,16 @@ def _stop(process: GpuProcess) -> Change:
         if process.unit
         else f"look first: ps -o user,lstart,cmd -p {process.pid}"
     )
-    why = f"{what}; or give this service the rest of the card"
+    why = f"{what}; or give this service the rest of the GPU"
     stop = f"systemctl stop {shlex.quote(process.unit)}" if process.unit else f"kill {process.pid}"
     return thing(ChangeKind.OS, "other-gpu-processes", Direction.STOP, why, before=process.pid, command=stop)
 
 
 def _reset() -> Change:
-    why = "a process in another container, or the driver itself: look from the host; then reset the card, or reboot"
+    why = (
+        "a process in another container, or the driver itself, holds it: look from the host, then "
+        "reset the GPU or reboot"
+    )
     return thing(ChangeKind.HARDWARE, "gpu", Direction.REPAIR, why, command=HOLDERS)
 
 

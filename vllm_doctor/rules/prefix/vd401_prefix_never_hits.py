@@ -61,7 +61,7 @@ def _off(case: Case, block: int) -> Change | None:
         "enable-prefix-caching",
         False,
         Direction.REMOVE,
-        f"blocks of {block} tokens never hit here, and whole blocks are kept for it",
+        f"blocks of {block} tokens never hit here, and the cache keeps whole blocks for them",
         applicability=Applicability.NEEDS_REVIEW,
     )
 

@@ -34,7 +34,7 @@ def judge(case: Case) -> Outcome:
                 "enable-prefix-caching",
                 False,
                 Direction.REMOVE,
-                "never reported with it off",
+                "nobody reported this failure with prefix caching off",
                 applicability=Applicability.SAFE,
             ),
             thing(

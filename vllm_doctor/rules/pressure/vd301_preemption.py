@@ -103,7 +103,7 @@ def _since_start(case: Case) -> _Storm | None:
         Arithmetic("KV cache in use", round(usage * 100, 1), "%", "vllm:kv_cache_usage_perc", metrics.url),
     )
     seen = Evidence(
-        metrics.url, "vllm:num_preemptions_total", f"{count:.0f} since the start, the pool {usage:.0%} full"
+        metrics.url, "vllm:num_preemptions_total", f"{count:.0f} since the start, with the KV cache {usage:.0%} full"
     )
     return _Storm((seen,), sums, total(last, RUNNING), sure=False)
 
@@ -114,7 +114,7 @@ def _of_log_v0(case: Case) -> _Storm | None:
     counts = [int(h.fields["count"]) for h in hits if "count" in h.fields]
     if not counts or (max(counts) < _STORM_V0 and not _alone(case)):
         return None
-    sums = (Arithmetic("preemptions of this life", max(counts), "", "total_num_cumulative_preemption", "the log"),)
+    sums = (Arithmetic("preemptions in this run", max(counts), "", "total_num_cumulative_preemption", "the log"),)
     sure = max(counts) >= _STORM_V0
     return _Storm(tuple(case.line(h.index) for h in hits[-2:]), sums, _running(case), sure=sure)
 
@@ -151,10 +151,10 @@ def _fewer(case: Case, storm: _Storm) -> Change | None:
     now = sequences(case)[0]
     if not storm.running or storm.running >= now * 0.9:
         to = now // 2
-        why = f"half of {now}: as many as fit at once wait in the queue instead of being thrown out and computed again"
+        why = f"half of {now}: requests then wait in the queue instead of being preempted and computed again"
     else:
         to = max(1, int(storm.running * 0.9))
-        why = f"{storm.running:.0f} ran at once with the pool full; one tenth less leaves room for them to grow"
+        why = f"{storm.running:.0f} requests ran when the KV cache was full; a tenth fewer leaves them room to grow"
     return set_flag(case, "max-num-seqs", to, Direction.LOWER, why) if 0 < to < now else None
 
 
@@ -167,7 +167,7 @@ def _more_memory(case: Case) -> tuple[Change | None, ...]:
             "kv-cache-dtype",
             "fp8",
             Direction.SET,
-            "one byte an element: twice the tokens in the same pool; check quality",
+            "one byte per element: the same KV cache holds twice the tokens; check the quality of answers",
         ),
     )
 

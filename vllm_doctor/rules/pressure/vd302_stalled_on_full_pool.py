@@ -24,7 +24,7 @@ def judge(case: Case) -> Outcome:
         if s.generation == 0 and s.prompt == 0 and (s.kv or 0) >= _FULL and s.waiting + s.swapped + s.running > 0
     ]
     if len(stuck) < _LINES or run.stopped is not None:
-        return Clear("the last statistics do not show a full pool without progress")
+        return Clear("the last statistics do not show a full KV cache without progress")
     hits = run.all("stats")[-_LINES:]
     length = case.number("max-model-len")
     return finding(
@@ -37,7 +37,7 @@ def judge(case: Case) -> Outcome:
                 "max-model-len",
                 int(length) // 2,
                 Direction.LOWER,
-                "no single request may need more than the pool holds",
+                "no single request may need more than the KV cache holds",
             )
             if length
             else None,
@@ -46,10 +46,10 @@ def judge(case: Case) -> Outcome:
                 "max-num-seqs",
                 max(1, (last[-1].running or 2) // 2),
                 Direction.LOWER,
-                "fewer requests share the pool",
+                "fewer requests then use the KV cache at once",
             ),
         ),
-        refute="tokens are generated again without a restart",
+        refute="the server generates tokens again without a restart",
     )
 
 

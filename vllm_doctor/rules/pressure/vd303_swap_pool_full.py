@@ -26,17 +26,20 @@ def judge(case: Case) -> Outcome:
                 "swap-space",
                 max(4, now * 2),
                 Direction.RAISE,
-                "GiB of host memory a GPU; groups of n > 1 or beam search can only be preempted by swapping",
+                (
+                    "sets the GiB of host memory per GPU; vLLM can preempt groups of n > 1 and beam search only "
+                    "by swapping"
+                ),
             ),
             set_flag(
                 case,
                 "max-num-seqs",
                 max(1, sequences(case)[0] // 2),
                 Direction.LOWER,
-                "fewer requests at once, fewer preemptions",
+                "fewer requests at once cause fewer preemptions",
             ),
         ),
-        refute="the same requests with n = 1 end it as well",
+        refute="the same requests with n = 1 end the engine as well",
     )
 
 

@@ -18,7 +18,7 @@ def judge(case: Case) -> Outcome:
     ended = root is not None and "no-free-blocks" in root.ids
     hits = run.all("prompt-above-pool") or (run.all("no-free-blocks") if ended else ())
     if not hits:
-        return NotHere("no request exceeded the KV pool")
+        return NotHere("no request exceeded the KV cache")
     blocks, block = run.number("gpu-blocks", "blocks"), int(case.number("block-size") or 16)
     fits = int(blocks * block) if blocks is not None else None
     length = case.number("max-model-len")
@@ -30,7 +30,7 @@ def judge(case: Case) -> Outcome:
             _shorter(case, length, fits, f"{blocks:.0f} blocks × {block} tokens" if blocks else ""),
             raise_utilization(case, 1.0) if case.total_gib is not None else None,
         ),
-        refute="the KV pool holds more tokens than the longest request",
+        refute="the KV cache holds more tokens than the longest request",
     )
 
 
@@ -40,7 +40,7 @@ def _shorter(case: Case, length: float | None, fits: int | None, sum_: str) -> C
         return set_flag(case, "max-model-len", fits, Direction.LOWER, sum_)
     if length is None:
         return None
-    why = "half of what is allowed now: the pool is shared by all that run"
+    why = "half of the present limit: all running requests share the KV cache"
     return set_flag(case, "max-model-len", int(length // 2), Direction.LOWER, why)
 
 

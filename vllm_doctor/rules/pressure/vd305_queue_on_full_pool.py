@@ -32,7 +32,7 @@ def judge(case: Case) -> Outcome:
     full = all(u is not None and u >= _FULL for u in usage)
     long = all(r > 0 and w > _QUEUE * r for w, r in zip(waiting, running, strict=True))
     if not full or not long or rate(metrics, PREEMPTIONS):
-        return Clear("the pool is not full, the queue is short, or requests are preempted")
+        return Clear("the KV cache is not full, the queue is short, or requests are preempted")
     shown = Evidence(metrics.url, "vllm:num_requests_waiting", f"{waiting[-1]:.0f} wait, {running[-1]:.0f} run")
     use = Arithmetic("KV cache in use", _percent(usage[-1] or 0.0), "%", "vllm:kv_cache_usage_perc", metrics.url)
     queue = Arithmetic(_QUEUED, round(waiting[-1] / running[-1], 1), "", "waiting / running", metrics.url)
@@ -51,9 +51,9 @@ def _of_the_log(case: Case) -> Outcome:
     use = [s.kv / 100 for s in last if s.kv is not None]
     long = all(s.waiting > _QUEUE * s.running > 0 for s in last) and last[-1:] and last[-1].waiting >= last[0].waiting
     if len(last) < _LINES or not use or min(use) < _FULL or not long or run.is_script:
-        return Clear("the statistics do not end with a full pool and a queue that stays")
+        return Clear("the statistics do not end with a full KV cache and a queue that stays")
     if run.stopped is not None or run.root is not None:
-        return Clear("the queue ended with the service")
+        return Clear("the queue ended because the service ended")
     source, ratio = run.log.source, last[-1].waiting / last[-1].running
     return _found(
         case,
@@ -85,7 +85,10 @@ def _found(case: Case, evidence: tuple[Evidence, ...], sums: tuple[Arithmetic, .
 def _smaller(case: Case) -> Change | None:
     if case.effective("kv-cache-dtype") not in {None, "auto", "bfloat16", "float16"}:
         return None
-    why = "one byte an element: twice the tokens in the same pool, so twice the requests at once; check quality"
+    why = (
+        "one byte per element: the same KV cache holds twice the tokens, so twice the requests; "
+        "check the quality of answers"
+    )
     return set_flag(case, "kv-cache-dtype", "fp8", Direction.SET, why)
 
 

@@ -25,23 +25,23 @@ def judge(case: Case) -> Outcome:
     same = {(s.running, s.waiting, s.swapped, s.kv) for s in last}
     still = all(s.generation == 0 and s.prompt == 0 and s.running > 0 for s in last)
     if len(last) < _LINES or len(same) > 1 or not still:
-        return Clear("the last statistics do not stand still with requests that run")
+        return Clear("in the last statistics no running request stands still")
     if run.stopped is not None or run.root is not None:
         return Clear("the service was ended")
     count = len(list(itertools.takewhile(lambda stats: stats == last[-1], reversed(run.stats))))
     hits = run.all("stats")[-count:]
     if any(_moved(line.text) for line in run.lines[hits[0].index :]):
-        return Clear("requests were answered or given up meanwhile: the figures are left over")
+        return Clear("requests were answered or given up meanwhile, so the last statistics are stale")
     return finding(
         RULE,
-        title=f"{last[-1].running} requests run, and {count} lines of statistics show no token and no change",
+        title=f"{last[-1].running} requests run, but {count} lines of statistics show no token and no change",
         severity=Severity.DEGRADED,
         confidence=Confidence.POSSIBLE,
         evidence=(case.line(hits[0].index), case.line(hits[-1].index)),
-        arithmetic=(
-            Arithmetic("lines without a token", count, "", "statistics in a row that are the same", run.log.source),
+        arithmetic=(Arithmetic("lines without a token", count, "", "identical statistics in a row", run.log.source),),
+        refute=(
+            "the server answers a new short request: then the statistics are stale, from requests that were given up"
         ),
-        refute="a new short request is answered: then the figures were left over from requests that were given up",
     )
 
 

@@ -31,14 +31,14 @@ def judge(case: Case) -> Outcome:
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
     if run.root is not None:
-        return NotHere("something failed for good")
+        return NotHere("the log shows a failure that ended the run")
     if cut := run.all("prompt-over-limit"):
         return _unsplit(case, cut)
     refused, answered = run.all("request-too-long"), len(run.all("request-ok"))
     # One refusal may be told on several lines; uvicorn writes one a request, where its access log is on.
     count = min(len(refused), len(run.all("request-refused")) or len(refused))
     if count < _ENOUGH or count <= answered:
-        return Clear(f"{count} requests were refused for their length, {answered} answered")
+        return Clear(f"{count} requests were too long and refused; {answered} were answered")
     read = [asked for hit in refused if (asked := _asked(run.lines[hit.index].text)) is not None]
     return finding(
         RULE,
@@ -64,7 +64,9 @@ def _unsplit(case: Case, cut: Sequence[Hit]) -> Finding:
     allowed = case.count("max-model-len") or 0
     change = None
     if allowed > limit:
-        why = f"V0 does not split this prompt, so a step must hold all of it: {allowed} tokens is the longest request"
+        why = (
+            f"V0 does not split this prompt, so one step must hold all of it: the longest request has {allowed} tokens"
+        )
         change = set_flag(case, "max-num-batched-tokens", allowed, Direction.RAISE, why)
     return finding(
         RULE,
@@ -97,7 +99,10 @@ def _changes(case: Case, read: list[Asked]) -> tuple[Change | None, ...]:
         ChangeKind.OS,
         "max-tokens",
         Direction.LOWER,
-        f"the client's max_tokens: {tightest.limit} - {tightest.prompt} tokens of the prompt are left for the answer",
+        (
+            f"lower max_tokens in the client: {tightest.limit} - {tightest.prompt} tokens of the prompt "
+            "are left for the answer"
+        ),
         before=tightest.answer,
         to=tightest.limit - tightest.prompt,
     )
@@ -115,7 +120,7 @@ def _longer(case: Case, read: list[Asked]) -> Change | None:
         "max-model-len",
         needed,
         Direction.RAISE,
-        f"the pool holds {pool:.0f} tokens and the model's config {context} positions",
+        f"the KV cache holds {pool:.0f} tokens, and the model's config allows {context} positions",
     )
 
 

@@ -21,19 +21,20 @@ def judge(case: Case) -> Outcome:
         return Clear("the message does not say what torch holds unused")
     if tenants(torch) is not None or not torch.fragmented:
         return Clear(
-            f"{torch.unused / GIB:.2f} GiB unused would not have served {torch.asked / GIB:.2f}, or is the usual slack"
+            f"{torch.unused / GIB:.2f} GiB unused are less than the {torch.asked / GIB:.2f} asked for, or "
+            "no more than usual"
         )
     return finding(
         RULE,
         title=(
-            f"{torch.unused / GIB:.2f} GiB are held unused and {torch.asked / GIB:.2f} were asked for: "
-            "the memory is in pieces"
+            f"The GPU's memory is fragmented: torch holds {torch.unused / GIB:.2f} GiB unused and asked "
+            f"for {torch.asked / GIB:.2f}"
         ),
         severity=Severity.WILL_FAIL_UNDER_LOAD,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(
             gib(
-                "unused, as a share of what torch holds",
+                "unused part of what torch holds",
                 torch.unused / GIB,
                 f"{torch.unused / (torch.allocated + torch.unused):.0%} of "
                 f"{(torch.allocated + torch.unused) / GIB:.2f} GiB",
@@ -43,7 +44,7 @@ def judge(case: Case) -> Outcome:
         ),
         changes=(
             _segments(case),
-            lower_utilization(case, torch, "room outside the pool lets the allocator take a new piece"),
+            lower_utilization(case, torch, "memory outside the KV cache lets the allocator take a new block"),
         ),
         refute="after a restart the same requests fail at once",
     )
@@ -59,8 +60,10 @@ def _segments(case: Case) -> Change | None:
     return environment(
         "PYTORCH_CUDA_ALLOC_CONF",
         Direction.SET,
-        "segments that grow instead of new ones; not with tensor parallelism and custom all-reduce, "
-        "sleep mode or KV connectors",
+        (
+            "lets segments grow instead of adding new ones; do not use it with tensor parallelism and "
+            "custom all-reduce, sleep mode or KV connectors"
+        ),
         to="expandable_segments:True",
         before=case.env("PYTORCH_CUDA_ALLOC_CONF"),
         applicability=Applicability.NEEDS_REVIEW,

@@ -29,7 +29,7 @@ def judge(case: Case) -> Outcome:
         arithmetic=(gib("kept while asleep", kept, f"of {freed + kept:.2f}", "the log"),),
         changes=(
             upgrade(
-                case, "memory that is not part of the pool is not given back; releases differ in what they put into it"
+                case, "sleep frees only the memory of vLLM's pool; releases differ in what they put into that pool"
             ),
         ),
         refute="nvidia-smi shows the memory free while the engine sleeps",

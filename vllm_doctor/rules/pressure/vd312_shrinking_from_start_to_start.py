@@ -37,8 +37,8 @@ def judge(case: Case) -> Outcome:
         arithmetic=(
             gib("lost since the first of these starts", loss, " → ".join(f"{s:.2f}" for s in sizes), "the log"),
         ),
-        changes=(stop_others("processes of earlier starts that live on, or another service that grows"),),
-        refute="after a reboot the first start has as little",
+        changes=(stop_others("processes of earlier starts still run, or another service grows"),),
+        refute="the first start after a reboot has as little memory",
     )
 
 

@@ -23,7 +23,7 @@ def judge(case: Case) -> Outcome:
         StartupPhase.SERVING,
     }
     if not waking and not (mapped and slept is not None and slept.index < oom.fault.index):
-        return Clear("it ran out of memory awake")
+        return Clear("the engine ran out of memory while it was awake")
     return finding(
         RULE,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
@@ -31,12 +31,12 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         changes=(
-            lower_utilization(case, oom.torch, "what wakes up must fit beside what took its place"),
+            lower_utilization(case, oom.torch, "the engine must fit beside what took its place"),
             thing(
                 ChangeKind.OS,
                 "other-gpu-processes",
                 Direction.STOP,
-                "or let the trainer give its memory back first (empty its cache, offload), then wake the engine",
+                "let the trainer free its memory first (empty its cache, offload), then wake the engine",
                 command=HOLDERS,
             ),
         ),

@@ -41,10 +41,10 @@ def nearest(value: str, choices: tuple[str, ...], default: object) -> str | None
 def replacement(case: Case, name: str, text: str) -> tuple[Change | None, ...]:
     """The option with a value that is allowed, and where a later release has the refused one, that release."""
     if says(text, "json-invalid"):
-        why = "as valid JSON, one word in single quotes: the message shows no more than where it breaks"
+        why = "write it as valid JSON, as one word in single quotes; the message shows only where it breaks"
         return (
             thing(ChangeKind.FLAG, name, Direction.CHANGE, why),
-            set_flag(case, name, None, Direction.REMOVE, "or without it: the defaults"),
+            set_flag(case, name, None, Direction.REMOVE, "without the option, the defaults apply"),
         )
     pairs = read("value-no-json", text)
     if pairs is not None:
@@ -105,7 +105,7 @@ def _as_json(case: Case, name: str, value: str) -> Change | None:
     if says(value, "value-pairs"):
         pairs = {k: int(n) for k, _, n in (part.partition("=") for part in value.split(","))}
         return set_flag(case, name, json.dumps(pairs), Direction.CHANGE, "this release takes JSON, as one word")
-    why = f"the whole of it as JSON in single quotes: the shell took braces and quotes away, {value} is what was left"
+    why = f"write it as JSON in single quotes: the shell removed braces and quotes, and vLLM saw only {value}"
     return thing(ChangeKind.FLAG, name, Direction.CHANGE, why)
 
 

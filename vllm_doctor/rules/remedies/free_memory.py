@@ -12,22 +12,26 @@ from vllm_doctor.rules.say import set_flag
 MARGIN_GIB = 0.3
 
 
-# Below this no model worth serving gets a KV cache.
-LOWEST = 0.05
+# A smaller budget than this, GiB, holds a model only where the launch asked for little in the first place.
+SMALLEST_GIB = 8.0
 
 
 def lower_utilization(case: Case, short: Shortage) -> Change | None:
-    """The largest fraction that passes the check as things are, if the weights and some KV cache still fit it."""
+    """The largest value that passes the check as things are; None where no model and KV cache would fit the budget."""
     fraction = math.floor((short.free - MARGIN_GIB) / short.total * 100) / 100
     weights = case.weights_gib
-    if fraction < LOWEST or (weights is not None and fraction * short.total <= weights):
+    budget = fraction * short.total
+    if budget < min(SMALLEST_GIB, short.want / 2) or (weights is not None and budget <= weights):
         return None
-    why = f"({short.free:.2f} − {MARGIN_GIB}) / {short.total:.2f}, rounded down: passes the check while the others stay"
+    why = (
+        f"({short.free:.2f} − {MARGIN_GIB}) / {short.total:.2f}, rounded down: passes the check while "
+        "the other processes stay"
+    )
     return set_flag(
         case,
         "gpu-memory-utilization",
         fraction,
         Direction.LOWER,
         why,
-        predicted={"budget_gib": round(fraction * short.total, 2)},
+        predicted={"budget_gib": round(budget, 2)},
     )

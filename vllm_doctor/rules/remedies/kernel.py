@@ -31,7 +31,7 @@ class Kind(StrEnum):
     STATE = "the state of a linear attention or Mamba layer"
     DRAFT = "the draft model"
     ATTENTION = "attention"
-    MATRIX = "a quantised matrix product"
+    MATRIX = "a quantized matrix product"
     GRAPH = "a CUDA graph"
     COMPILED = "code that torch.compile made"
 
@@ -92,8 +92,11 @@ def _name_it(case: Case) -> Change | None:
     return environment(
         "CUDA_LAUNCH_BLOCKING",
         Direction.SET,
-        "to learn which kernel: CUDA told of it at a later call. With this the next traceback ends at the kernel "
-        "(slow; with --enforce-eager also inside graphs); then diagnose that log, and take it away",
+        (
+            "shows which kernel failed: CUDA reported the error at a later call. With this variable the "
+            "next traceback ends at the kernel (slow; with --enforce-eager also inside graphs). Diagnose "
+            "that log, then remove the variable"
+        ),
         to="1",
         applicability=Applicability.NEEDS_REVIEW,
     )
@@ -110,7 +113,7 @@ def _passes(case: Case) -> tuple[str, ...]:
 
 
 def _tuning(case: Case, _: Fault) -> tuple[Change | None, ...]:
-    why = "it failed while Inductor tried out kernels; without torch.compile there are none to try, graphs stay"
+    why = "Inductor was trying out kernels when it failed; without torch.compile it tries none, and CUDA graphs stay"
     return (without_compiling(case, why) or eager(case),)
 
 
@@ -118,14 +121,17 @@ def _compiled(case: Case, _: Fault) -> tuple[Change | None, ...]:
     on = _passes(case)
     named = ", ".join(on)
     return (
-        with_passes_off(case, on, f"the failing code was compiled with this fusion on, as the log says: {named}"),
-        without_compiling(case, "the failing code is torch.compile's; without it the layers' own kernels run")
+        with_passes_off(case, on, f"the log says that the failing code was compiled with this fusion: {named}"),
+        without_compiling(case, "torch.compile made the failing code; without it the kernels of the layers run")
         or eager(case),
     )
 
 
 def _graph(case: Case, _: Fault) -> tuple[Change | None, ...]:
-    why = "it failed while a graph was captured or replayed; the compiled kernels stay, each is launched by itself"
+    why = (
+        "the failure came while a graph was captured or replayed; without graphs vLLM launches the "
+        "compiled kernels one by one"
+    )
     return (without_graphs(case, why) or eager(case),)
 
 
@@ -133,12 +139,12 @@ def _all_reduce(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     fused = tuple(p for p in chosen_kernels.enabled_passes(_lines(case)) if "allreduce" in p)
     files = " ".join(called(case, fault))
     return (
-        with_passes_off(case, fused, "the all-reduce was fused with the norm after it, as the log says"),
+        with_passes_off(case, fused, "the log says that the all-reduce was fused with the norm after it"),
         _switched_off(case, "VLLM_ALLREDUCE_USE_SYMM_MEM", "symmetric memory")
         if says(files, "call-symmetric-memory")
         else None,
         _switched_off(case, "VLLM_ALLREDUCE_USE_FLASHINFER", "FlashInfer") if says(files, "call-flashinfer") else None,
-        set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL's all-reduce instead of vLLM's own")
+        set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "uses NCCL's all-reduce instead of vLLM's")
         if not chosen_kernels.all_reduce(_lines(case)) or "CUSTOM" in chosen_kernels.all_reduce(_lines(case))
         else None,
     )
@@ -149,7 +155,11 @@ def _switched_off(case: Case, name: str, what: str) -> Change | None:
     if case.has_env(name) is None or case.env(name) == "0":
         return None
     return environment(
-        name, Direction.SET, f"the next way instead of {what}", to="0", applicability=Applicability.NEEDS_REVIEW
+        name,
+        Direction.SET,
+        f"takes the next implementation instead of {what}",
+        to="0",
+        applicability=Applicability.NEEDS_REVIEW,
     )
 
 
@@ -159,7 +169,7 @@ def _sampler(case: Case, fault: Fault) -> tuple[Change | None, ...]:
 
 
 def _autotuner(case: Case, _: Fault) -> tuple[Change | None, ...]:
-    why = "FlashInfer then takes its default kernels, untried"
+    why = "FlashInfer then uses its default kernels without trying others"
     return (set_flag(case, "enable-flashinfer-autotune", False, Direction.SET, why),)
 
 
@@ -180,11 +190,7 @@ def _experts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     to = "marlin" if said is not None and any(bits in said.kind.lower() for bits in _FOUR_BITS) else "triton"
     at = case.version or versions.newest_known()
     if now != to.upper() and kernels.has("moe", to, at):
-        why = (
-            f"the experts run on {now} now"
-            if now
-            else "the experts' kernels of Triton, which run on any of these cards"
-        )
+        why = f"the experts now run on {now}" if now else "Triton's kernels for experts run on any of these GPUs"
         return (set_flag(case, "moe-backend", to, Direction.SET, why),)
     if says(files, "call-deep-gemm"):
         return (_switched_off(case, "VLLM_USE_DEEP_GEMM", "DeepGEMM"),)
@@ -195,14 +201,14 @@ def _experts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
 
 def _state(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     flash = any(says(file, "call-flashinfer-or-cute") for file in called(case, fault))
-    why = "the kernels of Triton/FLA, which run on any of these cards"
+    why = "the kernels of Triton/FLA run on any of these GPUs"
     return (set_flag(case, "gdn-prefill-backend", "triton", Direction.SET, why),) if flash else ()
 
 
 def _draft(case: Case, _: Fault) -> tuple[Change | None, ...]:
     if case.effective("speculative-config") is None:
         return ()
-    why = "it failed in the draft model; without it every token is computed by the model itself, only slower"
+    why = "the draft model failed; without it the model computes every token itself, only slower"
     return (set_flag(case, "speculative-config", None, Direction.REMOVE, why),)
 
 
@@ -212,14 +218,14 @@ def _matrix(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     name = chosen_kernels.linear(_lines(case))
     if name is None or case.has_env("VLLM_DISABLED_KERNELS") is None or case.env("VLLM_DISABLED_KERNELS"):
         return ()
-    why = f"the log says that {name} multiplies these weights; without it vLLM takes the next that can"
+    why = f"the log says that {name} multiplies these weights; without it vLLM takes the next kernel that can"
     return (
         environment("VLLM_DISABLED_KERNELS", Direction.SET, why, to=name, applicability=Applicability.NEEDS_REVIEW),
     )
 
 
 def _attention(case: Case, fault: Fault) -> tuple[Change | None, ...]:
-    return (other_attention(case, fault, "the failing call is in attention's kernel"),)
+    return (other_attention(case, fault, "the failing call is in the attention kernel"),)
 
 
 _LEVERS = {

@@ -26,6 +26,6 @@ def half_size_kv(case: Case, small: TooSmall) -> Change | None:
         "kv-cache-dtype",
         "fp8",
         Direction.SET,
-        f"one byte an element: 2 × {small.fits} = {2 * small.fits} tokens fit; check quality",
+        (f"one byte per element: 2 × {small.fits} = {2 * small.fits} tokens fit; check the quality of answers"),
         predicted={"needed_kv_gib": round(need / 2, 2)},
     )

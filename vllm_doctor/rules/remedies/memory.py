@@ -49,7 +49,7 @@ def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | 
         formula = f"({fraction:g} × {total:.2f} − {missing:.2f} − {SPARE_GIB}) / {total:.2f}"
     else:
         to = round(fraction - 0.05, 2)
-        formula = f"{fraction:g} − 0.05, as the amount that was missing is not printed"
+        formula = f"{fraction:g} − 0.05, as the log does not print how much was missing"
     if to >= fraction or to <= 0.05:
         return None
     predicted = {"budget_gib": round(to * total, 2)} if total is not None else None
@@ -64,9 +64,9 @@ def by_share(case: Case, size: float | None, direction: Direction, why: str) -> 
     to = round(default - by if down else min(default + by, HIGHEST), 2)
     if to <= 0.05:
         return None
-    whole = f"of {total:.2f} GiB" if total is not None else "GiB, of a card whose size is not known"
-    sum_ = f"{size:.2f} {whole}" if size is not None else "the amount is not printed"
-    step = f"by {by:g} ({sum_}) from what it is now; {to:g} where nothing sets it (default {default:g})"
+    whole = f"of {total:.2f} GiB" if total is not None else "GiB, of a GPU whose size is not known"
+    sum_ = f"{size:.2f} {whole}" if size is not None else "the log does not print the amount"
+    step = f"change it by {by:g} ({sum_}); if the launch does not set it (default {default:g}), set {to:g}"
     return set_flag(case, "gpu-memory-utilization", None, direction, f"{why}: {step}", by=by)
 
 
@@ -75,7 +75,7 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
     fraction, source = case.utilization
     total = case.total_gib
     if not case.launched:
-        return by_share(case, missing, Direction.RAISE, "if nvidia-smi shows so much free")
+        return by_share(case, missing, Direction.RAISE, "if nvidia-smi shows that much free")
     if total is None:
         if fraction >= 0.9:
             return (
@@ -86,8 +86,10 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
                     "gpu-memory-utilization",
                     HIGHEST,
                     Direction.RAISE,
-                    f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the card out; the card's "
-                    "size is not known here",
+                    (
+                        f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the GPU unused; the size of the GPU is "
+                        "not known here"
+                    ),
                 )
             )
         wanted = min(0.92, round(fraction + max(0.1, missing / 24), 2))
@@ -96,13 +98,15 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
             "gpu-memory-utilization",
             wanted,
             Direction.RAISE,
-            f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the card out of the budget; take "
-            "what is really free",
+            (
+                f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the GPU outside the budget; use what "
+                "is really free"
+            ),
         )
     wanted = min(HIGHEST, math.ceil((fraction * total + missing) / total * 100) / 100)
     if wanted <= fraction:
         return None
-    why = f"({fraction * total:.2f} + {missing:.2f}) / {total:.2f}: the budget must grow by what is missing"
+    why = f"({fraction * total:.2f} + {missing:.2f}) / {total:.2f}: the budget grows by what is missing"
     return set_flag(
         case, "gpu-memory-utilization", wanted, Direction.RAISE, why, predicted={"budget_gib": round(wanted * total, 2)}
     )
@@ -213,7 +217,7 @@ def _dimensions(case: Case) -> list[tuple[int, int, str]]:
 
 
 def fewer_tokens(case: Case, torch: TorchOom | None, *, measuring: bool = True) -> Change | None:
-    """A number of tokens a step that fits: in the measuring pass beside the weights, with the larger part left to the
+    """A number of tokens a step that fits: in the profile run beside the weights, with the larger part left to the
     KV cache; after it (`measuring` False) in what is free, as the KV cache already stands. None where none does."""
     now = tokens(case)
     if now is None:
@@ -292,8 +296,8 @@ def _sum(case: Case, torch: TorchOom | None, count: int, to: int) -> str:
 def _by_half(case: Case) -> Change | None:
     """Where neither the launch nor the release is known, only the direction is."""
     why = (
-        "to half of what it is now (without a line of its own: 2048, or 8192 on a card of 70 GiB and more; the log's "
-        "`max_num_batched_tokens` says it): buffers of a step grow with its tokens"
+        "set half of the present value (the log prints it as `max_num_batched_tokens`): buffers of a "
+        "step grow with its tokens"
     )
     return set_flag(case, "max-num-batched-tokens", None, Direction.LOWER, why)
 
@@ -308,7 +312,7 @@ def _shorter_prompts(case: Case) -> Change | None:
         "max-model-len",
         int(length) // 2,
         Direction.LOWER,
-        "without chunked prefill the measuring pass is as long as the longest prompt, so the length sets its peak",
+        ("without chunked prefill the profile run is as long as the longest prompt, so max_model_len sets its peak"),
     )
 
 
@@ -341,5 +345,5 @@ def eager(case: Case) -> Change | None:
         "enforce-eager",
         True,
         Direction.ADD,
-        "no graphs, no memory for them; decoding of small batches becomes slower",
+        "without CUDA graphs no memory is needed for them; decoding of small batches becomes slower",
     )

@@ -19,65 +19,81 @@ BUFFER = "NCCL_BUFFSIZE"
 _CUMEM_HOST = (2, 24)
 
 _SOCKETS = environment(
-    "NCCL_IB_DISABLE", Direction.SET, "sockets instead of RDMA: slower, and shows whether it is RDMA alone", to="1"
+    "NCCL_IB_DISABLE",
+    Direction.SET,
+    "uses sockets instead of RDMA: slower, but shows whether RDMA alone is at fault",
+    to="1",
 )
 _GID = environment(
     "NCCL_IB_GID_INDEX",
     Direction.CHANGE,
-    "the GID at this index is empty, or does not reach the other host; show_gids, or "
-    "/sys/class/infiniband/*/ports/*/gids, shows the one of RoCE v2 with an address; unset, NCCL looks for it itself",
+    (
+        "the GID at this index is empty or does not reach the other host; show_gids, or "
+        "/sys/class/infiniband/*/ports/*/gids, shows the RoCE v2 entry with an address; without the "
+        "variable NCCL finds it itself"
+    ),
     command="show_gids || grep -H . /sys/class/infiniband/*/ports/*/gids/*",
 )
 _ADAPTERS = environment(
     "NCCL_IB_HCA",
     Direction.SET,
-    "only the adapters over which the hosts reach one another",
+    "name only the adapters over which the hosts reach each other",
     command="ibv_devinfo; rdma link",
 )
 _GPU_DIRECT = environment(
     "NCCL_NET_GDR_LEVEL",
     Direction.SET,
-    "no RDMA straight into the card's memory: an IOMMU, or ACS between card and adapter, breaks it",
+    ("turns off RDMA directly into GPU memory, which an IOMMU, or ACS between GPU and adapter, breaks"),
     to="LOC",
 )
 _INTERFACE = environment(
     "NCCL_SOCKET_IFNAME",
     Direction.CHANGE,
-    "the interface over which the ranks reach one another",
+    "name the interface over which the ranks reach each other",
     command="ip -br addr",
 )
 _NO_PEER = environment(
-    "NCCL_P2P_DISABLE", Direction.SET, "through host memory instead of from card to card: slower", to="1"
+    "NCCL_P2P_DISABLE", Direction.SET, "copies through host memory instead of from GPU to GPU: slower", to="1"
 )
 _NO_CUMEM_HOST = environment(
     "NCCL_CUMEM_HOST_ENABLE",
     Direction.SET,
-    "host memory from /dev/shm again instead of through the driver (cuMem), which needs cards that reach one another, "
-    "and in a container the right to bind memory to a NUMA node (--cap-add SYS_NICE)",
+    (
+        "takes host memory from /dev/shm instead of through the driver (cuMem), which needs GPUs "
+        "that reach each other, and in a container the right to bind memory to a NUMA node "
+        "(--cap-add SYS_NICE)"
+    ),
     to="0",
 )
 _NO_CUMEM = environment(
     "NCCL_CUMEM_ENABLE",
     Direction.SET,
-    "buffers without the driver's virtual memory (cuMem), which virtual GPUs and WSL lack",
+    ("allocates buffers without the driver's virtual memory (cuMem), which virtual GPUs and WSL lack"),
     to="0",
 )
 _NO_MULTICAST = environment(
-    "NCCL_NVLS_ENABLE", Direction.SET, "no multicast in the switches (NVLink SHARP); NVLink itself stays", to="0"
+    "NCCL_NVLS_ENABLE",
+    Direction.SET,
+    "turns off multicast in the switches (NVLink SHARP); NVLink itself stays in use",
+    to="0",
 )
 _FABRIC = thing(
     ChangeKind.OS,
     "nvidia-fabricmanager",
     Direction.REPAIR,
-    "it sets multicast up in the switches: its state, and the driver's own version of it; a restart of the host clears "
-    "groups that ended processes left",
+    (
+        "the fabric manager sets up multicast in the switches: check that it runs, in the version of "
+        "the driver; a reboot clears groups that ended processes left"
+    ),
     command="systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A3 Fabric",
 )
 _NO_SHARED = environment(
     "NCCL_SHM_DISABLE",
     Direction.SET,
-    "the network between ranks of one host that do not see the same /dev/shm; or let their containers share it "
-    "(--ipc=host)",
+    (
+        "uses the network between ranks of one host that do not see the same /dev/shm; or let their "
+        "containers share it (--ipc=host)"
+    ),
     to="1",
 )
 _LOCKED = (
@@ -85,11 +101,11 @@ _LOCKED = (
         ChangeKind.OS,
         "LimitMEMLOCK",
         Direction.RAISE,
-        "RDMA locks its buffers in memory; --ulimit memlock=-1 for a container",
+        "RDMA locks its buffers in memory; a container needs --ulimit memlock=-1",
         to="infinity",
         command=MEMLOCK,
     ),
-    environment(BUFFER, Direction.REMOVE, "a size of one's own registers more at once: the default is 4 MiB"),
+    environment(BUFFER, Direction.REMOVE, "a size that is set registers more at once; the default is 4 MiB"),
     _SOCKETS,
 )
 

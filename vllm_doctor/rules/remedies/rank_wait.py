@@ -8,9 +8,9 @@ from vllm_doctor.rules.say import environment, set_flag, upgrade
 
 def ways_out(case: Case) -> tuple[Change | None, ...]:
     """Without direct copies, without vLLM's own all-reduce, with a newer release."""
-    why = "to find out whether direct copies between the cards are at fault (slower)"
+    why = "shows whether direct copies between the GPUs are at fault (slower)"
     return (
         environment("NCCL_P2P_DISABLE", Direction.SET, why, to=1),
-        set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "NCCL instead of vLLM's own all-reduce"),
-        upgrade(case, "hangs between ranks are mended release by release"),
+        set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "uses NCCL's all-reduce instead of vLLM's"),
+        upgrade(case, "newer releases fix hangs between ranks"),
     )

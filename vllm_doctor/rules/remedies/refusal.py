@@ -59,7 +59,7 @@ def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     if wanted is None:
         return ()
     direction = Direction.UPGRADE if wanted.newer else Direction.ADD
-    why = "the message names it: into the environment of the unit"
+    why = "the message names this variable; set it in the environment of the unit"
     return (thing(ChangeKind.PACKAGE, wanted.name, direction, why, to=wanted.spec),)
 
 

@@ -13,8 +13,8 @@ from vllm_doctor.rules.say import environment, inventory_var, set_flag, thing
 WHY = {
     Direction.ADD: "the message asks for it",
     Direction.SET: "the message asks for this value",
-    Direction.REMOVE: "it does not go together with the rest of the launch, or with this model, card or release",
-    Direction.RAISE: "the check that failed wants at least this much",
+    Direction.REMOVE: "vLLM cannot combine it with the rest of the launch, or with this model, GPU or release",
+    Direction.RAISE: "the check that failed asks for at least this much",
     Direction.LOWER: "the check that failed allows no more than this",
     Direction.CHANGE: "a value that the message accepts",
 }

@@ -8,7 +8,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.say import set_flag, thing
 
-# The KV cache and the measuring pass together need about this share of the budget before anybody is served.
+# The KV cache and the profile run together need about this share of the budget before anybody is served.
 _BESIDE = 0.2
 # Linear layers are quantised one by one as they are loaded, and never lie on the GPU in 16 bits, from here on
 # (quantization/fp8.py: weights are made on the meta device); before, all of them did at first.
@@ -45,7 +45,7 @@ def _fp8(case: Case, *, loaded: bool) -> Change | None:
         or names_quantisation(case.model or "")
     ):
         return None
-    why = "halves 16-bit weights at load; a checkpoint quantised before is better"
+    why = "halves 16-bit weights while loading; a checkpoint that is already quantized is better"
     now = case.weights_gib
     predicted = {"weights_gib": round(now * 0.55, 2)} if now is not None and loaded else None
     return set_flag(case, "quantization", "fp8", Direction.ADD, why, predicted=predicted)
@@ -57,14 +57,14 @@ def smaller_model(case: Case) -> Change:
     whole = _whole(case)
     if room is None:
         return _model(
-            "a smaller or more quantised checkpoint: its files' size, split over the GPUs, must leave a fifth free"
+            "take a smaller or more quantized checkpoint: its files, split over the GPUs, must leave a fifth free"
         )
     fraction, total = case.utilization[0], case.total_gib
-    sum_ = f"{fraction:g} × {total:.2f} GiB, less a fifth for the pass and the KV cache"
+    sum_ = f"{fraction:g} × {total:.2f} GiB, less a fifth for the profile run and the KV cache"
     kind = ""
     if whole is not None and whole > room and not names_quantisation(case.model or ""):
-        kind = f"; now {whole:.1f}: in 8 bits {whole / 2:.1f}, in 4 bits {whole * 0.3:.1f}"
-    why = f"a smaller or more quantised checkpoint: weights of at most {room:.1f} GiB a GPU ({sum_}){kind}"
+        kind = f"; now {whole:.1f}; 8 bits would take {whole / 2:.1f}, 4 bits {whole * 0.3:.1f}"
+    why = f"take a smaller or more quantized checkpoint, with at most {room:.1f} GiB of weights per GPU ({sum_}){kind}"
     return _model(why, {"weights_gib_at_most": round(room, 1)})
 
 
@@ -102,7 +102,7 @@ def more_gpus(case: Case) -> Change | None:
     to = next(iter(fit or steps), None)
     if to is None:
         return None
-    why = f"weights are split: each GPU holds 1/{to} of them instead of 1/{now}"
+    why = f"splits the weights: each GPU holds 1/{to} of them instead of 1/{now}"
     if heads is not None:
         why += f"; {to} divides {heads} attention heads"
     predicted = {"weights_gib": round(whole * now / to, 2)} if whole is not None else None

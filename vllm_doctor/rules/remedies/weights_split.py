@@ -25,15 +25,11 @@ def smaller_split(case: Case, fault: Fault, told: str) -> Change | None:
         return None
     found = read("not-divisible", told)
     to: int | None = size // 2
-    why = "each rank's part of the weights must hold whole blocks"
+    why = "the part of each rank must consist of whole blocks"
     if found is not None:
         whole, part = int(found["whole"]), int(found["part"])
         heads = part == size
-        why = (
-            f"{whole} is shared evenly by that many ranks"
-            if heads
-            else f"each rank's part is whole blocks of {part} then"
-        )
+        why = f"that many ranks divide {whole} evenly" if heads else f"each rank then gets whole blocks of {part}"
         to = next((n for n in range(size - 1, 0, -1) if _fits(whole, part, size, n, heads=heads)), None)
         if to is None:
             return None

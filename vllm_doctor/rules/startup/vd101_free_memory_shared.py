@@ -28,8 +28,8 @@ def _finding(case: Case, short: Shortage) -> Finding:
     return finding(
         RULE,
         title=(
-            f"{short.held:.2f} GiB of {short.device} are held by something else; {short.want:.2f} GiB "
-            f"were wanted, {short.free:.2f} are free"
+            f"Something else holds {short.held:.2f} GiB of {short.device}; vLLM needs {short.want:.2f} "
+            f"GiB and {short.free:.2f} GiB are free"
         ),
         evidence=tuple(case.line(i) for i in short.lines),
         arithmetic=(
@@ -39,12 +39,12 @@ def _finding(case: Case, short: Shortage) -> Finding:
         ),
         changes=(
             stop_others(
-                "nvidia-smi and vllm-doctor diagnose on the host name the holder; an engine left by "
-                "an earlier run counts"
+                "`nvidia-smi`, or `vllm-doctor diagnose` on the host, names the process; it may be an engine "
+                "that an earlier run left behind"
             ),
             lower_utilization(case, short),
         ),
-        refute="nvidia-smi shows no process on this GPU and its memory free just before the start",
+        refute="nvidia-smi shows no process on this GPU, and its memory is free just before the start",
     )
 
 

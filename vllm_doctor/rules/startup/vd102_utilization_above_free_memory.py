@@ -18,10 +18,13 @@ def judge(case: Case) -> Outcome:
     if short is None:
         return NotHere("the check of free memory did not fail")
     if short.gap > _SMALL_GAP * short.total:
-        return Clear(f"{short.gap:.2f} GiB are missing, too much for the fraction alone")
+        return Clear(f"{short.gap:.2f} GiB are missing, too much to be a rounding of gpu_memory_utilization")
     return finding(
         RULE,
-        title=f"The fraction asks for {short.want:.2f} GiB and {short.free:.2f} are free: {short.gap:.2f} GiB too much",
+        title=(
+            f"gpu_memory_utilization asks for {short.gap:.2f} GiB more than is free; "
+            f"it asks for {short.want:.2f} GiB, and {short.free:.2f} GiB are free"
+        ),
         evidence=tuple(case.line(i) for i in short.lines),
         arithmetic=(
             gib("wanted at start", short.want, f"{short.total:.2f} GiB × {short.utilization:g}", "the error line"),
@@ -35,9 +38,9 @@ def judge(case: Case) -> Outcome:
         ),
         changes=(
             lower_utilization(case, short),
-            stop_others(f"{short.held:.2f} GiB are held: a desktop, a browser or another service would give them back"),
+            stop_others(f"stop what holds {short.held:.2f} GiB of it: a desktop, a browser or another service"),
         ),
-        refute="the same fraction starts when nothing else uses the card",
+        refute="the same gpu_memory_utilization starts when nothing else uses the GPU",
     )
 
 

@@ -9,12 +9,12 @@ from vllm_doctor.rules.say import finding, gib, stop_others, thing
 
 
 def judge(case: Case) -> Outcome:
-    """Did the assertion about free memory end the measuring pass?"""
+    """Did the assertion about free memory end the profile run?"""
     if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
     if root is None or "profile-free-rose" not in root.ids:
-        return NotHere("the measurement of the peak was not disturbed")
+        return NotHere("no other process disturbed the profile run")
     return finding(
         RULE,
         evidence=(case.line(next(h.index for h in root.hits if h.id == "profile-free-rose")),),
@@ -24,11 +24,13 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "start-order",
                 Direction.SERIALIZE,
-                "start engines on one GPU one after another: each unit After= the one before, and "
-                "ready before the next begins",
+                (
+                    "start the engines that use one GPU one after another: give each unit After= the one before, "
+                    "and let it become ready first"
+                ),
                 command="systemctl edit SECOND-UNIT   # [Unit] After=FIRST-UNIT",
             ),
-            stop_others("what gave memory back was another process, often the engine before this one as it ended"),
+            stop_others("another process freed the memory, often the previous engine as it ended"),
         ),
         refute="it happens again on a GPU that nothing else uses",
     )
@@ -40,7 +42,9 @@ def _sum(fields: dict[str, str]) -> tuple[Arithmetic, ...]:
     scale = 1.0 if fields.get("unit") == "GiB" else 1 / GIB
     before, after = float(fields["initial"]) * scale, float(fields["current"]) * scale
     return (
-        gib("memory that others gave back", abs(after - before), f"|{after:.2f} − {before:.2f}|", "the error line"),
+        gib(
+            "memory that other processes freed", abs(after - before), f"|{after:.2f} − {before:.2f}|", "the error line"
+        ),
     )
 
 

@@ -26,11 +26,13 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "old-process",
                 Direction.STOP,
-                "an engine or worker of an earlier run outlives its server; systemctl kill of the "
-                "whole unit ends it, nvidia-smi shows it",
+                (
+                    "an engine or worker of an earlier run may have outlived its server: nvidia-smi shows it, "
+                    "`systemctl kill UNIT` ends it"
+                ),
                 command=HOLDERS,
             ),
-            stop_others("a driver context takes 0.3 to 0.6 GiB and there was less than that"),
+            stop_others("a driver context takes 0.3 to 0.6 GiB, and less than that was free"),
         ),
         refute="nvidia-smi shows more than 1 GiB free on every card just before the start",
     )

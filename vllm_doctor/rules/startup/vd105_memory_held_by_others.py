@@ -22,14 +22,14 @@ def judge(case: Case) -> Outcome:
         return Clear("the message does not say who holds the memory")
     held = tenants(oom.torch)
     if held is None:
-        return Clear("this process itself holds nearly all of the card")
+        return Clear("this process itself holds nearly all of the GPU's memory")
     total = oom.torch.total or 0
     mine = total - (oom.torch.free or 0) - held
     return finding(
         RULE,
         title=(
-            f"Others hold {held / GIB:.2f} of {total / GIB:.2f} GiB of GPU "
-            f"{oom.torch.gpu if oom.torch.gpu is not None else '?'}; this engine had {mine / GIB:.2f}"
+            f"Other processes hold {held / GIB:.2f} of {total / GIB:.2f} GiB of GPU "
+            f"{oom.torch.gpu if oom.torch.gpu is not None else '?'}; this engine held {mine / GIB:.2f}"
         ),
         severity=Severity.WILL_FAIL_UNDER_LOAD if oom.run.served(-1, oom.fault.index) else Severity.BLOCKS_START,
         evidence=(case.line(oom.fault.hits[0].index),),
@@ -38,8 +38,8 @@ def judge(case: Case) -> Outcome:
             *sums(oom.torch),
         ),
         changes=(
-            stop_others(f"{held / GIB:.2f} GiB come back, and {oom.torch.asked / GIB:.2f} were missing"),
-            lower_utilization(case, oom.torch, "where the others must stay: the KV cache gives up what they need")
+            stop_others(f"stopping them frees {held / GIB:.2f} GiB; the allocation needed {oom.torch.asked / GIB:.2f}"),
+            lower_utilization(case, oom.torch, "if the others must stay, make the KV cache smaller by what they need")
             if oom.fault.startup_phase not in _BEFORE_KV
             else None,
         ),

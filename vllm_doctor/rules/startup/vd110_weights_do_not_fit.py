@@ -30,18 +30,18 @@ def judge(case: Case) -> Outcome:
         return oom
     unplaced = oom.fault.startup_phase is StartupPhase.CONFIG
     if unplaced and not (_over_budget(case, oom) or _full_at_start(oom) or _nothing_freed(case, oom)):
-        return NotHere("the log does not show that it was while weights were loaded")
+        return NotHere("the log does not show that memory ran out while weights were loaded")
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if in_pass(oom):
-        return Clear("the weights were loaded; it failed in the measuring pass")
+        return Clear("the weights were loaded; the profile run failed")
     if in_adapters(oom):
-        return Clear("it is the buffers of adapters that did not fit")
+        return Clear("the buffers of adapters did not fit, not the weights")
     held = oom.torch.allocated / GIB if oom.torch is not None and oom.torch.allocated is not None else None
     return finding(
         RULE,
-        title="The weights do not fit the card"
-        + (f": {held:.2f} GiB of them were loaded when it was full" if held is not None else ""),
+        title="The weights do not fit on the GPU"
+        + (f": {held:.2f} GiB of them were loaded when the memory was full" if held is not None else ""),
         # Without figures nobody can say that it is not another process that holds the card.
         confidence=Confidence.CONFIRMED if oom.torch is not None and not unplaced else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
@@ -53,7 +53,7 @@ def judge(case: Case) -> Outcome:
                 "cpu-offload-gb",
                 _offload(case),
                 Direction.RAISE,
-                "keeps this many GiB of weights in host memory; every step then waits for PCIe",
+                "keeps this many GiB of weights in host memory; every step then waits for PCIe transfers",
             ),
         ),
         refute="nvidia-smi shows another process on this GPU while the weights load",

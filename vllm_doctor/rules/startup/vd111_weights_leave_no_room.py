@@ -22,17 +22,17 @@ def judge(case: Case) -> Outcome:
         return Clear("something else holds the memory that was missing")
     share, weights, total = weights_fill(case), case.weights_gib, case.total_gib
     if share is None or weights is None or total is None:
-        return Clear("the weights leave room for a pass")
+        return Clear("the weights leave room for a profile run")
     if tensor(case, oom.torch) is not None:
-        return Clear("the tensor that failed is named, and it is not a weight")
+        return Clear("the message names the tensor that failed, and it is not a weight")
     return finding(
         RULE,
-        title=f"The weights take {weights:.2f} of {total:.2f} GiB; the measuring pass does not fit beside them",
+        title=f"The weights take {weights:.2f} of {total:.2f} GiB and leave no room for the profile run",
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(
             gib("weights", weights, "as loaded, per rank", "the log"),
             gib(
-                "left of the whole card",
+                "left of the GPU's memory",
                 total - weights,
                 f"{total:.2f} − {weights:.2f}",
                 "before contexts and workspaces",
@@ -40,7 +40,7 @@ def judge(case: Case) -> Outcome:
             *sums(oom.torch),
         ),
         changes=(*lighter(case, loaded=True), fewer_tokens(case, oom.torch), _shorter(case)),
-        refute="the pass fits with the smallest number of tokens a step",
+        refute="the profile run fits with the smallest number of tokens per step",
     )
 
 
@@ -53,7 +53,7 @@ def _shorter(case: Case) -> Change | None:
         "max-model-len",
         4096,
         Direction.LOWER,
-        "a shorter context needs less KV cache, of which there will be little",
+        "a shorter context needs less KV cache, and little memory remains for it",
     )
 
 

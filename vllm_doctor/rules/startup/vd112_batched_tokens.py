@@ -20,13 +20,13 @@ def judge(case: Case) -> Outcome:
         return oom
     named = tensor(case, oom.torch)
     if not in_pass(oom):
-        return Clear("it was not yet in the measuring pass")
+        return Clear("the profile run had not begun")
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if in_sampler(oom) or in_adapters(oom):
-        return Clear("it is the sampler's or an adapter's buffer, not the pass over the tokens")
+        return Clear("a buffer of the sampler or of an adapter did not fit, not the pass over the tokens")
     if weights_fill(case) is not None and named is None:
-        return Clear("the weights alone fill the card")
+        return Clear("the weights alone fill the GPU")
     return finding(
         RULE,
         title=_title(case, named),
@@ -34,7 +34,7 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*_named(named), *sums(oom.torch), *_rest(case)),
         changes=(_fewer_pictures(case, oom) or fewer_tokens(case, oom.torch), _fewer_rows(case, oom, named)),
-        refute="the same pass fails with a quarter of the tokens",
+        refute="the profile run fails with a quarter of the tokens as well",
     )
 
 
@@ -46,7 +46,7 @@ def _fewer_pictures(case: Case, oom: Oom) -> Change | None:
     to = min(16, now // 2)
     if to < 1:
         return None
-    why = f"the pass holds the longest encoder input of each of {now} sequences"
+    why = f"the profile run holds the longest encoder input of each of {now} sequences"
     return set_flag(case, "max-num-seqs", to, Direction.LOWER, why)
 
 
@@ -56,7 +56,8 @@ def _fewer_rows(case: Case, oom: Oom, named: Tensor | None) -> Change | None:
     if named is not None or oom.fault.functions or now < 2:
         return None
     why = (
-        "no call is shown: the pass also samples max_num_seqs rows, and newer releases capture graphs of as many in it"
+        "the log shows no call; the profile run also samples max_num_seqs rows, and newer releases "
+        "capture graphs of that size in it"
     )
     return set_flag(case, "max-num-seqs", now // 2, Direction.LOWER, why)
 
@@ -66,13 +67,9 @@ def _title(case: Case, named: Tensor | None) -> str:
     if named is not None:
         size = named.count * named.width * named.size / GIB
         return (
-            f"{named.count} tokens in one step are too many: the tensor that failed is {named.formula} = {size:.2f} GiB"
+            f"One step of {named.count} tokens does not fit: the tensor that failed is {named.formula} = {size:.2f} GiB"
         )
-    return (
-        f"The measuring pass over {now[0]} tokens does not fit"
-        if now is not None
-        else "The measuring pass does not fit"
-    )
+    return f"The profile run over {now[0]} tokens does not fit" if now is not None else "The profile run does not fit"
 
 
 def _named(named: Tensor | None) -> tuple[Arithmetic, ...]:

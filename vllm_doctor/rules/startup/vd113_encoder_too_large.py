@@ -36,11 +36,13 @@ def judge(case: Case) -> Outcome:
             _fewer_items(case),
             fewer_tokens(case, oom.torch, measuring=not serving),
             _smaller_items(case),
-            lower_utilization(case, oom.torch, "items are encoded in what the fraction leaves over")
+            lower_utilization(
+                case, oom.torch, "the encoder works in the memory that gpu_memory_utilization leaves free"
+            )
             if serving
             else None,
         ),
-        refute="it fails in the same frame with --limit-mm-per-prompt set to 0 for every modality",
+        refute="the launch fails in the same frame with --limit-mm-per-prompt set to 0 for every modality",
     )
 
 
@@ -61,7 +63,7 @@ def _by_size(case: Case) -> Finding | None:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         changes=(_fewer_items(case), _smaller_items(case)),
-        refute="the lines before it show a traceback without the model's vision or audio code",
+        refute="the lines before the error show a traceback without the model's vision or audio code",
     )
 
 
@@ -78,7 +80,7 @@ def _smaller_items(case: Case) -> Change | None:
     """Qwen's processors take a limit of pixels; others have options of other names."""
     if case.has_flag("mm-processor-kwargs") is None or "qwen" not in (case.model or "").lower():
         return None
-    why = "the largest picture that is allowed sets the peak; larger ones are scaled down to this many pixels"
+    why = "the largest image that is allowed sets the peak; vLLM scales larger ones down to this many pixels"
     to = merged(case, "mm-processor-kwargs", {"max_pixels": _PIXELS})
     return set_flag(case, "mm-processor-kwargs", to, Direction.LOWER, why)
 
@@ -89,8 +91,10 @@ def _fewer_items(case: Case) -> Change | None:
         "limit-mm-per-prompt",
         limit(case, image=1, video=0),
         Direction.LOWER,
-        "the measuring pass takes the largest items of every modality that is allowed; 0 for what is "
-        "not used; --mm-processor-kwargs caps their size",
+        (
+            "the profile run takes the largest items of every modality that is allowed: set unused ones "
+            "to 0; --mm-processor-kwargs caps the size of the others"
+        ),
     )
 
 

@@ -22,7 +22,7 @@ def judge(case: Case) -> Outcome:
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if not in_adapters(oom):
-        return Clear("it did not fail among the buffers of adapters")
+        return Clear("the buffers of adapters did not fail")
     slots, rank = int(case.number("max-loras") or 1), int(case.number("max-lora-rank") or 16)
     return finding(
         RULE,
@@ -33,7 +33,7 @@ def judge(case: Case) -> Outcome:
                 "adapter slots",
                 slots * rank,
                 "rank columns",
-                f"{slots} slots × rank {rank}, whatever is loaded",
+                f"{slots} slots × rank {rank}, whether adapters are loaded or not",
                 "the launch",
             ),
             *sums(oom.torch),
@@ -44,7 +44,7 @@ def judge(case: Case) -> Outcome:
                 "max-loras",
                 max(1, slots // 2),
                 Direction.LOWER,
-                "slots are allocated for this many adapters at once, used or not",
+                "vLLM allocates slots for this many adapters at once, whether they are used or not",
             )
             if slots > 1
             else None,
@@ -53,20 +53,22 @@ def judge(case: Case) -> Outcome:
                 "max-lora-rank",
                 max(8, rank // 2),
                 Direction.LOWER,
-                "every slot is as large as this rank; set it to the largest rank that is really served",
+                "every slot has this rank; set the largest rank that you serve",
             )
             if rank > 8
             else None,
             *(_at_run_time(case, oom) if oom.fault.startup_phase is StartupPhase.SERVING else ()),
         ),
-        refute="it fails in the same frame without --enable-lora",
+        refute="the launch fails in the same frame without --enable-lora",
     )
 
 
 def _at_run_time(case: Case, oom: Oom) -> tuple[Change | None, ...]:
     """The slots were there when it started: what one step's tokens need beside them comes out of what is left over."""
     return (
-        lower_utilization(case, oom.torch, "run-time buffers come out of what the fraction leaves over"),
+        lower_utilization(
+            case, oom.torch, "buffers at run time use the memory that gpu_memory_utilization leaves free"
+        ),
         fewer_tokens(case, oom.torch, measuring=False),
     )
 

@@ -27,8 +27,8 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title=(
-            f"{whole / used:.1f} GiB of weights a GPU on cards of {total:.1f} GiB, and {len(here) - used} "
-            "GPUs stand idle"
+            f"Each GPU of {total:.1f} GiB would hold {whole / used:.1f} GiB of weights, and "
+            f"{len(here) - used} GPUs stand idle"
         ),
         severity=Severity.ADVICE,
         confidence=Confidence.LIKELY,

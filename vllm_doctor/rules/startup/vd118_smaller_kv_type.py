@@ -18,18 +18,18 @@ def judge(case: Case) -> Outcome:
         return NotHere("the KV cache was not too small for one request")
     change = half_size_kv(case, small)
     if change is None:
-        return Clear("half of what is needed is not there either, or the cache is already that small")
+        return Clear("half of the KV cache would not fit either, or the cache already uses one byte per element")
     return finding(
         RULE,
         severity=Severity.ADVICE,
         confidence=Confidence.LIKELY,
         evidence=(case.line(small.index),),
         arithmetic=(
-            gib("needed with one byte an element", small.need / 2, f"{small.need} / 2", "the error line"),
+            gib("needed with one byte per element", small.need / 2, f"{small.need} / 2", "the error line"),
             gib("available", small.have, "KV cache memory", "the error line"),
         ),
         changes=(change,),
-        refute="the model keeps state that is not KV (hybrid models), so that less than half is saved",
+        refute="the model keeps state that is not KV cache (hybrid models), so that FP8 saves less than half",
     )
 
 

@@ -24,13 +24,13 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     said = root is not None and bool(root.ids & {"no-kv-blocks", "autofit-impossible"})
     if not said and not _below_zero(case):
-        return NotHere("the log does not say that no KV block was left")
+        return NotHere("the log does not say that no KV block was left over")
     available = run.last("kv-available", "profile-breakdown")
     lines = [root.hits[0].index] if said and root is not None else []
     lines += [available.index] if available is not None else []
     return finding(
         RULE,
-        title="Nothing is left for the KV cache" + (_measured(case) or ""),
+        title="No memory is left for the KV cache" + (_measured(case) or ""),
         evidence=tuple(case.line(i) for i in lines),
         arithmetic=_sum(case),
         changes=_cpu(case) if on_cpu(case) else _gpu(case),
@@ -46,7 +46,7 @@ def _below_zero(case: Case) -> bool:
 
 def _measured(case: Case) -> str | None:
     left = _left(case)
-    return f": {left:.2f} GiB after weights and the measured peak" if left is not None else None
+    return f": {left:.2f} GiB after the weights and the measured peak" if left is not None else None
 
 
 def _left(case: Case) -> float | None:
@@ -67,7 +67,7 @@ def _sum(case: Case) -> tuple[Arithmetic, ...]:
         found.append(gib("weights", weights, "as loaded, per rank", "the log"))
     if left is not None:
         found.append(
-            gib("left for the KV cache", left, "budget − weights − peak of the profile pass − the rest", "the log")
+            gib("left for the KV cache", left, "budget − weights − peak of the profile run − the rest", "the log")
         )
         if total is not None and weights is not None:
             found.append(
@@ -99,20 +99,23 @@ def _others(case: Case) -> Change | None:
     if weights is not None and weights > _LARGE_WEIGHTS and not charged:
         return None
     return stop_others(
-        "vLLM 0.8.0 to 0.9.0 charges what others hold to its own budget; on any version it cannot be had by raising "
-        "the fraction"
+        "vLLM 0.8.0 to 0.9.0 counts the memory of other processes against its own budget; in no "
+        "version does a higher gpu_memory_utilization free it"
     )
 
 
 def _fewer_rows(case: Case) -> Change | None:
-    """V1 samples a dummy batch of max_num_seqs rows in the measuring pass: vocabulary-wide buffers of each."""
+    """V1 samples a dummy batch of max_num_seqs rows in the profile run: vocabulary-wide buffers of each."""
     run, version = case.run, case.version
     old = (run is not None and run.engine == "V0") or (version is not None and version < Version((0, 8)))
     now = sequences(case)[0]
     to = min(128, now // 2)
     if old or to < 8:
         return None
-    why = f"the pass also samples {now} sequences over the whole vocabulary; what {to} of them leave goes to the cache"
+    why = (
+        f"the profile run also samples {now} sequences over the whole vocabulary; what {to} of them "
+        "save goes to the KV cache"
+    )
     return set_flag(case, "max-num-seqs", to, Direction.LOWER, why)
 
 
@@ -127,7 +130,10 @@ def _fewer_tokens(case: Case) -> Change | None:
         "max-num-batched-tokens",
         max(2048, int(floor)),
         Direction.LOWER,
-        "the peak of the profile pass grows with the tokens of one step; what it gives back goes to the KV cache",
+        (
+            "the peak of the profile run grows with the tokens of one step; what a smaller step saves "
+            "goes to the KV cache"
+        ),
     )
 
 
@@ -136,7 +142,7 @@ def _cpu(case: Case) -> tuple[Change | None, ...]:
         environment(
             "VLLM_CPU_KVCACHE_SPACE",
             Direction.RAISE,
-            "GiB of host memory for the KV cache of the CPU backend; 0 leaves none",
+            "sets the GiB of host memory for the KV cache of the CPU backend; 0 leaves none",
             to=4,
             before=case.env("VLLM_CPU_KVCACHE_SPACE"),
             applicability=Applicability.NEEDS_REVIEW,

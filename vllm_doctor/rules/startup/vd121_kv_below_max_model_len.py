@@ -22,7 +22,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("the check that one full-length request fits did not fail")
     return finding(
         RULE,
-        title=f"One request of {small.length} tokens does not fit the KV cache; {small.fits} tokens do",
+        title=f"The KV cache cannot hold one request of {small.length} tokens; {small.fits} tokens fit",
         evidence=(case.line(small.index),),
         arithmetic=_sum(small),
         changes=(
@@ -31,8 +31,10 @@ def judge(case: Case) -> Outcome:
                 "max-model-len",
                 small.fits,
                 Direction.LOWER,
-                "requests longer than this are refused; it takes nothing from shorter ones, as "
-                "blocks are taken as tokens arrive",
+                (
+                    "vLLM then refuses requests longer than this; shorter ones lose nothing, as each takes "
+                    "blocks only as its tokens arrive"
+                ),
                 predicted={"max_model_len": float(small.fits)},
             ),
             _raise(case, small),
@@ -73,7 +75,10 @@ def _host_memory(case: Case, small: TooSmall) -> Change | None:
     if small.need is None or small.have is None or not on_cpu(case):
         return None
     to = math.floor(small.need) + 1
-    why = f"GiB of host memory for the KV cache of the CPU build, now {small.have:g}; `free -g` says what the host has"
+    why = (
+        f"sets the GiB of host memory for the KV cache of the CPU build, now {small.have:g}; `free "
+        "-g` shows what the host has"
+    )
     return environment(
         "VLLM_CPU_KVCACHE_SPACE",
         Direction.RAISE,

@@ -23,7 +23,7 @@ def judge(case: Case) -> Outcome:
     seqs, blocks = int(hit.fields["seqs"]), int(hit.fields["blocks"])
     return finding(
         RULE,
-        title=f"{seqs} sequences need a state block each, and there are {blocks}",
+        title=f"{seqs} sequences need one state block each; only {blocks} exist",
         evidence=(case.line(hit.index),),
         arithmetic=(Arithmetic("state blocks missing", seqs - blocks, "", f"{seqs} − {blocks}", "the error line"),),
         changes=(
@@ -32,13 +32,13 @@ def judge(case: Case) -> Outcome:
                 "max-num-seqs",
                 blocks,
                 Direction.LOWER,
-                "as many as there are blocks; more could not run at once anyway",
+                "one sequence per block; more could not run at once in any case",
             )
             if blocks > 0
             else None,
             raise_utilization(case, _STEP_GIB),
         ),
-        refute="the same start with the smaller number of sequences fails in the same check",
+        refute="the same start fails in the same check with the smaller number of sequences",
     )
 
 

@@ -16,21 +16,21 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
     if root is None or "no-kv-blocks" not in root.ids:
-        return NotHere("the log does not say that no KV block was left")
+        return NotHere("the log does not say that no KV block was left over")
     fraction, source = case.utilization
     if fraction > _SMALL:
-        return Clear(f"the fraction is {fraction:g}")
+        return Clear(f"gpu_memory_utilization is {fraction:g}")
     weights, total = case.weights_gib, case.total_gib
     if weights is not None and total is not None and weights > 0.8 * total:
-        return Clear("the weights need most of the card")
+        return Clear("the weights need most of the GPU")
     sums = () if total is None else (gib("budget", total * fraction, f"{total:.2f} × {fraction:g}", source),)
     return finding(
         RULE,
-        title=f"The fraction {fraction:g} gives vLLM too small a part of the card to leave any KV cache",
+        title=f"gpu_memory_utilization {fraction:g} leaves no memory for the KV cache",
         evidence=(case.line(root.hits[0].index),),
         arithmetic=sums,
         changes=(raise_utilization(case, 2.0),),
-        refute="the card has no more free memory than the budget",
+        refute="the GPU has no more free memory than the budget",
     )
 
 

@@ -38,11 +38,13 @@ def judge(case: Case) -> Outcome:
                 "gpu-memory-utilization",
                 to,
                 Direction.RAISE,
-                f"({held:.2f} + {_ROOM:g}) / {total:.2f}: the budget counts the shared weights, and "
-                "needs room beside them",
+                (
+                    f"({held:.2f} + {_ROOM:g}) / {total:.2f}: the budget includes the shared weights and needs "
+                    "room beside them"
+                ),
             ),
         ),
-        refute="the process that holds the weights is not meant to share them",
+        refute="the process that holds the weights does not share them on purpose",
     )
 
 

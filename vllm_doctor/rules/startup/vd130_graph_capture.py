@@ -21,13 +21,13 @@ def judge(case: Case) -> Outcome:
         return Clear("something else holds the memory that was missing")
     return finding(
         RULE,
-        title="Memory ran out while CUDA graphs were captured: the KV cache had already taken what they need",
+        title="CUDA graph capture ran out of memory: the KV cache had already taken what the graphs need",
         confidence=Confidence.CONFIRMED if oom.torch is not None else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_graphs(case)),
         changes=(
             lower_utilization(
-                case, oom.torch, "graphs are captured after the KV cache took its share, from what is left over"
+                case, oom.torch, "vLLM captures graphs after it allocates the KV cache, in the memory that is left"
             ),
             _count_graphs(case),
             _fewer_sizes(case),
@@ -60,7 +60,7 @@ def _count_graphs(case: Case) -> Change | None:
     if estimate is None or case.version is None or not Version((0, 18, 1)) <= case.version < Version((0, 20)):
         return None
     name = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
-    why = f"takes the estimated {estimate:.2f} GiB off the KV cache before it is made"
+    why = f"makes the KV cache smaller by the {estimate:.2f} GiB that the graphs are estimated to need"
     return environment(name, Direction.SET, why, to=1, before=case.env(name), applicability=Applicability.NEEDS_REVIEW)
 
 
@@ -70,7 +70,7 @@ def _fewer_batches(case: Case) -> Change | None:
     to = min(64, now // 2)
     if to < 8:
         return None
-    why = f"sizes are captured only as far as {now} sequences can fill them"
+    why = f"vLLM captures only sizes that {now} sequences can fill"
     return set_flag(case, "max-num-seqs", to, Direction.LOWER, why)
 
 

@@ -24,11 +24,11 @@ def judge(case: Case) -> Outcome:
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
     if root is None:
-        return NotHere("nothing failed for good")
+        return NotHere("the log shows no failure that ended the run")
     said = bool(root.ids & _MESSAGES) or _relayed(run, root)
     unplaced = _in_its_code(root)
     if not said and not (root.ids & EXHAUSTED and _FRAMES & set(root.functions)) and not unplaced:
-        return NotHere("what failed first is not the sampler's dummy batch")
+        return NotHere("the first failure is not the sampler's dummy batch")
     if tenants(run.oom) is not None:
         return Clear("something else holds the memory that was missing")
     measuring = root.startup_phase == StartupPhase.PROFILE or unplaced
@@ -43,7 +43,9 @@ def judge(case: Case) -> Outcome:
             fewer_sequences(case, run.oom),
             None
             if measuring
-            else lower_utilization(case, run.oom, "the warm-up runs after the KV cache took its share"),
+            else lower_utilization(
+                case, run.oom, "the warm-up runs after vLLM allocates the KV cache, in the memory that is left"
+            ),
         ),
         refute="the same start with a tenth of max_num_seqs fails in the same place",
     )
@@ -51,7 +53,7 @@ def judge(case: Case) -> Outcome:
 
 def _in_its_code(root: Fault) -> bool:
     """A traceback cut off before the step: what fails in the sampler's own code is a buffer of sequences × vocabulary,
-    and while serving there are never more of them than the measuring pass had."""
+    and while serving there are never more of them than the profile run had."""
     if root.startup_phase is not StartupPhase.CONFIG or not root.ids & EXHAUSTED:
         return False
     last = [f.replace("\\", "/") for f in root.files[-2:]]

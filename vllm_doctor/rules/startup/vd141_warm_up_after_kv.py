@@ -26,9 +26,9 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title=(
-            "The KV cache was sized larger than what could be allocated"
+            "The KV cache was sized larger than the memory that could be allocated"
             if kv
-            else "The KV cache took so much that the warm-up after it found too little"
+            else "The KV cache left too little memory for the warm-up after it"
         ),
         phase=_PHASES.get(oom.fault.startup_phase, RULE.phase),
         # Without frames only the line before it tells the step, and lines may be missing in between.
@@ -37,11 +37,11 @@ def judge(case: Case) -> Outcome:
         arithmetic=sums(oom.torch),
         changes=(
             lower_utilization(
-                case, oom.torch, "the KV cache is what the fraction leaves over; it was taken before this step"
+                case, oom.torch, "the KV cache takes all that gpu_memory_utilization allows, before the warm-up runs"
             ),
             None if kv else fewer_tokens(case, oom.torch, measuring=False),
         ),
-        refute="the same allocation fails with a fraction lower by 0.1",
+        refute="the same allocation fails with gpu_memory_utilization lower by 0.1",
     )
 
 

@@ -36,9 +36,14 @@ def judge(case: Case) -> Outcome:
                 "swap-space",
                 to,
                 Direction.LOWER,
-                f"{_WARNED:g} × {ram:.2f} / {parts}; 0 is right wherever the V1 engine runs, as it never swaps",
+                f"{_WARNED:g} × {ram:.2f} / {parts}; the V1 engine never swaps, so 0 is right for it",
             ),
-            thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, "or give the host (or the container) more memory"),
+            thing(
+                ChangeKind.HARDWARE,
+                "host-ram",
+                Direction.RAISE,
+                "gives the host (or the container) more memory instead",
+            ),
         ),
         refute="the same start passes with --swap-space 0",
     )
