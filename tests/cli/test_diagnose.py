@@ -102,6 +102,7 @@ def test_the_short_way_knows_no_option_that_the_long_one_has_not() -> None:
     for parameter in inspect.signature(diagnose.diagnose).parameters.values():
         option = parameter.annotation.__metadata__[0]
         written = [n for n in (option.default, *(option.param_decls or ())) if isinstance(n, str) and n.startswith("-")]
+        written = [one for name in written for one in name.split("/")]  # --on/--no-on
         declared.update(written or ["--" + parameter.name.replace("_", "-")])
     assert set(quick.OPTIONS) <= declared
 

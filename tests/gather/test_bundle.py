@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from vllm_doctor.gather import archive, bundle
 from vllm_doctor.gather.bundle import read_bundle, write_bundle
+from vllm_doctor.records.container import Container, Event
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import (
     Driver,
@@ -77,6 +78,10 @@ def poisoned() -> Snapshot:
         ),
         probe=Known(Probe(health_error=POISON, models=(POISON,), server=POISON), "probe"),
         model_config=Known({"model_type": "llama", "note": POISON}, "config.json"),
+        container=Known(
+            Container("llm", "docker", POISON, "exited", POISON, POISON, events=(Event(POISON, POISON),), node=HOST),
+            POISON,
+        ),
         live=True,
     )
 

@@ -83,12 +83,12 @@ def no_systemd(put: Put) -> None:
         (
             ("/usr/bin/python3", "/usr/local/bin/vllm", "serve", "m"),
             f"/system.slice/docker-{ID}.scope",
-            ("in the container 0123456789ab", "docker logs 0123456789ab 2>&1 | vllm-doctor diagnose --log -"),
+            ("in the container 0123456789ab", "vllm-doctor diagnose docker:0123456789ab"),
         ),
         (
             ("VLLM::EngineCore",),
             f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container",
-            ("in the container 0123456789ab", "podman logs 0123456789ab 2>&1 | vllm-doctor diagnose --log -"),
+            ("in the container 0123456789ab", "vllm-doctor diagnose podman:0123456789ab"),
         ),
         (
             ("python3", "-m", "vllm.entrypoints.openai.api_server", "--model", "m"),
@@ -96,7 +96,6 @@ def no_systemd(put: Put) -> None:
             ("in the container 0123456789ab", "crictl logs 0123456789ab"),
         ),
         (("vllm", "serve", "m"), "/system.slice/llm.service", ("of llm.service", "diagnose --unit llm.service")),
-        (("vllm", "serve", "m"), "/user.slice/user-0.slice/session-1.scope", ("of USER", "--log FILE")),
         (
             ("vllm", "serve", "m"),
             "/user.slice/user-1000.slice/user@1000.service/app.slice/vllm.service",
@@ -104,11 +103,6 @@ def no_systemd(put: Put) -> None:
                 "of vllm.service of user USER",
                 "journalctl -b -o short-iso _UID=1000 _SYSTEMD_USER_UNIT=vllm.service | vllm-doctor diagnose --log -",
             ),
-        ),
-        (
-            ("vllm", "serve", "m"),
-            "/user.slice/user-1000.slice/user@1000.service/app.slice/run-r1.scope",
-            ("of USER", "--log FILE"),
         ),
     ],
 )
@@ -130,15 +124,36 @@ def test_a_server_that_no_unit_explains_is_named_and_the_answer_is_incomplete(  
     assert words[1] in row["remedy"]
 
 
-def test_the_file_that_it_writes_to_is_read_instead(
-    host: Host, on_path: Put, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "group",
+    [
+        "/user.slice/user-0.slice/session-1.scope",
+        "/user.slice/user-1000.slice/user@1000.service/app.slice/run-r1.scope",
+    ],
+)
+def test_a_server_that_a_terminal_started_is_judged_by_itself(
+    host: Host, on_path: Put, capsys: pytest.CaptureFixture[str], group: str
 ) -> None:
     no_systemd(on_path)
-    pid = host.start("vllm", "serve", "m", group="/user.slice/session-1.scope")
+    pid = host.start("vllm", "serve", "m", "--port", "1", group=group)
+    code, told = judged(capsys=capsys)
+    assert (code, told["verdict"], told["subject"]["place"]) == (Exit.INCOMPLETE, "unknown", f"pid:{pid}")  # type: ignore[index]
+    assert told["others"] == []
+    assert "it runs and does not serve" in told["path"][-1]["because"]  # type: ignore[index]
+    assert judged(f"pid:{pid}", capsys=capsys)[1]["launch"] == ["vllm", "serve", "m", "--port", "1"]
+
+
+def test_the_file_that_it_writes_to_is_its_log(
+    host: Host, on_path: Put, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    no_systemd(on_path)
+    pid = host.start("vllm", "serve", "m", "--swap-space", "4", group="/user.slice/session-1.scope")
+    written = tmp_path / "nohup.out"
+    written.write_text("vllm: error: unrecognized arguments: --swap-space 4\n")
     (host.proc / str(pid) / "fd").mkdir()
-    (host.proc / str(pid) / "fd" / "1").symlink_to("/home/x/nohup.out")
-    told = judged(capsys=capsys)[1]
-    assert any(r["remedy"] == "vllm-doctor diagnose --log /home/x/nohup.out" for r in told["unknown"])  # type: ignore[attr-defined]
+    (host.proc / str(pid) / "fd" / "1").symlink_to(written)
+    code, told = judged(capsys=capsys)
+    assert (code, told["findings"][0]["code"]) == (Exit.FINDINGS, "VD501")  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +185,7 @@ def test_beside_a_unit_in_order_a_container_is_not_passed_over(
     assert code == Exit.INCOMPLETE
     everything = json.dumps(told)
     assert f"process {pid}" in everything
-    assert "docker logs 0123456789ab" in everything
+    assert "diagnose docker:0123456789ab" in everything
     code, told = judged("--unit", "vllm.service", capsys=capsys)
     assert f"process {pid}" not in json.dumps(told)
 

@@ -13,7 +13,9 @@ EXAMPLES = """\
 Examples:
 
 \b
-  vllm-doctor diagnose                            the vLLM units of this host
+  vllm-doctor diagnose                            every vLLM of this host
+  vllm-doctor diagnose docker:llm                 a container; podman:NAME, pod/NAME, pid:N, http://HOST:8000
+  vllm-doctor diagnose inspect.json server.log    what docker inspect, or kubectl get pod -o json, and the log say
   vllm-doctor diagnose server.log                 a log that somebody sent
   journalctl -u vllm@main | vllm-doctor diagnose
   vllm-doctor diagnose server.log --why --path    all of the answer
@@ -24,7 +26,13 @@ Examples:
 
 def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE]...", help="Logs to judge, as --log.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE|PLACE]...",
+            help="Logs and descriptions (docker inspect, kubectl get pod -o json); or where it runs: docker:NAME, "
+            "podman:NAME, pod/[NAMESPACE/]NAME, pid:N, http://HOST:PORT.",
+            show_default=False,
+        ),
     ] = None,
     log: Annotated[
         list[str] | None,
@@ -68,8 +76,13 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         ),
     ] = None,
     canary: Annotated[
-        bool, typer.Option("--canary", help="Also ask the server for one token, as a client would.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--canary/--no-canary",
+            help="Ask a healthy server for one token, as a client would; left out, where that can be tried.",
+            show_default=False,
+        ),
+    ] = None,
     why: Annotated[
         bool, typer.Option("--why", help="Also show the other changes, the whole evidence and what was not seen.")
     ] = False,
@@ -105,9 +118,10 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
 ) -> None:
     """Say what is wrong with vLLM, why, and what to change.
 
-    Without a file or a pipe it looks at this host.
+    Without a file, a place or a pipe it looks at this host.
     """
-    from vllm_doctor.cli.diagnose_run import Given, run
+    from vllm_doctor.cli.diagnose_run import run
+    from vllm_doctor.cli.given import Given
 
     given = Given(
         logs=(*(log or ()), *(files or ())),

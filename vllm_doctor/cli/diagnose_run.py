@@ -7,9 +7,8 @@ import stat
 import struct
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
@@ -17,13 +16,14 @@ import msgspec
 from vllm_doctor.cli import terminal
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.given import Given, aimed, readings, unread
 from vllm_doctor.cli.named import STDIN, missing, refuse_missing
 from vllm_doctor.cli.output import settle
 from vllm_doctor.cli.streams import say
-from vllm_doctor.gather.logfile import read_logs
-from vllm_doctor.records.finding import Diagnosis, Missing
-from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Metrics
-from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
+from vllm_doctor.gather.target import Target
+from vllm_doctor.records.finding import Diagnosis
+from vllm_doctor.records.host import Gpu
+from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Severity, Verdict
 from vllm_doctor.render.file import put
@@ -42,46 +42,6 @@ _PIPE_S, _SOCKET_S = 2.0, 0.1
 _WORST = (Verdict.FINDING, Verdict.UNKNOWN, Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
-class Given(msgspec.Struct, frozen=True):
-    """The options of the command, as typed."""
-
-    logs: tuple[str, ...] = ()
-    launch: str | None = None
-    version: str | None = None
-    gpu: str | None = None
-    gpu_gib: float | None = None
-    gpus: int | None = None
-    metrics: str | None = None
-    kernel_log: str | None = None
-    nvidia_smi: str | None = None
-    model_config: str | None = None
-    bundle: str | None = None
-    unit: str | None = None
-    canary: bool = False
-    why: bool = False
-    path: bool = False
-    medium: str | None = None
-
-    @property
-    def files(self) -> tuple[tuple[str, str | None], ...]:
-        """The options that name a file, with what they name."""
-        return (
-            *(("--log", name) for name in self.logs), ("--kernel-log", self.kernel_log), ("--metrics", self.metrics),
-            ("--nvidia-smi", self.nvidia_smi), ("--model-config", self.model_config), ("--from", self.bundle),
-        )  # fmt: skip
-
-    @property
-    def piped(self) -> list[str]:
-        """The options that ask for standard input."""
-        return [f"{option} -" for option, name in self.files if name == STDIN]
-
-    @property
-    def offline(self) -> bool:
-        """Anything to judge was given, so this host is not asked."""
-        read = (self.launch, self.metrics, self.kernel_log, self.nvidia_smi, self.bundle)
-        return bool(self.logs) or any(one is not None for one in read)
-
-
 def run(given: Given, output: str, fail_on: str, target: str | None = None, *, force: bool = False) -> int:
     """The whole command; returns its exit code. `target` is a file to write instead of standard output."""
     given = _piped(given)
@@ -97,7 +57,7 @@ def run(given: Given, output: str, fail_on: str, target: str | None = None, *, f
         raise UsageProblem(f"{' and '.join(piped)}: standard input can be read once; give the other as a file")
     if given.offline and given.unit:
         raise UsageProblem("--unit reads this host and --log, --launch, --metrics … read files: give one or the other")
-    if given.offline and given.canary:
+    if given.offline and given.canary and not aimed(given.logs)[0]:
         raise UsageProblem("--canary asks this host's server and --log, --launch, --metrics … read files")
     if target == STDIN:
         target = None  # to most programs that is standard output
@@ -220,38 +180,20 @@ def _snapshots(given: Given) -> tuple[Snapshot, ...]:
         if isinstance(kept, Unknown):
             raise UsageProblem(f"--from {kept.reason}. {kept.remedy}")
         return _with_given(kept, given)
-    if not given.offline:
-        return _with_given(_live(given), given)
-    told = _readings(given)
-    return (Snapshot(taken_at=_now(), unread=_unread(told), **told),)
+    aims, files = aimed(given.logs)
+    if aims and files:
+        raise UsageProblem(f"{aims[0].name} is asked itself, and {files[0]} is a file: give one or the other")
+    if aims or not given.offline:
+        return _with_given(_live(given, aims), msgspec.structs.replace(given, logs=()))
+    from vllm_doctor.gather.documents import sort
 
+    sorted_ = sort(given.logs)
+    told = readings(msgspec.structs.replace(given, logs=sorted_.logs))
+    if sorted_.containers:
+        from vllm_doctor.cli.described import snapshots
 
-def _unread(told: Mapping[str, Reading[Any]]) -> tuple[Missing, ...]:
-    """What was named and gave nothing. Not every output of nvidia-smi names a driver: that one was read."""
-    found = [
-        Missing(name, reading.reason, reading.remedy)
-        for name, reading in told.items()
-        if isinstance(reading, Unknown) and name != "driver"
-    ]
-    log = told.get("log")
-    of_log = log.value.unread if isinstance(log, Known) else ()
-    return (*found, *(Missing("log", one.reason, one.remedy) for one in of_log))
-
-
-def _readings(given: Given) -> dict[str, Any]:
-    """What the options tell, by the fields of a snapshot."""
-    gpus, driver = _cards(given)
-    told: dict[str, Reading[Any]] = {
-        "log": read_logs(given.logs) if given.logs else NOT_GIVEN,
-        "launch": _launch(given),
-        "version": _version(given),
-        "gpus": gpus,
-        "driver": driver,
-        "model_config": _model_config(given.model_config),
-        "kernel": _kernel(given),
-        "metrics": _metrics(given),
-    }
-    return {name: reading for name, reading in told.items() if reading != NOT_GIVEN}
+        return snapshots(sorted_, told, _now(), unread(told))
+    return (Snapshot(taken_at=_now(), unread=unread(told), **told),)
 
 
 _OF_ONE_UNIT = ("log", "launch", "metrics")
@@ -260,7 +202,7 @@ _OF_ONE_UNIT = ("log", "launch", "metrics")
 def _with_given(found: tuple[Snapshot, ...], given: Given) -> tuple[Snapshot, ...]:
     """What is said on the command line counts beside what a host or a bundle tells; but what the host saw of its cards
     is more than a name."""
-    told = _readings(given)
+    told = readings(given)
     own = [name for name in _OF_ONE_UNIT if name in told]
     if own and len(found) > 1:
         units = ", ".join(shot.subject.unit or "?" for shot in found)
@@ -271,7 +213,7 @@ def _with_given(found: tuple[Snapshot, ...], given: Given) -> tuple[Snapshot, ..
     return tuple(
         msgspec.structs.replace(
             snapshot,
-            unread=_unread(told),
+            unread=(*snapshot.unread, *unread(told)),
             **{
                 name: reading
                 for name, reading in told.items()
@@ -287,85 +229,15 @@ def _more(cards: Reading[tuple[Gpu, ...]], seen: Reading[tuple[Gpu, ...]], given
     return not isinstance(seen, Known) or (given.nvidia_smi is not None and isinstance(cards, Known))
 
 
-def _live(given: Given) -> tuple[Snapshot, ...]:
-    from vllm_doctor.gather.live import discover, gather_all
+def _live(given: Given, aims: Sequence[Target] = ()) -> tuple[Snapshot, ...]:
+    from vllm_doctor.gather.live import NotThereError, discover, gather_all
 
-    found = gather_all(unit=given.unit, canary=given.canary)
+    try:
+        found = gather_all(unit=given.unit, canary=given.canary, aims=aims)
+    except NotThereError as problem:
+        raise UsageProblem(f"{problem}{f': {problem.remedy}' if problem.remedy else ''}") from None
     if given.unit is not None and isinstance(found[0].unit, Absent):
         known = discover()
         names = ", ".join(known.value) if isinstance(known, Known) else "none"
         raise UsageProblem(f"--unit {given.unit}: {found[0].unit.reason}. vLLM units here: {names}")
     return found
-
-
-def _launch(given: Given) -> Reading[Launch]:
-    if given.launch is None:
-        return NOT_GIVEN
-    from vllm_doctor.knowledge.versions import parse_version
-    from vllm_doctor.launch.command import parse_line
-    from vllm_doctor.launch.line import LaunchError
-
-    text, source = _launch_text(given.launch)
-    try:
-        return Known(parse_line(text, parse_version(given.version or "")), source)
-    except LaunchError as problem:
-        return Unknown(f"--launch: {problem}", "give the command as it is typed, the model included")
-    except ValueError as problem:
-        raise UsageProblem(f"--launch: {problem}: give the command as a shell would read it") from None
-
-
-def _launch_text(named: str) -> tuple[str, str]:
-    """The launch itself, or what the file of this name holds (a compose or pod file, a script), and where it stood."""
-    try:
-        is_file = " " not in named and Path(named).is_file()
-    except (OSError, ValueError):  # no name of a file: too long, or a NUL in it
-        is_file = False
-    if not is_file:
-        return named, "--launch"
-    from vllm_doctor.gather.bounded import whole
-
-    read = whole(named, _MOST_LAUNCH)
-    if not isinstance(read, Known):
-        raise UsageProblem(f"--launch {read.reason}")
-    return read.value.decode(errors="replace"), named
-
-
-def _version(given: Given) -> Reading[str]:
-    return Known(given.version, "--vllm-version") if given.version else NOT_GIVEN
-
-
-def _cards(given: Given) -> tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]:
-    """What nvidia-smi told, else what the command line says of the cards."""
-    if given.nvidia_smi is not None:
-        from vllm_doctor.gather.nvidia_smi import read_both
-
-        return read_both(given.nvidia_smi)
-    if given.gpu is None and given.gpu_gib is None and given.gpus is None:
-        return NOT_GIVEN, NOT_GIVEN
-    size = round(given.gpu_gib * _GIB) if given.gpu_gib else None
-    cards = tuple(Gpu(i, given.gpu or "", total_bytes=size) for i in range(given.gpus or 1))
-    return Known(cards, "the command line"), NOT_GIVEN
-
-
-def _model_config(name: str | None) -> Reading[dict[str, object]]:
-    if name is None:
-        return NOT_GIVEN
-    from vllm_doctor.gather.release import read_model_config
-
-    return read_model_config(name)
-
-
-def _kernel(given: Given) -> Reading[Kernel]:
-    if given.kernel_log is None:
-        return NOT_GIVEN
-    from vllm_doctor.gather.kernel import read_file
-
-    return read_file(given.kernel_log)
-
-
-def _metrics(given: Given) -> Reading[Metrics]:
-    if given.metrics is None:
-        return NOT_GIVEN
-    from vllm_doctor.gather.metrics import read_file
-
-    return read_file(given.metrics)

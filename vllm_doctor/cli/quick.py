@@ -24,7 +24,7 @@ TEXTS = (
     "-o",
 )
 NUMBERS = ("--gpu-memory-gib", "--gpus")
-SWITCHES = ("--why", "--path", "--canary", "--force")
+SWITCHES = ("--why", "--path", "--canary", "--no-canary", "--force")
 OPTIONS = ("--log", *TEXTS, *NUMBERS, *SWITCHES)
 
 
@@ -66,7 +66,8 @@ def diagnose(words: Sequence[str]) -> int | None:
     if not 0 <= (size or 0) < 1 << 20 or not 0 <= (count or 0) <= 4096:
         return None
     gc.disable()  # one bounded answer and the process ends: collecting would take a tenth of its time
-    from vllm_doctor.cli.diagnose_run import Given, run
+    from vllm_doctor.cli.diagnose_run import run
+    from vllm_doctor.cli.given import Given
 
     given = Given(
         logs=(*logs, *files),
@@ -81,7 +82,7 @@ def diagnose(words: Sequence[str]) -> int | None:
         model_config=texts.get("--model-config"),
         bundle=texts.get("--from"),
         unit=texts.get("--unit"),
-        canary="--canary" in switched,
+        canary=True if "--canary" in switched else False if "--no-canary" in switched else None,
         why="--why" in switched,
         path="--path" in switched,
         medium=texts.get("--as"),

@@ -6,25 +6,40 @@ import re
 import shlex
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
 import msgspec
 
-from vllm_doctor.gather import journal, kernel, nvml, probe, procfs, release, systemd
+from vllm_doctor.gather import containers, journal, kernel, nvml, place, probe, procfs, release, systemd
+from vllm_doctor.gather.contained import place_of
 from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.http import Pass
+from vllm_doctor.gather.inspected import Seen
 from vllm_doctor.gather.launch import is_vllm, parse_argv
 from vllm_doctor.gather.life import judged_log, since_start
 from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.gather.systemd import Found
+from vllm_doctor.gather.target import Target
 from vllm_doctor.gather.together import Task
 from vllm_doctor.gather.unit_files import settings
 from vllm_doctor.gather.weight_files import checked
 from vllm_doctor.gather.worker import Worker, collect
 from vllm_doctor.records.finding import Subject
-from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Setting, Unit, WeightFiles
+from vllm_doctor.records.host import (
+    Driver,
+    Gpu,
+    Kernel,
+    Launch,
+    Machine,
+    Metrics,
+    Probe,
+    Process,
+    Setting,
+    Unit,
+    WeightFiles,
+)
 from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
 from vllm_doctor.records.snapshot import Snapshot
@@ -56,37 +71,83 @@ def gather_live(unit: str | None, deadline_s: float = PATIENCE_S) -> Snapshot:
 
 
 def gather_all(
-    deadline_s: float = PATIENCE_S, unit: str | None = None, *, canary: bool = False
+    deadline_s: float = PATIENCE_S, unit: str | None = None, *, canary: bool | None = False, aims: Sequence[Target] = ()
 ) -> tuple[Snapshot, ...]:
-    """One snapshot for each vLLM unit (or for `unit` alone), never none: without a unit, one of the bare host.
+    """One snapshot for each vLLM of this host, whatever runs it (or for `unit` alone, or for each of `aims`), never
+    none: without any, one of the bare host.
 
-    With `canary` a server that says it is healthy is asked for one token.
+    A server that says it is healthy is asked for one token: with `canary`, and with None where that can be tried.
     """
     cards = Worker(nvml.read, _Cards, nvml.DEADLINE_S + 1)
     kernel_log = Worker(partial(kernel.read, deadline_s), _KernelLog, deadline_s + PATIENCE_S)
-    most = 3 * deadline_s + nvml.DEADLINE_S + SILENCE_S + (CANARY_S if canary else 0) + 2
-    found = systemd.find(unit, deadline_s)
-    if isinstance(found, Known):
-        names = [one.unit.name for one in found.value]
-        reading = [Worker(partial(_snapshot, one, deadline_s, canary=canary), _Read, most) for one in found.value]
-    else:
-        names = ["this host"]
-        reading = [Worker(partial(_without_unit, found), _Read, most)]
+    most = 3 * deadline_s + nvml.DEADLINE_S + SILENCE_S + (0 if canary is False else CANARY_S) + 2
+    works, seen = _works(deadline_s, unit, aims, canary=canary)
+    reading = [Worker(work, _Read, most) for _, work in works]
     collect([cards, kernel_log, *reading])
     gpus, driver = cards.result(_late_cards)
     events = kernel_log.result(lambda why: Unknown(f"kernel log: {why}", "journalctl -k -b"))
-    read = [one.result(partial(_late, name)) for one, name in zip(reading, names, strict=True)]
+    read = [one.result(partial(_late, name)) for one, (name, _) in zip(reading, works, strict=True)]
+    if unit is None and not aims:
+        read = _beside(read, seen, most, canary=canary)
     # The kernel, and another unit, may have written what one unit is given and nobody else may know.
     secrets = frozenset[str]().union(*(own for _, own in read))
     events = without(events, secrets)
     shots = [without(shot, secrets - frozenset(own)) for shot, own in read]
-    if unit is None:
-        shots += _beside(shots, names)
     return tuple(
-        msgspec.structs.replace(shot, kernel=since_start(events, shot.log), gpus=gpus, driver=driver) for shot in shots
+        shot
+        if shot.gpus != NOT_GIVEN
+        else msgspec.structs.replace(shot, kernel=since_start(events, shot.log), gpus=gpus, driver=driver)
+        for shot in shots
     )
 
 
+_Work: TypeAlias = tuple[str, Callable[[], "_Read"]]
+
+
+def _works(
+    deadline_s: float, unit: str | None, aims: Sequence[Target], *, canary: bool | None
+) -> tuple[list[_Work], tuple[Seen, ...]]:
+    """What is to be read, each with its name; and the containers among it."""
+    if aims:
+        return [one for aim in aims for one in _aimed(aim, deadline_s, canary=canary)], ()
+    listing = Worker(partial(containers.find, deadline_s), _Listed, 3 * deadline_s) if unit is None else None
+    found = systemd.find(unit, deadline_s)
+    seen: tuple[Seen, ...] = ()
+    if listing is not None:
+        collect([listing])
+        seen, _ = listing.result(lambda _why: ((), ()))
+    works: list[_Work] = []
+    if isinstance(found, Known):
+        works += [(one.unit.name, partial(_snapshot, one, deadline_s, canary=canary)) for one in found.value]
+    works += [(place_of(one), partial(place.of_container, one, deadline_s, canary=canary)) for one in seen]
+    if not isinstance(found, Known) and (not works or isinstance(found, Unknown)):
+        works.append(("this host", partial(_without_unit, found)))
+    return works, seen
+
+
+def _aimed(aim: Target, deadline_s: float, *, canary: bool | None) -> list[_Work]:
+    """What one target names. Raises NotThereError where nothing of that name is there to be read."""
+    if aim.kind == "url":
+        return [(aim.name, partial(place.of_url, aim.name, canary=canary))]
+    if aim.kind == "pid":
+        if not procfs.cmdline(int(aim.name)):
+            raise NotThereError(f"pid:{aim.name}: no such process")
+        return [(f"pid:{aim.name}", partial(place.of_process, int(aim.name), canary=canary))]
+    found = place.find(aim, deadline_s)
+    if not isinstance(found, Known):
+        raise NotThereError(found.reason, found.remedy if isinstance(found, Unknown) else "")
+    return [(place_of(one), partial(place.of_container, one, deadline_s, canary=canary)) for one in found.value]
+
+
+class NotThereError(Exception):
+    """What was named could not be read: nothing of that name, or nobody who tells of it."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason)
+        self.remedy = remedy
+
+
+_Listed: TypeAlias = tuple[tuple[Seen, ...], tuple[Unknown, ...]]
 _KernelLog: TypeAlias = Reading[Kernel]
 # A picture, and the secrets that were taken out of it.
 _Read: TypeAlias = tuple[Snapshot, tuple[str, ...]]
@@ -103,7 +164,7 @@ def _late(name: str, why: str) -> _Read:
     return _of_host(Unknown(f"{name}: {why}", "look at the load: uptime"), NOT_GIVEN, unit=name), ()
 
 
-def _snapshot(chosen: Found, deadline_s: float, *, canary: bool) -> _Read:
+def _snapshot(chosen: Found, deadline_s: float, *, canary: bool | None) -> _Read:
     """What one unit tells; its host's cards and kernel are read beside it."""
     until = time.monotonic() + deadline_s
     state = chosen.unit
@@ -131,8 +192,9 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool) -> _Read:
         # A busy server may be slow; only one that stays silent for seconds is called silent.
         answered = probe.probe(base, deadline_s=SILENCE_S, given=given)
     healthy = answered is not None and answered.health_status == 200
-    if canary and healthy and answered is not None and base is not None and isinstance(launch, Known):
-        answered = probe.canary(base, launch.value, answered, deadline_s=CANARY_S, given=given)
+    if canary is not False and healthy and answered is not None and base is not None and isinstance(launch, Known):
+        own = canary is True
+        answered = probe.one_token(base, launch.value, answered, asked=own, deadline_s=CANARY_S, given=given)
     log = judged_log(chosen, runs, healthy=healthy, deadline_s=deadline_s)
     host = machine.result(max(until, time.monotonic() + HTTP_S), None)
     if host is not None:
@@ -175,14 +237,42 @@ def _without_unit(missing: Absent | Unknown) -> _Read:
     return _of_host(missing, Known(procfs.machine(main_pid=None, port=None, folders=["/"]), "/proc")), ()
 
 
-def _beside(shots: Sequence[Snapshot], names: Sequence[str]) -> list[Snapshot]:
-    """Where vLLM runs beside the units that were found (a container, a terminal), a picture of the host with that."""
-    machine = next((s.machine.value for s in shots if isinstance(s.machine, Known)), None)
-    strays = procfs.unexplained(machine.processes, names) if machine is not None else ()
-    if machine is None or not strays or not any(isinstance(shot.unit, Known) for shot in shots):
-        return []
-    own = msgspec.structs.replace(machine, processes=strays, listeners=())
-    return [_of_host(Absent("no unit of vLLM's started it"), Known(own, "/proc"))]
+def _beside(read: list[_Read], seen: Sequence[Seen], most: float, *, canary: bool | None) -> list[_Read]:
+    """vLLM that runs beside the units and containers that were found: a process that is of neither is judged by
+    itself; what is left (a container of another user's runtime) is told in a picture of the host."""
+    shots = [shot for shot, _ in read]
+    bare = [shot for shot in shots if shot.subject.unit is None and shot.subject.place is None]
+    if any(isinstance(shot.unit, Unknown) for shot in bare):
+        return read
+    units = [shot.subject.unit for shot in shots if shot.subject.unit is not None]
+    whole = _first_machine(shots) or procfs.machine(main_pid=None, port=None, folders=["/"])
+    strays = [p for p in procfs.unexplained(whole.processes, units) if not _is_of(p, seen)]
+    pids = {p.pid for p in strays}
+    plain = [p for p in strays if p.ppid not in pids and _is_plain(p)][:16]
+    reading = [Worker(partial(place.of_process, p.pid, canary=canary), _Read, most) for p in plain]
+    collect(reading)
+    judged = [one.result(partial(_late, f"process {p.pid}")) for one, p in zip(reading, plain, strict=True)]
+    rest = tuple(p for p in strays if not _is_plain(p))
+    if rest and not bare:
+        own = msgspec.structs.replace(whole, processes=rest, listeners=())
+        judged.append((_of_host(Absent("no unit of vLLM's started it"), Known(own, "/proc")), ()))
+    told = [one for one in read if not (judged and not rest and one[0] in bare)]
+    return [*told, *judged]
+
+
+def _first_machine(shots: Sequence[Snapshot]) -> Machine | None:
+    """The host's processes, all of them: a container's picture has its own alone."""
+    whole = (shot.machine for shot in shots if shot.subject.place is None)
+    return next((machine.value for machine in whole if isinstance(machine, Known)), None)
+
+
+def _is_of(process: Process, seen: Sequence[Seen]) -> bool:
+    return process.container is not None and any(one.id.startswith(process.container[1]) for one in seen)
+
+
+def _is_plain(process: Process) -> bool:
+    """Did a terminal or a script start it, and nothing that keeps its log?"""
+    return process.container is None and process.unit is None and process.user_unit is None
 
 
 def _of_host(missing: Absent | Unknown, machine: Reading[Machine], unit: str | None = None) -> Snapshot:

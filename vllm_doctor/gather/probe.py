@@ -77,6 +77,16 @@ def canary(base: str, launch: Launch, found: Probe, *, deadline_s: float, given:
     return replace(found, completion=answer.status == 200)
 
 
+def one_token(
+    base: str, launch: Launch, found: Probe, *, asked: bool, deadline_s: float, given: Pass = NO_PASS
+) -> Probe:
+    """As `canary`; where nobody asked for a completion, one that cannot be tried is no fault and leaves the rest."""
+    tried = canary(base, launch, found, deadline_s=deadline_s, given=given)
+    if asked or not tried.completion_unknown:
+        return tried
+    return replace(tried, completion_unknown="", untried=tried.completion_unknown)
+
+
 def _models(body: bytes) -> tuple[str, ...]:
     try:
         listed = json.loads(body)["data"]

@@ -62,11 +62,13 @@ class Change(msgspec.Struct, frozen=True, rename={"before": "from", "after": "to
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """Whom a finding is about; what is not known is None."""
+    """Whom a finding is about; what is not known is None. `place` is where it runs that is no unit of this host's, as
+    `diagnose` takes it: docker:NAME, pod/NAMESPACE/NAME, pid:N, a URL."""
 
     host: str | None = None
     unit: str | None = None
     gpu: str | None = None
+    place: str | None = None
 
 
 class Finding(msgspec.Struct, frozen=True):

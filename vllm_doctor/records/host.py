@@ -203,7 +203,8 @@ class Machine(msgspec.Struct, frozen=True):
 class Probe(msgspec.Struct, frozen=True):
     """Whether the server answers: /health's status code and whether a real completion came back; None is not asked.
 
-    `completion_unknown` says why a completion that was asked for could not be judged. `keyless` is the status that
+    `completion_unknown` says why a completion that was asked for could not be judged, `untried` why none was tried that
+    nobody had asked for. `keyless` is the status that
     /v1/models gives to a request without a key, and where that is refused `keyless_beside` the one of /invocations.
     """
 
@@ -215,3 +216,4 @@ class Probe(msgspec.Struct, frozen=True):
     server: str | None = None
     keyless: int | None = None
     keyless_beside: int | None = None
+    untried: str = ""

@@ -4,10 +4,11 @@ from enum import StrEnum
 
 import msgspec
 
+from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Missing, Subject
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
 from vllm_doctor.records.log import Log
-from vllm_doctor.records.reading import NOT_GIVEN, Reading
+from vllm_doctor.records.reading import NOT_GIVEN, Absent, Reading
 
 
 class Signal(StrEnum):
@@ -24,6 +25,11 @@ class Signal(StrEnum):
     MACHINE = "machine"
     PROBE = "probe"
     MODEL_CONFIG = "model_config"
+    CONTAINER = "container"
+
+
+# A log alone, or a unit: what runs in no container has nothing to say about one.
+NO_CONTAINER = Absent("no container was named")
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -42,5 +48,6 @@ class Snapshot(msgspec.Struct, frozen=True):
     machine: Reading[Machine] = NOT_GIVEN
     probe: Reading[Probe] = NOT_GIVEN
     model_config: Reading[dict[str, object]] = NOT_GIVEN
+    container: Reading[Container] = NO_CONTAINER
     live: bool = False
     unread: tuple[Missing, ...] = ()

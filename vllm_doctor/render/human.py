@@ -71,6 +71,7 @@ _FIELD = 6
 _SIGNALS = {
     "kernel": "kernel log", "gpus": "GPUs", "unit": "systemd unit", "machine": "host", "probe": "the server's answer",
     "model_config": "the model's config.json", "version": "vLLM's version", "launch": "the launch",
+    "container": "the container",
 }  # fmt: skip
 # Where most figures are from: the very line that stands above them.
 _PLAIN_SOURCES = frozenset({"the error line", "the log", "torch's message", ""})
@@ -351,7 +352,7 @@ def facts(diagnosis: Diagnosis) -> tuple[list[str], list[str]]:
 
 def subject(who: Subject) -> str:
     """`vllm.service on gpu7 (GPU-…)`, as far as it is known."""
-    text = who.unit or ""
+    text = who.unit or who.place or ""
     if who.host:
         text += f" on {who.host}" if text else who.host
     return f"{text} ({who.gpu})" if who.gpu else text

@@ -9,6 +9,7 @@ from vllm_doctor.launch.values import number
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
 from vllm_doctor.records.reading import Known, Reading
@@ -224,6 +225,13 @@ class Case:
         """The systemd unit."""
         self.touched.add(Signal.UNIT)
         found = self._snapshot.unit
+        return found.value if isinstance(found, Known) else None
+
+    @property
+    def container(self) -> Container | None:
+        """The container that the server runs in."""
+        self.touched.add(Signal.CONTAINER)
+        found = self._snapshot.container
         return found.value if isinstance(found, Known) else None
 
     @property

@@ -11,7 +11,7 @@ from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Unknown
 from vllm_doctor.records.snapshot import Signal, Snapshot
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity, Verdict
 from vllm_doctor.redact.records import answer
-from vllm_doctor.rules import surroundings
+from vllm_doctor.rules import placed, surroundings
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.foresight import foreseen, planned_kv_gib
 from vllm_doctor.rules.order import INTERNAL, by_code
@@ -172,12 +172,15 @@ def _verdict(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tup
             Verdict.UNKNOWN,
             f"a file that was named could not be read: {'; '.join(m.reason for m in snapshot.unread)}",
         )
-    if snapshot.live:
+    if (told := placed.verdict(snapshot)) is not None:
+        return told
+    if snapshot.live and snapshot.subject.place is None:
         return _live_verdict(case, snapshot)
     run = case.run
     if run is None:
         reason = snapshot.log.reason if not isinstance(snapshot.log, Known) else ""
-        others = [s for s in (snapshot.metrics, snapshot.kernel, snapshot.gpus, snapshot.unit) if isinstance(s, Known)]
+        given = (snapshot.metrics, snapshot.kernel, snapshot.gpus, snapshot.unit, snapshot.container)
+        others = [s for s in given if isinstance(s, Known)]
         if others and reason == "not given":
             return Verdict.OK, "nothing is wrong in what was given; no log was given"
         return Verdict.UNKNOWN, reason or "no log was read"
@@ -265,9 +268,7 @@ def _answered(snapshot: Snapshot) -> str:
     """How far the server was tried. /health may answer while no token comes."""
     if not isinstance(snapshot.probe, Known):
         return "systemd says that it runs (it listens on a Unix socket and was not asked)"
-    if snapshot.probe.value.completion:
-        return "/health answers, a completion of one token came back"
-    return "/health answers (no completion was asked: --canary asks for one token)"
+    return f"/health answers, {placed.tried(snapshot.probe.value)}"
 
 
 def _serving(snapshot: Snapshot) -> bool:

@@ -12,6 +12,7 @@ INTERNAL = "VD0001"
 TABLE = Path(__file__).with_name("ORDER.md")
 # The folder of each hundred of codes.
 FAMILIES = {
+    "0": "container",
     "1": "startup",
     "2": "burst",
     "3": "pressure",

@@ -14,6 +14,8 @@ def unjudged(snapshot: Snapshot) -> tuple[Missing, ...]:
     """One entry for each server or engine without a unit, with what to run instead."""
     if not snapshot.live or not isinstance(snapshot.unit, Absent) or not isinstance(snapshot.machine, Known):
         return ()
+    if snapshot.subject.place is not None:
+        return ()  # it is the one that is judged
     found = {p.pid: p for p in snapshot.machine.value.processes if p.serves}
     roots = [p for p in found.values() if p.ppid not in found]
     return tuple(Missing("unit", f"a vLLM that was not judged runs here: {_who(p)}", _instead(p)) for p in roots[:20])
@@ -37,6 +39,8 @@ def _who(process: Process) -> str:
 def _instead(process: Process) -> str:
     if process.container is not None:
         program, number = process.container
+        if program in {"docker", "podman"}:
+            return f"vllm-doctor diagnose {program}:{number}"
         return f"{program or 'docker'} logs {number} 2>&1 | {_JUDGE} -"
     if process.user_unit is not None:
         uid, name = process.user_unit

@@ -4,8 +4,9 @@ import shlex
 
 from vllm_doctor.log.match import read
 from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Change, Evidence, Finding
-from vllm_doctor.records.host import Kernel, Process
+from vllm_doctor.records.host import Kernel, Metrics, Process
 from vllm_doctor.records.log import LogLine
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
@@ -19,7 +20,8 @@ _STUCK = {
     "t": "stopped by a debugger",
     "D": "waiting in the kernel (driver or disk)",
 }
-# The kernel's own word for a process that has waited in it for minutes.
+# The counter of generated tokens, as releases have named it.
+_MADE = frozenset({"vllm:generation_tokens_total", "vllm:generation_tokens"})
 
 
 def judge(case: Case) -> Outcome:
@@ -36,10 +38,13 @@ def judge(case: Case) -> Outcome:
         return _held(stopped or waiting, unit.name if unit is not None else "this host", hung)
     if probe is None:
         return Unseen(frozenset({Signal.PROBE}))
+    container = case.container if unit is None else None
+    if probe.health_status == 200 and probe.completion is False:
+        if _advances(case.metrics):
+            return Clear("the engine makes tokens: its queue is longer than was waited for")
+        return _no_token(unit.name if unit is not None else "", container)
     if unit is None or unit.main_pid is None:
         return NotHere("the unit has no running process")
-    if probe.health_status == 200 and probe.completion is False:
-        return _no_token(unit.name)
     if probe.health_status == 200 and machine is not None and run is not None:
         gone = _engines_gone(run, {p.pid for p in mine})
         if gone:
@@ -137,15 +142,30 @@ def _without_engine(case: Case, unit: str, gone: list[LogLine]) -> Finding:
     )
 
 
-def _no_token(unit: str) -> Finding:
-    """It was asked for one token (`--canary`) and did not give it, though /health is content."""
+def _advances(metrics: Metrics | None) -> bool:
+    """Did the counter of generated tokens rise between the two scrapes?"""
+    if metrics is None or len(metrics.scrapes) < 2:
+        return False
+    made = [sum(one.value for one in scrape.samples if one.name in _MADE) for scrape in metrics.scrapes]
+    return made[-1] > made[0]
+
+
+def _no_token(unit: str, container: Container | None) -> Finding:
+    """It was asked for one token and did not give it, though /health is content."""
+    change = _change([], unit)
+    if not unit:
+        runs = container is not None and not container.is_pod
+        command = f"{container.runtime} restart {container.name}" if container is not None and runs else None
+        why = "first keep the evidence: py-spy dump of the engine's process"
+        change = thing(ChangeKind.OS, "server", Direction.REPAIR, why, command=command)
+    where = ", ".join(filter(None, (unit or (container.name if container is not None else ""), "/v1/completions")))
     return finding(
         RULE,
         title="/health answers 200, but a completion of one token does not come back",
         severity=Severity.WILL_FAIL_UNDER_LOAD,
         confidence=Confidence.LIKELY,
-        evidence=(Evidence("probe", f"{unit}, /v1/completions", "no completion of one token within the time given"),),
-        changes=(_change([], unit),),
+        evidence=(Evidence("probe", where, "no completion of one token within the time given"),),
+        changes=(change,),
         refute="the same request answers when the queue is empty (vllm:num_requests_waiting is 0)",
     )
 
@@ -175,5 +195,9 @@ def _change(stuck: list[Process], unit: str) -> Change:
 
 
 RULE = rule(
-    "VD901", reads=frozenset({Signal.PROBE, Signal.UNIT, Signal.MACHINE, Signal.KERNEL, Signal.LOG}), judge=judge
+    "VD901",
+    reads=frozenset(
+        {Signal.PROBE, Signal.UNIT, Signal.MACHINE, Signal.KERNEL, Signal.LOG, Signal.METRICS, Signal.CONTAINER}
+    ),
+    judge=judge,
 )

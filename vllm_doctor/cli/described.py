@@ -1,0 +1,35 @@
+"""Descriptions of containers that were given as files, as snapshots: a log belongs to the one that is described."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.gather.contained import launch_of, place_of, secrets_of, source_of, subject_of, version_in
+from vllm_doctor.gather.documents import Documents
+from vllm_doctor.gather.inspected import Seen
+from vllm_doctor.records.finding import Missing
+from vllm_doctor.records.reading import Known, Reading
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.redact.records import without
+
+
+def snapshots(
+    documents: Documents, told: Mapping[str, Reading[Any]], taken_at: str, unread: tuple[Missing, ...]
+) -> tuple[Snapshot, ...]:
+    """One for each container of vLLM. Raises UsageProblem where a log stands beside several."""
+    found = tuple(one for one in documents.containers if one.serves) or documents.containers[:1]
+    if len(found) > 1 and "log" in told:
+        names = ", ".join(place_of(one) for one in found[:8])
+        raise UsageProblem(f"{len(found)} containers are described ({names}), and a log is of one: give that one's")
+    return tuple(_snapshot(one, told, taken_at, unread) for one in found)
+
+
+def _snapshot(seen: Seen, told: Mapping[str, Reading[Any]], taken_at: str, unread: tuple[Missing, ...]) -> Snapshot:
+    fields: dict[str, Any] = {
+        "launch": launch_of(seen),
+        "version": version_in(seen),
+        "container": Known(seen.container, source_of(seen)),
+        **told,
+    }
+    shot = Snapshot(taken_at=taken_at, subject=subject_of(seen), unread=unread, **fields)
+    return without(shot, secrets_of(seen))

@@ -1,0 +1,83 @@
+"""What a person's files are: descriptions of containers and pods among the logs, told by what is in them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.gather import inspected, pod
+from vllm_doctor.gather.bounded import STDIN, json_value, start
+from vllm_doctor.gather.inspected import Seen
+from vllm_doctor.records.container import Event
+from vllm_doctor.records.reading import Known
+
+# A description of some hundred pods; what is larger is a log.
+_MOST = 16 << 20
+_HEAD = 4096
+# YAML takes a hundred times as long to read as JSON.
+_MOST_YAML = 1 << 20
+
+
+class Documents(msgspec.Struct, frozen=True):
+    """The files by what they hold; `logs` are what is no description."""
+
+    logs: tuple[str, ...]
+    containers: tuple[Seen, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+def sort(names: Sequence[str]) -> Documents:
+    """`docker inspect`, `kubectl get pod -o json` (or yaml), `kubectl get events -o json`; all others are logs."""
+    logs: list[str] = []
+    seen: list[Seen] = []
+    told: list[Event] = []
+    for name in names:
+        value = _value(name)
+        if value is None:
+            logs.append(name)
+            continue
+        found, events = _taken(value.value)
+        seen += found
+        told += events
+    return Documents(tuple(logs), pod.with_events(seen, tuple(told)) if told else tuple(seen), tuple(told))
+
+
+def _taken(value: object) -> tuple[tuple[Seen, ...], tuple[Event, ...]]:
+    listed = value if isinstance(value, list) else [value]
+    if listed and inspected.is_one(listed[0]):
+        return tuple(inspected.seen(one, "docker") for one in listed[:256] if inspected.is_one(one)), ()
+    if pod.holds(value) == "pod":
+        return tuple(one for item in pod.pods(value) for one in pod.containers(item)), ()
+    return (), pod.events(value)
+
+
+def _value(name: str) -> Known[object] | None:
+    """The JSON or YAML of a description; None for anything else, which is a log."""
+    if name == STDIN or not Path(name).is_file():
+        return None
+    head = (start(name, _HEAD) or b"").lstrip()
+    is_yaml = head.startswith((b"apiVersion:", b"kind:", b"items:"))
+    most = _MOST_YAML if is_yaml else _MOST
+    if not (is_yaml or head[:1] in {b"{", b"["}) or Path(name).stat().st_size > most:
+        return None
+    data = start(name, _MOST) or b""
+    if is_yaml:
+        return _yaml(data, name)
+    read = json_value(data, name, "")
+    return read if isinstance(read, Known) and _describes(read.value) else None
+
+
+def _describes(value: object) -> bool:
+    """Is it of a container, a pod or an event? A log of one JSON line is none of them."""
+    listed = value if isinstance(value, list) else [value]
+    return bool(listed) and (inspected.is_one(listed[0]) or bool(pod.holds(value)))
+
+
+def _yaml(data: bytes, name: str) -> Known[object] | None:
+    import yaml
+
+    try:
+        value = yaml.safe_load(data)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return None
+    return Known(value, name) if _describes(value) else None

@@ -1,0 +1,185 @@
+"""`docker inspect` and `podman inspect` as records: the state, the limits, the GPUs and the command line in effect."""
+
+import re
+import shlex
+from collections.abc import Mapping
+
+import msgspec
+
+from vllm_doctor.gather import fields
+from vllm_doctor.gather.bounded import json_value
+from vllm_doctor.gather.launch import is_vllm
+from vllm_doctor.records.container import Check, Container, End
+from vllm_doctor.records.reading import Known, Reading, Unknown
+
+_SECOND = 10**9
+_REMEDY = "docker inspect NAME > FILE"
+# vLLM's own images, wherever they are mirrored: their tag is the release.
+_IMAGE = re.compile(
+    r"(?:^|/)vllm/vllm-openai(?:-rocm|-cpu)?:v?(\d+\.\d+\.\d+(?:rc\d+|\.?post\d+)?)(?:-[\w.-]+)?(?:@|$)"
+)
+_SHELLS = frozenset({"sh", "bash", "dash", "ash"})
+_SHARED_IPC = frozenset({"host"})
+_GPU_DEVICE = re.compile(r"/dev/nvidia\d+")
+# What is a GPU of another maker's: whether it was given is not for this to say.
+_OTHER_DEVICE = re.compile(r"/dev/(kfd|dri|accel|davinci|hl|xpu)")
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A container and what is needed to look further but is not for the snapshot: secrets are still in `argv` and
+    `env`. `serves` says that its program is a vLLM server; `ports` are its published ports, by the one inside."""
+
+    container: Container
+    id: str
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    ports: dict[int, int] = {}
+
+    @property
+    def serves(self) -> bool:
+        """Is its program a vLLM server, or its image vLLM's own?"""
+        return is_vllm(self.argv) or version_of(self.container.image) is not None
+
+
+def version_of(image: str) -> str | None:
+    """The release that the tag of vLLM's own image names; None for any other image, which may hold any release."""
+    found = _IMAGE.search(image)
+    return found[1] if found else None
+
+
+def read(data: bytes, name: str, runtime: str = "docker") -> Reading[tuple[Seen, ...]]:
+    """What `inspect` printed: one container, or several."""
+    told = json_value(data, name, _REMEDY)
+    if isinstance(told, Unknown):
+        return told
+    listed = told.value if isinstance(told.value, list) else [told.value]
+    found = tuple(seen(one, runtime) for one in listed[:256] if is_one(one))
+    return Known(found, name) if found else Unknown(f"{name}: no container is described in it", _REMEDY)
+
+
+def is_one(value: object) -> bool:
+    """Is this what `inspect` says of a container?"""
+    return isinstance(value, Mapping) and isinstance(value.get("State"), Mapping) and "Config" in value
+
+
+def seen(told: object, runtime: str) -> Seen:
+    """One container's description."""
+    if fields.at(told, "OCIRuntime") is not None or fields.at(told, "Pod") is not None:
+        runtime = "podman"
+    state = fields.text(told, "State", "Status").lower()
+    started, finished = fields.moment(told, "State", "StartedAt"), fields.moment(told, "State", "FinishedAt")
+    code = fields.whole(told, "State", "ExitCode")
+    killed = fields.at(told, "State", "OOMKilled") is True
+    running = state in {"running", "paused"}
+    ended = started is not None and finished is not None and (not running or bool(code) or killed)
+    ipc = fields.text(told, "HostConfig", "IpcMode")
+    env = _environment(fields.words(told, "Config", "Env"))
+    container = Container(
+        name=fields.text(told, "Name").lstrip("/")[:200] or fields.text(told, "Id")[:12],
+        runtime=runtime,
+        image=(fields.text(told, "ImageName") or fields.text(told, "Config", "Image"))[:300],
+        state="exited" if state in {"dead", "stopped"} else state,
+        error=fields.text(told, "State", "Error"),
+        end=End(code, "OOMKilled" if killed else "", killed, started, finished) if ended else None,
+        restarts=fields.whole(told, "RestartCount"),
+        started_at=started,
+        memory_limit=fields.whole(told, "HostConfig", "Memory") or None,
+        shm_bytes=fields.whole(told, "HostConfig", "ShmSize") or None,
+        shares_shm=ipc in _SHARED_IPC or _mounts_shm(told),
+        gpus=_gpus(told),
+        checks=_checks(told),
+        pid=fields.whole(told, "State", "Pid") or None,
+        address=_address(told),
+    )
+    return Seen(container, fields.text(told, "Id")[:64] or container.name, _argv(told), env, _ports(told))
+
+
+def _argv(told: object) -> tuple[str, ...]:
+    """The program in effect, a shell's own command taken apart."""
+    argv = (fields.text(told, "Path"), *fields.words(told, "Args"))
+    return unshelled(argv if argv[0] else fields.words(told, "Config", "Cmd"))
+
+
+def unshelled(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """`sh -c 'vllm serve …'` as the command that the shell is given."""
+    if len(argv) < 3 or argv[0].rsplit("/", 1)[-1] not in _SHELLS or not argv[1].endswith("c"):
+        return argv
+    try:
+        inner = tuple(shlex.split(argv[2].replace("\\\n", " ")))
+    except ValueError:
+        return argv
+    at = next((at for at, word in enumerate(inner) if is_vllm(inner[at : at + 4])), None)
+    if at is None:
+        return argv
+    end = next((n for n, word in enumerate(inner[at:], at) if word in {";", "&&", "||", "|", "&"}), len(inner))
+    return inner[at:end]
+
+
+def _environment(assigned: tuple[str, ...]) -> dict[str, str]:
+    return {name: value for name, equals, value in (item.partition("=") for item in assigned) if equals}
+
+
+def _mounts_shm(told: object) -> bool:
+    """Is something mounted over /dev/shm?"""
+    mounts = (fields.text(one, "Destination") for one in fields.rows(told, "Mounts"))
+    return any(place.rstrip("/") == "/dev/shm" for place in mounts)  # noqa: S108 - the place itself
+
+
+def _gpus(told: object) -> int | None:
+    """How many GPUs it was given: 0 only where the runtime lists its devices and no GPU is among them."""
+    host = fields.at(told, "HostConfig")
+    if fields.at(host, "Privileged") is True or not isinstance(host, Mapping):
+        return None
+    asked = [one for one in fields.rows(host, "DeviceRequests") if _asks_gpu(one)]
+    if asked:
+        ids = sum(len(fields.rows(one, "DeviceIDs")) for one in asked)
+        counts = [one.get("Count") for one in asked if isinstance(one, Mapping)]
+        return ids or (-1 if -1 in counts else sum(c for c in counts if isinstance(c, int) and c > 0)) or None
+    paths = [fields.text(one, "PathOnHost") for one in fields.rows(host, "Devices")]
+    cards = sum(_GPU_DEVICE.fullmatch(path) is not None for path in paths)
+    words = " ".join(fields.words(told, "Config", "CreateCommand"))
+    if cards or any(_OTHER_DEVICE.match(path) for path in paths) or "nvidia.com/gpu" in words or "--gpus" in words:
+        return cards or None
+    listed = "DeviceRequests" in host or "Devices" in host
+    return 0 if listed and fields.text(host, "Runtime") in {"runc", "crun", "oci", ""} else None
+
+
+def _asks_gpu(request: object) -> bool:
+    sets = [item for item in fields.rows(request, "Capabilities") if isinstance(item, list)]
+    return any("gpu" in one for one in sets) or any("nvidia.com/gpu" in i for i in fields.words(request, "DeviceIDs"))
+
+
+def _checks(told: object) -> tuple[Check, ...]:
+    """The image's or the container's health check: it marks a container, and ends none by itself."""
+    check = fields.at(told, "Config", "Healthcheck")
+    test = fields.words(check, "Test")
+    if not test or test[0] == "NONE":
+        return ()
+    delay, period, timeout = (
+        (fields.whole(check, name) or 0) / _SECOND for name in ("StartPeriod", "Interval", "Timeout")
+    )
+    asks = " ".join(test[1:])[:200]
+    return (Check("health", delay, period or 30.0, timeout or 30.0, fields.whole(check, "Retries") or 3, asks),)
+
+
+def _ports(told: object) -> dict[int, int]:
+    """The published ports: the one in the container, and the one of the host."""
+    listed = fields.at(told, "NetworkSettings", "Ports")
+    found: dict[int, int] = {}
+    for inside, bound in listed.items() if isinstance(listed, Mapping) else ():
+        number, _, kind = str(inside).partition("/")
+        first = bound[0] if isinstance(bound, list) and bound else None
+        port = fields.text(first, "HostPort")
+        if number.isdecimal() and len(number) < 6 and kind in {"", "tcp"} and port.isdecimal() and len(port) < 6:
+            found[int(number)] = int(port)
+    return found
+
+
+def _address(told: object) -> str | None:
+    """Where its ports are, seen from the host: the host's own network, or the container's address on a bridge."""
+    if fields.text(told, "HostConfig", "NetworkMode") == "host":
+        return "127.0.0.1"
+    own = fields.text(told, "NetworkSettings", "IPAddress")
+    networks = fields.at(told, "NetworkSettings", "Networks")
+    each = [fields.text(one, "IPAddress") for one in networks.values()] if isinstance(networks, Mapping) else []
+    return next((ip for ip in (own, *each) if re.fullmatch(r"[0-9.]{7,15}", ip)), None)

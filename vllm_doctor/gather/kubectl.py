@@ -1,0 +1,108 @@
+"""kubectl: one pod with its events, its node and what its container wrote, the run before the present one too."""
+
+import os
+import shlex
+
+import msgspec
+
+from vllm_doctor.gather import containers, fields, pod
+from vllm_doctor.gather.bounded import json_value
+from vllm_doctor.gather.inspected import Seen
+from vllm_doctor.gather.run import NotRun, Ran, run
+from vllm_doctor.gather.target import POD
+from vllm_doctor.gather.together import Task
+from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.records.log import Log
+from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
+
+_MAX_JSON, _MAX_LOG, _TAIL = 16 << 20, 24 << 20, 20_000
+
+
+def environment() -> dict[str, str]:
+    """The caller's cluster: KUBECONFIG where it names files by whole paths, else the one in the user's own folder."""
+    env = containers.environment()
+    named = os.environ.get("KUBECONFIG", "")
+    if named and all(part.startswith("/") for part in named.split(":") if part):
+        env["KUBECONFIG"] = named
+    return env
+
+
+def read(name: str, space: str | None, deadline_s: float) -> Reading[tuple[Seen, ...]]:
+    """The containers of vLLM in a pod, with its events and its node's memory."""
+    got = _asked(["get", "pod", name, *_in(space), "-o", "json"], deadline_s)
+    if isinstance(got, Unknown | Absent):
+        return got
+    told = json_value(got.out, "kubectl get pod", f"kubectl get pod {shlex.quote(name)} -o json")
+    if isinstance(told, Unknown):
+        return told
+    if not pod.is_pod(told.value):
+        return Unknown("kubectl get pod: it describes no pod", f"kubectl get pod {shlex.quote(name)}")
+    node = fields.text(told.value, "spec", "nodeName")
+    own = fields.text(told.value, "metadata", "namespace") or space
+    selected = ["--field-selector", f"involvedObject.name={name}"]
+    events = Task(lambda: _asked(["get", "events", *_in(own), *selected, "-o", "json"], deadline_s))
+    size = Task(lambda: _node_memory(node, deadline_s))
+    said = events.within(deadline_s + 1, Unknown("kubectl get events: not read in time", "kubectl get events"))
+    happened = pod.read_events(said.out, "kubectl get events") if isinstance(said, Ran) else said
+    listed = happened.value if isinstance(happened, Known) else ()
+    unseen = "" if isinstance(happened, Known) else happened.reason
+    memory = size.within(deadline_s + 1, None)
+    found = tuple(
+        msgspec.structs.replace(
+            one, container=msgspec.structs.replace(one.container, host_memory=memory, unseen=unseen)
+        )
+        for one in pod.with_events(pod.containers(told.value), listed)
+    )
+    return Known(found, "kubectl get pod")
+
+
+def log(seen: Seen, deadline_s: float) -> Reading[Log]:
+    """What the container wrote; of one that was started again, the run before it first: it is the one that failed."""
+    space, name, own = seen.container.name.split("/", 2)
+    scope = [name, "-c", own, "-n", space, "--timestamps", f"--tail={_TAIL}"]
+    before: list[str] | Unknown = []
+    if seen.container.restarts:
+        before = _lines([*scope, "--previous"], deadline_s)
+    now = _lines(scope, deadline_s)
+    if isinstance(now, Unknown) and not before:
+        return now
+    lines = [*(before if isinstance(before, list) else ()), *(now if isinstance(now, list) else ())]
+    title = f"kubectl logs {name}"
+    if not lines:
+        return Unknown(f"{title}: it wrote nothing", f"kubectl logs -n {space} {name} -c {own} --previous")
+    return Known(log_of_lines(lines, title), title)
+
+
+def _lines(arguments: list[str], deadline_s: float) -> list[str] | Unknown:
+    got = run(["kubectl", "logs", *arguments], deadline_s=deadline_s, max_bytes=_MAX_LOG, env=environment())
+    if isinstance(got, NotRun):
+        return Unknown(f"kubectl logs: {got.reason}", "kubectl logs")
+    if got.code != 0 and not got.out:
+        return Unknown(f"kubectl logs: {(got.err.strip().splitlines() or ['?'])[-1][:200]}", "kubectl logs")
+    return got.out.decode(errors="replace").splitlines()
+
+
+def _node_memory(node: str, deadline_s: float) -> int | None:
+    """What the node has for pods; None where this user may not look at nodes."""
+    if not POD.fullmatch(node):
+        return None
+    got = _asked(["get", "node", node, "-o", "json"], deadline_s)
+    told = json_value(got.out, "kubectl get node", "") if isinstance(got, Ran) else None
+    return fields.quantity(told.value, "status", "allocatable", "memory") if isinstance(told, Known) else None
+
+
+def _in(space: str | None) -> list[str]:
+    return ["-n", space] if space else []
+
+
+def _asked(arguments: list[str], deadline_s: float) -> Ran | Unknown | Absent:
+    got = run(["kubectl", *arguments], deadline_s=deadline_s, max_bytes=_MAX_JSON, env=environment())
+    what = f"kubectl {' '.join(arguments[:2])}"
+    if isinstance(got, NotRun):
+        return Unknown(f"kubectl: {got.reason}", shlex.join(["kubectl", *arguments]))
+    if got.code == 0:
+        return got
+    said = (got.err.strip().splitlines() or [f"exit code {got.code}"])[-1][:200]
+    if "(NotFound)" in got.err:
+        return Absent(f"{what}: {said}")
+    return Unknown(f"{what}: {said}", shlex.join(["kubectl", *arguments]))

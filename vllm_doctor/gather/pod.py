@@ -1,0 +1,225 @@
+"""`kubectl get pod NAME -o json` and the events about it as records: state, last end, probes, limits, node."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from vllm_doctor.gather import fields
+from vllm_doctor.gather.bounded import json_value
+from vllm_doctor.gather.inspected import Seen, unshelled, version_of
+from vllm_doctor.gather.launch import is_vllm
+from vllm_doctor.records.container import Check, Container, End, Event
+from vllm_doctor.records.reading import Known, Reading, Unknown
+
+_REMEDY = "kubectl get pod NAME -o json > FILE"
+_EVENTS_REMEDY = "kubectl get events --field-selector involvedObject.name=NAME -o json > FILE"
+_KINDS = {"startupProbe": "startup", "livenessProbe": "liveness", "readinessProbe": "readiness"}
+# Kubernetes' own defaults of a probe's numbers.
+_PERIOD_S, _TIMEOUT_S, _FAILURES = 10, 1, 3
+_SHM = "/dev/shm"  # noqa: S108 - the place itself
+# What the container runtime gives where no volume is mounted there.
+_SHM_DEFAULT = 64 << 20
+_GPU = "nvidia.com/gpu"
+_OTHER_GPU = re.compile(r"(gpu|xpu|habana|tpu|npu|neuron)", re.IGNORECASE)
+_MOST_EVENTS = 200
+
+
+def read(data: bytes, name: str) -> Reading[tuple[Seen, ...]]:
+    """The pods' containers that serve vLLM; of a pod without one its first, which then is what was meant."""
+    told = json_value(data, name, _REMEDY)
+    if isinstance(told, Unknown):
+        return told
+    found = tuple(one for pod in pods(told.value) for one in containers(pod))
+    return Known(found, name) if found else Unknown(f"{name}: no pod is described in it", _REMEDY)
+
+
+def read_events(data: bytes, name: str) -> Reading[tuple[Event, ...]]:
+    """Events as kubectl prints them, the oldest first."""
+    told = json_value(data, name, _EVENTS_REMEDY)
+    if isinstance(told, Unknown):
+        return told
+    return Known(events(told.value), name)
+
+
+def pods(value: object) -> list[object]:
+    """The pods in a list of them, or the one."""
+    return [one for one in _items(value) if is_pod(one)][:64]
+
+
+def is_pod(value: object) -> bool:
+    """Is this a pod, with its state?"""
+    return fields.text(value, "kind") == "Pod" and isinstance(fields.at(value, "spec"), Mapping)
+
+
+def is_event(value: object) -> bool:
+    """Is this an event?"""
+    return fields.text(value, "kind") == "Event" or (
+        isinstance(fields.at(value, "involvedObject"), Mapping)
+        and "reason" in (value if isinstance(value, dict) else ())
+    )
+
+
+def holds(value: object) -> str:
+    """`pod`, `events`, or "" for another JSON."""
+    items = _items(value)
+    if any(is_pod(one) for one in items):
+        return "pod"
+    kind = fields.text(value, "kind")
+    return "events" if kind == "EventList" or any(is_event(one) for one in items) else ""
+
+
+def _items(value: object) -> list[object]:
+    return fields.rows(value, "items") if fields.text(value, "kind").endswith("List") else [value]
+
+
+def events(value: object) -> tuple[Event, ...]:
+    """The events in a list of them."""
+    found = [
+        Event(
+            reason=fields.text(one, "reason")[:100],
+            text=fields.text(one, "message") or fields.text(one, "note"),
+            count=fields.whole(one, "count") or fields.whole(one, "series", "count") or 1,
+            at=fields.moment(one, "lastTimestamp")
+            or fields.moment(one, "series", "lastObservedTime")
+            or fields.moment(one, "eventTime")
+            or fields.moment(one, "firstTimestamp"),
+        )
+        for one in _items(value)
+        if is_event(one)
+    ]
+    return tuple(sorted(found, key=lambda event: event.at or "")[-_MOST_EVENTS:])
+
+
+def containers(pod: object) -> tuple[Seen, ...]:
+    """The containers of a pod that serve vLLM, else the first."""
+    every = [_seen(pod, one) for one in fields.rows(pod, "spec", "containers") if isinstance(one, Mapping)]
+    return tuple(one for one in every if one.serves) or tuple(every[:1])
+
+
+def named(pod: object) -> str:
+    """NAMESPACE/NAME."""
+    space = fields.text(pod, "metadata", "namespace") or "default"
+    return f"{space[:100]}/{fields.text(pod, 'metadata', 'name')[:253]}"
+
+
+def _seen(pod: object, spec: Mapping[str, object]) -> Seen:
+    own = fields.text(spec, "name")
+    statuses = fields.rows(pod, "status", "containerStatuses")
+    status = next((one for one in statuses if fields.text(one, "name") == own), None)
+    state, reason, error, started = _state(pod, status)
+    image = fields.text(spec, "image")
+    argv = unshelled((*fields.words(spec, "command"), *fields.words(spec, "args")))
+    if not fields.words(spec, "command") and not is_vllm(argv) and version_of(image) is not None:
+        argv = ("vllm", "serve", *argv)  # the entry point of vLLM's image
+    container = Container(
+        name=f"{named(pod)}/{own[:100]}",
+        runtime="kubernetes",
+        image=image[:300],
+        state=state,
+        reason=reason,
+        error=error,
+        end=_end(status),
+        restarts=fields.whole(status, "restartCount"),
+        started_at=started,
+        memory_limit=fields.quantity(spec, "resources", "limits", "memory"),
+        shm_bytes=_shm(pod, spec),
+        shares_shm=fields.at(pod, "spec", "hostIPC") is True,
+        gpus=_gpus(spec),
+        checks=tuple(_check(kind, probe) for name, kind in _KINDS.items() if (probe := _mapping(spec.get(name)))),
+        node=fields.text(pod, "spec", "nodeName") or None,
+        address=fields.text(pod, "status", "podIP") or None,
+    )
+    return Seen(container, fields.text(pod, "metadata", "uid") or container.name, argv, _environment(spec))
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _state(pod: object, status: object) -> tuple[str, str, str, str | None]:
+    """The state in one word, the reason and the message for it, and when the present run began."""
+    reason, message = fields.text(pod, "status", "reason"), fields.text(pod, "status", "message")
+    running = fields.at(status, "state", "running")
+    if isinstance(running, Mapping):
+        return "running", reason, message, fields.moment(running, "startedAt")
+    ended = fields.at(status, "state", "terminated")
+    if isinstance(ended, Mapping):
+        word = reason or fields.text(ended, "reason")
+        return "exited", word, message or fields.text(ended, "message"), fields.moment(ended, "startedAt")
+    waiting = fields.at(status, "state", "waiting")
+    if isinstance(waiting, Mapping) and not reason:
+        return "waiting", fields.text(waiting, "reason"), fields.text(waiting, "message"), None
+    if reason:
+        return "exited", reason, message, None
+    unmet = next((one for one in fields.rows(pod, "status", "conditions") if _refused(one)), None)
+    return "waiting", fields.text(unmet, "reason"), fields.text(unmet, "message"), None
+
+
+def _refused(condition: object) -> bool:
+    return fields.text(condition, "type") == "PodScheduled" and fields.text(condition, "status") == "False"
+
+
+def _end(status: object) -> End | None:
+    for where in ("state", "lastState"):
+        told = fields.at(status, where, "terminated")
+        if isinstance(told, Mapping):
+            reason = fields.text(told, "reason")[:100]
+            return End(
+                exit_code=fields.whole(told, "exitCode"),
+                reason=reason,
+                oom_killed=reason == "OOMKilled",
+                started_at=fields.moment(told, "startedAt"),
+                finished_at=fields.moment(told, "finishedAt"),
+            )
+    return None
+
+
+def _shm(pod: object, spec: object) -> int | None:
+    """The size of /dev/shm: the volume's limit (None: half of the node's memory), else what a runtime gives."""
+    mount = next(
+        (m for m in fields.rows(spec, "volumeMounts") if fields.text(m, "mountPath").rstrip("/") == _SHM), None
+    )
+    if mount is None:
+        return _SHM_DEFAULT
+    wanted = fields.text(mount, "name")
+    volume = next((v for v in fields.rows(pod, "spec", "volumes") if fields.text(v, "name") == wanted), None)
+    return fields.quantity(volume, "emptyDir", "sizeLimit")
+
+
+def _gpus(spec: object) -> int | None:
+    limits = _mapping(fields.at(spec, "resources", "limits"))
+    given = fields.quantity(limits, _GPU)
+    if given is not None:
+        return given
+    claimed = any(_OTHER_GPU.search(str(name)) for name in limits) or bool(fields.rows(spec, "resources", "claims"))
+    return None if claimed else 0
+
+
+def _check(kind: str, probe: Mapping[str, object]) -> Check:
+    def number(name: str, default: int) -> int:
+        found = fields.whole(probe, name)
+        return default if found is None else found
+
+    path = fields.text(probe, "httpGet", "path")
+    return Check(
+        kind=kind,
+        delay_s=number("initialDelaySeconds", 0),
+        period_s=number("periodSeconds", _PERIOD_S) or _PERIOD_S,
+        timeout_s=number("timeoutSeconds", _TIMEOUT_S) or _TIMEOUT_S,
+        failures=number("failureThreshold", _FAILURES) or _FAILURES,
+        asks=f"GET {path}"[:200] if path else "",
+    )
+
+
+def _environment(spec: object) -> dict[str, str]:
+    """What is assigned in the pod's own text; what comes from a secret is not there."""
+    listed = fields.rows(spec, "env")
+    return {fields.text(one, "name"): fields.text(one, "value") for one in listed if fields.text(one, "value")}
+
+
+def with_events(found: Iterable[Seen], told: tuple[Event, ...]) -> tuple[Seen, ...]:
+    """The containers with the events about their pod."""
+    return tuple(
+        msgspec.structs.replace(one, container=msgspec.structs.replace(one.container, events=told)) for one in found
+    )

@@ -1,0 +1,146 @@
+"""VD001: the runtime refused to start the container, so vLLM never ran: what it said is the whole of the matter."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from vllm_doctor.records.container import Container
+from vllm_doctor.records.finding import Change, Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.container import describe, first, none, state, word
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, rule
+from vllm_doctor.rules.say import finding, thing
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """One message of a runtime: the title for it, what it is in the flowchart, and what to do."""
+
+    message: str
+    title: str
+    change: Callable[[Container, dict[str, str]], Change]
+    phase: Phase = Phase.NOT_MEMORY
+
+
+def _change(name: str, why: str, command: str = "", direction: Direction = Direction.REPAIR) -> Change:
+    return thing(ChangeKind.OS, name, direction, why, command=command or None)
+
+
+def _toolkit(container: Container, _: dict[str, str]) -> Change:
+    name = "podman" if container.runtime == "podman" else "docker"
+    after = (
+        "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && nvidia-ctk cdi list"
+        if name == "podman"
+        else "nvidia-ctk runtime configure --runtime=docker && systemctl restart docker"
+    )
+    return _change("container-toolkit", f"{name} does not know how to give a container a GPU on this host", after)
+
+
+def _driver(_: Container, __: dict[str, str]) -> Change:
+    return _change(
+        "driver", "the host's own driver does not answer; no container gets a GPU before it does",
+        "nvidia-smi; dkms status; modprobe nvidia",
+    )  # fmt: skip
+
+
+def _older_image(_: Container, said: dict[str, str]) -> Change:
+    wants = said.get("condition", "a newer driver")
+    return _change(
+        "driver", f"the image asks for {wants}; an image built for the CUDA that this driver has runs, too",
+        "nvidia-smi | head -4   # the CUDA version that this driver can serve", Direction.UPGRADE,
+    )  # fmt: skip
+
+
+def _more_gpus(_: Container, said: dict[str, str]) -> Change:
+    resource = said.get("resource", "nvidia.com/gpu")
+    return _change(
+        "node-gpus", f"no node has as many free {resource} as the pod asks for: other pods hold them, or the device "
+        "plugin does not offer them",
+        "kubectl get nodes -o custom-columns='NODE:.metadata.name,GPUS:.status.allocatable.nvidia\\.com/gpu'; "
+        "kubectl get pods -A -o wide | grep -v Completed",
+    )  # fmt: skip
+
+
+def _placed(container: Container, _: dict[str, str]) -> Change:
+    return _change("placement", "no node meets what the pod asks for", describe(container))
+
+
+def _image(container: Container, said: dict[str, str]) -> Change:
+    image = said.get("image") or container.image
+    program = "crictl" if container.is_pod else container.runtime
+    return _change(
+        "image-name", "the registry has no such image for this user: its name, its tag, or the pull secret",
+        f"{program} pull {word(image)}",
+    )  # fmt: skip
+
+
+def _command(container: Container, said: dict[str, str]) -> Change:
+    told = said.get("command") or said.get("named") or "the command"
+    why = f"the image has no program {told}"
+    if told[:1] == "-":
+        why += ": the image's entry point is gone, so its first argument was taken for a program"
+    where = "args, not command" if container.is_pod else "after the image, without --entrypoint"
+    return _change("command", f"{why}; vLLM's image serves what stands {where}")
+
+
+def _port(_: Container, said: dict[str, str]) -> Change:
+    port = said.get("port") or said.get("bound") or "8000"
+    return _change("host-port", f"port {port} of the host belongs to another; stop it, or publish another one",
+                   f"ss -ltnp 'sport = :{port}'")  # fmt: skip
+
+
+def _secret(_: Container, said: dict[str, str]) -> Change:
+    kind, name = said.get("kind", "secret"), said.get("name") or said.get("key", "")
+    return _change(f"{kind} {name}".strip(), "the pod names it, and it is not there", f"kubectl get {kind}s")
+
+
+def _volume(container: Container, _: dict[str, str]) -> Change:
+    return _change("volume", "the volume with the model could not be attached", describe(container))
+
+
+_REFUSALS = (
+    Refusal("runtime-driver-old", "The image asks for a newer driver than the host has", _older_image,
+            Phase.DRIVER_CUDA_MISMATCH),
+    Refusal("runtime-without-driver", "The host's driver does not answer, so no container gets a GPU", _driver,
+            Phase.DRIVER_CUDA_MISMATCH),
+    Refusal("runtime-without-gpus", "The container runtime cannot give GPUs to containers", _toolkit,
+            Phase.DRIVER_CUDA_MISMATCH),
+    Refusal("pod-short-of-gpus", "No node has the GPUs that the pod asks for", _more_gpus),
+    Refusal("pod-not-placed", "No node takes the pod", _placed),
+    Refusal("image-not-pulled", "The image could not be pulled", _image),
+    Refusal("command-not-in-image", "The image has no such command", _command, Phase.FLAG_ERROR),
+    Refusal("host-port-taken", "The host's port belongs to another container or process", _port),
+    Refusal("pod-needs-secret", "A secret or configuration that the pod names is not there", _secret),
+    Refusal("pod-volume-missing", "A volume of the pod could not be attached", _volume),
+)  # fmt: skip
+
+
+def judge(case: Case) -> Outcome:
+    """Is the container kept from starting, and does its runtime say why?"""
+    container = case.container
+    if container is None:
+        return none(case)
+    if container.state in {"running", "paused"}:
+        return NotHere("the container runs")
+    for one in _REFUSALS:
+        found = first(container, one.message)
+        if found is None:
+            continue
+        _, fields, where = found
+        evidence: tuple[Evidence, ...] = (where, state(container))
+        return finding(
+            RULE,
+            title=one.title,
+            phase=one.phase,
+            confidence=Confidence.CONFIRMED
+            if not container.events or container.state == "waiting"
+            else Confidence.LIKELY,
+            evidence=evidence,
+            changes=(one.change(container, fields),),
+            refute="the same container starts when it is started again",
+        )
+    return Clear("its runtime did not refuse to start it")
+
+
+RULE = rule("VD001", reads=frozenset({Signal.CONTAINER}), judge=judge)

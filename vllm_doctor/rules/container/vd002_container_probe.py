@@ -1,0 +1,137 @@
+"""VD002: a probe of Kubernetes ended the container: the start takes longer than it waits, or the server was silent."""
+
+import math
+
+from vllm_doctor.log.clock import seconds_between
+from vllm_doctor.log.match import read
+from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.container import Check, Container
+from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.container import first, none, state
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, rule
+from vllm_doctor.rules.say import finding, thing
+
+# What comes after the weights (profile run, graphs) took up to as long again in logged starts.
+_AFTER_WEIGHTS = 2.0
+# Where nothing tells how far the start was: as long as VD522 gives to a start that was cut off.
+_LONGER = 3
+_PERIOD_S = 10
+
+
+def judge(case: Case) -> Outcome:
+    """Did the kubelet end the container because of a probe?"""
+    container, run = case.container, case.run
+    if container is None:
+        return none(case)
+    told = first(container, "probe-ended-container")
+    if told is None:
+        return Clear("no probe ended the container") if container.is_pod else NotHere("no orchestrator probes it")
+    _, fields, where = told
+    kind = fields["probe"]
+    check = next((c for c in container.checks if c.kind == kind), None)
+    if run is not None and run.root is not None:
+        return NotHere("the log says what failed before the probe")
+    starting = run is None or not run.served(-1)
+    failed = first(container, "probe-failed")
+    evidence = (where, *((failed[2],) if failed is not None else ()), state(container))
+    if run is not None and run.lines:
+        evidence += (case.line(len(run.lines) - 1),)
+    if not starting:
+        return finding(
+            RULE,
+            title=f"The {kind} probe ended a server that had become ready",
+            severity=Severity.WILL_FAIL_UNDER_LOAD,
+            confidence=Confidence.LIKELY,
+            evidence=evidence,
+            arithmetic=_patience(check),
+            changes=(_timeout(check),),
+            refute="/health answers within the probe's time while the server is under load",
+        )
+    needed, sums = _needed(case, container)
+    return finding(
+        RULE,
+        title=f"The {kind} probe ended the server while it was starting",
+        confidence=Confidence.CONFIRMED if run is not None else Confidence.LIKELY,
+        evidence=evidence,
+        arithmetic=(*_patience(check), *sums),
+        changes=(_startup(check, needed),),
+        refute="with ten times the patience the start still does not end: then it hangs",
+    )
+
+
+def _patience(check: Check | None) -> tuple[Arithmetic, ...]:
+    if check is None:
+        return ()
+    how = f"{check.delay_s:g} + {check.period_s:g} × {check.failures}"
+    return (Arithmetic("the probe waits", check.patience_s, "s", how, f"the {check.kind} probe"),)
+
+
+def _needed(case: Case, container: Container) -> tuple[float | None, tuple[Arithmetic, ...]]:
+    """Seconds that a whole start takes: from the progress of the weights where the log shows it, else a multiple."""
+    run = case.run
+    end = container.end
+    lived = seconds_between(end.started_at, end.finished_at) if end is not None else None
+    if run is None:
+        return (None if lived is None else lived * _LONGER), ()
+    stamped = [line for line in run.lines if line.at]
+    if lived is None and stamped:
+        lived = seconds_between(stamped[0].at, stamped[-1].at)
+    if lived is None:
+        return None, ()
+    progress = [p for line in run.lines if (p := read("shards-progress", line.text)) is not None]
+    last = next((p for p in reversed(progress) if int(p["done"]) and int(p["total"]) >= int(p["done"])), None)
+    if last is None or run.reached() not in {StartupPhase.WEIGHTS, None}:
+        told = Arithmetic("it was given", round(lived), "s", "start to end", "the container")
+        return lived * _LONGER, (told,)
+    done, total, took = int(last["done"]), int(last["total"]), _seconds(last["took"])
+    weights = took * total / done
+    whole = max(0.0, lived - took) + weights * _AFTER_WEIGHTS
+    return whole, (
+        Arithmetic("a whole start", round(whole), "s", f"{lived - took:.0f} + {_AFTER_WEIGHTS:g} × {weights:.0f}", ""),
+        Arithmetic("weights", round(weights), "s", f"{took:g} s for {done} of {total} files", "the log"),
+    )
+
+
+def _seconds(clock: str) -> float:
+    total = 0
+    for part in clock.split(":"):
+        total = total * 60 + int(part or 0)
+    return float(total)
+
+
+def _startup(check: Check | None, needed: float | None) -> Change:
+    """A start-up probe whose patience is half as long again as the start is expected to take."""
+    beside = check is None or check.kind != "startup"
+    why = "the liveness probe then waits until the start-up probe has succeeded once" if beside else ""
+    if needed is None:
+        return thing(ChangeKind.OS, "startup-probe", Direction.RAISE, why or "the start takes longer than it waits")
+    failures = max(2, math.ceil(needed * 1.5 / _PERIOD_S))
+    return thing(
+        ChangeKind.OS,
+        "startup-probe",
+        Direction.RAISE,
+        f"{failures * _PERIOD_S} s, half as much again as a start of {needed:.0f} s needs"
+        + (f"; {why}" if why else "; under the container in the pod's spec: startupProbe, with the path that it has"),
+        to=f"periodSeconds: {_PERIOD_S}, failureThreshold: {failures}",
+        before=f"periodSeconds: {check.period_s:g}, failureThreshold: {check.failures}" if check is not None else None,
+    )
+
+
+def _timeout(check: Check | None) -> Change:
+    to = max(10, math.ceil((check.timeout_s if check is not None else 1) * 5))
+    return thing(
+        ChangeKind.OS,
+        "liveness-probe",
+        Direction.RAISE,
+        "a server that is busy answers /health late; a probe that ends it loses every request in flight",
+        to=f"timeoutSeconds: {to}, failureThreshold: 6",
+        before=f"timeoutSeconds: {check.timeout_s:g}, failureThreshold: {check.failures}"
+        if check is not None
+        else None,
+    )
+
+
+RULE = rule("VD002", reads=frozenset({Signal.CONTAINER, Signal.LOG}), judge=judge)

@@ -1,0 +1,53 @@
+"""VD004: Kubernetes took the pod from its node: the node was short of something, or another pod came first."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.container import describe, first, none, state
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, rule
+from vllm_doctor.rules.say import finding, thing
+
+
+def judge(case: Case) -> Outcome:
+    """Was the pod evicted or pre-empted?"""
+    container = case.container
+    if container is None:
+        return none(case)
+    if not container.is_pod:
+        return NotHere("no orchestrator can take it away")
+    told = first(container, "pod-evicted")
+    if told is None or container.state == "running":
+        return Clear("the pod was not taken from its node")
+    _, fields, where = told
+    title, why = _words(fields)
+    return finding(
+        RULE,
+        title=title,
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        evidence=(where, state(container)),
+        changes=(thing(ChangeKind.OS, "pod-resources", Direction.CHANGE, why, command=describe(container)),),
+        refute="the pod runs on the same node again and nothing was changed",
+    )
+
+
+def _words(fields: dict[str, str]) -> tuple[str, str]:
+    if "preempted" in fields:
+        return "The pod gave way to one of a higher priority", "give it a priorityClassName that is not pre-empted"
+    if "volume" in fields:
+        limit = fields["limit"]
+        return (
+            f"The pod was evicted: its volume {fields['volume']} outgrew {limit}"[:70],
+            f"raise sizeLimit of the emptyDir {fields['volume']} above {limit}; one in memory counts for limits.memory",
+        )
+    resource = fields.get("resource", "ephemeral-storage")
+    if resource == "memory":
+        why = "set requests.memory to what the server holds (requests equal to limits are evicted last)"
+    else:
+        why = (
+            "put the model and vLLM's caches on a volume (HF_HOME, VLLM_CACHE_ROOT), and request ephemeral-storage for "
+            "the rest"
+        )
+    return f"The pod was evicted: its node was short of {resource}"[:70], why
+
+
+RULE = rule("VD004", reads=frozenset({Signal.CONTAINER}), judge=judge)

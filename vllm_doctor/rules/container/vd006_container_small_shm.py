@@ -1,0 +1,44 @@
+"""VD006: several ranks share a /dev/shm of the 64 MiB that runtimes give by default."""
+
+from vllm_doctor.records.finding import Change, Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.container import none, source
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, rule
+from vllm_doctor.rules.say import finding, thing
+
+_DEFAULT = 64 << 20
+_MIB = 1 << 20
+
+
+def judge(case: Case) -> Outcome:
+    """Is /dev/shm at its default while several ranks talk over it?"""
+    container = case.container
+    if container is None:
+        return none(case)
+    if container.state != "running":
+        return NotHere("the container does not run: what ended it is another question")
+    if container.shares_shm or container.shm_bytes is None or container.shm_bytes > _DEFAULT:
+        return Clear("its shared memory is larger than the default")
+    ranks = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
+    if ranks < 2:
+        return NotHere("one rank alone needs little shared memory")
+    return finding(
+        RULE,
+        title=f"The container has {container.shm_bytes // _MIB} MiB of shared memory for {ranks} ranks",
+        severity=Severity.ADVICE,
+        confidence=Confidence.LIKELY,
+        evidence=(Evidence(source(container), container.name, f"ShmSize {container.shm_bytes // _MIB} MiB"),),
+        changes=(_larger(is_pod=container.is_pod),),
+        refute="df /dev/shm in the container shows more than 64 MiB",
+    )
+
+
+def _larger(*, is_pod: bool) -> Change:
+    why = "NCCL and vLLM's message queue take shared memory for each rank; what is not there ends a rank with SIGBUS"
+    to = "an emptyDir {medium: Memory} of some GiB at /dev/shm" if is_pod else "--ipc=host, or --shm-size=8g"
+    return thing(ChangeKind.OS, "container-shm", Direction.RAISE, why, to=to)
+
+
+RULE = rule("VD006", reads=frozenset({Signal.CONTAINER, Signal.LOG, Signal.LAUNCH}), judge=judge)

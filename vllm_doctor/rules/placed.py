@@ -1,0 +1,69 @@
+"""The verdict without a finding on what no unit runs: a container, a pod, a process, a server behind a URL."""
+
+from vllm_doctor.records.container import Container
+from vllm_doctor.records.host import Probe
+from vllm_doctor.records.reading import Known, Unknown
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.records.verdict import Verdict
+
+# Exit codes of a program that a signal ended: TERM is a request to stop, KILL is none.
+_TERM, _KILL = 143, 137
+
+
+def verdict(snapshot: Snapshot) -> tuple[Verdict, str] | None:
+    """What can be said; None where a unit runs it, or the log alone decides."""
+    container = snapshot.container.value if isinstance(snapshot.container, Known) else None
+    if container is not None and container.state not in {"running", "paused"}:
+        return _stopped(container)
+    if container is not None and container.state == "paused":
+        return Verdict.UNKNOWN, f"the container is paused: {container.runtime} unpause {container.name}"
+    if not snapshot.live or (container is None and snapshot.subject.place is None):
+        return None
+    return _running(snapshot)
+
+
+def tried(probe: Probe) -> str:
+    """Whether a completion came back. /health may answer while no token comes."""
+    if probe.completion:
+        return "a completion of one token came back"
+    return f"no completion was tried ({probe.untried or '--no-canary'})"
+
+
+def _stopped(container: Container) -> tuple[Verdict, str]:
+    end = container.end
+    if container.state in {"waiting", "created", ""} or end is None:
+        told = ": ".join(filter(None, (container.reason, container.error))) or "its runtime does not say why"
+        return Verdict.UNKNOWN, f"the container does not run ({container.state or 'unknown'}): {told}"
+    code = end.exit_code
+    if code == 0:
+        return Verdict.OK, "the container ended by itself with exit code 0, and nothing had failed"
+    if code == _TERM:
+        return Verdict.OK, "the container was stopped (SIGTERM, exit code 143), and nothing had failed"
+    if code == _KILL:
+        return Verdict.UNKNOWN, (
+            "the container was killed (SIGKILL, exit code 137) and its runtime records no lack of memory: a stop that "
+            "took too long, a kill by hand, or the host's own OOM killer (journalctl -k)"
+        )
+    return Verdict.UNKNOWN, f"the container ended with exit code {code}, and nothing that was read says why"
+
+
+def _running(snapshot: Snapshot) -> tuple[Verdict, str] | None:
+    """A server that runs: does it answer, and was its log read?"""
+    if not isinstance(snapshot.probe, Known):
+        return (
+            None if isinstance(snapshot.log, Known) else (Verdict.UNKNOWN, "neither the server nor its log was reached")
+        )
+    probe = snapshot.probe.value
+    if probe.completion_unknown:
+        return Verdict.UNKNOWN, probe.completion_unknown
+    if probe.health_status != 200:
+        why = probe.health_error or f"/health answers {probe.health_status}"
+        if snapshot.subject.place is not None and isinstance(snapshot.machine, Unknown):
+            return Verdict.UNKNOWN, f"the server does not answer: {why}"
+        return Verdict.UNKNOWN, f"it runs and does not serve ({why}); nothing says yet that it failed"
+    told = tried(probe)
+    by_url = snapshot.subject.place is not None and isinstance(snapshot.metrics, Known)
+    if not isinstance(snapshot.log, Known) and not by_url:
+        return Verdict.UNKNOWN, f"/health answers, {told}; but its log could not be read: {snapshot.log.reason}"
+    unread = "" if isinstance(snapshot.log, Known) else "; its log, its host and its GPUs were not seen"
+    return Verdict.OK, f"/health answers, {told}, and every rule that could look found nothing{unread}"
