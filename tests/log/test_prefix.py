@@ -156,3 +156,36 @@ def test_a_line_without_end_is_cut_in_its_middle() -> None:
     assert len(line.text) < LINE_LIMIT + 100
     assert line.text.endswith(" the end")
     assert "characters left out" in line.text
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "2026-05-21 10:11:12 | ERROR | stderr | ",
+        "2026-05-21 10:11:12,921 - INFO - vLLM: ",
+        "2026-05-21 10:11:12.921 | INFO     | app.engine:run:12 - ",
+        "2026-05-21T10:11:12.921Z [ERROR] ",
+        "2026-05-21 10:11:12,921 - relay - INFO - ",
+    ],
+)
+def test_what_a_formatter_of_somebody_writes_in_front_goes_and_the_indentation_stays(head: str) -> None:
+    line = one(f"{head}  {WORDS}")
+    assert line.text == f"  {WORDS}"
+    assert line.level is None
+    assert line.at is not None
+
+
+def test_an_exception_is_no_loggers_name() -> None:
+    assert one("2026-05-21 10:11:12,921 - ERROR - RuntimeError: CUDA out of memory.").text.startswith("RuntimeError: ")
+
+
+def test_the_level_of_vllms_own_logger_counts() -> None:
+    assert one(f"2026-05-21 10:11:12,921 - vllm.worker - WARNING - {WORDS}").level == "WARNING"
+
+
+@pytest.mark.parametrize("row", [{"textPayload": "{}"}, {"jsonPayload": {"message": "{}"}}, {"LogEntry": "{}"}])
+def test_an_entry_of_a_cloud_holds_a_whole_traceback(row: dict[str, object]) -> None:
+    text = '(EngineCore pid=4) ERROR 05-21 10:11:20 [core.py:515] EngineCore failed\n  File "/x.py", line 3, in f'
+    entry = json.dumps(row).replace('"{}"', json.dumps(text))
+    lines = Stripper().lines(entry, 1)
+    assert [line.text for line in lines] == ["EngineCore failed", '  File "/x.py", line 3, in f']

@@ -40,6 +40,7 @@ class AnalysedRun(Run):
         found = [f for f in self.faults if self._fatal(f)]
         found = [f for f in found if not f.at_end] or found
         first = [f for f in found if not self._survivor(f)] or found
+        first = [f for f in first if not _wraps(f)] or first
         # An exception's line alone, without calls and unknown, is often a library's noise: what has either comes first.
         # So is what a thread or a forgotten task of its own said.
         told = [f for f in first if not f.bare and not self._headed(f, "aside-heading")]
@@ -63,6 +64,7 @@ class AnalysedRun(Run):
     def faults(self) -> list[Fault]:
         """Everything that may have failed first. Only the first crashes are looked at: the root is among them."""
         owner: dict[int, Crash] = {}
+        reports: set[int] = set()
         said: dict[int, list[Hit]] = {}
         for hit in self.hits:
             if kinds()[hit.id] == "cause" and not self._informs(hit):
@@ -71,7 +73,9 @@ class AnalysedRun(Run):
         for crash in self.crashes[:_CRASHES]:
             own = self._own_lines(crash)
             owner.update(dict.fromkeys(own, crash))
-            if crash.level in _HANDLED or _symptom(crash) or _of_a_report(crash):
+            if _of_a_report(crash):
+                reports.update(own)
+            if crash.level in _HANDLED or _symptom(crash) or reports.issuperset(own):
                 continue
             heading = self._heading(crash)
             owner.update(dict.fromkeys(heading, crash))
@@ -84,7 +88,11 @@ class AnalysedRun(Run):
         relayed: list[Fault] = []
         for index, here in said.items():
             asked = any("shell" in h.fields for h in here)  # a shell that was asked for a program ends nothing itself
-            if self.lines[index].level in _HANDLED or (asked and not any(d.index > index for d in self.deaths)):
+            if (
+                index in reports
+                or self.lines[index].level in _HANDLED
+                or (asked and not any(d.index > index for d in self.deaths))
+            ):
                 continue
             relay = owner.get(index)
             calls = relay or self._cut_off(index)
@@ -240,6 +248,12 @@ def _wrapped(crash: Crash) -> tuple[Hit, ...]:
 def _symptom(crash: Crash) -> bool:
     primary = [k for k in crash.links if not _is_symptom(k.kind, k.message)]
     return not primary
+
+
+def _wraps(fault: Fault) -> bool:
+    """Does it only tell that a child failed, which says itself what it is?"""
+    links = fault.crash.links if fault.crash is not None and not fault.hits else ()
+    return bool(links) and all(says(f"{k.kind}: {k.message}", "wraps-a-child") for k in links)
 
 
 def _of_a_report(crash: Crash) -> bool:

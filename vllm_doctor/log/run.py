@@ -178,11 +178,19 @@ class Run:
         whether its engine runs or not, and the first ones tell of the time before, too.
         """
         found = {i for i, s in self.miles if after < i and (until is None or i < until) and _ORDER[s] >= _ORDER[least]}
+        found -= self._without_progress(after)
         if after < 0:
             return bool(found)
         told = {h.index: h.fields for h in self.all("stats")}
         with_tokens = [i for i in found if i in told and any(float(told[i][f]) for f in ("prompt", "generation"))]
         return bool(found - set(told)) or len(with_tokens) > 1
+
+    def _without_progress(self, after: int) -> set[int]:
+        """Lines after `after` in which a batch's bar is written again with no prompt more than before it: at none, or
+        for the last time while the program ends."""
+        bars = [(h.index, int(h.fields["done"])) for h in self.all("offline-progress") if "done" in h.fields]
+        before = max((done for index, done in bars if index <= after), default=0)
+        return {index for index, done in bars if index > after and done <= before}
 
     @cached_property
     def stats(self) -> "tuple[Stats, ...]":

@@ -72,8 +72,8 @@ class Crash(msgspec.Struct, frozen=True):
 
     @property
     def root(self) -> Link:
-        """What was raised first."""
-        return self.links[0]
+        """What was raised first. A task that was cancelled is how asyncio ends a wait: what came of it says why."""
+        return next((link for link in self.links if link.kind != "CancelledError"), self.links[0])
 
     @property
     def functions(self) -> tuple[str, ...]:

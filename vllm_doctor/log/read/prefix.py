@@ -9,6 +9,8 @@ from vllm_doctor.records.log import LogLine
 
 LINE_LIMIT = 32_768
 EXCERPT_LIMIT = 600
+# Lines of one entry of a structured log: a traceback is written as one.
+_ENTRY_LINES = 400
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\-_])")
 # The escape character is often lost when a log is pasted; what is left looks like "[0;36m".
@@ -25,6 +27,11 @@ _OUTER = re.compile(
     r"|\[(?P<pod>pod/[^\]\s]+)\] ?"
     r"|(?P<service>[\w.-]{1,60}) +\| "
     r"|\[(?P<braced>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d))\] "
+    # A formatter of somebody's own: time, level and logger's name in any of their usual orders.
+    r"|(?P<own>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?"
+    r"(?: [|-] (?P<before>[\w.]{1,60}))?"
+    r" ?[|\[ -] ?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) {0,5}[|\]:-]"
+    r"(?: (?!\w{0,60}(?:Error|Exception|Timeout|Exit): )(?P<after>[\w.:]{1,80})(?: [|-]|:)(?= |$))?(?: |$)"
     r"|(?P<cri>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?:std(?:out|err) [FP] )?"
     r")"
 )
@@ -69,6 +76,14 @@ def shorten(text: str, limit: int = LINE_LIMIT) -> str:
     return f"{text[:head]} [… {len(text) - limit} characters left out …] {text[-tail:]}"
 
 
+# Where an entry of journald, docker, a cloud's log service or a logger has its text, and where its time.
+_ENTRIES = (
+    ("MESSAGE", "__REALTIME_TIMESTAMP"), ("log", "time"), ("textPayload", "timestamp"), ("message", "timestamp"),
+    ("msg", "ts"), ("LogEntry", "TimeGenerated"), ("LogMessage", "TimeGenerated"), ("event", "timestamp"),
+    ("line", "timestamp"), ("body", "timestamp"),
+)  # fmt: skip
+
+
 class Stripper:
     """Turns raw lines into LogLines; remembers a VLLM_LOGGING_PREFIX once it has seen it twice."""
 
@@ -102,6 +117,7 @@ class Stripper:
         pid: int | None = None
         unit: str | None = None
         stream: str | None = None
+        named: str | None = None
         if text[:1] == "{":
             text, at, pid = _json_line(text)
         elif text.startswith(("__CURSOR=", "__REALTIME_TIMESTAMP=")):
@@ -115,7 +131,9 @@ class Stripper:
             outer = _OUTER.match(text)
             if outer is None:
                 break
-            at = at or outer["short"] or outer["iso"] or outer["cri"] or outer["braced"]
+            at = at or outer["short"] or outer["iso"] or outer["cri"] or outer["braced"] or outer["own"]
+            if (outer["before"] or outer["after"] or "").startswith("vllm"):
+                named = outer["level"]  # vLLM's own logger; the level of a program that passes lines on says nothing
             unit = unit or outer["unit"] or outer["iunit"]
             stream = stream or outer["pod"] or outer["service"]
             mine = outer["jpid"] or outer["ipid"]
@@ -123,7 +141,10 @@ class Stripper:
             text = text[outer.end() :]
         process = unit if unit in {"systemd", "kernel"} else None
         begun = len(found)
-        self._inner(text, number, at, pid, process, excerpt, found)
+        for part in text.split("\n")[:_ENTRY_LINES] if "\n" in text else (text,):
+            self._inner(part, number, at, pid, process, excerpt, found)
+        if named is not None:
+            found[begun:] = [msgspec.structs.replace(line, level=line.level or named) for line in found[begun:]]
         if stream is not None:
             found[begun:] = [msgspec.structs.replace(line, stream=stream) for line in found[begun:]]
 
@@ -184,7 +205,10 @@ def _json_line(text: str) -> tuple[str, str | None, int | None]:
         return text, None, None
     if not isinstance(row, dict):
         return text, None, None
-    for key, stamp in (("MESSAGE", "__REALTIME_TIMESTAMP"), ("log", "time"), ("message", "timestamp"), ("msg", "ts")):
+    for payload in ("jsonPayload", "fields", "record"):
+        if isinstance(inner := row.get(payload), dict) and not row.keys() & {"message", "textPayload"}:
+            row = {**row, **inner}
+    for key, stamp in _ENTRIES:
         value = row.get(key)
         if isinstance(value, list) and all(isinstance(b, int) and 0 <= b < 256 for b in value):
             value = bytes(value).decode("utf-8", "replace")  # journald writes a message that is no UTF-8 as bytes

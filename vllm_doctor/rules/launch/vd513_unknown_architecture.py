@@ -28,12 +28,37 @@ def judge(case: Case) -> Outcome:
         return _fallen_back(case) or fault
     if fault.ids & {"module-missing", "import-name", "symbol-undefined"}:
         return Clear("an import failed while the architecture was looked at")
+    if fault.ids & frozenset(_IDS) == {"arch-inspect"}:
+        return _not_imported(case, fault)
     return finding(
         RULE,
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(_release(case, fault.fields("arch-dropped").get("until")), _draft(case, fault)),
         refute="the model card names a vLLM version at most as new as this one",
+    )
+
+
+def _not_imported(case: Case, fault: Fault) -> Finding:
+    """The release has a file for the architecture, and importing it failed; why stands in lines that are cut off."""
+    wanted = f"vllm=={case.version}" if case.version is not None else "vllm==VERSION"
+    return finding(
+        RULE,
+        title="The code of the model's architecture could not be imported",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=shown(case, fault, "arch-inspect"),
+        changes=(
+            thing(
+                ChangeKind.PACKAGE,
+                "python-env",
+                Direction.REPAIR,
+                "the release has the architecture; a package that its code imports is missing or of another version",
+                command=f"python -m vllm.model_executor.models.registry; pip check; pip install {wanted}",
+            ),
+            _release(case, None),
+        ),
+        refute="a line above names the import that failed",
     )
 
 

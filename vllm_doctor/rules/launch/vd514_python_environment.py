@@ -40,6 +40,7 @@ _IDS = (
     "build-failed",
     "build-failed-command",
     "xformers-no-cuda",
+    "compiler-crashed",
 )
 # What compiles kernels while the server starts is no Python package.
 _TOOLS = {
@@ -58,6 +59,7 @@ _UNFIT = {
     "toolkit-mismatch": "the CUDA toolkit that torch was built with (CUDA_HOME)",
     "build-failed": "the tools that compile kernels at start; the compiler's error stands below",
     "build-failed-command": "the tools that compile kernels at start; the compiler's error stands above",
+    "compiler-crashed": "a compiler that does not crash on this code: a newer CUDA toolkit (MAX_JOBS: fewer at once)",
 }
 _PROGRAM = frozenset({"program-missing", "program-not-there"})
 _ACTIVATE = thing(

@@ -1,10 +1,14 @@
 """Which layer a failure belongs to that no rule knows, and what cures that layer's failures in general."""
 
+from collections.abc import Callable
+
+from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.layers import Answer, Layer, answers_of, layer_of
+from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
-from vllm_doctor.records.verdict import ChangeKind
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies.kernel import kind, other_kernel
@@ -30,7 +34,7 @@ def layer(case: Case, fault: Fault) -> Layer | None:
 def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     """What cures failures of this part, as far as the release has it."""
     offered = [_change(case, a) for a in answers_of(part, text(case, fault))]
-    if part.kernels and kind(case, fault) is not None:
+    if part.kernels and not _of_python(fault) and kind(case, fault) is not None:
         offered += other_kernel(case, fault)
     if _defect(fault):
         why = "vLLM's own code did not expect this: a defect of the release; a newer one may have it mended"
@@ -48,15 +52,37 @@ def _change(case: Case, answer: Answer) -> Change | None:
             return upgrade(case, answer.why)
         case "env":
             name = answer.options[0]
-            if case.env(name) == answer.to and answer.to is not None:
+            ours = name.startswith("VLLM_") and case.has_env(name) is None
+            if (ours and not _of_some_release(case, versions.env, name)) or answer.to == (case.env(name) or ""):
                 return None
             return environment(name, answer.direction, answer.why, to=answer.to, command=answer.command)
         case "os" | "package":
             of = ChangeKind.OS if answer.kind == "os" else ChangeKind.PACKAGE
             return thing(of, answer.options[0], answer.direction, answer.why, to=answer.to, command=answer.command)
         case "flag":
-            name = next((o for o in answer.options if case.has_flag(o) is not None), "")
-            return set_flag(case, name, typed(answer.to), answer.direction, answer.why) if name else None
+            return _flag(case, answer)
+
+
+def _flag(case: Case, answer: Answer) -> Change | None:
+    name = next((o for o in answer.options if case.has_flag(o) is not None), "")
+    if name:
+        return set_flag(case, name, typed(answer.to), answer.direction, answer.why)
+    name = next((o for o in answer.options if _of_some_release(case, versions.flag, o)), "")
+    if not name or answer.direction is Direction.REMOVE:
+        return None
+    why = f"{answer.why} (in the releases that have this option; the log does not tell its release)"
+    review = Applicability.NEEDS_REVIEW
+    return Change(ChangeKind.FLAG, name, None, typed(answer.to), answer.direction, review, None, {}, why)
+
+
+def _of_some_release(case: Case, known: Callable[[str, Version | str], FlagFact | None], name: str) -> bool:
+    """Is the release unknown, and does an older one have it than the newest?"""
+    return case.version is None and known(name, versions.newest_known()) is not None
+
+
+def _of_python(fault: Fault) -> bool:
+    """Did Python fail before any kernel ran?"""
+    return fault.crash is not None and fault.crash.root.kind in _DEFECTS
 
 
 def _defect(fault: Fault) -> bool:
@@ -64,4 +90,4 @@ def _defect(fault: Fault) -> bool:
     if fault.crash is None or not fault.crash.root.frames:
         return False
     root = fault.crash.root
-    return root.kind in _DEFECTS and says(root.frames[-1].file, "call-of-vllm-or-pydantic")
+    return root.kind in _DEFECTS and says(root.frames[-1].file, "call-of-vllm")
