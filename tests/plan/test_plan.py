@@ -469,3 +469,42 @@ def test_014_to_016_check_one_request_against_all_stages_together(model, version
     p = plan(model(LLAMA_8B), "-pp 4 --max-model-len 32768", gpu="L4", gpus=4, version=version).predict()
     assert p.needed_kv_gib == pytest.approx(gib, rel=0.01)
     assert p.kv_tokens == pytest.approx(p.available_kv_gib * 2**30 / (4.0 * 2**30 / 32768 / 4), rel=0.01)
+
+
+PER_GIB = 8192  # tokens of Llama 3.1 8B in one GiB of cache
+
+
+def on_l4(file, length):
+    return plan(file, f"--gpu-memory-utilization 0.85 --max-model-len {length}", gpu="L4").predict()
+
+
+def test_a_need_inside_the_range_is_uncertain_with_odds_and_what_would_tell(model, capsys):
+    low, high = on_l4(model(LLAMA_8B), 8192).margin_gib
+    card = ["--vllm-version", "0.19.0", "--gpu", "L4", "--model-config", model(LLAMA_8B)]
+    launch = [
+        "vllm",
+        "serve",
+        "m",
+        "--gpu-memory-utilization",
+        "0.85",
+        "--max-model-len",
+        str(int(high * PER_GIB) - 64),
+    ]
+    assert command(*card, "--", *launch) == 3
+    told = capsys.readouterr().out
+    assert "may start or not" in told.splitlines()[0]
+    assert "of 100 such cases; least sure is memory outside torch" in told
+    assert "--learn START.LOG settles it" in told
+    assert on_l4(model(LLAMA_8B), int(low * PER_GIB) - 64).verdict == "starts"
+    assert on_l4(model(LLAMA_8B), int(high * PER_GIB) + 64).verdict == "does-not-start"
+
+
+def test_the_odds_fall_from_one_end_of_the_range_to_the_other(model):
+    low, high = on_l4(model(LLAMA_8B), 8192).margin_gib
+    odds = [on_l4(model(LLAMA_8B), int((low + (high - low) * part) * PER_GIB)).odds for part in (0.05, 0.5, 0.95)]
+    assert 0.96 > odds[0] > odds[1] > odds[2] > 0.04
+
+
+def test_a_length_that_follows_the_pool_is_never_uncertain(model):
+    p = plan(model(LLAMA_8B), "--max-model-len auto", gpu="L4", version="0.32.0").predict()
+    assert p.verdict == "starts"

@@ -4,6 +4,7 @@ import pytest
 
 from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, LLAMA_8B, arch
 from vllm_doctor.plan.launch.parallel import Parallel, stage_layers
+from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.quantization import GGUF_BITS, gguf_bits, scheme
 from vllm_doctor.plan.model.reading import Section
 from vllm_doctor.plan.terms.weights import GIB, MIB, Target, allocated, padded_vocab, rank_weights, step_buffers
@@ -168,3 +169,72 @@ BLOCKS = {
 
 def test_bits_of_gguf_types_are_their_blocks():
     assert {name: 8 * size / values for name, (size, values) in BLOCKS.items()} == GGUF_BITS
+
+
+FALCON_MAMBA = {
+    "architectures": ["FalconMambaForCausalLM"],
+    "model_type": "falcon_mamba",
+    "conv_kernel": 4,
+    "expand": 16,
+    "hidden_size": 4096,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 64,
+    "state_size": 16,
+    "time_step_rank": 256,
+    "vocab_size": 65024,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+MAMBA = {
+    "architectures": ["MambaForCausalLM"],
+    "model_type": "mamba",
+    "conv_kernel": 4,
+    "expand": 2,
+    "hidden_size": 2560,
+    "intermediate_size": 5120,
+    "num_hidden_layers": 64,
+    "state_size": 16,
+    "time_step_rank": 160,
+    "vocab_size": 50280,
+    "tie_word_embeddings": True,
+    "torch_dtype": "float16",
+}
+JAMBA = {
+    "architectures": ["JambaForCausalLM"],
+    "model_type": "jamba",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "attn_layer_period": 8,
+    "attn_layer_offset": 4,
+    "expert_layer_period": 2,
+    "expert_layer_offset": 1,
+    "num_experts": 16,
+    "num_experts_per_tok": 2,
+    "mamba_d_conv": 4,
+    "mamba_d_state": 16,
+    "mamba_dt_rank": 256,
+    "mamba_expand": 2,
+    "vocab_size": 65536,
+    "max_position_embeddings": 262144,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "published"),
+    [(FALCON_MAMBA, 7.27e9), (MAMBA, 2.77e9), (JAMBA, 51.6e9)],  # parameters, as the models' pages state them
+)
+def test_mixers_without_attention_weigh_what_is_published(config, published):
+    a = describe(Section(config))
+    size = rank_weights(a, scheme(a.quantization, None, 2), Parallel(), 0, Target(2))
+    assert size == pytest.approx(2 * published, rel=0.015)  # the allocator rounds up
+
+
+def test_a_model_of_mixers_alone_keeps_states_and_no_keys():
+    a = describe(Section(FALCON_MAMBA))
+    assert {layer.kind for layer in a.layers} == {"mamba"}
+    assert (a.width, a.heads, a.linear.value_dim, a.linear.step_rank) == (0, 0, 8192, 256)

@@ -29,7 +29,7 @@ _PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
 
 
 # What is neither known to start nor known to fail is no finding.
-_EXITS = {"ok": Exit.OK, "unknown": Exit.INCOMPLETE, "uncertain": Exit.INCOMPLETE}
+_EXITS = {"starts": Exit.OK, "unknown": Exit.INCOMPLETE, "uncertain": Exit.INCOMPLETE}
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -138,7 +138,7 @@ def _one(o: Options) -> Exit:
         say(json.dumps(render.as_dict(told)) + "\n")
     else:
         terminal.told(render.text(told, explain=o.explain))
-    return _EXITS.get(predicted.outcome, Exit.FINDINGS)
+    return _EXITS.get(predicted.verdict, Exit.FINDINGS)
 
 
 def _sweep(o: Options) -> Exit:
@@ -179,4 +179,4 @@ def _sweep(o: Options) -> Exit:
         terminal.told(render.sweep(rows))
     if any(isinstance(p, str) for _, _, p in rows):
         return Exit.INCOMPLETE
-    return Exit.OK if any(not isinstance(p, str) and p.outcome == "ok" for _, _, p in rows) else Exit.FINDINGS
+    return Exit.OK if any(not isinstance(p, str) and p.verdict == "starts" for _, _, p in rows) else Exit.FINDINGS

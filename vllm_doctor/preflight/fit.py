@@ -91,7 +91,7 @@ def _judged(launch: Launch, card: str, count: int, version: str, config: str) ->
     ]
     return Row(
         _NAME,
-        Verdict.WARN if told.outcome == "ok" else Verdict.FAIL,
+        Verdict.WARN if told.verdict in {"starts", "uncertain"} else Verdict.FAIL,
         found,
         _needed(told),
         f"set {', '.join(better)}" if better else _OTHERWISE,

@@ -24,7 +24,6 @@ _OUTCOMES = {
     "oom-cudagraph": "does not start: out of memory in graph capture or sampler warm-up",
     "rejected": "does not start: vLLM refuses the launch",
     "unknown": "cannot be said",
-    "uncertain": "may start or not: what one request needs lies inside the range",
 }
 
 
@@ -49,6 +48,8 @@ def figures(p: Prediction) -> dict[str, object]:
     asked = p.outcome == "kv-too-small" or p.settings.auto_length
     return {
         "outcome": p.outcome,
+        "verdict": p.verdict,
+        "odds": _round(p.odds),
         "weights_gib": _round(p.weights_gib, 3),
         "non_torch_gib": _round(p.non_torch_gib),
         "activation_gib": _round(p.activation_gib, 3),
@@ -209,15 +210,32 @@ def _recommended(plan: Plan, *, explain: bool) -> list[str]:
     return lines
 
 
+def _verdict(p: Prediction) -> str:
+    if p.verdict == "uncertain":
+        return "may start or not: what one request needs lies inside the range"
+    return _OUTCOMES[p.outcome]
+
+
+def _uncertain(p: Prediction) -> list[str]:
+    """How likely it starts, and what would tell."""
+    if p.odds is None:
+        return []
+    told = f"starts    in about {max(5, min(95, round(p.odds * 20) * 5))} of 100 such cases"
+    if p.widest is not None:
+        told += f"; least sure is {p.widest.term}, {p.widest.above:.2f} less to {p.widest.below:.2f} GiB more"
+    return [
+        f"  {told}",
+        "            --learn START.LOG settles it after one start; what is recommended needs no luck",
+    ]
+
+
 def text(plan: Plan, *, explain: bool = False) -> str:
     """The plan for a person: outcome first, then figures, range, what to change, and the recommended launch with its
     reasons."""
     p, s = plan.predicted, plan.predicted.settings
     who = plan.planner.gpu.name if plan.planner.gpu is not None else "a card"
     lines = [
-        f"vLLM {s.version} on {who}"
-        + (f" × {plan.planner.gpus}" if plan.planner.gpus > 1 else "")
-        + f": {_OUTCOMES[p.outcome]}"
+        f"vLLM {s.version} on {who}" + (f" × {plan.planner.gpus}" if plan.planner.gpus > 1 else "") + f": {_verdict(p)}"
     ]
     lines += [f"  refused  {r}" for r in s.refusals]
     lines += [f"  unknown  {d}" for d in s.doubts]
@@ -241,6 +259,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
             )
         if p.outcome == "kv-too-small":
             lines.append(f"           the longest request that fits: {p.longest or 0} tokens")
+        lines += _uncertain(p)
     lines += _bars(plan.planner, whole=explain)
     if explain:
         lines.append("")
@@ -269,7 +288,7 @@ def _rank(row: tuple[str, int, Prediction | str]) -> tuple[int, float]:
     p = row[2]
     if isinstance(p, str):
         return 2, 0.0
-    return (0, p.total_gib or 0.0) if p.outcome == "ok" else (1, -(p.available_kv_gib or 0.0))
+    return (0, p.total_gib or 0.0) if p.verdict == "starts" else (1, -(p.available_kv_gib or 0.0))
 
 
 def sweep(rows: Sequence[tuple[str, int, Prediction | str]]) -> str:
@@ -283,8 +302,9 @@ def sweep(rows: Sequence[tuple[str, int, Prediction | str]]) -> str:
             continue
         span = "" if p.margin_gib is None else f"{p.margin_gib[0]:.1f}..{p.margin_gib[1]:.1f}"
         pool = "" if p.available_kv_gib is None else f"{p.available_kv_gib:.2f}"
+        shown = "uncertain" if p.verdict == "uncertain" else p.outcome
         lines.append(
-            f"{visible(name[:44]):<44} {count:>5} {p.outcome:<14} {p.weights_gib:>8.2f} {pool:>8} {span:>15} "
+            f"{visible(name[:44]):<44} {count:>5} {shown:<14} {p.weights_gib:>8.2f} {pool:>8} {span:>15} "
             f"{p.kv_tokens or 0:>11,} {p.concurrency or 0:>9.2f}"
         )
     return "\n".join(lines) + "\n"

@@ -43,7 +43,6 @@ _SAYS = {
     "oom-cudagraph": "graph capture still runs out of memory",
     "rejected": "vLLM would refuse the launch",
     "unknown": "nothing is known of such a model here",
-    "uncertain": "what one request needs lies inside the range of the plan",
 }
 
 

@@ -33,6 +33,7 @@ class Linear(msgspec.Struct, frozen=True):
     value_dim: int
     conv: int
     state_float32: bool
+    step_rank: int = 0  # channels between the inner width and its time step (Mamba 1)
 
 
 class Moe(msgspec.Struct, frozen=True):

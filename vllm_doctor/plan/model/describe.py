@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from math import ceil
 
 from vllm_doctor.plan.model.architecture import Architecture, Attention, LayerKind, Linear, Mla, Moe, Vision
 from vllm_doctor.plan.model.families import (
     EXPERT_WIDTH_IS_INTERMEDIATE,
     KNOWN,
+    MAMBA_ONLY,
     OUTPUT_GATE,
     PLAIN_MLP,
     QKV_BIAS,
@@ -70,9 +72,13 @@ def _moe(text: Section, layers: int, width: int, model_type: str) -> Moe | None:
     step = text.whole("decoder_sparse_step", "interleave_moe_layer_step", low=1, high=layers, default=1)
     dense = set(text.ints("mlp_only_layers", high=100_000))
     listed = text.ints("moe_layers", high=100_000)
+    period = text.whole("expert_layer_period", low=0, high=layers, default=0)  # Jamba
+    offset = text.whole("expert_layer_offset", low=0, high=layers, default=0)
     chosen = (
         frozenset(listed)
         if listed
+        else frozenset(i for i in range(layers) if i % period == offset)
+        if period
         else frozenset(i for i in range(layers) if i >= first and i not in dense and (i + 1) % step == 0)
     )
     return Moe(
@@ -102,7 +108,7 @@ def _mla(text: Section) -> Mla | None:
     )
 
 
-def _linear(text: Section, hidden: int, kinds: set[LayerKind]) -> Linear | None:
+def _linear(text: Section, hidden: int, kinds: set[LayerKind], model_type: str) -> Linear | None:
     state32 = text.text("mamba_ssm_dtype") == "float32"
     delta = text.section("linear_attn_config")
     if "linear" in kinds and delta is not None:
@@ -123,15 +129,28 @@ def _linear(text: Section, hidden: int, kinds: set[LayerKind]) -> Linear | None:
         return Linear("conv", 0, 0, 1, hidden, text.whole("conv_L_cache", high=64, default=3), state_float32=False)
     if "mamba" not in kinds:
         return None
-    heads = text.whole("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", low=0, high=65_536, default=0)
+    second = model_type == "mamba2"  # whose keys have no mark of the mixer
+    named = ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", *(("num_heads",) if second else ()))
+    heads = text.whole(*named, low=0, high=65_536, default=0)
     conv = text.whole("mamba_d_conv", "conv_kernel", "mamba_d_conv", high=64, default=4)
     state = text.whole("mamba_d_state", "ssm_state_size", "state_size", high=4096, default=128)
     if heads:
-        inner = text.whole("mamba_d_head", "mamba_head_dim", high=65_536, default=64)
+        inner = text.whole(
+            "mamba_d_head",
+            "mamba_head_dim",
+            *(("head_dim",) if model_type == "mamba2" else ()),
+            high=65_536,
+            default=64,
+        )
         groups = text.whole("mamba_n_groups", "n_groups", "mamba_ngroups", high=4096, default=1)
         return Linear("mamba2", groups, state, heads, inner, conv, state32)
-    expand = text.whole("mamba_expand", "expand", high=16, default=2)
-    return Linear("mamba1", 1, state, 1, expand * hidden, conv, state32)
+    # Where the mixer is the whole layer, the model takes intermediate_size and not expand (mamba.py MambaDecoderLayer).
+    expanded = text.whole("mamba_expand", "expand", high=64, default=2) * hidden
+    inner = text.whole("intermediate_size", high=10_000_000, default=expanded) if model_type in MAMBA_ONLY else expanded
+    state = text.whole("mamba_d_state", "state_size", high=4096, default=16)
+    rank = text.values.get("mamba_dt_rank", text.values.get("time_step_rank"))
+    step = rank if isinstance(rank, int) and not isinstance(rank, bool) and 0 < rank <= hidden else ceil(hidden / 16)
+    return Linear("mamba1", 1, state, 1, inner, conv, state32, step)
 
 
 def _vision(top: Section) -> Vision | None:
@@ -221,7 +240,10 @@ def describe(top: Section) -> Architecture:
     model_type = text.text("model_type", default=top.text("model_type"))
     hidden = text.whole("hidden_size", "n_embd", "d_model", "dim", high=1_000_000)
     count = text.whole("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers", high=2000)
-    heads = text.whole("num_attention_heads", "n_head", "n_heads", "decoder_attention_heads", high=16_384)
+    alone = model_type in MAMBA_ONLY  # without attention
+    heads = (
+        1 if alone else text.whole("num_attention_heads", "n_head", "n_heads", "decoder_attention_heads", high=16_384)
+    )
     kv_heads = text.whole(
         "num_key_value_heads",
         "num_kv_heads",
@@ -237,7 +259,7 @@ def describe(top: Section) -> Architecture:
         high=20_000_000,
         default=top.whole("vocab_size", low=0, high=20_000_000, default=0) or None,
     )
-    width = _width(text, hidden, model_type)
+    width = 0 if alone else _width(text, hidden, model_type)
     if hidden % heads and not text.has("head_dim"):
         raise ConfigError(
             f"{text.path}: hidden_size {hidden} is not a multiple of num_attention_heads {heads}, and head_dim is "
@@ -279,7 +301,7 @@ def describe(top: Section) -> Architecture:
         context=_context(text, model_type),
         moe=_moe(text, count, width, model_type),
         mla=mla,
-        linear=_linear(text, hidden, used),
+        linear=_linear(text, hidden, used, model_type),
         vision=vision,
         audio=top.has("audio_config"),
         audio_weights=_audio(top, hidden),
@@ -288,7 +310,7 @@ def describe(top: Section) -> Architecture:
         if top.values.get("is_encoder_decoder") is True
         else 0,
         encoder_context=text.whole("max_source_positions", low=0, high=10_000_000, default=0),
-        norms_per_layer=4 if model_type.startswith(("gemma2", "gemma3", "gemma4", "glm4")) else 2,
+        norms_per_layer=1 if alone else 4 if model_type.startswith(("gemma2", "gemma3", "gemma4", "glm4")) else 2,
         mtp_layers=text.whole("num_nextn_predict_layers", "mtp_num_hidden_layers", low=0, high=64, default=0),
         per_layer_embedding=_per_layer(text, count, hidden),
         per_layer_input=_per_layer_input(text),
@@ -348,7 +370,7 @@ def _context(text: Section, model_type: str) -> int:
 
 
 def _ropes(text: Section, rotary: int, layers: tuple[Attention, ...], model_type: str) -> tuple[tuple[int, int], ...]:
-    if model_type in {"gpt2", "opt", "bloom", "mpt", "whisper"}:
+    if model_type in {"gpt2", "opt", "bloom", "mpt", "whisper", "jamba", *MAMBA_ONLY}:
         return ()
     rows = text.whole(
         "max_position_embeddings", "max_seq_len", "seq_length", "n_positions", high=100_000_000, default=2048

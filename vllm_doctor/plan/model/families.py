@@ -58,6 +58,9 @@ KNOWN = frozenset(
         "whisper",
         "kimi_linear",
         "lfm2",
+        "mamba",
+        "falcon_mamba",
+        "jamba",
     }
 )
 
@@ -117,6 +120,10 @@ PLAIN_MLP = frozenset(
         "nemotron_h",
     }
 )
+
+# Every layer is a Mamba mixer and nothing else: no attention, no MLP (mamba.py, mamba2.py), so intermediate_size is the
+# mixer's inner width.
+MAMBA_ONLY = frozenset({"mamba", "mamba2", "falcon_mamba"})
 
 # Experts as wide as intermediate_size.
 EXPERT_WIDTH_IS_INTERMEDIATE = frozenset(

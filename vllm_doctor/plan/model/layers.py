@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from vllm_doctor.plan.model.families import MAMBA_ONLY
 from vllm_doctor.plan.model.reading import ConfigError, Section
 
 Kind = Literal["full", "sliding", "chunked", "mla", "linear", "mamba", "conv", "none"]
@@ -26,6 +27,8 @@ _NAMES: dict[str, Kind] = {
 
 def layer_kinds(text: Section, count: int, model_type: str) -> list[tuple[Kind, int | None]]:
     """(kind, window in tokens) of each layer. Raises ConfigError for a layer type that is not known."""
+    if model_type in MAMBA_ONLY:
+        return [("mamba", None)] * count
     window = text.whole("sliding_window", high=100_000_000) if text.has("sliding_window") else None
     if text.values.get("use_sliding_window") is False:
         window = None

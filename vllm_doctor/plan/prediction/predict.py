@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
-from math import sqrt
+from math import erfc, sqrt
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -33,10 +35,16 @@ FRAGMENTED = 6.19 / 19.5
 RECENT, RECENT_SHARE, DRAFTS = 0.35, 0.12, 0.8
 
 
+Verdict = Literal["starts", "does-not-start", "uncertain", "unknown"]
+
+
 class Prediction(msgspec.Struct, frozen=True):
-    """What vLLM would log, per GPU, in GiB; None where the question gave no card. `terms` explain every figure."""
+    """What vLLM would log, per GPU, in GiB; None where the question gave no card. `outcome` is that of the middle of
+    the range, `terms` explain every figure."""
 
     outcome: str
+    odds: float | None  # how likely it starts, where what one request needs lies inside the range
+    widest: Spread | None  # the term that widens the range most
     weights_gib: float
     non_torch_gib: float | None
     activation_gib: float
@@ -57,6 +65,23 @@ class Prediction(msgspec.Struct, frozen=True):
     checked: Pool | None  # what vLLM checks one request against: the same pool, but for pipeline stages of 0.14 to 0.16
     activation: Activation
     settings: Settings
+
+    @property
+    def verdict(self) -> Verdict:
+        """Does it start, as far as that can be said?"""
+        if self.outcome == "unknown":
+            return "unknown"
+        if self.odds is not None:
+            return "uncertain"
+        return "starts" if self.outcome == "ok" else "does-not-start"
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """How far below and above the predicted pool one term may bring the real one, in GiB."""
+
+    term: str
+    below: float
+    above: float
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -170,11 +195,13 @@ def _one(  # noqa: PLR0917
     budget = total_gib * s.utilization if total_gib is not None else None
     available: float | None = known.available_kv_gib
     margin: tuple[float, float] | None = None
+    spreads: list[Spread] = []
     if available is None and s.kv_bytes:
         available = s.kv_bytes / GIB
     if available is None and budget is not None:
         available = budget - weights - rest - active - charged
-        below, above = _spread(a, s, fmt, weights, stage, outside, captured if charged else None, known)
+        spreads = _spreads(a, s, fmt, weights, stage, outside, captured if charged else None, known)
+        below, above = _range(spreads)
         margin = (available - below, available + above)
     elif available is not None:
         margin = (available, available)
@@ -203,8 +230,13 @@ def _one(  # noqa: PLR0917
     if outcome in {"ok", "kv-too-small"} and total_gib is not None and known.available_kv_gib is None:
         outcome = _failure(s, gpu, total_gib, weights, rest, active, captured, available or 0.0, outcome, stage)
     needed = checked.needed(length) / GIB if checked is not None else 0.0
+    odds = (
+        _odds(checked, needed, available, margin) if outcome in {"ok", "kv-too-small"} and not s.auto_length else None
+    )
     return Prediction(
         outcome,
+        odds,
+        max(spreads, key=lambda x: x.below + x.above, default=None),
         weights,
         rest,
         active,
@@ -301,7 +333,36 @@ def _failure(  # noqa: PLR0917
     return "ok"
 
 
-def _spread(  # noqa: PLR0917
+# The range is claimed to hold nine starts of ten: so many standard deviations lie on each side of the middle.
+_SIDE = 1.645
+
+
+def _odds(
+    checked: Pool | None, needed: float, middle: float | None, margin: tuple[float, float] | None
+) -> float | None:
+    """How likely the pool holds what vLLM asks for, 0 to 1; None where that lies outside the range."""
+    if checked is None or margin is None or middle is None:
+        return None
+    least = needed + (checked.block_bytes / GIB if checked.rules.reserve_null_block else 0.0)
+    if not margin[0] < least <= margin[1]:
+        return None
+    side = middle - margin[0] if least < middle else margin[1] - middle
+    return 0.5 * erfc((least - middle) * _SIDE / max(side, 1e-9) / sqrt(2))
+
+
+# Spreads that are one way or the other, and no deviation from a middle: added whole.
+_WHOLE = frozenset({"layout of the weights", "sampler", "model type"})
+
+
+def _range(spreads: Iterable[Spread]) -> tuple[float, float]:
+    """GiB below and above: the terms' uncertainties taken as independent."""
+    free = [x for x in spreads if x.term not in _WHOLE]
+    whole = [x for x in spreads if x.term in _WHOLE]
+    below = sqrt(sum(x.below**2 for x in free)) + sum(x.below for x in whole)
+    return below, sqrt(sum(x.above**2 for x in free)) + sum(x.above for x in whole)
+
+
+def _spreads(  # noqa: PLR0917
     a: Architecture,
     s: Settings,
     fmt: Scheme,
@@ -310,16 +371,15 @@ def _spread(  # noqa: PLR0917
     outside: Estimate,
     charged: Estimate | None,
     known: Known,
-) -> tuple[float, float]:
-    """How far below and above the predicted pool the real one may lie: the terms' uncertainties, taken as
-    independent."""
+) -> list[Spread]:
+    """How far below and above the predicted pool each term may bring the real one."""
     act = stage.activation
-    more: list[float] = []  # a term may be larger: the pool smaller
+    found: list[Spread] = []
+    more: list[float] = []  # the activations may be larger: the pool smaller
     less: list[float] = []
     if known.weights_gib is None:
         share = 0.001 if fmt.name == "none" else 0.1 if fmt.name == "bitsandbytes" else 0.012 if fmt.exact else 0.1
-        more.append(share * weights + 0.02)
-        less.append(share * weights + 0.02)
+        found.append(Spread("weights", share * weights + 0.02, share * weights + 0.02))
     if known.activation_gib is None:
         peak = act.peak / GIB
         encoder = sum(t.bytes for t in act.terms if t.name == "vision encoder") / GIB
@@ -352,15 +412,17 @@ def _spread(  # noqa: PLR0917
             less.append(peak - forward)
         if s.engine == "V0" and s.does.counts_used_memory:
             more.append(0.3 * peak)  # blocks that torch kept after the pass counted as used
+    found.append(Spread("activation", sqrt(sum(x * x for x in more)), sqrt(sum(x * x for x in less))))
     if known.non_torch_gib is None:
-        more.append(outside.above)
-        less.append(outside.below)
+        found.append(Spread("memory outside torch", outside.above, outside.below))
     if charged is not None and known.graphs_gib is None:
-        more.append(charged.above)
-        less.append(charged.below)
-    below, above = sqrt(sum(x * x for x in more)), sqrt(sum(x * x for x in less))
+        found.append(Spread("CUDA graphs", charged.above, charged.below))
     strange = 0.0 if a.known else 0.1 * (weights + act.peak / GIB) + 0.5
-    # What is one way or the other is no spread around a middle: it is added whole.
     heavier = stage.heavier / GIB if known.weights_gib is None else 0.0
     differs = (act.otherwise - act.peak) / GIB if known.activation_gib is None else 0.0
-    return below + strange + heavier + max(differs, 0.0), above + strange + max(-differs, 0.0)
+    whole = [
+        Spread("model type", strange, strange),
+        Spread("layout of the weights", heavier, 0.0),
+        Spread("sampler", max(differs, 0.0), max(-differs, 0.0)),
+    ]
+    return [x for x in (*found, *whole) if x.below or x.above]

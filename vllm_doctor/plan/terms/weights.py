@@ -120,7 +120,15 @@ def _recurrent(a: Architecture, p: str, tp: int) -> Iterator[Matrix]:
         yield Matrix(f"{p}.conv.in_proj", 3 * a.hidden / tp, a.hidden)
         yield Matrix(f"{p}.conv.out_proj", a.hidden, a.hidden / tp)
         return
-    projected = 2 * values + 2 * keys + r.value_heads // tp if r.kind == "mamba2" else 2 * values
+    if r.kind == "mamba1":
+        yield Matrix(f"{p}.mixer.in_proj", 2 * values, a.hidden)
+        yield Matrix(f"{p}.mixer.x_proj", r.step_rank + 2 * r.key_dim, values)
+        yield Matrix(f"{p}.mixer.dt_proj", values, r.step_rank)
+        yield Matrix(f"{p}.mixer.out_proj", a.hidden, values)
+        yield Matrix("conv", values * r.conv, 1, vector=True)
+        yield Matrix("A, D", values * (r.key_dim + 1), 2, vector=True)  # in 4 bytes
+        return
+    projected = 2 * values + 2 * keys + r.value_heads // tp
     yield Matrix(f"{p}.mixer.in_proj", projected, a.hidden)
     yield Matrix(f"{p}.mixer.out_proj", a.hidden, values)
     yield Matrix("conv", (values + 2 * keys) * r.conv, 1, vector=True)
