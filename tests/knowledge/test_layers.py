@@ -5,7 +5,7 @@ import re
 import pytest
 
 from vllm_doctor.knowledge import versions
-from vllm_doctor.knowledge.layers import answers_of, layer_of, layers
+from vllm_doctor.knowledge.layers import applies, layer_of, layers
 
 SITE = "/opt/v/lib/python3.12/site-packages"
 
@@ -75,5 +75,5 @@ def test_what_nothing_tells_has_no_layer() -> None:
 def test_an_answer_for_one_message_is_not_given_to_another() -> None:
     part = next(one for one in layers() if one.id == "structured-output")
     broken = "OSError: /root/.cache/torch_extensions/py310/xgrammar/xgrammar.so: cannot open shared object file"
-    assert "torch-extensions-cache" in {o for a in answers_of(part, broken) for o in a.options}
-    assert "torch-extensions-cache" not in {o for a in answers_of(part, "AssertionError") for o in a.options}
+    assert "torch-extensions-cache" in {o for a in part.answers if applies(a, broken) for o in a.options}
+    assert "torch-extensions-cache" not in {o for a in part.answers if applies(a, "AssertionError") for o in a.options}

@@ -59,9 +59,9 @@ def _first(text: str, told_by: Literal["said", "files"]) -> Layer | None:
     return next((layer for layer, regex in found if regex and _compiled(regex).search(text)), None)
 
 
-def answers_of(layer: Layer, text: str) -> tuple[Answer, ...]:
-    """The answers that apply to a failure that says `text`."""
-    return tuple(a for a in layer.answers if not a.said or _compiled(a.said).search(text))
+def applies(answer: Answer, text: str) -> bool:
+    """Is what an answer is for in what a failure says?"""
+    return not answer.said or _compiled(answer.said).search(text) is not None
 
 
 @cache

@@ -1,9 +1,9 @@
 """Which layer a failure belongs to that no rule knows, and what cures that layer's failures in general."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from vllm_doctor.knowledge import versions
-from vllm_doctor.knowledge.layers import Answer, Layer, answers_of, layer_of
+from vllm_doctor.knowledge.layers import Answer, Layer, applies, layer_of
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
@@ -33,7 +33,7 @@ def layer(case: Case, fault: Fault) -> Layer | None:
 
 def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     """What cures failures of this part, as far as the release has it."""
-    offered = [_change(case, a) for a in answers_of(part, text(case, fault))]
+    offered: list[Change | None] = [*changes_of(case, part.answers, text(case, fault))]
     if part.kernels and not _of_python(fault) and kind(case, fault) is not None:
         offered += other_kernel(case, fault)
     if _defect(fault):
@@ -44,6 +44,12 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
         if change is not None:
             once.setdefault((change.kind, change.name), change)
     return tuple(once.values())[:_CHANGES]
+
+
+def changes_of(case: Case, answers: Sequence[Answer], said: str) -> tuple[Change, ...]:
+    """The answers whose sentence is in `said`, as changes that this release has."""
+    made = (_change(case, a) for a in answers if applies(a, said))
+    return tuple(change for change in made if change is not None)[:_CHANGES]
 
 
 def _change(case: Case, answer: Answer) -> Change | None:

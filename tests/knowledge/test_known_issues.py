@@ -1,0 +1,61 @@
+"""Each known issue can be matched, by all that it names and by its releases, and answers what some release has."""
+
+import re
+
+import pytest
+
+from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.known_issues import Issue, issues, matching, mended_in, normalised
+from vllm_doctor.knowledge.versions import as_version
+
+EVERY_ISSUE = pytest.mark.parametrize("issue", issues(), ids=lambda issue: issue.id)
+STEPS = ("AssertionError", "", "assert isinstance(attn_metadata, FlashAttentionMetadata)")
+CALL = "/opt/v/vllm/worker/multi_step_model_runner.py:_advance_step"
+
+
+@EVERY_ISSUE
+def test_it_names_an_exception_and_more_than_a_word_of_it(issue: Issue) -> None:
+    assert issue.kind
+    assert issue.said or (issue.code and issue.calls)
+    for regex in (issue.kind, issue.said, issue.code, *issue.calls):
+        re.compile(regex)
+
+
+@EVERY_ISSUE
+def test_it_says_where_and_when_it_was_read(issue: Issue) -> None:
+    assert issue.address.startswith("https://github.com/")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", issue.read)
+    assert len(issue.title) + len("Matches a known issue: ") < 110
+    assert issue.about.endswith(".")
+
+
+@EVERY_ISSUE
+def test_its_releases_are_releases_and_its_options_some_release_has(issue: Issue) -> None:
+    bounds = [as_version(v) for v in (issue.since, issue.fixed) if v is not None]
+    assert bounds == sorted(bounds)
+    for answer in issue.answers:
+        if answer.kind == "flag":
+            assert any(versions.flag(o, versions.newest_known()) is not None for o in answer.options)
+
+
+def test_ids_are_used_once() -> None:
+    assert len({one.id for one in issues()}) == len(issues())
+
+
+def test_all_that_it_names_must_be_there() -> None:
+    assert [one.id for one in matching(*STEPS, [CALL])] == ["multi-step-attention"]
+    assert not matching(*STEPS, ["/opt/v/vllm/attention/layer.py:forward"])
+    assert not matching("ValueError", *STEPS[1:], [CALL])
+
+
+def test_its_releases_are_honoured() -> None:
+    assert not matching(*STEPS, [CALL], as_version("0.5.0"))
+    assert matching(*STEPS, [CALL], as_version("0.6.0"))
+
+
+def test_what_a_release_has_mended_is_told() -> None:
+    assert all(one.fixed is not None for one in mended_in(versions.newest_known()))
+
+
+def test_what_differs_between_reports_is_taken_out() -> None:
+    assert normalised("index 31 is out of bounds, 'x' at 0x7f") == "index * is out of bounds, * at *"

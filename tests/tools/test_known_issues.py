@@ -1,0 +1,55 @@
+"""A log of a report becomes the draft of a known issue (tools/known_issues.py)."""
+
+import json
+from pathlib import Path
+
+import known_issues
+import pytest
+
+from vllm_doctor.knowledge.known_issues import Issue
+
+ADDRESS = "https://github.com/vllm-project/vllm/issues/1"
+TORN = """\
+Traceback (most recent call last):
+  File "/opt/v/lib/python3.12/site-packages/vllm/v1/engine/core.py", line 341, in run
+    self.step()
+  File "/opt/v/lib/python3.12/site-packages/vllm/v1/example.py", line 41, in peculiar
+    return table[place]
+IndexError: place 41 of 'example' is not in a table of 7
+"""
+
+
+def test_a_draft_matches_what_it_was_made_of(tmp_path: Path) -> None:
+    log = tmp_path / "report.log"
+    log.write_text(TORN, encoding="utf-8")
+    made = known_issues.draft(str(log), ADDRESS)
+    assert isinstance(made, dict)
+    assert made["said"] == "place .{1,200} of .{1,200} is not in a table of .{1,200}"
+    assert made["calls"] == [r"engine/core\.py:run$", r"v1/example\.py:peculiar$"]
+    assert Issue(**{k: v for k, v in made.items() if k not in {"calls", "answers"}}).kind == "IndexError"
+
+
+def test_a_log_without_a_failure_gives_no_draft(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "report.log"
+    log.write_text("INFO:     Application startup complete.\n", encoding="utf-8")
+    assert known_issues.main(["draft", str(log), ADDRESS]) == 1
+    assert "no traceback" in capsys.readouterr().out
+
+
+def test_the_draft_is_printed_as_an_entry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "report.log"
+    log.write_text(TORN, encoding="utf-8")
+    assert known_issues.main(["draft", str(log), ADDRESS]) == 0
+    assert json.loads(capsys.readouterr().out)["address"] == ADDRESS
+
+
+def test_the_check_counts_the_entries_that_a_release_has_mended(capsys: pytest.CaptureFixture[str]) -> None:
+    status = known_issues.main(["check", "0.32.0"])
+    told = capsys.readouterr().out
+    assert "known issues" in told
+    assert (status == 0) == told.endswith(" 0 of them mended in 0.32.0\n")
+
+
+def test_what_is_no_release_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert known_issues.main(["check", "newest"]) == 2
+    assert "not a release" in capsys.readouterr().err

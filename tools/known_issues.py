@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Bring in known issues, and find those that a release has mended.
+
+    tools/known_issues.py draft LOG ADDRESS    an entry to complete, from what failed first in a log of that report
+    tools/known_issues.py check RELEASE        the entries that RELEASE no longer has; exit 1 if there are any
+
+A draft has what can be read from the log. What happens, the way round, the releases and the title are written by who
+read the thread, in their own words; then it goes into vllm_doctor/knowledge/known_issues/issues.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import re
+import sys
+
+from vllm_doctor.gather.logfile import read_logs
+from vllm_doctor.knowledge.known_issues import issues, matching, mended_in, normalised
+from vllm_doctor.knowledge.version import parse_version
+from vllm_doctor.log.last_run import judged
+from vllm_doctor.records.reading import Known
+
+# The innermost calls tell a defect apart; those further out are every request's.
+_CALLS = 2
+
+
+def draft(log: str, address: str) -> dict[str, object] | str:
+    """An entry as far as the log tells it; else why there is none."""
+    read = read_logs([log])
+    if not isinstance(read, Known):
+        return f"{log}: {read.reason}"
+    root = judged(read.value).root
+    if root is None or root.crash is None:
+        return f"{log}: no traceback of a failure that ended the run; give the log of the report"
+    link = root.crash.root
+    calls = [f"{f.file.replace(chr(92), '/')}:{f.function}" for f in link.frames]
+    code = link.frames[-1].code if link.frames else ""
+    same = matching(link.kind, link.message, code, calls)
+    if same:
+        return f"{log}: it is an entry already: {', '.join(one.id for one in same)}"
+    words = (re.escape(part) for part in normalised(link.message.splitlines()[0] if link.message else "").split("*"))
+    near = [re.escape("/".join(c.rsplit("/", 2)[-2:])) + "$" for c in calls[-_CALLS:]]
+    return {
+        "id": "",
+        "title": "",
+        "about": "",
+        "address": address,
+        "read": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "kind": link.kind,
+        "said": ".{1,200}".join(words).replace("\\ ", " "),
+        "code": "" if link.message else re.escape(code).replace("\\ ", " "),
+        "calls": near,
+        "since": judged(read.value).version,
+        "fixed": None,
+        "answers": [],
+    }
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit status: 0 done, 1 entries to take out or no draft, 2 what was asked cannot be read."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    new = commands.add_parser("draft")
+    new.add_argument("log")
+    new.add_argument("address")
+    old = commands.add_parser("check")
+    old.add_argument("release")
+    asked = parser.parse_args(argv)
+    if asked.command == "draft":
+        made = draft(asked.log, asked.address)
+        print(made if isinstance(made, str) else json.dumps(made, indent=1, ensure_ascii=False))
+        return 1 if isinstance(made, str) else 0
+    if parse_version(asked.release) is None:
+        print(f"{asked.release}: not a release of vLLM; needed: a version such as 0.33.0", file=sys.stderr)
+        return 2
+    gone = mended_in(asked.release)
+    for one in gone:
+        print(f"{one.id}: mended in {one.fixed}: {one.address}")
+    print(f"{len(issues())} known issues, {len(gone)} of them mended in {asked.release}")
+    return 1 if gone else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

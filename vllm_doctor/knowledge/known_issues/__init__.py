@@ -1,0 +1,89 @@
+"""Defects that were reported in public, each read in its thread: issues.json.
+
+An entry is matched by what a traceback shows: the class of the exception, its message, the code and the calls that led
+to it. All that an entry names must be there; text alone proves nothing, so a match is never confirmed.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.knowledge.layers import Answer
+from vllm_doctor.knowledge.versions import Version, as_version
+
+# Numbers, addresses and quoted names differ from one report to the next.
+_VARIES = re.compile(r"0x[0-9a-f]+|\d+|'[^']{0,200}'|\"[^\"]{0,200}\"")
+
+
+class Issue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One defect. `kind`, `said`, `code` and `calls` are patterns: of the exception's class, its message, the code of
+    the innermost call, and calls as `file:function` of which each must be there. `since` and `fixed` bound the releases
+    (from, and the first without it); `address` is what was read, on the day `read`."""
+
+    id: str
+    title: str
+    about: str
+    address: str
+    read: str
+    kind: str = ""
+    said: str = ""
+    code: str = ""
+    calls: tuple[str, ...] = ()
+    since: str | None = None
+    fixed: str | None = None
+    answers: tuple[Answer, ...] = ()
+
+
+@cache
+def issues() -> tuple[Issue, ...]:
+    """All entries."""
+    return msgspec.json.decode(Path(__file__).with_name("issues.json").read_bytes(), type=tuple[Issue, ...])
+
+
+def matching(
+    kind: str, message: str, code: str, calls: Sequence[str], version: Version | None = None
+) -> tuple[Issue, ...]:
+    """The entries that a failure matches; those whose releases do not hold `version` are left out."""
+    return tuple(
+        one
+        for one in issues()
+        if _holds(one, version)
+        and _found(one.kind, kind, whole=True)
+        and _found(one.said, message)
+        and _found(one.code, code)
+        and all(any(_found(call, text) for text in calls) for call in one.calls)
+    )
+
+
+def mended_in(release: Version | str) -> tuple[Issue, ...]:
+    """The entries that a release no longer has."""
+    at = as_version(release)
+    return tuple(one for one in issues() if one.fixed is not None and as_version(one.fixed) <= at)
+
+
+def normalised(message: str) -> str:
+    """A message without what differs from one report to the next: the start of a pattern for a new entry."""
+    return _VARIES.sub("*", message).strip()
+
+
+def _holds(one: Issue, version: Version | None) -> bool:
+    if version is None:
+        return True
+    if one.since is not None and version < as_version(one.since):
+        return False
+    return one.fixed is None or version < as_version(one.fixed)
+
+
+def _found(regex: str, text: str, *, whole: bool = False) -> bool:
+    if not regex:
+        return True
+    pattern = _compiled(regex)
+    return (pattern.fullmatch(text) if whole else pattern.search(text)) is not None
+
+
+@cache
+def _compiled(regex: str) -> re.Pattern[str]:
+    return re.compile(regex)
