@@ -12,10 +12,11 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.knowledge.layers import Answer
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import Version, as_version
 
 # Numbers, addresses and quoted names differ from one report to the next.
-_VARIES = re.compile(r"0x[0-9a-f]+|\d+|'[^']{0,200}'|\"[^\"]{0,200}\"")
+_VARIES = Pattern(r"0x[0-9a-f]+|\d+|'[^']{0,200}'|\"[^\"]{0,200}\"")
 
 
 class Issue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,7 +67,7 @@ def mended_in(release: Version | str) -> tuple[Issue, ...]:
 
 def normalised(message: str) -> str:
     """A message without what differs from one report to the next: the start of a pattern for a new entry."""
-    return _VARIES.sub("*", message).strip()
+    return _VARIES.compiled.sub("*", message).strip()
 
 
 def _holds(one: Issue, version: Version | None) -> bool:
