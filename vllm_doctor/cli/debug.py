@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Literal
 
 import typer
@@ -23,6 +24,16 @@ takes it away and restarts the service, whoever is there.
 """
 
 
+class What(StrEnum):
+    """What can be turned on: the words of knowledge/debug.json."""
+
+    LOG = "log"
+    NCCL = "nccl"
+    NCCL_TRACE = "nccl-trace"
+    CUDA = "cuda"
+    TRACE = "trace"
+
+
 def debug(
     action: Annotated[Literal["on", "off", "status"], typer.Argument(help="on, off or status.")],
     *,
@@ -31,7 +42,7 @@ def debug(
     ] = None,
     for_: Annotated[str, typer.Option("--for", help="How long: 90s, 15m, 2h; at most a day.")] = "15m",
     with_: Annotated[
-        list[Literal["log", "nccl", "nccl-trace", "cuda", "trace"]] | None,
+        list[What] | None,
         typer.Option("--with", help="What to turn on; may be repeated. Default: log."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it and what it costs; touch nothing.")] = False,
@@ -42,4 +53,4 @@ def debug(
     from vllm_doctor.cli.debug_run import Asked, run
 
     name = unit if unit is None or unit.endswith(".service") else f"{unit}.service"
-    raise typer.Exit(run(Asked(action, name, for_, tuple(with_ or ("log",)), dry_run, yes, ready_seconds)))
+    raise typer.Exit(run(Asked(action, name, for_, tuple(one.value for one in with_ or (What.LOG,)), dry_run, yes, ready_seconds)))
