@@ -53,4 +53,6 @@ def debug(
     from vllm_doctor.cli.debug_run import Asked, run
 
     name = unit if unit is None or unit.endswith(".service") else f"{unit}.service"
-    raise typer.Exit(run(Asked(action, name, for_, tuple(one.value for one in with_ or (What.LOG,)), dry_run, yes, ready_seconds)))
+    raise typer.Exit(
+        run(Asked(action, name, for_, tuple(one.value for one in with_ or (What.LOG,)), dry_run, yes, ready_seconds))
+    )

@@ -13,8 +13,9 @@ from vllm_doctor.cli.unit_of import unit as the_unit
 from vllm_doctor.gather import look, release, systemd
 from vllm_doctor.operate.debug import switch
 from vllm_doctor.operate.guard.restart import NotPermitted
-from vllm_doctor.operate.temporary import NotDone, until
+from vllm_doctor.operate.temporary import NotDone
 from vllm_doctor.records.reading import Absent, Known, Unknown
+from vllm_doctor.records.temporary import until
 
 _DAY = 86400
 

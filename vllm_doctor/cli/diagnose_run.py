@@ -240,4 +240,13 @@ def _live(given: Given, aims: Sequence[Target] = ()) -> tuple[Snapshot, ...]:
         known = discover()
         names = ", ".join(known.value) if isinstance(known, Known) else "none"
         raise UsageProblem(f"--unit {given.unit}: {found[0].unit.reason}. vLLM units here: {names}")
-    return found
+    return tuple(_with_past(shot) for shot in found)
+
+
+def _with_past(shot: Snapshot) -> Snapshot:
+    """The snapshot with what the guard's records say of its unit."""
+    if shot.subject.unit is None:
+        return shot
+    from vllm_doctor.operate.history.past import past
+
+    return msgspec.structs.replace(shot, past=past(shot.subject.unit))

@@ -11,13 +11,11 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.records.temporary import name, until
 from vllm_doctor.remedy.dropin import quoted
 
 RUNTIME = Path("/run/systemd/system")
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,250}\.service")
-# Behind every other drop-in, and before a trial of `tune`.
-_NAME = re.compile(r"zzy-vllm-doctor-(recover|debug)-until-(\d{8}T\d{6}Z)\.conf")
-_STAMP = "%Y%m%dT%H%M%SZ"
 
 
 class NotDone(Exception):  # noqa: N818 - it names what the operator meets
@@ -52,8 +50,7 @@ class Temporary(msgspec.Struct, frozen=True):
         if not _UNIT.fullmatch(self.unit):
             raise NotDone(f"{self.unit!r} is no name of a service")
         self.take_away()
-        end = (now + datetime.timedelta(seconds=seconds)).strftime(_STAMP)
-        file = self.folder / f"zzy-vllm-doctor-{self.purpose}-until-{end}.conf"
+        file = self.folder / name(self.purpose, now + datetime.timedelta(seconds=seconds))
         self._arm(file, seconds)
         self.folder.mkdir(parents=True, exist_ok=True)
         # Not for all eyes: a command line may hold a key.
@@ -91,18 +88,12 @@ class Temporary(msgspec.Struct, frozen=True):
         timed(self.timer, seconds, steps, last)
 
 
-def until(path: str) -> datetime.datetime | None:
-    """When the drop-in of this path ends; None where it is none of ours."""
-    found = _NAME.fullmatch(path.rpartition("/")[2])
-    return datetime.datetime.strptime(found[2], _STAMP).replace(tzinfo=datetime.UTC) if found else None
-
-
-def timed(name: str, seconds: int, steps: list[str], last: list[str]) -> None:
+def timed(called: str, seconds: int, steps: list[str], last: list[str]) -> None:
     """Have systemd do something later, whoever lives then. Raises NotDone."""
-    run(["systemctl", "stop", f"{name}.timer"], deadline_s=20)
+    run(["systemctl", "stop", f"{called}.timer"], deadline_s=20)
     done = run(
         [
-            *("systemd-run", f"--on-active={seconds}", f"--unit={name}", "--collect", "--quiet"),
+            *("systemd-run", f"--on-active={seconds}", f"--unit={called}", "--collect", "--quiet"),
             *(f"--property={step}" for step in steps),
             *("--", *last),
         ],
@@ -110,7 +101,7 @@ def timed(name: str, seconds: int, steps: list[str], last: list[str]) -> None:
     )
     if isinstance(done, NotRun) or done.code != 0:
         why = done.reason if isinstance(done, NotRun) else done.err.strip()[:300]
-        raise NotDone(f"the timer {name} could not be armed, so nothing was changed: {why}")
+        raise NotDone(f"the timer {called} could not be armed, so nothing was changed: {why}")
 
 
 def systemctl(*words: str, deadline_s: float = 60) -> None:

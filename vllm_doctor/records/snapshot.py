@@ -8,6 +8,7 @@ from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Missing, Subject
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
 from vllm_doctor.records.log import Log
+from vllm_doctor.records.past import Past
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Reading
 
 
@@ -26,6 +27,7 @@ class Signal(StrEnum):
     PROBE = "probe"
     MODEL_CONFIG = "model_config"
     CONTAINER = "container"
+    PAST = "past"
 
 
 # A log alone, or a unit: what runs in no container has nothing to say about one.
@@ -49,5 +51,6 @@ class Snapshot(msgspec.Struct, frozen=True):
     probe: Reading[Probe] = NOT_GIVEN
     model_config: Reading[dict[str, object]] = NOT_GIVEN
     container: Reading[Container] = NO_CONTAINER
+    past: Reading[Past] = Absent("no guard's records were given")
     live: bool = False
     unread: tuple[Missing, ...] = ()

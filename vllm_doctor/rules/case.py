@@ -12,6 +12,7 @@ from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
+from vllm_doctor.records.past import Past
 from vllm_doctor.records.reading import Known, Reading
 from vllm_doctor.records.snapshot import Signal, Snapshot
 
@@ -253,6 +254,13 @@ class Case:
         """Driver versions."""
         self.touched.add(Signal.DRIVER)
         found = self._snapshot.driver
+        return found.value if isinstance(found, Known) else None
+
+    @property
+    def past(self) -> Past | None:
+        """What the guard's records say; None where there are none."""
+        self.touched.add(Signal.PAST)
+        found = self._snapshot.past
         return found.value if isinstance(found, Known) else None
 
     @property

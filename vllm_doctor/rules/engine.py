@@ -306,4 +306,6 @@ def _facts(case: Case) -> dict[str, Scalar]:
         facts["weights_gib"] = case.weights_gib
     if case.live and "available_kv_gib" in facts and (planned := planned_kv_gib(case)) is not None:
         facts["planned_kv_gib"] = planned
+    if case.past is not None and case.past.before_crash:
+        facts["before_last_crash"] = case.past.before_crash
     return facts

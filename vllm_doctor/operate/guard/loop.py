@@ -10,15 +10,14 @@ from vllm_doctor.gather.together import Task
 from vllm_doctor.operate.guard.decide import Decision, Kind, Memory, decide
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.guard.restart import Ask, NotPermitted
-from vllm_doctor.operate.history.slope import Slope, slope
+from vllm_doctor.operate.history.slope import Slope
+from vllm_doctor.operate.history.slopes import slopes
 from vllm_doctor.operate.history.store import Event, Reader, Store, Unreadable
 from vllm_doctor.records.reading import Known, Reading
 from vllm_doctor.records.sample import Look
 
 MINUTE = 60.0
 _SLOPES_EVERY_S = 600.0
-# What a start takes before its memory is level.
-_WARM_S = 900.0
 _POLL_S = 3.0
 HOST = "the host"
 
@@ -229,23 +228,3 @@ class Guard:
         if name not in self._silent:
             self._silent |= {name}
             self._event(unit, "said", text)
-
-
-def slopes(reader: Reader, unit: str, now: float, hours: float) -> tuple[Slope, ...]:
-    """How the memories of the unit's present run grow: the host's, and what it holds of each GPU."""
-    starts = [e.at for e in reader.events(unit, now - hours * 3600) if e.kind in {Kind.STARTED, "answers"}]
-    since = max((now - hours * 3600, *(at + _WARM_S for at in starts)))
-    rows = reader.minutes(unit, since)
-    found = [slope("host memory", [(r.at, r.host) for r in rows if r.host], _last([r.host_limit for r in rows]))]
-    by_card: dict[str, list[tuple[float, int]]] = {}
-    room: dict[str, float] = {}
-    for one in reader.cards(unit, since):
-        if one.own is not None:
-            by_card.setdefault(one.uuid, []).append((one.at, one.own))
-            room[one.uuid] = one.own + (one.free or 0)
-    found += [slope(f"memory of {uuid}", series, room[uuid]) for uuid, series in by_card.items()]
-    return tuple(one for one in found if one is not None)
-
-
-def _last(values: list[int | None]) -> float | None:
-    return next((float(v) for v in reversed(values) if v), None)

@@ -10,8 +10,8 @@ from vllm_doctor.gather import journal, systemd
 from vllm_doctor.log.match import anchors, read
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.store import Event, Reader, Unreadable, place
-from vllm_doctor.operate.temporary import until
 from vllm_doctor.records.reading import Known
+from vllm_doctor.records.temporary import until
 
 _STARTS = 12
 _S = 5.0

@@ -1,0 +1,64 @@
+"""A unit's past as rules judge it, read from the guard's store."""
+
+import time
+
+from vllm_doctor.operate.history.slope import GIB
+from vllm_doctor.operate.history.slopes import slopes
+from vllm_doctor.operate.history.store import Minute, Reader, Unreadable, place
+from vllm_doctor.records.past import Growth, Past
+from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
+
+HOURS = 48.0
+_BEFORE_S = 600.0
+# What the guard writes down when a unit began anew without being asked to.
+_ENDED = {"started", "crashed"}
+
+
+def past(unit: str, now: float | None = None) -> Reading[Past]:
+    """What is kept of the unit; Absent where nobody keeps anything."""
+    at = time.time() if now is None else now
+    try:
+        reader = Reader(place())
+    except (FileNotFoundError, PermissionError):
+        return Absent("no guard keeps records on this host (vllm_doctor_guard: true)")
+    except Unreadable as problem:
+        return Unknown(f"the guard's records: {problem}", "journalctl -u vllm-doctor-guard")
+    try:
+        found = slopes(reader, unit, at, HOURS)
+        growths = tuple(
+            Growth(
+                s.what,
+                s.per_hour / GIB,
+                s.low / GIB,
+                s.high / GIB,
+                s.hours,
+                s.now / GIB,
+                s.limit / GIB if s.limit else None,
+                s.sure,
+            )
+            for s in found
+        )
+        return Known(Past(growths, _before_crash(reader, unit, at)), str(place()))
+    except Unreadable as problem:
+        return Unknown(f"the guard's records: {problem}", "journalctl -u vllm-doctor-guard")
+    finally:
+        reader.close()
+
+
+def _before_crash(reader: Reader, unit: str, now: float) -> str:
+    """The last record before the unit last began anew."""
+    ends = [e.at for e in reader.events(unit, now - 14 * 86400) if e.kind in _ENDED]
+    if not ends:
+        return ""
+    rows = [row for row in reader.minutes(unit, ends[-1] - _BEFORE_S) if row.at < ends[-1]]
+    return told(rows[-1]) if rows else ""
+
+
+def told(row: Minute) -> str:
+    """One record in a line."""
+    when = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(row.at))
+    kv = "" if row.kv is None else f", KV cache {row.kv:.0%}"
+    load = "load unknown" if row.running is None else f"{row.running:.0f} running, {row.waiting or 0:.0f} waiting{kv}"
+    room = f" of {row.host_limit / GIB:.2f}" if row.host_limit else ""
+    host = f", host memory {row.host / GIB:.2f}{room} GiB" if row.host else ""
+    return f"{when}: {load}{host}"

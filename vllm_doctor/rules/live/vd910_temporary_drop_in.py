@@ -1,0 +1,50 @@
+"""VD910: a drop-in of `recover` or `debug` holds: the service does not run as the inventory says."""
+
+import shlex
+
+from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.temporary import purpose, until
+from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, rule
+from vllm_doctor.rules.say import finding, thing
+
+_WHAT = {"recover": "the smaller launch of `recover`", "debug": "variables of `debug`"}
+
+
+def judge(case: Case) -> Outcome:
+    """Is one of the unit's drop-ins one that expires?"""
+    unit = case.unit
+    if unit is None:
+        return NotHere("no unit was read")
+    held = [(path, end) for path in unit.drop_ins if (end := until(path)) is not None]
+    if not held:
+        return Clear("no drop-in of recover or debug is there")
+    path, end = held[0]
+    word = shlex.quote(unit.name)
+    shown = end.strftime("%Y-%m-%d %H:%M UTC")
+    command = (
+        f"vllm-doctor debug off --unit {word}"
+        if purpose(path) == "debug"
+        else f"rm {shlex.quote(path)} && systemctl daemon-reload && systemctl restart {word}"
+    )
+    return finding(
+        RULE,
+        title=f"It has {_WHAT[purpose(path)]} until {shown}",
+        severity=Severity.ADVICE,
+        evidence=tuple(Evidence("systemd", unit.name, one) for one, _ in held),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                path.rpartition("/")[2],
+                Direction.REMOVE,
+                "it goes away by itself; what recover lowered stays in force until the next restart after that",
+                command=command,
+            ),
+        ),
+        refute=f"systemctl show -p DropInPaths {word} names no such file",
+    )
+
+
+RULE = rule("VD910", reads=frozenset({Signal.UNIT}), judge=judge)

@@ -1,0 +1,65 @@
+"""VD313: hours of the guard's records show a memory that grows and never comes back, against a pool that is in use."""
+
+import shlex
+
+from vllm_doctor.records.finding import Arithmetic, Evidence
+from vllm_doctor.records.past import Growth
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, rule
+from vllm_doctor.rules.say import finding, gib, thing
+
+_DAY = 24.0
+
+
+def judge(case: Case) -> Outcome:
+    """Does the low end of any memory's pace lie above zero?"""
+    past, unit = case.past, case.unit
+    if past is None or not past.growths:
+        return NotHere("no guard has kept hours of records of this run")
+    grown = [one for one in past.growths if one.sure]
+    if not grown:
+        hours = max(one.hours for one in past.growths)
+        return Clear(f"over {hours:.0f} h its memory is level: what is used is a pool in use")
+    worst = min(grown, key=lambda one: one.hours_left if one.hours_left is not None else float("inf"))
+    left = worst.hours_left
+    name = unit.name if unit is not None else "the service"
+    source = "the guard's records"
+    return finding(
+        RULE,
+        title=f"{worst.what[:20]} grows by {worst.pace:.2f} GiB an hour for {worst.hours:.0f} h",
+        severity=Severity.WILL_FAIL_UNDER_LOAD if left is not None and left <= _DAY else Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=tuple(Evidence(source, one.what, _told(one)) for one in grown),
+        arithmetic=(
+            gib(
+                "a pace an hour", worst.pace, f"median of slopes; between {worst.low:.3f} and {worst.high:.3f}", source
+            ),
+            gib("now", worst.now, "the last record", source),
+            *(() if worst.limit is None else (gib("limit", worst.limit, "what it may have", source),)),
+            *(
+                ()
+                if left is None
+                else (Arithmetic("until the limit", round(left, 1), "h", "(limit − now) / pace", source),)
+            ),
+        ),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                name,
+                Direction.REPAIR,
+                "restart it in a quiet moment before the limit is reached, and report the growth with a bundle",
+                command=f"vllm-doctor bundle && systemctl restart {shlex.quote(name)}",
+            ),
+        ),
+        refute="it levels off below the limit within as many hours again",
+    )
+
+
+def _told(one: Growth) -> str:
+    limit = "" if one.limit is None else f" of {one.limit:.2f}"
+    return f"{one.pace:+.3f} GiB an hour ({one.low:.3f} to {one.high:.3f}) over {one.hours:.1f} h; {one.now:.2f}{limit} now"
+
+
+RULE = rule("VD313", reads=frozenset({Signal.PAST, Signal.UNIT}), judge=judge)
