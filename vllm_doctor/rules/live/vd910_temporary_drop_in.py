@@ -7,7 +7,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.temporary import purpose, until
 from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, rule
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, thing
 
 _WHAT = {"recover": "the smaller launch of `recover`", "debug": "variables of `debug`"}
@@ -17,7 +17,7 @@ def judge(case: Case) -> Outcome:
     """Is one of the unit's drop-ins one that expires?"""
     unit = case.unit
     if unit is None:
-        return NotHere("no unit was read")
+        return Unseen(frozenset({Signal.UNIT})) if case.live else NotHere("a file has no drop-ins")
     held = [(path, end) for path in unit.drop_ins if (end := until(path)) is not None]
     if not held:
         return Clear("no drop-in of recover or debug is there")
