@@ -154,7 +154,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         size, took, _ = month(Path(folder))
         print(
-            f"a month of records, {SERVICES} services with a card each: {size:.1f} MiB; a past read in {took * 1000:.0f} ms"
+            f"a month of {SERVICES} services with a card each: {size:.1f} MiB; a past is read in {took * 1000:.0f} ms"
         )
     with tempfile.TemporaryDirectory() as folder:
         part, resident = watched(Path(folder))
