@@ -12,8 +12,8 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.engine import ask
 from vllm_doctor.rules.explain import HEADINGS, page
-from vllm_doctor.rules.order import FAMILIES, INTERNAL, TABLE, by_code, rows
-from vllm_doctor.rules.registry import RETIRED, Rule, rules
+from vllm_doctor.rules.order import FAMILIES, INTERNAL, TABLE, by_code, retired, rows
+from vllm_doctor.rules.registry import Rule, rules
 from vllm_doctor.rules.say import TITLE
 
 PACKAGE = Path(vllm_doctor.__file__).parent
@@ -28,7 +28,8 @@ def module_of(rule: Rule) -> Path:
 def test_codes_are_unique_and_never_reused() -> None:
     codes = [r.code for r in rows()]
     assert len(codes) == len(set(codes))
-    assert not set(codes) & (RETIRED | {INTERNAL})
+    assert not set(codes) & {*retired(), INTERNAL}
+    assert {old.replaced_by for old in retired().values()} <= {*codes, *retired(), ""}
     assert len({r.name for r in rows()}) == len(codes)
 
 
@@ -46,7 +47,8 @@ def test_every_module_of_a_family_is_a_rule_with_a_row() -> None:
 
 def test_the_order_is_a_table_that_can_be_read() -> None:
     """A new row keeps the columns straight: the table is read as text."""
-    lines = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    table = TABLE.read_text(encoding="utf-8").partition("## Retired")[0]
+    lines = [line for line in table.splitlines() if line.startswith("|")]
     bars = {tuple(i for i, char in enumerate(line) if char == "|") for line in lines}
     assert len(bars) == 1, "columns of ORDER.md are not aligned"
 
@@ -64,6 +66,7 @@ def test_it_has_a_page_with_the_fixed_headings(rule: Rule) -> None:
     assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == list(HEADINGS)
     sections = re.split(r"^## .*$", text, flags=re.MULTILINE)
     assert all(s.strip() for s in sections), "a heading without a text"
+    assert "WRITE:" not in text, "tools/new_rule.py asks for words of yours"
 
 
 @EVERY_RULE

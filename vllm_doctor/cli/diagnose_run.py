@@ -77,7 +77,7 @@ def run(given: Given, output: str, fail_on: str, target: str | None = None, *, f
 
 def _judged(snapshot: Snapshot) -> Diagnosis:
     """The diagnosis, on a live host with the repair there."""
-    told = diagnose(snapshot)
+    told = diagnose(snapshot, preview=os.environ.get("VLLM_DOCTOR_PREVIEW") == "1")
     if not snapshot.live or not told.findings:
         return told
     from vllm_doctor.remedy.repair import repaired

@@ -32,9 +32,12 @@ _WORST = {verdict: rank for rank, verdict in enumerate((Verdict.FINDING, Verdict
 _SEVERITY = {severity: rank for rank, severity in enumerate(Severity)}
 
 
-def diagnose(snapshot: Snapshot) -> Diagnosis:
-    """The verdict on a snapshot, with everything that led to it; what is secret in it stays behind."""
-    each = [(judged(one), one) for one in _servers(snapshot)]
+def diagnose(snapshot: Snapshot, *, preview: bool = False) -> Diagnosis:
+    """The verdict on a snapshot, with everything that led to it; what is secret in it stays behind.
+
+    `preview` also asks the rules that are in preview.
+    """
+    each = [(judged(one, preview=preview), one) for one in _servers(snapshot)]
     worst, of = min(each, key=lambda pair: _WORST.get(pair[0].verdict, len(_WORST)))
     return answer(worst, of)
 
@@ -50,10 +53,10 @@ def _servers(snapshot: Snapshot) -> list[Snapshot]:
     return [one for one, run in stories if run is not None and (run.is_server or run.root or run.deaths)] or each
 
 
-def judged(snapshot: Snapshot) -> Diagnosis:
+def judged(snapshot: Snapshot, *, preview: bool = False) -> Diagnosis:
     """The same as the rules say it, for nobody's eyes."""
     case = Case(snapshot)
-    asked = [_asked(rule, case) for rule in rules()]
+    asked = [_asked(rule, case) for rule in rules() if preview or not rule.preview]
     findings = foreseen(case, _ordered(_without_fallbacks([(one.rule, one.outcome) for one in asked])))
     missing = _missing(case, snapshot)
     verdict, because = _verdict(case, snapshot, findings)

@@ -5,11 +5,12 @@ from vllm_doctor.knowledge.claims import Claim, as_text, claims_about, claims_of
 from vllm_doctor.knowledge.history import History, history
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.rules.chart import NODES, Node
-from vllm_doctor.rules.order import INTERNAL, Row, by_code
+from vllm_doctor.rules.order import INTERNAL, Retired, Row, by_code, retired
 
 HEADINGS = ("What it is", "How it is recognised", "What to do", "What is often said", "Sources")
 
 
+_PREVIEW = "This rule is in preview: `diagnose` asks it only with VLLM_DOCTOR_PREVIEW=1, and it may still change."
 _OURS = f"""\
 # {INTERNAL} A rule of vllm-doctor failed
 
@@ -30,7 +31,7 @@ def meaning(rule: Row) -> str:
 
 def explained(rule: Row, at: Version | None) -> str:
     """The page, with what articles say of it put right: for every release, or for the one that is asked about."""
-    text = page(rule).rstrip("\n")
+    text = page(rule).rstrip("\n") + ("\n\n" + _PREVIEW if rule.preview else "")
     told = [_claim(claim, at) for claim in claims_of(rule.code)]
     told = [t for t in told if t]
     if not told:
@@ -43,6 +44,8 @@ def about(name: str, at: Version | None) -> str | None:
     """What an option, an environment variable or a metric is, release by release; None for a name nobody knows."""
     if name.upper() == INTERNAL:
         return _OURS
+    if name.upper() in retired():
+        return _retired(retired()[name.upper()])
     release = at or versions.newest_known()
     option = versions.flag(name, release)
     variable = versions.env(name, release)
@@ -64,6 +67,17 @@ def about(name: str, at: Version | None) -> str | None:
         return None
     return "\n".join(
         [*(lines or [f"# {name}", ""]), *(["", "## What is often said", "", *filter(None, said)] if said else [])]
+    )
+
+
+def _retired(old: Retired) -> str:
+    """What became of a code that no rule has any more."""
+    if old.replaced_by not in by_code():
+        return f"# {old.code} {old.title}\n\nThis code was retired in {old.release}, and no other one replaced it."
+    now = by_code()[old.replaced_by]
+    return (
+        f"# {old.code} {old.title}\n\nThis code was retired in {old.release}. {now.code} replaced it: {now.title}.\n\n"
+        f"{page(now)}"
     )
 
 

@@ -23,14 +23,15 @@ FAMILIES = {
     "8": "multigpu",
     "9": "live",
 }
-_LAST_RESORT = "last resort"
+_LAST_RESORT, _PREVIEW = "last resort", "preview"
 
 
 class Row(msgspec.Struct, frozen=True):
     """One rule's row. Of two findings the one of the smaller `position` is the cause.
 
     `node` is the box of the flowchart, `also` are further phases in which the same cause is found. `refines` names the
-    codes that this rule is the more exact answer to. A `fallback` counts only where no other rule fires.
+    codes that this rule is the more exact answer to. A `fallback` counts only where no other rule fires; a `preview` is
+    asked only where somebody asks for previews.
     """
 
     position: int
@@ -42,6 +43,7 @@ class Row(msgspec.Struct, frozen=True):
     also: frozenset[Phase]
     refines: frozenset[str]
     fallback: bool
+    preview: bool
     title: str
 
     @property
@@ -66,14 +68,34 @@ class Row(msgspec.Struct, frozen=True):
 @cache
 def rows() -> tuple[Row, ...]:
     """Every rule's row, causes before what they explain. Raises ValueError for a row that the table may not hold."""
-    table = [row for row in TABLE.read_text(encoding="utf-8").splitlines() if row.startswith("| VD")]
-    return tuple(_row(position, row) for position, row in enumerate(table))
+    return tuple(_row(position, row) for position, row in enumerate(_written(retired=False)))
+
+
+class Retired(msgspec.Struct, frozen=True):
+    """A code that no rule has any more, and the code that answers in its place (empty: none does)."""
+
+    code: str
+    release: str
+    replaced_by: str
+    title: str
+
+
+@cache
+def retired() -> dict[str, Retired]:
+    """The codes that were given out once; none is ever given to another rule."""
+    found = [Retired(*(cell.strip() for cell in row.strip("|").split("|"))) for row in _written(retired=True)]
+    return {one.code: one for one in found}
+
+
+def _written(*, retired: bool) -> list[str]:
+    head, mark, below = TABLE.read_text(encoding="utf-8").partition("## Retired codes")
+    return [row for row in (below if retired else head).splitlines() if mark and row.startswith("| VD")]
 
 
 def _row(position: int, written: str) -> Row:
     code, name, node, cause, phases, refines, asked, title = (cell.strip() for cell in written.strip("|").split("|"))
-    if asked not in {"", _LAST_RESORT}:
-        raise ValueError(f"{TABLE.name}: {code}: {asked!r}: a rule is asked always (empty) or as the {_LAST_RESORT}")
+    if asked not in {"", _LAST_RESORT, _PREVIEW}:
+        raise ValueError(f"{TABLE.name}: {code}: asked {asked!r}; needed: nothing, {_LAST_RESORT} or {_PREVIEW}")
     first, *others = phases.split(", ")
     return Row(
         position=position,
@@ -85,6 +107,7 @@ def _row(position: int, written: str) -> Row:
         also=frozenset(Phase(phase) for phase in others),
         refines=frozenset(filter(None, refines.split(", "))),
         fallback=asked == _LAST_RESORT,
+        preview=asked == _PREVIEW,
         title=title,
     )
 

@@ -45,10 +45,6 @@ class Rule(Row, frozen=True):
     judge: Judge
 
 
-# Codes that were once given out; none is ever given to another finding.
-RETIRED: frozenset[str] = frozenset()
-
-
 def rule(code: str, *, reads: frozenset[Signal], judge: Judge) -> Rule:
     """The rule of this code. Raises KeyError for a code that has no row in ORDER.md."""
     return Rule(**msgspec.structs.asdict(by_code()[code]), reads=reads, judge=judge)

@@ -1,0 +1,80 @@
+"""CONTRIBUTING's worked example of a rule, played word by word in a copy of the checkout (tools/new_rule.py)."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import new_rule
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+EXAMPLE = re.search(
+    r"tools/new_rule\.py (VD.*?)\n\.venv", (REPO / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL
+)
+TESTED = ("tests/meta/test_registry.py", "tests/scenarios", "tests/log/test_catalogue.py")
+
+
+def words() -> list[str]:
+    assert EXAMPLE is not None
+    return shlex.split(EXAMPLE[1].replace("\\\n", " "))
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What the example touches, and what its tests import."""
+    folder = tmp_path / "checkout"
+    left_out = shutil.ignore_patterns("__pycache__", "releases", "site", "gpu", "fuzz", "stub_*", "hostile")
+    for name in ("vllm_doctor", "tests"):
+        shutil.copytree(REPO / name, folder / name, ignore=left_out)
+    shutil.copy(REPO / "pyproject.toml", folder)
+    return folder
+
+
+def played(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTED, "-k", "VD527 or vd527 or scales"]
+    return subprocess.run([*asked, *more], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_the_worked_example_is_a_rule_once_its_page_is_written(checkout: Path) -> None:
+    assert new_rule.main(words(), checkout) == 0
+    red = played(checkout)
+    assert "1 failed" in red.stdout, red.stdout
+    assert "tools/new_rule.py asks for words of yours" in red.stdout
+    page = checkout / "vllm_doctor/rules/launch/vd527_kv_scales_missing.md"
+    page.write_text(page.read_text(encoding="utf-8").replace("WRITE: ", ""), encoding="utf-8")
+    green = played(checkout)
+    assert green.returncode == 0, green.stdout
+    passed = re.search(r"(\d+) passed", green.stdout)
+    assert passed is not None
+    assert int(passed[1]) >= 8, "its row, its page, its three scenarios, what it reads, its message"
+
+
+def test_the_order_stays_a_table_and_the_row_stands_where_it_was_asked_for(checkout: Path) -> None:
+    assert new_rule.main(words(), checkout) == 0
+    lines = (checkout / "vllm_doctor/rules/ORDER.md").read_text(encoding="utf-8").splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("| VD527 "))
+    assert lines[at + 1].startswith("| VD599 ")
+    assert len({tuple(i for i, c in enumerate(line) if c == "|") for line in lines[at - 3 : at + 3]}) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("VD527", "VD599", "was given to a rule already"),
+        ("VD527", "VD52", "is no code"),
+        ("kv-scales-missing", "KV_scales", "is no name"),
+        ("VD599", "VD598", "no rule has this code"),
+        ("KV cache scales are missing", "nowhere", "does not stand in --message"),
+        ("The checkpoint has no scales for an FP8 KV cache", "x" * 71, "needed: 1 to 70"),
+    ],
+)
+def test_what_a_test_would_refuse_later_is_refused_before_anything_is_written(
+    checkout: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, why: str
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in checkout.rglob("*") if path.is_file()}
+    assert new_rule.main([new if word == old else word for word in words()], checkout) == 2
+    assert why in capsys.readouterr().err
+    assert {path: path.stat().st_mtime_ns for path in checkout.rglob("*") if path.is_file()} == before

@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Begin a rule: its row in ORDER.md, its module and page, its message in the catalogue, and its three scenarios.
+
+What only a person can say is marked WRITE in the page; a test fails while the mark is there. Nothing is overwritten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+from vllm_doctor.rules.order import FAMILIES
+
+REPO = Path(__file__).resolve().parent.parent
+# The catalogue's file for a message of a family, where it has no file of its own name.
+CATALOGUE = {"burst": "runtime", "pressure": "runtime", "prefix": "runtime", "live": "runtime", "container": "host"}
+TITLE = 70
+
+MODULE = '''"""{code}: {lower_title}."""
+
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import finding
+
+_ID = "{name}"
+
+
+def judge(case: Case) -> Outcome:
+    """Did the run fail with this message?"""
+    fault = named(case, _ID)
+    if isinstance(fault, NotHere | Unseen):
+        return fault
+    return finding(
+        RULE,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, _ID),
+        refute={refute},
+    )
+
+
+RULE = rule("{code}", reads=frozenset({{Signal.LOG}}), judge=judge)
+'''
+
+PAGE = """# {code} {title}
+
+## What it is
+
+WRITE: what happens, in two sentences; the first one stands in docs/findings.md.
+
+## How it is recognised
+
+`{anchor}`.
+
+## What to do
+
+WRITE: imperatives, the cheapest first.
+
+## What is often said
+
+- "WRITE: common advice": why it is wrong here.
+
+## Sources
+
+{source}
+"""
+
+SCENARIOS = """---
+{prefix}-fires:
+  expect: finding
+  log: |
+    (APIServer pid=4100) INFO 03-14 09:01:00 [api_server.py:1839] vLLM API server version {version}
+    (APIServer pid=4100) Traceback (most recent call last):
+    (APIServer pid=4100)   File "/opt/vllm/lib/python3.12/site-packages/vllm/{source}", line 100, in start
+    (APIServer pid=4100)     raise {kind}(
+    (APIServer pid=4100) {message}
+
+{prefix}-near-miss:
+  expect: not-here
+  log: |
+    (APIServer pid=4100) INFO 03-14 09:00:00 [api_server.py:1839] vLLM API server version {version}
+    (APIServer pid=4100) INFO 03-14 09:00:01 [utils.py:233] non-default args: {{'model': 'example/model-8b'}}
+    (APIServer pid=4100) WARNING 03-14 09:00:02 [utils.py:80] {anchor}: a default is used
+    (APIServer pid=4100) INFO:     Application startup complete.
+
+{prefix}-unknown:
+  expect: unseen
+"""
+
+
+class RefusalError(Exception):
+    """What was asked for cannot be begun; the text says what is needed."""
+
+
+def cells(line: str) -> list[str]:
+    """The cells of a table's line."""
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def with_row(text: str, row: list[str], above: str) -> str:
+    """ORDER.md with a row above that of another code. Raises RefusalError for an unknown code."""
+    head, mark, below = text.partition("## Retired codes")
+    lines = head.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("| Code"))
+    last = max(i for i, line in enumerate(lines) if line.startswith("|"))
+    table = [cells(line) for line in lines[first : last + 1] if not line.startswith("|-")]
+    codes = [one[0] for one in table]
+    if row[0] in codes or f"| {row[0]} " in below:
+        raise RefusalError(f"{row[0]} was given to a rule already; a code is never given twice")
+    if above not in codes:
+        raise RefusalError(f"--above {above}: no rule has this code; ORDER.md has them all")
+    table.insert(codes.index(above), row)
+    widths = [max(len(one[column]) for one in table) for column in range(len(row))]
+    written = ["| " + " | ".join(c.ljust(w) for c, w in zip(one, widths, strict=True)) + " |" for one in table]
+    written.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join([*lines[:first], *written, *lines[last + 1 :]]).rstrip("\n") + "\n\n" + mark + below
+
+
+def with_message(text: str, given: argparse.Namespace) -> str:
+    """The catalogue's file with the message's row at its end."""
+    rows = json.loads(text)
+    if any(row["id"] == given.name for row in rows):
+        raise RefusalError(f"the catalogue has a message {given.name} already")
+    sample = json.dumps({"versions": given.version, "line": given.message}, ensure_ascii=False)
+    keys = {"id": given.name, "kind": "cause", "scope": "log", "anchor": given.anchor}
+    told = [f"  {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}," for k, v in keys.items()]
+    row = [" {", *(f" {line}" for line in told), '   "samples": [', f"    {sample}", "   ],"]
+    row += [f'   "source": {json.dumps(given.source)}', " }"]
+    return text.rstrip().removesuffix("]").rstrip() + ",\n" + "\n".join(row) + "\n]\n"
+
+
+def arguments() -> argparse.ArgumentParser:
+    """What must be known to begin a rule."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("code", help="VD and three digits; the first one is the family")
+    parser.add_argument("name", help="words with dashes: the file's name and the message's id")
+    parser.add_argument("--title", required=True, help=f"the problem, in at most {TITLE} characters")
+    parser.add_argument("--box", required=True, help="the question of the flowchart (rules/chart.py)")
+    parser.add_argument("--cause", required=True, help="the cause (records/verdict.py)")
+    parser.add_argument("--phase", required=True, help="the phase (records/verdict.py)")
+    parser.add_argument("--above", required=True, help="the code of the rule that this one comes before")
+    parser.add_argument("--message", required=True, help="the line of the log, with figures of your own")
+    parser.add_argument("--anchor", required=True, help="the part of it that is always the same")
+    parser.add_argument("--version", required=True, help="a release that writes it")
+    parser.add_argument("--source", required=True, help="the file in vLLM that writes it, v1/core/x.py")
+    parser.add_argument("--refute", required=True, help="what would show that it is not this")
+    return parser
+
+
+def check(given: argparse.Namespace) -> None:
+    """Raises RefusalError for what a test would refuse later."""
+    if not re.fullmatch(r"VD\d{3}", given.code):
+        raise RefusalError(f"{given.code!r} is no code; needed: VD and three digits")
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", given.name):
+        raise RefusalError(f"{given.name!r} is no name; needed: small letters and digits with dashes")
+    if not 0 < len(given.title) <= TITLE or "|" in given.title:
+        raise RefusalError(f"--title has {len(given.title)} characters; needed: 1 to {TITLE}, without a bar")
+    if given.anchor not in given.message:
+        raise RefusalError("--anchor does not stand in --message")
+
+
+def begin(given: argparse.Namespace, repo: Path) -> list[Path]:
+    """Write all that belongs to the rule; returns the files. Raises RefusalError before anything is written."""
+    check(given)
+    family = FAMILIES[given.code[2]]
+    rules = repo / "vllm_doctor" / "rules"
+    stem = rules / family / f"{given.code.lower()}_{given.name.replace('-', '_')}"
+    order = rules / "ORDER.md"
+    catalogue = repo / "vllm_doctor" / "log" / "catalogue" / f"{CATALOGUE.get(family, family)}.json"
+    row = [given.code, given.name, given.box, given.cause, given.phase, "", "preview", given.title]
+    fields = {**vars(given), "lower_title": given.title[:1].lower() + given.title[1:]}
+    fields |= {"prefix": f"{given.code.lower()}-{given.name}", "kind": given.message.partition(":")[0]}
+    wanted = {
+        order: with_row(order.read_text(encoding="utf-8"), row, given.above),
+        catalogue: with_message(catalogue.read_text(encoding="utf-8"), given),
+        stem.with_suffix(".py"): MODULE.format(**{**fields, "refute": json.dumps(given.refute, ensure_ascii=False)}),
+        stem.with_suffix(".md"): PAGE.format(**fields),
+        repo / "tests" / "scenarios" / f"{given.code}.yaml": SCENARIOS.format(**fields),
+    }
+    there = [path for path in wanted if path not in {order, catalogue} and path.exists()]
+    if there:
+        raise RefusalError(f"{there[0].relative_to(repo)} is there already")
+    for path, text in wanted.items():
+        path.write_text(text, encoding="utf-8")
+    return list(wanted)
+
+
+def main(words: list[str], repo: Path = REPO) -> int:
+    """Begin the rule, and say what is left to do."""
+    try:
+        for path in begin(arguments().parse_args(words), repo):
+            print(f"wrote {path.relative_to(repo)}")
+    except RefusalError as why:
+        print(f"tools/new_rule.py: {why}", file=sys.stderr)
+        return 2
+    print("now: write what WRITE asks for in the page, add the changes, then `make approve docs` and read the diff")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
