@@ -19,6 +19,7 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.given import Given, aimed, readings, unread
 from vllm_doctor.cli.named import STDIN, missing, refuse_missing
 from vllm_doctor.cli.output import settle
+from vllm_doctor.cli.progress import waiting
 from vllm_doctor.cli.streams import say
 from vllm_doctor.gather.target import Target
 from vllm_doctor.records.finding import Diagnosis
@@ -66,7 +67,8 @@ def run(given: Given, output: str, fail_on: str, target: str | None = None, *, f
     gone = missing(given.files)
     if gone and len(gone) == sum(name is not None for _, name in given.files):
         refuse_missing(gone)  # there is nothing to judge
-    judged = [(_judged(snapshot), snapshot) for snapshot in _snapshots(given)]
+    with waiting("reading and judging"):
+        judged = [(_judged(snapshot), snapshot) for snapshot in _snapshots(given)]
     if not any(diagnosis.findings for diagnosis, _ in judged):
         refuse_missing(gone)  # what the rest shows is worth more than a mistyped name
     judged.sort(key=lambda pair: _WORST.index(pair[0].verdict))

@@ -58,9 +58,11 @@ def _answered(argv: list[str]) -> int:
 
         print(f"vllm-doctor {__version__}")
         return Exit.OK
+    from vllm_doctor.cli import namesake
     from vllm_doctor.cli.named import refuse_empty
 
     refuse_empty(argv)
+    namesake.warn()
     if argv[:1] == ["diagnose"]:
         from vllm_doctor.cli import quick
 
