@@ -46,7 +46,7 @@ from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.redact.launch import secret_values
 from vllm_doctor.redact.records import without
 
-_VERSION_LINE = re.compile(r"vLLM API server version (\d[\w.+-]*)|LLM engine \(v(\d[\w.+-]*)\)")
+_VERSION_LINE = re.compile(r"vLLM (?:API )?server version v?(\d[\w.+-]*)|LLM engine \(v(\d[\w.+-]*)\)")
 # A host in order answers in well under a second. One under load may take longer, and is not therefore unknown.
 PATIENCE_S = 5.0
 HTTP_S = 1.0
