@@ -9,6 +9,15 @@ _COMMIT = Pattern(r"[0-9a-f]{40}")
 # How the names of checkpoints say that their weights are quantised.
 _QUANTISED = Pattern(r"fp8|fp4|awq|gptq|gguf|int[48]|w[48]a(?:4|8|16)|[48]-?bit|bnb|mxfp|gpt-oss", re.IGNORECASE)
 
+# 8B, 0.5b, 8x7B; A3B is what a step of a mixture of experts uses of it.
+_SIZE = Pattern(r"(?<![A-Za-z0-9.])(?:(\d{1,3})x)?(\d{1,4}(?:\.\d{1,3})?)[Bb](?![A-Za-z0-9])")
+
+
+def billions(model: str) -> float | None:
+    """How many billion parameters a model's name says it has; None where it does not say."""
+    name = model.rstrip("/").rsplit("/", 1)[-1]
+    return max((float(m[2]) * int(m[1] or 1) for m in _SIZE.finditer(name)), default=None)
+
 
 def names_quantisation(model: str) -> bool:
     """Does a model's name say that its weights are quantised?"""

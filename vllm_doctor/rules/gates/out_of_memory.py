@@ -2,6 +2,7 @@
 
 import msgspec
 
+from vllm_doctor.knowledge.hub import billions
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -12,6 +13,8 @@ from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.registry import NotHere, Unseen
 from vllm_doctor.rules.say import gib
 
+# A name rounds its count, and leaves out encoders and embeddings; a draft model may lie beside it.
+_FAR, _EXTRAS_GIB = 1.3, 4.0
 # Messages by which the memory of the GPU says that it is exhausted.
 EXHAUSTED = frozenset(
     {
@@ -87,3 +90,17 @@ def tenants(torch: TorchOom | None) -> int | None:
     if held is None or held < min(2 * GIB, torch.total // 10) or torch.free >= torch.asked:
         return None
     return held if torch.free + held >= torch.asked else None
+
+
+def beyond_weights(case: Case, oom: Oom) -> tuple[float, float] | None:
+    """GiB that torch held while weights were loaded, and the most that this model's weights can be (four bytes each, as
+    its name counts them): where the first is far more, something else of this process is in it. None where not, and
+    of a server: its engine is made in a process that does nothing else."""
+    if oom.run.first("server-version", "banner-version", "args-namespace", "args-non-default") is not None:
+        return None
+    held = oom.torch.allocated if oom.torch is not None else None
+    size = billions(case.model or "") if held is not None else None
+    if held is None or size is None or oom.fault.startup_phase is not StartupPhase.WEIGHTS:
+        return None
+    most = size * 4e9 / GIB
+    return (held / GIB, most) if held / GIB > _FAR * most + _EXTRAS_GIB else None

@@ -25,7 +25,7 @@ def judge(case: Case) -> Outcome:
     at = root.crash.root.at
     return finding(
         RULE,
-        title=f"Matches a known issue: {one.title}",
+        title=f"{one.title}; matches {one.address}",
         severity=severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=(case.line(at if at is not None else root.index),),

@@ -1,13 +1,14 @@
 """VD105: an allocation failed, and another process holds the memory that would have served it."""
 
 from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Severity
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.memory import lower_utilization
-from vllm_doctor.rules.say import finding, gib, stop_others
+from vllm_doctor.rules.say import HOLDERS, finding, gib, stop_others, thing
 
 # What the fraction does not bound: it is applied when the KV cache is sized.
 _BEFORE_KV = frozenset({StartupPhase.DEVICE, StartupPhase.WEIGHTS, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER})
@@ -21,6 +22,8 @@ def judge(case: Case) -> Outcome:
     if oom.torch is None:
         return Clear("the message does not say who holds the memory")
     held = tenants(oom.torch)
+    if held is None and (excess := beyond_weights(case, oom)) is not None:
+        return _in_this_process(case, oom, *excess)
     if held is None:
         return Clear("this process itself holds nearly all of the GPU's memory")
     total = oom.torch.total or 0
@@ -44,6 +47,31 @@ def judge(case: Case) -> Outcome:
             else None,
         ),
         refute="the processes that torch lists are ranks of this same engine",
+    )
+
+
+def _in_this_process(case: Case, oom: Oom, held: float, most: float) -> Finding:
+    """Another engine or model lies in the memory of the very process that loads this one."""
+    return finding(
+        RULE,
+        title=f"This process held {held:.2f} GiB while it loaded a model of at most {most:.2f}",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(
+            gib("the most of its weights", most, "parameters in the model's name × 4 B", "the model's name"),
+            *sums(oom.torch),
+        ),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "old-process",
+                Direction.STOP,
+                "an engine or model that the same process made before is still on the GPU: deleting the object does "
+                "not give all of it back, the end of the process does; make each engine in a process of its own",
+                command=HOLDERS,
+            ),
+        ),
+        refute="the checkpoint has more parameters than its name says",
     )
 
 

@@ -5,7 +5,7 @@ from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.weights import lighter
@@ -22,6 +22,9 @@ _USUAL = 0.92
 # What V1 engines say of a start alone.
 _START_FAILED = frozenset({"engine-core-failed", "engine-init-failed"})
 
+# Devices whose memory is not mapped from the host: vLLM's offload of weights needs CUDA or ROCm.
+_NO_OFFLOAD = frozenset({"device-oom-xla", "device-oom-neuron", "device-oom-habana"})
+
 
 def judge(case: Case) -> Outcome:
     """Did memory run out while weights were built, loaded or rearranged?"""
@@ -33,6 +36,8 @@ def judge(case: Case) -> Outcome:
         return NotHere("the log does not show that memory ran out while weights were loaded")
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
+    if beyond_weights(case, oom) is not None:
+        return Clear("torch held far more than the weights of a model of this size")
     if in_pass(oom):
         return Clear("the weights were loaded; the profile run failed")
     if in_adapters(oom):
@@ -54,7 +59,9 @@ def judge(case: Case) -> Outcome:
                 _offload(case),
                 Direction.RAISE,
                 "keeps this many GiB of weights in host memory; every step then waits for PCIe transfers",
-            ),
+            )
+            if not oom.fault.ids & _NO_OFFLOAD
+            else None,
         ),
         refute="nvidia-smi shows another process on this GPU while the weights load",
     )
