@@ -1,6 +1,6 @@
 """The real command on all that a stranger may write, as processes of their own; what went wrong is counted.
 
-`make hostile` runs it last: every text of `texts.py` in every place and every format, every end of an output, files
+`make hostile` runs it last: every text of `texts.py` in every place, every end of an output, files
 that were named and cannot be read, starts after an orderly stop, launches that no release serves with, and every canary
 of tests/redact/canaries.yaml in every format. Exit 1 where any count but the first is not nought.
 """
@@ -67,14 +67,15 @@ def invocations() -> Iterator[Asked]:
 
 
 def _formats(words: tuple[str, ...]) -> tuple[str, ...]:
-    return {"diagnose": FORMATS, "explain": ("human",)}.get(words[0], FORMATS[:2])
+    return {"diagnose": FORMATS, "explain": ("human", "human")}.get(words[0], FORMATS[:2])
 
 
 def _texts() -> Iterator[Asked]:
+    """Each text in each place in half of the formats, and each place in all of them, by turns."""
     for place, put in texts.PLACES.items():
-        for text, written in texts.TEXTS.items():
+        for number, (text, written) in enumerate(texts.TEXTS.items()):
             given = put(texts.TOLD + written)
-            for form in _formats(given.words):
+            for form in _formats(given.words)[number % 2 :: 2]:
                 what = f"{text} as {place}, {form}"
                 yield Asked(what, given.words, given.files, form, "a pipe", given.stdin, place in texts.MAY_BE_OK)
 
@@ -83,7 +84,7 @@ def _ends() -> Iterator[Asked]:
     for number, (place, put) in enumerate(texts.PLACES.items()):
         text = list(texts.TEXTS)[number % len(texts.TEXTS)]
         given = put(texts.TOLD + texts.TEXTS[text])
-        for form in _formats(given.words):
+        for form in dict.fromkeys(_formats(given.words)):
             for end in ENDS:
                 if end != "a file" or given.words[0] == "diagnose":
                     may = place in texts.MAY_BE_OK
