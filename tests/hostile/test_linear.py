@@ -16,13 +16,14 @@ from tests.hostile.patterns import Found, adversaries, everything
 
 LONG = bool(os.environ.get("VLLM_DOCTOR_HOSTILE_LONG"))
 pytestmark = pytest.mark.skipif(not LONG, reason="measures time, for minutes: make hostile")
-SIZES = (250, 1_000, 8_000, 64_000)
-# Four times the text in four times the time is a growth of one; a bounded repeat reaches its bound on the way.
+# Beyond the bound of every repeat that has one, and eight times as much: then as much again, up to a mebibyte.
+SIZES = (8_000, 64_000)
+# As many times the text in as many times the time is a growth of one.
 GROWTH = 2.5
 # Less than this is too short to be measured.
 MEASURABLE_S = 2e-3
 # Of one expression, before it is taken for one that never ends.
-PATIENCE_S = 120
+PATIENCE_S = 60
 
 
 # What is never asked of a long text, and what sees to that.
@@ -69,14 +70,14 @@ def grows(found: Found, sizes: Sequence[int] = SIZES) -> str:
     return ""
 
 
-def judged(found: Found) -> str:
+def judged(found: Found, patience_s: float = PATIENCE_S) -> str:
     """`grows` in a copy of this process, which the kernel ends where a pattern would not."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             signal.signal(signal.SIGPROF, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_PROF, PATIENCE_S)
+            signal.setitimer(signal.ITIMER_PROF, patience_s)
             os.write(writing, grows(found).encode(errors="replace"))
         finally:
             os._exit(0)
@@ -84,7 +85,7 @@ def judged(found: Found) -> str:
     with os.fdopen(reading, "rb") as said:
         answer = said.read().decode()
     ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return answer or (f"killed after {PATIENCE_S} s of work" if ended else "")
+    return answer or (f"killed after {patience_s:g} s of work" if ended else "")
 
 
 def test_every_pattern_of_the_package_is_linear() -> None:
@@ -105,12 +106,13 @@ def test_every_pattern_of_the_package_is_linear() -> None:
         r"begin .*end",
         r"(?P<file>\S+): undefined",
         r"x(?=.*y)",
+        r"(?:\"(?:[^\"\\]|\\.)*+\")++",
     ],
 )
 def test_a_slow_pattern_is_seen(text: str) -> None:
-    assert judged(Found(text, 0, "here", ("search",)))
+    assert judged(Found(text, 0, "here", ("search",)), patience_s=5)
 
 
-@pytest.mark.parametrize("text", [r"(?<!\S)(?P<file>\S+): gone", r"begin .{0,100}end", r"(?:\"(?:[^\"\\]|\\.)*+\")++"])
+@pytest.mark.parametrize("text", [r"(?<!\S)(?P<file>\S+): gone", r"begin .{0,100}end"])
 def test_a_linear_pattern_is_left_in_peace(text: str) -> None:
     assert not judged(Found(text, 0, "here", ("search",)))
