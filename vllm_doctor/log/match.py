@@ -116,6 +116,12 @@ def of_exceptions(kind: Kind) -> tuple[str, ...]:
 
 
 @cache
+def consequences() -> tuple[str, ...]:
+    """The messages that tell of an end; none of them is of a run that begins."""
+    return tuple(m.id for m in messages() if m.kind == "consequence" and m.scope == "log")
+
+
+@cache
 def stops() -> frozenset[str]:
     """The messages with which an orderly end begins."""
     return frozenset(m.id for m in messages() if m.stops)

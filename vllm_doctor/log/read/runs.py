@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vllm_doctor.log.match import anchors, says
+from vllm_doctor.log.match import anchors, consequences, says
 from vllm_doctor.records.log import LogLine
 
 # What a server says when it announces itself, and what it was launched with.
@@ -133,5 +133,6 @@ def _comes_before(line: LogLine) -> bool:
 
 def _nobodys(line: LogLine) -> bool:
     """Has it no number of a process, and tells of no end?"""
-    unsigned = line.pid is None and line.process is None
-    return unsigned and not says(line.text, "run-has-spoken", "run-ending", "process-ended", "server-finished")
+    if line.pid is not None or line.process is not None:
+        return False
+    return not says(line.text, "run-has-spoken", "run-ending", "process-ended", "server-finished", *consequences())
