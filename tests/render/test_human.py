@@ -7,7 +7,7 @@ from sample import ARGV, HOSTILE, diagnosis, finding
 
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Memory, Missing, Part
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Verdict
-from vllm_doctor.render import human
+from vllm_doctor.render import human, sentences
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.text import visible
 
@@ -33,11 +33,13 @@ def test_what_is_missing_is_the_sum_in_one_line() -> None:
         Arithmetic("missing", 0.5, "GiB", "2 − 1.5", "log"),
         Arithmetic("tokens that fit", 2048, "tokens", "", "log"),
     )
-    assert human.because(finding(arithmetic=sums)) == "needed 2 GiB, available 1.50 GiB: 2 − 1.5 = 0.50 GiB too little"
-    assert human.because(finding(arithmetic=())) == "ValueError: To serve at least one request"
+    assert (
+        sentences.because(finding(arithmetic=sums)) == "needed 2 GiB, available 1.50 GiB: 2 − 1.5 = 0.50 GiB too little"
+    )
+    assert sentences.because(finding(arithmetic=())) == "ValueError: To serve at least one request"
     line = "2026-11-22T20:31:42+00:00 gpu7 vllm[1017]: vllm: error: unrecognized arguments: --swap-space 4"
     said = finding(arithmetic=(), evidence=(Evidence("journal", "line 7", line),))
-    assert human.because(said) == "vllm: error: unrecognized arguments: --swap-space 4"
+    assert sentences.because(said) == "vllm: error: unrecognized arguments: --swap-space 4"
 
 
 def test_a_path_or_a_command_is_never_broken() -> None:

@@ -33,7 +33,7 @@ from vllm_doctor.rules.order import INTERNAL, by_code
 
 Judged: TypeAlias = Sequence[tuple[Diagnosis, Snapshot]]
 
-FORMATS = ("human", "json", "html", "prometheus")
+FORMATS = ("human", "json", "html", "markdown", "prometheus")
 MEDIA = ("command", "unit", "docker", "compose", "pod", "slurm", "python", "inventory")
 _GIB = 1 << 30
 _MOST_LAUNCH = 1 << 16
@@ -140,6 +140,10 @@ def _rendered(judged: Judged, output: str, target: str | None, given: Given) -> 
         from vllm_doctor.render.html import page
 
         return page([(verdict, _argv(snapshot)) for verdict, snapshot in judged], taken_at=judged[0][1].taken_at)
+    if output == "markdown":
+        from vllm_doctor.render import markdown
+
+        return markdown.text([told for told, _ in judged])
     from vllm_doctor.render.human import text
 
     color = target is None and terminal.colored()

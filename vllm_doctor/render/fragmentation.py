@@ -8,7 +8,7 @@ from vllm_doctor.plan.usage.allocator import Allocator, TorchError
 from vllm_doctor.plan.usage.kv_use import ENOUGH, KvUse, Waste
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.reading import Absent, Unknown
-from vllm_doctor.render.human import subject
+from vllm_doctor.render.sentences import subject
 from vllm_doctor.render.text import figure, visible
 
 GIB = 1 << 30

@@ -11,9 +11,11 @@ from vllm_doctor import __version__
 from vllm_doctor.records.finding import Diagnosis, Memory
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Severity, Verdict
 from vllm_doctor.remedy.argv import exact
-from vllm_doctor.render import human
 from vllm_doctor.render.deeds import deed, scalar
+from vllm_doctor.render.grounds import emergency
+from vllm_doctor.render.sentences import facts, predicted, subject, was
 from vllm_doctor.render.text import figure, visible
+from vllm_doctor.render.words import APPLICABILITY, MEDIA, SEVERITIES
 from vllm_doctor.rules.explain import meaning
 from vllm_doctor.rules.order import by_code
 
@@ -49,13 +51,13 @@ def page(judged: Sequence[tuple[Diagnosis, tuple[str, ...]]], *, taken_at: str =
     """
     shown = _template().render(
         parts=[_part(diagnosis, argv) for diagnosis, argv in judged],
-        who=human.subject(judged[0][0].subject) if len(judged) == 1 else judged[0][0].subject.host or "",
-        severities=human.SEVERITIES,
+        who=subject(judged[0][0].subject) if len(judged) == 1 else judged[0][0].subject.host or "",
+        severities=SEVERITIES,
         certainties=_CERTAINTIES,
-        applicability=human.APPLICABILITY,
+        applicability=APPLICABILITY,
         deed=deed,
-        was=human.was,
-        predicted=human.predicted,
+        was=was,
+        predicted=predicted,
         taken_at=taken_at if _is_a_time(taken_at) else "",
         version=__version__,
     )
@@ -119,6 +121,7 @@ def named(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     found = [("vLLM", facts.get("vllm_version")), ("model", facts.get("model")), ("host", diagnosis.subject.host)]
     found += [
         ("unit", diagnosis.subject.unit),
+        ("place", diagnosis.subject.place),
         ("GPU", diagnosis.subject.gpu),
         ("launch", shlex.join(diagnosis.launch)),
     ]
@@ -146,7 +149,7 @@ def _paste(diagnosis: Diagnosis) -> tuple[str, list[str]]:
     change = next((c for c in changes if exact(c) and c.kind in {ChangeKind.FLAG, ChangeKind.ENV}), None)
     if change is None or medium is Medium.UNIT:
         return "", []
-    return human.MEDIA[medium], corrected(diagnosis, change, medium)
+    return MEDIA[medium], corrected(diagnosis, change, medium)
 
 
 def _part(diagnosis: Diagnosis, argv: tuple[str, ...]) -> dict[str, object]:
@@ -154,11 +157,11 @@ def _part(diagnosis: Diagnosis, argv: tuple[str, ...]) -> dict[str, object]:
         "diagnosis": diagnosis,
         "roots": [f for f in diagnosis.findings if f.explained_by is None],
         "means": _means(diagnosis),
-        "who": human.subject(diagnosis.subject),
-        "facts": [line for told in human.facts(diagnosis) for line in told],
+        "who": subject(diagnosis.subject),
+        "facts": [line for told in facts(diagnosis) for line in told],
         "meanings": {f.code: _meaning(f.code) for f in diagnosis.findings},
         "named": named(diagnosis),
         "bar": _bar(diagnosis.memory) if diagnosis.memory is not None else None,
         "paste": _paste(diagnosis),
-        "emergency": {f.code: human.emergency(f, diagnosis.subject.unit, argv) for f in diagnosis.findings},
+        "emergency": {f.code: emergency(f, diagnosis.subject.unit, argv) for f in diagnosis.findings},
     }

@@ -1,0 +1,38 @@
+"""Markdown for a ticket: the answer with its change, and nothing that a log says is markup."""
+
+import pytest
+
+from tests.scenarios.loading import diagnosis, names
+from vllm_doctor.render.markdown import fenced, plain, text
+
+
+def test_a_ticket_has_the_problem_the_sum_and_the_change() -> None:
+    told = text([diagnosis("vd002-while-loading-fires")])
+    assert told.startswith("## FINDING: vLLM does not start\n")
+    assert "### VD002 The liveness probe ended the server while it was starting" in told
+    assert "- **why**: the probe waits 90 s, a whole start 552 s, weights 240 s" in told
+    assert "**Do**: give the start-up probe more time: periodSeconds: 10, failureThreshold: 83" in told
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("@team <b>x</b>", "&#64;team &#60;b&#62;x&#60;/b&#62;"),
+        ("[x](http://y)", "&#91;x&#93;(http://y)"),
+        ("a\nb", "a b"),
+    ],
+)
+def test_what_is_none_of_ours_is_no_markup(said: str, shown: str) -> None:
+    assert plain(said) == shown
+
+
+def test_no_line_can_close_its_fence() -> None:
+    told = fenced(["x", "````", "@team"]).splitlines()
+    assert (told[0], told[-1]) == ("`````text", "`````")
+
+
+@pytest.mark.parametrize("name", names()[::40])
+def test_every_answer_can_be_a_ticket(name: str) -> None:
+    told = text([diagnosis(name)])
+    assert told.startswith("## ")
+    assert told.isprintable() or all(sign.isprintable() or sign == "\n" for sign in told)

@@ -1,0 +1,113 @@
+"""The answer on a terminal: the verdict, what, why, where, what to do and how sure, within ten lines."""
+
+from vllm_doctor.records.finding import Change, Diagnosis, Finding, Repair
+from vllm_doctor.records.verdict import ChangeKind, Confidence
+from vllm_doctor.remedy.argv import exact
+from vllm_doctor.render.deeds import deed
+from vllm_doctor.render.page import Page
+from vllm_doctor.render.sentences import aside, because, facts, subject
+from vllm_doctor.render.text import visible
+from vllm_doctor.render.words import CERTAINTIES, EFFECTS, FIELD, HEADLINES, HINTS, MEDIA, STYLES
+
+# The most lines of a corrected launch that are shown unasked.
+_PASTE = 6
+
+
+def head(page: Page, diagnosis: Diagnosis) -> None:
+    """The verdict and whom it is about; of what is in order or not known the reason too."""
+    word = diagnosis.verdict.value.upper().replace("_", " ")
+    who = visible(subject(diagnosis.subject), 120)
+    first = diagnosis.findings[0] if diagnosis.findings else None
+    if first is not None:
+        version = diagnosis.facts.get("vllm_version")
+        who = who or (f"vLLM {visible(str(version), 60)}" if version else "vLLM")
+        state = "may be at fault" if first.confidence is Confidence.POSSIBLE else EFFECTS[first.severity]
+        page.line((word, STYLES[diagnosis.verdict]), (f"  {who} {state}", "bold"))
+        _notes(page, diagnosis)
+        return
+    page.line((word, STYLES[diagnosis.verdict]), (f"  {HEADLINES[diagnosis.verdict]}", "bold"))
+    if who:
+        page.text(who, indent=2)
+    if diagnosis.path and diagnosis.path[-1].because:
+        page.text(visible(diagnosis.path[-1].because, 600), indent=2)
+    if hint := HINTS.get(diagnosis.verdict):
+        page.text(hint, indent=2)
+    plain, notes = facts(diagnosis)
+    if plain:
+        page.text(" · ".join(plain), "dim", indent=2)
+    for note in notes:
+        page.text(note, "dim", indent=2)
+
+
+def _notes(page: Page, diagnosis: Diagnosis) -> None:
+    """Which run was judged, where that is not the last one."""
+    for name, note in diagnosis.facts.items():
+        if name.startswith("log_note_") and isinstance(note, str) and note.startswith("judged"):
+            page.text(visible(note, 300), "dim")
+
+
+def answer(page: Page, finding: Finding, repair: Repair | None = None) -> None:
+    """What, why, where and what is true now, what to do, how sure."""
+    for number, part in enumerate(page.wrapped(visible(f"{finding.code} {finding.title}", 300), 0)):
+        page.line(("  " * min(number, 1) + part, "bold"))
+    if finding.detail:
+        page.text(visible(finding.detail, 400), indent=2, most=2)
+    page.field("why", because(finding), most=2)
+    if repair is not None:
+        if repair.where:
+            page.field("where", visible(repair.where, 600), most=3)
+        for number, told in enumerate(repair.now):
+            page.field("" if number else "now", visible(told, 400), most=2)
+    _deed(page, finding, repair)
+    sure = CERTAINTIES[finding.confidence]
+    if finding.refute:
+        sure += f"; it is not this if {visible(finding.refute, 300)}"
+    page.field("sure", sure, most=2)
+
+
+def _deed(page: Page, finding: Finding, repair: Repair | None) -> None:
+    if not finding.changes:
+        nothing = "nothing is certain enough to change yet" if finding.confidence is Confidence.POSSIBLE else ""
+        page.field("do", finding.next or nothing or f"no setting cures it: vllm-doctor explain {finding.code}", most=3)
+        return
+    change = finding.changes[0]
+    if repair is not None and repair.commands:
+        page.line(("do".ljust(FIELD), "bold cyan"), (visible(deed(change)), "bold"), (aside(change), "dim"))
+        for command in repair.commands:
+            page.verbatim(f"$ {visible(command, 2000)}", "bold green", indent=FIELD)
+        return
+    offer(page, "do", change)
+    if not exact(change):
+        # Where the first is for hands, the next that can be typed.
+        for other in (c for c in finding.changes[1:] if exact(c) and c.kind in {ChangeKind.FLAG, ChangeKind.ENV}):
+            offer(page, "or", other, why=False)
+            break
+
+
+def offer(page: Page, name: str, change: Change, *, why: bool = True, most: int = 2) -> None:
+    """A change on a line that is never broken, then what it leads to and what to type."""
+    line, beside = visible(deed(change)), aside(change)
+    fits = len(line) + len(beside) + FIELD <= page.width
+    page.line((name.ljust(FIELD), "bold cyan"), (line, "bold green"), (beside if fits else "", "dim"))
+    if beside and not fits:
+        page.text(beside.strip(), "dim", indent=FIELD)
+    if why and change.why:
+        page.text(visible(change.why, 400 if most else 2000), indent=FIELD, most=most)
+    if change.command:
+        page.verbatim(f"$ {visible(change.command, 400)}", "green", indent=FIELD)
+
+
+def paste(page: Page, diagnosis: Diagnosis, finding: Finding, asked: str | None) -> None:
+    """The corrected launch, where it is known and the reader's own: short enough to be read, or asked for."""
+    from vllm_doctor.remedy.medium import Medium, corrected
+
+    medium = Medium(asked or diagnosis.medium)
+    if medium is Medium.UNIT and asked is None:
+        return  # the repair of a unit stands with its host
+    change = next((c for c in finding.changes if exact(c) and c.kind in {ChangeKind.FLAG, ChangeKind.ENV}), None)
+    lines = corrected(diagnosis, change, medium) if change is not None else []
+    if change is None or not lines or (asked is None and len(lines) > _PASTE):
+        return
+    page.heading(MEDIA[medium])
+    for line in lines:
+        page.verbatim(visible(line, 8000), "green", indent=2)

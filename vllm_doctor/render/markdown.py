@@ -1,0 +1,100 @@
+"""The diagnosis as Markdown for a ticket: what a log said stands in code alone, so that nothing in it is markup."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from vllm_doctor.records.finding import Diagnosis, Finding
+from vllm_doctor.records.verdict import ChangeKind, Verdict
+from vllm_doctor.remedy.argv import exact
+from vllm_doctor.render.deeds import deed
+from vllm_doctor.render.sentences import aside, because, subject
+from vllm_doctor.render.text import figure, visible
+from vllm_doctor.render.words import CERTAINTIES, EFFECTS, HEADLINES, MEDIA, SEVERITIES
+
+# What would be markup, a mention or a reference in the ticket of any of the usual trackers.
+_MARKUP = re.compile(r"[\\`*_\[\]<>|#@!~&$]")
+_TICKS = re.compile(r"`+")
+
+
+def text(judged: Sequence[Diagnosis]) -> str:
+    """All diagnoses, one under the other."""
+    return "\n".join("\n".join(_part(one)) for one in judged)
+
+
+def plain(words: str, most: int = 400) -> str:
+    """A text that is none of our own, without markup."""
+    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", visible(" ".join(words.split()), most))
+
+
+def fenced(lines: Sequence[str], kind: str = "text") -> str:
+    """Lines in a fence that none of them can close."""
+    body = "\n".join(visible(line, 4000) for line in lines)
+    longest = max((len(found[0]) for found in _TICKS.finditer(body)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{kind}\n{body}\n{fence}"
+
+
+def _part(diagnosis: Diagnosis) -> Iterator[str]:
+    roots = [one for one in diagnosis.findings if one.explained_by is None]
+    word = diagnosis.verdict.value.upper().replace("_", " ")
+    who = plain(subject(diagnosis.subject)) or "vLLM"
+    told = EFFECTS[roots[0].severity] if roots else HEADLINES[diagnosis.verdict]
+    yield f"## {word}: {who} {told}\n" if roots else f"## {word}: {told} ({who})\n"
+    if diagnosis.path and not roots:
+        yield f"{plain(diagnosis.path[-1].because, 600)}\n"
+    yield from _about(diagnosis)
+    for number, finding in enumerate(roots):
+        yield from _finding(diagnosis, finding, first=number == 0)
+    if diagnosis.unknown and (not roots or diagnosis.verdict is Verdict.UNKNOWN):
+        yield "### Not seen\n"
+        yield "".join(f"- {plain(one.signal)}: {plain(one.reason)}\n" for one in diagnosis.unknown)
+
+
+def _about(diagnosis: Diagnosis) -> Iterator[str]:
+    """Release, model and launch, as far as they are known."""
+    named = (("vLLM", diagnosis.facts.get("vllm_version")), ("model", diagnosis.facts.get("model")))
+    rows = [f"| {name} | {plain(str(value))} |" for name, value in named if value]
+    if rows:
+        yield "\n".join(("| | |", "|---|---|", *rows)) + "\n"
+    if diagnosis.launch:
+        yield fenced([shlex.join(diagnosis.launch)], "sh") + "\n"
+
+
+def _finding(diagnosis: Diagnosis, finding: Finding, *, first: bool) -> Iterator[str]:
+    yield f"### {finding.code} {plain(finding.title)}\n"
+    if finding.detail:
+        yield f"{plain(finding.detail)}\n"
+    yield f"- **why**: {plain(because(finding))}"
+    yield f"- **how sure**: {CERTAINTIES[finding.confidence]} ({SEVERITIES[finding.severity]})"
+    if finding.refute:
+        yield f"- **it is not this if**: {plain(finding.refute)}"
+    repair = diagnosis.repair if first else None
+    if repair is not None and repair.where:
+        yield f"- **where**: {plain(repair.where)}"
+    yield ""
+    for number, change in enumerate(finding.changes):
+        yield f"{'**Do**' if number == 0 else 'or'}: {plain(f'{deed(change)} {aside(change)}')}\n"
+        if change.command:
+            yield fenced([change.command], "sh") + "\n"
+    if repair is not None and repair.commands:
+        yield fenced(repair.commands, "sh") + "\n"
+    if first:
+        yield from _pasted(diagnosis, finding)
+    if finding.evidence:
+        yield "**Evidence**\n"
+        yield fenced([f"{one.source} {one.locator}: {one.excerpt}" for one in finding.evidence]) + "\n"
+    if sums := finding.arithmetic:
+        rows = [f"| {plain(a.name)} | {figure(a.value)} {plain(a.unit)} | {plain(a.formula)} |" for a in sums]
+        yield "\n".join(("| figure | value | from |", "|---|---|---|", *rows)) + "\n"
+
+
+def _pasted(diagnosis: Diagnosis, finding: Finding) -> Iterator[str]:
+    from vllm_doctor.remedy.medium import Medium, corrected
+
+    medium = Medium(diagnosis.medium)
+    change = next((c for c in finding.changes if exact(c) and c.kind in {ChangeKind.FLAG, ChangeKind.ENV}), None)
+    lines = corrected(diagnosis, change, medium) if change is not None and medium is not Medium.UNIT else []
+    if lines:
+        yield f"{MEDIA[medium]}:\n"
+        yield fenced(lines, "") + "\n"

@@ -1,0 +1,119 @@
+"""What an answer says of a finding, a subject or a change, in one line; for every way of showing it."""
+
+import re
+
+from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Finding, Missing, Step, Subject
+from vllm_doctor.records.reading import NOT_GIVEN
+from vllm_doctor.render.deeds import scalar
+from vllm_doctor.render.text import figure, visible
+from vllm_doctor.render.words import APPLICABILITY
+
+_EXCEPTION = re.compile(r"(?P<what>\b(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b: .*)", re.DOTALL)
+_SUM = re.compile(r"[\d.,]+ − [\d.,]+")
+_JOURNAL = re.compile(r"\d{4}-\d\d-\d\dT\S{1,40} \S{1,200} [^\s\[\]]{1,60}\[\d{1,10}\]: (?P<what>.*)", re.DOTALL)
+_HEADED = re.compile(r"\[[\w./<>-]+:\d+\] (?P<what>.*)", re.DOTALL)
+_FACTS = {
+    "vllm_version": "vLLM {}",
+    "model": "model {}",
+    "reached": "last step of the start seen: {}",
+    "weights_gib": "weights {} GiB",
+    "available_kv_gib": "KV cache {} GiB",
+    "kv_tokens": "KV cache {} tokens",
+    "earlier_lives": "{} earlier run(s) in this boot or log",
+    "bytes_skipped": "{} bytes in the middle of this run were not read",
+}
+_FIGURES = {
+    "available_kv_gib": "{} GiB for the KV cache",
+    "kv_tokens": "{} tokens in it",
+    "budget_gib": "{} GiB for vLLM in all",
+    "needed_kv_gib": "{} GiB of KV cache needed for one request",
+    "max_model_len": "requests of up to {} tokens",
+    "weights_gib": "weights of {} GiB a GPU",
+    "weights_gib_at_most": "weights of at most {} GiB a GPU",
+}
+_OUTCOMES = {
+    "ok": "as planned, it starts",
+    "kv-too-small": "as planned, the KV cache is still too small for one request",
+    "oom-weights": "as planned, the weights still do not fit",
+    "oom-profile": "as planned, the profile run still runs out of memory",
+    "oom-cudagraph": "as planned, graph capture still runs out of memory",
+    "rejected": "as planned, vLLM refuses the launch",
+}
+
+
+def subject(who: Subject) -> str:
+    """`vllm.service on gpu7 (GPU-…)`, as far as it is known."""
+    text = who.unit or who.place or ""
+    if who.host:
+        text += f" on {who.host}" if text else who.host
+    return f"{text} ({who.gpu})" if who.gpu else text
+
+
+def because(finding: Finding) -> str:
+    """The sum in one line; where there is none the decisive words of the evidence."""
+    sums = list(finding.arithmetic)
+    missing = next((at for at, one in enumerate(sums) if one.name == "missing"), None)
+    if missing is not None and missing:
+        told = ", ".join(_figured(one) for one in sums[max(0, missing - 2) : missing])
+        lacks = sums[missing]
+        how = f"{lacks.formula} = " if _SUM.fullmatch(lacks.formula) else ""
+        return visible(f"{told}: {how}{figure(lacks.value)} {lacks.unit} too little", 300)
+    if sums:
+        return visible(", ".join(_figured(one) for one in sums[:3]), 300)
+    return next((visible(decisive(e.excerpt), 200) for e in finding.evidence), "") or "see the evidence"
+
+
+def _figured(one: Arithmetic) -> str:
+    return f"{one.name} {figure(one.value)} {one.unit}"
+
+
+def decisive(excerpt: str) -> str:
+    """A log line from its exception on, or without the head that vLLM's logger gives it."""
+    for pattern in (_EXCEPTION, _HEADED, _JOURNAL):
+        found = pattern.search(excerpt)
+        if found is not None:
+            return excerpt[found.start("what") :]
+    return excerpt
+
+
+def facts(diagnosis: Diagnosis) -> tuple[list[str], list[str]]:
+    """What was read of the subject, what is nought or not known left out; and notes about the log, a line each."""
+    told = [shown.format(scalar(value)) for name, shown in _FACTS.items() if (value := diagnosis.facts.get(name))]
+    notes = [str(value) for name, value in diagnosis.facts.items() if name.startswith("log_note_")]
+    if diagnosis.facts.get("complete_head") is False:
+        notes.insert(0, "the beginning of this run was not in what was read")
+    return told, [visible(note, 300) for note in notes]
+
+
+def predicted(change: Change) -> str:
+    """`41.2 GiB for the KV cache, 514,432 tokens in it; as planned, it starts`: what the change leads to."""
+    told = [
+        _FIGURES.get(name, f"{visible(name)} = {{}}").format(figure(value))
+        for name, value in change.predicted.items()
+        if not isinstance(value, str)
+    ]
+    outcome = str(change.predicted.get("outcome", ""))
+    return "; ".join(filter(None, [", ".join(told), _OUTCOMES.get(outcome, visible(outcome))]))
+
+
+def was(change: Change) -> str:
+    """`was 131072; `, or nothing where it was not set."""
+    return f"was {scalar(change.before)}; " if change.before is not None else ""
+
+
+def aside(change: Change) -> str:
+    """`   (was 131072; then requests of up to 65,408 tokens)`."""
+    was_ = f"was {scalar(change.before)}" if change.before is not None else ""
+    then = f"then {predicted(change)}" if change.predicted else ""
+    told = "; ".join(filter(None, (was_, then, APPLICABILITY[change.applicability])))
+    return f"   ({told})" if told else ""
+
+
+def unseen(step: Step) -> bool:
+    """Was what the question asks for not read? (Of the whole, the verdict, it is said that it is unknown.)"""
+    return step.answer == "unknown" and step.node != "verdict"
+
+
+def of_the_host_alone(missing: Missing) -> bool:
+    """Was it not given, and can no file give it?"""
+    return missing.reason == NOT_GIVEN.reason and not missing.remedy

@@ -1,0 +1,59 @@
+"""The words of an answer for the closed vocabularies of a diagnosis."""
+
+from vllm_doctor.records.verdict import Applicability, Confidence, Severity, Verdict
+
+STYLES = {
+    Verdict.OK: "bold green",
+    Verdict.FINDING: "bold red",
+    Verdict.NOT_APPLICABLE: "bold cyan",
+    Verdict.UNKNOWN: "bold yellow",
+}
+SEVERITIES = {
+    Severity.BLOCKS_START: "blocks the start",
+    Severity.WILL_FAIL_UNDER_LOAD: "will fail under load",
+    Severity.DEGRADED: "degraded",
+    Severity.ADVICE: "advice",
+}
+EFFECTS = {
+    Severity.BLOCKS_START: "does not start",
+    Severity.WILL_FAIL_UNDER_LOAD: "fails under load",
+    Severity.DEGRADED: "runs below what it could",
+    Severity.ADVICE: "runs; one thing could be better",
+}
+APPLICABILITY = {
+    Applicability.SAFE: "safe",
+    Applicability.NEEDS_REVIEW: "",
+    Applicability.MANUAL: "by hand",
+}
+CERTAINTIES = {
+    Confidence.CONFIRMED: "confirmed",
+    Confidence.LIKELY: "likely",
+    Confidence.POSSIBLE: "possible, not proved",
+}
+HEADLINES = {
+    Verdict.OK: "no fault found in what could be seen",
+    Verdict.FINDING: "",
+    Verdict.NOT_APPLICABLE: "there is nothing here to diagnose",
+    Verdict.UNKNOWN: "it cannot be said yet",
+}
+HINTS = {
+    Verdict.NOT_APPLICABLE: "A unit of another name: --unit NAME. A server in a container or elsewhere: --log FILE.",
+}
+MEDIA = {
+    "command": "The whole command",
+    "unit": "The unit's drop-in",
+    "docker": "The container",
+    "compose": "In the compose file",
+    "pod": "In the pod's spec",
+    "slurm": "In the batch script",
+    "python": "In Python",
+    "inventory": "In the inventory",
+}
+# How a reader calls what was not read.
+SIGNALS = {
+    "kernel": "kernel log", "gpus": "GPUs", "unit": "systemd unit", "machine": "host", "probe": "the server's answer",
+    "model_config": "the model's config.json", "version": "vLLM's version", "launch": "the launch",
+    "container": "the container",
+}  # fmt: skip
+# Columns of what stands before an answer's words.
+FIELD = 6
