@@ -41,6 +41,7 @@ _IDS = (
     "build-failed-command",
     "xformers-no-cuda",
     "compiler-crashed",
+    "ops-name-missing",
 )
 # What compiles kernels while the server starts is no Python package.
 _TOOLS = {

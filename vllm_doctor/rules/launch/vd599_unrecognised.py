@@ -12,6 +12,9 @@ from vllm_doctor.rules.remedies.layer import cures, layer
 from vllm_doctor.rules.remedies.refusal import by_place
 from vllm_doctor.rules.say import finding, set_flag
 
+# What is not there at all is missing in eager mode too.
+_ABSENT = frozenset({"NameError", "ImportError", "ModuleNotFoundError"})
+
 
 def judge(case: Case) -> Outcome:
     """Did anything end this life?"""
@@ -59,7 +62,9 @@ def _shown(case: Case, root: Fault) -> tuple[Evidence, ...]:
 
 def _without_graphs(case: Case, root: Fault) -> Change | None:
     """Eager mode runs nothing of what measures or captures CUDA graphs, so a start that fails there gets past it."""
-    if startup_phase_of(root.functions) is not StartupPhase.GRAPHS or case.effective("enforce-eager") is True:
+    kind = root.crash.root.kind if root.crash is not None else ""
+    graphs = startup_phase_of(root.functions) is StartupPhase.GRAPHS
+    if not graphs or kind in _ABSENT or case.effective("enforce-eager") is True:
         return None
     why = "vLLM then measures and captures no graphs; decoding of small batches becomes slower"
     return set_flag(case, "enforce-eager", True, Direction.ADD, why)
