@@ -12,7 +12,10 @@ from vllm_doctor.cli.errors import UsageProblem
 
 def plan(  # noqa: PLR0917
     launch: Annotated[
-        list[str] | None, typer.Argument(help="The launch line, after `--`: [VAR=VALUE …] vllm serve MODEL [flags]")
+        list[str] | None,
+        typer.Argument(
+            help="A model by its name on a hub, or the launch line after `--`: [VAR=VALUE …] vllm serve MODEL [flags]"
+        ),
     ] = None,
     gpu: Annotated[str | None, typer.Option(help="The card, as nvidia-smi names it. Default: this host's.")] = None,
     gpus: Annotated[
@@ -21,9 +24,15 @@ def plan(  # noqa: PLR0917
     gpu_memory_gib: Annotated[
         str | None, typer.Option(help="Memory of one card in GiB (2^30 bytes), as torch reports it.")
     ] = None,
-    vllm_version: Annotated[str | None, typer.Option(help="The release that will run. Default: this host's.")] = None,
+    vllm_version: Annotated[
+        str | None, typer.Option(help="The release that will run. Default: this host's, else the newest known.")
+    ] = None,
     model_config: Annotated[
-        list[str] | None, typer.Option(help="config.json, or the model's folder. Several with --sweep models.")
+        list[str] | None,
+        typer.Option(
+            help="config.json, or the model's folder. Default: this host's, or the hub's by huggingface_hub. "
+            "Several with --sweep models."
+        ),
     ] = None,
     weights_gib: Annotated[str | None, typer.Option(help="Weights of one GPU in GiB, if known.")] = None,
     available_kv_gib: Annotated[

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from vllm_doctor.gather import journal, nvml, release, systemd
+from vllm_doctor.gather import hub, journal, nvml, release, systemd
 from vllm_doctor.gather.metrics import read_file
 from vllm_doctor.knowledge import serving
+from vllm_doctor.knowledge.hub import is_name
+from vllm_doctor.knowledge.versions import newest_known
 from vllm_doctor.launch.command import parse_command
 from vllm_doctor.plan.advice.recommendation import Workload
 from vllm_doctor.plan.question.planner import PlanProblem, Question
@@ -33,11 +35,11 @@ def fill(q: Question, *, unit: str | None, count: int | None) -> Question:
         q = _card(q, count)
     if q.version is None:
         told = release.version(argv, None)
-        if not isinstance(told, Known):
-            raise PlanProblem(
-                f"--vllm-version is missing: {told.reason}; needed: the release that will run, such as 0.33.0"
-            )
-        q = replace(q, version=told.value)
+        if isinstance(told, Known):
+            q = replace(q, version=told.value)
+        else:
+            note = f"no --vllm-version, and {told.reason}: planned with {newest_known()}, the newest that is known"
+            q = replace(q, version=str(newest_known()), assumed=(*q.assumed, note))
     if q.config is None:
         q = replace(q, config=str(_config(found, argv)))
     return q
@@ -90,8 +92,15 @@ def _config(found: systemd.Found | None, argv: tuple[str, ...]) -> Path:
     told = release.model_config(launch, {**os.environ, **(found.env if found is not None else {}), **launch.env}, None)
     if isinstance(told, Known):
         return Path(told.source)
+    reason = told.reason
+    if isinstance(told, Unknown) and launch.model is not None and is_name(launch.model):
+        revision = launch.flags.get("revision")
+        fetched = hub.config(launch.model, revision if isinstance(revision, str) else None)
+        if isinstance(fetched, Known):
+            return fetched.value
+        reason = f"{fetched.reason}; {fetched.remedy}"
     raise PlanProblem(
-        f"--model-config is missing and the model was not found on this host ({told.reason}); needed: the model's "
+        f"--model-config is missing and the model was not found on this host ({reason}); needed: the model's "
         f"config.json, or its folder"
     )
 

@@ -14,6 +14,7 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.named import missing, refuse_missing
 from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.gpus import find, names
+from vllm_doctor.knowledge.hub import is_name
 from vllm_doctor.launch.parse import LaunchError
 from vllm_doctor.plan.advice.alternatives import left
 from vllm_doctor.plan.advice.choice import choose
@@ -69,7 +70,7 @@ def run(o: Options) -> Exit:
 
 def _question(o: Options, config: str | None) -> Question:
     asked = Question(
-        o.launch,
+        _whole_line(o.launch),
         o.gpu,
         o.gpus or 1,
         o.gpu_memory_gib,
@@ -79,11 +80,21 @@ def _question(o: Options, config: str | None) -> Question:
         o.available_kv_gib,
     )
     card_known = o.gpu is not None or o.gpu_memory_gib is not None or o.available_kv_gib is not None
-    if o.launch and card_known and o.vllm_version and config:
+    if asked.launch and card_known and o.vllm_version and config:
         return asked
     from vllm_doctor.cli.plan_host import fill
 
     return fill(asked, unit=o.unit, count=o.gpus)
+
+
+def _whole_line(words: tuple[str, ...]) -> tuple[str, ...]:
+    """A model alone, with flags or without, is `vllm serve` of it."""
+    first = words[0] if words else ""
+    alone = bool(first) and is_name(first) and ("/" in first or len(words) == 1) and first not in _STARTERS
+    return ("vllm", "serve", *words) if alone else words
+
+
+_STARTERS = frozenset({"vllm", "python", "python3", "docker", "podman"})
 
 
 def _remembered(plan: Planner, question: Question) -> Planner:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Gpu, template_for
+from vllm_doctor.launch.parse import LaunchLine
+from vllm_doctor.launch.write import option, words
 from vllm_doctor.plan.advice.recommendation import Choice, Reason
 from vllm_doctor.plan.advice.remedies import Remedy
 from vllm_doctor.plan.prediction.predict import Prediction
@@ -210,6 +214,38 @@ def _recommended(plan: Plan, *, explain: bool) -> list[str]:
     return lines
 
 
+def _to_run(plan: Plan) -> list[str]:
+    """The recommended launch as a line to paste, what it holds, and what is left of the pool at the low end."""
+    c, planner = plan.choice, plan.planner
+    if c is None or c.predicted.available_kv_gib is None:
+        return []
+    flags = {**planner.line.flags, **{n: v if isinstance(v, bool) else str(v) for n, v in c.launch.items()}}
+    p, line = c.predicted, replace(planner.line, flags=flags)
+    low = p.margin_gib[0] if p.margin_gib is not None else c.predicted.available_kv_gib
+    each = " on each GPU" if p.settings.parallel.tp * p.settings.parallel.pp > 1 else ""
+    return [
+        *_pasted(line, planner),
+        f"  holds    {p.concurrency or 0.0:.1f} requests of {p.length} tokens at once, {p.kv_tokens or 0:,} tokens",
+        f"  spare    {low - p.needed_kv_gib:.2f} GiB{each} at the low end of the range",
+    ]
+
+
+_LINE = 76  # with a backslash behind it, a line stands whole on 80 columns
+
+
+def _pasted(line: LaunchLine, planner: Planner) -> list[str]:
+    """The launch in lines that a shell joins, an option never apart from its value."""
+    set_, start = [f"{k}={v}" for k, v in line.env.items()], words(replace(line, flags={}), planner.version)
+    parts = [shlex.join((*set_, *start)), *(shlex.join(option(n, v, planner.version)) for n, v in line.flags.items())]
+    out = [f"  run      {parts[0]}"]
+    for part in parts[1:]:
+        if len(out[-1]) + 1 + len(part) <= _LINE:
+            out[-1] += f" {part}"
+        else:
+            out.append(f"             {part}")
+    return [*(f"{each} \\" for each in out[:-1]), out[-1]]
+
+
 def _verdict(p: Prediction) -> str:
     if p.verdict == "uncertain":
         return "may start or not: what one request needs lies inside the range"
@@ -237,6 +273,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
     lines = [
         f"vLLM {s.version} on {who}" + (f" × {plan.planner.gpus}" if plan.planner.gpus > 1 else "") + f": {_verdict(p)}"
     ]
+    lines += _to_run(plan)
     lines += [f"  refused  {r}" for r in s.refusals]
     lines += [f"  unknown  {d}" for d in s.doubts]
     if p.available_kv_gib is not None:

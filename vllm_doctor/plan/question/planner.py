@@ -42,6 +42,7 @@ class Question(msgspec.Struct, frozen=True):
     weights_gib: str | None = None
     available_kv_gib: str | None = None
     measured: Known = msgspec.field(default_factory=Known)
+    assumed: tuple[str, ...] = ()  # what was taken because nobody said it, each in a sentence
 
 
 class Planner(msgspec.Struct, frozen=True):
@@ -213,7 +214,7 @@ def planner(q: Question) -> Planner:
     known = replace(q.measured, weights_gib=weights or q.measured.weights_gib, available_kv_gib=available)
     line = parse_launch(list(q.launch), version)
     arch = describe(_overridden(read_config(Path(q.config)), line))
-    notes = [*arch.doubts]
+    notes = [*q.assumed, *arch.doubts]
     if version > newest_known():
         notes.append(
             f"vLLM {version} is newer than {newest_known()}, the newest release that was read; planned as that one"

@@ -1,0 +1,48 @@
+"""What a hub says of a model: its config.json and, where it has one, the index of its weights.
+
+huggingface_hub fetches them, where it is installed (`pip install 'vllm-host-doctor[hub]'`): into its own cache, from
+$HF_ENDPOINT, with the user's own token, and from the cache alone where $HF_HUB_OFFLINE is set.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+
+from vllm_doctor.records.reading import Known, Unknown
+
+CONFIG, INDEX = "config.json", "model.safetensors.index.json"
+_GIVEN = "give it: --model-config config.json"
+_SECONDS = 10.0
+_MOST = 32 << 20  # bytes; as of any config.json (plan/model/reading.py)
+
+
+def config(model: str, revision: str | None) -> Known[Path] | Unknown:
+    """The file config.json of a model's revision (None: its main one), in the hub's cache on this host; the index of
+    the weights lies beside it where the model has one."""
+    try:
+        from huggingface_hub import errors, hf_hub_download
+    except ImportError:
+        return Unknown(
+            f"{model} is not on this host, and huggingface_hub, which would fetch its config.json, is not installed",
+            f"pip install 'vllm-host-doctor[hub]', or {_GIVEN}",
+        )
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells each of its retries
+    try:
+        file = Path(hf_hub_download(model, CONFIG, revision=revision, etag_timeout=_SECONDS))
+    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as problem:
+        return Unknown(f"the hub has no config.json of {model} for us: {_first(problem)}", _GIVEN)
+    except (OSError, ValueError, errors.HFValidationError) as problem:
+        return Unknown(f"config.json of {model} was not fetched: {_first(problem)}", _GIVEN)
+    if file.stat().st_size > _MOST:
+        return Unknown(f"{file}: larger than any config.json", _GIVEN)
+    refused = (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError, ValueError)
+    with suppress(*refused):  # of one file, or of another format: the weights follow from the configuration
+        hf_hub_download(model, INDEX, revision=revision, etag_timeout=_SECONDS)
+    return Known(file, str(file))
+
+
+def _first(problem: Exception) -> str:
+    text = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+    return text[:200]
