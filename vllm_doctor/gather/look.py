@@ -50,16 +50,20 @@ def looks(
     `canaries` are the units that are asked for a completion, with the seconds that it may take.
     """
     found = systemd.find(None, deadline_s)
-    if not isinstance(found, Known):
+    if isinstance(found, Unknown) or (isinstance(found, Absent) and not names):
         return found
-    chosen = [one for one in found.value if not names or one.unit.name in names]
+    listed = found.value if isinstance(found, Known) else ()
+    chosen = [one for one in listed if not names or one.unit.name in names]
+    for name in set(names) - {one.unit.name for one in chosen}:  # a unit of another name than vLLM's usual ones
+        other = systemd.find(name, deadline_s)
+        chosen += other.value if isinstance(other, Known) else ()
     gpus = nvml.read()[0] if cards else Absent("not asked")
     at = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic()
     held = changing(at[0])
     tasks = [Task(partial(_look, one, gpus, at, held, canaries.get(one.unit.name))) for one in chosen]
     until = time.monotonic() + deadline_s + 4 * _HTTP_S + max(canaries.values(), default=0.0)
     late = [Look(one.unit.name, *at, one.unit.active_state, health=None, why="not read in time") for one in chosen]
-    return Known(tuple(task.result(until, other) for task, other in zip(tasks, late, strict=True)), found.source)
+    return Known(tuple(task.result(until, other) for task, other in zip(tasks, late, strict=True)), "systemctl show")
 
 
 def changing(now: float, file: Path = CHANGING) -> str:
@@ -107,15 +111,17 @@ def _look(
     found: Found, gpus: Reading[tuple[Gpu, ...]], at: tuple[float, float, float], held: str, canary_s: float | None
 ) -> Look:
     unit, pids = found.unit, pids_of(found)
+    own = _anonymous(pids)
     look = Look(
         unit.name,
         *at,
         unit.active_state,
         invocation=unit.invocation_id or "",
+        restarts=unit.restarts or 0,
         drained=drained(found),
         held=held,
-        host=_anonymous(pids),
-        host_limit=unit.memory_max or procfs.meminfo().get("MemTotal"),
+        host=own,
+        host_limit=_room(own, unit.memory_max),
         engine_cpu=_cpu(pid for pid in pids if pid != unit.main_pid) if len(pids) > 1 else None,
         cards=_used(gpus, frozenset(pids)),
     )
@@ -216,6 +222,13 @@ def _sum(sizes: list[int | None]) -> int | None:
     """None where a process does not say its size: a sum without it would be wrong."""
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None
+
+
+def _room(own: int | None, most: int | None) -> int | None:
+    """What the processes may have: what they have and what the host has left, and no more than the unit's limit."""
+    free = procfs.meminfo().get("MemAvailable")
+    room = own + free if own is not None and free is not None else None
+    return min((size for size in (room, most) if size), default=None)
 
 
 def _anonymous(pids: tuple[int, ...]) -> int | None:

@@ -179,7 +179,13 @@ def test_a_start_that_says_nothing_is_restarted_and_a_long_one_that_speaks_is_no
 def test_a_service_that_restarts_in_a_loop_is_left_to_its_diagnosis() -> None:
     def flapping() -> Iterator[Look]:
         for t in beats(3600):
-            yield at(t, invocation=f"run{int(t // 120)}", health=200 if t % 120 > 60 else 0, counters=busy(t % 120))
+            yield at(
+                t,
+                invocation=f"run{int(t // 120)}",
+                restarts=int(t // 120),
+                health=200 if t % 120 > 60 else 0,
+                counters=busy(t % 120),
+            )
 
     found = kinds(flapping())
     assert found.count(Kind.LOOP) == 1
@@ -294,3 +300,14 @@ def test_the_slope_of_a_known_line_is_that_line() -> None:
     assert (round(told.per_hour), round(told.low), round(told.high), told.hours_left) == (10800, 10800, 10800, None)
     assert slope("x", [(float(t), 1.0) for t in range(0, 600, 60)], None) is None
     assert all(a <= b for a, b in pairwise((told.low, told.per_hour, told.high)))
+
+
+def test_who_starts_it_by_hand_again_and_again_has_no_restart_loop() -> None:
+    trace = [at(t, invocation=f"run{int(t // 120)}", counters=busy(t % 120)) for t in beats(1000)]
+    assert set(kinds(trace)) == {Kind.STARTED}
+
+
+def test_an_hour_of_growth_may_be_a_cache_that_fills() -> None:
+    grown = leak(4.0, 3, first=52.0)
+    assert grown.sure
+    assert kinds((at(t, counters=busy(t)) for t in beats(600)), slopes=(grown,)) == []

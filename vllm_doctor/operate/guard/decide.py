@@ -158,8 +158,13 @@ def _started(policy: Policy, memory: Memory, look: Look, found: list[Decision]) 
         return memory
     if before is None or not before.invocation or not look.invocation:
         return msgspec.structs.replace(_rested(memory, look), began=look.up, answered=False)
-    starts = (*(at for at in memory.starts if look.up - at < policy.flapping_s), look.up)
-    found.append(Decision(Kind.STARTED, f"it was started anew, {len(starts)} times in {policy.flapping_s:.0f} s"))
+    starts = tuple(at for at in memory.starts if look.up - at < policy.flapping_s)
+    if look.restarts > before.restarts:
+        starts = (*starts, look.up)
+        times = f"{len(starts)} times in {policy.flapping_s:.0f} s"
+        found.append(Decision(Kind.CRASHED, f"it ended, and systemd started it anew, {times}"))
+    else:
+        found.append(Decision(Kind.STARTED, "it was started anew, and not by systemd itself"))
     fresh = Memory(last=look, began=look.up, starts=starts, said=memory.said & {Kind.LOOP})
     if len(starts) >= policy.flapping and Kind.LOOP not in memory.said:
         found.append(
@@ -285,7 +290,7 @@ def _grown(policy: Policy, memory: Memory, look: Look, slopes: tuple[Slope, ...]
     """Memory that grows for sure and nears its limit: a restart in a quiet moment, before the load decides when."""
     grown = policy.growth
     near = [s for s in slopes if s.sure and s.used >= grown.used and s.hours_left is not None
-            and s.hours_left <= grown.hours_left]  # fmt: skip
+            and s.hours_left <= grown.hours_left and s.hours >= grown.hours / 2]  # fmt: skip
     if not near:
         return memory
     worst = min(near, key=lambda s: s.hours_left or 0.0)

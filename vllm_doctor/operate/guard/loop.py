@@ -15,6 +15,7 @@ from vllm_doctor.operate.history.slopes import slopes
 from vllm_doctor.operate.history.store import Event, Reader, Store, Unreadable
 from vllm_doctor.records.reading import Known, Reading
 from vllm_doctor.records.sample import Look
+from vllm_doctor.redact.text import safe
 
 MINUTE = 60.0
 _SLOPES_EVERY_S = 600.0
@@ -57,6 +58,7 @@ class Guard:
         self._kernel_at: float | None = None
         self._acting: tuple[str, Task[list[Event] | None]] | None = None
         self._silent: frozenset[str] = frozenset()
+        self._rests: dict[str, float] = {}
 
     def beat(self) -> tuple[tuple[Look, Decision], ...]:
         """One look at everything; the decisions, each with its look."""
@@ -100,22 +102,26 @@ class Guard:
         self._memories[look.unit] = memory
         for one in decisions:
             self._take(look, one)
+        if not any(one.restart for one in decisions):  # what comes again is said again
+            self._silent = frozenset(key for key in self._silent if not key.startswith(f"{look.unit} would"))
         return decisions
 
     def _take(self, look: Look, one: Decision) -> None:
         """Say it and, where it asks for a restart, do it."""
         if not one.restart:
             self._event(look.unit, one.kind, one.sum)
-            if one.kind is Kind.STARTED and not self.dry:
-                self._act(look.unit, lambda: self._why_started(look.unit))
+            if one.kind is Kind.CRASHED and not self.dry:
+                self._act(look.unit, lambda: self._why_ended(look.unit))
             return
         why = f"{one.kind}: {one.sum}"
         refusal = self.hands.refused(look.unit) if not self.dry else "a rehearsal (--dry-run)"
         if self._acting is not None:
             refusal = refusal or f"{self._acting[0]} is being restarted"
+        if look.up < self._rests.get(look.unit, 0.0):
+            refusal = refusal or "the last try did not succeed"
         if refusal is not None:
             # The same sum comes with each look; its reason is told once.
-            self._say_once(look.unit, f"would restart it ({refusal}): {why}", key=f"{one.kind} {refusal[:40]}")
+            self._say_once(look.unit, f"would restart it ({refusal}): {why}", key=f"would {one.kind} {refusal[:40]}")
             return
         self._event(look.unit, one.kind, f"restarts it: {one.sum}")
         self._act(look.unit, lambda: self._restarted(look.unit, one))
@@ -136,14 +142,17 @@ class Guard:
         for event in told:
             self._event(event.unit, event.kind, event.text)
         if any(event.kind == "not-restarted" for event in told):
+            self._rests[unit] = time.clock_gettime(time.CLOCK_BOOTTIME) + self.policy.cool_down_s
+            return
+        if not any(event.kind in {"answers", "no-answer"} for event in told):
             return
         before = self._memories.get(unit, Memory())
         self._memories[unit] = Memory(starts=before.starts)
         self._silent = frozenset(key for key in self._silent if not key.startswith(f"{unit} "))
 
-    def _why_started(self, unit: str) -> list[Event]:
+    def _why_ended(self, unit: str) -> list[Event]:
         finding = self.hands.explain(unit)
-        return [Event(time.time(), unit, Kind.CRASHED, finding)] if finding else []
+        return [Event(time.time(), unit, "diagnosed", f"after it ended: {finding}")] if finding else []
 
     def _restarted(self, unit: str, one: Decision) -> list[Event]:
         """Diagnose, restart, wait for a real completion, diagnose again."""
@@ -219,6 +228,7 @@ class Guard:
         self._kernel_at = now
 
     def _event(self, unit: str, kind: str, text: str) -> None:
+        text = safe(text)
         self._tell(f"{unit}: {kind}: {text}")
         if self._store is not None and not self.dry:
             self._store.event(Event(time.time(), unit, kind, text))

@@ -12,7 +12,7 @@ from vllm_doctor.records.reading import Absent, Known
 FILE = Path("/etc/vllm-doctor/guard.json")
 STOP = Path("/etc/vllm-doctor/guard.stop")
 _MOST = 1 << 16
-_UNIT = re.compile(r"vllm[A-Za-z0-9:_.\\@-]{0,200}\.service")
+_UNIT = re.compile(r"(?!vllm-doctor)[A-Za-z0-9:_.\\@-]{1,200}\.service")
 
 Part = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Seconds = Annotated[float, msgspec.Meta(ge=1, le=31 * 86400)]

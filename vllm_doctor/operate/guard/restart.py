@@ -48,8 +48,9 @@ class NotPermitted(Exception):  # noqa: N818 - it names what the operator meets
 
 
 @contextmanager
-def alone(file: Path = LOCK) -> Iterator[None]:
+def alone() -> Iterator[None]:
     """Hold the host's one lock for changes of its services. Raises NotPermitted where another holds it."""
+    file = LOCK
     file.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

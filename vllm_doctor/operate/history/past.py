@@ -10,8 +10,8 @@ from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
 HOURS = 48.0
 _BEFORE_S = 600.0
-# What the guard writes down when a unit began anew without being asked to.
-_ENDED = {"started", "crashed"}
+# What the guard writes down when a unit ended by itself, or had to be ended.
+_ENDED = {"crashed", "engine-dead"}
 
 
 def past(unit: str, now: float | None = None) -> Reading[Past]:
@@ -46,7 +46,7 @@ def past(unit: str, now: float | None = None) -> Reading[Past]:
 
 
 def _before_crash(reader: Reader, unit: str, now: float) -> str:
-    """The last record before the unit last began anew."""
+    """The last record before the unit last ended by itself."""
     ends = [e.at for e in reader.events(unit, now - 14 * 86400) if e.kind in _ENDED]
     if not ends:
         return ""

@@ -5,7 +5,7 @@ from vllm_doctor.operate.history.store import Reader
 
 # What a start takes before its memory is level.
 _WARM_S = 900.0
-_BEGINS = {"started", "answers"}
+_BEGINS = {"started", "crashed", "answers"}
 
 
 def slopes(reader: Reader, unit: str, now: float, hours: float) -> tuple[Slope, ...]:

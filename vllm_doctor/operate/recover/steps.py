@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from vllm_doctor.gather import journal, look, nvml, systemd
+from vllm_doctor.gather.run import run
 from vllm_doctor.operate.announce import announced
 from vllm_doctor.operate.guard.restart import alone
 from vllm_doctor.operate.history import deeds
@@ -118,8 +119,13 @@ def done(plan: Plan, ready_s: float, say: Callable[[str], None], now: datetime.d
         say(f"starts {plan.unit}")
         systemctl("reset-failed", "--", plan.unit)
         systemctl("start", "--", plan.unit, deadline_s=_STOP_S)
-        systemctl("stop", f"{resume}.timer")
+        run(["systemctl", "stop", f"{resume}.timer"], deadline_s=20)
         why = answers(plan.unit, ready_s)
+        if why is not None and drop_in.take_away():
+            say(f"{why}: starts it as it was")
+            systemctl("reset-failed", "--", plan.unit)
+            systemctl("restart", "--", plan.unit, deadline_s=_STOP_S)
+            why = answers(plan.unit, ready_s)
         took = time.monotonic() - began
         end_of_it = f"a completion came back after {took:.0f} s" if why is None else why
         deeds.record(plan.unit, "recovered" if why is None else "not-recovered", end_of_it)

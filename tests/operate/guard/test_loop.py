@@ -1,0 +1,132 @@
+# ruff: noqa: ARG002 - the hands have the names of the protocol
+"""The guard's loop with hands that are told what to see: what it does, says, keeps, and leaves alone."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.operate.guard.test_store import look
+from vllm_doctor.operate.guard import helper, restart
+from vllm_doctor.operate.guard.loop import Guard
+from vllm_doctor.operate.guard.policy import Policy
+from vllm_doctor.operate.guard.restart import Ask, NotPermitted
+from vllm_doctor.operate.history.store import Reader, Store
+from vllm_doctor.records.reading import Known, Unknown
+from vllm_doctor.records.sample import Counters, Look
+
+UNIT = "vllm@main.service"
+POLICY = Policy(units=(UNIT,), act=True, beat_s=1, every_s=1, engine_silent_s=4, cool_down_s=3600)
+
+
+class Hands:
+    """A host whose clock is moved on by each look; the engine stands still until it is restarted."""
+
+    def __init__(self, refuses: str = "", refused: str | None = None) -> None:
+        self.asked: list[Ask] = []
+        self.refuses, self._refused = refuses, refused
+        self.up = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self.run = 0
+
+    def look(self, names: tuple[str, ...], *, cards: bool, canaries: Mapping[str, float]) -> Known[tuple[Look, ...]]:
+        self.up += 1
+        counters = Counters(running=2, waiting=0, kv=0.5, prompt=1, generated=self.run * self.up, finished=0)
+        came = self.run > 0 if UNIT in canaries else None
+        now = {"up": self.up, "awake": self.up, "at": 1e9 + self.up, "invocation": f"run{self.run}", "engine_cpu": 1.0}
+        return Known((msgspec.structs.replace(look(), counters=counters, canary=came, **now),), "here")
+
+    def kernel(self, since: float) -> tuple[str, ...]:
+        return ("NVRM: Xid (PCI:0000:05:00): 13, token=sk-abcdefghijklmnopqrstuvwxyz0123456789",)
+
+    def refused(self, unit: str) -> str | None:
+        return self._refused
+
+    def restart(self, ask: Ask) -> None:
+        self.asked.append(ask)
+        if self.refuses:
+            raise NotPermitted(self.refuses)
+        self.run += 1
+
+    def explain(self, unit: str) -> str:
+        return "VD909: the engine is dead" if not self.run else ""
+
+
+def beat(guard: Guard, until: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not until():
+        assert time.monotonic() < end
+        guard.beat()
+        time.sleep(0.001)
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+def test_a_dead_engine_is_diagnosed_restarted_and_answers_and_all_of_it_is_kept(
+    tmp_path: Path, told: list[str]
+) -> None:
+    hands, store = Hands(), Store(tmp_path / "s")
+    guard = Guard(POLICY, store, hands, told.append)
+    beat(guard, lambda: any("answers:" in line for line in told))
+    assert [(ask.unit, ask.cut) for ask in hands.asked] == [(UNIT, True)]
+    lines = [line.removeprefix(f"{UNIT}: ") for line in told if line.startswith(UNIT)]
+    assert lines[0].startswith("engine-dead: restarts it: 2 running, 0 waiting, no token for 4 s (limit 4")
+    assert lines[1] == "diagnosed: before the restart: VD909: the engine is dead"
+    assert lines[2].startswith("answers: started anew; a completion came back after ")
+    kinds = [event.kind for event in Reader(tmp_path / "s").events(UNIT, 0)]
+    assert kinds[:3] == ["engine-dead", "diagnosed", "answers"]
+    assert "sk-abcdefghijklmnop" not in repr(Reader(tmp_path / "s").events(None, 0))
+
+
+def test_a_restart_that_was_refused_is_not_tried_with_every_look(tmp_path: Path, told: list[str]) -> None:
+    hands = Hands(refuses="no right to restart")
+    guard = Guard(POLICY, None, hands, told.append)
+    beat(guard, lambda: any("not-restarted: no right" in line for line in told))
+    for _ in range(40):
+        guard.beat()
+    assert len(hands.asked) == 1
+    assert len([line for line in told if "would restart it (the last try did not succeed)" in line]) == 1
+
+
+def test_a_rehearsal_and_a_refusal_do_nothing_and_are_said_once(told: list[str]) -> None:
+    for guard, hands in (
+        (Guard(POLICY, None, (one := Hands()), told.append, dry=True), one),
+        (Guard(POLICY, None, (two := Hands(refused="it is drained")), told.append), two),
+    ):
+        for _ in range(30):
+            guard.beat()
+        assert hands.asked == []
+    said = [line for line in told if "would restart it" in line]
+    assert ["(a rehearsal" in said[0], "(it is drained)" in said[1], len(said)] == [True, True, 2]
+
+
+def test_a_systemd_that_is_silent_is_said_and_the_guard_goes_on(told: list[str]) -> None:
+    hands = Hands()
+    hands.look = lambda *_, **__: Unknown("systemd: did not answer", "")  # type: ignore[method-assign]
+    guard = Guard(POLICY, None, hands, told.append)
+    assert [guard.beat(), guard.beat()] == [(), ()]
+    assert told == ["the host: said: systemd: did not answer"]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"", "not a request"),
+        (b"reboot", "not a request"),
+        (b'{"unit": "vllm@main.service", "argv": ["sh"]}', "unknown field"),
+        (b'{"unit": "ssh.service"}', "the policy only watches"),
+        (b'{"unit": "ssh.service", "what": "complete"}', "not among the policy's units"),
+    ],
+)
+def test_roots_helper_refuses_what_the_policy_does_not_name(
+    said: bytes, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restart, "LOCK", tmp_path / "lock")
+    monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path))
+    answer = helper.answered(said)
+    assert answer["done"] is False
+    assert why in str(answer["why"])
