@@ -42,11 +42,11 @@ class CardUse(msgspec.Struct, frozen=True):
 class Look(msgspec.Struct, frozen=True):
     """A unit at one moment. `at` is the wall clock; `up` counts since boot, suspend included; `awake` without it.
 
-    `restarts` is how often systemd itself started it anew. `health` is the status of /health, 0 where nobody listens,
-    None where it is silent. `why` says what of /metrics could not be read. `canary` is whether a completion of one token
-    came back; None where none was asked for. `held` is who changes the unit just now. `host` is the memory of the unit's
-    processes that no file backs, `engine_cpu` the processor time of those beside the main one, `silent_s` the age of the
-    last line of a start.
+    `restarts` is how often systemd itself started it anew. `health` is the status of /health, 0 where nobody
+    listens, None where it is silent. `why` says what of /metrics could not be read. `canary` is whether a
+    completion of one token came back; None where none was asked for. `held` is who changes the unit just now.
+    `host` is the memory of the unit's processes that no file backs, `engine_cpu` the processor time of those beside
+    the main one, `silent_s` the age of the last line of a start.
     """
 
     unit: str
