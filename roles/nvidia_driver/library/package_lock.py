@@ -95,8 +95,12 @@ def dnf(module: AnsibleModule, pattern: re.Pattern[str], locked: bool) -> tuple[
     present = [(name, evr) for name, evr in rows if pattern.match(name)]  # of a kernel there may be several
     path = Path(module.params["versionlock"])
     before = path.read_text(encoding="utf-8") if path.exists() else ""
-    foreign = re.sub(rf"(?m)^{MARK}\n[^\n]*\n?", "", before)
-    own = "".join(f"{MARK}\n{name}-{evr}.*\n" for name, evr in present) if locked else ""
+    # The driver and the toolkit are locked one after the other: of our entries, those of this stack alone are anew.
+    written = re.compile(rf"(?m)^{MARK}\n([^\n]*)\n?")
+    ours = {entry for entry in written.findall(before) if not pattern.match(entry.rsplit("-", 2)[0])}
+    ours |= {f"{name}-{evr}.*" for name, evr in present} if locked else set()
+    foreign = written.sub("", before)
+    own = "".join(f"{MARK}\n{entry}\n" for entry in sorted(ours))
     after = foreign + ("\n" if foreign and own and not foreign.endswith("\n") else "") + own
     if after != before and not module.check_mode:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,152 @@
+"""One question instead of a role's own ones: settled says yes only where nothing that the role sees to differs."""
+
+import importlib.util
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+ROLES = Path(__file__).resolve().parents[2] / "roles"
+
+
+def loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"tested_{path.parent.name}_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MODULE = loaded(ROLES / "preflight" / "library" / "settled.py")
+ACTION = loaded(ROLES / "preflight" / "action_plugins" / "settled.py")
+
+
+class Host:
+    """A role's files in a folder, and what the module answers about them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.record = folder, folder / "records" / "example.json"
+        (folder / "etc").mkdir()
+        self.one, self.gone = folder / "etc" / "one.conf", folder / "etc" / "gone.conf"
+        self.one.write_text("a = 1\n")
+        self.image = folder / "image"
+        self.image.write_text("")
+
+    def ask(self, *, wanted: str = "1", check: bool = False, keep: bool = False) -> dict[str, object]:
+        asked = {
+            "record": str(self.record),
+            "wanted": {"version": wanted},
+            "files": [f"{self.folder}/etc/one*", str(self.gone)],
+            "stamps": [str(self.image)],
+            "units": [],
+            "packages": None,
+            "keep": keep,
+        }
+        answer: dict[str, object] = MODULE.answer(asked, check)
+        return answer
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    host = Host(tmp_path)
+    assert host.ask() == {"settled": False, "differs": ["never"]}
+    host.ask(keep=True)
+    assert host.ask()["settled"] is True
+    return host
+
+
+def test_the_record_is_root_s_alone_and_holds_no_contents(host: Host) -> None:
+    assert oct(host.record.stat().st_mode & 0o777) == "0o600"
+    assert oct(host.record.parent.stat().st_mode & 0o777) == "0o700"
+    assert "a = 1" not in host.record.read_text()
+
+
+def test_what_drifted_is_named(host: Host) -> None:
+    host.one.write_text("a = 2\n")
+    assert host.ask()["differs"] == [str(host.one)]
+    host.ask(keep=True)
+    host.one.chmod(0o600)
+    host.gone.write_text("")
+    host.image.write_text("anew")
+    assert host.ask()["differs"] == sorted([str(host.one), str(host.gone), f"{host.image} (age)"])
+
+
+def test_a_file_more_and_a_file_less_differ(host: Host) -> None:
+    more = host.folder / "etc" / "one.more"
+    more.write_text("")
+    assert host.ask()["differs"] == [str(more)]
+    more.unlink()
+    host.one.unlink()
+    assert host.ask()["differs"] == [f"{host.folder}/etc/one*", str(host.one)]
+
+
+def test_what_is_wanted_otherwise_is_named(host: Host) -> None:
+    assert host.ask(wanted="2") == {"settled": False, "differs": ["version"]}
+
+
+def test_check_mode_keeps_nothing(host: Host) -> None:
+    before = host.record.read_bytes()
+    host.ask(wanted="2", keep=True, check=True)
+    assert host.record.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"wanted": 1, "is": {}}', '{"wanted": {}}'])
+def test_a_record_that_is_not_one_is_none(host: Host, text: str) -> None:
+    host.record.write_text(text)
+    assert host.ask()["differs"] == ["never"]
+
+
+def test_a_link_in_the_way_is_not_followed(host: Host) -> None:
+    victim = host.folder / "victim"
+    victim.write_text("mine")
+    Path(f"{host.record}.new").symlink_to(victim)
+    host.ask(wanted="2", keep=True)
+    assert victim.read_text() == "mine"
+    assert host.ask(wanted="2")["settled"] is True
+
+
+def test_versions_and_holds_of_packages_count_and_unfinished_ones_of_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = "one:all\t1 hold ok installed\ntwo:all\t2 install ok half-configured\nthree:all\t3 install ok installed\n"
+    monkeypatch.setattr(MODULE, "told", lambda _: rows)
+    assert MODULE.packages("^one$") == {
+        "unfinished work of dpkg": "0",
+        "one:all": "1 hold ok installed",
+        "two:all": "2 install ok half-configured",
+    }
+
+
+def test_another_file_of_a_role_is_another_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("example", "preflight"):
+        (tmp_path / name / "tasks").mkdir(parents=True)
+    monkeypatch.setattr(ACTION, "ROLES", tmp_path)
+    before = ACTION.code("example")
+    (tmp_path / "preflight" / "tasks" / "ask.yml").write_text("")
+    between = ACTION.code("example")
+    (tmp_path / "example" / "tasks" / "main.yml").write_text("")
+    assert len({before, between, ACTION.code("example")}) == 3
+
+
+# Folders that others write into too, notes of a run, and what is only looked at.
+NOT_LEFT = re.compile(
+    r"/(facts[.]d|libexec|[^/]*[.]service[.]d|versions[.]json)$"
+    r"|^/run/|^/dev/shm$|^\{\{[^}]*\}\}$|^\{\{ nvidia_driver_state_dir|\{\{ item \}\}$"
+)
+
+
+@pytest.mark.parametrize("role", ["nvidia_driver", "cuda_toolkit", "host_settings"])
+def test_every_file_that_a_role_lays_down_is_among_those_that_are_compared(role: str) -> None:
+    variables = yaml.safe_load((ROLES / role / "vars" / "main.yml").read_text())
+    left = variables[f"{role}_left"]
+    patterns = [re.sub(r"\{\{.*?\}\}", "*", pattern) for pattern in left["files"] + left.get("stamps", [])]
+    laid: set[str] = set()
+    for path in (ROLES / role / "tasks").glob("*.yml"):
+        if path.name != "absent.yml":
+            laid |= set(re.findall(r"^\s+(?:dest|path): \"?(.*?)\"?$", path.read_text(), re.MULTILINE))
+    files = [name for name in laid if not NOT_LEFT.search(name)]
+    assert files
+    named = {name: name.replace("{{ item }}", "nvidia-x").replace("{{ item.key }}", "x") for name in files}
+    assert [name for name, path in named.items() if not any(fnmatch(path, pattern) for pattern in patterns)] == []
