@@ -34,6 +34,7 @@ def finding_text(
         return f"The doctor has no finding (verdict {verdict}).{_indent(journal)}"
     root, rest = findings[0], findings[1:]
     lines = [f"{root.get('code')} {root.get('title')}"]
+    lines += [f"  {root['detail']}"] if root.get("detail") else []
     lines += [f"  seen:  {one.get('excerpt')} [{one.get('source')}]" for one in root.get("evidence") or []]
     lines += [
         f"  sum:   {one.get('name')} = {_number(one.get('value'))} {one.get('unit') or ''}"

@@ -51,6 +51,12 @@ def test_the_message_has_evidence_sum_and_the_line_with_its_place(tmp_path: Path
     assert "also:  VD1 another" in text
 
 
+def test_what_the_title_could_not_hold_follows_it() -> None:
+    finding = {"code": "VD901", "title": "it hangs", "detail": "since the NCCL watchdog of rank 3 ended"}
+    lines = plugin.finding_text(json.dumps({"findings": [finding]}), "gpu01").splitlines()
+    assert lines == ["VD901 it hangs", "  since the NCCL watchdog of rank 3 ended"]
+
+
 def test_what_no_variable_changes_says_what_to_do() -> None:
     repair = {"kind": "os", "name": "vllm@main.service", "from": None, "to": None, "direction": "repair"}
     finding = {"code": "VD901", "title": "it hangs", "changes": [{**repair, "why": "systemctl restart it"}]}
