@@ -46,7 +46,7 @@ class Host:
             "packages": None,
             "keep": keep,
         }
-        answer: dict[str, object] = MODULE.answer(asked, check)
+        answer: dict[str, object] = MODULE.answer(asked, check_mode=check)
         return answer
 
 

@@ -5,6 +5,7 @@
 import json
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import yaml
 from ansible.plugins.action import ActionBase
@@ -18,12 +19,12 @@ CODE = (
 KNOWLEDGE = ROLES.parent / "vllm_doctor" / "knowledge" / "compat.json"
 
 
-def digest(value):
+def digest(value: object) -> str:
     """A short text that differs where the values differ."""
     return sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
-def code(role):
+def code(role: str) -> str:
     """A digest of all files that the role's outcome follows from."""
     total = sha256(KNOWLEDGE.read_bytes() if KNOWLEDGE.exists() else b"")
     for name in (role, "preflight"):
@@ -34,7 +35,7 @@ def code(role):
     return total.hexdigest()[:24]
 
 
-def options(role):
+def options(role: str) -> list[str]:
     """The names of a role's variables."""
     text = (ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
     return sorted(yaml.safe_load(text)["argument_specs"]["main"]["options"])
@@ -50,13 +51,14 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     _supports_check_mode = True
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """The module's answer."""
-        result = super().run(tmp, task_vars)
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        known = task_vars or {}
         arguments = dict(self._task.args["left"]) | {"keep": self._task.args.get("keep", False)}
         role, beside = arguments.pop("role"), arguments.pop("wanted", {})
-        known = [name for name in arguments.pop("options", None) or options(role) if name in task_vars]
-        arguments["wanted"] = {name: digest(self._templar.template(task_vars[name])) for name in known}
+        names = [name for name in arguments.pop("options", None) or options(role) if name in known]
+        arguments["wanted"] = {name: digest(self._templar.template(known[name])) for name in names}
         arguments["wanted"].update({name: digest(value) for name, value in beside.items()})
         arguments["wanted"][f"role {role}"] = code(role)
         arguments["record"] = f"/var/lib/vllm-doctor-roles/{role}.json"

@@ -12,8 +12,12 @@ import re
 import stat
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DOCUMENTATION = r"""
 module: settled
@@ -89,7 +93,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 WHOLE = {"installed", "config-files", "not-installed"}  # states of dpkg behind which nothing is unfinished
 
 
-def told(argv):
+def told(argv: list[str]) -> str:
     """Standard output of a command that only reads; how it failed, where it did."""
     environment = {"PATH": PATH, "LC_ALL": "C", "LANGUAGE": "C"}
     try:
@@ -101,7 +105,7 @@ def told(argv):
     return done.stdout or str(done.returncode)
 
 
-def content(path):
+def content(path: Path) -> str:
     """What a path is, as a text that changes with its content, owner and mode."""
     try:
         status = path.lstat()
@@ -111,29 +115,29 @@ def content(path):
         if stat.S_ISREG(status.st_mode):
             return f"{owned} {hashlib.sha256(path.read_bytes()).hexdigest()}"
     except OSError as failure:
-        return failure.strerror
+        return failure.strerror or type(failure).__name__
     return owned
 
 
-def stamp(path):
+def stamp(path: Path) -> str:
     """Size and time of change of a path."""
     try:
         status = path.stat()
     except OSError as failure:
-        return failure.strerror
+        return failure.strerror or type(failure).__name__
     return f"{status.st_size} {status.st_mtime_ns}"
 
 
-def found(patterns, look):
+def found(patterns: list[str], look: Callable[[Path], str]) -> dict[str, str]:
     """{path: look(path)} of what the patterns match, and {pattern: absent} of those that match nothing."""
-    answer = {}
+    answer: dict[str, str] = {}
     for pattern in patterns:
         matches = sorted(Path("/").glob(pattern.lstrip("/")))
         answer.update({str(path): look(path) for path in matches} or {pattern: "absent"})
     return answer
 
 
-def units(names):
+def units(names: list[str]) -> dict[str, str]:
     """{unit: its state and settings}."""
     if not names:
         return {}
@@ -143,7 +147,7 @@ def units(names):
     return {name: blocks[index] for index, name in enumerate(names)}
 
 
-def packages(pattern):
+def packages(pattern: str | None) -> dict[str, str]:
     """{package: version and state} of those that match, and of those with unfinished work."""
     if not pattern:
         return {}
@@ -159,12 +163,12 @@ def packages(pattern):
     return answer
 
 
-def differences(then, now):
+def differences(then: dict[str, str], now: dict[str, str]) -> list[str]:
     """Names whose values differ."""
     return sorted(name for name in set(then) | set(now) if then.get(name) != now.get(name))
 
 
-def remembered(record):
+def remembered(record: Path) -> dict[str, dict[str, str]] | None:
     """What was kept, or None."""
     try:
         kept = json.loads(record.read_text(encoding="utf-8"))
@@ -173,7 +177,7 @@ def remembered(record):
         return None
 
 
-def keep(record, kept):
+def keep(record: Path, kept: dict[str, dict[str, str]]) -> None:
     """Write it whole or not at all, for root alone."""
     record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = record.with_name(record.name + ".new")
@@ -184,7 +188,7 @@ def keep(record, kept):
     new.replace(record)
 
 
-def answer(asked, check_mode):
+def answer(asked: dict[str, Any], *, check_mode: bool) -> dict[str, object]:
     """Compare, and remember where that is asked; see RETURN. Raises OSError where it cannot be written."""
     record = Path(asked["record"])
     wanted = {name: str(value) for name, value in asked["wanted"].items()}
@@ -199,7 +203,7 @@ def answer(asked, check_mode):
     return {"settled": not differs, "differs": differs}
 
 
-def main():
+def main() -> None:
     """Answer as an Ansible module."""
     texts = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
@@ -215,7 +219,7 @@ def main():
         supports_check_mode=True,
     )
     try:
-        told_of = answer(module.params, module.check_mode)
+        told_of = answer(module.params, check_mode=module.check_mode)
     except OSError as failure:
         module.fail_json(msg=f"{module.params['record']}: {failure.strerror}")
     # A note about the host, and nothing that it serves with: what the role changed has been said by the role.
