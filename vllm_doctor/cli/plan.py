@@ -51,6 +51,10 @@ def plan(  # noqa: PLR0917
     sweep: Annotated[
         str | None, typer.Option(help="Compare: `gpus`, `models`, or names of cards separated by commas.")
     ] = None,
+    upgrade: Annotated[
+        str | None,
+        typer.Option(help="Two releases, FROM:TO (0.28.0:0.33.0): what the later does to the memory, term by term."),
+    ] = None,
     unit: Annotated[
         str | None, typer.Option(help="The unit whose launch is planned, on a host.", autocompletion=complete.units)
     ] = None,
@@ -84,6 +88,7 @@ def plan(  # noqa: PLR0917
             concurrency=concurrency,
             metrics=metrics,
             sweep=sweep,
+            upgrade=upgrade,
             unit=unit,
             learn=learn,
             explain=explain,

@@ -49,6 +49,7 @@ class Options(msgspec.Struct, frozen=True):
     concurrency: int | None
     metrics: str | None
     sweep: str | None
+    upgrade: str | None
     unit: str | None
     learn: str | None
     explain: bool
@@ -128,6 +129,11 @@ def _one(o: Options) -> Exit:
 
         ask = partial(_question, o, o.model_config[0] if o.model_config else None)
         return Exit.OK if learn(o.learn, ask, o.unit, json=o.json) else Exit.FINDINGS
+    if o.upgrade is not None:
+        from vllm_doctor.cli.plan_upgrade import upgrade
+
+        later = replace(o, vllm_version=o.vllm_version or o.upgrade.partition(":")[2])
+        return upgrade(o.upgrade, partial(_question, later, o.model_config[0] if o.model_config else None), json=o.json)
     question = _question(o, o.model_config[0] if o.model_config else None)
     plan = _remembered(planner(question), question)
     predicted = plan.predict()

@@ -1,0 +1,76 @@
+"""`plan --upgrade FROM:TO`: one launch with two releases."""
+
+import json
+
+import pytest
+
+from tests.plan.models import GPT_OSS_20B, LLAMA_8B
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.main import run
+
+
+@pytest.fixture
+def ask(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path / "state"))
+
+    def asked(releases, *flags, config=LLAMA_8B, gpu="H100"):
+        file = tmp_path / "config.json"
+        file.write_text(json.dumps(config))
+        card = ("--gpu", gpu, "--model-config", str(file), *(f for f in flags if f.startswith("--format")))
+        launch = [f for f in flags if not f.startswith("--format")]
+        code = run(
+            ["plan", "--upgrade", releases, *card, "--", "vllm", "serve", "m", "--max-model-len", "8192", *launch]
+        )
+        said = capsys.readouterr()
+        return code, said.out or said.err
+
+    return asked
+
+
+def test_each_term_stands_with_both_releases_and_the_pool_comes_first(ask):
+    code, told = ask("0.28.0:0.33.0")
+    assert code == Exit.OK
+    assert told.splitlines()[0] == (
+        "vLLM 0.28.0 → 0.33.0: the KV pool of each GPU goes from 56.27 to 54.54 GiB; it starts"
+    )
+    lines = {line[2:20].strip(): line[20:].split() for line in told.splitlines() if line.startswith("  ")}
+    assert lines["graphs, charged"] == ["0.00", "0.85", "+0.85"]
+    assert lines["activation"] == ["0.95", "1.82", "+0.88"]
+    assert lines["KV pool"] == ["56.27", "54.54", "-1.72"]
+
+
+def test_the_reasons_are_what_the_two_do_differently(ask):
+    _, told = ask("0.28.0:0.33.0")
+    assert "the second runner's graph estimate is charged" in told
+    assert "[v1/worker/gpu/model_runner.py profile_cudagraph_memory]" in told
+    assert "caches prefixes" not in told
+    _, back = ask("0.33.0:0.28.0")
+    assert "no longer: the second runner's graph estimate is charged" in back
+
+
+def test_what_the_later_release_refuses_ends_it(ask):
+    code, told = ask("0.27.1:0.33.0", "--quantization", "bitsandbytes")
+    assert code == Exit.FINDINGS
+    assert "the later release refuses the launch" in told.splitlines()[0]
+    assert "0.27.1 is the last that had it" in told
+    assert ask("0.19.0:0.33.0", gpu="V100 32GB")[0] == Exit.FINDINGS
+
+
+def test_the_json_has_both_plans(ask):
+    code, told = ask("0.12.0:0.20.0", "--format=json", config=GPT_OSS_20B)
+    found = json.loads(told)["upgrade"]
+    assert code == Exit.OK
+    assert [found[end]["version"] for end in ("from", "to")] == ["0.12.0", "0.20.0"]
+    assert found["from"]["predicted"]["cudagraph_budget_gib"] == 0
+    assert found["to"]["predicted"]["cudagraph_budget_gib"] > 0
+    assert {
+        "what": "graph memory is estimated and charged unasked",
+        "source": "envs.py VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS",
+    } in found["different"]
+
+
+@pytest.mark.parametrize("releases", ["0.28.0", "0.28.0:", ":0.33.0", "a:b", "0.28.0-0.33.0"])
+def test_what_are_no_two_releases_is_refused_in_a_sentence(ask, releases):
+    code, told = ask(releases)
+    assert code == Exit.USAGE
+    assert "needed: two releases with a colon" in told

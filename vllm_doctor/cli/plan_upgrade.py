@@ -1,0 +1,38 @@
+"""`plan --upgrade FROM:TO`: what another release does to the memory of a launch, term by term."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from vllm_doctor.cli import terminal
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.streams import say
+from vllm_doctor.knowledge.versions import Version, parse_version
+from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
+from vllm_doctor.render import upgrade as render
+
+
+def upgrade(asked: str, ask: Callable[[], Question], *, json: bool) -> Exit:
+    """Print both plans beside each other; OK where the launch starts with the later release. Raises PlanProblem."""
+    before, after = _releases(asked)
+    question = ask()
+    plans = [planner(replace(question, version=str(version))) for version in (before, after)]
+    told = render.Upgrade(before, after, plans[0].predict(), plans[1].predict())
+    if json:
+        import json as written
+
+        say(written.dumps(render.as_dict(told)) + "\n")
+    else:
+        terminal.told(render.text(told))
+    exits = {"starts": Exit.OK, "does-not-start": Exit.FINDINGS}
+    return exits.get(told.after.verdict, Exit.INCOMPLETE)
+
+
+def _releases(asked: str) -> tuple[Version, Version]:
+    first, found, second = asked.partition(":")
+    versions = parse_version(first), parse_version(second)
+    if not found or versions[0] is None or versions[1] is None:
+        raise PlanProblem(f"--upgrade: found {asked[:60]!r}; needed: two releases with a colon, such as 0.28.0:0.33.0")
+    return versions[0], versions[1]

@@ -1,0 +1,98 @@
+"""Two releases' plans of one launch beside each other: each term, what became of the pool, and what the releases do
+differently."""
+
+from __future__ import annotations
+
+import msgspec
+
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.plan.behaviour import rows
+from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.render.plan import SCHEMA_VERSION, figures
+from vllm_doctor.render.text import visible
+
+
+class Upgrade(msgspec.Struct, frozen=True):
+    """One launch with two releases."""
+
+    old: Version
+    new: Version
+    before: Prediction
+    after: Prediction
+
+
+def _terms(p: Prediction) -> dict[str, float | None]:
+    return {
+        "budget": p.budget_gib,
+        "weights": p.weights_gib,
+        "non-torch": p.non_torch_gib,
+        "activation": p.activation_gib,
+        "graphs, charged": p.cudagraph_budget_gib,
+        "KV pool": p.available_kv_gib,
+        "one request needs": p.needed_kv_gib,
+    }
+
+
+def differences(u: Upgrade) -> list[tuple[str, str]]:
+    """(what only one of them does, the file of vLLM that it was read in), oldest first, the way of the upgrade: what
+    goes begins with "no longer"."""
+    told = []
+    for row in rows():
+        was, now = row.at(u.old), row.at(u.new)
+        if was != now:
+            told.append((row.what if now else f"no longer: {row.what}", row.source))
+    return told
+
+
+def as_dict(u: Upgrade) -> dict[str, object]:
+    """The same as JSON."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "upgrade": {
+            "from": {"version": str(u.old), "predicted": figures(u.before)},
+            "to": {"version": str(u.new), "predicted": figures(u.after)},
+            "refused": [
+                {"flag": r.flag.removeprefix("--"), "found": r.found, "needed": r.needed}
+                for r in u.after.settings.refusals
+            ],
+            "different": [{"what": what, "source": source} for what, source in differences(u)],
+        },
+    }
+
+
+def text(u: Upgrade) -> str:
+    """The pool first, then the terms of one GPU, then why."""
+    p, q = u.before, u.after
+    lines = [f"vLLM {u.old} → {u.new}: {_first(p, q)}"]
+    lines += [f"  refused  {r}" for r in q.settings.refusals]
+    lines += [f"  unknown  {d}" for d in q.settings.doubts]
+    lines += ["", f"  {'GiB of one GPU':<18} {u.old!s:>9} {u.new!s:>9} {'':>8}"]
+    for (name, was), now in zip(_terms(p).items(), _terms(q).values(), strict=True):
+        if was is not None and now is not None:
+            lines.append(f"  {name:<18} {was:>9.2f} {now:>9.2f} {now - was:>+8.2f}")
+    lines += [
+        f"  {name:<18} {was:>9,} {now:>9,} {now - was:>+8,}"
+        for name, was, now in (
+            ("tokens in all", p.kv_tokens or 0, q.kv_tokens or 0),
+            ("batched tokens", p.settings.batched, q.settings.batched),
+            ("sequences", p.settings.seqs, q.settings.seqs),
+        )
+    ]
+    different = differences(u)
+    if different:
+        lines += ["", "  what the releases do differently, as far as this plan knows"]
+        lines += [f"    {what}  [{source}]" for what, source in different]
+    return "\n".join(visible(line) for line in lines) + "\n"
+
+
+def _first(p: Prediction, q: Prediction) -> str:
+    if q.outcome == "rejected":
+        return "the later release refuses the launch"
+    if q.verdict == "unknown":
+        return "cannot be said"
+    was, now = p.available_kv_gib, q.available_kv_gib
+    if was is None or now is None:
+        return "the token arithmetic alone"
+    moved = f"the KV pool of each GPU goes from {was:.2f} to {now:.2f} GiB"
+    ends = {"starts": "it starts", "does-not-start": "it does not start", "uncertain": "it may start or not"}
+    return f"{moved}; {ends[q.verdict]}"
