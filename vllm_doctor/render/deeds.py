@@ -51,6 +51,7 @@ _DEEDS = {
     "shm volume": "give the container more shared memory",
     "startup-probe": "give the start-up probe more time: {to}",
     "start-order": "start the engines of one GPU one after another",
+    "torch-compile-cache": "remove the compile cache",
     "torch-extensions-cache": "remove torch's cache of built extensions",
     "volume": "repair the volume",
     "vllm_api_key": "set an API key",
