@@ -92,7 +92,7 @@ def test_rotated_files_are_put_in_order(tmp_path: Path) -> None:
     names = [str(tmp_path / n) for n in ("vllm.log", "vllm.log.1", "vllm.log.2.gz")]
     reading = read_logs(names)
     assert isinstance(reading, Known)
-    assert reading.value.earlier_lives == 2
+    assert reading.value.earlier_runs == 2
     assert "0.12.0" in reading.value.last.lines[0].text
 
 

@@ -21,18 +21,18 @@ def start(pid: int, cores: int = 1) -> list[str]:
 
 def test_the_last_of_three_lives() -> None:
     log = log_of_lines([*start(100), *start(200), *start(300)], "x")
-    assert log.earlier_lives == 2
+    assert log.earlier_runs == 2
     assert "pid=300" in log.last.lines[0].excerpt
 
 
 def test_data_parallel_cores_are_one_life() -> None:
-    assert log_of_lines(start(100, cores=4), "x").earlier_lives == 0
+    assert log_of_lines(start(100, cores=4), "x").earlier_runs == 0
 
 
 def test_an_engine_restarted_in_a_script_is_another_life() -> None:
     lines = [CORE.format(name="EngineCore", pid=10), "work", CORE.format(name="EngineCore", pid=20), "more"]
     log = log_of_lines(lines, "x")
-    assert log.earlier_lives == 1
+    assert log.earlier_runs == 1
     assert log.last.lines[-1].text == "more"
 
 
@@ -42,18 +42,18 @@ def test_v0_without_process_tags() -> None:
         "INFO 05-21 10:11:12 api_server.py:2] args: Namespace(model='m')",
         "INFO 05-21 10:11:12 llm_engine.py:1] Initializing an LLM engine (v0.5.4) with config: model='m'",
     ]
-    assert log_of_lines(life * 3, "x").earlier_lives == 2
+    assert log_of_lines(life * 3, "x").earlier_runs == 2
 
 
 def test_a_refused_command_line_in_a_restart_loop() -> None:
     refusal = ["usage: vllm serve [-h]", "vllm: error: unrecognized arguments: --nope"]
-    assert log_of_lines([*start(100), *refusal, *refusal], "x").earlier_lives == 2
+    assert log_of_lines([*start(100), *refusal, *refusal], "x").earlier_runs == 2
 
 
 def test_systemd_announces_a_life() -> None:
     began = "May 21 10:11:12 gpu01 systemd[1]: Starting vllm@chat.service - vLLM..."
     log = log_of_lines([began, *start(100), began, *start(200)], "x")
-    assert log.earlier_lives == 1
+    assert log.earlier_runs == 1
     assert log.last.lines[0].process == "systemd"
 
 
@@ -74,14 +74,14 @@ def failed_start(model: str = "m") -> list[str]:
 
 def test_of_a_restart_loop_that_is_cut_in_a_start_the_failed_start_before_is_judged() -> None:
     log = log_of_lines([*failed_start(), *failed_start(), *failed_start()[:2]], "x")
-    assert log.earlier_lives == 1
+    assert log.earlier_runs == 1
     assert "initialization failed" in log.last.lines[-1].text
     assert any(note.startswith("judged is the start before") for note in log.notes)
 
 
 def test_a_start_with_other_arguments_is_judged_itself() -> None:
     log = log_of_lines([*failed_start("m"), *failed_start("other")[:2]], "x")
-    assert log.earlier_lives == 1
+    assert log.earlier_runs == 1
     assert "other" in log.last.lines[-1].text
     assert not log.notes
 

@@ -16,7 +16,7 @@ from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Applicability, Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.engine import diagnose
-from vllm_doctor.rules.foresight import LEVERS, foreseen
+from vllm_doctor.rules.foresight import REMEDIES, foreseen
 
 GIB = 1 << 30
 CARD = (Gpu(0, "NVIDIA A10G", total_bytes=round(22.06 * GIB)),)
@@ -51,7 +51,7 @@ def finding(*changes: Change) -> Finding:
     )  # fmt: skip
 
 
-def lever(name: str, before: object, after: object, direction: Direction) -> Change:
+def remedy(name: str, before: object, after: object, direction: Direction) -> Change:
     return msgspec.convert(
         {"kind": "flag", "name": name, "from": before, "to": after, "direction": direction,
          "applicability": "needs-review"}, Change,
@@ -73,7 +73,7 @@ def test_without_the_model_the_simple_figures_stay() -> None:
 
 def test_a_value_that_does_not_fit_gives_way_to_the_nearest_that_does() -> None:
     case = case_of("vllm serve m --max-model-len 131072")
-    (planned,) = foreseen(case, [finding(lever("max-model-len", 131072, 120000, Direction.LOWER))])
+    (planned,) = foreseen(case, [finding(remedy("max-model-len", 131072, 120000, Direction.LOWER))])
     (change,) = planned.changes
     assert isinstance(change.after, int)
     assert change.after < 120000
@@ -89,14 +89,14 @@ def test_a_value_that_does_not_fit_gives_way_to_the_nearest_that_does() -> None:
 
 def test_what_would_not_help_is_left_out_beside_what_may() -> None:
     case = case_of("vllm serve m --max-model-len 16384")
-    hopeless = lever("gpu-memory-utilization", None, 0.4, Direction.LOWER)
+    hopeless = remedy("gpu-memory-utilization", None, 0.4, Direction.LOWER)
     (planned,) = foreseen(case, [finding(STOP, hopeless)])
     assert [c.name for c in planned.changes] == ["other-gpu-processes"]
 
 
 def test_what_is_not_enough_alone_says_so_where_nothing_else_is_offered() -> None:
     case = case_of("vllm serve m --max-model-len 131072")
-    (planned,) = foreseen(case, [finding(lever("max-num-seqs", 256, 64, Direction.LOWER))])
+    (planned,) = foreseen(case, [finding(remedy("max-num-seqs", 256, 64, Direction.LOWER))])
     (change,) = planned.changes
     assert "alone it is not enough" in change.why
     assert change.predicted["outcome"] == "kv-too-small"
@@ -104,7 +104,7 @@ def test_what_is_not_enough_alone_says_so_where_nothing_else_is_offered() -> Non
 
 def test_a_plan_that_did_not_see_the_failure_coming_promises_nothing() -> None:
     case = case_of("vllm serve m --max-model-len 8192")
-    (planned,) = foreseen(case, [finding(lever("max-num-seqs", 256, 64, Direction.LOWER))])
+    (planned,) = foreseen(case, [finding(remedy("max-num-seqs", 256, 64, Direction.LOWER))])
     (change,) = planned.changes
     assert "outcome" not in change.predicted
     assert change.predicted["available_kv_gib"] > 0
@@ -151,7 +151,7 @@ def test_a_fraction_that_vllm_would_refuse_is_refused_whatever_pool_was_logged()
 
 
 def test_every_lever_is_an_option_of_vllm() -> None:
-    assert set(versions.flag_names(versions.newest_known())) >= LEVERS
+    assert set(versions.flag_names(versions.newest_known())) >= REMEDIES
 
 
 def test_on_a_host_the_planned_pool_stands_beside_the_logged_one() -> None:

@@ -126,7 +126,7 @@ def log(seen: Seen, deadline_s: float) -> Reading[Log]:
     before = [line for line in first if line < tail[0]]
     made = log_of_lines([*before, *tail], name)
     last = RunLines(made.last.lines, made.last.complete_head, made.last.skipped_bytes + (len(before) == len(first)))
-    return Known(Log(made.source, last, made.earlier_lives, made.notes, made.earlier_kv_gib), name)
+    return Known(Log(made.source, last, made.earlier_runs, made.notes, made.earlier_kv_gib), name)
 
 
 def _logs(runtime: str, arguments: Sequence[str], deadline_s: float, most: int) -> list[str] | Unknown:

@@ -25,7 +25,7 @@ _DENIED = ("insufficient permissions", "not seeing messages from other users", "
 
 
 class Entries(msgspec.Struct, frozen=True):
-    """Lines in `short-iso` form. `gap` is true when only the head and the tail of a long life were read."""
+    """Lines in `short-iso` form. `gap` is true when only the head and the tail of a long run were read."""
 
     lines: tuple[str, ...]
     gap: bool = False
@@ -68,7 +68,7 @@ def invocations(unit: str, deadline_s: float) -> Reading[tuple[Run, ...]]:
 
 
 def entries(invocation: str, deadline_s: float) -> Reading[Entries]:
-    """What the service wrote in this invocation and what systemd said of it: the head and the tail of a long life."""
+    """What the service wrote in this invocation and what systemd said of it: the head and the tail of a long run."""
     scope = [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"]
     tail = _journalctl(["-n", str(TAIL_LINES), *scope], _FIELDS, deadline_s)
     if isinstance(tail, Unknown):

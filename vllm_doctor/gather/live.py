@@ -18,12 +18,12 @@ from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.inspected import Seen
 from vllm_doctor.gather.launch import is_vllm, parse_argv
-from vllm_doctor.gather.life import judged_log, since_start
 from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.target import Target
 from vllm_doctor.gather.together import Task
 from vllm_doctor.gather.unit_files import settings
+from vllm_doctor.gather.unit_runs import judged_log, since_start
 from vllm_doctor.gather.weight_files import checked
 from vllm_doctor.gather.worker import Worker, collect
 from vllm_doctor.records.finding import Subject
@@ -330,7 +330,7 @@ def _probe(answered: Probe | None, base: str | None, *, running: bool) -> Readin
 
 
 def _version(log: Reading[Log], argv: tuple[str, ...], pid: int | None) -> Reading[str]:
-    """What the judged life said of itself, otherwise what is installed."""
+    """What the judged run said of itself, otherwise what is installed."""
     if isinstance(log, Known):
         for line in log.value.last.lines[:400]:
             found = _VERSION_LINE.search(line.text)

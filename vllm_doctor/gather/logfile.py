@@ -55,7 +55,7 @@ def _rotation(name: str) -> int:
 
 
 def text_lines(name: str) -> list[str] | Unknown:
-    """The lines of one log as they stand in it; of a long one, those of the start and of the end of its last life."""
+    """The lines of one log as they stand in it; of a long one, those of the start and of the end of its last run."""
     got = _read_one(name)
     if isinstance(got, Unknown):
         return got

@@ -63,7 +63,7 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class PciGpu:
     """A GPU as its PCI id tells it, before any driver exists. `name` is None for an unnamed card of a known chip;
     `mig` is how many compute slices it can be cut into, 0 where it cannot."""
 
@@ -160,7 +160,7 @@ class Table:
         """The day until which the lists of drivers and toolkits are complete; a later release may be missing."""
         return date.fromisoformat(self._data["driver_releases"]["complete_until"])
 
-    def gpu(self, device: str) -> Gpu | None:
+    def gpu(self, device: str) -> PciGpu | None:
         """The GPU of a PCI device id (four hexadecimal digits); None for an id of no known chip."""
         device = device.lower().removeprefix("0x").zfill(4)
         for first, last, chip in self._data["pci_blocks"]:
@@ -168,7 +168,7 @@ class Table:
                 return self._gpu(device, chip)
         return None
 
-    def gpu_named(self, name: str) -> Gpu | None:
+    def gpu_named(self, name: str) -> PciGpu | None:
         """The GPU with this marketing name, in any case."""
         for device, raw in self._data["gpus"].items():
             if raw["name"].casefold() == name.strip().casefold():
@@ -194,11 +194,11 @@ class Table:
         """All marketing names of the table."""
         return tuple(sorted({raw["name"] for raw in self._data["gpus"].values()}))
 
-    def _gpu(self, device: str, chip: str) -> Gpu:
+    def _gpu(self, device: str, chip: str) -> PciGpu:
         facts = self._data["chips"][chip]
         family = self._data["architectures"][facts["architecture"]]
         named = self._data["gpus"].get(device, {})
-        return Gpu(
+        return PciGpu(
             device,
             named.get("name"),
             chip,
@@ -285,7 +285,7 @@ class Table:
         """All CUDA toolkits of the table, oldest first."""
         return tuple(self._data["toolkits"])
 
-    def forward_compatible(self, gpu: Gpu, driver: str) -> bool:
+    def forward_compatible(self, gpu: PciGpu, driver: str) -> bool:
         """Whether `cuda-compat` may carry a newer CUDA major on this card and driver: data-centre cards only."""
         rule = self._data["forward_compat"]
         named = gpu.name or ""

@@ -20,7 +20,7 @@ UUID = r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 @dataclass(frozen=True)
-class Gpu:
+class Card:
     """One kind of card. `unified` shares the host's memory; `link` is how cards of one host reach each other."""
 
     name: str
@@ -35,9 +35,9 @@ class Gpu:
 
 
 @cache
-def _table() -> dict[str, Gpu]:
+def _table() -> dict[str, Card]:
     rows = json.loads(Path(__file__).with_name("gpus.json").read_text(encoding="utf-8"))["gpus"]
-    return {row["name"]: Gpu(**{k: v for k, v in row.items() if k not in {"aliases", "source"}}) for row in rows}
+    return {row["name"]: Card(**{k: v for k, v in row.items() if k not in {"aliases", "source"}}) for row in rows}
 
 
 @cache
@@ -79,7 +79,7 @@ _SLICE = Pattern(r"\bMIG\s+(?:\d+c\.)?(\d)g\.(\d+)gb\b(?:\+\S+)?", re.IGNORECASE
 _SLICE_SHARE = 0.977
 
 
-def _sliced(card: Gpu, gpcs: int, size: int, memory_gib: float | None) -> Gpu:
+def _sliced(card: Card, gpcs: int, size: int, memory_gib: float | None) -> Card:
     """A MIG slice: its own memory, its sevenths of the multiprocessors, no way to another slice but the host."""
     total = memory_gib or min(round(size * _SLICE_SHARE, 2), card.total_gib)
     return replace(
@@ -93,7 +93,7 @@ def _sliced(card: Gpu, gpcs: int, size: int, memory_gib: float | None) -> Gpu:
     )
 
 
-def find(name: str, memory_gib: float | None = None) -> Gpu | None:
+def find(name: str, memory_gib: float | None = None) -> Card | None:
     """The card of this name as nvidia-smi, torch or a person writes it, or None. A family name with two sizes (A100,
     V100) is settled by `memory_gib` or a size in the name, else the larger one; more words than a card's name has make
     another card (an RTX 4090 Laptop), unless `memory_gib` is known. `… MIG 3g.40gb` is a slice."""
@@ -105,7 +105,7 @@ def find(name: str, memory_gib: float | None = None) -> Gpu | None:
     return _whole(name, memory_gib)
 
 
-def _whole(name: str, memory_gib: float | None) -> Gpu | None:
+def _whole(name: str, memory_gib: float | None) -> Card | None:
     key = _key(name)
     known = _aliases().get(key)
     if known is not None and (

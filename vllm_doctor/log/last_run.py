@@ -132,7 +132,7 @@ class _Theirs:
 
 def _part(log: Log, begin: int, end: int | None = None) -> AnalysedRun:
     run = RunLines(log.last.lines[begin:end], begin > 0 or log.last.complete_head, log.last.skipped_bytes)
-    return AnalysedRun(msgspec.structs.replace(log, last=run, earlier_lives=log.earlier_lives + (begin > 0)))
+    return AnalysedRun(msgspec.structs.replace(log, last=run, earlier_runs=log.earlier_runs + (begin > 0)))
 
 
 def _edges(whole: AnalysedRun) -> Iterator[tuple[int, _After]]:

@@ -1,6 +1,6 @@
 """The checks of the GPU, the driver and its modules: they need no driver, only the bus, the kernel and the packages."""
 
-from vllm_doctor.knowledge.compat import Fabric, Gpu, nearest, numbers
+from vllm_doctor.knowledge.compat import Fabric, PciGpu, nearest, numbers
 from vllm_doctor.preflight.records import Case, Headers, Intent, Row, Verdict
 
 _OK, _FAIL, _WARN = Verdict.OK, Verdict.FAIL, Verdict.WARN
@@ -54,7 +54,7 @@ def gpu_present(case: Case) -> Row:
     return Row(name, _OK, ", ".join(_counted(case.gpus)))
 
 
-def _same_card(gpu: Gpu, declared: Gpu) -> bool:
+def _same_card(gpu: PciGpu, declared: PciGpu) -> bool:
     """Whether this is the declared card; one without a name is told by its chip alone."""
     return gpu.name == declared.name if gpu.name else gpu.chip == declared.chip
 
@@ -296,7 +296,7 @@ def fabric_manager(case: Case) -> Row:
     return Row(name, _OK, case.intent.driver_version)
 
 
-def flavour(intent: Intent, gpus: tuple[Gpu, ...]) -> str:
+def flavour(intent: Intent, gpus: tuple[PciGpu, ...]) -> str:
     """The flavour to install: the wanted one, else open wherever every GPU of the host may use it."""
     if intent.flavour != "auto":
         return intent.flavour
@@ -309,7 +309,7 @@ def needs_fabric_manager(case: Case) -> bool:
     return on_bus or any(gpu.fabric is Fabric.NVLINK5 for gpu in case.gpus)
 
 
-def _counted(gpus: tuple[Gpu, ...]) -> list[str]:
+def _counted(gpus: tuple[PciGpu, ...]) -> list[str]:
     labels = [gpu.label for gpu in gpus]
     return [f"{labels.count(label)} x {label}" for label in dict.fromkeys(labels)]
 

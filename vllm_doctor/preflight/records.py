@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 
-from vllm_doctor.knowledge.compat import Gpu, Table, numbers
+from vllm_doctor.knowledge.compat import PciGpu, Table, numbers
 from vllm_doctor.preflight.locks import Lock
 
 
@@ -159,7 +159,7 @@ class Case:
     today: date
 
     @property
-    def gpus(self) -> tuple[Gpu, ...]:
+    def gpus(self) -> tuple[PciGpu, ...]:
         """The GPUs of the host that the table knows."""
         return tuple(gpu for device in self.host.gpus or () if (gpu := self.table.gpu(device)) is not None)
 

@@ -40,7 +40,7 @@ class Log(msgspec.Struct, frozen=True):
 
     source: str
     last: RunLines
-    earlier_lives: int = 0
+    earlier_runs: int = msgspec.field(default=0, name="earlier_lives")
     notes: tuple[str, ...] = ()
     earlier_kv_gib: tuple[float, ...] = ()
     unread: tuple[Unknown, ...] = ()

@@ -67,7 +67,7 @@ class Direction(StrEnum):
 
 
 class Phase(StrEnum):
-    """Where in the life of a server the fault lies."""
+    """In which phase of a server the fault lies."""
 
     STARTUP_WEIGHTS = "startup-weights"
     STARTUP_PROFILE = "startup-profile"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from vllm_doctor.knowledge.gpus import Gpu, template_for
+from vllm_doctor.knowledge.gpus import Card, template_for
 from vllm_doctor.launch.parse import LaunchLine
 from vllm_doctor.launch.write import option, words
 from vllm_doctor.plan.advice.recommendation import Choice, Reason
@@ -39,7 +39,7 @@ class Plan(msgspec.Struct, frozen=True):
     predicted: Prediction
     choice: Choice | None
     remedies: Sequence[Remedy] = ()
-    hardware: Sequence[tuple[Gpu, int, Prediction]] = ()
+    hardware: Sequence[tuple[Card, int, Prediction]] = ()
     left: Sequence[Reason] = ()
 
 

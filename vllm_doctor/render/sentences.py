@@ -19,7 +19,7 @@ _FACTS = {
     "weights_gib": "weights {} GiB",
     "available_kv_gib": "KV cache {} GiB",
     "kv_tokens": "KV cache {} tokens",
-    "earlier_lives": "{} earlier run(s) in this boot or log",
+    "earlier_runs": "{} earlier run(s) in this boot or log",
     "bytes_skipped": "{} bytes in the middle of this run were not read",
 }
 _FIGURES = {

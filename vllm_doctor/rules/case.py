@@ -55,7 +55,7 @@ class Case:
 
     @property
     def run(self) -> AnalysedRun | None:
-        """The life that the log tells; None if there is no log."""
+        """The run that the log tells; None if there is no log."""
         self.touched.add(Signal.LOG)
         return self._run
 
@@ -80,13 +80,13 @@ class Case:
         return merged(given.value.flags if isinstance(given, Known) else {}, printed)
 
     def flag(self, name: str) -> str | bool | None:
-        """An option of this life: what the log printed, else what was given; None if absent from both."""
+        """An option of this run: what the log printed, else what was given; None if absent from both."""
         self.touched.update({Signal.LOG, Signal.LAUNCH})
         return self._flags.get(name)
 
     @property
     def flags(self) -> dict[str, str | bool]:
-        """All options of this life that are known: what the log printed over what was given."""
+        """All options of this run that are known: what the log printed over what was given."""
         self.touched.update({Signal.LOG, Signal.LAUNCH})
         return self._flags
 

@@ -49,8 +49,8 @@ def _servers(snapshot: Snapshot) -> list[Snapshot]:
         return [snapshot]
     logs = (msgspec.structs.replace(log.value, others=()), *log.value.others)
     each = [msgspec.structs.replace(snapshot, log=Known(one, log.source)) for one in logs]
-    stories = [(one, Case(one).run) for one in each]
-    return [one for one, run in stories if run is not None and (run.is_server or run.root or run.deaths)] or each
+    runs = [(one, Case(one).run) for one in each]
+    return [one for one, run in runs if run is not None and (run.is_server or run.root or run.deaths)] or each
 
 
 def judged(snapshot: Snapshot, *, preview: bool = False) -> Diagnosis:
@@ -287,7 +287,7 @@ def _serving(snapshot: Snapshot) -> bool:
 
 
 def _facts(case: Case) -> dict[str, Scalar]:
-    """What was read of the subject itself: version, model, how far the start came, lives before this one."""
+    """What was read of the subject itself: version, model, how far the start came, runs before this one."""
     facts: dict[str, Scalar] = {"vllm_version": case.version_text}
     facts["model"] = case.model
     run = case.run
@@ -295,7 +295,8 @@ def _facts(case: Case) -> dict[str, Scalar]:
         reached = run.reached()
         facts |= {
             "reached": reached.value if reached is not None else None,
-            "earlier_lives": run.log.earlier_lives,
+            "earlier_runs": run.log.earlier_runs,
+            "earlier_lives": run.log.earlier_runs,  # its name before 0.2.0
             "lines_read": len(run.lines),
             "bytes_skipped": run.log.last.skipped_bytes,
             "complete_head": run.log.last.complete_head,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vllm_doctor.plan.question.ask import Foresight, Outlook
 
 # Options that the memory of a start depends on.
-LEVERS = frozenset(
+REMEDIES = frozenset(
     {
         "block-size",
         "cpu-offload-gb",
@@ -48,7 +48,7 @@ _SAYS = {
 
 def foreseen(case: Case, findings: Sequence[Finding]) -> list[Finding]:
     """The findings with their changes planned; as they were where nothing can be planned."""
-    if not any(_is_lever(change) for finding in findings for change in finding.changes):
+    if not any(_is_remedy(change) for finding in findings for change in finding.changes):
         return list(findings)
     foresight = _foresight(case)
     if foresight is None:
@@ -71,13 +71,13 @@ def planned_kv_gib(case: Case) -> float | None:
     return round(pool, 2) if pool is not None else None
 
 
-def _is_lever(change: Change) -> bool:
-    return change.kind is ChangeKind.FLAG and change.name in LEVERS
+def _is_remedy(change: Change) -> bool:
+    return change.kind is ChangeKind.FLAG and change.name in REMEDIES
 
 
 def _planned(foresight: "Foresight", changes: tuple[Change, ...], *, sure: bool) -> tuple[Change, ...]:
     looked_at = [
-        _looked_at(foresight, change, sure=sure) if _is_lever(change) else (change, True) for change in changes
+        _looked_at(foresight, change, sure=sure) if _is_remedy(change) else (change, True) for change in changes
     ]
     enough = tuple(change for change, suffices in looked_at if suffices)
     return enough or tuple(change for change, _ in looked_at)

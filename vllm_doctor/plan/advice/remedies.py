@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from vllm_doctor.knowledge.gpus import Gpu, find, names
+from vllm_doctor.knowledge.gpus import Card, find, names
 from vllm_doctor.knowledge.versions import flag
 from vllm_doctor.plan.advice.recommendation import Changes, safe
 from vllm_doctor.plan.prediction.predict import GIB, Prediction
@@ -143,10 +143,10 @@ def _offloaded(planner: Planner, p: Prediction) -> list[Try]:
     return [("cpu-offload-gb", [str(short), str(short + 2)], slow)]
 
 
-def hardware(planner: Planner) -> list[tuple[Gpu, int, Prediction]]:
+def hardware(planner: Planner) -> list[tuple[Card, int, Prediction]]:
     """The smallest set-ups on which the launch is safe as asked: (card, how many, prediction), one of each kind of card
     for which there is a template (a B300 stands for the GB300 too)."""
-    found: list[tuple[Gpu, int, Prediction]] = []
+    found: list[tuple[Card, int, Prediction]] = []
     split: dict[int, float] = {}  # weights of one card by how many share them: most cards are ruled out by these alone
     for name in names():
         gpu = find(name)
@@ -162,7 +162,7 @@ def hardware(planner: Planner) -> list[tuple[Gpu, int, Prediction]]:
             if safe(p):
                 found.append((gpu, count, p))
                 break
-    kinds: dict[str, tuple[Gpu, int, Prediction]] = {}
+    kinds: dict[str, tuple[Card, int, Prediction]] = {}
     for set_up in sorted(found, key=lambda f: f[0].total_gib * f[1]):
         kinds.setdefault(set_up[0].template, set_up)
     return list(kinds.values())

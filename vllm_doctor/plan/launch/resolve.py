@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from vllm_doctor.knowledge.gpus import Gpu
+from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization, engine
 from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.plan.behaviour import behaviour
@@ -67,7 +67,7 @@ def _caches_prefixes(version: Version, arch: Architecture) -> bool:
     return not arch.hybrid or behaviour(version).caches_recurrent_prefixes
 
 
-def _dtype(flags: Flags, arch: Architecture, gpu: Gpu | None, refusals: list[Refusal], notes: list[str]) -> str:
+def _dtype(flags: Flags, arch: Architecture, gpu: Card | None, refusals: list[Refusal], notes: list[str]) -> str:
     asked = flags.text("dtype") or "auto"
     asked = {"half": "float16", "float": "float32"}.get(asked, asked)
     old = gpu is not None and gpu.capability is not None and gpu.capability < 8.0
@@ -115,7 +115,7 @@ def _speculative(flags: Flags, arch: Architecture) -> tuple[str | None, int]:
 
 
 def resolve(  # noqa: PLR0917
-    line: LaunchLine, version: Version, arch: Architecture, gpu: Gpu | None, total_gib: float | None, gpus: int
+    line: LaunchLine, version: Version, arch: Architecture, gpu: Card | None, total_gib: float | None, gpus: int
 ) -> Settings:
     """All settings of a launch. Raises SettingError for values that are not of their kind; what vLLM would refuse is in
     `refusals`."""

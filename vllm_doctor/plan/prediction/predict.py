@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from vllm_doctor.knowledge.gpus import Gpu
+from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.parallel import Parallel
@@ -115,7 +115,7 @@ def _loaded(  # noqa: PLR0917
     return rank_weights(a, fmt, parallel, index, target, draft_mtp=draft == "mtp", draft_eagle=eagle)
 
 
-def _stage(a: Architecture, s: Settings, gpu: Gpu | None, index: int, fmt: Scheme) -> Stage:
+def _stage(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Scheme) -> Stage:
     target = Target(
         s.element,
         splits_large=s.does.splits_large_blocks,
@@ -153,7 +153,7 @@ def _checks_all_layers(s: Settings) -> bool:
 
 
 def predict(
-    a: Architecture, s: Settings, gpu: Gpu | None, total_gib: float | None, known: Known | None = None
+    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: Known | None = None
 ) -> Prediction:
     """Predict one start. `total_gib` is the card's memory as torch reports it; without it only the cache arithmetic
     of a known pool is given. Raises ConfigError for a broken quantization_config."""
@@ -169,7 +169,7 @@ def predict(
 
 
 def stages(
-    a: Architecture, s: Settings, gpu: Gpu | None, total_gib: float | None, known: Known | None = None
+    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: Known | None = None
 ) -> list[Prediction]:
     """The prediction of the first and of the last pipeline stage: one where there is one. Raises as `predict`."""
     fmt = quantisation(a, s)
@@ -179,7 +179,7 @@ def stages(
 
 
 def _one(  # noqa: PLR0917
-    a: Architecture, s: Settings, gpu: Gpu | None, total_gib: float | None, known: Known, fmt: Scheme, index: int
+    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: Known, fmt: Scheme, index: int
 ) -> Prediction:
     stage = _stage(a, s, gpu, index, fmt)
     weights = known.weights_gib if known.weights_gib is not None else max(0.0, stage.weights / GIB - s.offload_gib)
@@ -272,7 +272,7 @@ def _terms(stage: Stage) -> tuple[Term, ...]:
     return (*stage.activation.terms, lost)
 
 
-def held_before_start(s: Settings, gpu: Gpu | None) -> float:
+def held_before_start(s: Settings, gpu: Card | None) -> float:
     """GiB in use before vLLM's snapshot: CUDA context, and since 0.11 NCCL too (worker start logs: 0.51 on one H100,
     1.5-2.0 with TP)."""
     if gpu is not None and gpu.unified:
@@ -283,7 +283,7 @@ def held_before_start(s: Settings, gpu: Gpu | None) -> float:
     return 0.5
 
 
-def _too_little_free(s: Settings, gpu: Gpu | None, total_gib: float | None) -> Refusal | None:
+def _too_little_free(s: Settings, gpu: Card | None, total_gib: float | None) -> Refusal | None:
     """The check at the very start, since 0.9.2: free memory must cover utilization x total (v1/worker/utils.py
     request_memory)."""
     if total_gib is None or s.engine == "V0" or not s.does.checks_free_at_start or s.kv_bytes:
@@ -300,7 +300,7 @@ def _too_little_free(s: Settings, gpu: Gpu | None, total_gib: float | None) -> R
 
 def _failure(  # noqa: PLR0917
     s: Settings,
-    gpu: Gpu | None,
+    gpu: Card | None,
     total: float,
     weights: float,
     rest: float,

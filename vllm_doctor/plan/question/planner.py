@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from vllm_doctor.knowledge.gpus import Gpu, exactly, find, nearest
+from vllm_doctor.knowledge.gpus import Card, exactly, find, nearest
 from vllm_doctor.knowledge.versions import Version, newest_known, parse_version, sampled
 from vllm_doctor.launch.parse import LaunchLine, parse_launch
 from vllm_doctor.plan.launch.flags import Flags
@@ -51,7 +51,7 @@ class Planner(msgspec.Struct, frozen=True):
     arch: Architecture
     line: LaunchLine
     version: Version
-    gpu: Gpu | None
+    gpu: Card | None
     total_gib: float | None
     gpus: int
     known: Known
@@ -82,7 +82,7 @@ class Planner(msgspec.Struct, frozen=True):
         note = "terms logged by an earlier start of this launch on this host replace predicted ones"
         return replace(self, history=history, notes=(*self.notes, note))
 
-    def on(self, gpu: Gpu, gpus: int) -> Planner:
+    def on(self, gpu: Card, gpus: int) -> Planner:
         """The same launch on other cards."""
         return replace(self, gpu=gpu, total_gib=gpu.total_gib, gpus=gpus, history=History())
 
@@ -107,12 +107,12 @@ def gib(name: str, text: str | None, high: float) -> float | None:
     return value
 
 
-def _doubled(card: Gpu, total: float) -> bool:
+def _doubled(card: Card, total: float) -> bool:
     """Cards whose memory was doubled by a workshop (RTX 4090 with 48 GB, RTX 2080 Ti with 22 GB) keep their name."""
     return 1.9 * card.total_gib <= total <= 2.1 * card.total_gib
 
 
-def card_of(name: str | None, total: float | None) -> Gpu | None:
+def card_of(name: str | None, total: float | None) -> Card | None:
     """The card of a name, or None for no name. Raises PlanProblem with the nearest names."""
     if name is None:
         return None
@@ -171,7 +171,7 @@ def _weighed(config: Path, a: Architecture, element: int) -> list[str]:
     return [f"{told}; --weights-gib settles it"] if times > _UNLIKE else []
 
 
-def _carded(q: Question, card: Gpu, total: float) -> list[str]:
+def _carded(q: Question, card: Card, total: float) -> list[str]:
     """What is taken of the card that the question does not say."""
     notes: list[str] = []
     if q.gpu is not None and q.gpu_memory_gib is None and not exactly(q.gpu):

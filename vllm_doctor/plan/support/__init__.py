@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-from vllm_doctor.knowledge.gpus import Gpu
+from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
@@ -26,7 +26,7 @@ class Support(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=512)
-def judge(a: Architecture, s: Settings, gpu: Gpu | None) -> Support:
+def judge(a: Architecture, s: Settings, gpu: Card | None) -> Support:
     """The verdict. Raises ConfigError for a broken quantization_config."""
     refusals = [*card.refusals(a, s, gpu), *shapes.refusals(a, s)]
     return Support(tuple(refusals), tuple(model.doubts(a, s)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_doctor.knowledge import builds
-from vllm_doctor.knowledge.gpus import Gpu
+from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.settings import Settings
@@ -23,7 +23,7 @@ _METHODS: dict[str, tuple[str, ...]] = {
 _ALGORITHMS = {"FP4": "modelopt_fp4", "MXFP8": "modelopt_mxfp8", "MIXED": "modelopt_mixed", "FP8": "modelopt"}
 
 
-def refusals(a: Architecture, s: Settings, gpu: Gpu | None) -> Iterator[Refusal]:
+def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
     """What this release would refuse on this card; nothing where the card is not known."""
     if gpu is None or gpu.capability is None:
         return
@@ -32,7 +32,7 @@ def refusals(a: Architecture, s: Settings, gpu: Gpu | None) -> Iterator[Refusal]
     yield from _backend(s, gpu, gpu.capability)
 
 
-def _build(s: Settings, gpu: Gpu, capability: float) -> Iterator[Refusal]:
+def _build(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
     if builds.has_code(capability, s.version) is not False:
         return
     last = builds.last_with(capability)
@@ -57,7 +57,7 @@ def methods(a: Architecture, s: Settings) -> tuple[str, ...]:
     return _METHODS.get(named, (named,)) if named else ()
 
 
-def _quantised(a: Architecture, s: Settings, gpu: Gpu, capability: float) -> Iterator[Refusal]:
+def _quantised(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
     table = history("models", "quantizations")
     asked = methods(a, s)
     known = [m for m in asked if m in table]
@@ -88,7 +88,7 @@ def _quantised(a: Architecture, s: Settings, gpu: Gpu, capability: float) -> Ite
         yield Refusal("--dtype", s.dtype, f"{' or '.join(listed)}, which {s.version} takes with {asked[-1]}")
 
 
-def _backend(s: Settings, gpu: Gpu, capability: float) -> Iterator[Refusal]:
+def _backend(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
     if s.backend is None:
         return
     name, table = s.backend.upper(), history("kernels", "attention")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from vllm_doctor.knowledge.gpus import Gpu
+from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.plan.launch.parallel import stage_layers
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
@@ -20,7 +20,7 @@ from vllm_doctor.plan.terms.weights import Target, feed_forward, padded
 STRANDED = 1.78 / 3.16
 
 
-def stranded(a: Architecture, s: Settings, gpu: Gpu | None, stage: int, fmt: Scheme) -> float:
+def stranded(a: Architecture, s: Settings, gpu: Card | None, stage: int, fmt: Scheme) -> float:
     """Bytes stranded on one rank of a pipeline stage.
 
     MXFP4 experts for Triton on Hopper are converted after loading, first gate and up, then down: the smaller result

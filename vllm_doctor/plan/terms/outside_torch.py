@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from vllm_doctor.knowledge.gpus import Gpu
+from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.settings import Settings
@@ -26,7 +26,7 @@ class Estimate(msgspec.Struct, frozen=True):
     above: float
 
 
-def non_torch(a: Architecture, s: Settings, gpu: Gpu | None) -> Estimate:
+def non_torch(a: Architecture, s: Settings, gpu: Card | None) -> Estimate:
     """Growth of non-torch memory between the first snapshot and the end of the profile run.
 
     Fitted: one card 0.01-0.16 GiB (V0, eight logs), 0.07-0.14 (0.10-0.17), 0.24-0.27 (0.18-0.26: more kernels are
@@ -93,7 +93,7 @@ def capture_sizes(largest: int, version: Version) -> int:
     return 3 + min(largest, 255) // 8 + (max(0, (largest - 256) // 16 + 1) if largest >= 256 else 0)
 
 
-def graphs(a: Architecture, s: Settings, gpu: Gpu | None = None) -> Estimate:
+def graphs(a: Architecture, s: Settings, gpu: Card | None = None) -> Estimate:
     """CUDA graph memory: outputs of the largest captured size, and driver memory per captured graph piece.
 
     Fitted to the H100 runs of 0.19 with 51 + 51 captures (19 logs, 0.5-1.85 GiB, residual 0.08): 0.2 + 0.063 per
@@ -125,7 +125,7 @@ def graphs(a: Architecture, s: Settings, gpu: Gpu | None = None) -> Estimate:
 FLASHINFER_WORKSPACE = 394 / 1024
 
 
-def uses_flashinfer(s: Settings, gpu: Gpu | None) -> bool:
+def uses_flashinfer(s: Settings, gpu: Card | None) -> bool:
     """Is FlashInfer the attention backend: asked for, preferred (compute capability 10), or the first one that takes an
     fp8 cache (FlashAttention does so on Hopper alone; platforms/cuda.py _get_backend_priorities)."""
     if s.engine != "V1":

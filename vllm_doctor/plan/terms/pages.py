@@ -6,7 +6,7 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from vllm_doctor.knowledge.gpus import Gpu
+from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.plan.launch.parallel import stage_layers
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture, Attention, Linear
@@ -14,7 +14,7 @@ from vllm_doctor.plan.model.families import ENCODER_ONLY
 from vllm_doctor.plan.terms.kv import Kind, Pool, Spec, mla_token_bytes, pool, rules_for, token_bytes, v0_rules
 
 
-def block_size(a: Architecture, s: Settings, gpu: Gpu | None) -> int:
+def block_size(a: Architecture, s: Settings, gpu: Card | None) -> int:
     """Tokens of a block: what the user asks, else 16, else what the attention backend prefers
     (attention/backends/*)."""
     if s.block:
@@ -54,7 +54,7 @@ def _token(layer: Attention, a: Architecture, s: Settings) -> int:
     return token_bytes(heads, layer.head_dim, layer.value_dim, s.kv_dtype, s.element)
 
 
-def specs(a: Architecture, s: Settings, gpu: Gpu | None, layers: range) -> list[Spec]:
+def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list[Spec]:
     """The cache of each of these layers, in order; layers that keep none are left out."""
     if a.model_type in ENCODER_ONLY:
         return []
@@ -103,7 +103,7 @@ def specs(a: Architecture, s: Settings, gpu: Gpu | None, layers: range) -> list[
     return out
 
 
-def pool_of(a: Architecture, s: Settings, gpu: Gpu | None, stage: int | None = 0) -> Pool | None:
+def pool_of(a: Architecture, s: Settings, gpu: Card | None, stage: int | None = 0) -> Pool | None:
     """The pool of one pipeline stage, or (None) of all layers together. None for a model that keeps no cache."""
     parts = stage_layers(len(a.layers), s.parallel.pp)
     start = sum(parts[:stage]) if stage is not None else 0

@@ -8,7 +8,8 @@ from vllm_doctor.rules.gates.out_of_memory import sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters
 from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.memory import fewer_sequences, fewer_tokens, lower_utilization, tensor
+from vllm_doctor.rules.remedies.step import fewer_sequences, fewer_tokens, tensor
+from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, gib
 
 
@@ -24,7 +25,7 @@ def judge(case: Case) -> Outcome:
     if oom.torch is not None and oom.torch.fragmented:
         return Clear("the memory was free, but fragmented")
     named = tensor(case, oom.torch)
-    if named is not None and named.lever == "max-num-batched-tokens":
+    if named is not None and named.option == "max-num-batched-tokens":
         return Clear("the size of the tensor that failed follows from the tokens of one step")
     return finding(
         RULE,
@@ -37,7 +38,7 @@ def judge(case: Case) -> Outcome:
                 case, oom.torch, "buffers at run time use the memory that gpu_memory_utilization leaves free"
             ),
             fewer_tokens(case, oom.torch, measuring=False),
-            fewer_sequences(case, oom.torch) if named is not None and named.lever == "max-num-seqs" else None,
+            fewer_sequences(case, oom.torch) if named is not None and named.option == "max-num-seqs" else None,
         ),
         refute="the same requests fail with gpu_memory_utilization lower by 0.1",
     )

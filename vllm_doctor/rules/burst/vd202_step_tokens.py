@@ -6,7 +6,8 @@ from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import sums, tenants
 from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.memory import fewer_tokens, lower_utilization, tensor
+from vllm_doctor.rules.remedies.step import fewer_tokens, tensor
+from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, gib
 
 # Kernels whose scratch memory is not in the measured peak and grows with a prefill; vLLM 0.18.1 and later warn of them.
@@ -23,7 +24,7 @@ def judge(case: Case) -> Outcome:
     named = tensor(case, oom.torch)
     inner = " ".join((*oom.fault.files[-6:], *oom.fault.functions[-6:]))
     unmeasured = next((k for k in _UNMEASURED if k in inner), None)
-    if (named is None or named.lever != "max-num-batched-tokens") and unmeasured is None:
+    if (named is None or named.option != "max-num-batched-tokens") and unmeasured is None:
         return Clear("the size of no tensor follows from the tokens of one step")
     shown = (
         (gib("tensor that failed", named.count * named.width * named.size / GIB, named.formula, named.shown),)

@@ -6,7 +6,8 @@ from vllm_doctor.records.verdict import Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
 from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.memory import fewer_tokens, lower_utilization
+from vllm_doctor.rules.remedies.step import fewer_tokens
+from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, stop_others
 
 # Who asks the driver itself, beside torch's allocator: libraries for their handles and buffers, and sleep mode when it

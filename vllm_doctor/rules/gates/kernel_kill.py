@@ -1,4 +1,4 @@
-"""The kernel's out-of-memory killer, as far as it belongs to the life that is judged."""
+"""The kernel's out-of-memory killer, as far as it belongs to the run that is judged."""
 
 from vllm_doctor.log.clock import is_iso
 from vllm_doctor.log.match import says
@@ -6,7 +6,7 @@ from vllm_doctor.rules.case import Case
 
 
 def oom_killer_was_at_work(case: Case) -> bool:
-    """Did it kill something since this life began? A kill without a time, or a life without one, counts."""
+    """Did it kill something since this run began? A kill without a time, or a run without one, counts."""
     run, kernel = case.run, case.kernel
     if kernel is None:
         return False

@@ -6,7 +6,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.memory import lower_utilization
+from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.remedies.weights import quantise
 from vllm_doctor.rules.say import finding, gib, set_flag
 

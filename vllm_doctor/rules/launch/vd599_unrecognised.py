@@ -17,7 +17,7 @@ _ABSENT = frozenset({"NameError", "ImportError", "ModuleNotFoundError"})
 
 
 def judge(case: Case) -> Outcome:
-    """Did anything end this life?"""
+    """Did anything end this run?"""
     run = case.run
     if run is None:
         return Unseen(frozenset({Signal.LOG}))

@@ -22,7 +22,7 @@ _DAY = 24 * 60
 
 
 def judge(case: Case) -> Outcome:
-    """Does the life end in a wait?"""
+    """Does the run end in a wait?"""
     run = case.run
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
@@ -40,7 +40,7 @@ def judge(case: Case) -> Outcome:
 
 
 def _unbroken(run: AnalysedRun, hits: Sequence[Hit]) -> tuple[Hit, ...]:
-    """Those of the hits with which the life ends: nothing else was written between them (a progress bar would be).
+    """Those of the hits with which the run ends: nothing else was written between them (a progress bar would be).
 
     A mark where somebody cut the log is nothing that was written.
     """

@@ -6,7 +6,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Sever
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import exhausted, sums
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.memory import lower_utilization
+from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import HOLDERS, finding, thing
 
 

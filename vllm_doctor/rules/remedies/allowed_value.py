@@ -9,7 +9,7 @@ from vllm_doctor.log.match import each, read, says
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.remedies.memory import sequences
+from vllm_doctor.rules.remedies.step import sequences
 from vllm_doctor.rules.say import inventory_var, set_flag, thing, upgrade_to
 
 

@@ -12,7 +12,7 @@ NAME = "compilation-config"
 
 
 def with_passes_off(case: Case, passes: tuple[str, ...], why: str) -> Change | None:
-    """The named switches of `pass_config` off, under the names that this life's own log used."""
+    """The named switches of `pass_config` off, under the names that this run's own log used."""
     return _changed(case, {"pass_config": dict.fromkeys(passes, False)}, why) if passes else None
 
 

@@ -16,7 +16,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.compilation import with_passes_off, without_compiling, without_graphs
-from vllm_doctor.rules.remedies.memory import eager
+from vllm_doctor.rules.remedies.step import eager
 from vllm_doctor.rules.say import environment, set_flag
 
 
@@ -82,7 +82,7 @@ def called(case: Case, fault: Fault) -> tuple[str, ...]:
 def other_kernel(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """Another kernel in place of the one that failed: exact settings, the least loss first; else how to learn which."""
     failed = kind(case, fault)
-    offered = tuple(c for c in _LEVERS[failed](case, fault) if c is not None) if failed is not None else ()
+    offered = tuple(c for c in _REMEDIES[failed](case, fault) if c is not None) if failed is not None else ()
     return offered or (_name_it(case),)
 
 
@@ -228,7 +228,7 @@ def _attention(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     return (other_attention(case, fault, "the failing call is in the attention kernel"),)
 
 
-_LEVERS = {
+_REMEDIES = {
     Kind.TUNING: _tuning,
     Kind.AUTOTUNER: _autotuner,
     Kind.SAMPLER: _sampler,

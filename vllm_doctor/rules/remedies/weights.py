@@ -1,4 +1,4 @@
-"""The levers of weights that are too large: quantise them, take another checkpoint, split them over more GPUs."""
+"""The remedies of weights that are too large: quantise them, take another checkpoint, split them over more GPUs."""
 
 from vllm_doctor.knowledge import gpus
 from vllm_doctor.knowledge.hub import names_quantisation
@@ -27,7 +27,7 @@ def quantise(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
 
 
 def lighter(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
-    """The weights' levers in the order of what they cost: GPUs that are here and idle first, for nothing is lost by
+    """The weights' remedies in the order of what they cost: GPUs that are here and idle first, for nothing is lost by
     them; then fewer bits; then GPUs of which nothing is known."""
     split = more_gpus(case)
     first = case.gpus is not None

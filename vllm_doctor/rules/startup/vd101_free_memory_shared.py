@@ -5,7 +5,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.free_memory import Shortage, shortage
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.free_memory import lower_utilization
+from vllm_doctor.rules.remedies.utilization import pass_free_memory_check
 from vllm_doctor.rules.say import finding, gib, stop_others
 
 # Above this share of the card the gap is no longer what a desktop or a driver context takes.
@@ -42,7 +42,7 @@ def _finding(case: Case, short: Shortage) -> Finding:
                 "`nvidia-smi`, or `vllm-doctor diagnose` on the host, names the process; it may be an engine "
                 "that an earlier run left behind"
             ),
-            lower_utilization(case, short),
+            pass_free_memory_check(case, short),
         ),
         refute="nvidia-smi shows no process on this GPU, and its memory is free just before the start",
     )

@@ -4,7 +4,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.free_memory import shortage
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.free_memory import lower_utilization
+from vllm_doctor.rules.remedies.utilization import pass_free_memory_check
 from vllm_doctor.rules.say import finding, gib, stop_others
 
 _SMALL_GAP = 0.05
@@ -37,7 +37,7 @@ def judge(case: Case) -> Outcome:
             ),
         ),
         changes=(
-            lower_utilization(case, short),
+            pass_free_memory_check(case, short),
             stop_others(f"stop what holds {short.held:.2f} GiB of it: a desktop, a browser or another service"),
         ),
         refute="the same gpu_memory_utilization starts when nothing else uses the GPU",

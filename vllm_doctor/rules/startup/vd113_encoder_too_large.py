@@ -7,8 +7,9 @@ from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.memory import fewer_tokens, lower_utilization, tokens
 from vllm_doctor.rules.remedies.prompt_items import limit
+from vllm_doctor.rules.remedies.step import fewer_tokens, tokens
+from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, merged, set_flag
 
 # 1280 × 784: a picture of 1280 tokens of Qwen2-VL, a quarter of the default's side.

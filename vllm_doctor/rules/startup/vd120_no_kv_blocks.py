@@ -7,7 +7,8 @@ from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import on_cpu
 from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.memory import raise_utilization, sequences, tokens
+from vllm_doctor.rules.remedies.step import sequences, tokens
+from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.remedies.weights import more_gpus, quantise
 from vllm_doctor.rules.say import environment, finding, gib, set_flag, stop_others
 

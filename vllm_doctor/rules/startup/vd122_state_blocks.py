@@ -5,7 +5,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.memory import raise_utilization
+from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.say import finding, set_flag
 
 # What one step of the fraction is worth trying with, GiB; the message does not say how large a block is.

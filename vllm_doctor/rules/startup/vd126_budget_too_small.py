@@ -3,10 +3,10 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.memory import raise_utilization
+from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.say import finding, gib
 
-# Above this the fraction is not small, and raising it a little is the lesser of several levers (VD120).
+# Above this the fraction is not small, and raising it a little is the lesser of several remedies (VD120).
 _SMALL = 0.5
 
 

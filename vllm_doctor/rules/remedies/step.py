@@ -1,4 +1,4 @@
-"""The levers of a start that runs out of memory, each with the value that the figures give."""
+"""A smaller step: fewer tokens, fewer sequences, no graphs, each with the value that the figures give."""
 
 import math
 
@@ -12,10 +12,6 @@ from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.say import set_flag
 
-# The largest fraction that leaves a driver's context its part.
-HIGHEST = 0.97
-# What is left free on purpose beyond what was missing, GiB: cuBLAS workspaces, allocator rounding, NCCL buffers.
-SPARE_GIB = 0.5
 # Torch prints sizes with 2 decimals; figures that agree to this share are the same.
 ROUNDING = 0.002
 # Values people use; a value between them buys nothing.
@@ -34,82 +30,6 @@ _DTYPES = {
     "int32": 4,
     "int64": 8,
 }
-
-
-def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | None:
-    """A fraction that leaves what was missing, and a little more, outside vLLM's pool."""
-    fraction, _ = case.utilization
-    total = case.total_gib
-    if not case.launched:
-        short = max((torch.asked - (torch.free or 0)) / GIB, 0) + SPARE_GIB if torch is not None else None
-        return by_share(case, short, Direction.LOWER, why)
-    if torch is not None and total is not None and torch.free is not None:
-        missing = (torch.asked - torch.free) / GIB
-        to = math.floor((fraction * total - missing - SPARE_GIB) / total * 100) / 100
-        formula = f"({fraction:g} × {total:.2f} − {missing:.2f} − {SPARE_GIB}) / {total:.2f}"
-    else:
-        to = round(fraction - 0.05, 2)
-        formula = f"{fraction:g} − 0.05, as the log does not print how much was missing"
-    if to >= fraction or to <= 0.05:
-        return None
-    predicted = {"budget_gib": round(to * total, 2)} if total is not None else None
-    return set_flag(case, "gpu-memory-utilization", to, Direction.LOWER, f"{why}: {formula}", predicted=predicted)
-
-
-def by_share(case: Case, size: float | None, direction: Direction, why: str) -> Change | None:
-    """Where the fraction in use is not known: how far to move it for `size` GiB, and what the default would become."""
-    total, (default, _) = case.total_gib, case.utilization
-    by = max(math.ceil(size / total * 100) / 100, 0.01) if size is not None and total is not None else 0.05
-    down = direction is Direction.LOWER
-    to = round(default - by if down else min(default + by, HIGHEST), 2)
-    if to <= 0.05:
-        return None
-    whole = f"of {total:.2f} GiB" if total is not None else "GiB, of a GPU whose size is not known"
-    sum_ = f"{size:.2f} {whole}" if size is not None else "the log does not print the amount"
-    step = f"change it by {by:g} ({sum_}); if the launch does not set it (default {default:g}), set {to:g}"
-    return set_flag(case, "gpu-memory-utilization", None, direction, f"{why}: {step}", by=by)
-
-
-def raise_utilization(case: Case, missing: float) -> Change | None:
-    """A fraction that adds `missing` GiB to the budget, where the card has them; None where it has not."""
-    fraction, source = case.utilization
-    total = case.total_gib
-    if not case.launched:
-        return by_share(case, missing, Direction.RAISE, "if nvidia-smi shows that much free")
-    if total is None:
-        if fraction >= 0.9:
-            return (
-                None
-                if fraction >= HIGHEST
-                else set_flag(
-                    case,
-                    "gpu-memory-utilization",
-                    HIGHEST,
-                    Direction.RAISE,
-                    (
-                        f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the GPU unused; the size of the GPU is "
-                        "not known here"
-                    ),
-                )
-            )
-        wanted = min(0.92, round(fraction + max(0.1, missing / 24), 2))
-        return set_flag(
-            case,
-            "gpu-memory-utilization",
-            wanted,
-            Direction.RAISE,
-            (
-                f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the GPU outside the budget; use what "
-                "is really free"
-            ),
-        )
-    wanted = min(HIGHEST, math.ceil((fraction * total + missing) / total * 100) / 100)
-    if wanted <= fraction:
-        return None
-    why = f"({fraction * total:.2f} + {missing:.2f}) / {total:.2f}: the budget grows by what is missing"
-    return set_flag(
-        case, "gpu-memory-utilization", wanted, Direction.RAISE, why, predicted={"budget_gib": round(wanted * total, 2)}
-    )
 
 
 def tokens(case: Case) -> tuple[int, str] | None:
@@ -137,12 +57,12 @@ def sequences(case: Case) -> tuple[int, str]:
 
 
 class Tensor(msgspec.Struct, frozen=True):
-    """What the failed allocation was: `count` rows of `width` elements of `size` bytes; `lever` sets the rows."""
+    """What the failed allocation was: `count` rows of `width` elements of `size` bytes; `option` sets the rows."""
 
     count: int
     width: int
     size: int
-    lever: str
+    option: str
     shown: str
 
     @property
@@ -155,17 +75,17 @@ def tensor(case: Case, torch: TorchOom | None) -> Tensor | None:
     """Names the tensor: by the shape in the code that failed, else by the model's dimensions; None if neither fits."""
     if torch is None:
         return None
-    levers = [("max-num-batched-tokens", t[0]) for t in [tokens(case)] if t is not None]
-    levers.append(("max-num-seqs", sequences(case)[0]))
+    remedies = [("max-num-batched-tokens", t[0]) for t in [tokens(case)] if t is not None]
+    remedies.append(("max-num-seqs", sequences(case)[0]))
     length = case.number("max-model-len")
     if length is not None:
-        levers.append(("max-model-len", int(length)))
+        remedies.append(("max-model-len", int(length)))
     for width, size, shown in [*_shapes(case), *_dimensions(case)]:
-        for lever, count in levers:
+        for option, count in remedies:
             if width and abs(torch.asked - count * width * size) <= max(
                 torch.asked * ROUNDING, 6 << 20 if torch.asked >= GIB else 1 << 16
             ):
-                return Tensor(count, width, size, lever, shown)
+                return Tensor(count, width, size, option, shown)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Which life of a unit is judged, from its journal; and what of the kernel's log belongs to it."""
+"""Which run of a unit is judged, from its journal; and what of the kernel's log belongs to it."""
 
 import datetime
 import os
@@ -30,7 +30,7 @@ def judged_log(
     healthy: bool,
     deadline_s: float,
 ) -> Reading[Log]:
-    """The life that is judged: this one; but the failed one before it while this one is still starting."""
+    """The run that is judged: this one; but the failed one before it while this one is still starting."""
     if found.output_file is not None:
         return read_logs([found.output_file])
     if isinstance(runs, Unknown):
@@ -65,7 +65,7 @@ def judged_log(
     scope = f"invocation {invocation}, boot {kernel.boot_id() or 'unknown'}"
     notes = (*log.notes, scope, *note, *_before(known[:earlier]))
     kv = _kv_before([run.invocation for run in known[:earlier]], last, min(deadline_s, HEADS_S))
-    return Known(Log(log.source, last, max(earlier, log.earlier_lives), notes, (*kv, *log.earlier_kv_gib)), "journal")
+    return Known(Log(log.source, last, max(earlier, log.earlier_runs), notes, (*kv, *log.earlier_kv_gib)), "journal")
 
 
 def _kv_before(invocations: Sequence[str], last: RunLines, deadline_s: float) -> tuple[float, ...]:
@@ -74,8 +74,8 @@ def _kv_before(invocations: Sequence[str], last: RunLines, deadline_s: float) ->
         return ()
     reading = [Task(partial(journal.head, one, deadline_s)) for one in invocations[-MOST:]]
     until = time.monotonic() + deadline_s + 0.2
-    lives = [log_of_lines(task.result(until, ()), "journal").last.lines for task in reading]
-    return earlier_kv([*lives, last.lines])
+    runs = [log_of_lines(task.result(until, ()), "journal").last.lines for task in reading]
+    return earlier_kv([*runs, last.lines])
 
 
 def _only_starting(got: Reading[journal.Entries]) -> bool:
@@ -94,7 +94,7 @@ def _before(runs: tuple[journal.Run, ...]) -> tuple[str, ...]:
 
 
 def since_start(kernel_log: Reading[Kernel], log: Reading[Log]) -> Reading[Kernel]:
-    """Without out-of-memory kills of earlier lives: they say nothing of this one. A GPU's faults outlive a service."""
+    """Without out-of-memory kills of earlier runs: they say nothing of this one. A GPU's faults outlive a service."""
     began = next((line.at for line in log.value.last.lines if line.at), None) if isinstance(log, Known) else None
     if not isinstance(kernel_log, Known) or began is None:
         return kernel_log

@@ -1,0 +1,116 @@
+"""Another `gpu_memory_utilization`: lower, higher, or what passes the check of free memory."""
+
+import math
+
+from vllm_doctor.log.torch_oom import TorchOom
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import Direction
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.free_memory import Shortage
+from vllm_doctor.rules.say import set_flag
+
+# The largest fraction that leaves a driver's context its part.
+HIGHEST = 0.97
+# What is left free on purpose beyond what was missing, GiB: cuBLAS workspaces, allocator rounding, NCCL buffers.
+SPARE_GIB = 0.5
+# What other start-up steps may take before the check on the next start (a driver context is 0.3 to 0.6 GiB).
+MARGIN_GIB = 0.3
+# A smaller budget than this, GiB, holds a model only where the launch asked for little in the first place.
+SMALLEST_GIB = 8.0
+
+
+def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | None:
+    """A fraction that leaves what was missing, and a little more, outside vLLM's pool."""
+    fraction, _ = case.utilization
+    total = case.total_gib
+    if not case.launched:
+        short = max((torch.asked - (torch.free or 0)) / GIB, 0) + SPARE_GIB if torch is not None else None
+        return by_share(case, short, Direction.LOWER, why)
+    if torch is not None and total is not None and torch.free is not None:
+        missing = (torch.asked - torch.free) / GIB
+        to = math.floor((fraction * total - missing - SPARE_GIB) / total * 100) / 100
+        formula = f"({fraction:g} × {total:.2f} − {missing:.2f} − {SPARE_GIB}) / {total:.2f}"
+    else:
+        to = round(fraction - 0.05, 2)
+        formula = f"{fraction:g} − 0.05, as the log does not print how much was missing"
+    if to >= fraction or to <= 0.05:
+        return None
+    predicted = {"budget_gib": round(to * total, 2)} if total is not None else None
+    return set_flag(case, "gpu-memory-utilization", to, Direction.LOWER, f"{why}: {formula}", predicted=predicted)
+
+
+def by_share(case: Case, size: float | None, direction: Direction, why: str) -> Change | None:
+    """Where the fraction in use is not known: how far to move it for `size` GiB, and what the default would become."""
+    total, (default, _) = case.total_gib, case.utilization
+    by = max(math.ceil(size / total * 100) / 100, 0.01) if size is not None and total is not None else 0.05
+    down = direction is Direction.LOWER
+    to = round(default - by if down else min(default + by, HIGHEST), 2)
+    if to <= 0.05:
+        return None
+    whole = f"of {total:.2f} GiB" if total is not None else "GiB, of a GPU whose size is not known"
+    sum_ = f"{size:.2f} {whole}" if size is not None else "the log does not print the amount"
+    step = f"change it by {by:g} ({sum_}); if the launch does not set it (default {default:g}), set {to:g}"
+    return set_flag(case, "gpu-memory-utilization", None, direction, f"{why}: {step}", by=by)
+
+
+def raise_utilization(case: Case, missing: float) -> Change | None:
+    """A fraction that adds `missing` GiB to the budget, where the card has them; None where it has not."""
+    fraction, source = case.utilization
+    total = case.total_gib
+    if not case.launched:
+        return by_share(case, missing, Direction.RAISE, "if nvidia-smi shows that much free")
+    if total is None:
+        if fraction >= 0.9:
+            return (
+                None
+                if fraction >= HIGHEST
+                else set_flag(
+                    case,
+                    "gpu-memory-utilization",
+                    HIGHEST,
+                    Direction.RAISE,
+                    (
+                        f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the GPU unused; the size of the GPU is "
+                        "not known here"
+                    ),
+                )
+            )
+        wanted = min(0.92, round(fraction + max(0.1, missing / 24), 2))
+        return set_flag(
+            case,
+            "gpu-memory-utilization",
+            wanted,
+            Direction.RAISE,
+            (
+                f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the GPU outside the budget; use what "
+                "is really free"
+            ),
+        )
+    wanted = min(HIGHEST, math.ceil((fraction * total + missing) / total * 100) / 100)
+    if wanted <= fraction:
+        return None
+    why = f"({fraction * total:.2f} + {missing:.2f}) / {total:.2f}: the budget grows by what is missing"
+    return set_flag(
+        case, "gpu-memory-utilization", wanted, Direction.RAISE, why, predicted={"budget_gib": round(wanted * total, 2)}
+    )
+
+
+def pass_free_memory_check(case: Case, short: Shortage) -> Change | None:
+    """The largest value that passes the check as things are; None where no model and KV cache would fit the budget."""
+    fraction = math.floor((short.free - MARGIN_GIB) / short.total * 100) / 100
+    weights = case.weights_gib
+    budget = fraction * short.total
+    if budget < min(SMALLEST_GIB, short.want / 2) or (weights is not None and budget <= weights):
+        return None
+    why = (
+        f"({short.free:.2f} − {MARGIN_GIB}) / {short.total:.2f}, rounded down: passes the check while "
+        "the other processes stay"
+    )
+    return set_flag(
+        case,
+        "gpu-memory-utilization",
+        fraction,
+        Direction.LOWER,
+        why,
+        predicted={"budget_gib": round(budget, 2)},
+    )
