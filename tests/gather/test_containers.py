@@ -287,6 +287,19 @@ def test_a_container_that_ended_for_no_known_reason_is_unknown_and_never_ok(
     assert "exit code 1" in told["path"][-1]["because"]
 
 
+def test_a_change_of_a_container_keeps_the_options_that_it_was_made_with(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    ended = {**INSPECT, "State": {**INSPECT["State"], "OOMKilled": False, "ExitCode": 2}}
+    ended["Args"] = ["serve", "org/m", "--max-modle-len", "8"]
+    (tmp_path / "inspect.json").write_text(json.dumps(ended))
+    (tmp_path / "log").write_text("2026-03-01T10:00:02Z vllm: error: unrecognized arguments: --max-modle-len 8\n")
+    assert run(["diagnose", str(tmp_path / "inspect.json"), str(tmp_path / "log")]) == Exit.FINDINGS
+    told = capsys.readouterr().out
+    assert "why   vllm: error: unrecognized arguments: --max-modle-len 8" in told
+    assert "docker run" not in told
+
+
 _LEAVES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=20)
 _ANY = st.recursive(
     _LEAVES,

@@ -61,6 +61,9 @@ def _whole(diagnosis: Diagnosis, change: Change, medium: Medium) -> list[str]:
     after = applied(before, (change,))
     if medium is Medium.DOCKER and container.split(before) is not None:
         return _with_variable(after, change).split("\n")
+    if medium is Medium.DOCKER and (diagnosis.subject.place or "").startswith(("docker:", "podman:")):
+        # How the container was made is not known: its volumes and ports would be lost in a line of our own.
+        return _alone(change, medium) or [f"{shlex.join(after)}   # what runs in the container; its own options stay"]
     try:
         was, now = (parse_launch(words, None) for words in (before, after))
     except LaunchError:

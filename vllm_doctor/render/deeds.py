@@ -82,6 +82,8 @@ def deed(change: Change) -> str:
         return f"install vLLM {change.after}" if change.after is not None else "install another build of vLLM"
     if change.direction is Direction.REPAIR and (change.command or "").startswith("systemctl restart"):
         return f"restart {change.name}"
+    if " unpause " in (change.command or ""):
+        return "unpause the container"
     if change.name.startswith("process "):
         return (
             f"let {change.name} go on" if (change.command or "").startswith("kill -CONT") else f"look at {change.name}"

@@ -11,6 +11,7 @@ from vllm_doctor.render.words import APPLICABILITY
 _EXCEPTION = re.compile(r"(?P<what>\b(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b: .*)", re.DOTALL)
 _SUM = re.compile(r"[\d.,]+ − [\d.,]+")
 _JOURNAL = re.compile(r"\d{4}-\d\d-\d\dT\S{1,40} \S{1,200} [^\s\[\]]{1,60}\[\d{1,10}\]: (?P<what>.*)", re.DOTALL)
+_STAMPED = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) (?P<what>.*)", re.DOTALL)
 _HEADED = re.compile(r"\[[\w./<>-]+:\d+\] (?P<what>.*)", re.DOTALL)
 _FACTS = {
     "vllm_version": "vLLM {}",
@@ -69,7 +70,7 @@ def _figured(one: Arithmetic) -> str:
 
 def decisive(excerpt: str) -> str:
     """A log line from its exception on, or without the head that vLLM's logger gives it."""
-    for pattern in (_EXCEPTION, _HEADED, _JOURNAL):
+    for pattern in (_EXCEPTION, _HEADED, _JOURNAL, _STAMPED):
         found = pattern.search(excerpt)
         if found is not None:
             return excerpt[found.start("what") :]

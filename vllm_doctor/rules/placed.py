@@ -32,7 +32,7 @@ def tried(probe: Probe) -> str:
 def _stopped(container: Container) -> tuple[Verdict, str]:
     end = container.end
     if container.state in {"waiting", "created", ""} or end is None:
-        told = ": ".join(filter(None, (container.reason, container.error))) or "its runtime does not say why"
+        told = ": ".join(filter(None, (container.reason, container.error))) or _ask(container)
         return Verdict.UNKNOWN, f"the container does not run ({container.state or 'unknown'}): {told}"
     code = end.exit_code
     if code == 0:
@@ -45,6 +45,13 @@ def _stopped(container: Container) -> tuple[Verdict, str]:
             "took too long, a kill by hand, or the host's own OOM killer (journalctl -k)"
         )
     return Verdict.UNKNOWN, f"the container ended with exit code {code}, and nothing that was read says why"
+
+
+def _ask(container: Container) -> str:
+    """podman tells its reason to who starts the container, and keeps it nowhere."""
+    if container.is_pod:
+        return "its events do not say why"
+    return f"its runtime keeps no reason; {container.runtime} start --attach {container.name} says it"
 
 
 def _running(snapshot: Snapshot) -> tuple[Verdict, str] | None:
