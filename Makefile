@@ -8,7 +8,7 @@ DO ?= test
 export SANDBOX PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help up down venv lock lint format test molecule bench fuzz mutations mutants logs hostile docs approve sbom audit clean
+.PHONY: help up down venv lock lint format test molecule bench fuzz mutations mutants logs hostile docs man approve sbom audit clean
 
 help: ## show this
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -36,6 +36,9 @@ docs: venv ## write the generated tables anew
 
 approve: venv ## what the doctor answers to every scenario and launch becomes the approved answer; says what changed
 	@.venv/bin/python -m tests.approved
+
+man: venv ## a manual page for each command, from the commands (build/man)
+	@.venv/bin/python tools/man_pages.py
 
 sbom: venv ## what the doctor and each vLLM release consist of, as CycloneDX (build/sbom)
 	@.venv/bin/python tools/sbom.py
