@@ -6,8 +6,9 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import click
+import typer
 import typer.main
 
 REPO = Path(__file__).resolve().parents[1]
@@ -29,12 +30,12 @@ EXITS = (
 
 def pages() -> dict[str, str]:
     """The name of each page and its roff."""
-    made = typer.main.get_command(app(""))
-    context = click.Context(made, info_name="vllm-doctor")
+    made: Any = typer.main.get_command(app(""))  # typer's own copy of click has no public types
+    context = typer.Context(made, info_name="vllm-doctor")
     commands = {name: command for name in made.list_commands(context) if (command := made.get_command(context, name))}
     found = {"vllm-doctor.1": "\n".join(_overview(made, commands)) + "\n"}
     for name, command in commands.items():
-        under = click.Context(command, info_name=f"vllm-doctor {name}")
+        under = typer.Context(command, info_name=f"vllm-doctor {name}")
         found[f"vllm-doctor-{name}.1"] = "\n".join(_command(name, command, under)) + "\n"
     return found
 
@@ -47,7 +48,7 @@ def _head(name: str, what: str) -> Iterator[str]:
     yield f"{roff(name)} \\- {roff(what.rstrip('.'))}"
 
 
-def _overview(made: click.Command, commands: dict[str, click.Command]) -> Iterator[str]:
+def _overview(made: Any, commands: dict[str, Any]) -> Iterator[str]:
     yield from _head("vllm-doctor", made.help or "")
     yield from (".SH SYNOPSIS", ".B vllm\\-doctor", "COMMAND [OPTIONS]")
     yield ".SH COMMANDS"
@@ -58,7 +59,7 @@ def _overview(made: click.Command, commands: dict[str, click.Command]) -> Iterat
         yield from (".TP", f".B {code}", roff(meaning))
 
 
-def _command(name: str, command: click.Command, context: click.Context) -> Iterator[str]:
+def _command(name: str, command: Any, context: typer.Context) -> Iterator[str]:
     text = (command.help or "").split("\n\n")
     yield from _head(f"vllm-doctor-{name}", text[0].replace("\n", " "))
     yield ".SH SYNOPSIS"
