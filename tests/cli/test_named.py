@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.test_diagnose import HEALTHY, TOO_SMALL
 from tests.plan.models import LLAMA_8B
-from vllm_doctor.cli import bundle, diagnose, explain, fragmentation, plan, tune
+from vllm_doctor.cli import bundle, debug, diagnose, explain, fragmentation, guard, history, plan, recover, tune, watch
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.gather import bounded
@@ -23,6 +23,7 @@ from vllm_doctor.gather import bounded
 FILES = {
     "diagnose": {"--log", "--kernel-log", "--metrics", "--nvidia-smi", "--model-config", "--from"},
     "fragmentation": {"--metrics"},
+    "guard": {"--policy"},
     "plan": {"--model-config", "--metrics", "--learn"},
 }
 # Options whose text names no file that is read.
@@ -35,6 +36,11 @@ OTHERS = {
     },
     "bundle": {"--output", "--unit"},
     "tune": {"--unit", "--load", "--format"},
+    "guard": {"--store"},
+    "recover": {"--unit"},
+    "history": {"--unit", "--since"},
+    "watch": {"--unit", "--url"},
+    "debug": {"--unit", "--for"},
     "explain": {"--vllm-version"},
     "flowchart": {"--format"},
 }  # fmt: skip
@@ -44,6 +50,11 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "plan": plan.plan,
     "bundle": bundle.bundle,
     "tune": tune.tune,
+    "guard": guard.guard,
+    "recover": recover.recover,
+    "history": history.history,
+    "watch": watch.watch,
+    "debug": debug.debug,
     "explain": explain.explain,
     "flowchart": explain.flowchart,
 }

@@ -162,6 +162,14 @@ HERE = [
     ["plan", "--gpu", "hf_CanaryCanaryCanaryCanary42", "--vllm-version", "0.32.0", "--", "vllm", "serve", "m"],
     ["tune", "--unit", "hf_CanaryCanaryCanaryCanary42", "--dry-run"],
     ["bundle", "-o", "none/hf_CanaryCanaryCanaryCanary42"],
+    ["recover", "--unit", "hf_CanaryCanaryCanaryCanary42", "--dry-run"],
+    ["debug", "on", "--unit", "hf_CanaryCanaryCanaryCanary42", "--dry-run"],
+    ["debug", "on", "--unit", "vllm@main", "--for", "hf_CanaryCanaryCanaryCanary42"],
+    ["history", "--unit", "hf_CanaryCanaryCanaryCanary42"],
+    ["history", "--since", "hf_CanaryCanaryCanaryCanary42"],
+    ["watch", "--once", "--unit", "hf_CanaryCanaryCanaryCanary42"],
+    ["watch", "--once", "--url", "http://me:hf_CanaryCanaryCanaryCanary42@127.0.0.1:9"],
+    ["guard", "--once", "--policy", "hf_CanaryCanaryCanaryCanary42"],
 ]  # fmt: skip
 
 
