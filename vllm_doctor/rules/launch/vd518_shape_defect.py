@@ -4,7 +4,7 @@ import json
 
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import each, read
-from vllm_doctor.records.finding import Change
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -26,6 +26,8 @@ def judge(case: Case) -> Outcome:
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
         return fault
+    if "hybrid-specs" in fault.ids:
+        return _not_one_type(case, fault)
     version = case.version_text or ""
     own = ".dev" in version or "+" in version
     return finding(
@@ -47,6 +49,32 @@ def judge(case: Case) -> Outcome:
             upgrade(case, "its release notes say whether the newest release fixes this"),
         ),
         refute="the released build fails with the same options as well",
+    )
+
+
+def _not_one_type(case: Case, fault: Fault) -> Finding:
+    """Layers of several kinds, and the manager that keeps each kind apart is off: asked for, or for a connector."""
+    why = "with the manager each kind of layer keeps pages of its own"
+    connector = case.effective("kv-transfer-config") is not None
+    return finding(
+        RULE,
+        title="Layers of several kinds cannot share one kind of KV cache",
+        severity=severity(case, fault),
+        evidence=shown(case, fault, "hybrid-specs"),
+        changes=(
+            set_flag(case, "disable-hybrid-kv-cache-manager", False, Direction.SET, why),
+            set_flag(
+                case,
+                "kv-transfer-config",
+                None,
+                Direction.CHANGE,
+                "a connector that does not know the manager switches it off: one that does, or none",
+            )
+            if connector
+            else None,
+            upgrade(case, "its release notes say whether the newest release fixes this"),
+        ),
+        refute="the same model starts with the manager off and without a connector",
     )
 
 
