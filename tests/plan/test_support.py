@@ -119,6 +119,12 @@ def test_a_width_that_does_not_divide_is_refused(ask):
     assert refused(ask({**LLAMA_8B, "intermediate_size": 14338}, "-tp 4")) == ["--tensor-parallel-size"]
 
 
+def test_a_cache_of_another_plain_type_is_refused_from_the_release_that_does(ask):
+    assert refused(ask(LLAMA_8B, "--kv-cache-dtype float16")) == ["--kv-cache-dtype"]
+    assert refused(ask(LLAMA_8B, "--kv-cache-dtype bfloat16")) == []
+    assert refused(ask(LLAMA_8B, "--kv-cache-dtype float16", version="0.32.0")) == []
+
+
 def test_a_backend_of_other_cards_is_refused(ask):
     assert refused(ask(DEEPSEEK_LIKE, "-tp 8 --attention-backend CUTLASS_MLA", gpu="H200")) == ["--attention-backend"]
     assert refused(ask(DEEPSEEK_LIKE, "-tp 8 --attention-backend FLASHMLA", gpu="H200")) == []

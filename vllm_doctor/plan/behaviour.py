@@ -71,6 +71,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     v2_all: bool
     reserves_null_block: bool
     v2_sampler_warm_up: bool
+    rejects_other_float_cache: bool
 
 
 class Row(msgspec.Struct, frozen=True):

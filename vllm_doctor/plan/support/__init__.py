@@ -28,5 +28,5 @@ class Support(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=512)
 def judge(a: Architecture, s: Settings, gpu: Card | None) -> Support:
     """The verdict. Raises ConfigError for a broken quantization_config."""
-    refusals = [*card.refusals(a, s, gpu), *shapes.refusals(a, s)]
+    refusals = [*card.refusals(a, s, gpu), *model.refusals(s), *shapes.refusals(a, s)]
     return Support(tuple(refusals), tuple(model.doubts(a, s)))

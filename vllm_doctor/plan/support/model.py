@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_doctor.knowledge.history import history
+from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.cache_types import UNKNOWN
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
+
+
+def refusals(s: Settings) -> Iterator[Refusal]:
+    """A cache of another plain type than the model's, where the release refuses that."""
+    if s.does.rejects_other_float_cache and s.kv_dtype in {"float16", "bfloat16"} and s.kv_dtype != s.dtype:
+        yield Refusal("--kv-cache-dtype", s.kv_dtype, f"auto or {s.dtype}, the type that the model runs in")
 
 
 def doubts(a: Architecture, s: Settings) -> Iterator[str]:

@@ -50,7 +50,7 @@ def sampler_bytes_per_logit(version: Version, engine: str, v2_runner: bool, elem
     Sorting samplers: logits e, fp32 copy 4, sorted values 4, int64 indices 8, softmax 4, cumulative mask and
     exponentials …: v1/sample/ops/topk_topp_sampler.py apply_top_k_top_p. Since 0.17 a Triton kernel filters in
     place: e + 4 + 4 (probabilities) + 4 (exponential noise). The V2 runner draws by Gumbel noise without a copy: e,
-    until 0.32 profiles its warm-up pass too.
+    until 0.33 profiles its warm-up pass too.
     """
     does = behaviour(version)
     if engine == "V1" and v2_runner:
