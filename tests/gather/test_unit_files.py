@@ -40,3 +40,18 @@ def test_each_line_is_told_with_its_number_and_a_continued_line_has_its_own(tmp_
 def test_a_file_that_may_not_be_read_tells_nothing(tmp_path: Path) -> None:
     unit = Unit("vllm.service", "loaded", "failed", "failed", "", fragment=str(tmp_path / "none"))
     assert settings(unit) == ()
+
+
+def test_the_options_of_vllms_own_config_file_are_told_and_their_secrets_are_not(tmp_path: Path) -> None:
+    fragment, config, old = tmp_path / "vllm.service", tmp_path / "main.yaml", tmp_path / "old.yaml"
+    fragment.write_text(
+        f"[Service]\nExecStart=/v serve --config {old}\nExecStart=\nExecStart=/v serve --config={config}\n"
+    )
+    old.write_text("swap-space: 4\n")
+    config.write_text(
+        "# ours\nmodel: m\nmax_model_len: 131072  # long\napi-key: sk-a1b2c3d4e5f6a7b8\nnested:\n  a: 1\n"
+    )
+    unit = Unit("vllm.service", "loaded", "failed", "failed", "exit-code", fragment=str(fragment))
+    told = [(one.line, one.text) for one in settings(unit) if one.path == str(config)]
+    assert told == [(2, "model: m"), (3, "max_model_len: 131072"), (4, "api-key: [hidden]")]
+    assert not [one for one in settings(unit) if one.path == str(old)]

@@ -78,6 +78,21 @@ def test_the_command_does_what_it_says(change: Change, left: str, tmp_path: Path
     assert path.read_text().splitlines()[-1] == f"ExecStart=/opt/vllm/bin/vllm serve m --max-model-len {left}"
 
 
+@pytest.mark.parametrize(
+    ("change", "key", "left"),
+    [(SHORTER, "max_model_len: 131072", "max_model_len: 65408  # long\n"), (GONE, "swap-space: 4", "")],
+)
+def test_a_line_of_the_config_file_is_named_and_corrected(change: Change, key: str, left: str, tmp_path: Path) -> None:
+    path = tmp_path / "main.yaml"
+    path.write_text(f"model: m\n{key}  # long\n")
+    told = repair(change, Setting(FRAGMENT, 30, "ExecStart", f"/v serve --config {path}"),
+                  Setting(str(path), 2, "--config", key))  # fmt: skip
+    assert told.where == f"{key} in {path} line 2"
+    assert told.inventory_keeps is False
+    subprocess.run(["sh", "-c", told.commands[0]], check=True)
+    assert path.read_text() == f"model: m\n{left}"
+
+
 def test_a_line_that_is_not_as_told_is_not_edited() -> None:
     spaced = msgspec.structs.replace(
         LONGER, text=LONGER.text.replace("--max-model-len 131072", "--max-model-len  131072")

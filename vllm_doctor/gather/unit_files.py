@@ -1,16 +1,22 @@
-"""Where a unit's settings stand: the lines of its file, its drop-ins and its environment files, in systemd's order."""
+"""Where a unit's settings stand: the lines of its file, its drop-ins, its environment files and vLLM's own --config."""
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from vllm_doctor.gather.bounded import whole
 from vllm_doctor.records.host import Setting, Unit
 from vllm_doctor.records.reading import Known
 from vllm_doctor.redact.launch import scrub_argv, scrub_env
+from vllm_doctor.redact.names import is_secret_name
+from vllm_doctor.redact.text import scrub
 
 _MOST_BYTES = 1 << 18
 _MOST_LINES = 4000
 _DIRECTIVE = re.compile(r"\s*(ExecStart|Environment)\s*=\s*(.*)")
+_OPTION = re.compile(r"([A-Za-z][\w-]{0,100})\s*:\s+(\S.{0,400}?)\s*(?:\s#.*)?")
+# The directive of a line of the file that vLLM's --config names.
+CONFIG = "--config"
 _SHOWN = re.compile(r" \(ignore_errors=(?:yes|no)\)$")
 
 
@@ -20,7 +26,25 @@ def settings(unit: Unit) -> tuple[Setting, ...]:
     found = [one for path in files for one in _of_unit_file(path)]
     for entry in unit.properties.get("EnvironmentFiles", "").splitlines():
         found += _of_environment_file(_SHOWN.sub("", entry.strip()))
-    return tuple(found)
+    return (*found, *_of_config(_config(found)))
+
+
+def _config(found: list[Setting]) -> str:
+    """The file that --config names, where it is a whole path; the last one counts."""
+    words = (
+        " ".join(one.text for one in found if one.directive == "ExecStart").replace("--config=", "--config ").split()
+    )
+    named = [word.strip("\"'") for before, word in pairwise(words) if before == "--config"]
+    return named[-1] if named and named[-1].startswith("/") else ""
+
+
+def _of_config(path: str) -> Iterator[Setting]:
+    """vLLM's options in YAML, one a line: `max-model-len: 4096`. What is nested is left out."""
+    for number, line in enumerate(_lines(path) if path else (), 1):
+        found = _OPTION.fullmatch(line)
+        if found is not None:
+            value = "[hidden]" if is_secret_name(found[1]) else scrub(found[2])
+            yield Setting(path, number, CONFIG, f"{found[1]}: {value}")
 
 
 def _lines(path: str) -> list[str]:

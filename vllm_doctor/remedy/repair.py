@@ -1,5 +1,6 @@
 """The repair of a unit on its host: where the value stands, what is true now, and commands that work as pasted."""
 
+import json
 import re
 import shlex
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from vllm_doctor.remedy.argv import exact, placed, written
 from vllm_doctor.remedy.dropin import quoted
 
 _PORT_TAKEN, _WEIGHTS_CUT = "VD510", "VD512"
+# A line of the file that vLLM's --config names (gather/unit_files.py).
+_CONFIG = "--config"
 _SED = re.compile(r"[\\/.*\[\]^$]")
 
 
@@ -111,12 +114,20 @@ def _place(unit: Unit, change: Change) -> Place | None:
         if found is not None:
             other = " ".join(rendered) if rendered is not None else None
             return Place(one, " ".join(found), " ".join(found), other)
+    return _in_config(unit, change.name)
+
+
+def _in_config(unit: Unit, name: str) -> Place | None:
+    """The line of vLLM's own --config file; what the command line says would win over it."""
+    for one in reversed(unit.settings):
+        if one.directive == _CONFIG and one.text.partition(":")[0].replace("_", "-") == name:
+            return Place(one, one.text, one.text, None)
     return None
 
 
 def _variable(unit: Unit, name: str) -> Place | None:
     for one in reversed(unit.settings):
-        if one.directive == "ExecStart":
+        if one.directive in {"ExecStart", _CONFIG}:
             continue
         found = next((w for w in one.text.split() if w.strip('"').startswith(f"{name}=")), None)
         if found is not None:
@@ -136,6 +147,8 @@ def _edit(place: Place, change: Change) -> list[str]:
     """One `sed` of the very line; none where that line does not hold the text as it is told."""
     if "[hidden]" in place.text or place.text not in place.setting.text or not exact(change):
         return []
+    if place.setting.directive == _CONFIG and change.after is None:
+        return [f"sed -i {place.setting.line}d {shlex.quote(place.setting.path)}"]
     new = _new(place, change)
     old = place.text if new else f" {place.text}"
     line = f"{place.setting.line}s/{_SED.sub(_escaped, old)}/{_SED.sub(_escaped, new).replace('&', chr(92) + '&')}/"
@@ -150,6 +163,8 @@ def _new(place: Place, change: Change) -> str:
     """What is to stand there: nothing, what the unit's own file has, or the value of the change."""
     if change.kind is ChangeKind.ENV:
         return f"{change.variable or change.name}={change.after}" if change.after is not None else ""
+    if place.setting.directive == _CONFIG:
+        return f"{place.text.partition(':')[0]}: {json.dumps(change.after)}"
     if place.rendered is not None and place.rendered != place.text and _cures(place.rendered, change):
         return place.rendered
     return " ".join(quoted(word) for word in written(change)) if change.after is not None else ""
