@@ -10,6 +10,7 @@ import pytest
 
 from vllm_doctor.gather import look
 from vllm_doctor.gather.http import Pass
+from vllm_doctor.operate.announce import announced
 
 VLLM = 'vllm:num_requests_running{engine="0"} 3.0\nvllm:kv_cache_usage_perc{engine="0"} 0.25\n'
 
@@ -95,3 +96,18 @@ def test_who_changes_the_host_is_believed_for_some_hours(tmp_path: Path) -> None
     file.write_text("site.yml\n")
     assert look.changing(time.time(), file) == "site.yml"
     assert look.changing(time.time() + 5 * 3600, file) == ""
+
+
+def test_a_word_of_who_was_killed_holds_nobody_up(tmp_path: Path) -> None:
+    file = tmp_path / "changing"
+    with announced("vllm-doctor recover", file):
+        assert look.changing(time.time(), file) == "vllm-doctor recover"
+        with announced("another", file):
+            assert look.changing(time.time(), file) == "vllm-doctor recover"
+        assert file.exists()
+    assert not file.exists()
+    file.write_text("vllm-doctor recover\n4194305 1\n")
+    assert look.changing(time.time(), file) == ""
+    with announced("the second try", file):
+        assert look.changing(time.time(), file) == "the second try"
+    assert not file.exists()

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from vllm_doctor.gather import procfs
 from vllm_doctor.operate.recover.conservative import less, text
-from vllm_doctor.operate.recover.orphans import Holder, end, holders, started
+from vllm_doctor.operate.recover.orphans import Holder, end, holders
 from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.records.host import Gpu, GpuProcess
 
@@ -74,7 +75,7 @@ def test_it_is_asked_first_and_killed_when_it_does_not_hear(start) -> None:
 
 def test_a_number_that_is_another_process_by_now_is_left_alone(start) -> None:
     process = start(MARK)
-    began = started(process.pid)
+    began = procfs.started(process.pid)
     assert began is not None
     stale = Holder(process.pid, began - 1, "GPU-1", None, "vllm", "")
     assert end([stale], 0.2) == ()

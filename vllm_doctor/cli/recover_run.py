@@ -58,7 +58,7 @@ def _plan(unit: str, *, dry_run: bool, as_it_is: bool, hours: float) -> steps.Pl
         predict, effect, why = _planner(unit, argv)
         less = conservative.less(argv, predict, effect)
         if why:
-            less = Less(less.changes, f"{less.why} ({why})")
+            less = Less(less.changes, f"{less.why}; {why}")
     return steps.Plan(
         unit=unit,
         argv=argv,

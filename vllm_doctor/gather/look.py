@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -67,14 +68,22 @@ def looks(
 
 
 def changing(now: float, file: Path = CHANGING) -> str:
-    """Who says that the host's services are being changed; empty where nobody does, or where that was long ago."""
+    """Who says that the host's services are being changed; empty where nobody does, where that was long ago, or where
+    the process that said so (its number and start on the second line) is gone."""
     try:
         age = now - file.stat().st_mtime
     except OSError:
         return ""
     read = whole(file, 4096)
-    who = read.value.decode(errors="replace").strip()[:200] if isinstance(read, Known) else ""
-    return (who or "somebody") if age < _CHANGE_S else ""
+    who, _, process = (read.value.decode(errors="replace") if isinstance(read, Known) else "").strip().partition("\n")
+    if age >= _CHANGE_S or _gone(process):
+        return ""
+    return who[:200] or "somebody"
+
+
+def _gone(process: str) -> bool:
+    found = re.fullmatch(r"([0-9]{1,10}) ([0-9]{1,20})", process)
+    return found is not None and procfs.started(int(found[1])) != int(found[2])
 
 
 def drained(found: Found) -> bool:

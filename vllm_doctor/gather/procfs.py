@@ -159,6 +159,13 @@ def stat(pid: int) -> tuple[str, str, int] | None:
     return (name, fields[0], int(fields[1])) if len(fields) > 1 else None
 
 
+def started(pid: int) -> int | None:
+    """When the process began, in ticks since boot, which tells it from a later one with its number; None where it is
+    gone."""
+    fields = (words(PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
+    return int(fields[19]) if len(fields) > 19 else None
+
+
 def _process(pid: int, argv: tuple[str, ...], unit: str | None) -> Process | None:
     told = stat(pid)
     if told is None or told[1] == "Z":

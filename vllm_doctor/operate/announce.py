@@ -1,20 +1,22 @@
 """Say to the guard, and to whoever looks, that the host's services are being changed just now."""
 
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vllm_doctor.gather import look
+from vllm_doctor.gather import look, procfs
 
 
 @contextmanager
 def announced(who: str, file: Path = look.CHANGING) -> Iterator[None]:
-    """Let the guard rest meanwhile. A word that stands there already, a playbook's, stays."""
+    """Let the guard rest meanwhile. A word that holds already, a playbook's, stays; one of who was killed does not."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    if file.exists():
+    if look.changing(time.time(), file):
         yield
         return
-    file.write_text(f"{who}\n", encoding="utf-8")
+    file.write_text(f"{who}\n{os.getpid()} {procfs.started(os.getpid())}\n", encoding="utf-8")
     try:
         yield
     finally:

@@ -14,7 +14,6 @@ from contextlib import suppress
 import msgspec
 
 from vllm_doctor.gather import procfs
-from vllm_doctor.gather.bounded import words
 from vllm_doctor.records.host import Gpu
 
 
@@ -39,18 +38,12 @@ class Holder(msgspec.Struct, frozen=True):
         return f"pid {self.pid} of user {self.user}, {self.unit or 'of no unit'}, holds {held} of {self.gpu}"
 
 
-def started(pid: int) -> int | None:
-    """When the process began, in ticks since boot; None where it is gone."""
-    fields = (words(procfs.PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
-    return int(fields[19]) if len(fields) > 19 else None
-
-
 def holders(gpus: Iterable[Gpu], unit: str, invocations: frozenset[str]) -> tuple[Holder, ...]:
     """Who holds memory of these GPUs. `invocations` are the unit's, of this boot."""
     found: list[Holder] = []
     for gpu in gpus:
         for process in gpu.processes:
-            began = started(process.pid)
+            began = procfs.started(process.pid)
             name = gpu.uuid or f"GPU {gpu.index}"
             if began is None:
                 found.append(
@@ -104,7 +97,7 @@ def _signal(those: Iterable[Holder], number: signal.Signals, patience_s: float) 
     for one in those:
         with suppress(OSError):
             handle = os.pidfd_open(one.pid)
-            if started(one.pid) == one.started:
+            if procfs.started(one.pid) == one.started:
                 signal.pidfd_send_signal(handle, number)
                 handles[handle] = one
             else:
