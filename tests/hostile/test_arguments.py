@@ -28,6 +28,10 @@ VALUES = (
 ON_A_HOST = tuple(value for value in VALUES if set(value) & set("\x1b\u202e;/\udcff\n"))[:6]
 # Something to judge, so that no host is asked; an option that means a host is tried without.
 FILES = {"diagnose": ["--log", "log"], "fragmentation": ["--metrics", "metrics"]}
+# One look: they go on until somebody ends them.
+ONCE = {"guard": ["--once"], "watch": ["--once"]}
+# Those read the host.
+LIVE = {"bundle", "guard", "watch", "history", "recover", "debug"}
 # What writes is tested where it writes.
 WRITES = {"--output", "-o"}
 MOST_S = 15.0
@@ -71,9 +75,9 @@ def test_no_value_is_an_internal_error(
 ) -> None:
     (bare / "log").write_text(HEALTHY)
     (bare / "metrics").write_text('vllm:num_requests_running{engine="0"} 1.0\n')
-    live = option in {"--unit", "--canary"} or command == "bundle"
+    live = option in {"--unit", "--canary"} or command in LIVE
     for value in ON_A_HOST if live else VALUES:
-        words = [command, *([] if live else FILES.get(command, [])), *([option] if option else []), value]
+        words = [command, *ONCE.get(command, []), *([] if live else FILES.get(command, [])), *([option] if option else []), value]
         began = time.process_time()
         code = run(words)
         said = capsys.readouterr()
