@@ -8,7 +8,9 @@ from vllm_doctor.render.deeds import scalar
 from vllm_doctor.render.text import figure, visible
 from vllm_doctor.render.words import APPLICABILITY
 
-_EXCEPTION = re.compile(r"(?P<what>\b(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b: .*)", re.DOTALL)
+_EXCEPTION = re.compile(
+    r"(?<![\w.])(?P<what>[A-Za-z_][\w.]{0,200}+(?:(?<=Error)|(?<=Exception)|(?<=Interrupt)|(?<=Exit)): .*)", re.DOTALL
+)
 _SUM = re.compile(r"[\d.,]+ − [\d.,]+")
 _JOURNAL = re.compile(r"\d{4}-\d\d-\d\dT\S{1,40} \S{1,200} [^\s\[\]]{1,60}\[\d{1,10}\]: (?P<what>.*)", re.DOTALL)
 _STAMPED = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) (?P<what>.*)", re.DOTALL)
