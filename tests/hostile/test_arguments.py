@@ -77,7 +77,13 @@ def test_no_value_is_an_internal_error(
     (bare / "metrics").write_text('vllm:num_requests_running{engine="0"} 1.0\n')
     live = option in {"--unit", "--canary"} or command in LIVE
     for value in ON_A_HOST if live else VALUES:
-        words = [command, *ONCE.get(command, []), *([] if live else FILES.get(command, [])), *([option] if option else []), value]
+        words = [
+            command,
+            *ONCE.get(command, []),
+            *([] if live else FILES.get(command, [])),
+            *([option] if option else []),
+            value,
+        ]
         began = time.process_time()
         code = run(words)
         said = capsys.readouterr()
