@@ -8,9 +8,9 @@ from vllm_doctor.render import bar
 from vllm_doctor.render.answer import answer, head, paste
 from vllm_doctor.render.grounds import grounds, not_seen, path_
 from vllm_doctor.render.page import Page
-from vllm_doctor.render.sentences import of_the_host_alone
+from vllm_doctor.render.sentences import of_the_host_alone, subject
 from vllm_doctor.render.text import visible
-from vllm_doctor.render.words import SEVERITIES, SIGNALS
+from vllm_doctor.render.words import HEADLINES, SEVERITIES, SIGNALS
 
 
 def text(
@@ -43,6 +43,7 @@ def text(
         grounds(page, diagnosis, finding, argv, whole=why)
     if not why:
         _beside(page, roots[1:])
+    _others(page, diagnosis.others)
     if path:
         path_(page, diagnosis)
     if why or (diagnosis.verdict is Verdict.UNKNOWN and not roots):
@@ -58,6 +59,16 @@ def _beside(page: Page, others: Sequence[Finding]) -> None:
         page.field("also", f"{other.code} {visible(other.title, 200)} ({SEVERITIES[other.severity]})", most=2)
     if len(others) > 3:
         page.field("", f"and {len(others) - 3} more: --why")
+
+
+def _others(page: Page, others: Sequence[Diagnosis]) -> None:
+    """The other servers that wrote into the same log, a line each."""
+    if others:
+        page.heading("Other servers in this log")
+    for other in others[:8]:
+        first = other.findings[0] if other.findings else None
+        told = f"{first.code} {visible(first.title, 200)}" if first is not None else HEADLINES[other.verdict]
+        page.text(f"{visible(subject(other.subject), 120) or 'another'}: {told}", indent=2)
 
 
 def _more(page: Page, diagnosis: Diagnosis, roots: Sequence[Finding], *, why: bool, path: bool) -> None:

@@ -13,7 +13,7 @@ SCHEMA_FILE = Path(__file__).with_name("diagnosis.schema.json")
 
 def dumps(diagnosis: Diagnosis, others: Sequence[Diagnosis] = ()) -> str:
     """One JSON object, indented, in ASCII: nothing in it can act on a terminal. `others` are the host's other units."""
-    told = msgspec.structs.replace(diagnosis, others=tuple(others))
+    told = msgspec.structs.replace(diagnosis, others=(*diagnosis.others, *others))
     return json.dumps(msgspec.to_builtins(told), indent=2, ensure_ascii=True) + "\n"
 
 

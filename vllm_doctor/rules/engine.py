@@ -6,7 +6,8 @@ import msgspec
 
 from vllm_doctor.log import silence
 from vllm_doctor.log.root_cause import AnalysedRun
-from vllm_doctor.records.finding import Diagnosis, Evidence, Finding, Missing, Scalar, Step
+from vllm_doctor.records.finding import Diagnosis, Evidence, Finding, Missing, Scalar, Step, Subject
+from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Unknown
 from vllm_doctor.records.snapshot import Signal, Snapshot
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity, Verdict
@@ -38,8 +39,9 @@ def diagnose(snapshot: Snapshot, *, preview: bool = False) -> Diagnosis:
     `preview` also asks the rules that are in preview.
     """
     each = [(judged(one, preview=preview), one) for one in _servers(snapshot)]
-    worst, of = min(each, key=lambda pair: _WORST.get(pair[0].verdict, len(_WORST)))
-    return answer(worst, of)
+    (worst, of), *rest = sorted(each, key=lambda pair: _WORST.get(pair[0].verdict, len(_WORST)))
+    others = tuple(answer(told, one) for told, one in rest)
+    return msgspec.structs.replace(answer(worst, of), others=others)
 
 
 def _servers(snapshot: Snapshot) -> list[Snapshot]:
@@ -48,9 +50,19 @@ def _servers(snapshot: Snapshot) -> list[Snapshot]:
     if not isinstance(log, Known) or not log.value.others:
         return [snapshot]
     logs = (msgspec.structs.replace(log.value, others=()), *log.value.others)
-    each = [msgspec.structs.replace(snapshot, log=Known(one, log.source)) for one in logs]
+    each = [
+        msgspec.structs.replace(snapshot, log=Known(one, log.source), subject=_named(snapshot.subject, one))
+        for one in logs
+    ]
     runs = [(one, Case(one).run) for one in each]
     return [one for one, run in runs if run is not None and (run.is_server or run.root or run.deaths)] or each
+
+
+def _named(who: Subject, log: Log) -> Subject:
+    """Of several servers in one text, the one that these lines name."""
+    stream = next((line.stream for line in log.last.lines if line.stream is not None), None)
+    known = who.unit is not None or who.place is not None
+    return who if known or stream is None else msgspec.structs.replace(who, place=stream)
 
 
 def judged(snapshot: Snapshot, *, preview: bool = False) -> Diagnosis:

@@ -20,10 +20,10 @@ def judge(case: Case) -> Outcome:
     known = got.known
     if not known:
         return Clear("no release has the refused options")
-    at = case.version_text or "this release"
+    at = f"vLLM {case.version_text}" if case.version_text else "This release"
     return finding(
         RULE,
-        title=f"vLLM {at} has no --{known[0]}: {history(case, known[0])}",
+        title=f"{at} has no --{known[0]}: {history(case, known[0])}",
         confidence=got.confidence,
         evidence=got.evidence,
         changes=(
