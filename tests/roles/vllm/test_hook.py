@@ -1,0 +1,86 @@
+"""A hook that is a URL, played: what is sent, and what is said where it is refused."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PLAY = """
+- hosts: all
+  gather_facts: false
+  vars:
+    ansible_connection: local
+    site_reports: ""
+    __vllm_units: [{name: vllm@main}]
+    vllm_hook_headers: {X-Key: s3cr3t-key}
+  tasks:
+    - ansible.builtin.include_role: {name: vllm, tasks_from: hook}
+      vars: {__vllm_hook: before}
+"""
+
+
+class Balancer(BaseHTTPRequestHandler):
+    got: list[tuple[str, str | None, object]]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.got.append((self.path, self.headers.get("X-Key"), body))
+        self.send_response(503 if "busy" in self.path else 204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def balancer() -> Iterator[str]:
+    Balancer.got = []
+    server = HTTPServer(("127.0.0.1", 0), Balancer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def played(folder: Path, url: str) -> tuple[int, str]:
+    """The exit code of a run that tells this URL, and what a person sees, on one line."""
+    play = folder / "play.yml"
+    play.write_text(PLAY)
+    done = subprocess.run(
+        [
+            Path(sys.executable).parent / "ansible-playbook",
+            "-i",
+            "gpu01,",
+            play,
+            "-e",
+            json.dumps({"vllm_hook_before": url}),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=REPOSITORY,
+        env={**os.environ, "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+    )
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def test_a_url_is_sent_what_happens_on_which_host_with_the_site_s_headers(tmp_path: Path, balancer: str) -> None:
+    rc, said = played(tmp_path, f"{balancer}/pool")
+    assert rc == 0, said
+    assert Balancer.got == [("/pool", "s3cr3t-key", {"event": "before", "host": "gpu01", "services": ["vllm@main"]})]
+    assert "s3cr3t-key" not in said
+
+
+def test_a_url_that_refuses_stops_nothing_and_says_why(tmp_path: Path, balancer: str) -> None:
+    rc, said = played(tmp_path, f"{balancer}/busy")
+    assert rc == 2
+    assert f"vllm_hook_before failed for gpu01: {balancer}/busy: HTTP Error 503: Service Unavailable." in said
+    assert "Nothing was stopped; what serves goes on." in said
+    assert "s3cr3t-key" not in said
