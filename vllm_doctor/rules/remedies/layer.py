@@ -96,4 +96,5 @@ def _defect(fault: Fault) -> bool:
     if fault.crash is None or not fault.crash.root.frames:
         return False
     root = fault.crash.root
-    return root.kind in _DEFECTS and says(root.frames[-1].file, "call-of-vllm")
+    refusal = says(root.message, "refusal")  # a sentence that says what is not supported was foreseen
+    return root.kind in _DEFECTS and not refusal and says(root.frames[-1].file, "call-of-vllm")
