@@ -111,7 +111,7 @@ def poisoned() -> Diagnosis:
 def test_none_leaves_in_an_answer(
     output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(engine, "judged", lambda _snapshot: poisoned())
+    monkeypatch.setattr(engine, "judged", lambda _snapshot, **_asked: poisoned())
     (tmp_path / "log").write_text("INFO x\n")
     code = run(["diagnose", "--log", str(tmp_path / "log"), "--format", output])
     told = capsys.readouterr()
