@@ -9,6 +9,7 @@ import argparse
 import collections
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -40,6 +41,7 @@ _TAGS = frozenset({
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "div", "strong", "p", "table", "tr", "th", "td",
     "code", "pre", "details", "summary", "section", "ul", "ol", "li", "i", "span", "footer", "header", "main",
 })  # fmt: skip
+_OF_A_UNIT = re.compile(r"^\s*ExecStart=/bin/false\s*$", re.MULTILINE)
 _CANARIES = Path(__file__).parents[1] / "redact" / "canaries.yaml"
 _MARKS = ("cAnArY", "anary", "CANARY", "c0ffee", "Q2Fu")
 
@@ -176,7 +178,8 @@ def escape(told: str, form: str) -> str:
             0x202A <= at <= 0x202E or 0x2066 <= at <= 0x2069 or 0xD800 <= at < 0xE000
         ):  # fmt: skip
             return f"U+{at:04X}"
-    if "ExecStart=/bin/false" in (line.strip() for line in told.splitlines()) and form == "human":
+    unit = _OF_A_UNIT.search(told) if form == "human" else None
+    if unit is not None and told.count("'", 0, unit.start()) % 2 == 0:
         return "a line of a unit"
     try:
         if form == "json" and told.strip():
