@@ -1,8 +1,10 @@
 """A completion asked for as a client would: it comes back, it does not, or nobody can tell."""
 
+import json
 import socket
 import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,36 @@ def test_a_server_that_wants_a_key_is_unknown_and_says_what_is_needed(
     found = asked(serve, 401, key)
     assert found.completion is None
     assert words in found.completion_unknown
+
+
+class Closed(BaseHTTPRequestHandler):
+    """A server that tells nobody without its key what it serves, and completes for that name alone."""
+
+    def do_GET(self) -> None:
+        self._say(200, b'{"data": [{"id": "short-name"}]}')
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._say(200 if asked["model"] == "short-name" else 404, b"{}")
+
+    def _say(self, status: int, body: bytes) -> None:
+        self.send_response(status if self.headers["Authorization"] == "Bearer k" else 401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on the test's screen."""
+
+
+def test_a_server_that_lists_its_models_to_a_key_alone_is_asked_by_the_name_that_it_serves() -> None:
+    launch = Launch(argv=(), model="/srv/models/long-path", flags={})
+    with ThreadingHTTPServer(("127.0.0.1", 0), Closed) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_port}"
+        found = canary(base, launch, Probe(health_status=200, keyless=401), deadline_s=60, given=Pass("k"))
+        server.shutdown()
+    assert found.completion is True
 
 
 def test_without_a_model_nothing_is_asked() -> None:

@@ -195,13 +195,8 @@ def look_at(base: str, given: Pass = NO_PASS) -> Look:
 
 def _completes(base: str, found: Found, given: Pass, within_s: float) -> bool | None:
     """Does a completion of one token come back? None where the server refuses to be asked: that proves nothing."""
-    listed = get_keyed(f"{base}/v1/models", given, deadline_s=_HTTP_S, max_bytes=1 << 20)
-    try:
-        model = None if isinstance(listed, NoAnswer) else str(json.loads(listed.body)["data"][0]["id"])
-    except (ValueError, LookupError, TypeError):
-        model = None
-    served = parse_argv(found.argv, found.env)
-    model = model or served.model
+    named = probe.served(base, deadline_s=_HTTP_S, given=given)
+    model = named[0] if named else parse_argv(found.argv, found.env).model
     if model is None:
         return None
     body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}).encode()

@@ -60,7 +60,8 @@ def _beside(base: str, deadline_s: float) -> int | None:
 
 def canary(base: str, launch: Launch, found: Probe, *, deadline_s: float, given: Pass = NO_PASS) -> Probe:
     """`found`, and whether one token really comes back. Costs the server one decode step."""
-    model = found.models[0] if found.models else launch.model
+    named = found.models or (served(base, deadline_s=deadline_s, given=given) if given.key else ())
+    model = named[0] if named else launch.model
     if model is None:
         return replace(found, completion_unknown="no model is known to ask for a completion")
     body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}).encode()
@@ -85,6 +86,13 @@ def one_token(
     if asked or not tried.completion_unknown:
         return tried
     return replace(tried, completion_unknown="", untried=tried.completion_unknown)
+
+
+def served(base: str, *, deadline_s: float, given: Pass = NO_PASS) -> tuple[str, ...]:
+    """The models by the names that the server answers to, asked with the key where that is needed; () where it does
+    not say."""
+    answer = get_keyed(f"{base}/v1/models", given, deadline_s=deadline_s, max_bytes=1 << 20)
+    return _models(answer.body) if not isinstance(answer, NoAnswer) and answer.status == 200 else ()
 
 
 def _models(body: bytes) -> tuple[str, ...]:
