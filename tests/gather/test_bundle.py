@@ -34,6 +34,7 @@ from vllm_doctor.records.host import (
     Unit,
 )
 from vllm_doctor.records.log import Log, LogLine, RunLines
+from vllm_doctor.records.past import Growth, Past
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Signal, Snapshot
 from vllm_doctor.rules.engine import diagnose
@@ -82,6 +83,7 @@ def poisoned() -> Snapshot:
             Container("llm", "docker", POISON, "exited", POISON, POISON, events=(Event(POISON, POISON),), node=HOST),
             POISON,
         ),
+        past=Known(Past((Growth(POISON, 0.1, 0.0, 0.2, 5.0, 1.0, None, sure=False),), POISON), POISON),
         live=True,
     )
 
