@@ -32,7 +32,7 @@ OTHERS = {
     "fragmentation": {"--unit", "--vllm-version", "--format"},
     "plan": {
         "--gpu", "--gpu-memory-gib", "--vllm-version", "--weights-gib", "--available-kv-gib", "--profile", "--sweep",
-        "--unit", "--format",
+        "--unit", "--format", "--upgrade",
     },
     "bundle": {"--output", "--unit"},
     "tune": {"--unit", "--load", "--format"},

@@ -95,7 +95,7 @@ def _whole_line(words: tuple[str, ...]) -> tuple[str, ...]:
     return ("vllm", "serve", *words) if alone else words
 
 
-_STARTERS = frozenset({"vllm", "python", "python3", "docker", "podman"})
+_STARTERS = frozenset({"vllm", "serve", "python", "python3", "docker", "podman"})
 
 
 def _remembered(plan: Planner, question: Question) -> Planner:

@@ -1,5 +1,6 @@
 """What a person's files are: descriptions of containers and pods among the logs, told by what is in them."""
 
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,18 +54,28 @@ def _taken(value: object) -> tuple[tuple[Seen, ...], tuple[Event, ...]]:
 
 def _value(name: str) -> Known[object] | None:
     """The JSON or YAML of a description; None for anything else, which is a log."""
-    if name == STDIN or not Path(name).is_file():
+    size = None if name == STDIN else _size(name)
+    if size is None:
         return None
     head = (start(name, _HEAD) or b"").lstrip()
     is_yaml = head.startswith((b"apiVersion:", b"kind:", b"items:"))
     most = _MOST_YAML if is_yaml else _MOST
-    if not (is_yaml or head[:1] in {b"{", b"["}) or Path(name).stat().st_size > most:
+    if not (is_yaml or head[:1] in {b"{", b"["}) or size > most:
         return None
     data = start(name, _MOST) or b""
     if is_yaml:
         return _yaml(data, name)
     read = json_value(data, name, "")
     return read if isinstance(read, Known) and _describes(read.value) else None
+
+
+def _size(name: str) -> int | None:
+    """Bytes of a plain file; None for all else, and for a name that no disk has: the log's reader tells of it."""
+    try:
+        state = Path(name).stat()
+    except (OSError, ValueError):
+        return None
+    return state.st_size if stat.S_ISREG(state.st_mode) else None
 
 
 def _describes(value: object) -> bool:

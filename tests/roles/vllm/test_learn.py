@@ -78,12 +78,12 @@ def test_the_difference_is_said_once_and_kept(play, tmp_path):
     code, said = play()
     assert code == 0, said
     assert "KV pool" in said
-    assert "53.0 GiB logged" in said
+    assert "53.0 GiB logged" in " ".join(said.split())
     assert "changed=1" in said
     assert (tmp_path / "state/starts.json").exists()
     again = play()[1]
     assert "changed=0" in again
-    assert "GiB logged" not in again
+    assert "GiB logged" not in " ".join(again.split())
 
 
 @pytest.mark.parametrize("start", ["", "a journal that was rotated away"])
