@@ -11,8 +11,8 @@ from tests.plan.models import LLAMA_8B
 from vllm_doctor.cli import tune_facts
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.gather.systemd import Found
-from vllm_doctor.operate.tune_decide import Setting
-from vllm_doctor.operate.tune_plan import allowance
+from vllm_doctor.operate.tune.decide import Setting
+from vllm_doctor.operate.tune.plan import allowance
 from vllm_doctor.records.host import Sample, Scrape, Unit
 
 SIM = Path(__file__).parents[1] / "nvml_sim"

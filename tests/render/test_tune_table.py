@@ -1,7 +1,7 @@
 """The ramp's table and the inventory's lines."""
 
-from vllm_doctor.operate.tune_decide import Limits, Row, Setting
-from vllm_doctor.operate.tune_unit import changes
+from vllm_doctor.operate.tune.decide import Limits, Row, Setting
+from vllm_doctor.operate.tune.unit import changes
 from vllm_doctor.render import tune
 
 FIRST = Row(Setting(8), 30, 0, 100.0, 50.0, 90.0, 10.0, 20.0, 0.12, 8.0, 0.0, 0.0, 0.4)

@@ -14,11 +14,13 @@ from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.launch import parse_argv
 from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.knowledge import serving
-from vllm_doctor.operate import tune_bench, tune_guidellm, tune_unit
-from vllm_doctor.operate.tune_decide import Setting
-from vllm_doctor.operate.tune_load import Benchmark, Target
-from vllm_doctor.operate.tune_plan import Predict
-from vllm_doctor.operate.tune_unit import Service, number
+from vllm_doctor.operate.tune import bench as tune_bench
+from vllm_doctor.operate.tune import guidellm as tune_guidellm
+from vllm_doctor.operate.tune import unit as tune_unit
+from vllm_doctor.operate.tune.decide import Setting
+from vllm_doctor.operate.tune.load import Benchmark, Target
+from vllm_doctor.operate.tune.plan import Predict
+from vllm_doctor.operate.tune.unit import Service, number
 from vllm_doctor.records.host import Scrape
 from vllm_doctor.records.reading import Known
 

@@ -17,11 +17,12 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.streams import say
 from vllm_doctor.cli.tune_facts import Facts, facts
 from vllm_doctor.cli.tune_options import Options
-from vllm_doctor.operate import tune_state, tune_unit
-from vllm_doctor.operate.tune import Outcome, Ramp, ramp, shown
-from vllm_doctor.operate.tune_decide import Limits, Setting, trouble
-from vllm_doctor.operate.tune_host import LiveHost
-from vllm_doctor.operate.tune_plan import allowance
+from vllm_doctor.operate.tune import state as tune_state
+from vllm_doctor.operate.tune import unit as tune_unit
+from vllm_doctor.operate.tune.decide import Limits, Setting, trouble
+from vllm_doctor.operate.tune.host import LiveHost
+from vllm_doctor.operate.tune.plan import allowance
+from vllm_doctor.operate.tune.ramp import Outcome, Ramp, ramp, shown
 from vllm_doctor.records.finding import Change
 from vllm_doctor.render import tune as render
 from vllm_doctor.rules.say import inventory_var

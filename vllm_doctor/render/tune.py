@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vllm_doctor.operate.tune_decide import Limits, Row, trouble
+from vllm_doctor.operate.tune.decide import Limits, Row, trouble
 from vllm_doctor.records.finding import Change
 from vllm_doctor.remedy import inventory
 

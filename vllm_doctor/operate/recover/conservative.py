@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from vllm_doctor.operate.tune_unit import number
+from vllm_doctor.operate.tune.unit import number
 from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction

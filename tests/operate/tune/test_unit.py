@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from vllm_doctor.operate import tune_unit
-from vllm_doctor.operate.tune_decide import Setting
-from vllm_doctor.operate.tune_plan import allowance
-from vllm_doctor.operate.tune_unit import NotDone, Service, changes, number, trial
+from vllm_doctor.operate.tune import unit as tune_unit
+from vllm_doctor.operate.tune.decide import Setting
+from vllm_doctor.operate.tune.plan import allowance
+from vllm_doctor.operate.tune.unit import NotDone, Service, changes, number, trial
 from vllm_doctor.records.verdict import Direction
 
 ARGV = ("/opt/vllm/current/bin/vllm", "serve", "/srv/m", "--max-num-seqs", "8", "--api-key", "sec$ret")

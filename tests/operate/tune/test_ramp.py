@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from vllm_doctor.operate import tune_state
-from vllm_doctor.operate.tune import Ramp, ramp
-from vllm_doctor.operate.tune_decide import Limits, Setting
-from vllm_doctor.operate.tune_load import Load, Stream
-from vllm_doctor.operate.tune_unit import NotDone, OutOfTime
-from vllm_doctor.operate.tune_watch import Seen
+from vllm_doctor.operate.tune import state as tune_state
+from vllm_doctor.operate.tune.decide import Limits, Setting
+from vllm_doctor.operate.tune.load import Load, Stream
+from vllm_doctor.operate.tune.ramp import Ramp, ramp
+from vllm_doctor.operate.tune.unit import NotDone, OutOfTime
+from vllm_doctor.operate.tune.watch import Seen
 
 
 class Service:

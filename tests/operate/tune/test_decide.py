@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_doctor.operate.tune_decide import Limits, Row, Setting, Stop, best, following, trouble
+from vllm_doctor.operate.tune.decide import Limits, Row, Setting, Stop, best, following, trouble
 
 LIMITS = Limits()
 

@@ -15,8 +15,8 @@ import msgspec
 
 from vllm_doctor.gather import trust
 from vllm_doctor.gather.run import PATH, NotRun, run
-from vllm_doctor.operate.tune_bench import ROUNDS, hub
-from vllm_doctor.operate.tune_load import Load, Stream, Target
+from vllm_doctor.operate.tune.bench import ROUNDS, hub
+from vllm_doctor.operate.tune.load import Load, Stream, Target
 
 LINE = "0.8"
 NEEDED = f"guidellm {LINE} on the PATH (uv tool install 'guidellm=={LINE}.*')"

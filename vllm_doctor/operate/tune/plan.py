@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from vllm_doctor.operate.tune_decide import Allowed, Setting
+from vllm_doctor.operate.tune.decide import Allowed, Setting
 from vllm_doctor.plan.advice.recommendation import safe
 from vllm_doctor.plan.prediction.predict import Prediction
 

@@ -14,7 +14,7 @@ import msgspec
 from vllm_doctor.gather import systemd
 from vllm_doctor.gather.http import NoAnswer, get
 from vllm_doctor.gather.run import NotRun, run
-from vllm_doctor.operate.tune_decide import Setting
+from vllm_doctor.operate.tune.decide import Setting
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction

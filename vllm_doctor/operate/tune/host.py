@@ -8,11 +8,12 @@ import msgspec
 from vllm_doctor.gather import probe
 from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.launch import parse_argv
-from vllm_doctor.operate import tune_load, tune_unit
-from vllm_doctor.operate.tune_decide import Setting
-from vllm_doctor.operate.tune_load import Benchmark, Load, Target
-from vllm_doctor.operate.tune_unit import OutOfTime, Service
-from vllm_doctor.operate.tune_watch import Seen, Watch
+from vllm_doctor.operate.tune import load as tune_load
+from vllm_doctor.operate.tune import unit as tune_unit
+from vllm_doctor.operate.tune.decide import Setting
+from vllm_doctor.operate.tune.load import Benchmark, Load, Target
+from vllm_doctor.operate.tune.unit import OutOfTime, Service
+from vllm_doctor.operate.tune.watch import Seen, Watch
 
 # A request under way when a step ends is no failure of the server.
 GRACE_S = 60.0

@@ -11,11 +11,11 @@ from typing import Protocol
 
 import msgspec
 
-from vllm_doctor.operate import tune_state
-from vllm_doctor.operate.tune_decide import Allowed, Limits, Row, Setting, Stop, best, following
-from vllm_doctor.operate.tune_load import Load, percentile
-from vllm_doctor.operate.tune_unit import NotDone, OutOfTime
-from vllm_doctor.operate.tune_watch import Seen
+from vllm_doctor.operate.tune import state as tune_state
+from vllm_doctor.operate.tune.decide import Allowed, Limits, Row, Setting, Stop, best, following
+from vllm_doctor.operate.tune.load import Load, percentile
+from vllm_doctor.operate.tune.unit import NotDone, OutOfTime
+from vllm_doctor.operate.tune.watch import Seen
 
 Clock = Callable[[], float]
 

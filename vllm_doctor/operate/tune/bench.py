@@ -8,7 +8,7 @@ import msgspec
 
 from vllm_doctor.gather import trust
 from vllm_doctor.gather.run import NotRun, run
-from vllm_doctor.operate.tune_load import Load, Stream, Target
+from vllm_doctor.operate.tune.load import Load, Stream, Target
 
 # Each caller asks this many times: the first answers come together, the later ones as a service sees them.
 ROUNDS = 3

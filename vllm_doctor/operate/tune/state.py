@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from vllm_doctor.operate.tune_decide import Row, Setting
+from vllm_doctor.operate.tune.decide import Row, Setting
 
 CUT_OFF = "an earlier run was cut off while this was tried, and could not say why"
 

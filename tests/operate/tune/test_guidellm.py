@@ -14,9 +14,9 @@ import pytest
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.tune_facts import _benchmark
-from vllm_doctor.operate import tune_guidellm
-from vllm_doctor.operate.tune_guidellm import Guidellm, find, loaded, scenario
-from vllm_doctor.operate.tune_load import Target
+from vllm_doctor.operate.tune import guidellm as tune_guidellm
+from vllm_doctor.operate.tune.guidellm import Guidellm, find, loaded, scenario
+from vllm_doctor.operate.tune.load import Target
 
 REPORTS = Path(__file__).parent / "guidellm"
 TARGET = Target("http://127.0.0.1:8000", "tiny", 64, 8, "secret")

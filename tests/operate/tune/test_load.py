@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from vllm_doctor.operate import tune_bench
-from vllm_doctor.operate.tune_load import Target, drive, percentile
+from vllm_doctor.operate.tune import bench as tune_bench
+from vllm_doctor.operate.tune.load import Target, drive, percentile
 
 TOKENS = 5
 

@@ -1,0 +1,1 @@
+"""`tune`: a live service's settings tried one after another, each judged, and always the way back."""
