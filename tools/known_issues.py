@@ -5,7 +5,8 @@
     tools/known_issues.py check RELEASE        the entries that RELEASE no longer has; exit 1 if there are any
 
 A draft has what can be read from the log. What happens, the way round, the releases and the title are written by who
-read the thread, in their own words; then it goes into vllm_doctor/knowledge/known_issues/issues.json.
+read the thread, in their own words; then it goes into the file of its part of vLLM in
+vllm_doctor/knowledge/known_issues/.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge import known_issues, versions
 from vllm_doctor.knowledge.known_issues import Issue, issues, matching, mended_in, normalised
 from vllm_doctor.knowledge.versions import as_version
 
@@ -47,6 +47,15 @@ def test_all_that_it_names_must_be_there() -> None:
     assert [one.id for one in matching(*STEPS, [CALL])] == ["multi-step-attention"]
     assert not matching(*STEPS, ["/opt/v/vllm/attention/layer.py:forward"])
     assert not matching("ValueError", *STEPS[1:], [CALL])
+
+
+def test_the_entry_that_names_most_of_a_failure_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    about = {"title": "", "about": "", "address": "", "read": ""}
+    wide = Issue("wide", **about, kind="KeyError", said="layers")
+    exact = Issue("exact", **about, kind="KeyError", said="layers", calls=("loader\\.py:load$",))
+    monkeypatch.setattr(known_issues, "issues", lambda: (wide, exact))
+    assert [one.id for one in matching("KeyError", "layers.0", "", ["a/loader.py:load"])] == ["exact", "wide"]
+    assert [one.id for one in matching("KeyError", "layers.0", "", [])] == ["wide"]
 
 
 def test_its_releases_are_honoured() -> None:

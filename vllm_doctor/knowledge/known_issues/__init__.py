@@ -1,4 +1,4 @@
-"""Defects that were reported in public, each read in its thread: issues.json.
+"""Defects that were reported in public, each read in its thread: a .json file for each part of vLLM.
 
 An entry is matched by what a traceback shows: the class of the exception, its message, the code and the calls that led
 to it. All that an entry names must be there; text alone proves nothing, so a match is never confirmed.
@@ -40,15 +40,17 @@ class Issue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def issues() -> tuple[Issue, ...]:
-    """All entries."""
-    return msgspec.json.decode(Path(__file__).with_name("issues.json").read_bytes(), type=tuple[Issue, ...])
+    """All entries, in the order of their files' names."""
+    files = sorted(Path(__file__).parent.glob("*.json"))
+    return tuple(one for file in files for one in msgspec.json.decode(file.read_bytes(), type=tuple[Issue, ...]))
 
 
 def matching(
     kind: str, message: str, code: str, calls: Sequence[str], version: Version | None = None
 ) -> tuple[Issue, ...]:
-    """The entries that a failure matches; those whose releases do not hold `version` are left out."""
-    return tuple(
+    """The entries that a failure matches, the one that names most of it first; those whose releases do not hold
+    `version` are left out."""
+    found = [
         one
         for one in issues()
         if _holds(one, version)
@@ -56,7 +58,8 @@ def matching(
         and _found(one.said, message)
         and _found(one.code, code)
         and all(any(_found(call, text) for text in calls) for call in one.calls)
-    )
+    ]
+    return tuple(sorted(found, key=_named, reverse=True))
 
 
 def mended_in(release: Version | str) -> tuple[Issue, ...]:
@@ -68,6 +71,11 @@ def mended_in(release: Version | str) -> tuple[Issue, ...]:
 def normalised(message: str) -> str:
     """A message without what differs from one report to the next: the start of a pattern for a new entry."""
     return _VARIES.compiled.sub("*", message).strip()
+
+
+def _named(one: Issue) -> tuple[int, int]:
+    """How much of a failure an entry names: parts, then length."""
+    return len(one.calls) + bool(one.said) + bool(one.code), len(one.said) + len(one.code)
 
 
 def _holds(one: Issue, version: Version | None) -> bool:
