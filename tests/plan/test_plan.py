@@ -508,3 +508,14 @@ def test_the_odds_fall_from_one_end_of_the_range_to_the_other(model):
 def test_a_length_that_follows_the_pool_is_never_uncertain(model):
     p = plan(model(LLAMA_8B), "--max-model-len auto", gpu="L4", version="0.32.0").predict()
     assert p.verdict == "starts"
+
+
+def test_a_model_s_name_alone_is_answered_with_the_launch_that_starts(model, capsys):
+    """`vllm serve` of an 8B model with its 131,072 tokens does not start on an L4; asked by name, it gets what does."""
+    asked = ["plan", "--gpu", "L4", "--vllm-version", "0.19.0", "--model-config", model(LLAMA_8B)]
+    assert run([*asked, "--", "vllm", "serve", "org/chat"]) == 1
+    assert capsys.readouterr().out.startswith("vLLM 0.19.0 on NVIDIA L4: does not start: ")
+    assert run([*asked, "org/chat"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("vLLM 0.19.0 on NVIDIA L4: starts\n  run      vllm serve org/chat ")
+    assert "note: vllm serve org/chat alone does not start: the KV pool cannot hold one request\n" in said

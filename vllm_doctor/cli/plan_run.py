@@ -139,6 +139,10 @@ def _one(o: Options) -> Exit:
     predicted = plan.predict()
     whole = plan.total_gib is not None and o.available_kv_gib is None  # a card was asked about, not a pool alone
     choice = choose(plan, _workload(o), profile) if whole else None
+    if len(o.launch) == 1 and choice is not None and predicted.verdict != "starts" == choice.predicted.verdict:
+        # A model's name asks for a launch, it is none: the answer is about the one to paste.
+        plan = render.chosen(plan, predicted, choice)
+        predicted = plan.predict()
     fits = safe(predicted) or predicted.outcome in {"rejected", "unknown"} or not whole
     stopgap = choice is not None and "cpu-offload-gb" in choice.launch and "cpu-offload-gb" not in plan.line.flags
     told = render.Plan(

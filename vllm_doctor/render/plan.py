@@ -219,8 +219,7 @@ def _to_run(plan: Plan) -> list[str]:
     c, planner = plan.choice, plan.planner
     if c is None or c.predicted.available_kv_gib is None:
         return []
-    flags = {**planner.line.flags, **{n: v if isinstance(v, bool) else str(v) for n, v in c.launch.items()}}
-    p, line = c.predicted, replace(planner.line, flags=flags)
+    p, line = c.predicted, _line(planner, c)
     low = p.margin_gib[0] if p.margin_gib is not None else c.predicted.available_kv_gib
     each = " on each GPU" if p.settings.parallel.tp * p.settings.parallel.pp > 1 else ""
     return [
@@ -228,6 +227,17 @@ def _to_run(plan: Plan) -> list[str]:
         f"  holds    {p.concurrency or 0.0:.1f} requests of {p.length} tokens at once, {p.kv_tokens or 0:,} tokens",
         f"  spare    {low - p.needed_kv_gib:.2f} GiB{each} at the low end of the range",
     ]
+
+
+def _line(planner: Planner, choice: Choice) -> LaunchLine:
+    flags = {n: v if isinstance(v, bool) else str(v) for n, v in choice.launch.items()}
+    return replace(planner.line, flags={**planner.line.flags, **flags})
+
+
+def chosen(planner: Planner, bare: Prediction, choice: Choice) -> Planner:
+    """The plan of the recommended launch, with a note of what the launch without its options does."""
+    note = f"vllm serve {planner.line.model} alone {_verdict(bare)}"
+    return replace(planner, line=_line(planner, choice), notes=(*planner.notes, note))
 
 
 _LINE = 76  # with a backslash behind it, a line stands whole on 80 columns
