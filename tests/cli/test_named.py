@@ -24,7 +24,7 @@ FILES = {
     "diagnose": {"--log", "--kernel-log", "--metrics", "--nvidia-smi", "--model-config", "--from"},
     "fragmentation": {"--metrics"},
     "guard": {"--policy"},
-    "plan": {"--model-config", "--metrics", "--learn"},
+    "plan": {"--model-config", "--metrics", "--learn", "--prices"},
 }
 # Options whose text names no file that is read.
 OTHERS = {
@@ -32,7 +32,7 @@ OTHERS = {
     "fragmentation": {"--unit", "--vllm-version", "--format"},
     "plan": {
         "--gpu", "--gpu-memory-gib", "--vllm-version", "--weights-gib", "--available-kv-gib", "--profile", "--sweep",
-        "--unit", "--format", "--upgrade",
+        "--unit", "--format", "--upgrade", "--goal",
     },
     "bundle": {"--output", "--unit"},
     "tune": {"--unit", "--load", "--format"},
@@ -119,6 +119,8 @@ def line(command: str, option: str, value: str, tmp_path: Path) -> list[str]:
     if command != "plan":
         return [command, option, value]
     given = ["--gpu", "NVIDIA H100 80GB HBM3", "--vllm-version", "0.32.0", option, value]
+    if option == "--prices":
+        given += ["--goal", "context=8k"]
     if option != "--model-config":
         given += ["--model-config", str(config)]
     return ["plan", *given, "--", "vllm", "serve", "m"]

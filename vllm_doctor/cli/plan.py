@@ -55,6 +55,16 @@ def plan(  # noqa: PLR0917
         str | None,
         typer.Option(help="Two releases, FROM:TO (0.28.0:0.33.0): what the later does to the memory, term by term."),
     ] = None,
+    goal: Annotated[
+        str | None,
+        typer.Option(
+            help="Which cards, and how many, hold this: context=128k,concurrency=32 (--gpus: at most so many)."
+        ),
+    ] = None,
+    prices: Annotated[
+        str | None,
+        typer.Option(help="With --goal: JSON or YAML of cards and their price an hour; these cards, cheapest first."),
+    ] = None,
     unit: Annotated[
         str | None, typer.Option(help="The unit whose launch is planned, on a host.", autocompletion=complete.units)
     ] = None,
@@ -89,6 +99,8 @@ def plan(  # noqa: PLR0917
             metrics=metrics,
             sweep=sweep,
             upgrade=upgrade,
+            goal=goal,
+            prices=prices,
             unit=unit,
             learn=learn,
             explain=explain,

@@ -50,6 +50,8 @@ class Options(msgspec.Struct, frozen=True):
     metrics: str | None
     sweep: str | None
     upgrade: str | None
+    goal: str | None
+    prices: str | None
     unit: str | None
     learn: str | None
     explain: bool
@@ -60,8 +62,10 @@ def run(o: Options) -> Exit:
     """Print the plan; OK when the launch as asked starts, INCOMPLETE when that cannot be said. Raises UsageProblem for
     a question that has no answer."""
     configs = [("--model-config", name) for name in o.model_config]
-    refuse_missing(missing([("--metrics", o.metrics), *configs]))
+    refuse_missing(missing([("--metrics", o.metrics), ("--prices", o.prices), *configs]))
     try:
+        if o.goal is not None or o.prices is not None:
+            return _goal(o)
         if o.sweep is not None:
             return _sweep(o)
         return _one(o)
@@ -160,6 +164,35 @@ def _one(o: Options) -> Exit:
     else:
         terminal.told(render.text(told, explain=o.explain))
     return _EXITS.get(predicted.verdict, Exit.FINDINGS)
+
+
+def _goal(o: Options) -> Exit:
+    if o.goal is None:
+        raise PlanProblem(f"--prices {o.prices}: found no --goal; needed: --goal context=N,concurrency=N beside it")
+    beside = {
+        "--sweep": o.sweep,
+        "--upgrade": o.upgrade,
+        "--learn": o.learn,
+        "--metrics": o.metrics,
+        "--context": o.context,
+        "--concurrency": o.concurrency,
+        "--weights-gib": o.weights_gib,
+        "--available-kv-gib": o.available_kv_gib,
+        "--gpu-memory-gib": o.gpu_memory_gib if o.gpu is None else None,
+    }
+    found = [name for name, value in beside.items() if value is not None]
+    if found:
+        raise PlanProblem(f"--goal: found {found[0]} beside it; needed: --goal without it (--gpu names one card)")
+    if len(o.model_config) > 1:
+        raise PlanProblem("--model-config: found several; needed: one")
+    from vllm_doctor.cli.plan_goal import reached
+
+    config = o.model_config[0] if o.model_config else None
+
+    def ask(card: str) -> Question:
+        return _question(replace(o, gpu=card), config)
+
+    return reached(o.goal, ask, o.gpu, o.gpus, o.prices, explain=o.explain, json=o.json)
 
 
 def _sweep(o: Options) -> Exit:

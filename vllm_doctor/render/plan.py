@@ -223,7 +223,7 @@ def _to_run(plan: Plan) -> list[str]:
     low = p.margin_gib[0] if p.margin_gib is not None else c.predicted.available_kv_gib
     each = " on each GPU" if p.settings.parallel.tp * p.settings.parallel.pp > 1 else ""
     return [
-        *_pasted(line, planner),
+        *pasted(line, planner),
         f"  holds    {p.concurrency or 0.0:.1f} requests of {p.length} tokens at once, {p.kv_tokens or 0:,} tokens",
         f"  spare    {low - p.needed_kv_gib:.2f} GiB{each} at the low end of the range",
     ]
@@ -243,7 +243,7 @@ def chosen(planner: Planner, bare: Prediction, choice: Choice) -> Planner:
 _LINE = 76  # with a backslash behind it, a line stands whole on 80 columns
 
 
-def _pasted(line: LaunchLine, planner: Planner) -> list[str]:
+def pasted(line: LaunchLine, planner: Planner) -> list[str]:
     """The launch in lines that a shell joins, an option never apart from its value."""
     set_, start = [f"{k}={v}" for k, v in line.env.items()], words(replace(line, flags={}), planner.version)
     parts = [shlex.join((*set_, *start)), *(shlex.join(option(n, v, planner.version)) for n, v in line.flags.items())]

@@ -2,7 +2,7 @@
 
 from vllm_doctor.knowledge import gpus
 from vllm_doctor.knowledge.hub import names_quantisation
-from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.plan.launch.online import STREAMED
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -10,9 +10,6 @@ from vllm_doctor.rules.say import set_flag, thing
 
 # The KV cache and the profile run together need about this share of the budget before anybody is served.
 _BESIDE = 0.2
-# Linear layers are quantised one by one as they are loaded, and never lie on the GPU in 16 bits, from here on
-# (quantization/fp8.py: weights are made on the meta device); before, all of them did at first.
-_STREAMED = Version((0, 16))
 # FP8 weights are computed with by Marlin's kernels from compute capability 7.5 or 8.0 on, by release.
 _FP8_FROM = 7.5
 # A checkpoint that says in its name that it is not in 16 bits.
@@ -37,7 +34,7 @@ def lighter(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
 def _fp8(case: Case, *, loaded: bool) -> Change | None:
     card = gpus.find(case.gpu_name) if case.gpu_name else None
     unfit = card is not None and card.capability is not None and card.capability < _FP8_FROM
-    late = not loaded and case.version is not None and case.version < _STREAMED
+    late = not loaded and case.version is not None and case.version < STREAMED
     if (
         unfit
         or late

@@ -1,0 +1,234 @@
+"""`plan --goal`: which cards, and how many, hold so many requests of such a length."""
+
+import json
+import shlex
+import time
+
+import pytest
+
+from tests.plan.models import DEEPSEEK_LIKE, GPT_OSS_20B, HYBRID_LIKE, LLAMA_8B
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.main import run
+from vllm_doctor.plan.question.planner import Question, planner
+from vllm_doctor.render.plan import figures
+
+CARDS = {"L4": 0.8, "H100 80GB": 2.5, "A100 80GB": 1.5}
+
+
+@pytest.fixture
+def say(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path / "state"))
+
+    def said(*options, config=LLAMA_8B, version="0.33.0", launch=("vllm", "serve", "m")):
+        file = tmp_path / "config.json"
+        file.write_text(json.dumps(config))
+        code = run(["plan", *options, "--vllm-version", version, "--model-config", str(file), "--", *launch])
+        told = capsys.readouterr()
+        return code, told.out or told.err
+
+    return said
+
+
+@pytest.fixture
+def ask(say):
+    def asked(goal, *options, **more):
+        code, told = say("--goal", goal, "--format", "json", *options, **more)
+        return code, json.loads(told)["goal"]
+
+    return asked
+
+
+@pytest.fixture
+def priced(tmp_path):
+    def write(prices):
+        file = tmp_path / "prices"
+        file.write_text(prices if isinstance(prices, str) else json.dumps(prices))
+        return str(file)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("config", "version"),
+    [(LLAMA_8B, "0.33.0"), (GPT_OSS_20B, "0.19.1"), (HYBRID_LIKE, "0.30.0")],
+    ids=["dense", "experts", "hybrid"],
+)
+def test_every_row_is_what_plan_says_of_that_card_and_launch(ask, say, tmp_path, config, version):
+    code, goal = ask("context=32k,concurrency=16", config=config, version=version)
+    assert code == Exit.OK
+    for row in goal["rows"]:
+        words = tuple(shlex.split(row["launch"]))
+        asked = Question(words, row["gpu"], row["gpus"], None, version, str(tmp_path / "config.json"))
+        assert figures(planner(asked).predict()) == row["predicted"], row
+    row = goal["rows"][0]
+    card = ("--gpu", row["gpu"], "--gpus", str(row["gpus"]), "--format", "json")
+    code, told = say(*card, config=config, version=version, launch=shlex.split(row["launch"]))
+    planned = json.loads(told)
+    assert code == Exit.OK
+    assert (planned["predicted"], planned["margin"]) == (row["predicted"], row["margin"])
+
+
+@pytest.mark.parametrize("config", [LLAMA_8B, GPT_OSS_20B, DEEPSEEK_LIKE], ids=["dense", "experts", "latent"])
+def test_rows_start_for_certain_and_hold_the_requests_at_the_low_end(ask, config):
+    _, goal = ask("context=64k,concurrency=12", config=config)
+    assert goal["rows"]
+    for row in goal["rows"]:
+        assert row["predicted"]["verdict"] == "starts"
+        assert row["requests_at_once"][1] >= row["requests_at_once"][0] >= 12, row
+        assert row["predicted"]["max_concurrency"]["len"] == 65536
+    sizes = [row["memory_gib"] for row in goal["rows"]]
+    assert sizes == sorted(sizes)
+
+
+def test_fewer_of_a_card_than_a_row_says_do_not_do(ask):
+    _, goal = ask("context=128k,concurrency=8", "--gpu", "H100")
+    assert {(row["format"], row["gpus"]) for row in goal["rows"]} == {("as stored", 4), ("fp8", 2)}
+    _, fewer = ask("context=128k,concurrency=8", "--gpu", "H100", "--gpus", "2")
+    assert {(row["format"], row["gpus"]) for row in fewer["rows"]} == {("fp8", 2)}
+
+
+def test_a_checkpoint_that_is_quantised_stays_as_it_is(ask):
+    for config in (GPT_OSS_20B, DEEPSEEK_LIKE):
+        _, goal = ask("context=8k", config=config)
+        assert {row["format"] for row in goal["rows"]} == {"as stored"}
+    _, goal = ask("context=8k", launch=("vllm", "serve", "m", "--quantization", "fp8"))
+    assert {row["format"] for row in goal["rows"]} == {"as stored"}
+
+
+def test_an_early_release_must_hold_all_of_the_weights_before_it_quantises_them(ask):
+    """14.96 GiB as stored do not lie on 14.56 GiB, whatever is made of them."""
+    _, early = ask("context=2k", "--gpu", "RTX 4060 Ti", "--gpus", "1", version="0.15.1")
+    _, late = ask("context=2k", "--gpu", "RTX 4060 Ti", "--gpus", "1", version="0.16.0")
+    assert [row["format"] for row in late["rows"]] == ["fp8"]
+    assert early["rows"] == []
+    assert "GiB more" in early["nearest"]["missing"]
+
+
+def test_a_card_that_the_release_has_no_code_for_is_no_row(ask):
+    _, goal = ask("context=8k", version="0.33.0")
+    assert not any("V100" in row["gpu"] for row in goal["rows"])
+    code, goal = ask("context=8k", "--gpu", "V100 32GB")
+    assert (code, goal["rows"]) == (Exit.FINDINGS, [])
+    assert "vLLM refuses it: --gpu" in goal["nearest"]["missing"]
+
+
+def test_prices_choose_the_cards_and_their_order(ask, say, priced):
+    for text in (CARDS, "# an hour\nL4: 0.8\nH100 80GB: 2.5\nA100 80GB: 1.5\n"):
+        _, goal = ask("context=32k,concurrency=16", "--prices", priced(text))
+        rows = [(row["gpu"], row["gpus"], row["format"], row["price_per_hour"]) for row in goal["rows"]]
+        assert rows == sorted(rows, key=lambda row: row[3])
+        assert {row[0] for row in rows} == {"NVIDIA L4", "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"}
+        assert all(
+            price == pytest.approx(count * {"L": 0.8, "H": 2.5, "A": 1.5}[gpu[7]]) for gpu, count, _, price in rows
+        )
+    code, told = say("--goal", "context=32k,concurrency=16", "--prices", priced(CARDS))
+    assert code == Exit.OK
+    assert told.splitlines()[0] == (
+        "vLLM 0.33.0, 16 requests of 32,768 tokens at once: 2 × NVIDIA A100-SXM4-80GB, as stored, 3 an hour"
+    )
+
+
+def test_each_row_has_its_launch_and_the_list_is_short(say):
+    code, told = say("--goal", "context=32k,concurrency=16")
+    assert code == Exit.OK
+    assert 4 <= told.count("  run      vllm serve m --max-model-len 32768 --max-num-seqs 16") <= 9
+    assert ", as stored: " in told
+    assert ", fp8: " in told
+    _, every = say("--goal", "context=32k,concurrency=16", "--explain")
+    assert every.count("  run ") > told.count("  run ")
+    assert "more with --explain" in told
+    assert "more with --explain" not in every
+
+
+def test_the_rest_of_the_launch_stays(ask):
+    launch = ("VLLM_USE_V2_MODEL_RUNNER=0", "vllm", "serve", "m", "--kv-cache-dtype", "fp8", "--max-num-seqs", "3")
+    _, goal = ask("context=32k,concurrency=16", launch=launch)
+    for row in goal["rows"]:
+        assert row["launch"].startswith("VLLM_USE_V2_MODEL_RUNNER=0 vllm serve m ")
+        assert "--kv-cache-dtype fp8" in row["launch"]
+        assert "--max-num-seqs 16" in row["launch"]
+
+
+def test_where_no_card_does_the_nearest_says_what_is_missing(say):
+    code, told = say("--goal", "context=128k,concurrency=5000")
+    lines = told.splitlines()
+    assert code == Exit.FINDINGS
+    assert lines[0].endswith("none of the cards that were tried is sure to do it")
+    assert lines[1] == "  nearest  8 × NVIDIA GB300, fp8"
+    assert "GiB more on each GPU; its pool holds" in lines[2]
+
+
+def test_a_model_that_is_not_known_is_no_answer(ask):
+    strange = {**LLAMA_8B, "architectures": ["NobodysForCausalLM"], "model_type": "nobodys"}
+    code, goal = ask("context=8k", config=strange)
+    assert (code, goal["rows"]) == (Exit.INCOMPLETE, [])
+    assert goal["nearest"]["missing"].startswith("cannot be said: ")
+
+
+@pytest.mark.parametrize(
+    ("goal", "needed"),
+    [
+        ("context", "context is ''; needed: a whole number"),
+        ("context=", "context is ''; needed: a whole number"),
+        ("context=many", "context is 'many'"),
+        ("context=0", "context is '0'"),
+        ("context=1.5k", "context is '1.5k'"),
+        ("context=9999m", "context is '9999m'"),
+        ("context=8k,context=9k", "found context twice"),
+        ("concurrency=32", "found no context"),
+        ("context=8k,requests=32", "found 'requests=32'; needed: context and concurrency"),
+        ("context=8k,", "found ''; needed: context and concurrency"),
+        ("context=256k", "context is 262144; needed: at most 131072"),
+    ],
+)
+def test_what_is_no_goal_is_refused_in_a_line(say, goal, needed):
+    code, told = say("--goal", goal)
+    assert code == Exit.USAGE
+    assert needed in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "needed"),
+    [
+        ({"L4": "0.8"}, "L4 is '0.8'; needed: a number"),
+        ({"L4": -1}, "L4 is '-1'; needed: a number, 0 or more"),
+        ("L4: .nan", "L4 is 'nan'"),
+        ({"L4": True}, "L4 is 'True'"),
+        ({"L5": 1}, "found 'L5'; needed: the name of an NVIDIA card"),
+        ({"H100": 1, "H100 80GB HBM3": 2}, "found NVIDIA H100 80GB HBM3 twice"),
+        ("[1, 2]", "holds no cards with prices"),
+        ("{}", "holds no cards with prices"),
+        ("a: b: c", "is neither JSON nor YAML"),
+        ("7: 1", "found '7'; needed: the name of an NVIDIA card"),
+    ],
+)
+def test_what_are_no_prices_is_refused_in_a_line(say, priced, text, needed):
+    code, told = say("--goal", "context=8k", "--prices", priced(text))
+    assert code == Exit.USAGE
+    assert needed in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("beside", [("--sweep", "gpus"), ("--context", "8192"), ("--weights-gib", "9")])
+def test_what_would_be_left_out_is_refused(say, beside):
+    code, told = say("--goal", "context=8k", *beside)
+    assert code == Exit.USAGE
+    assert f"--goal: found {beside[0]} beside it" in told
+
+
+def test_prices_need_a_goal_and_the_card_that_was_named(say, priced):
+    code, told = say("--gpu", "L4", "--prices", priced(CARDS))
+    assert (code, "found no --goal" in told) == (Exit.USAGE, True)
+    code, told = say("--goal", "context=8k", "--gpu", "H200", "--prices", priced(CARDS))
+    assert (code, "holds no price of NVIDIA H200" in told) == (Exit.USAGE, True)
+
+
+SEVENTY = {**LLAMA_8B, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80}
+
+
+@pytest.mark.parametrize("concurrency", [32, 5000])
+def test_the_answer_takes_less_than_two_seconds(say, concurrency):
+    began = time.process_time()
+    say("--goal", f"context=128k,concurrency={concurrency}", config=SEVENTY)
+    assert time.process_time() - began < 2.0

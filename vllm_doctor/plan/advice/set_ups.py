@@ -1,0 +1,211 @@
+"""Which cards, and how many, reach a goal: for each card and weight format the fewest that start for certain and hold
+the requests, even at the low end of the range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from vllm_doctor.knowledge.gpus import Card, find, names
+from vllm_doctor.knowledge.history import history
+from vllm_doctor.launch.parse import LaunchLine
+from vllm_doctor.plan.launch.flags import SettingError
+from vllm_doctor.plan.launch.online import STREAMED
+from vllm_doctor.plan.prediction.predict import GIB, Prediction, held_before_start
+from vllm_doctor.plan.question.goal import Goal
+from vllm_doctor.plan.question.planner import Planner, PlanProblem
+
+# Parts of the card that are tried where the release's own leaves too little for what lies outside it.
+_LESS = ("0.9", "0.87", "0.84", "0.8")
+# Where no card does, so many of the largest are looked at.
+_NEAR = 4
+AS_STORED, FP8 = "as stored", "fp8"
+
+
+class SetUp(msgspec.Struct, frozen=True):
+    """Some cards of one kind with a launch: what it predicts, the requests that the pool holds at the low end and in
+    the middle of the range, and the price an hour of all cards where one was given."""
+
+    card: Card
+    count: int
+    format: str
+    planner: Planner
+    predicted: Prediction
+    holds: tuple[float, float] | None  # None for a model without a cache
+    missing_gib: float  # of one GPU, at the low end; 0 where the goal is reached
+    price: float | None = None
+
+    @property
+    def memory_gib(self) -> float:
+        """All cards' memory."""
+        return self.count * (self.planner.total_gib or 0.0)
+
+    @property
+    def reaches(self) -> bool:
+        """Does it start, and does it hold all requests of the goal?"""
+        return self.predicted.verdict == "starts" and self.missing_gib <= 0.0
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What reaches the goal, the cheapest first; else the nearest of all that was tried."""
+
+    rows: tuple[SetUp, ...]
+    nearest: SetUp | None
+
+
+def set_ups(planner: Planner, goal: Goal, cards: tuple[Card, ...], prices: Mapping[str, float]) -> Answer:
+    """The answer for these cards, with at most `planner.gpus` of each. Raises PlanProblem for a request that the model
+    does not take."""
+    _refuse_longer(planner, goal)
+    found: list[SetUp] = []
+    needs: dict[tuple[object, ...], float] = {}  # most cards are ruled out by what others of their kind needed
+    formats = tuple(_formats(planner))
+    doubtful = planner.predict().settings.doubts  # of the model, whatever the card
+    for fmt in () if doubtful else formats:
+        for card in cards:
+            row = next((x for x in _tried(planner, goal, card, fmt, needs) if x.reaches), None)
+            if row is not None:
+                found.append(replace(row, price=None if card.name not in prices else prices[card.name] * row.count))
+    if found:
+        return Answer(tuple(sorted(found, key=_cost)), None)
+    nearest = [row for fmt in formats for row in _near(planner, goal, cards, fmt)]
+    return Answer((), max(nearest, key=_nearness, default=None))
+
+
+def _near(planner: Planner, goal: Goal, cards: tuple[Card, ...], fmt: str) -> Iterator[SetUp]:
+    """The largest cards on which vLLM would run it, and those that are larger still."""
+    runs = 0
+    for card in sorted(cards, key=lambda c: -c.total_gib):
+        row = _largest(planner, goal, card, fmt)
+        if row is not None:
+            yield row
+            runs += row.predicted.outcome != "rejected"
+        if runs == _NEAR:
+            return
+
+
+def kinds() -> tuple[Card, ...]:
+    """All cards that have memory of their own."""
+    found = (find(name) for name in names())
+    return tuple(card for card in found if card is not None and not card.unified)
+
+
+def _cost(row: SetUp) -> tuple[float, float, int, bool, str]:
+    paid = row.price if row.price is not None else 0.0
+    return paid, row.memory_gib, row.count, row.format != AS_STORED, row.card.name
+
+
+def _nearness(row: SetUp) -> tuple[int, float]:
+    """What vLLM would run comes before what it refuses; of those, what lacks least in all."""
+    return {"rejected": 0, "unknown": 1}.get(row.predicted.outcome, 2), -row.missing_gib * row.count
+
+
+def _refuse_longer(planner: Planner, goal: Goal) -> None:
+    asked = planner.settings({"max-model-len": str(goal.context)})
+    for refusal in asked.refusals:
+        if refusal.flag == "--max-model-len":
+            raise PlanProblem(f"--goal: context is {goal.context}; needed: {refusal.needed}")
+
+
+def _formats(planner: Planner) -> Iterator[str]:
+    yield AS_STORED
+    s = planner.settings()
+    stored = planner.arch.quantization is None and s.quantization is None and s.gguf is None
+    if stored and history("models", "quantizations").exists(FP8, planner.version):
+        yield FP8
+
+
+def _counts(planner: Planner, card: Card) -> list[int]:
+    """Numbers of cards that are tried: NCCL does not join MIG slices."""
+    most = 1 if card.slice else planner.gpus
+    return sorted({most, *(n for n in (1, 2, 4, 8, 16, 32, 64) if n <= most)})
+
+
+def _tried(
+    planner: Planner, goal: Goal, card: Card, fmt: str, needs: dict[tuple[object, ...], float]
+) -> Iterator[SetUp]:
+    """The set-ups of one card, fewest cards first, without those whose memory is less than weights and requests."""
+    for count in _counts(planner, card):
+        kind = (fmt, count, card.capability)
+        if needs.get(kind, 0.0) <= card.total_gib and (row := _set_up(planner, goal, card, count, fmt)) is not None:
+            p = row.predicted
+            cache = goal.concurrency * p.needed_kv_gib if p.pool is not None else 0.0
+            needs[kind] = p.weights_gib + cache
+            yield row
+
+
+def _largest(planner: Planner, goal: Goal, card: Card, fmt: str) -> SetUp | None:
+    """The most of these cards on which vLLM would run it, else the most."""
+    rows = (_set_up(planner, goal, card, count, fmt) for count in reversed(_counts(planner, card)))
+    there = [row for row in rows if row is not None]
+    return next((row for row in there if row.predicted.outcome != "rejected"), there[0] if there else None)
+
+
+def _set_up(planner: Planner, goal: Goal, card: Card, count: int, fmt: str) -> SetUp | None:
+    """None where an option of the launch has no such value."""
+    on = _on(planner, card, count)
+    try:
+        return _one(replace(on, line=_with(on.line, goal, count, fmt)), goal, card, fmt)
+    except SettingError:
+        return None
+
+
+def _on(planner: Planner, card: Card, count: int) -> Planner:
+    """The same launch there; where the card is the one that was asked about, with the memory that was given for it."""
+    same = planner.gpu is not None and planner.gpu.name == card.name
+    return replace(planner, gpus=count) if same else planner.on(card, count)
+
+
+def _with(line: LaunchLine, goal: Goal, count: int, fmt: str) -> LaunchLine:
+    flags = {n: v for n, v in line.flags.items() if n not in {"tensor-parallel-size", "pipeline-parallel-size"}}
+    flags |= {"max-model-len": str(goal.context), "max-num-seqs": str(goal.concurrency)}
+    if count > 1:
+        flags["tensor-parallel-size"] = str(count)
+    if fmt != AS_STORED:
+        flags["quantization"] = fmt
+    return replace(line, flags=flags)
+
+
+def _one(planner: Planner, goal: Goal, card: Card, fmt: str) -> SetUp:
+    """The launch on these cards: as the release would run it, else with narrower or wider steps or less of the card."""
+    predicted = planner.predict()
+    refused = {r.flag for r in predicted.settings.refusals}
+    if "--max-num-batched-tokens" in refused and "max-num-batched-tokens" not in planner.line.flags:
+        planner = _flagged(planner, "max-num-batched-tokens", str(goal.concurrency))
+        predicted = planner.predict()
+        refused = {r.flag for r in predicted.settings.refusals}
+    outside = refused == {"--gpu-memory-utilization"} or predicted.outcome == "oom-cudagraph"
+    if outside and "gpu-memory-utilization" not in planner.line.flags:
+        for less in _LESS:
+            tried = _flagged(planner, "gpu-memory-utilization", less)
+            then = tried.predict()
+            if then.outcome == "ok":
+                planner, predicted = tried, then
+                break
+    return _judged(planner, predicted, goal, card, fmt)
+
+
+def _flagged(planner: Planner, name: str, value: str) -> Planner:
+    return replace(planner, line=replace(planner.line, flags={**planner.line.flags, name: value}))
+
+
+def _judged(planner: Planner, p: Prediction, goal: Goal, card: Card, fmt: str) -> SetUp:
+    low = p.margin_gib[0] if p.margin_gib is not None else p.available_kv_gib or 0.0
+    holds, missing = None, 0.0
+    if p.pool is not None:
+        middle = p.available_kv_gib or 0.0
+        held = [p.pool.concurrency(p.pool.blocks(max(0.0, gib) * GIB), goal.context) for gib in (low, middle)]
+        holds = (held[0], held[1])
+        missing = 0.0 if held[0] >= goal.concurrency else max(0.01, goal.concurrency * p.needed_kv_gib - low)
+    if fmt != AS_STORED and not (planner.version >= STREAMED and planner.arch.moe is None):
+        missing = max(missing, _while_loading(planner, p))
+    return SetUp(card, planner.gpus, fmt, planner, p, holds, missing)
+
+
+def _while_loading(planner: Planner, p: Prediction) -> float:
+    """GiB that are missing where all weights lie on the GPU as they are stored before they are quantised."""
+    stored = planner.predict({"quantization": None}).weights_gib
+    free = (planner.total_gib or 0.0) - held_before_start(p.settings, planner.gpu) - (p.non_torch_gib or 0.0)
+    return max(0.0, stored - free)

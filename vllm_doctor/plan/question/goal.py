@@ -1,0 +1,94 @@
+"""A goal as text, `context=128k,concurrency=32`, and a file of prices: checked and turned into numbers."""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+
+import msgspec
+
+from vllm_doctor.gather.bounded import all_of, json_value
+from vllm_doctor.knowledge.gpus import find, nearest
+from vllm_doctor.plan.question.planner import PlanProblem
+from vllm_doctor.records.reading import Known, Unknown
+
+_EXAMPLE = "context=128k,concurrency=32"
+_TIMES = {"": 1, "k": 1 << 10, "m": 1 << 20}
+_MOST = {"context": 1 << 30, "concurrency": 1 << 20}
+_SAMPLE = "needed: cards and prices of an hour, such as {L4: 0.8, H100: 2.5}"
+# A line for each card that there is.
+_BYTES = 64 << 10
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """Requests of `context` tokens each, of which the pool must hold `concurrency` at once."""
+
+    context: int
+    concurrency: int
+
+
+def goal(text: str) -> Goal:
+    """The goal of a text. Raises PlanProblem for a key or a number that is none."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        key, _, value = (word.strip() for word in part.partition("="))
+        if key not in _MOST:
+            raise PlanProblem(f"--goal: found {part.strip()[:60]!r}; needed: context and concurrency, as in {_EXAMPLE}")
+        if key in found:
+            raise PlanProblem(f"--goal: found {key} twice; needed: once, as in {_EXAMPLE}")
+        found[key] = _number(key, value)
+    if "context" not in found:
+        raise PlanProblem(f"--goal: found no context; needed: tokens of the longest request, as in {_EXAMPLE}")
+    return Goal(found["context"], found.get("concurrency", 1))
+
+
+def _number(key: str, text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,10})([km]?)", text.lower())
+    value = int(match[1]) * _TIMES[match[2]] if match is not None else 0
+    if not 1 <= value <= _MOST[key]:
+        raise PlanProblem(
+            f"--goal: {key} is {text[:40]!r}; needed: a whole number from 1 to {_MOST[key]:,}, as in {_EXAMPLE} "
+            f"(128k is 128 × 1024)"
+        )
+    return value
+
+
+def prices(file: str) -> dict[str, float]:
+    """The price an hour of one card, by the card's own name, from a JSON or YAML file. Raises PlanProblem."""
+    data = all_of(file, "--prices", _BYTES)
+    if isinstance(data, Unknown):
+        raise PlanProblem(f"--prices {data.reason}; {_SAMPLE}")
+    value = _value(data, file)
+    if not isinstance(value, dict) or not value:
+        raise PlanProblem(f"--prices {file}: holds no cards with prices; {_SAMPLE}")
+    found: dict[str, float] = {}
+    for name, price in value.items():
+        card = find(name) if isinstance(name, str) else None
+        if card is None:
+            close = nearest(str(name)[:60])
+            offered = f", such as {', '.join(close)}" if close else ""
+            raise PlanProblem(f"--prices {file}: found {str(name)[:60]!r}; needed: the name of an NVIDIA card{offered}")
+        if (
+            isinstance(price, bool)
+            or not isinstance(price, int | float)
+            or not 0 <= price <= 1e9
+            or not isfinite(price)
+        ):
+            raise PlanProblem(f"--prices {file}: {name[:60]} is {str(price)[:40]!r}; needed: a number, 0 or more")
+        if card.name in found:
+            raise PlanProblem(f"--prices {file}: found {card.name} twice, at last as {name[:60]!r}; needed: once")
+        found[card.name] = float(price)
+    return found
+
+
+def _value(data: bytes, file: str) -> object:
+    if data.lstrip()[:1] == b"{":
+        read = json_value(data, file, "")
+        if isinstance(read, Known):
+            return read.value
+    import yaml
+
+    try:
+        return yaml.safe_load(data)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        raise PlanProblem(f"--prices {file}: is neither JSON nor YAML; {_SAMPLE}") from None

@@ -1,0 +1,122 @@
+"""Which cards reach a goal: a row and a launch to paste for each, or what the nearest lacks."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from vllm_doctor.launch.write import words
+from vllm_doctor.plan.advice.set_ups import AS_STORED, FP8, Answer, SetUp
+from vllm_doctor.plan.question.goal import Goal
+from vllm_doctor.render.plan import SCHEMA_VERSION, figures, pasted
+from vllm_doctor.render.text import visible
+
+# Rows of the short list, beside the first of a format that is not among them; --explain and JSON have all.
+SHORT = 8
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """The goal and its answer."""
+
+    goal: Goal
+    version: str
+    answer: Answer
+    notes: tuple[str, ...]
+
+
+def as_dict(r: Reached) -> dict[str, object]:
+    """The same as JSON, with every row."""
+    nearest = r.answer.nearest
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "goal": {
+            "context": r.goal.context,
+            "concurrency": r.goal.concurrency,
+            "rows": [_row(row) for row in r.answer.rows],
+            "nearest": None if nearest is None else {**_row(nearest), "missing": _missing(nearest)},
+        },
+        "notes": list(r.notes),
+    }
+
+
+def _row(row: SetUp) -> Mapping[str, object]:
+    line, p = row.planner.line, row.predicted
+    return {
+        "gpu": row.card.name,
+        "gpus": row.count,
+        "format": row.format,
+        "tensor_parallel_size": row.count,
+        "memory_gib": round(row.memory_gib, 2),
+        "price_per_hour": None if row.price is None else round(row.price, 4),
+        "requests_at_once": None if row.holds is None else [round(held, 2) for held in row.holds],
+        "launch": shlex.join((*(f"{k}={v}" for k, v in line.env.items()), *words(line, row.planner.version))),
+        "predicted": figures(p),
+        "margin": {"available_kv_gib": None if p.margin_gib is None else [round(x, 2) for x in p.margin_gib]},
+    }
+
+
+def _missing(row: SetUp) -> str:
+    """Why the nearest does not do, in words."""
+    p = row.predicted
+    if p.settings.refusals:
+        return f"vLLM refuses it: {p.settings.refusals[0]}"
+    if p.settings.doubts:
+        return f"cannot be said: {p.settings.doubts[0]}"
+    low = 0.0 if row.holds is None else row.holds[0]
+    each = " on each GPU" if row.count > 1 else ""
+    return f"{row.missing_gib:.2f} GiB more{each}; its pool holds {low:.1f} such requests at the low end of the range"
+
+
+def text(r: Reached, *, explain: bool = False) -> str:
+    """What reaches the goal, the cheapest first, each with its launch; or the nearest, and what it lacks."""
+    rows, goal = r.answer.rows, r.goal
+    asked = f"{goal.concurrency} request{'s' if goal.concurrency > 1 else ''} of {goal.context:,} tokens at once"
+    if not rows:
+        lines = [f"vLLM {r.version}, {asked}: none of the cards that were tried is sure to do it"]
+        if (near := r.answer.nearest) is not None:
+            lines += [f"  nearest  {near.count} × {near.card.name}, {near.format}", f"  missing  {_missing(near)}"]
+    else:
+        first = rows[0]
+        price = "" if first.price is None else f", {first.price:g} an hour"
+        lines = [
+            f"vLLM {r.version}, {asked}: {first.count} × {first.card.name}, {first.format}{price}",
+            "  sure to start; requests: what the pool holds at the low end of the range and in its middle",
+        ]
+        shown = rows if explain else _short(rows)
+        for row in shown:
+            lines += ["", *_told(row)]
+        if len(rows) > len(shown):
+            lines += ["", f"  {len(rows) - len(shown)} more with --explain"]
+    if r.notes:
+        lines += ["", *(f"  note: {n}" for n in r.notes)]
+    return "\n".join(visible(line) for line in lines) + "\n"
+
+
+def _short(rows: Sequence[SetUp]) -> list[SetUp]:
+    """The first of each kind of card and format, where no prices say which are of interest; each format once."""
+    first: dict[tuple[str, str], SetUp] = {}
+    for row in rows:
+        first.setdefault((row.card.name if row.price is not None else row.card.template, row.format), row)
+    kept = list(first.values())[:SHORT]
+    there = {row.format for row in kept}
+    return kept + [
+        next(r for r in rows if r.format == fmt)
+        for fmt in (AS_STORED, FP8)
+        if fmt not in there and any(r.format == fmt for r in rows)
+    ]
+
+
+def _told(row: SetUp) -> list[str]:
+    p = row.predicted
+    each = " on each GPU" if row.count > 1 else ""
+    price = "" if row.price is None else f", {row.price:g} an hour"
+    nameplate = "" if row.card.exact else " by the nameplate"
+    held = "no cache" if row.holds is None else f"{row.holds[0]:.1f} to {row.holds[1]:.1f} requests"
+    pool = "" if p.available_kv_gib is None else f", pool {p.available_kv_gib:.2f}"
+    return [
+        f"  {row.count} × {row.card.name}, {row.format}: {row.memory_gib:.0f} GiB{nameplate}{price}",
+        f"  holds    {held}; weights {p.weights_gib:.2f}{pool} GiB{each}",
+        *pasted(row.planner.line, row.planner),
+    ]
