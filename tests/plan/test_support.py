@@ -58,7 +58,7 @@ def refused(planned):
     ("capability", "version", "told"),
     [
         (7.0, "0.19.0", True),
-        (7.0, "0.20.0", None),  # between a wheel that has code for it and one that has not
+        (7.0, "0.20.0", False),  # its wheel was not read; its torch has no code for Volta (compat.json)
         (7.0, "0.22.0", False),
         (7.0, "0.33.0", False),
         (7.5, "0.33.0", True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vllm_doctor.knowledge import compat
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.version import Version
 
@@ -14,13 +15,22 @@ def has_code(capability: float, at: Version) -> bool | None:
     if any(answers):
         return True
     unread = all(table.exists(name, at) is None for name in table.names())
-    return None if unread or None in answers else False
+    if not unread and None not in answers:
+        return False
+    floor = _floor(at)
+    return False if floor is not None and capability < float(floor) else None
 
 
 def oldest(at: Version) -> str | None:
     """The least compute capability that the wheel has code for."""
     table = history("build", "build")
-    return min((name for name in table.names() if table.exists(name, at)), key=float, default=None)
+    return min((name for name in table.names() if table.exists(name, at)), key=float, default=_floor(at))
+
+
+def _floor(at: Version) -> str | None:
+    """What the release's CUDA still compiles for, which preflight refuses by: also known where no wheel was read."""
+    wheel = compat.table().wheel(str(at))
+    return None if wheel is None else wheel.compute_floor
 
 
 def last_with(capability: float) -> str | None:
