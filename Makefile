@@ -8,7 +8,7 @@ DO ?= test
 export SANDBOX PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help up down venv lock lint format test molecule bench fuzz mutations mutants logs hostile docs man approve sbom audit clean
+.PHONY: help up down venv lock lint format test molecule bench fuzz mutations mutants logs hostile docs site man approve sbom audit clean
 
 help: ## show this
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -33,6 +33,9 @@ format: venv ## let ruff put the layout right
 
 docs: venv ## write the generated tables anew
 	@.venv/bin/python tools/role_docs.py && .venv/bin/python tools/finding_docs.py && .venv/bin/python tools/template_docs.py
+
+site: venv ## the documentation as a site: docs/, a page a finding, command and role; refuses a broken link (build/site)
+	@.venv/bin/python tools/doc_site.py
 
 approve: venv ## what the doctor answers to every scenario and launch becomes the approved answer; says what changed
 	@.venv/bin/python -m tests.approved

@@ -24,6 +24,7 @@ CHECKS = {
     "role-docs": ["python", "tools/role_docs.py", "--check"],
     "template-docs": ["python", "tools/template_docs.py", "--check"],
     "shellcheck": ["shellcheck"],
+    "doc-site": ["python", "tools/doc_site.py"],
     "advisories": ["python", "tools/audit.py", "--own"],
 }
 NOT_CHECKED = 3
