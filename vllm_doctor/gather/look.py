@@ -21,7 +21,7 @@ from vllm_doctor.gather.together import Task
 from vllm_doctor.knowledge import serving
 from vllm_doctor.records.host import Gpu, Scrape
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
-from vllm_doctor.records.sample import CardUse, Counters, Look
+from vllm_doctor.records.sample import CardUse, Counters, EngineUse, Look
 
 # Who changes the host's services just now writes a line here, and takes the file away; a reboot forgets it.
 CHANGING = Path("/run/vllm-doctor/changing")
@@ -31,6 +31,7 @@ _DRAINED = "/90-drained.conf"
 _ASLEEP = {"weights_offloaded", "discard_all"}
 _TICKS = os.sysconf("SC_CLK_TCK")
 _HTTP_S = 3.0
+_MOST_ENGINES = 256
 _GROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified"))
 _TIMES = tuple(f"{name}_{part}" for name in (serving.TO_FIRST, *serving.BETWEEN) for part in ("sum", "count"))
 _WANTED = tuple(
@@ -169,7 +170,29 @@ def _counters(scrape: Scrape) -> Counters:
         first=_time(scrape, (serving.TO_FIRST,)),
         between=_time(scrape, serving.BETWEEN),
         asleep=asleep,
+        engines=_engines(scrape),
     )
+
+
+def _engines(scrape: Scrape) -> tuple[EngineUse, ...]:
+    """The engines one by one, where the server has several."""
+    names = tuple(serving.engines(scrape))
+    if not 1 < len(names) <= _MOST_ENGINES:
+        return ()
+    found = []
+    for name in names:
+        of = Scrape(scrape.at, tuple(s for s in scrape.samples if s.labels.get("engine") == name))
+        found.append(
+            EngineUse(
+                name[:20],
+                running=serving.total(of, serving.RUNNING),
+                prompt=serving.total(of, serving.PROMPT_TOKENS),
+                generated=serving.total(of, serving.GENERATED),
+                finished=serving.total(of, serving.FINISHED),
+                kv=serving.highest(of, serving.KV_USE),
+            )
+        )
+    return tuple(found)
 
 
 def _time(scrape: Scrape, names: tuple[str, ...]) -> tuple[float, float] | None:

@@ -3,12 +3,29 @@
 import msgspec
 
 
+class EngineUse(msgspec.Struct, frozen=True):
+    """One engine (data-parallel rank) of a server that has several; the fields are those of Counters."""
+
+    name: str
+    running: float | None = None
+    prompt: float | None = None
+    generated: float | None = None
+    finished: float | None = None
+    kv: float | None = None
+
+    @property
+    def done(self) -> tuple[float | None, ...]:
+        """What changes when this engine works."""
+        return (self.prompt, self.generated, self.finished, self.kv)
+
+
 class Counters(msgspec.Struct, frozen=True):
     """What /metrics says of serving; None is what this server does not tell. `kv` lies between 0 and 1.
 
     `prompt`, `generated`, `finished` and `preemptions` count since the server's start. `server` is the time at which
     the process that answered began, so that two servers behind one port can be told apart; `asleep` that it was put to
     sleep. `first` and `between` are sum (seconds) and count of the times to the first token and between tokens.
+    `engines` are the data-parallel ranks, where there is more than one: all other fields are of the server.
     """
 
     running: float | None = None
@@ -22,6 +39,7 @@ class Counters(msgspec.Struct, frozen=True):
     first: tuple[float, float] | None = None
     between: tuple[float, float] | None = None
     asleep: bool = False
+    engines: tuple[EngineUse, ...] = ()
 
     @property
     def done(self) -> tuple[float | None, ...]:

@@ -281,6 +281,36 @@ def test_a_renamed_metric_is_no_engine_that_stands_still() -> None:
     assert kinds(at(t, counters=None, why=why, canary=False) for t in beats(7200)) == [Kind.UNREADABLE]
 
 
+def ranks(t: float, dies: float) -> Counters:
+    """The page of a server with two data-parallel engines, of which the second stops at `dies`."""
+    lines = []
+    for engine, made in (("0", 40 * t), ("1", 40 * min(t, dies))):
+        label = f'{{model_name="m",engine="{engine}"}}'
+        lines += [
+            f"vllm:num_requests_running{label} 2.0",
+            f"vllm:num_requests_waiting{label} 0.0",
+            f"vllm:generation_tokens_total{label} {made}",
+        ]
+    return read("\n".join(lines) + "\n")
+
+
+def test_one_dead_engine_of_several_is_found_though_the_server_answers_and_the_rest_is_drained() -> None:
+    trace = [at(t, counters=ranks(t, dies=300), canary=True) for t in beats(1200)]
+    found = [(one.up - 1000, d) for one, d in play(trace) if d.restart]
+    assert (found[0][0], found[0][1].kind, found[0][1].cut) == (900, Kind.ONE_ENGINE_DEAD, False)
+    assert found[0][1].sum == (
+        "engine 1 of 2: 2 running, no token for 600 s (limit 600), while the others go on; its requests never end"
+    )
+
+
+def test_several_engines_that_work_or_rest_are_left_alone() -> None:
+    assert kinds(at(t, counters=ranks(t, dies=9000), canary=True) for t in beats(3600)) == []
+    rests = [msgspec.structs.replace(one, running=0.0) for one in ranks(300, dies=10).engines]
+    idle = msgspec.structs.replace(busy(0), engines=tuple(rests))
+    moving = (msgspec.structs.replace(idle, generated=40 * t) for t in beats(3600))
+    assert kinds(at(t, counters=c, canary=True) for t, c in zip(beats(3600), moving, strict=True)) == []
+
+
 def test_a_budget_a_cool_down_and_a_clock_put_back_bound_the_restarts() -> None:
     assert permitted(POLICY, UNIT, (), WALL) is None
     assert permitted(POLICY, "vllm@other.service", (), WALL) == "vllm@other.service is not among the policy's units"

@@ -33,6 +33,7 @@ class Kind(StrEnum):
     RESET = "counter-reset"
     TWO_SERVERS = "two-servers"
     ENGINE_DEAD = "engine-dead"
+    ONE_ENGINE_DEAD = "one-engine-dead"
     SILENT_START = "silent-start"
     GROWTH = "growth"
     PRESSURE = "pressure"
@@ -69,6 +70,7 @@ class Memory(msgspec.Struct, frozen=True):
     quiet_since: float | None = None
     said: frozenset[str] = frozenset()
     ask: bool = False
+    engines: tuple[tuple[str, tuple[float | None, ...], float], ...] = ()
 
 
 def decide(
@@ -89,6 +91,7 @@ def decide(
         memory = _starting(policy, memory, look, found)
     else:
         memory = _engine(policy, memory, look, found)
+        memory = _each_engine(policy, memory, look, found)
         memory = _grown(policy, memory, look, slopes, found)
         memory = _pressed(policy, memory, look, found)
     if len(memory.starts) >= policy.flapping:
@@ -128,6 +131,7 @@ def _rested(memory: Memory, look: Look) -> Memory:
         pressed=(),
         quiet_since=None,
         ask=False,
+        engines=(),
     )
 
 
@@ -271,6 +275,32 @@ def _engine(policy: Policy, memory: Memory, look: Look, found: list[Decision]) -
     due = memory.asked is None or look.up - memory.asked >= (policy.canary_every_s if not failed else policy.beat_s)
     gone = look.health not in {200, 0} and memory.answered
     return msgspec.structs.replace(memory, ask=gone or (policy.canary_every_s > 0 and due))
+
+
+def _each_engine(policy: Policy, memory: Memory, look: Look, found: list[Decision]) -> Memory:
+    """One of several engines (data-parallel ranks) has requests and makes no token, while the server answers.
+
+    A completion proves nothing here, as the server gives it to another engine. So the limit is the long one, which one
+    step of a working engine does not reach, and what the others run is drained first.
+    """
+    now = look.counters
+    if now is None or now.asleep or len(now.engines) < 2:
+        return msgspec.structs.replace(memory, engines=())
+    before = {name: (done, moved) for name, done, moved in memory.engines}
+    kept, still = [], []
+    for one in now.engines:
+        done, moved = before.get(one.name, (one.done, look.up))
+        if done != one.done or not one.running:
+            moved = look.up
+        kept.append((one.name, one.done, moved))
+        if look.up - moved >= policy.engine_busy_silent_s:
+            still.append((one, look.up - moved))
+    if still and len(still) < len(now.engines):
+        one, seconds = max(still, key=lambda pair: pair[1])
+        seen = f"engine {one.name} of {len(now.engines)}: {one.running or 0:.0f} running, no token for {seconds:.0f} s"
+        why = f"{seen} (limit {policy.engine_busy_silent_s:.0f}), while the others go on; its requests never end"
+        found.append(Decision(Kind.ONE_ENGINE_DEAD, why, restart=True))
+    return msgspec.structs.replace(memory, engines=tuple(kept))
 
 
 def _computes(memory: Memory, look: Look, still: float) -> bool:

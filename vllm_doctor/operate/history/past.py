@@ -11,7 +11,7 @@ from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 HOURS = 48.0
 _BEFORE_S = 600.0
 # What the guard writes down when a unit ended by itself, or had to be ended.
-_ENDED = {"crashed", "engine-dead"}
+_ENDED = {"crashed", "engine-dead", "one-engine-dead"}
 
 
 def past(unit: str, now: float | None = None) -> Reading[Past]:

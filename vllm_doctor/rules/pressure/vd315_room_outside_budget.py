@@ -1,0 +1,126 @@
+"""VD315: what vLLM's own budget leaves of a GPU is nearly used up while it serves."""
+
+import math
+
+import msgspec
+
+from vllm_doctor.records.finding import Arithmetic, Change, Evidence
+from vllm_doctor.records.host import Gpu, GpuProcess
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Direction, Severity
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import HOLDERS, finding, gib, set_flag, stop_others
+
+# The usual mark of a GPU that fills up. For the whole card it says nothing: the KV cache takes its part at the start.
+_MARK = 0.85
+# What is smaller than a driver's context is no room for anything: there the launch asks for the whole card on purpose.
+_LEAST_ROOM_GIB = 0.5
+_OWN_LIMITS = ("kv-cache-memory-bytes", "kv-cache-memory")
+
+
+class _Room(msgspec.Struct, frozen=True):
+    """One GPU outside vLLM's budget, GiB: what there is, what the service itself and what others use of it."""
+
+    gpu: Gpu
+    budget: float
+    room: float
+    own: float
+    others: float
+
+    @property
+    def used(self) -> float:
+        """GiB in use."""
+        return self.own + self.others
+
+    @property
+    def part(self) -> float:
+        """Part of the room that is in use."""
+        return self.used / self.room
+
+
+def judge(case: Case) -> Outcome:
+    """Is more than the mark of the memory outside the budget in use on a GPU of this service?"""
+    gpus, unit = case.gpus, case.unit
+    if gpus is None or unit is None:
+        missing = {Signal.GPUS} if gpus is None else {Signal.UNIT}
+        return Unseen(frozenset(missing)) if case.live else NotHere("a log does not show the GPUs while it serves")
+    if unit.active_state != "active" or case.root is not None:
+        return NotHere("the service does not run")
+    if any(case.effective(name) is not None for name in _OWN_LIMITS):
+        return NotHere("the KV cache has a size of its own; gpu_memory_utilization is not its budget")
+    rooms = [room for gpu in gpus if (room := _room(gpu, unit.name, case.utilization[0])) is not None]
+    if not rooms:
+        return NotHere("no GPU lists memory of this service beside a budget that leaves room")
+    worst = max(rooms, key=lambda one: one.part)
+    if worst.part <= _MARK:
+        return Clear(f"{worst.room - worst.used:.2f} GiB outside the budget are free")
+    left = max(0.0, worst.room - worst.used)
+    return finding(
+        RULE,
+        title=f"Only {left:.2f} GiB of GPU {worst.gpu.index} are free outside vLLM's budget",
+        severity=Severity.ADVICE,
+        confidence=Confidence.LIKELY,
+        evidence=tuple(Evidence("NVML", f"GPU {one.gpu.index}", _told(one)) for one in rooms if one.part > _MARK)[:8],
+        arithmetic=_sums(worst, case.utilization),
+        changes=_changes(case, worst),
+        refute=f"{HOLDERS} shows less memory once the load is over",
+    )
+
+
+def _room(gpu: Gpu, unit: str, utilization: float) -> _Room | None:
+    """None where a size is not told, nothing of the service is there, or the launch leaves no room on purpose."""
+    mine = [p for p in gpu.processes if p.unit == unit]
+    if gpu.unified_memory or not gpu.total_bytes or not mine or any(p.used_bytes is None for p in gpu.processes):
+        return None
+    total, budget = gpu.total_bytes / GIB, utilization * gpu.total_bytes / GIB
+    held, servers, others = (
+        sum(p.used_bytes or 0 for p in group) / GIB
+        for group in (
+            mine,
+            [p for p in gpu.processes if p.unit != unit and _serves(p)],
+            [p for p in gpu.processes if p.unit != unit and not _serves(p)],
+        )
+    )
+    room = total - budget - servers  # another server's memory is its own budget
+    if room < _LEAST_ROOM_GIB:
+        return None
+    return _Room(gpu, budget, room, max(0.0, held - budget), others)
+
+
+def _serves(process: GpuProcess) -> bool:
+    return "vllm" in f"{process.unit or ''} {process.name or ''}".lower()
+
+
+def _told(one: _Room) -> str:
+    return f"{one.used:.2f} of {one.room:.2f} GiB outside the budget are used ({one.part:.0%})"
+
+
+def _sums(one: _Room, utilization: tuple[float, str]) -> tuple[Arithmetic, ...]:
+    asked, where = utilization
+    return (
+        gib("budget", one.budget, f"{asked:g} × total", where),
+        gib("outside the budget", one.room, "total − budget − other vLLM servers", "NVML"),
+        gib("used by this service", one.own, "its processes − budget: graphs, NCCL, late allocations", "NVML"),
+        gib("used by others", one.others, "all other processes", "NVML"),
+    )
+
+
+def _changes(case: Case, one: _Room) -> tuple[Change | None, ...]:
+    total = (one.gpu.total_bytes or 0) / GIB
+    wanted = math.floor((one.budget + one.room - one.used / _MARK) / total * 100) / 100
+    more = total * (case.utilization[0] - wanted)
+    lower = set_flag(
+        case,
+        "gpu-memory-utilization",
+        wanted,
+        Direction.LOWER,
+        f"leaves {more:.2f} GiB more outside the budget; the KV cache shrinks by that",
+    )
+    stop = stop_others("what they free is room for this service") if one.others > one.own else None
+    return (stop, lower if 0 < wanted < case.utilization[0] else None)
+
+
+RULE = rule(
+    "VD315", reads=frozenset({Signal.GPUS, Signal.UNIT, Signal.LAUNCH, Signal.LOG, Signal.VERSION}), judge=judge
+)
