@@ -7,6 +7,9 @@ import pytest
 from tests.plan.models import LLAMA_8B
 from vllm_doctor.cli import plan_host
 from vllm_doctor.cli.main import run
+from vllm_doctor.cli.plan_learn import tell_history
+from vllm_doctor.operate.history import deeds
+from vllm_doctor.plan.question.history import Difference
 
 LOG = """\
 INFO 04-22 [gpu_model_runner.py:1] Model loading took 15.50 GiB memory and 9 s
@@ -89,6 +92,15 @@ def test_a_start_of_the_cpu_build_has_nothing_to_compare(ask, monkeypatch):
 def test_the_journal_of_the_unit_teaches_too(ask, monkeypatch):
     monkeypatch.setattr(plan_host, "start_log", lambda _unit: (False, LOG.splitlines()))
     assert ask(learn="journal")[1]["changed"] is True
+    assert deeds.events() == []  # of no unit that is named
+
+
+def test_history_shows_what_a_units_start_took_beside_its_plan(tmp_path, monkeypatch):
+    monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path))
+    tell_history("vllm@main", [Difference("weights", 15.0, 15.5), Difference("KV pool", 53.25, 52.0)])
+    (event,) = deeds.events()
+    assert (event.unit, event.kind) == ("vllm@main.service", "plan")
+    assert event.text == "weights 15.00 planned, 15.50 logged; KV pool 53.25 planned, 52.00 logged (GiB)"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json as jsons
 from collections.abc import Callable
 from pathlib import Path
@@ -44,8 +45,19 @@ def learn(source: str, ask: Callable[[], Question], unit: str | None, *, json: b
         raise PlanProblem(
             f"--learn: the terms cannot be kept ({problem}); needed: a folder this user may write ($VLLM_DOCTOR_STATE)"
         ) from None
+    if unit is not None and source == JOURNAL:
+        tell_history(unit, found)
     _print(found, str(place), news=news, json=json)
     return True
+
+
+def tell_history(unit: str, found: list[Difference]) -> None:
+    """`vllm-doctor history` shows what this start took beside its plan. The comparison stands without it."""
+    from vllm_doctor.operate.history import deeds
+
+    told = "; ".join(f"{one.term} {one.planned:.2f} planned, {one.logged:.2f} logged" for one in found) + " (GiB)"
+    with contextlib.suppress(OSError):
+        deeds.record(unit if "." in unit else f"{unit}.service", "plan", told)
 
 
 def _file(source: str) -> list[str]:
