@@ -14,7 +14,8 @@ from vllm_doctor.gather import look as gather_look
 from vllm_doctor.gather.metrics import _few, parse
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.version import as_version
-from vllm_doctor.operate.guard.decide import DAY, Decision, Kind, Memory, decide, permitted
+from vllm_doctor.operate.guard.decide import DAY, decide, permitted
+from vllm_doctor.operate.guard.memory import Decision, Kind, Memory
 from vllm_doctor.operate.guard.policy import Growth, Policy, Pressure
 from vllm_doctor.operate.history.slope import GIB, HOUR, slope
 from vllm_doctor.records.host import Scrape

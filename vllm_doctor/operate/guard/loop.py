@@ -7,7 +7,8 @@ from typing import Protocol
 import msgspec
 
 from vllm_doctor.gather.together import Task
-from vllm_doctor.operate.guard.decide import Decision, Kind, Memory, decide
+from vllm_doctor.operate.guard.decide import decide
+from vllm_doctor.operate.guard.memory import Decision, Kind, Memory
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.guard.restart import Ask, NotPermitted
 from vllm_doctor.operate.history.slope import Slope
