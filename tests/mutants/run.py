@@ -29,7 +29,7 @@ REPO = covered.REPO
 ROOMS = ("rules", "remedy", "plan", "gather")  # folders of vllm_doctor
 # Of the tests that run a line, so many seconds of them are asked.
 ENOUGH = 30.0
-_CODE = re.compile(r'code="(VD\d{3})"')
+_CODE = re.compile(r"vd\d{3}(?=_)")
 _CAUGHT, _SURVIVED, _UNCOVERED = "caught", "survived", "no test runs it"
 
 
@@ -68,11 +68,11 @@ def places(rooms: tuple[str, ...]) -> dict[str, list[Bug]]:
 
 def asked(tests: list[str], bug: Bug, seconds: dict[str, float]) -> list[str]:
     """The tests to ask: the rule's own approved answers, the room's tests, other answers, the rest; the quick first."""
-    code = _CODE.search(bug.path.read_text(encoding="utf-8"))
+    code = _CODE.match(bug.path.name)
     near = {bug.room: 1, "approved": 2}
 
     def rank(test: str) -> tuple[int, float, str]:
-        own = code is not None and f"/{code[1]}." in test
+        own = code is not None and code[0].upper() in test
         return 0 if own else near.get(test.split("/")[1], 3), seconds.get(test, 0.1), test
 
     rank_of = sorted(set(tests), key=rank)
