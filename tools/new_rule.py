@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Begin a rule: its row in ORDER.md, its module and page, its message in the catalogue, and its three scenarios.
+"""Begin a rule: its rows in ORDER.md and by_message.toml, its page, its message in the catalogue, three scenarios.
 
 What only a person can say is marked WRITE in the page; a test fails while the mark is there. Nothing is overwritten.
 """
@@ -19,32 +19,11 @@ REPO = Path(__file__).resolve().parent.parent
 CATALOGUE = {"burst": "runtime", "pressure": "runtime", "prefix": "runtime", "live": "runtime", "container": "host"}
 TITLE = 70
 
-MODULE = '''"""{code}: {lower_title}."""
-
-from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.named_fault import named, severity, shown
-from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.say import finding
-
-_ID = "{name}"
-
-
-def judge(case: Case) -> Outcome:
-    """Did the run fail with this message?"""
-    fault = named(case, _ID)
-    if isinstance(fault, NotHere | Unseen):
-        return fault
-    return finding(
-        RULE,
-        severity=severity(case, fault),
-        evidence=shown(case, fault, _ID),
-        refute={refute},
-    )
-
-
-RULE = rule("{code}", reads=frozenset({{Signal.LOG}}), judge=judge)
-'''
+ROW = """
+[[{code}]]
+messages = ["{name}"]
+refute = {refute}
+"""
 
 PAGE = """# {code} {title}
 
@@ -168,20 +147,20 @@ def begin(given: argparse.Namespace, repo: Path) -> list[Path]:
     check(given)
     family = FAMILIES[given.code[2]]
     rules = repo / "vllm_doctor" / "rules"
-    stem = rules / family / f"{given.code.lower()}_{given.name.replace('-', '_')}"
-    order = rules / "ORDER.md"
+    page = rules / family / f"{given.code.lower()}_{given.name.replace('-', '_')}.md"
+    order, by_message = rules / "ORDER.md", rules / "by_message.toml"
     catalogue = repo / "vllm_doctor" / "log" / "catalogue" / f"{CATALOGUE.get(family, family)}.json"
     row = [given.code, given.name, given.box, given.cause, given.phase, "", "preview", given.title]
-    fields = {**vars(given), "lower_title": given.title[:1].lower() + given.title[1:]}
-    fields |= {"prefix": f"{given.code.lower()}-{given.name}", "kind": given.message.partition(":")[0]}
+    fields = {**vars(given), "prefix": f"{given.code.lower()}-{given.name}", "kind": given.message.partition(":")[0]}
+    quoted = {**fields, "refute": json.dumps(given.refute, ensure_ascii=False)}  # a basic string of TOML is one of JSON
     wanted = {
         order: with_row(order.read_text(encoding="utf-8"), row, given.above),
         catalogue: with_message(catalogue.read_text(encoding="utf-8"), given),
-        stem.with_suffix(".py"): MODULE.format(**{**fields, "refute": json.dumps(given.refute, ensure_ascii=False)}),
-        stem.with_suffix(".md"): PAGE.format(**fields),
+        by_message: by_message.read_text(encoding="utf-8") + ROW.format(**quoted),
+        page: PAGE.format(**fields),
         repo / "tests" / "scenarios" / f"{given.code}.yaml": SCENARIOS.format(**fields),
     }
-    there = [path for path in wanted if path not in {order, catalogue} and path.exists()]
+    there = [path for path in wanted if path not in {order, by_message, catalogue} and path.exists()]
     if there:
         raise RefusalError(f"{there[0].relative_to(repo)} is there already")
     for path, text in wanted.items():
@@ -197,7 +176,7 @@ def main(words: list[str], repo: Path = REPO) -> int:
     except RefusalError as why:
         print(f"tools/new_rule.py: {why}", file=sys.stderr)
         return 2
-    print("now: write what WRITE asks for in the page, add the changes, then `make approve docs` and read the diff")
+    print("now: write what WRITE asks for in the page, add the answers, then `make approve docs` and read the diff")
     return 0
 
 

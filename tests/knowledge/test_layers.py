@@ -5,7 +5,8 @@ import re
 import pytest
 
 from vllm_doctor.knowledge import versions
-from vllm_doctor.knowledge.layers import applies, layer_of, layers
+from vllm_doctor.knowledge.answers import applies
+from vllm_doctor.knowledge.layers import layer_of, layers
 
 SITE = "/opt/v/lib/python3.12/site-packages"
 

@@ -8,6 +8,7 @@ import pytest
 import vllm_doctor
 from tests.scenarios.loading import diagnosis, names, scenario, snapshot
 from vllm_doctor.records.verdict import Cause
+from vllm_doctor.rules.by_message import by_message
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.engine import ask
@@ -18,6 +19,9 @@ from vllm_doctor.rules.say import TITLE
 
 PACKAGE = Path(vllm_doctor.__file__).parent
 EVERY_RULE = pytest.mark.parametrize("rule", rules(), ids=lambda r: r.code)
+
+
+WITH_MODULE = tuple(rule for rule in rules() if by_message(rule.code) is None)
 
 
 def module_of(rule: Rule) -> Path:
@@ -34,15 +38,21 @@ def test_codes_are_unique_and_never_reused() -> None:
 
 
 @EVERY_RULE
-def test_its_file_and_its_row_are_named_by_its_code(rule: Rule) -> None:
+def test_its_page_is_named_by_its_code(rule: Rule) -> None:
     assert re.fullmatch(r"VD\d{3}", rule.code)
+    assert rule.page.stem.startswith(f"{rule.code.lower()}_")
+    assert rule.page.is_file()
+
+
+@pytest.mark.parametrize("rule", WITH_MODULE, ids=lambda r: r.code)
+def test_its_module_and_its_row_are_named_by_its_code(rule: Rule) -> None:
     assert rule.judge.__module__ == rule.module
     assert module_of(rule).stem.startswith(f"{rule.code.lower()}_")
 
 
-def test_every_module_of_a_family_is_a_rule_with_a_row() -> None:
+def test_every_module_of_a_family_is_a_rule_with_a_row_in_the_order() -> None:
     modules = {p for family in FAMILIES.values() for p in (PACKAGE / "rules" / family).glob("*.py")}
-    assert {p for p in modules if p.name != "__init__.py"} == {module_of(r) for r in rules()}
+    assert {p for p in modules if p.name != "__init__.py"} == {module_of(r) for r in WITH_MODULE}
 
 
 def test_the_order_is_a_table_that_can_be_read() -> None:
@@ -93,8 +103,7 @@ def test_every_cause_has_a_rule() -> None:
 
 
 def test_every_page_belongs_to_a_rule() -> None:
-    pages = {p.with_suffix(".py") for p in (PACKAGE / "rules").glob("*/vd*.md")}
-    assert pages == {module_of(r) for r in rules()}
+    assert set((PACKAGE / "rules").glob("*/vd*.md")) == {r.page for r in rules()}
 
 
 def test_a_title_is_one_line_and_what_it_cannot_hold_is_its_detail() -> None:

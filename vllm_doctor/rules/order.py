@@ -48,7 +48,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def module(self) -> str:
-        """The module that judges."""
+        """The module that judges, where no row of by_message.toml does."""
         return f"vllm_doctor.rules.{self._family}.{self._stem}"
 
     @property

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from vllm_doctor.knowledge.layers import Answer
+from vllm_doctor.knowledge.answers import Answer
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import Version, as_version
 

@@ -12,19 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from vllm_doctor.records.verdict import Direction
-
-
-class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What cures: the first of `options` that the release has; `to` as it is written. `said` must match the message."""
-
-    kind: Literal["flag", "env", "os", "package", "upgrade"]
-    direction: Direction
-    why: str
-    options: tuple[str, ...] = ()
-    to: str | None = None
-    said: str = ""
-    command: str | None = None
+from vllm_doctor.knowledge.answers import Answer
 
 
 class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,11 +45,6 @@ def layer_of(said: Sequence[str], files: Sequence[str]) -> Layer | None:
 def _first(text: str, told_by: Literal["said", "files"]) -> Layer | None:
     found = ((layer, getattr(layer, told_by)) for layer in layers())
     return next((layer for layer, regex in found if regex and _compiled(regex).search(text)), None)
-
-
-def applies(answer: Answer, text: str) -> bool:
-    """Is what an answer is for in what a failure says?"""
-    return not answer.said or _compiled(answer.said).search(text) is not None
 
 
 @cache

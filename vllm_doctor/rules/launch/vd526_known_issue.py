@@ -8,8 +8,10 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import severity, text
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.layer import changes_of
+from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.say import finding
+
+_CHANGES = 3
 
 
 def judge(case: Case) -> Outcome:
@@ -29,7 +31,7 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=(case.line(at if at is not None else root.index),),
-        changes=changes_of(case, one.answers, text(case, root)),
+        changes=changes_of(case, one.answers, text(case, root))[:_CHANGES],
         refute=f"the report describes another failure: {one.address}",
         then=f"{one.about} {one.address} (read on {one.read})",
     )

@@ -1,0 +1,64 @@
+"""by_message.toml: each row names messages and fields of the catalogue, and changes that a release has."""
+
+import re
+
+import msgspec
+import pytest
+
+from vllm_doctor.knowledge import versions
+from vllm_doctor.log.match import catalogue, pattern
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.rules.by_message import TABLE, Row, by_message, table
+from vllm_doctor.rules.order import by_code
+from vllm_doctor.rules.registry import loaded
+
+ROWS = [(code, row) for code, rows in table().items() for row in rows]
+EVERY_ROW = pytest.mark.parametrize(("code", "row"), ROWS, ids=[f"{code}-{row.messages[0]}" for code, row in ROWS])
+NAMED = re.compile(r"\{(\w+)\}")
+
+
+def test_every_code_of_the_table_has_a_row_in_the_order_and_no_module() -> None:
+    for code in table():
+        assert not by_code()[code].page.with_suffix(".py").exists()
+        assert loaded(code) is by_message(code)
+    assert by_message("VD121") is None
+
+
+@EVERY_ROW
+def test_its_messages_are_causes_of_the_catalogue_and_have_the_fields_that_it_names(code: str, row: Row) -> None:
+    known = catalogue()
+    fields = {name for one in row.messages for name in pattern(one).groupindex}
+    assert {known[one].kind for one in row.messages} == {"cause"}, code
+    assert set(NAMED.findall(row.title)) <= fields
+    assert {n for a in row.answers for n in NAMED.findall(a.command or "")} <= {*fields, "model"}
+    assert {one for a in row.answers for one in a.messages} <= set(row.messages)
+    assert bool(row.unless) == bool(row.because)
+
+
+@EVERY_ROW
+def test_a_release_has_what_it_answers_with(code: str, row: Row) -> None:
+    for answer in row.answers:
+        if answer.kind == "flag":
+            assert any(versions.flag(answer.options[0], at) is not None for at in ("0.9.2", "0.33.0")), code
+        assert answer.options or answer.kind in {"upgrade", "kernel"}, code
+
+
+def test_what_a_rule_reads_follows_from_its_answers() -> None:
+    assert loaded("VD517").reads == {Signal.LOG}
+    assert loaded("VD516").reads == {Signal.LOG, Signal.VERSION}
+    assert loaded("VD512").reads == {Signal.LOG, Signal.LAUNCH}
+    assert loaded("VD520").reads == {Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('confidence = "likely"', 'confidence = "sure"', "sure"),
+        ("refute =", "refuted =", "refute"),
+        ('kind = "upgrade"', 'kind = "update"', "update"),
+    ],
+)
+def test_a_key_or_a_word_that_a_row_may_not_have_is_refused(old: str, new: str, why: str) -> None:
+    text = TABLE.read_text(encoding="utf-8").replace(old, new, 1)
+    with pytest.raises(msgspec.ValidationError, match=why):
+        msgspec.toml.decode(text, type=dict[str, tuple[Row, ...]])

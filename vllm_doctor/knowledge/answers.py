@@ -1,0 +1,53 @@
+"""What cures a failure, as data: written in layers.json, in the known issues, and in the rules that are rows."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from functools import cache
+from typing import Literal
+
+import msgspec
+
+from vllm_doctor.records.verdict import Direction
+
+# As `{field}` alone: JSON and a format of a program have another sign beside the brace.
+_FIELD = re.compile(r"(?<![{$])\{([a-z_]{1,40})\}(?!\})")
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One change: the first of `options` that the release has; `to` as it is written.
+
+    It applies where `said` matches the message, one of `messages` (ids of the catalogue) is in the fault, and the
+    launch uses the option `given` (`or_unknown`: or no launch is known). `command` may name a field of the message as
+    `{field}`, or as `{model}` a model of the hub; `otherwise` is what to type where that is not known. `kernel` means
+    another kernel than the one that failed.
+    """
+
+    kind: Literal["flag", "env", "os", "package", "hardware", "upgrade", "kernel"]
+    direction: Direction = Direction.CHANGE
+    why: str = ""
+    options: tuple[str, ...] = ()
+    to: str | None = None
+    said: str = ""
+    messages: tuple[str, ...] = ()
+    given: str = ""
+    or_unknown: bool = False
+    command: str | None = None
+    otherwise: str | None = None
+
+
+def applies(answer: Answer, text: str) -> bool:
+    """Is what an answer is for in what a failure says?"""
+    return not answer.said or _compiled(answer.said).search(text) is not None
+
+
+def filled(text: str, fields: Mapping[str, str], *, quoted: bool = False) -> str | None:
+    """A sentence with the message's fields in it; None where one of them is not known."""
+    if any(not fields.get(name) for name in _FIELD.findall(text)):
+        return None
+    return _FIELD.sub(lambda m: shlex.quote(fields[m[1]]) if quoted else fields[m[1]], text)
+
+
+@cache
+def _compiled(regex: str) -> re.Pattern[str]:
+    return re.compile(regex)

@@ -1,0 +1,76 @@
+"""The rules that are rows of by_message.toml: this message is what failed first, so these changes are offered."""
+
+from functools import cache, partial
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.knowledge.answers import Answer, filled
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen, loaded, rule
+from vllm_doctor.rules.remedies.answer import changes_of, reads
+from vllm_doctor.rules.say import finding
+
+TABLE = Path(__file__).with_suffix(".toml")
+
+
+class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one of `messages` means as the first failure; the first row of a code that has one of them answers.
+
+    `title` stands where the order's own says too little, and may name fields of the message as `{field}`; where one of
+    them is not known, the order's own stands. The rule answers nothing beside one of `unless`, and `because` says why.
+    """
+
+    messages: tuple[str, ...]
+    refute: str
+    title: str = ""
+    confidence: Confidence = Confidence.CONFIRMED
+    unless: tuple[str, ...] = ()
+    because: str = ""
+    answers: tuple[Answer, ...] = ()
+
+
+@cache
+def table() -> dict[str, tuple[Row, ...]]:
+    """The rows by code. Raises msgspec.ValidationError for a key or a value that a row may not have."""
+    return msgspec.toml.decode(TABLE.read_bytes(), type=dict[str, tuple[Row, ...]])
+
+
+@cache
+def by_message(code: str) -> Rule | None:
+    """The rule of this code; None where it has a module of its own."""
+    rows = table().get(code)
+    if rows is None:
+        return None
+    needed = {signal for row in rows for answer in row.answers for signal in reads(answer)}
+    return rule(code, reads=frozenset({Signal.LOG, *needed}), judge=partial(_judge, code))
+
+
+def _judge(code: str, case: Case) -> Outcome:
+    rows = table()[code]
+    ids = tuple(message for row in rows for message in row.messages)
+    fault = named(case, *ids)
+    if isinstance(fault, NotHere | Unseen):
+        return fault
+    row = next(row for row in rows if fault.ids & frozenset(row.messages))
+    if fault.ids & frozenset(row.unless):
+        return Clear(row.because)
+    fields = _fields(fault, row)
+    return finding(
+        loaded(code),
+        title=filled(row.title, fields) or "",
+        severity=severity(case, fault),
+        confidence=row.confidence,
+        evidence=shown(case, fault, *ids),
+        changes=changes_of(case, row.answers, text(case, fault), fault, fields),
+        refute=row.refute,
+    )
+
+
+def _fields(fault: Fault, row: Row) -> dict[str, str]:
+    """The fields of the row's messages, the first named first."""
+    return {name: value for one in reversed(row.messages) for name, value in fault.fields(one).items() if value}

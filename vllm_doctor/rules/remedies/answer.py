@@ -1,0 +1,102 @@
+"""Answers that are data (`knowledge/answers.py`) as changes that this release has."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.answers import Answer, applies, filled
+from vllm_doctor.knowledge.hub import is_name
+from vllm_doctor.knowledge.versions import FlagFact, Version
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.kernel import other_kernel
+from vllm_doctor.rules.remedies.requested_change import typed
+from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
+
+# In a command: the model, where it is one of the hub.
+_MODEL = "{model}"
+_OFF = (None, False, "False", "None", "", "auto", "0")
+_THINGS = {"os": ChangeKind.OS, "package": ChangeKind.PACKAGE, "hardware": ChangeKind.HARDWARE}
+_READ = {
+    "flag": {Signal.LOG, Signal.LAUNCH, Signal.VERSION},
+    "env": {Signal.LAUNCH},
+    "upgrade": {Signal.LOG, Signal.VERSION},
+    "kernel": {Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS},
+}
+
+
+def reads(answer: Answer) -> set[Signal]:
+    """The signals that an answer needs beside the message."""
+    names = [name for name in answer.options if name.startswith("VLLM_")]
+    of_model = {Signal.LAUNCH} if _MODEL in (answer.command or "") else set()
+    return _READ.get(answer.kind, set()) | of_model | ({Signal.VERSION} if answer.kind == "env" and names else set())
+
+
+def changes_of(
+    case: Case,
+    answers: Sequence[Answer],
+    said: str,
+    fault: Fault | None = None,
+    fields: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Change, ...]:
+    """The answers that apply to what was `said` and to the fault, in their order, as far as the release has them;
+    `fields` are those of the message, which commands name."""
+    ids = fault.ids if fault is not None else frozenset()
+    found: list[Change | None] = []
+    for answer in answers:
+        here = applies(answer, said) and (not answer.messages or ids & frozenset(answer.messages))
+        if not here or not _given(case, answer):
+            continue
+        if answer.kind == "kernel":
+            found += other_kernel(case, fault) if fault is not None else ()
+        else:
+            found.append(_change(case, answer, _command(case, answer, fields)))
+    return tuple(change for change in found if change is not None)
+
+
+def _given(case: Case, answer: Answer) -> bool:
+    if not answer.given or case.effective(answer.given) not in _OFF:
+        return True
+    return answer.or_unknown and case.launch is None
+
+
+def _command(case: Case, answer: Answer, fields: Mapping[str, str]) -> str | None:
+    if answer.command is None or "{" not in answer.command:
+        return answer.command
+    name = case.model or "" if _MODEL in answer.command else ""
+    return filled(answer.command, {**fields, "model": name if is_name(name) else ""}, quoted=True) or answer.otherwise
+
+
+def _change(case: Case, answer: Answer, command: str | None) -> Change | None:
+    match answer.kind:
+        case "upgrade":
+            return upgrade(case, answer.why)
+        case "env":
+            name = answer.options[0]
+            ours = name.startswith("VLLM_") and case.has_env(name) is None
+            if (ours and not _of_some_release(case, versions.env, name)) or answer.to == (case.env(name) or ""):
+                return None
+            return environment(name, answer.direction, answer.why, to=answer.to, command=command)
+        case "flag":
+            return _flag(case, answer)
+    return thing(_THINGS[answer.kind], answer.options[0], answer.direction, answer.why, to=answer.to, command=command)
+
+
+def _flag(case: Case, answer: Answer) -> Change | None:
+    name = next((o for o in answer.options if case.has_flag(o) is not None), "")
+    if name:
+        return set_flag(case, name, typed(answer.to), answer.direction, answer.why)
+    name = next((o for o in answer.options if _of_some_release(case, versions.flag, o)), "")
+    if not name or answer.direction is Direction.REMOVE:
+        return None
+    why = f"{answer.why} (in the releases that have this option; the log does not tell its release)"
+    review = Applicability.NEEDS_REVIEW
+    return Change(ChangeKind.FLAG, name, None, typed(answer.to), answer.direction, review, None, {}, why)
+
+
+def _of_some_release(case: Case, known: Callable[[str, Version | str], FlagFact | None], name: str) -> bool:
+    """Is the release unknown, and does an older one have it than the newest?"""
+    return case.version is None and known(name, versions.newest_known()) is not None
