@@ -15,7 +15,20 @@ import pytest
 
 from tests.cli.test_diagnose import HEALTHY, TOO_SMALL
 from tests.plan.models import LLAMA_8B
-from vllm_doctor.cli import bundle, debug, diagnose, explain, fragmentation, guard, history, plan, recover, tune, watch
+from vllm_doctor.cli import (
+    bundle,
+    debug,
+    diagnose,
+    explain,
+    export,
+    fragmentation,
+    guard,
+    history,
+    plan,
+    recover,
+    tune,
+    watch,
+)
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.gather import bounded
@@ -40,6 +53,7 @@ OTHERS = {
     "recover": {"--unit"},
     "history": {"--unit", "--since"},
     "watch": {"--unit", "--url"},
+    "export": {"--vllm-version", "--number", "--without", "--job"},
     "debug": {"--unit", "--for"},
     "explain": {"--vllm-version"},
     "flowchart": {"--format"},
@@ -54,6 +68,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "recover": recover.recover,
     "history": history.history,
     "watch": watch.watch,
+    "export": export.export,
     "debug": debug.debug,
     "explain": explain.explain,
     "flowchart": explain.flowchart,

@@ -18,6 +18,7 @@ _MODULES = {
     "history": "history",
     "debug": "debug",
     "watch": "watch",
+    "export": "export",
     "explain": "explain",
     "flowchart": "explain",
 }
@@ -33,6 +34,7 @@ _SHORT = {
     "history": "Say what happened to the units, and when.",
     "debug": "Turn debug logging on for a while.",
     "watch": "Show memory, load and findings as they change.",
+    "export": "Write alert rules for Prometheus.",
     "explain": "Explain a finding, an option or a metric.",
     "flowchart": "Print the whole flowchart.",
 }

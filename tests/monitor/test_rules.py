@@ -1,0 +1,161 @@
+"""Each alert on Prometheus' own evaluation: it fires, just does not, and says nothing without its series."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.debian import program
+from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.monitor import rules
+from vllm_doctor.monitor.names import NoCommonNameError
+from vllm_doctor.rules.explain import about
+from vllm_doctor.rules.order import by_code
+
+CASES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("cases.yml").read_text(encoding="utf-8"))
+PINNED = [as_version("0.32.0")]
+SERVER = {"job": "vllm", "instance": "a:8000", "host": "a"}
+ENGINE = {**SERVER, "unit": "main", "engine": "0", "model_name": "m"}
+EXPORTER = {"job": "node", "instance": "a:9100", "host": "a"}
+
+
+def test_every_alert_has_a_case() -> None:
+    assert set(CASES) == set(rules.alerts())
+
+
+def test_promtool_takes_the_rules_of_every_release(tmp_path: Path) -> None:
+    """Also the oldest, which lack some metrics, and releases side by side that name one metric in two ways."""
+    files = []
+    for at, releases in enumerate((["0.32.0"], ["0.33.0"], ["0.6.3"], ["0.4.3"], ["0.12.0", "0.8.5"])):
+        files.append(tmp_path / f"{at}.yml")
+        files[-1].write_text(rules.text([as_version(r) for r in releases]), encoding="utf-8")
+    done = _promtool("check", "rules", *map(str, files))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "vllm:kv_cache_usage_perc" in files[0].read_text(encoding="utf-8")
+    assert "vllm:gpu_cache_usage_perc" in files[3].read_text(encoding="utf-8")
+
+
+def test_releases_without_a_name_in_common_are_refused() -> None:
+    with pytest.raises(NoCommonNameError, match=r"no one name for kv \(0\.12\.0: .*0\.9\.2"):
+        rules.text([as_version(v) for v in ("0.12.0", "0.9.2", "0.8.5")])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [
+        ({"kv_hihg": 0.5}, "no number of the alerts is called 'kv_hihg'"),
+        ({"kv_high": float("nan")}, "a number above 0"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused(numbers: dict[str, float], told: str) -> None:
+    with pytest.raises(rules.PolicyError, match=told):
+        rules.text(PINNED, numbers=numbers)
+
+
+def test_every_alert_says_what_to_do_and_its_explain_is_a_command() -> None:
+    for row in rules.groups(PINNED)[1]["rules"]:
+        told = row["annotations"]
+        assert row["labels"]["severity"] in {"critical", "warning", "info"}
+        assert told["summary"]
+        assert told["do"]
+        asked = told["explain"].removeprefix("vllm-doctor explain ")
+        if not asked.startswith(("vllm-doctor diagnose", "{{")):
+            assert asked in by_code() or about(asked, None), told["explain"]
+
+
+def test_every_alert_fires_just_does_not_and_is_silent_without_its_series(tmp_path: Path) -> None:
+    """Each alert beside the records that it reads, and no other: promtool evaluates every rule for every minute."""
+    records, firing = (group["rules"] for group in rules.groups(PINNED))
+    files = []
+    for alert in CASES:
+        own = [row for row in firing if row["alert"] == alert]
+        read = [row for row in records if row["labels"]["objective"] == alert]
+        made = {"groups": [{"name": alert, "rules": [*read, *own]}]}
+        (tmp_path / f"{alert}.rules.yml").write_text(yaml.safe_dump(made), encoding="utf-8")
+        asked = {
+            "rule_files": [f"{alert}.rules.yml"],
+            "evaluation_interval": "10m" if int(CASES[alert]["fires"]["at"][:-1]) > 150 else "1m",
+            "tests": [_group(*one) for one in _questions(alert)],
+        }
+        files.append(tmp_path / f"{alert}.yml")
+        files[-1].write_text(yaml.safe_dump(asked), encoding="utf-8")
+    done = _promtool("test", "rules", *map(str, files))
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+
+
+def test_an_empty_prometheus_has_one_alert(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(rules.text(PINNED), encoding="utf-8")
+    others = {"expr": 'count(ALERTS{alertname!="VllmNotWatched"})', "eval_time": "40m", "exp_samples": []}
+    asked = {
+        "rule_files": ["rules.yml"],
+        "evaluation_interval": "5m",
+        "tests": [{"interval": "5m", "input_series": [], "promql_expr_test": [others]}],
+    }
+    (tmp_path / "tests.yml").write_text(yaml.safe_dump(asked), encoding="utf-8")
+    done = _promtool("test", "rules", str(tmp_path / "tests.yml"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _questions(alert: str) -> Iterator[tuple[str, dict[str, str], str, bool]]:
+    """Alert, series, when it is asked, whether it fires."""
+    case = CASES[alert]
+    fires = case["fires"]
+    yield alert, fires["series"], fires["at"], True
+    for quiet in (*case["quiet"], *([case["reset"]] if "reset" in case else [])):
+        yield alert, quiet["series"], quiet["at"], False
+    for name in fires["series"]:
+        left = {other: values for other, values in fires["series"].items() if other != name}
+        yield alert, left, fires["at"], name in case.get("without", ())
+
+
+def _group(alert: str, series: dict[str, str], at: str, fires: bool) -> dict[str, Any]:
+    firing = f'count(group by (alertname) (ALERTS{{alertname="{alert}",alertstate="firing"}}))'
+    expected = [{"labels": "{}", "value": 1}] if fires else []
+    return {
+        "name": f"{alert} {'fires' if fires else 'quiet'} {sorted(series)}",
+        "interval": "1m",
+        "input_series": [{"series": _series(name), "values": _values(v)} for name, v in series.items()],
+        "promql_expr_test": [{"expr": firing, "eval_time": at, "exp_samples": expected}],
+    }
+
+
+def _series(told: str) -> str:
+    name, *pairs = told.split(" ")
+    given = dict(pair.split("=", 1) for pair in pairs)
+    base = ENGINE if name.startswith("vllm:") else SERVER if given.get("job") == "vllm" else EXPORTER
+    labels = ",".join(f'{key}="{value}"' for key, value in {**base, **given}.items())
+    return f"{name}{{{labels}}}"
+
+
+def _values(told: str) -> str:
+    """promtool's own: `70x20` is written `70+0x20` for its older versions."""
+    return " ".join(re.sub(r"^([0-9.]+)x", r"\1+0x", word) for word in told.split(" "))
+
+
+def _promtool(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program("promtool"), *words], capture_output=True, text=True, check=False)
+
+
+def test_the_command_writes_the_file_and_refuses_what_it_cannot_use(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("vllm-doctor")), "export", str(tmp_path / "new")]
+    done = subprocess.run(
+        [*command, "--vllm-version", "0.32.0", "--number", "kv_high=0.8"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "> 0.8" in Path(done.stdout.strip()).read_text(encoding="utf-8")
+    for words, told in (
+        (["--vllm-version", "0.32.0"], "replace it with --force"),
+        (["--vllm-version", "newest", "--force"], "needed is a version such as 0.32.0"),
+        (["--vllm-version", "0.32.0", "--without", "Vllm", "--force"], "no such alert: Vllm"),
+        (["--vllm-version", "0.32.0", "--job", 'a"} or vector(1)', "--force"], "needed is a word of letters"),
+    ):
+        done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert told in done.stderr

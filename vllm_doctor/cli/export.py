@@ -1,0 +1,38 @@
+"""`vllm-doctor export`: the wiring of options; no logic."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """\
+Examples:
+
+\b
+  vllm-doctor export monitoring --vllm-version 0.32.0
+  vllm-doctor export monitoring --vllm-version 0.32.0 --vllm-version 0.31.0 --number kv_high=0.85
+  vllm-doctor export monitoring --vllm-version 0.32.0 --without VllmNoRequests --job my-vllm --force
+"""
+
+
+def export(
+    folder: Annotated[str, typer.Argument(help="The folder to write into; it is made where it is not there.")],
+    *,
+    vllm_version: Annotated[
+        list[str], typer.Option(help="The release that is watched; repeat it for each that runs.", show_default=False)
+    ],
+    number: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A number of the alerts, NAME=VALUE; vllm_doctor/monitor/alerts.yml lists them.", show_default=False
+        ),
+    ] = None,
+    without: Annotated[list[str] | None, typer.Option(help="Leave this alert out.", show_default=False)] = None,
+    job: Annotated[str, typer.Option(help="The job under which Prometheus scrapes the servers.")] = "vllm",
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+) -> None:
+    """Write alert rules for Prometheus, under the names that these releases give their metrics."""
+    from vllm_doctor.cli.export_run import run
+
+    raise typer.Exit(run(folder, vllm_version, number or [], without or [], job=job, force=force))

@@ -1,0 +1,57 @@
+"""What `export` does with its options."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.output import settle
+from vllm_doctor.cli.streams import say
+from vllm_doctor.knowledge.version import Version
+from vllm_doctor.knowledge.versions import parse_version
+from vllm_doctor.monitor import rules
+from vllm_doctor.monitor.names import NoCommonNameError
+from vllm_doctor.render.file import put
+
+_JOB = re.compile(r"[A-Za-z0-9_./-]{1,100}")
+
+
+def run(
+    folder: str, releases: Sequence[str], numbers: Sequence[str], without: Sequence[str], *, job: str, force: bool
+) -> int:
+    """Write the files and name them; the exit code."""
+    if not _JOB.fullmatch(job):
+        raise UsageProblem(f"--job {job[:60]!r}: needed is a word of letters, digits and _ . / -")
+    try:
+        text = rules.text([_release(r) for r in releases], numbers=_numbers(numbers), without=without, job=job)
+    except NoCommonNameError as problem:
+        raise UsageProblem(f"--vllm-version: {problem}: export each of them into a folder of its own") from None
+    except rules.PolicyError as problem:
+        raise UsageProblem(f"export: {problem}") from None
+    target = Path(folder) / "rules" / "vllm.rules.yml"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        put(settle(str(target), force=force), text, mode=0o644)
+    except OSError as problem:
+        raise UsageProblem(f"{target}: {problem.strerror}: name a folder that you may write") from None
+    say(f"{target}\n")
+    return Exit.OK
+
+
+def _release(text: str) -> Version:
+    at = parse_version(text)
+    if at is None:
+        raise UsageProblem(f"--vllm-version {text[:40]!r}: needed is a version such as 0.32.0")
+    return at
+
+
+def _numbers(pairs: Sequence[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise UsageProblem(f"--number {pair[:60]!r}: needed is NAME=VALUE, such as kv_high=0.85") from None
+    return found

@@ -1,0 +1,1 @@
+"""What a Prometheus needs to watch vLLM: alert rules under the names that the releases give their metrics."""

@@ -1,0 +1,219 @@
+"""alerts.yml as a rules file of Prometheus, for the releases that are watched."""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from vllm_doctor import __version__
+from vllm_doctor.knowledge.version import Version
+from vllm_doctor.monitor.names import Names, names
+
+# Long window, short window, how many times too fast the budget burns, how long it must hold, severity.
+_BURNS = (
+    ("1h", "5m", 14.4, "2m", "critical"),
+    ("6h", "30m", 6.0, "15m", "critical"),
+    ("3d", "6h", 1.0, "1h", "warning"),
+)
+_WINDOWS = ("5m", "30m", "1h", "6h", "3d")
+_WORD = re.compile(r"<([a-z_]+)>")
+
+
+class PolicyError(ValueError):
+    """A number that alerts.yml does not know or cannot be; the text says what is needed."""
+
+
+@cache
+def source() -> Mapping[str, Any]:
+    """alerts.yml."""
+    import yaml
+
+    loaded: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("alerts.yml").read_text(encoding="utf-8"))
+    return loaded
+
+
+def alerts() -> tuple[str, ...]:
+    """The names of all alerts."""
+    told = [row["alert"] for part in ("objectives", "alerts") for row in source()[part]]
+    return (*dict.fromkeys(told), "VllmMetricMissing")
+
+
+def groups(
+    releases: Sequence[Version],
+    *,
+    numbers: Mapping[str, float] | None = None,
+    without: Sequence[str] = (),
+    job: str = "vllm",
+) -> list[dict[str, Any]]:
+    """The groups of a rules file, as its YAML has them. Raises PolicyError, and NoCommonNameError for such releases."""
+    known, lacking = names(releases)
+    told = {**known, **_numbers(numbers or {}), "job": job}
+    unknown = sorted(set(without) - set(alerts()))
+    if unknown:
+        raise PolicyError(f"no such alert: {', '.join(unknown)}; there are {', '.join(alerts())}")
+    rows = [row for row in source()["alerts"] if not _needs(row["expr"]) & set(lacking)]
+    firing = [_alert(row, told) for row in rows]
+    objectives = [row for row in source()["objectives"] if row.get("metric") not in lacking]
+    records = [record for row in objectives for record in _records(row, told)]
+    firing += [alert for row in objectives for alert in _burns(row, told)]
+    firing.append(_missing(known, lacking, objectives, told))
+    firing = [row for row in firing if row["alert"] not in without]
+    return [
+        {"name": "vllm-objectives", "interval": "30s", "rules": records},
+        {"name": "vllm-alerts", "rules": firing},
+    ]
+
+
+def text(
+    releases: Sequence[Version],
+    *,
+    numbers: Mapping[str, float] | None = None,
+    without: Sequence[str] = (),
+    job: str = "vllm",
+) -> str:
+    """The rules file."""
+    import yaml
+
+    made = groups(releases, numbers=numbers, without=without, job=job)
+    head = (
+        f"# vllm-doctor {__version__}: alerts for vLLM {', '.join(map(str, releases))}; made by `vllm-doctor export`.\n"
+    )
+    return head + yaml.safe_dump({"groups": made}, sort_keys=False, width=10_000, allow_unicode=True)
+
+
+def _numbers(given: Mapping[str, float]) -> dict[str, str]:
+    known: dict[str, float] = source()["numbers"]
+    for name, value in given.items():
+        if name not in known:
+            raise PolicyError(f"no number of the alerts is called {name[:60]!r}; there are {', '.join(known)}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+            raise PolicyError(f"{name}: found {str(value)[:40]!r}; needed: a number above 0")
+    return {name: _figure(value) for name, value in {**known, **given}.items()}
+
+
+def _figure(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def _needs(expression: str) -> set[str]:
+    return set(_WORD.findall(expression))
+
+
+def _filled(text: str, told: Mapping[str, str]) -> str:
+    return _WORD.sub(lambda found: told[found[1]], text)
+
+
+def _alert(row: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "alert": row["alert"],
+        "expr": _filled(row["expr"], told),
+        "for": row["for"],
+        "labels": {"severity": row["severity"]},
+        "annotations": {word: _filled(row[word], told) for word in ("summary", "do", "explain")},
+    }
+
+
+def _ratio(row: Mapping[str, Any], told: Mapping[str, str], window: str) -> str:
+    """How many of the requests of a window missed the objective, 0 to 1."""
+    if "metric" not in row:
+        finished = told["finished"]
+        http = f'http_requests_total{{job="{told["job"]}",handler=~"/v[0-9].*"}}'
+        failed = _with(http, 'status="5xx"')
+        return (
+            f"sum without (handler, method, status) (rate({failed}[{window}]))"
+            f" / sum without (handler, method, status) (rate({http}[{window}]))"
+            f" or sum without (engine, finished_reason) (rate({_with(finished, _ERROR)}[{window}]))"
+            f" / sum without (engine, finished_reason) (rate({finished}[{window}]))"
+        )
+    metric, bound = told[row["metric"]], _bound(told[row["bound"]])
+    good = _with(_suffixed(metric, "_bucket"), f'le="{bound}"')
+    count = _suffixed(metric, "_count")
+    return f"1 - sum without (engine, le) (rate({good}[{window}])) / sum without (engine) (rate({count}[{window}]))"
+
+
+_ERROR = 'finished_reason="error"'
+
+
+def _bound(number: str) -> str:
+    """As the client library writes a bucket's bound."""
+    return repr(float(number))
+
+
+def _suffixed(selector: str, suffix: str) -> str:
+    if not selector.startswith("{"):
+        return selector + suffix
+    either = json.loads(selector.removeprefix("{__name__=~").removesuffix("}"))
+    return f"{{__name__=~{json.dumps('|'.join(name + suffix for name in either.split('|')))}}}"
+
+
+def _with(selector: str, matcher: str) -> str:
+    return f"{selector[:-1]},{matcher}}}" if selector.endswith("}") else f"{selector}{{{matcher}}}"
+
+
+def _count(row: Mapping[str, Any], told: Mapping[str, str]) -> str:
+    if "metric" not in row:
+        return f"sum without (engine, finished_reason, model_name) (increase({told['finished']}[WINDOW]))"
+    return f"sum without (engine, model_name) (increase({_suffixed(told[row['metric']], '_count')}[WINDOW]))"
+
+
+def _records(row: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    for window in _WINDOWS:
+        yield {
+            "record": f"vllm_objective:missed:ratio_rate{window}",
+            "expr": _ratio(row, told, window),
+            "labels": {"objective": row["alert"]},
+        }
+
+
+def _burns(row: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    for long, short, factor, hold, severity in _BURNS:
+        over = f"{factor:g} * {told[row['budget']]}"
+        missed = f'vllm_objective:missed:ratio_rateWINDOW{{objective="{row["alert"]}"}}'
+        yield {
+            "alert": row["alert"],
+            "expr": (
+                f"{missed.replace('WINDOW', long)} > {over}\n"
+                f"and {missed.replace('WINDOW', short)} > {over}\n"
+                f"and on (job, instance) {_count(row, told).replace('WINDOW', long)} >= {told['objective_requests']}"
+            ),
+            "for": hold,
+            "labels": {"severity": severity, "window": long},
+            "annotations": {
+                "summary": f"{_filled(row['summary'], told)}: {{{{ $value | humanizePercentage }}}} within {long}",
+                "do": row["do"],
+                "explain": row["explain"],
+            },
+        }
+
+
+def _missing(
+    known: Names, lacking: Sequence[str], objectives: Sequence[Mapping[str, Any]], told: Mapping[str, str]
+) -> dict[str, Any]:
+    """A server that answers without a metric that the alerts read: its name changed, or the bucket is another."""
+    bounds = {row["metric"]: row["bound"] for row in objectives if "metric" in row}
+    parts = []
+    for word, selector in known.items():
+        if word in lacking:
+            continue
+        asked = selector
+        if word in bounds:
+            asked = _with(_suffixed(selector, "_bucket"), f'le="{_bound(told[bounds[word]])}"')
+        name = re.sub(r"[\"{}\\]|__name__=~", "", asked)
+        parts.append(
+            f'label_replace(up{{job="{told["job"]}"}} == 1 unless on (job, instance) {asked},'
+            f' "metric", "{name}", "", "")'
+        )
+    return {
+        "alert": "VllmMetricMissing",
+        "expr": "\nor ".join(parts),
+        "for": "15m",
+        "labels": {"severity": "warning"},
+        "annotations": {
+            "summary": "The server has no {{ $labels.metric }}, so alerts that read it are silent",
+            "do": "Export the rules for the release that runs: playbooks/monitoring.yml, or vllm-doctor export.",
+            "explain": "vllm-doctor explain {{ $labels.metric }}",
+        },
+    }
