@@ -212,7 +212,13 @@ class AnalysedRun(Run):
             return False
         if death is None and self._request_level(fault):
             return False
-        return not self.served(fault.last, death)
+        # An engine becomes ready once: one that was, and failed, starts before it is ready again.
+        again = fault.startup_phase in {StartupPhase.READY, StartupPhase.SERVING} and not self._starts(fault.last)
+        return not self.served(fault.last, death, least=StartupPhase.SERVING if again else StartupPhase.READY)
+
+    def _starts(self, after: int) -> bool:
+        """Does a step of a start follow?"""
+        return any(i > after and s not in {StartupPhase.READY, StartupPhase.SERVING} for i, s in self.miles)
 
     def _ends_the_engine(self, fault: Fault) -> bool:
         """Does the engine itself call it fatal? Its process ends then, whatever the server goes on to answer."""

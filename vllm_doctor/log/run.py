@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _ORDER = {stage: rank for rank, stage in enumerate(StartupPhase)}
 # What only vLLM writes, or lm-eval of it, though it is no step of a start: its own end, a batch and its results.
 _OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-progress", "eval-results")
-_PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
+PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
 # What an API server and an engine say once, when they begin.
 _ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
 # What torch writes when the interpreter of a process with NCCL comes to its end.
@@ -101,7 +101,7 @@ class Run:
     @cached_property
     def _own(self) -> bool:
         """Do its processes sign the lines, or is there a sentence that no other program has?"""
-        return self.first(*_OWN_WORDS) is not None or any(_PROCESSES.match(line.process or "") for line in self.lines)
+        return self.first(*_OWN_WORDS) is not None or any(PROCESSES.match(line.process or "") for line in self.lines)
 
     @cached_property
     def answered(self) -> bool:

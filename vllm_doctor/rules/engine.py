@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.log import silence
+from vllm_doctor.log.last_words import last_words
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Diagnosis, Evidence, Finding, Missing, Scalar, Step, Subject
 from vllm_doctor.records.log import Log
@@ -220,6 +221,11 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
     if run.unsettled is not None:
         number = run.lines[run.unsettled.index].number
         return Verdict.UNKNOWN, f"line {number} reports a failure, and nothing shows that the server answered after it"
+    if (told := last_words(run)) is not None:
+        return Verdict.UNKNOWN, (
+            f"line {told.number} says that something ended or failed, and the server wrote nothing after it: "
+            f"{told.text.strip()[:120]}"
+        )
     if run.served(-1):
         end = "it was stopped from outside" if run.stopped is not None else "nothing failed after that"
         return Verdict.OK, f"the server became ready, and {end}"
