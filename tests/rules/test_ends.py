@@ -52,7 +52,7 @@ def test_nor_under_a_server_that_serves_unless_it_goes_on(release: str, line: st
 
 def test_a_stop_from_outside_is_carried_out_by_a_kill() -> None:
     cancelled = "slurmstepd: error: *** STEP 811.1 ON gpu7 CANCELLED AT 2026-01-02T10:05:00 ***"
-    killed = "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\nsrun: error: gpu7: task 0: Killed"
+    killed = "srun: Job step aborted: Waiting up to 32 seconds.\nsrun: error: gpu7: task 0: Killed"
     assert verdict(f"{SERVED}{cancelled}\n{killed}\n") is Verdict.OK
     assert verdict(f"{SERVED}{killed}\n") is not Verdict.OK
 
