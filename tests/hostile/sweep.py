@@ -10,14 +10,11 @@ import collections
 import json
 import os
 import re
-import resource
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +23,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.hostile import texts
+from tests.hostile.forker import waited
 
 MOST_MIB = 300
 MOST_S = 15.0
@@ -36,6 +34,9 @@ COUNTS = (
     "invocations", "escapes", "VD0001", "wrong ok", f"above {MOST_MIB} MiB", f"over {MOST_S:g} s of processor time",
     "canaries through", "other ends", "hangs", "files made",
 )  # fmt: skip
+_WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+# So many run in a copy of a process that has the modules; the next one is started as a user starts it.
+_COPIES = 19
 _DOCTOR = (sys.executable, "-I", "-c", "from vllm_doctor.cli.main import entry; entry()")
 _TAGS = frozenset({
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "div", "strong", "p", "table", "tr", "th", "td",
@@ -208,7 +209,7 @@ class Ended(NamedTuple):
     made: tuple[str, ...]
 
 
-def ended(asked: Asked, folder: Path) -> Ended:
+def ended(asked: Asked, folder: Path, run: "Run") -> Ended:
     """Run it in a folder that is made anew for it."""
     for name, content in asked.files.items():
         (folder / name).write_bytes(content)
@@ -219,47 +220,77 @@ def ended(asked: Asked, folder: Path) -> Ended:
     words = [*asked.words]
     at = words.index("--") if "--" in words else len(words)
     words[at:at] = [*form, *(("-o", "answer") if asked.end == "a file" else ())]
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as given:
-        given.write(asked.stdin)
-        given.seek(0)
-        code, used, hung = _run([os.fsencode(one) for one in (*_DOCTOR, *words)], folder, asked.end, (given, out, err))
-        told, complaint = (_all(file) for file in (out, err))
+    with tempfile.TemporaryDirectory() as beside:
+        names = [Path(beside, name) for name in ("in", "out", "err")]
+        names[0].write_bytes(asked.stdin)
+        code, kib, cpu_s, hung = run([os.fsencode(word) for word in words], folder, asked.end, names)
+        told, complaint = (
+            name.read_bytes().decode("utf-8", "surrogateescape") if name.exists() else "" for name in names[1:]
+        )
     answer = folder / "answer"
     if answer.exists():
         told += answer.read_text(encoding="utf-8", errors="surrogateescape")
     made = tuple(sorted({path.name for path in folder.iterdir()} - before - {"answer"}))
-    return Ended(code, told, complaint, used.ru_maxrss // 1024, used.ru_utime + used.ru_stime, hung, made)
+    return Ended(code, told, complaint, kib // 1024, cpu_s, hung, made)
 
 
-def _all(file: object) -> str:
-    file.seek(0)  # type: ignore[attr-defined]
-    return file.read().decode("utf-8", "surrogateescape")  # type: ignore[attr-defined,no-any-return]
+Run = Callable[[list[bytes], Path, str, list[Path]], tuple[int, int, float, bool]]
 
 
-def _run(
-    words: list[bytes], folder: Path, end: str, streams: tuple[object, object, object]
-) -> tuple[int, resource.struct_rusage, bool]:
-    given, out, err = streams
-    gone = full = None
-    if end == "a reader that went away":
-        reading, gone = os.pipe()
-        os.close(reading)
-    if end == "a full disk":
-        full = os.open("/dev/full", os.O_WRONLY)
-    started = [b"sh", b"-c", b'exec "$@" <&- >&- 2>&-', b"sh", *words] if end == "closed streams" else words
-    environment = {"PATH": "/usr/bin:/bin", "COLUMNS": "400", "VLLM_DOCTOR_STATE": str(folder / "folder")}
-    taken = next((one for one in (gone, full) if one is not None), out)
-    child = subprocess.Popen(started, cwd=folder, env=environment, stdin=given, stdout=taken, stderr=err)  # type: ignore[call-overload]
-    for one in (gone, full):
-        if one is not None:
-            os.close(one)
-    late = threading.Timer(HANGS_S, os.kill, (child.pid, signal.SIGKILL))
-    late.start()
-    _, status, used = os.wait4(child.pid, 0)
-    hung = not late.is_alive()
-    late.cancel()
-    child.returncode = os.waitstatus_to_exitcode(status)
-    return child.returncode, used, hung
+def _environment(folder: Path) -> dict[str, str]:
+    return {"COLUMNS": "400", "VLLM_DOCTOR_STATE": str(folder / "folder")}
+
+
+def anew(words: list[bytes], folder: Path, end: str, names: list[Path]) -> tuple[int, int, float, bool]:
+    """In a process that is started for it: how it ended, the most memory in KiB, its seconds, whether it hung."""
+    started = [*(os.fsencode(one) for one in _DOCTOR), *words]
+    if end == "closed streams":
+        started = [b"sh", b"-c", b'exec "$@" <&- >&- 2>&-', b"sh", *started]
+    environment = {"PATH": "/usr/bin:/bin", **_environment(folder)}
+    with (
+        names[0].open("rb") as given,
+        names[1].open("wb") as out,
+        names[2].open("wb") as err,
+        subprocess.Popen(started, cwd=folder, env=environment, stdin=given, stdout=out, stderr=err) as child,
+    ):
+        code, kib, cpu_s, hung = waited(child.pid, HANGS_S)
+        child.returncode = code
+    return code, kib, cpu_s, hung
+
+
+class Forker:
+    """A process with the doctor's modules, a copy of which runs a command: a fifth of the time."""
+
+    def __init__(self) -> None:
+        (orders, self._orders), (self._answers, answers) = os.pipe(), os.pipe()
+        words = [sys.executable, "-I", str(Path(__file__).with_name("forker.py")), str(orders), str(answers)]
+        environment = {"PATH": "/usr/bin:/bin"}
+        self._process = subprocess.Popen(words, pass_fds=(orders, answers), cwd="/", env=environment)
+        os.close(orders)
+        os.close(answers)
+        self._told = os.fdopen(self._answers)
+
+    def __call__(self, words: list[bytes], folder: Path, end: str, names: list[Path]) -> tuple[int, int, float, bool]:
+        """As `anew`. What only a start shows (streams that are closed) is started."""
+        if end == "closed streams":
+            return anew(words, folder, end, names)
+        to: tuple[str | None, int] = (str(names[1]), _WRITTEN)
+        if end == "a full disk":
+            to = ("/dev/full", os.O_WRONLY)
+        if end == "a reader that went away":
+            to = (None, 0)
+        order = {"words": [word.hex() for word in words], "folder": str(folder), "seconds": HANGS_S,
+                 "streams": [(str(names[0]), os.O_RDONLY), to, (str(names[2]), _WRITTEN)],
+                 "environment": _environment(folder)}  # fmt: skip
+        os.write(self._orders, json.dumps(order).encode() + b"\n")
+        code, kib, cpu_s, hung = json.loads(self._told.readline())
+        return code, kib, cpu_s, hung
+
+    def close(self) -> None:
+        """End it."""
+        os.close(self._orders)
+        self._told.close()
+        self._process.wait()
 
 
 def wrong(asked: Asked, done: Ended) -> Iterator[tuple[str, str]]:
@@ -298,12 +329,13 @@ def main() -> int:
     counts: collections.Counter[str] = collections.Counter()
     hidden, told, most_mib, most_s, took = 0, 0, 0, 0.0, 0.0
     all_of_them = [one for one in invocations() if asked.only in one.what][:: asked.every]
-    for one in all_of_them:
+    forker = Forker()
+    for number, one in enumerate(all_of_them):
         if time.monotonic() - began > asked.minutes * 60:
             print(f"ended after {asked.minutes:g} min: {len(all_of_them) - counts['invocations']} were not run")
             break
         with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-            done = ended(one, Path(folder))
+            done = ended(one, Path(folder), forker if number % (_COPIES + 1) else anew)
         counts["invocations"] += 1
         hidden += one.unheard and "[hidden]" in done.out
         told += texts.TOLD in done.out + done.err
@@ -311,6 +343,7 @@ def main() -> int:
         for count, why in wrong(one, done):
             counts[count] += 1
             print(json.dumps([count, one.what, why]), flush=True)
+    forker.close()
     print(", ".join(f"{what}: {counts[what]}" for what in COUNTS))
     print(f"answers that tell the text: {told}, that hide a canary: {hidden}")
     print(f"most memory: {most_mib} MiB; most processor time: {most_s:.1f} s, of all {took:.0f} s")
