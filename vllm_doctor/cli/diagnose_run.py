@@ -9,7 +9,7 @@ import termios
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -30,6 +30,9 @@ from vllm_doctor.records.verdict import Severity, Verdict
 from vllm_doctor.render.file import put
 from vllm_doctor.rules.engine import diagnose
 from vllm_doctor.rules.order import INTERNAL, by_code
+
+if TYPE_CHECKING:
+    from vllm_doctor.monitor.host import Row
 
 Judged: TypeAlias = Sequence[tuple[Diagnosis, Snapshot]]
 
@@ -135,7 +138,7 @@ def _rendered(judged: Judged, output: str, target: str | None, given: Given) -> 
     if output == "prometheus":
         from vllm_doctor.render import prometheus
 
-        return prometheus.text([verdict for verdict, _ in judged], time.time(), _codes())
+        return prometheus.text([verdict for verdict, _ in judged], time.time(), _codes(), _rows(judged))
     if output == "html":
         from vllm_doctor.render.html import page
 
@@ -159,6 +162,12 @@ def _codes() -> list[str]:
     return list(by_code())
 
 
+def _rows(judged: Judged) -> "list[Row]":
+    from vllm_doctor.monitor.host import rows
+
+    return rows([snapshot for _, snapshot in judged])
+
+
 def _write(judged: Judged, output: str, target: str | None, given: Given) -> None:
     if target is None:
         say(_rendered(judged, output, None, given))
@@ -167,7 +176,7 @@ def _write(judged: Judged, output: str, target: str | None, given: Given) -> Non
         if output == "prometheus":
             from vllm_doctor.render import prometheus
 
-            prometheus.write(target, [verdict for verdict, _ in judged], time.time(), _codes())
+            prometheus.write(target, [verdict for verdict, _ in judged], time.time(), _codes(), _rows(judged))
         else:
             put(target, _rendered(judged, output, target, given))
     except OSError as problem:

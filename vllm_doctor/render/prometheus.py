@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vllm_doctor.records.finding import Diagnosis
+from vllm_doctor.monitor.host import Row
+from vllm_doctor.records.finding import Diagnosis, Finding
 from vllm_doctor.records.verdict import Verdict
+from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.file import put
 from vllm_doctor.render.text import visible
 
@@ -16,18 +18,24 @@ if TYPE_CHECKING:
 _LAST_SUCCESS = "vllm_doctor_last_success_timestamp_seconds"
 
 
-def write(path: str | os.PathLike[str], diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str] = ()) -> None:
+def write(
+    path: str | os.PathLike[str],
+    diagnoses: Sequence[Diagnosis],
+    now: float,
+    codes: Sequence[str] = (),
+    rows: Sequence[Row] = (),
+) -> None:
     """Replace the file at once (temporary file, rename), readable by all. Raises OSError.
 
     `codes` are all finding codes there are: those not found are told as 0, so that an alert sees them end. A run that
-    could not judge (verdict unknown) leaves the time of the last success as it was.
+    could not judge (verdict unknown) leaves the time of the last success as it was. `rows` are the host's own.
     """
-    put(path, _exposition(_registry(diagnoses, now, codes, _last_successes(Path(path)))), mode=0o644)
+    put(path, _exposition(_registry(diagnoses, now, codes, _last_successes(Path(path)), rows)), mode=0o644)
 
 
-def text(diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str] = ()) -> str:
+def text(diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str] = (), rows: Sequence[Row] = ()) -> str:
     """The same for standard output, where nothing is known of earlier runs."""
-    return _exposition(_registry(diagnoses, now, codes, {}))
+    return _exposition(_registry(diagnoses, now, codes, {}, rows))
 
 
 def _exposition(registry: "CollectorRegistry") -> str:
@@ -37,7 +45,7 @@ def _exposition(registry: "CollectorRegistry") -> str:
 
 
 def _registry(
-    diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str], before: dict[str, float]
+    diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str], before: dict[str, float], rows: Sequence[Row]
 ) -> "CollectorRegistry":
     from prometheus_client import CollectorRegistry, Gauge
 
@@ -46,8 +54,8 @@ def _registry(
     found = Gauge("vllm_doctor_finding", "1 for each finding of the last run.", ["unit", "code"], registry=registry)
     about = Gauge(
         "vllm_doctor_finding_info",
-        "Cause, phase and severity of a finding of the last run.",
-        ["unit", "code", "cause", "phase", "severity", "explained_by"],
+        "What a finding of the last run says, and its first change.",
+        ["unit", "code", "cause", "phase", "severity", "explained_by", "title", "change"],
         registry=registry,
     )
     unknown = Gauge("vllm_doctor_unknown_signals", "Signals that could not be read.", ["unit"], registry=registry)
@@ -71,6 +79,8 @@ def _registry(
                 finding.phase.value,
                 finding.severity.value,
                 finding.explained_by or "",
+                visible(finding.title, 200),
+                _first(finding),
             ).set(1)
         unknown.labels(unit).set(len(diagnosis.unknown))
         for missing in diagnosis.unknown:
@@ -78,7 +88,25 @@ def _registry(
         judged = diagnosis.verdict is not Verdict.UNKNOWN
         if judged or unit in before:
             success.labels(unit).set(now if judged else before[unit])
+    _add(registry, rows)
     return registry
+
+
+def _first(finding: Finding) -> str:
+    """The first change in a line, or where to look."""
+    told = deed(finding.changes[0]) if finding.changes else finding.next or f"vllm-doctor explain {finding.code}"
+    return visible(" ".join(told.split()), 200)
+
+
+def _add(registry: "CollectorRegistry", rows: Sequence[Row]) -> None:
+    from prometheus_client import Gauge
+
+    gauges: dict[str, Gauge] = {}
+    for row in rows:
+        if row.name not in gauges:
+            gauges[row.name] = Gauge(row.name, row.help, list(row.labels), registry=registry)
+        words = [visible(value, 200) for value in row.labels.values()]
+        (gauges[row.name].labels(*words) if words else gauges[row.name]).set(row.value)
 
 
 def _last_successes(path: Path) -> dict[str, float]:
