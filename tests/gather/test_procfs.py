@@ -83,3 +83,16 @@ def test_what_the_kernel_counts_in_kib_is_bytes(tmp_path: Path, monkeypatch: pyt
     )
     monkeypatch.setattr(procfs, "PROC", tmp_path)
     assert procfs.meminfo() == {"MemTotal": 65536000 * 1024, "MemAvailable": 1024}
+
+
+@pytest.mark.parametrize(
+    ("comm", "argv", "name"),
+    [
+        ("VLLM::EngineCor", ("VLLM::EngineCore",), "VLLM::EngineCore"),
+        ("VLLM::EngineCor", ("VLLM::EngineCore_DP0 rank 0",), "VLLM::EngineCore_DP0"),
+        ("VLLM::Worker", ("VLLM::Worker_TP1",), "VLLM::Worker"),
+        ("a-name-of-15-ch", ("/usr/bin/a-name-of-15-characters",), "a-name-of-15-ch"),
+    ],
+)
+def test_a_title_that_the_kernel_cut_is_told_whole(comm: str, argv: tuple[str, ...], name: str) -> None:
+    assert procfs._named(comm, argv) == name

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vllm_doctor.gather.unit_files import settings
+from vllm_doctor.gather.unit_files import rendered, settings
 from vllm_doctor.records.host import Unit
 
 UNIT = """[Unit]
@@ -55,3 +55,14 @@ def test_the_options_of_vllms_own_config_file_are_told_and_their_secrets_are_not
     told = [(one.line, one.text) for one in settings(unit) if one.path == str(config)]
     assert told == [(2, "model: m"), (3, "max_model_len: 131072"), (4, "api-key: [hidden]")]
     assert not [one for one in settings(unit) if one.path == str(old)]
+
+
+def test_a_unit_that_the_role_renders_is_told_from_one_that_a_person_wrote(tmp_path: Path) -> None:
+    template = Path(__file__).resolve().parents[2] / "templates" / "vllm.service.j2"
+    first = next(line for line in template.read_text().splitlines() if line.startswith("# Rendered by role vllm"))
+    fragment = tmp_path / "vllm@main.service"
+    unit = Unit("vllm@main.service", "loaded", "active", "running", "", fragment=str(fragment))
+    fragment.write_text(f"{first}\n{UNIT}")
+    assert rendered(unit)
+    fragment.write_text(f"# edited by hand\n{UNIT}")
+    assert not rendered(unit)

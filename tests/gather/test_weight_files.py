@@ -1,6 +1,7 @@
 """Weight files that are not whole, told by their own headers."""
 
 import json
+import os
 from pathlib import Path
 
 from vllm_doctor.gather.weight_files import checked
@@ -38,3 +39,25 @@ def test_what_is_no_header_has_no_size_to_ask_for(tmp_path: Path) -> None:
 def test_a_folder_without_weights_says_nothing(tmp_path: Path) -> None:
     assert checked(str(tmp_path)) is None
     assert checked(str(tmp_path / "none")) is None
+
+
+def test_a_whole_file_of_the_same_model_in_a_folder_beside_is_named(tmp_path: Path) -> None:
+    for name, config in (("model", "{}"), ("copy", "{}"), ("another", '{"other": 1}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(config)
+        safetensors(tmp_path / name / "a.safetensors", 64)
+    (tmp_path / "model" / "a.safetensors").write_bytes((tmp_path / "copy" / "a.safetensors").read_bytes()[:90])
+
+    found = checked(str(tmp_path / "model"))
+    assert found is not None
+    assert [c.copy for c in found.cut] == [f"{tmp_path}/copy/a.safetensors"]
+
+    (tmp_path / "copy" / "config.json").write_text('{"other": 1}')
+    found = checked(str(tmp_path / "model"))
+    assert found is not None
+    assert [c.copy for c in found.cut] == [""]
+
+
+def test_a_pipe_of_that_name_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.safetensors")
+    assert checked(str(tmp_path)) is None

@@ -34,6 +34,7 @@ JSON_OPTIONS = {"compilation-config", "speculative-config", "limit-mm-per-prompt
 
 # Why no value can be known, by what is to be changed.
 NOT_KNOWN = {
+    "inventory": "its lines follow from the drop-in, of which each option is told",
     "server": "a log does not say whether a unit, a container or a shell started it",
     "model": "which checkpoint is the owner's choice; the size that fits is in the words and in `predicted`",
     "max-num-batched-tokens": "neither the launch nor the release is known, so only 'half of what it is' is true",

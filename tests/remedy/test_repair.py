@@ -108,7 +108,12 @@ def test_the_units_state_says_what_has_to_be_cleared() -> None:
     assert told.commands[-1].endswith("# may take 1min until the old run has stopped")
 
 
-STOP = Change(ChangeKind.OS, "old-process", None, None, Direction.STOP, Applicability.MANUAL)
+def test_a_unit_that_is_active_between_two_failures_is_not_called_running_alone() -> None:
+    between = msgspec.structs.replace(FAILED, active_state="active", sub_state="running", result="success", restarts=1)
+    assert repair(SHORTER, *OVER, unit=between).now[0] == "the unit is active (running): attempt 2 of 3 to start"
+
+
+STOP = Change(ChangeKind.OS, "port-holder", None, None, Direction.STOP, Applicability.MANUAL)
 
 
 def test_a_port_that_is_held_is_freed_by_stopping_its_unit_and_one_that_is_free_again_is_used() -> None:
@@ -116,8 +121,10 @@ def test_a_port_that_is_held_is_freed_by_stopping_its_unit_and_one_that_is_free_
     told = repair(STOP, code="VD510", machine=held)
     assert told.now[1] == "port 8000 is held by pid 3834 (python3), unit reports.service"
     assert told.commands == ("systemctl stop reports.service", START)
+    assert told.deed == "stop reports.service, unless it is wanted: then another port for one of the two"
     free = repair(STOP, code="VD510", machine=Machine("gpu7"))
-    assert free.now[1] == "port 8000 is free again: start it"
+    assert free.now[1] == "port 8000 is free again"
+    assert free.deed == "start it"
     assert free.commands == (START,)
 
 
@@ -128,12 +135,18 @@ def test_a_weight_file_is_named_with_its_size_and_the_size_that_it_should_have()
         "/srv/m/model.safetensors: 946,156 bytes, its header asks for 2,365,392; changed 2026-11-22T13:40:34+00:00"
     )
     assert told.commands == ()
+    beside = msgspec.structs.replace(cut, copy="/srv/m kept/model.safetensors")
+    told = repair(STOP, code="VD512", machine=Machine("gpu7", weights=WeightFiles(1, (beside,))))
+    assert told.commands == ("cp -p '/srv/m kept/model.safetensors' /srv/m/model.safetensors", START)
+    assert told.deed == "put back the whole file, if that is the same model"
     whole = repair(STOP, code="VD512", machine=Machine("gpu7", weights=WeightFiles(1)))
-    assert whole.now[1] == "all 1 weight files of the folder are whole now: start it"
+    assert whole.now[1] == "all 1 weight files of the folder are whole now"
+    assert whole.deed == "start it"
     assert whole.commands == (START,)
 
 
 def test_what_was_taken_out_after_the_failed_run_needs_a_start_alone() -> None:
     told = repair(GONE, OWN)
-    assert told.now[1] == "the launch has --swap-space 4 no more: start it"
+    assert told.now[1] == "the launch has --swap-space 4 no more"
+    assert told.deed == "start it"
     assert told.commands == (START,)

@@ -22,7 +22,7 @@ from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.target import Target
 from vllm_doctor.gather.together import Task
-from vllm_doctor.gather.unit_files import settings
+from vllm_doctor.gather.unit_files import rendered, settings
 from vllm_doctor.gather.unit_runs import judged_log, since_start
 from vllm_doctor.gather.weight_files import checked
 from vllm_doctor.gather.worker import Worker, collect
@@ -182,24 +182,26 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool | None) -> _Read
     machine: Task[Machine | None] = Task(
         partial(procfs.machine, main_pid=pid, port=probe.port_of(flags), folders=_folders(launch, env))
     )
-    stands: Task[tuple[Setting, ...]] = Task(partial(settings, state))
-    model = launch.value.model if isinstance(launch, Known) else None
-    weights: Task[WeightFiles | None] = Task(
-        partial(_weights, model if state.active_state in {"failed", "activating"} else None)
-    )
+    stands: Task[tuple[tuple[Setting, ...], bool]] = Task(lambda: (settings(state), rendered(state)))
     answered = asked.result(until, None)
     if base is not None and running and answered is not None and "sent nothing" in (answered.health_error or ""):
         # A busy server may be slow; only one that stays silent for seconds is called silent.
         answered = probe.probe(base, deadline_s=SILENCE_S, given=given)
     healthy = answered is not None and answered.health_status == 200
-    if canary is not False and healthy and answered is not None and base is not None and isinstance(launch, Known):
+    model = launch.value.model if isinstance(launch, Known) else None
+    weights: Task[WeightFiles | None] = Task(partial(_weights, None if healthy else model))
+    host = machine.result(max(until, time.monotonic() + HTTP_S), None)
+    halted = _halted(host, state.name)
+    if answered is not None and healthy and halted is not None:  # nothing would come back, and why is known
+        answered = msgspec.structs.replace(answered, untried=f"process {halted.pid} does not run")
+    elif canary is not False and healthy and answered is not None and base is not None and isinstance(launch, Known):
         own = canary is True
         answered = probe.one_token(base, launch.value, answered, asked=own, deadline_s=CANARY_S, given=given)
     log = judged_log(chosen, runs, healthy=healthy, deadline_s=deadline_s)
-    host = machine.result(max(until, time.monotonic() + HTTP_S), None)
     if host is not None:
         host = msgspec.structs.replace(host, weights=weights.result(max(until, time.monotonic() + HTTP_S), None))
-    state = msgspec.structs.replace(state, settings=stands.result(max(until, time.monotonic() + HTTP_S), ()))
+    lines, by_playbook = stands.result(max(until, time.monotonic() + HTTP_S), ((), False))
+    state = msgspec.structs.replace(state, settings=lines, rendered=by_playbook)
     # What the unit is given and nobody else may know is looked for in all that was read.
     words = (*chosen.argv, *procfs.cmdline(pid or 0))
     secrets = secret_values(words, from_files | env, (state.name, socket.gethostname()))
@@ -222,6 +224,12 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool | None) -> _Read
         live=True,
     )
     return without(taken, secrets), tuple(secrets)
+
+
+def _halted(host: Machine | None, unit: str) -> Process | None:
+    """A process of the unit that is stopped or frozen, so that no request of it ends."""
+    mine = (p for p in (host.processes if host is not None else ()) if p.unit == unit)
+    return next((p for p in mine if p.state == "T" or p.frozen), None)
 
 
 def _weights(model: str | None) -> WeightFiles | None:

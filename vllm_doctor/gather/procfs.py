@@ -166,6 +166,12 @@ def started(pid: int) -> int | None:
     return int(fields[19]) if len(fields) > 19 else None
 
 
+def _named(comm: str, argv: tuple[str, ...]) -> str:
+    """The process's name; whole where the kernel kept 15 characters of the title that it gave itself."""
+    title = argv[0].partition(" ")[0] if titled(argv) else ""
+    return title if len(comm) == 15 and title.startswith(comm) else comm
+
+
 def _process(pid: int, argv: tuple[str, ...], unit: str | None) -> Process | None:
     told = stat(pid)
     if told is None or told[1] == "Z":
@@ -174,7 +180,7 @@ def _process(pid: int, argv: tuple[str, ...], unit: str | None) -> Process | Non
     return Process(
         pid=pid,
         ppid=told[2],
-        name=told[0],
+        name=_named(told[0], argv),
         cmdline=tuple(word[:500] for word in scrub_argv(argv[:200])),
         unit=unit,
         user=user_of(pid),

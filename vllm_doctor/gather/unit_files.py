@@ -17,6 +17,8 @@ _DIRECTIVE = re.compile(r"\s*(ExecStart|Environment)\s*=\s*(.*)")
 _OPTION = re.compile(r"([A-Za-z][\w-]{0,100})\s*:\s+(\S.{0,400}?)\s*(?:\s#.*)?")
 # The directive of a line of the file that vLLM's --config names.
 CONFIG = "--config"
+# The first line of templates/unit.service.j2.
+_RENDERED = re.compile(r"# Rendered by role vllm\b")
 _SHOWN = re.compile(r" \(ignore_errors=(?:yes|no)\)$")
 
 
@@ -27,6 +29,11 @@ def settings(unit: Unit) -> tuple[Setting, ...]:
     for entry in unit.properties.get("EnvironmentFiles", "").splitlines():
         found += _of_environment_file(_SHOWN.sub("", entry.strip()))
     return (*found, *_of_config(_config(found)))
+
+
+def rendered(unit: Unit) -> bool:
+    """Does the unit's own file say that role vllm renders it?"""
+    return any(_RENDERED.match(line) for line in (_lines(unit.fragment)[:20] if unit.fragment else ()))
 
 
 def _config(found: list[Setting]) -> str:

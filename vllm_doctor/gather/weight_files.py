@@ -2,14 +2,19 @@
 
 import json
 import os
+import stat
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from vllm_doctor.gather.bounded import whole
 from vllm_doctor.records.host import WeightFile, WeightFiles
+from vllm_doctor.records.reading import Known
 
 _MOST_HEADER = 64 << 20
 _POINTER = b"version https://git-lfs"
+_MOST_CONFIG = 1 << 20
+_MOST_BESIDE = 200
 _BUDGET_S = 1.5
 
 
@@ -31,14 +36,50 @@ def checked(folder: str) -> WeightFiles | None:
             break
         try:
             status = file.stat()
+            if not stat.S_ISREG(status.st_mode):
+                continue
             needed = _needed(file)
         except (OSError, ValueError):
             continue
         count += 1
         if needed is None or needed != status.st_size:
             at = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="seconds")
-            cut.append(WeightFile(os.fspath(file), status.st_size, needed, at))
+            cut.append(WeightFile(os.fspath(file), status.st_size, needed, at, _copy(file, needed, until)))
     return WeightFiles(count, tuple(cut)) if count else None
+
+
+def _copy(file: Path, needed: int | None, until: float) -> str:
+    """A file of this name that is whole and begins with the same header, in a folder beside that has the same
+    config.json; "" where there is none."""
+    config = whole(file.parent / "config.json", _MOST_CONFIG)
+    if needed is None or not isinstance(config, Known):
+        return ""
+    try:
+        beside = sorted(entry for entry in file.parent.parent.iterdir() if entry != file.parent)[:_MOST_BESIDE]
+    except OSError:
+        return ""
+    for folder in beside:
+        if time.monotonic() > until:
+            break
+        other = folder / file.name
+        try:
+            if not other.is_file() or other.stat().st_size != needed or _needed(other) != needed:
+                continue
+            same = whole(folder / "config.json", _MOST_CONFIG)
+            if isinstance(same, Known) and same.value == config.value and _begins_alike(file, other):
+                return os.fspath(other)
+        except (OSError, ValueError):
+            continue
+    return ""
+
+
+def _begins_alike(file: Path, other: Path) -> bool:
+    """Have both the same header? Of a file that is cut within its own (a pointer) nothing is known."""
+    with file.open("rb") as one, other.open("rb") as two:
+        length = int.from_bytes(two.read(8), "little")
+        two.seek(0)
+        header = two.read(8 + min(length, _MOST_HEADER))
+        return one.read(len(header)) == header
 
 
 def _needed(file: Path) -> int | None:

@@ -129,13 +129,15 @@ class Memory(msgspec.Struct, frozen=True):
 
 class Repair(msgspec.Struct, frozen=True):
     """The repair on this very host: where the value stands, what is true now (after the last run's log), and commands
-    that work as pasted, in their order. `inventory_keeps` says that the value comes from the rendered unit, so that the
-    inventory's line makes the repair last."""
+    that work as pasted, in their order. `deed` is what they do, where it is not what the first change says.
+    `inventory_keeps` says that the value comes from the rendered unit, so that the inventory's line makes the repair
+    last."""
 
     where: str = ""
     now: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     inventory_keeps: bool = True
+    deed: str = ""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):

@@ -24,7 +24,8 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """A systemd unit as systemd itself reports it; memory figures in bytes. `settings` stand in systemd's order."""
+    """A systemd unit as systemd itself reports it; memory figures in bytes. `settings` stand in systemd's order;
+    `rendered` says that its own file is a playbook's, so that what it has comes from an inventory."""
 
     name: str
     load_state: str
@@ -43,6 +44,7 @@ class Unit(msgspec.Struct, frozen=True):
     fragment: str | None = None
     properties: dict[str, str] = {}
     settings: tuple[Setting, ...] = ()
+    rendered: bool = False
 
 
 class GpuProcess(msgspec.Struct, frozen=True):
@@ -168,12 +170,14 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class WeightFile(msgspec.Struct, frozen=True):
-    """A weight file that is not whole: its size, the size that its header asks for (None where it has none), bytes."""
+    """A weight file that is not whole: its size, the size that its header asks for (None where it has none), bytes.
+    `copy` is a whole file with the same header in a folder beside, of a model with the same config.json."""
 
     path: str
     size: int
     needed: int | None
     modified: str
+    copy: str = ""
 
 
 class WeightFiles(msgspec.Struct, frozen=True):

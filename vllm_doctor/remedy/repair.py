@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.records.finding import Change, Diagnosis, Finding, Repair
-from vllm_doctor.records.host import Machine, Setting, Unit
+from vllm_doctor.records.host import Machine, Setting, Unit, WeightFiles
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
@@ -19,6 +19,7 @@ from vllm_doctor.remedy.dropin import quoted
 _PORT_TAKEN, _WEIGHTS_CUT = "VD510", "VD512"
 # A line of the file that vLLM's --config names (gather/unit_files.py).
 _CONFIG = "--config"
+_START = "start it"
 _SED = re.compile(r"[\\/.*\[\]^$]")
 
 
@@ -32,40 +33,51 @@ def repaired(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
     return answer(msgspec.structs.replace(diagnosis, repair=found), snapshot)
 
 
+class _Told(msgspec.Struct, frozen=True):
+    """What is true now, what to type, and what that does where it is not the first change's own words."""
+
+    now: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    deed: str = ""
+    starts: bool = False
+
+
 def _repair(diagnosis: Diagnosis, finding: Finding, unit: Unit, machine: Machine | None) -> Repair:
     change = next((c for c in finding.changes if c.kind in {ChangeKind.FLAG, ChangeKind.ENV}), None)
     place = _place(unit, change) if change is not None else None
-    now = [_state(unit)]
-    commands: list[str] = []
+    told = _Told()
     if finding.code == _PORT_TAKEN:
-        told, stops = _port(diagnosis, machine)
-        now += told
-        commands += stops
+        told = _port(diagnosis, machine)
     elif finding.code == _WEIGHTS_CUT and machine is not None and machine.weights is not None:
-        now += _weights(machine)
+        told = _weights(machine.weights)
     elif change is not None and place is not None:
-        commands += _edit(place, change)
-        if commands and place.rendered is not None and _new(place, change) == place.rendered:
-            now.append(f"the commands put back the unit's own {place.rendered}")
+        told = _edited(place, change)
     elif change is not None and _is_gone(change, unit, diagnosis.launch):
-        now.append(f"the launch has {_spelled(change)} no more: start it")
-    if commands or (finding.code == _PORT_TAKEN and now[1:]) or _may_start(finding, now):
+        told = _Told((f"the launch has {_spelled(change)} no more",), deed=_START, starts=True)
+    commands = list(told.commands)
+    failing = finding.severity is Severity.BLOCKS_START
+    if commands or (told.starts and (failing or finding.code == _PORT_TAKEN)):
         commands.append(_start(unit, reload=place is not None))
     by_hand = place is not None and place.setting.path != unit.fragment
     return Repair(
         where=_where(place, unit) if place is not None else "",
-        now=tuple(now),
+        now=(_state(unit, failing=failing), *told.now),
         commands=tuple(commands),
         inventory_keeps=not by_hand,
+        deed=told.deed if commands else "",
     )
 
 
-def _may_start(finding: Finding, now: Sequence[str]) -> bool:
-    return finding.severity is Severity.BLOCKS_START and any(told.endswith("start it") for told in now)
+def _edited(place: "Place", change: Change) -> _Told:
+    commands = _edit(place, change)
+    if commands and place.rendered is not None and _new(place, change) == place.rendered:
+        return _Told(commands=commands, deed=f"put back the unit's own {place.rendered}")
+    return _Told(commands=commands)
 
 
-def _state(unit: Unit) -> str:
-    """`failed: systemd gave up after 3 starts`: what has to be cleared before it starts again."""
+def _state(unit: Unit, *, failing: bool) -> str:
+    """`failed: systemd gave up after 3 starts`: what has to be cleared before it starts again. One that fails each
+    time is active between two failures."""
     since = unit.properties.get("InactiveEnterTimestamp" if unit.active_state == "failed" else "ActiveEnterTimestamp")
     at = f" since {since}" if since and unit.active_state in {"failed", "active"} else ""
     restarts = unit.restarts or 0
@@ -73,10 +85,12 @@ def _state(unit: Unit) -> str:
         unit.active_state == "failed" and unit.properties.get("Restart", "no") != "no" and restarts
     ):
         return f"the unit failed{at}; systemd gave up after {restarts + 1} starts (its start limit)"
+    most = unit.properties.get("StartLimitBurst")
+    attempt = f"attempt {restarts + 1}" + (f" of {most}" if most and most != "0" else "")
     if unit.sub_state == "auto-restart" or (unit.active_state == "activating" and restarts):
-        most = unit.properties.get("StartLimitBurst")
-        return f"the unit restarts: attempt {restarts + 1}" + (f" of {most}" if most else "")
-    return f"the unit is {unit.active_state} ({unit.sub_state}){at}"
+        return f"the unit restarts: {attempt}"
+    again = f": {attempt} to start" if failing and unit.active_state == "active" else ""
+    return f"the unit is {unit.active_state} ({unit.sub_state}){at}{again}"
 
 
 def _start(unit: Unit, *, reload: bool) -> str:
@@ -143,16 +157,16 @@ def _where(place: Place, unit: Unit) -> str:
     return f"{told}: a drop-in over the unit's own file, {has}"
 
 
-def _edit(place: Place, change: Change) -> list[str]:
+def _edit(place: Place, change: Change) -> tuple[str, ...]:
     """One `sed` of the very line; none where that line does not hold the text as it is told."""
     if "[hidden]" in place.text or place.text not in place.setting.text or not exact(change):
-        return []
+        return ()
     if place.setting.directive == _CONFIG and change.after is None:
-        return [f"sed -i {place.setting.line}d {shlex.quote(place.setting.path)}"]
+        return (f"sed -i {place.setting.line}d {shlex.quote(place.setting.path)}",)
     new = _new(place, change)
     old = place.text if new else f" {place.text}"
     line = f"{place.setting.line}s/{_SED.sub(_escaped, old)}/{_SED.sub(_escaped, new).replace('&', chr(92) + '&')}/"
-    return [f"sed -i {shlex.quote(line)} {shlex.quote(place.setting.path)}"]
+    return (f"sed -i {shlex.quote(line)} {shlex.quote(place.setting.path)}",)
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -190,27 +204,35 @@ def _spelled(change: Change) -> str:
     return f"--{change.name}" + (f" {change.before}" if isinstance(change.before, str | int | float) else "")
 
 
-def _port(diagnosis: Diagnosis, machine: Machine | None) -> tuple[list[str], list[str]]:
+def _port(diagnosis: Diagnosis, machine: Machine | None) -> _Told:
     """Who listens on the port now, and how to end that; nobody: it can be started."""
     if machine is None:
-        return [], []
+        return _Told()
     found = placed(diagnosis.launch, "port")
     port = found[-1].rpartition("=")[2] if found is not None else "8000"
     held = [one for one in machine.listeners if str(one.port) == port]
     if not held:
-        return [f"port {port} is free again: start it"], []
+        return _Told((f"port {port} is free again",), deed=_START, starts=True)
     holder = held[0]
     who = f"pid {holder.pid} ({holder.name or '?'})" if holder.pid is not None else "a process of another user"
     unit = f", unit {holder.unit}" if holder.unit else ""
+    now = (f"port {port} is held by {who}{unit}",)
+    if not holder.unit and holder.pid is None:
+        return _Told(now)
     stop = f"systemctl stop {shlex.quote(holder.unit)}" if holder.unit else f"kill {holder.pid}"
-    return [f"port {port} is held by {who}{unit}"], [stop] if holder.unit or holder.pid is not None else []
+    return _Told(now, (stop,), f"stop {holder.unit or who}, unless it is wanted: then another port for one of the two")
 
 
-def _weights(machine: Machine) -> list[str]:
-    if machine.weights is None:
-        return []
-    told = []
-    for one in machine.weights.cut[:3]:
+def _weights(found: WeightFiles) -> _Told:
+    """The files with the size that they have and should have, and the whole copies that lie beside."""
+    if not found.cut:
+        return _Told((f"all {found.checked} weight files of the folder are whole now",), deed=_START, starts=True)
+    told: list[str] = []
+    for one in found.cut[:3]:
         asks = f"its header asks for {one.needed:,}" if one.needed is not None else "it has no header of safetensors"
         told.append(f"{one.path}: {one.size:,} bytes, {asks}; changed {one.modified}")
-    return told or [f"all {machine.weights.checked} weight files of the folder are whole now: start it"]
+    if not all(one.copy for one in found.cut):
+        return _Told(tuple(told), deed="")
+    told.append("a whole file with the same header, of a model with the same config.json, is in the folder beside")
+    copied = tuple(f"cp -p {shlex.quote(one.copy)} {shlex.quote(one.path)}" for one in found.cut)
+    return _Told(tuple(told), copied, "put back the whole file, if that is the same model")

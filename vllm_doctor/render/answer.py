@@ -7,7 +7,7 @@ from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.page import Page
 from vllm_doctor.render.sentences import aside, because, facts, subject
 from vllm_doctor.render.text import visible
-from vllm_doctor.render.words import CERTAINTIES, EFFECTS, FIELD, HEADLINES, HINTS, MEDIA, STYLES
+from vllm_doctor.render.words import CERTAINTIES, FIELD, HEADLINES, HINTS, MEDIA, STYLES, effect
 
 # The most lines of a corrected launch that are shown unasked.
 _PASTE = 6
@@ -21,7 +21,7 @@ def head(page: Page, diagnosis: Diagnosis) -> None:
     if first is not None:
         version = diagnosis.facts.get("vllm_version")
         who = who or (f"vLLM {visible(str(version), 60)}" if version else "vLLM")
-        state = "may be at fault" if first.confidence is Confidence.POSSIBLE else EFFECTS[first.severity]
+        state = "may be at fault" if first.confidence is Confidence.POSSIBLE else effect(first)
         page.line((word, STYLES[diagnosis.verdict]), (f"  {who} {state}", "bold"))
         _notes(page, diagnosis)
         return
@@ -72,7 +72,12 @@ def _deed(page: Page, finding: Finding, repair: Repair | None) -> None:
         return
     change = finding.changes[0]
     if repair is not None and repair.commands:
-        page.line(("do".ljust(FIELD), "bold cyan"), (visible(deed(change)), "bold"), (aside(change), "dim"))
+        own = visible(repair.deed, 200)
+        page.line(
+            ("do".ljust(FIELD), "bold cyan"),
+            (own or visible(deed(change)), "bold"),
+            ("" if own else aside(change), "dim"),
+        )
         for command in repair.commands:
             page.verbatim(f"$ {visible(command, 2000)}", "bold green", indent=FIELD)
         return

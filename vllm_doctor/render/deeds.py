@@ -8,6 +8,7 @@ from vllm_doctor.remedy.argv import written
 from vllm_doctor.render.text import visible
 
 # What to do with a thing that is no setting of vLLM, by its name in the JSON; `{to}` is the value to have.
+_RESTARTS = ("systemctl restart", "systemctl daemon-reload && systemctl restart")
 _DEEDS = {
     "gpu": "repair or replace the GPU",
     "host-ram": "give the host more memory, or load less",
@@ -30,6 +31,7 @@ _DEEDS = {
     "host": "look at the host",
     "host-port": "free the host's port, or publish another",
     "hub-access": "repair the way to the model's files",
+    "inventory": "put into the inventory what the drop-in sets",
     "image-name": "correct the image's name, or the right to pull it",
     "libcuda-symlink": "make libcuda.so visible to the linker",
     "liveness-probe": "give the liveness probe more time: {to}",
@@ -38,6 +40,7 @@ _DEEDS = {
     "nvidia-fabricmanager": "start the fabric manager",
     "node-gpus": "free GPUs on a node, or add one",
     "old-process": "stop the process that an earlier run left",
+    "port-holder": "stop what holds the port, unless it is wanted",
     "operating-system": "run vLLM on Linux",
     "orphaned-engine": "stop the orphaned engine",
     "other-gpu-processes": "stop what else holds the GPU's memory",
@@ -80,7 +83,7 @@ def deed(change: Change) -> str:
         return f"drain the host, then reset or replace the GPU{asks}"
     if change.name == "vllm-version":
         return f"install vLLM {change.after}" if change.after is not None else "install another build of vLLM"
-    if change.direction is Direction.REPAIR and (change.command or "").startswith("systemctl restart"):
+    if change.direction is Direction.REPAIR and (change.command or "").startswith(_RESTARTS):
         return f"restart {change.name}"
     if " unpause " in (change.command or ""):
         return "unpause the container"

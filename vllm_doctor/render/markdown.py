@@ -10,7 +10,7 @@ from vllm_doctor.remedy.argv import exact
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.sentences import aside, because, subject
 from vllm_doctor.render.text import figure, visible
-from vllm_doctor.render.words import CERTAINTIES, EFFECTS, HEADLINES, MEDIA, SEVERITIES
+from vllm_doctor.render.words import CERTAINTIES, HEADLINES, MEDIA, SEVERITIES, effect
 
 # What would be markup, a mention or a reference in the ticket of any of the usual trackers.
 _MARKUP = re.compile(r"[\\`*_\[\]<>|#@!~&$]")
@@ -39,7 +39,7 @@ def _part(diagnosis: Diagnosis) -> Iterator[str]:
     roots = [one for one in diagnosis.findings if one.explained_by is None]
     word = diagnosis.verdict.value.upper().replace("_", " ")
     who = plain(subject(diagnosis.subject)) or "vLLM"
-    told = EFFECTS[roots[0].severity] if roots else HEADLINES[diagnosis.verdict]
+    told = effect(roots[0]) if roots else HEADLINES[diagnosis.verdict]
     yield f"## {word}: {who} {told}\n" if roots else f"## {word}: {told} ({who})\n"
     if diagnosis.path and not roots:
         yield f"{plain(diagnosis.path[-1].because, 600)}\n"
@@ -72,13 +72,18 @@ def _finding(diagnosis: Diagnosis, finding: Finding, *, first: bool) -> Iterator
     repair = diagnosis.repair if first else None
     if repair is not None and repair.where:
         yield f"- **where**: {plain(repair.where)}"
+    for told in repair.now if repair is not None else ():
+        yield f"- **now**: {plain(told)}"
     yield ""
+    if repair is not None and repair.commands:
+        if repair.deed:
+            yield f"**Do**: {plain(repair.deed)}\n"
+        yield fenced(repair.commands, "sh") + "\n"
     for number, change in enumerate(finding.changes):
-        yield f"{'**Do**' if number == 0 else 'or'}: {plain(f'{deed(change)} {aside(change)}')}\n"
+        first_of_all = number == 0 and not (repair is not None and repair.commands)
+        yield f"{'**Do**' if first_of_all else 'or'}: {plain(f'{deed(change)} {aside(change)}')}\n"
         if change.command:
             yield fenced([change.command], "sh") + "\n"
-    if repair is not None and repair.commands:
-        yield fenced(repair.commands, "sh") + "\n"
     if first:
         yield from _pasted(diagnosis, finding)
     if finding.evidence:

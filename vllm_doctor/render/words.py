@@ -1,5 +1,6 @@
 """The words of an answer for the closed vocabularies of a diagnosis."""
 
+from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.verdict import Applicability, Confidence, Severity, Verdict
 
 STYLES = {
@@ -20,6 +21,20 @@ EFFECTS = {
     Severity.DEGRADED: "runs below what it could",
     Severity.ADVICE: "runs; one thing could be better",
 }
+# What these mean is not of some later load: nobody is answered now.
+_NOW = {
+    "VD901": "does not answer",
+    "VD905": "does not answer",
+    "VD909": "does not answer",
+    "VD911": "runs, not as it is written",
+}
+
+
+def effect(finding: Finding) -> str:
+    """What the finding does to the service, after its name."""
+    return _NOW.get(finding.code) or EFFECTS[finding.severity]
+
+
 APPLICABILITY = {
     Applicability.SAFE: "safe",
     Applicability.NEEDS_REVIEW: "",

@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
         changes=(
             thing(
                 ChangeKind.OS,
-                "old-process",
+                "port-holder",
                 Direction.STOP,
                 "the process is often the server of an earlier run; this command names it",
                 command=f"ss -ltnp 'sport = :{port}'" if port else "ss -ltnp",
