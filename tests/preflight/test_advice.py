@@ -16,7 +16,7 @@ from vllm_doctor.knowledge.compat import table
 from vllm_doctor.preflight import intent as wants
 from vllm_doctor.preflight import locks
 from vllm_doctor.preflight.checks import CHECKS, judge
-from vllm_doctor.preflight.records import Case, Verdict
+from vllm_doctor.preflight.records import HostToJudge, Result
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOCKS = locks.read(REPOSITORY / "roles/vllm/files/locks")
@@ -50,13 +50,13 @@ def test_no_sentence_names_a_variable_that_no_role_has(source: Path) -> None:
     assert named - own - VARIABLES - PLUGINS == set()
 
 
-def judged(case: Case) -> list[str]:
+def judged(case: HostToJudge) -> list[str]:
     """What a case is told to do."""
-    return [row.action for row in judge(case, CHECKS) if row.verdict in {Verdict.FAIL, Verdict.WARN} and row.action]
+    return [row.action for row in judge(case, CHECKS) if row.verdict in {Result.FAIL, Result.WARN} and row.action]
 
 
 CASES = [
-    Case(
+    HostToJudge(
         replace(INTENT, vllm_version=version, variant=variant, driver_version=driver, locks=LOCKS, python=None),
         replace(HOST, gpus=(gpu,), machine=machine, python="3.9.2", glibc=glibc),
         table(),

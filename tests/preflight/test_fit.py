@@ -11,7 +11,7 @@ from tests.plan.models import LLAMA_8B
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.preflight.fit import model_fits
 from vllm_doctor.preflight.launches import launches
-from vllm_doctor.preflight.records import Case, Host, Intent, Launch, Row, Verdict
+from vllm_doctor.preflight.records import Checked, HostFacts, HostToJudge, Instance, Intent, Result
 from vllm_doctor.preflight.slices import slices_possible
 
 H100, L4, T4, A30, RTXPRO = "2330", "27b8", "1eb8", "20b7", "2bb5"
@@ -27,7 +27,7 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
-def judge(gpus: tuple[str, ...] | None, config: str | None, **values: object) -> Row:
+def judge(gpus: tuple[str, ...] | None, config: str | None, **values: object) -> Checked:
     values = {"vllm_model": MODEL, **values}
     intent = Intent(
         driver=True,
@@ -37,19 +37,19 @@ def judge(gpus: tuple[str, ...] | None, config: str | None, **values: object) ->
         launches=launches(values, FLAGS, STORE),
     )
     configs = ((str(values.get("read_from", MODEL)), config),) if config else ()
-    return model_fits(Case(intent, Host(gpus=gpus, model_configs=configs), table(), date(2026, 11, 21)))
+    return model_fits(HostToJudge(intent, HostFacts(gpus=gpus, model_configs=configs), table(), date(2026, 11, 21)))
 
 
 class TestFit:
     def test_it_fits_and_says_the_sum(self, config: str) -> None:
         row = judge((H100,), config, vllm_max_model_len=32768)
-        assert row.verdict is Verdict.OK
+        assert row.verdict is Result.OK
         assert row.found.startswith("vllm@main on 1 x NVIDIA H100 80GB HBM3: 79.19 x 0.92 - weights 14.99 ")
         assert row.found.endswith("GiB for the KV cache")
 
-    @pytest.mark.parametrize(("revision", "verdict"), [(COMMIT, Verdict.OK), ("f" * 40, Verdict.UNKNOWN)])
+    @pytest.mark.parametrize(("revision", "verdict"), [(COMMIT, Result.OK), ("f" * 40, Result.UNKNOWN)])
     def test_a_model_of_a_hub_is_read_from_the_store_at_its_commit(
-        self, config: str, revision: str, verdict: Verdict
+        self, config: str, revision: str, verdict: Result
     ) -> None:
         there = f"{STORE}/org--llama/{COMMIT}"
         row = judge((H100,), config, vllm_model="org/llama", vllm_revision=revision, read_from=there)
@@ -57,74 +57,74 @@ class TestFit:
 
     def test_before_it_is_fetched_a_config_of_the_inventory_speaks_for_it(self, config: str) -> None:
         row = judge((H100,), config, vllm_model="org/llama", vllm_revision=COMMIT, read_from="org/llama")
-        assert row.verdict is Verdict.OK
+        assert row.verdict is Result.OK
 
     def test_an_override_that_cannot_fit_is_refused_with_the_sum_and_the_value_that_does(self, config: str) -> None:
         row = judge((L4,), config, vllm_max_model_len=131072)
-        assert row.verdict is Verdict.FAIL
+        assert row.verdict is Result.FAIL
         assert "kv-too-small: 22.03 x 0.94 - weights 14.99 " in row.found
         assert row.needed.endswith("GiB for one request of 131072 tokens")
         value = int(row.action.removeprefix("set vllm_max_model_len: "))
-        assert judge((L4,), config, vllm_max_model_len=value).verdict is Verdict.OK
+        assert judge((L4,), config, vllm_max_model_len=value).verdict is Result.OK
 
     def test_what_the_inventory_leaves_open_the_plan_chooses(self, config: str) -> None:
-        assert judge((L4,), config).verdict is Verdict.OK  # a shorter context than the model's own
+        assert judge((L4,), config).verdict is Result.OK  # a shorter context than the model's own
 
     def test_weights_that_spill_into_host_memory_are_a_warning(self, config: str) -> None:
         row = judge((T4,), config)
-        assert row.verdict is Verdict.WARN
+        assert row.verdict is Result.WARN
         assert "in host memory" in row.found
 
     def test_more_ranks_than_cards(self, config: str) -> None:
         row = judge((H100, H100), config, vllm_tensor_parallel_size=4)
-        assert row.verdict is Verdict.FAIL
+        assert row.verdict is Result.FAIL
         assert "at most the 2" in row.needed
 
     def test_an_instance_goes_before_the_variable(self, config: str) -> None:
         row = judge((L4,), config, vllm_max_model_len=131072, vllm_instances=[{"name": "short", "max_model_len": 512}])
-        assert row.verdict is Verdict.OK
+        assert row.verdict is Result.OK
         assert row.found.startswith("vllm@short on 1 x")
 
     def test_the_worst_instance_is_the_hosts_answer(self, config: str) -> None:
         instances = [{"name": "short"}, {"name": "long", "max_model_len": 131072, "gpus": ["GPU-1"]}]
         row = judge((L4, L4), config, vllm_max_model_len=4096, vllm_instances=instances)
-        assert row.verdict is Verdict.FAIL
+        assert row.verdict is Result.FAIL
         assert row.found.startswith("vllm@long on 1 x")
 
 
 class TestUnknown:
     def test_no_config_anywhere_is_said_so(self) -> None:
         row = judge((H100,), None)
-        assert row.verdict is Verdict.UNKNOWN
+        assert row.verdict is Result.UNKNOWN
         assert f"no config.json of {MODEL} on the host or in preflight_model_configs" in row.found
         assert "asks again on the host" in row.action
 
     def test_cards_of_several_kinds(self, config: str) -> None:
         row = judge((H100, L4), config)
-        assert row.verdict is Verdict.WARN
+        assert row.verdict is Result.WARN
         assert row.found == "vllm@main sees cards of several kinds: NVIDIA H100 80GB HBM3, NVIDIA L4"
         assert row.action == "set vllm_gpus to cards of one kind, as nvidia-smi -L lists them"
 
     def test_a_bus_that_cannot_be_read(self, config: str) -> None:
-        assert judge(None, config).verdict is Verdict.UNKNOWN
+        assert judge(None, config).verdict is Result.UNKNOWN
 
     def test_a_config_that_is_no_config(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text("[]")
         row = judge((H100,), str(tmp_path / "config.json"))
-        assert row.verdict is Verdict.UNKNOWN
+        assert row.verdict is Result.UNKNOWN
         assert "needed: one JSON object" in row.found
 
     def test_a_slice_is_not_a_card(self, config: str) -> None:
         row = judge((H100,), config, vllm_instances=[{"name": "a", "gpus": ["MIG-1"]}])
-        assert row.verdict is Verdict.UNKNOWN
+        assert row.verdict is Result.UNKNOWN
 
     def test_a_controller_without_the_planners_packages(self, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "vllm_doctor.plan.advice.choice", None)
         row = judge((H100,), config, vllm_max_model_len=777)  # a launch of its own: answers are kept
-        assert row.verdict is Verdict.UNKNOWN
+        assert row.verdict is Result.UNKNOWN
 
     def test_the_cpu_build_has_no_card(self, config: str) -> None:
-        assert judge((), config, vllm_variant="cpu").verdict is Verdict.NOT_APPLICABLE
+        assert judge((), config, vllm_variant="cpu").verdict is Result.NOT_APPLICABLE
 
 
 class TestLaunches:
@@ -158,23 +158,23 @@ class TestSlices:
     @pytest.mark.parametrize(
         ("gpus", "layout", "verdict", "says"),
         [
-            ((H100,), {"0": ("3g.40gb", "3g.40gb")}, Verdict.OK, "GPU 0: 3g.40gb 3g.40gb"),
-            ((H100,), {"0": ("1g.10gb+me", "19")}, Verdict.OK, "GPU 0"),
-            ((A30,), {"0": ("2g.12gb", "2g.12gb")}, Verdict.OK, "GPU 0"),
-            ((RTXPRO,), {"0": ("2g.48gb", "2g.48gb", "1g.24gb")}, Verdict.FAIL, "5 compute slices"),
-            ((H100,), {"0": ("4g.40gb", "4g.40gb")}, Verdict.FAIL, "at most 7"),
-            ((H100,), {"0": ("3g.40",)}, Verdict.FAIL, "'3g.40'"),
-            ((L4,), {"0": ("1g.10gb",)}, Verdict.FAIL, "NVIDIA L4"),
-            ((H100,), {"1": ("1g.10gb",)}, Verdict.FAIL, "GPU 1 of 1"),
-            (None, {"0": ("1g.10gb",)}, Verdict.UNKNOWN, "no card is known"),
-            ((H100,), {}, Verdict.NOT_APPLICABLE, ""),
+            ((H100,), {"0": ("3g.40gb", "3g.40gb")}, Result.OK, "GPU 0: 3g.40gb 3g.40gb"),
+            ((H100,), {"0": ("1g.10gb+me", "19")}, Result.OK, "GPU 0"),
+            ((A30,), {"0": ("2g.12gb", "2g.12gb")}, Result.OK, "GPU 0"),
+            ((RTXPRO,), {"0": ("2g.48gb", "2g.48gb", "1g.24gb")}, Result.FAIL, "5 compute slices"),
+            ((H100,), {"0": ("4g.40gb", "4g.40gb")}, Result.FAIL, "at most 7"),
+            ((H100,), {"0": ("3g.40",)}, Result.FAIL, "'3g.40'"),
+            ((L4,), {"0": ("1g.10gb",)}, Result.FAIL, "NVIDIA L4"),
+            ((H100,), {"1": ("1g.10gb",)}, Result.FAIL, "GPU 1 of 1"),
+            (None, {"0": ("1g.10gb",)}, Result.UNKNOWN, "no card is known"),
+            ((H100,), {}, Result.NOT_APPLICABLE, ""),
         ],
     )
     def test_layout(
-        self, gpus: tuple[str, ...] | None, layout: dict[str, tuple[str, ...]], verdict: Verdict, says: str
+        self, gpus: tuple[str, ...] | None, layout: dict[str, tuple[str, ...]], verdict: Result, says: str
     ) -> None:
         intent = Intent(driver=True, driver_version="580.105.08", slices=tuple(layout.items()))
-        row = slices_possible(Case(intent, Host(gpus=gpus), table(), date(2026, 11, 21)))
+        row = slices_possible(HostToJudge(intent, HostFacts(gpus=gpus), table(), date(2026, 11, 21)))
         assert row.verdict is verdict
         assert says in f"{row.found} {row.needed}"
 
@@ -183,8 +183,8 @@ class TestSlices:
             driver=True,
             driver_version="580.105.08",
             slices=(("0", ("1g.10gb",)),),
-            launches=(Launch("vllm@main", MODEL, ("--tensor-parallel-size", "2")),),
+            launches=(Instance("vllm@main", MODEL, ("--tensor-parallel-size", "2")),),
         )
-        row = slices_possible(Case(intent, Host(gpus=(H100,)), table(), date(2026, 11, 21)))
-        assert row.verdict is Verdict.FAIL
+        row = slices_possible(HostToJudge(intent, HostFacts(gpus=(H100,)), table(), date(2026, 11, 21)))
+        assert row.verdict is Result.FAIL
         assert "no NVLink" in row.needed

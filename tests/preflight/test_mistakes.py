@@ -11,7 +11,7 @@ from tests.preflight.test_checks import HOST, INTENT, locks
 from tests.preflight.test_site import GOOD, run
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.preflight import driver, release
-from vllm_doctor.preflight.records import Case, Row, Verdict
+from vllm_doctor.preflight.records import Checked, HostToJudge, Result
 
 # host: (its variables, the check that refuses it, what is said)
 MISTAKES: dict[str, tuple[dict[str, object], str, str]] = {
@@ -63,28 +63,28 @@ def test_a_good_host_beside_them_is_not(refused: dict[str, list[dict[str, str]]]
     assert refused["fine"] == []
 
 
-def judged(check: object, intent: object = INTENT, **host: object) -> Row:
-    return check(Case(intent, replace(HOST, **host), table(), date(2026, 11, 21)))  # type: ignore[arg-type,operator]
+def judged(check: object, intent: object = INTENT, **host: object) -> Checked:
+    return check(HostToJudge(intent, replace(HOST, **host), table(), date(2026, 11, 21)))  # type: ignore[arg-type,operator]
 
 
 def test_cards_that_are_not_those_of_the_inventory() -> None:
     row = judged(driver.gpu_present, replace(INTENT, gpus=("NVIDIA H100 80GB HBM3",)), gpus=("2330", "2236"))
-    assert row.verdict is Verdict.FAIL
+    assert row.verdict is Result.FAIL
     assert row.found == "1 x NVIDIA H100 80GB HBM3, 1 x NVIDIA A10"
     assert row.action.startswith("set preflight_gpus: [NVIDIA H100 80GB HBM3, NVIDIA A10] for this host, or move it")
     both = replace(INTENT, gpus=("NVIDIA H100 80GB HBM3", "NVIDIA A10"))
-    assert judged(driver.gpu_present, both, gpus=("2330", "2236")).verdict is Verdict.OK
+    assert judged(driver.gpu_present, both, gpus=("2330", "2236")).verdict is Result.OK
 
 
 def test_a_card_that_has_fallen_off_the_bus() -> None:
     row = judged(driver.gpu_present, replace(INTENT, gpu_count=8))
-    assert (row.verdict, row.found, row.needed) == (Verdict.FAIL, "2 GPUs", "8")
+    assert (row.verdict, row.found, row.needed) == (Result.FAIL, "2 GPUs", "8")
     assert "power cycle" in row.action
 
 
 def test_a_lock_for_another_architecture() -> None:
     wanted = replace(INTENT, vllm_version="0.32.0", variant="cu130", locks=locks("0.32.0", "cu130"))
     row = judged(release.libc_and_python, wanted, machine="aarch64")
-    assert row.verdict is Verdict.FAIL
+    assert row.verdict is Result.FAIL
     assert row.found == "a host of aarch64; 0.32.0+cu130 has a lock for x86_64"
     assert row.needed == "a lock for aarch64"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_doctor.preflight.records import Row, Verdict
+from vllm_doctor.preflight.records import Checked, Result
 from vllm_doctor.preflight.report import table
 
 
@@ -17,5 +17,5 @@ from vllm_doctor.preflight.report import table
     ],
 )
 def test_what_is_to_be_copied_stands_on_one_line(line: str) -> None:
-    row = Row(check="port", verdict=Verdict.FAIL, found="8000 twice", needed="one each", action=f"set {line}")
+    row = Checked(check="port", verdict=Result.FAIL, found="8000 twice", needed="one each", action=f"set {line}")
     assert line in table({"gpu01": [row]})

@@ -16,16 +16,16 @@ from vllm_doctor.preflight import driver, release, room
 from vllm_doctor.preflight.checks import CHECKS
 from vllm_doctor.preflight.existence import driver_released, vllm_released
 from vllm_doctor.preflight.fit import model_fits
-from vllm_doctor.preflight.records import Case, Disk, Headers, Intent, Package, Row, Verdict
+from vllm_doctor.preflight.records import Checked, Disk, Headers, HostToJudge, Installed, Intent, Result
 from vllm_doctor.preflight.slices import slices_possible
 
 Given = tuple[Intent, dict[str, object]]
 TODAY = date(2026, 11, 21)
-DEBIANS = (Package("libnvidia-ml1", "535.261.03-1", "distribution"),)
+DEBIANS = (Installed("libnvidia-ml1", "535.261.03-1", "distribution"),)
 MISSING = (("6.1.0-40-amd64", Headers.INSTALLED), ("6.1.0-41-amd64", Headers.MISSING))
 
 # assert of the list: its check, a case that fires, a case that passes
-TWELVE: dict[int, tuple[Callable[[Case], Row], Given, Given]] = {
+TWELVE: dict[int, tuple[Callable[[HostToJudge], Checked], Given, Given]] = {
     1: (driver.gpu_present, (INTENT, {"gpus": ()}), (INTENT, {})),
     2: (
         driver.branch_supports_gpus,
@@ -67,24 +67,24 @@ TWELVE: dict[int, tuple[Callable[[Case], Row], Given, Given]] = {
 BEYOND = (room.host_memory, room.ports_free, model_fits, slices_possible, driver_released, vllm_released)
 
 
-def judged(check: Callable[[Case], Row], given: Given) -> Row:
+def judged(check: Callable[[HostToJudge], Checked], given: Given) -> Checked:
     """One check on the sound host with this case's differences."""
     intent, differences = given
-    return check(Case(intent, replace(HOST, **differences), table(), TODAY))  # type: ignore[arg-type]
+    return check(HostToJudge(intent, replace(HOST, **differences), table(), TODAY))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("number", TWELVE)
 def test_it_fires_and_says_what_was_found_what_is_needed_and_what_to_do(number: int) -> None:
     check, fires, _ = TWELVE[number]
     row = judged(check, fires)
-    assert row.verdict is Verdict.FAIL
+    assert row.verdict is Result.FAIL
     assert all((row.found, row.needed, row.action))
 
 
 @pytest.mark.parametrize("number", TWELVE)
 def test_it_passes(number: int) -> None:
     check, _, passes = TWELVE[number]
-    assert judged(check, passes).verdict is Verdict.OK
+    assert judged(check, passes).verdict is Result.OK
 
 
 def test_every_check_has_a_row() -> None:

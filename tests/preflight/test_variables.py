@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vllm_doctor.preflight.records import Row, Verdict
+from vllm_doctor.preflight.records import Checked, Result
 from vllm_doctor.preflight.report import failures, table
 from vllm_doctor.preflight.sources import Sources
 from vllm_doctor.preflight.variables import Option, Variables, options
@@ -33,7 +33,7 @@ class Inventory:
         (folder / "group_vars").mkdir()
         (folder / "hosts.yml").write_text("all:\n  children:\n    gpu:\n      hosts:\n        gpu1: {}\n")
 
-    def judge(self, text: str, allowed: tuple[str, ...] = ()) -> tuple[Row, ...]:
+    def judge(self, text: str, allowed: tuple[str, ...] = ()) -> tuple[Checked, ...]:
         (self.folder / "group_vars" / "gpu.yml").write_text(text)
         values = yaml.load(text.replace("!vault |", "|"), Loader=yaml.SafeLoader) or {}
         variables = Variables(KNOWN, Sources([self.folder / "hosts.yml"]), {"max-model-len": "vllm_max_model_len"})
@@ -205,7 +205,7 @@ def test_options_of_argument_specs() -> None:
 
 
 class TestTable:
-    FAIL = Row("disk space", Verdict.FAIL, "3 GiB", "30 GiB", "free the space")
+    FAIL = Checked("disk space", Result.FAIL, "3 GiB", "30 GiB", "free the space")
 
     def test_hosts_with_the_same_row_share_it(self) -> None:
         text = table({"gpu1": (self.FAIL,), "gpu2": (self.FAIL,)})
@@ -213,13 +213,13 @@ class TestTable:
         assert text.count("disk space") == 1
 
     def test_failures_come_first_and_ok_is_left_out(self) -> None:
-        warn = Row("driver branch alive", Verdict.WARN, "branch 535 ended", "580", "upgrade")
-        text = table({"gpu1": (warn, Row("x", Verdict.OK)), "gpu2": (self.FAIL,)})
+        warn = Checked("driver branch alive", Result.WARN, "branch 535 ended", "580", "upgrade")
+        text = table({"gpu1": (warn, Checked("x", Result.OK)), "gpu2": (self.FAIL,)})
         assert text.index("disk space") < text.index("driver branch")
         assert "(warn)" in text
 
     def test_no_complaint_is_no_table(self) -> None:
-        assert table({"gpu1": (Row("x", Verdict.OK),)}) == ""
+        assert table({"gpu1": (Checked("x", Result.OK),)}) == ""
 
     def test_count_of_failed_hosts(self) -> None:
         assert failures({"a": (self.FAIL, self.FAIL), "b": ()}) == 1

@@ -14,12 +14,12 @@ from vllm_doctor.preflight.driver import (
 )
 from vllm_doctor.preflight.existence import driver_released, vllm_released
 from vllm_doctor.preflight.fit import model_fits
-from vllm_doctor.preflight.records import Case, Row
+from vllm_doctor.preflight.records import Checked, HostToJudge
 from vllm_doctor.preflight.release import compute_capability, libc_and_python, wheel_runs_on_driver
 from vllm_doctor.preflight.room import disk_space, host_memory, ports_free
 from vllm_doctor.preflight.slices import slices_possible
 
-Check = Callable[[Case], Row]
+Check = Callable[[HostToJudge], Checked]
 
 CHECKS: tuple[Check, ...] = (
     gpu_present,
@@ -56,6 +56,6 @@ OF_VARIABLES: tuple[Check, ...] = (
 )
 
 
-def judge(case: Case, checks: tuple[Check, ...] = CHECKS) -> tuple[Row, ...]:
+def judge(case: HostToJudge, checks: tuple[Check, ...] = CHECKS) -> tuple[Checked, ...]:
     """All rows of one host, in the order of the checks."""
     return tuple(check(case) for check in checks)

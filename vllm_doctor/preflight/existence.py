@@ -9,35 +9,35 @@ from datetime import date
 from vllm_doctor.knowledge.compat import Fit, Table, nearest, numbers
 from vllm_doctor.preflight import report
 from vllm_doctor.preflight.locks import nearest_version
-from vllm_doctor.preflight.records import Case, Intent, Row, Verdict
+from vllm_doctor.preflight.records import Checked, HostToJudge, Intent, Result
 
 
-def driver_released(case: Case) -> Row:
+def driver_released(case: HostToJudge) -> Checked:
     """17: NVIDIA published this driver version."""
     name, version = "driver version", case.intent.driver_version
     branch = case.table.branch(version)
     if case.intent.cpu or not case.intent.driver or branch is None or len(numbers(version)) < 2:
-        return Row(name, Verdict.NOT_APPLICABLE)
-    row, known = Row(name, Verdict.OK, version), case.table.driver_releases(branch.number)
+        return Checked(name, Result.NOT_APPLICABLE)
+    row, known = Checked(name, Result.OK, version), case.table.driver_releases(branch.number)
     if version in case.intent.exists:
         return row
     return _published(row, "nvidia_driver_version", known, case.table.releases_until)
 
 
-def toolkit_released(version: str, wanted: Intent, table: Table) -> Row:
+def toolkit_released(version: str, wanted: Intent, table: Table) -> Checked:
     """NVIDIA published this CUDA toolkit."""
-    row, known = Row("CUDA toolkit", Verdict.OK, version), table.toolkits()
+    row, known = Checked("CUDA toolkit", Result.OK, version), table.toolkits()
     if not numbers(version):
         native = [item for item in known if table.fit(table.default_driver, item) is Fit.NATIVE]
-        return Row(row.check, Verdict.FAIL, version, "an exact version", f"set cuda_toolkit_version: {native[-1]}")
+        return Checked(row.check, Result.FAIL, version, "an exact version", f"set cuda_toolkit_version: {native[-1]}")
     return row if version in wanted.exists else _published(row, "cuda_toolkit_version", known, table.releases_until)
 
 
-def vllm_released(case: Case) -> Row:
+def vllm_released(case: HostToJudge) -> Checked:
     """18: vLLM published this release, or somebody made its hash lock from packages that were there."""
     name, version = report.RELEASE, case.intent.vllm_version
     if not case.intent.vllm or version is None:
-        return Row(name, Verdict.NOT_APPLICABLE)
+        return Checked(name, Result.NOT_APPLICABLE)
     known, until = case.table.wheel(version) is not None, case.table.checked
     fits = [lock for lock in case.intent.locks if (lock.variant == "cpu") == case.intent.cpu]
     fits = [lock for lock in fits if case.machine in {None, lock.machine}]
@@ -45,15 +45,17 @@ def vllm_released(case: Case) -> Row:
     newest = nearest or case.table.wheels()[-1]
     if case.intent.of_release:
         found = f"vLLM {version} is not in the table of {until}"
-        return Row(name, Verdict.OK, version) if known else Row(name, Verdict.UNKNOWN, found, "a known release", "")
+        return (
+            Checked(name, Result.OK, version) if known else Checked(name, Result.UNKNOWN, found, "a known release", "")
+        )
     if known and not case.intent.locks:  # nobody looked for locks
-        return Row(name, Verdict.OK, version)
+        return Checked(name, Result.OK, version)
     newer = numbers(version) > numbers(case.table.wheels()[-1])
     said = "has no hash lock" if known else f"was not known on {until}, and has no lock" if newer else "does not exist"
     there = ", ".join(dict.fromkeys(lock.build for lock in fits))
-    return Row(
+    return Checked(
         name,
-        Verdict.FAIL,
+        Result.FAIL,
         f"vLLM {version} {said}",
         f"a release with a hash lock: {there}" if there else f"a published release, up to {newest}",
         "make its lock with tools/vllm_lock.py"
@@ -62,21 +64,23 @@ def vllm_released(case: Case) -> Row:
     )
 
 
-def _published(row: Row, variable: str, known: tuple[str, ...], until: date) -> Row:
+def _published(row: Checked, variable: str, known: tuple[str, ...], until: date) -> Checked:
     """`row` is what to say of a version that was: its name and the version found."""
     version = row.found
     if version in known:
         return row
     if not known or numbers(version) > numbers(known[-1]):
         found = f"{version} is newer than what was known on {until}"
-        return Row(row.check, Verdict.UNKNOWN, found, "a published version", "the package manager is asked on the host")
+        return Checked(
+            row.check, Result.UNKNOWN, found, "a published version", "the package manager is asked on the host"
+        )
     below = [item for item in known if numbers(item) <= numbers(version)]
     around = dict.fromkeys((*below[-1:], *known[len(below) :][:1]))
     begun = [item for item in known if item.startswith(f"{version}.")]
     meant = begun[-1] if begun else nearest(version, known) or next(iter(around))
-    return Row(
+    return Checked(
         row.check,
-        Verdict.FAIL,
+        Result.FAIL,
         f"{version} does not exist (releases until {until})",
         f"a published version, such as {' or '.join(around)}",
         f"set {variable}: {meant}; or, if it was published since, name it in preflight_known_versions",

@@ -7,7 +7,7 @@ again on the host before a service is touched.
 import functools
 from typing import TYPE_CHECKING
 
-from vllm_doctor.preflight.records import Case, Launch, Row, Verdict
+from vllm_doctor.preflight.records import Checked, HostToJudge, Instance, Result
 
 if TYPE_CHECKING:
     from vllm_doctor.plan.prediction.predict import Prediction
@@ -18,19 +18,19 @@ _OTHERWISE = "take a smaller or quantised model, more cards, or larger ones"
 _LATER = "the role vllm asks again on the host, before its service is touched"
 
 
-def model_fits(case: Case) -> Row:
+def model_fits(case: HostToJudge) -> Checked:
     """15: every instance's weights, activations and one request of its length fit its cards."""
     if case.intent.cpu or not case.intent.vllm or not case.intent.launches:
-        return Row(_NAME, Verdict.NOT_APPLICABLE)
+        return Checked(_NAME, Result.NOT_APPLICABLE)
     rows = [_one(case, launch) for launch in case.intent.launches]
-    for verdict in (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN):
+    for verdict in (Result.FAIL, Result.WARN, Result.UNKNOWN):
         for row in rows:
             if row.verdict is verdict:
                 return row
-    return Row(_NAME, Verdict.OK, "; ".join(row.found for row in rows))
+    return Checked(_NAME, Result.OK, "; ".join(row.found for row in rows))
 
 
-def _one(case: Case, launch: Launch) -> Row:
+def _one(case: HostToJudge, launch: Instance) -> Checked:
     """One instance: what is missing for an answer, or the answer."""
     if case.host.gpus is None or not case.gpus:
         return _unknown(launch, "no card is known", "a card")
@@ -41,7 +41,7 @@ def _one(case: Case, launch: Launch) -> Row:
             return _unknown(launch, "cards of several kinds", "one kind")
         kinds = ", ".join(dict.fromkeys(gpu.label for gpu in case.gpus))
         found, action = f"{launch.name} sees cards of several kinds: {kinds}", "set vllm_gpus to cards of one kind"
-        return Row(_NAME, Verdict.WARN, found, "one kind for each service", f"{action}, as nvidia-smi -L lists them")
+        return Checked(_NAME, Result.WARN, found, "one kind for each service", f"{action}, as nvidia-smi -L lists them")
     configs = dict(case.host.model_configs)
     config = configs.get(launch.folder) or configs.get(launch.model)
     if config is None:
@@ -58,7 +58,7 @@ def _one(case: Case, launch: Launch) -> Row:
 
 
 @functools.cache  # a fleet has few kinds of hosts
-def _judged(launch: Launch, card: str, count: int, version: str, config: str) -> Row:
+def _judged(launch: Instance, card: str, count: int, version: str, config: str) -> Checked:
     """The plan, with the planner's own numbers where the inventory says nothing. Raises ImportError."""
     from vllm_doctor.launch.parse import LaunchError
     from vllm_doctor.plan.advice.choice import choose
@@ -83,15 +83,15 @@ def _judged(launch: Launch, card: str, count: int, version: str, config: str) ->
     offload = left_open.get("cpu-offload-gb")
     if safe(told) and offload:
         spilled = f"{offload} GiB of the weights in host memory, which every step reads over PCIe"
-        return Row(_NAME, Verdict.WARN, f"{found}, with {spilled}", "weights on the card", _OTHERWISE)
+        return Checked(_NAME, Result.WARN, f"{found}, with {spilled}", "weights on the card", _OTHERWISE)
     if safe(told):
-        return Row(_NAME, Verdict.OK, found)
+        return Checked(_NAME, Result.OK, found)
     better = [
         f"{_variable(n)}: {v}" for n, v in chosen.items() if n in plan.line.flags and plan.line.flags[n] != str(v)
     ]
-    return Row(
+    return Checked(
         _NAME,
-        Verdict.WARN if told.verdict in {"starts", "uncertain"} else Verdict.FAIL,
+        Result.WARN if told.verdict in {"starts", "uncertain"} else Result.FAIL,
         found,
         _needed(told),
         f"set {', '.join(better)}" if better else _OTHERWISE,
@@ -125,5 +125,5 @@ def _variable(flag: str) -> str:
     return f"vllm_{flag.replace('-', '_')}"
 
 
-def _unknown(launch: Launch, found: str, needed: str) -> Row:
-    return Row(_NAME, Verdict.UNKNOWN, f"{launch.name}: {found}", needed, _LATER)
+def _unknown(launch: Instance, found: str, needed: str) -> Checked:
+    return Checked(_NAME, Result.UNKNOWN, f"{launch.name}: {found}", needed, _LATER)

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from vllm_doctor.knowledge.compat import Fit, Table, numbers
 from vllm_doctor.preflight.existence import toolkit_released
 from vllm_doctor.preflight.launches import launches
-from vllm_doctor.preflight.records import Disk, Headers, Host, Intent, Package, Repository, Row, Verdict
+from vllm_doctor.preflight.records import (
+    Checked,
+    Disk,
+    Headers,
+    HostFacts,
+    Installed,
+    Intent,
+    Repository,
+    Result,
+)
 
 _STORE = "/var/lib/vllm-models"  # the role vllm's own default
 
@@ -51,61 +60,61 @@ def intent(values: Mapping[str, object], table: Table, flags: Mapping[str, str] 
     )
 
 
-def declared_host(wanted: Intent, table: Table, model_configs: Mapping[str, str] | None = None) -> Host:
+def declared_host(wanted: Intent, table: Table, model_configs: Mapping[str, str] | None = None) -> HostFacts:
     """The host that the inventory describes, for the checks that need no real one. One name is all of its cards."""
     named = [gpu.device for name in wanted.gpus if (gpu := table.gpu_named(name)) is not None]
     devices = named * (wanted.gpu_count or 1) if len(named) == 1 else named
     # How many cards there are decides whether a model fits: without the count nothing is said yet.
     counted = (model_configs or {}) if wanted.gpu_count is not None else {}
-    return Host(gpus=tuple(devices) or None, model_configs=tuple(counted.items()))
+    return HostFacts(gpus=tuple(devices) or None, model_configs=tuple(counted.items()))
 
 
-def contradictions(values: Mapping[str, object], wanted: Intent, table: Table) -> Iterator[Row]:
+def contradictions(values: Mapping[str, object], wanted: Intent, table: Table) -> Iterator[Checked]:
     """Pins that cannot hold together, and names that no table knows."""
     for name in wanted.gpus:
         if table.gpu_named(name) is None:
             close = table.gpu_like(name)
             action = f"preflight_gpus: {close}" if close else f"name one of {', '.join(table.gpu_names())}"
-            yield Row("GPU name", Verdict.FAIL, name, "a GPU of the compatibility table", action)
+            yield Checked("GPU name", Result.FAIL, name, "a GPU of the compatibility table", action)
     if wanted.driver and not _is_version(wanted.driver_version):
-        yield Row(
+        yield Checked(
             "driver version",
-            Verdict.FAIL,
+            Result.FAIL,
             wanted.driver_version,
             "an exact version",
             f"set nvidia_driver_version: {table.default_driver}",
         )
     elif wanted.driver_branch is not None and wanted.driver_branch != str(numbers(wanted.driver_version)[0]):
-        yield Row(
+        yield Checked(
             "contradictory pins",
-            Verdict.FAIL,
+            Result.FAIL,
             f"nvidia_driver_branch {wanted.driver_branch}, nvidia_driver_version {wanted.driver_version}",
             "one branch",
             "remove nvidia_driver_branch: it follows from the version",
         )
     if wanted.vllm and wanted.cpu and wanted.gpus:
-        yield Row(
+        yield Checked(
             "contradictory pins",
-            Verdict.FAIL,
+            Result.FAIL,
             f"the CPU build of vLLM (vllm_variant {wanted.variant}), preflight_gpus {', '.join(wanted.gpus)}",
             "a build for the cards, or no cards",
             "set vllm_variant: auto, or remove preflight_gpus",
         )
     if wanted.driver and wanted.repository == "distribution" and _text(values, "nvidia_driver_repository_url"):
-        yield Row(
+        yield Checked(
             "contradictory pins",
-            Verdict.FAIL,
+            Result.FAIL,
             "nvidia_driver_repository distribution, nvidia_driver_repository_url",
             "the distribution's own repository, or NVIDIA's with its URL",
             "remove nvidia_driver_repository_url, or set nvidia_driver_repository: nvidia",
         )
     if wanted.gpu_count is not None and wanted.gpu_count < 0:
-        yield Row("number of GPUs", Verdict.FAIL, str(wanted.gpu_count), "0 or more", "correct preflight_gpu_count")
+        yield Checked("number of GPUs", Result.FAIL, str(wanted.gpu_count), "0 or more", "correct preflight_gpu_count")
     for gpu, profiles in _mapping(values.get("host_settings_mig")).items():
         if not isinstance(profiles, list):
-            yield Row(
+            yield Checked(
                 "MIG layout",
-                Verdict.FAIL,
+                Result.FAIL,
                 f"GPU {gpu}: {profiles!r}",
                 "a list of profiles",
                 f'set host_settings_mig: {{"{gpu}": [{profiles}]}}',
@@ -115,16 +124,16 @@ def contradictions(values: Mapping[str, object], wanted: Intent, table: Table) -
         yield from _toolkit(toolkit, values, wanted, table)
 
 
-def _toolkit(toolkit: str, values: Mapping[str, object], wanted: Intent, table: Table) -> Iterator[Row]:
+def _toolkit(toolkit: str, values: Mapping[str, object], wanted: Intent, table: Table) -> Iterator[Checked]:
     released = toolkit_released(toolkit, wanted, table)
-    if released.verdict is not Verdict.OK:
+    if released.verdict is not Result.OK:
         yield released
-    if released.verdict is Verdict.FAIL:
+    if released.verdict is Result.FAIL:
         return
     if wanted.driver and table.fit(wanted.driver_version, toolkit) is Fit.FAIL:
-        yield Row(
+        yield Checked(
             "contradictory pins",
-            Verdict.FAIL,
+            Result.FAIL,
             f"cuda_toolkit_version {toolkit}, nvidia_driver_version {wanted.driver_version}",
             f"driver {table.family_floor(toolkit)} or newer",
             f"set nvidia_driver_version: {_driver_for(toolkit, table)}",
@@ -133,9 +142,9 @@ def _toolkit(toolkit: str, values: Mapping[str, object], wanted: Intent, table: 
     if build is not None and build.cuda and numbers(toolkit)[:2] < numbers(build.cuda)[:2]:
         # What is compiled at start takes the toolkit that CUDA_HOME names (vllm#50705).
         enough = [known for known in table.toolkits() if numbers(known)[:2] == numbers(build.cuda)[:2]]
-        yield Row(
+        yield Checked(
             "contradictory pins",
-            Verdict.FAIL,
+            Result.FAIL,
             f"cuda_toolkit_version {toolkit}, vllm_variant {wanted.variant} of CUDA {build.cuda}",
             f"a toolkit of CUDA {build.cuda} or newer",
             f"set cuda_toolkit_version: {enough[-1] if enough else '…'}",
@@ -144,9 +153,9 @@ def _toolkit(toolkit: str, values: Mapping[str, object], wanted: Intent, table: 
         if package == "cuda" or package.startswith(
             ("cuda-drivers", "nvidia-", "libnvidia-", "cuda-runtime", "cuda-demo")
         ):
-            yield Row(
+            yield Checked(
                 "two owners of a package",
-                Verdict.FAIL,
+                Result.FAIL,
                 f"{package} in cuda_toolkit_extra_packages",
                 "driver packages only from the role nvidia_driver",
                 f"remove {package}: it brings a driver of its own",
@@ -159,7 +168,7 @@ def _driver_for(toolkit: str, table: Table) -> str:
     return table.default_driver if fits else table.toolkit_driver(toolkit) or "…"
 
 
-def host(facts: Mapping[str, object], model_configs: Mapping[str, str] | None = None) -> Host:
+def host(facts: Mapping[str, object], model_configs: Mapping[str, str] | None = None) -> HostFacts:
     """The answer of the facts module as a record; what it could not read stays None.
 
     `model_configs` maps models to the files in which the controller keeps their config.json.
@@ -167,7 +176,7 @@ def host(facts: Mapping[str, object], model_configs: Mapping[str, str] | None = 
     kernel, boot = _mapping(facts.get("kernel")), _mapping(facts.get("secure_boot"))
     gpus, sources = facts.get("gpus"), facts.get("repositories")
     candidates, listening = facts.get("fabric_manager_candidates"), facts.get("listening")
-    return Host(
+    return HostFacts(
         gpus=tuple(_words(gpus)) if isinstance(gpus, list) else None,
         switches=tuple(_words(facts.get("switches"))),
         kernel=_text(kernel, "running"),
@@ -179,7 +188,8 @@ def host(facts: Mapping[str, object], model_configs: Mapping[str, str] | None = 
         if isinstance(sources, list)
         else None,
         packages=tuple(
-            Package(str(row["name"]), str(row["version"]), _text(row, "owner")) for row in _rows(facts.get("packages"))
+            Installed(str(row["name"]), str(row["version"]), _text(row, "owner"))
+            for row in _rows(facts.get("packages"))
         ),
         loaded_driver=_text(_mapping(facts.get("driver")), "loaded"),
         fabric_candidates=tuple(_words(candidates)) if isinstance(candidates, list) else None,

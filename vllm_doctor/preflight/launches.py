@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from vllm_doctor.knowledge import hub
-from vllm_doctor.preflight.records import Launch
+from vllm_doctor.preflight.records import Instance
 
 # Nothing of these is memory; a key or an address need not reach the plan.
 _ASIDE = {"model", "host", "port", "served-model-name", "shutdown-timeout", "max-num-queued-reqs", "lora-modules"}
@@ -15,7 +15,7 @@ def place(model: str, revision: str, store: str) -> str:
     return hub.folder(store, model, revision) if hub.is_name(model) and hub.is_commit(revision) else model
 
 
-def launches(values: Mapping[str, object], variables: Mapping[str, str], store: str) -> tuple[Launch, ...]:
+def launches(values: Mapping[str, object], variables: Mapping[str, str], store: str) -> tuple[Instance, ...]:
     """One launch for each instance that names a model. `variables` is flag to inventory variable.
 
     A word of an instance goes before the variable, and that before vllm_plan; what nobody says is not there.
@@ -35,7 +35,7 @@ def launches(values: Mapping[str, object], variables: Mapping[str, str], store: 
         environment = _mapping(instance.get("environment", values.get("vllm_environment")))
         gpus = instance.get("gpus", values.get("vllm_gpus"))
         made.append(
-            Launch(
+            Instance(
                 name=f"vllm@{instance.get('name', 'main')}",
                 model=str(model),
                 folder=place(str(model), str(instance.get("revision", values.get("vllm_revision"))), store),

@@ -8,7 +8,7 @@ from vllm_doctor.knowledge.compat import PciGpu, Table, numbers
 from vllm_doctor.preflight.locks import Lock
 
 
-class Verdict(StrEnum):
+class Result(StrEnum):
     """The outcome of one check on one host."""
 
     OK = "ok"
@@ -28,18 +28,18 @@ class Headers(StrEnum):
 
 
 @dataclass(frozen=True)
-class Row:
+class Checked:
     """One line of the table: what was checked, what was found, what is needed, and what to do."""
 
     check: str
-    verdict: Verdict
+    verdict: Result
     found: str = ""
     needed: str = ""
     action: str = ""
 
 
 @dataclass(frozen=True)
-class Launch:
+class Instance:
     """One instance as the inventory asks for it: words after `vllm serve MODEL`; `gpus` empty for all of the host.
 
     `folder` is where the model lies on the host, which for a model of a hub is not what the inventory calls it.
@@ -82,7 +82,7 @@ class Intent:
     model_gib: float = 0.0
     memory_gib: float = 0.0
     ports: tuple[int, ...] = ()
-    launches: tuple[Launch, ...] = ()
+    launches: tuple[Instance, ...] = ()
     slices: tuple[tuple[str, tuple[str, ...]], ...] = ()  # GPU index to MIG profiles
 
     @property
@@ -107,7 +107,7 @@ class Repository:
 
 
 @dataclass(frozen=True)
-class Package:
+class Installed:
     """An installed package of the driver stack; `owner` as for a repository, None where its origin is not known."""
 
     name: str
@@ -125,7 +125,7 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Host:
+class HostFacts:
     """What a host says about itself. None, or an empty mapping where noted, means that it could not be read."""
 
     gpus: tuple[str, ...] | None = None  # PCI device ids, one an installed GPU
@@ -136,7 +136,7 @@ class Host:
     secure_boot: bool | None = None
     mok_enrolled: bool | None = None
     repositories: tuple[Repository, ...] | None = None
-    packages: tuple[Package, ...] = ()
+    packages: tuple[Installed, ...] = ()
     loaded_driver: str | None = None
     fabric_candidates: tuple[str, ...] | None = None
     platform: str | None = None
@@ -150,11 +150,11 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Case:
+class HostToJudge:
     """One host to judge: what is wanted, what is there, what is known, and the day."""
 
     intent: Intent
-    host: Host
+    host: HostFacts
     table: Table
     today: date
 

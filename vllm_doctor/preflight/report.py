@@ -5,7 +5,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from vllm_doctor.preflight.records import Row, Verdict
+from vllm_doctor.preflight.records import Checked, Result
 
 RELEASE, BUILD, EXTRA_ARGUMENT = "vLLM release", "wheel's CUDA x driver", "extra argument"
 _HEAD = ("host", "what", "found", "needed", "do this")
@@ -13,21 +13,21 @@ _WIDTHS = (20, 22, 34, 34, 48)
 _SPACE = "\N{NO-BREAK SPACE}"
 # A command, and a line of the inventory with all of its value: {…}, […], "…" or one word.
 _TO_COPY = re.compile(r"""`[^`]*`|\b[a-z]+_[a-z_]+: (?:\{[^{}]*\}|\[[^][]*\]|"[^"]*"|\S+)""")
-_ORDER = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
+_ORDER = (Result.FAIL, Result.WARN, Result.UNKNOWN)
 
 
-def failures(rows: Mapping[str, Sequence[Row]]) -> int:
+def failures(rows: Mapping[str, Sequence[Checked]]) -> int:
     """How many hosts have at least one failed check."""
-    return sum(any(row.verdict is Verdict.FAIL for row in of_host) for of_host in rows.values())
+    return sum(any(row.verdict is Result.FAIL for row in of_host) for of_host in rows.values())
 
 
-def others(rows: Sequence[Row], told: Sequence[Row]) -> tuple[Row, ...]:
+def others(rows: Sequence[Checked], told: Sequence[Checked]) -> tuple[Checked, ...]:
     """Those of another role's rows that are not among what was told: the same check of the same word."""
-    refused = [row for row in told if row.verdict is Verdict.FAIL]
+    refused = [row for row in told if row.verdict is Result.FAIL]
     return tuple(row for row in rows if not any(_same(row, one) for one in refused))
 
 
-def _same(row: Row, told: Row) -> bool:
+def _same(row: Checked, told: Checked) -> bool:
     """Whether both refuse one thing: the build that is to be installed, or one extra argument."""
     if row.check == RELEASE:
         return told.check in {RELEASE, BUILD}
@@ -35,9 +35,9 @@ def _same(row: Row, told: Row) -> bool:
     return row.check == told.check == EXTRA_ARGUMENT and told.found.split()[0].lstrip("-") in words
 
 
-def table(rows: Mapping[str, Sequence[Row]], verdicts: Sequence[Verdict] = _ORDER) -> str:
+def table(rows: Mapping[str, Sequence[Checked]], verdicts: Sequence[Result] = _ORDER) -> str:
     """The table of these verdicts, failures first; hosts with the same row share it. Empty text where there is none."""
-    merged: dict[Row, list[str]] = {}
+    merged: dict[Checked, list[str]] = {}
     for verdict in verdicts:
         for host, of_host in rows.items():
             for row in of_host:
@@ -47,7 +47,7 @@ def table(rows: Mapping[str, Sequence[Row]], verdicts: Sequence[Verdict] = _ORDE
         return ""
     lines = [_line(_HEAD), _line(tuple("-" * width for width in _WIDTHS))]
     for row, hosts in merged.items():
-        mark = "" if row.verdict is Verdict.FAIL else f" ({row.verdict})"
+        mark = "" if row.verdict is Result.FAIL else f" ({row.verdict})"
         cells = (", ".join(hosts), row.check + mark, row.found, row.needed, row.action)
         wrapped = [_wrapped(cell, width) for cell, width in zip(cells, _WIDTHS, strict=True)]
         lines += [_line(parts) for parts in itertools.zip_longest(*wrapped, fillvalue="")]

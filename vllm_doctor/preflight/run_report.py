@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from vllm_doctor.preflight import report
-from vllm_doctor.preflight.records import Row, Verdict
+from vllm_doctor.preflight.records import Checked, Result
 from vllm_doctor.redact.launch import scrub_values
 from vllm_doctor.redact.text import scrub
 
@@ -124,10 +124,10 @@ def _parts(host: Mapping[str, object]) -> Iterator[tuple[str, list[str]]]:
         yield f"failed at {failed.get('task')}", [str(failed.get("message", ""))]
 
 
-def _by_host(rows: Iterable[Mapping[str, str]]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+def _by_host(rows: Iterable[Mapping[str, str]]) -> dict[str, list[Checked]]:
+    found: dict[str, list[Checked]] = {}
     for row in rows:
-        line = Row(row["check"], Verdict(row["verdict"]), row["found"], row["needed"], row["action"])
+        line = Checked(row["check"], Result(row["verdict"]), row["found"], row["needed"], row["action"])
         found.setdefault(row["host"], []).append(line)
     return found
 

@@ -3,17 +3,17 @@
 import itertools
 import re
 
-from vllm_doctor.preflight.records import Case, Row, Verdict
+from vllm_doctor.preflight.records import Checked, HostToJudge, Result
 
 _NAME = "MIG layout"
 _PROFILE = re.compile(r"(?:\d+c\.)?(?P<parts>\d+)g\.\d+gb(?:[+-][a-z.]+)?|(?P<id>\d+)")
 _LAYOUT = 'a list of profiles, such as {"0": [3g.40gb, 3g.40gb]}'
 
 
-def slices_possible(case: Case) -> Row:
+def slices_possible(case: HostToJudge) -> Checked:
     """16: every declared slice is a profile, its card can be sliced, and has that many slices."""
     if not case.intent.slices or case.intent.cpu:
-        return Row(_NAME, Verdict.NOT_APPLICABLE)
+        return Checked(_NAME, Result.NOT_APPLICABLE)
     for index, profiles in case.intent.slices:
         for profile in profiles:
             if not _PROFILE.fullmatch(profile):
@@ -28,16 +28,16 @@ def slices_possible(case: Case) -> Row:
                 "set vllm_tensor_parallel_size: 1, or give up host_settings_mig",
             )
     if not case.host.gpus:
-        return Row(_NAME, Verdict.UNKNOWN, "no card is known", "cards that can be sliced", "")
+        return Checked(_NAME, Result.UNKNOWN, "no card is known", "cards that can be sliced", "")
     for index, profiles in case.intent.slices:
         row = _of_card(case, index, profiles)
         if row is not None:
             return row
     layouts = (f"GPU {index}: {' '.join(profiles) or 'whole'}" for index, profiles in case.intent.slices)
-    return Row(_NAME, Verdict.OK, "; ".join(layouts))
+    return Checked(_NAME, Result.OK, "; ".join(layouts))
 
 
-def _of_card(case: Case, index: str, profiles: tuple[str, ...]) -> Row | None:
+def _of_card(case: HostToJudge, index: str, profiles: tuple[str, ...]) -> Checked | None:
     devices = case.host.gpus or ()
     if not index.isdigit() or int(index) >= len(devices):
         return _fail(f"GPU {index} of {len(devices)}", f"0 to {len(devices) - 1}", "correct host_settings_mig")
@@ -62,5 +62,5 @@ def _ranks(words: tuple[str, ...]) -> int:
     return int(after) if after.isdigit() else 1
 
 
-def _fail(found: str, needed: str, action: str) -> Row:
-    return Row(_NAME, Verdict.FAIL, found, needed, action)
+def _fail(found: str, needed: str, action: str) -> Checked:
+    return Checked(_NAME, Result.FAIL, found, needed, action)

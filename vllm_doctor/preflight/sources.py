@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from vllm_doctor.preflight.records import Row
+from vllm_doctor.preflight.records import Checked
 
 _SUFFIXES = {".yml", ".yaml", ".json", ""}
 _WHOLE_FILE_VAULT = "$ANSIBLE_VAULT"
@@ -75,7 +75,7 @@ class Sources:
                         found.append(f"{kind}/{path.name}")
         return tuple(found)
 
-    def located(self, row: Row, definitions: Sequence[Definition]) -> Row:
+    def located(self, row: Checked, definitions: Sequence[Definition]) -> Checked:
         """The row with the line to change before its action, where an inventory file sets what the row speaks of."""
         places = {item.variable: item for item in definitions}  # the strongest definition is the last one
         spoken = re.findall(r"[a-z]\w+", f"{row.action} {row.found} {row.needed}") if row.action else []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from vllm_doctor.knowledge.compat import nearest
 from vllm_doctor.preflight import report, secrets
-from vllm_doctor.preflight.records import Row, Verdict
+from vllm_doctor.preflight.records import Checked, Result
 from vllm_doctor.preflight.sources import ON_COMMAND_LINE, Definition, Sources
 
 _BOOLEAN_WORDS = {"true", "false", "yes", "no", "on", "off"}
@@ -54,7 +54,7 @@ class Variables:
 
     def judge(
         self, host: str, groups: Sequence[str], values: Mapping[str, object], allowed: Sequence[str] = ()
-    ) -> tuple[Row, ...]:
+    ) -> tuple[Checked, ...]:
         """All complaints about one host's variables; nothing where there is none."""
         definitions = self._sources.definitions(host, groups)
         places = {item.variable: item for item in definitions}
@@ -63,7 +63,7 @@ class Variables:
 
     def _names(
         self, values: Mapping[str, object], places: Mapping[str, Definition], allowed: Sequence[str]
-    ) -> Iterator[Row]:
+    ) -> Iterator[Checked]:
         for name in sorted(values):
             if name in self._known or name in allowed:
                 continue
@@ -71,7 +71,7 @@ class Variables:
             if meant is None and not any(name.startswith(prefix) for prefix in self._prefixes):
                 continue
             hint = f"write {meant}" if meant else "remove it, or list it in preflight_extra_variables"
-            yield Row("variable name", Verdict.FAIL, name, "a variable of a role", self._where(name, places, hint))
+            yield Checked("variable name", Result.FAIL, name, "a variable of a role", self._where(name, places, hint))
 
     def _meant(self, name: str) -> str | None:
         """The variable that this is a slip of: the same in other letters, of the same role, or almost the same."""
@@ -103,7 +103,7 @@ class Variables:
                 if own is not None and problem is not None:
                     yield str(entry.get("name", "…")), item, own, problem
 
-    def _types(self, values: Mapping[str, object], places: Mapping[str, Definition]) -> Iterator[Row]:
+    def _types(self, values: Mapping[str, object], places: Mapping[str, Definition]) -> Iterator[Checked]:
         for name in sorted(values):
             option = self._known.get(name)
             value = values[name]
@@ -112,22 +112,22 @@ class Variables:
                 needed, action = problem
                 hidden = secrets.holds_secret(name, value, told=option.secret) or _from_elsewhere(places.get(name))
                 found = f"{name} (value not shown)" if hidden else f"{name}: {value!r}"
-                yield Row("variable type", Verdict.FAIL, found, needed, self._where(name, places, action))
+                yield Checked("variable type", Result.FAIL, found, needed, self._where(name, places, action))
             for entry, item, own, (needed, action) in self._entries(option, value) if option is not None else ():
                 hidden = secrets.holds_secret(own.name, item, told=own.secret)
                 found = f"{own.name.removeprefix(own.role + '_')} of {entry}: {'not shown' if hidden else repr(item)}"
-                yield Row("variable type", Verdict.FAIL, found, needed, self._where(name, places, action))
+                yield Checked("variable type", Result.FAIL, found, needed, self._where(name, places, action))
 
-    def _twice(self, definitions: Sequence[Definition]) -> Iterator[Row]:
+    def _twice(self, definitions: Sequence[Definition]) -> Iterator[Checked]:
         """A variable with two lines in one file: the second would win. (An inventory file has one for each host.)"""
         seen: dict[tuple[object, str], int] = {}
         for item in definitions:
             first = seen.setdefault((item.path, item.variable), item.line)
             if first != item.line and {"group_vars", "host_vars"} & {*item.path.parts}:
                 found, action = f"{item.variable} in lines {first} and {item.line}", f"{item.at(self._sources.base)}"
-                yield Row("variable twice", Verdict.FAIL, found, "one line", f"{action}: remove one of both")
+                yield Checked("variable twice", Result.FAIL, found, "one line", f"{action}: remove one of both")
 
-    def _shadows(self, values: Mapping[str, object], places: Mapping[str, Definition]) -> Iterator[Row]:
+    def _shadows(self, values: Mapping[str, object], places: Mapping[str, Definition]) -> Iterator[Checked]:
         for name in sorted(values):
             if not name.endswith("_extra_args"):
                 continue
@@ -138,33 +138,33 @@ class Variables:
                 candidate = f"{role}_{bare.removeprefix('no-').replace('-', '_')}"
                 variable = variable or (candidate if candidate in self._known else None)
                 if variable is not None and variable != name:
-                    yield Row(
+                    yield Checked(
                         report.EXTRA_ARGUMENT,
-                        Verdict.FAIL,
+                        Result.FAIL,
                         f"{flag} in {name}",
                         f"{variable}, which owns this flag",
                         self._where(name, places, f"set {variable} instead"),
                     )
 
-    def _secrets(self, definitions: Sequence[Definition]) -> Iterator[Row]:
+    def _secrets(self, definitions: Sequence[Definition]) -> Iterator[Checked]:
         told = {option.name for option in self._known.values() if option.secret}
         for item in secrets.plain(definitions, told):
-            yield Row(
+            yield Checked(
                 "secret in plain text",
-                Verdict.FAIL,
+                Result.FAIL,
                 f"{item.variable} (value not shown)",
                 "a vault value, or a file that only root reads",
                 f"{item.at(self._sources.base)}: encrypt it with ansible-vault encrypt_string, and replace the secret: "
                 "it was readable",
             )
 
-    def typed_secrets(self, values: Mapping[str, object]) -> tuple[Row, ...]:
+    def typed_secrets(self, values: Mapping[str, object]) -> tuple[Checked, ...]:
         """Secrets among what was typed after -e: everybody on the controller sees it, and the history keeps it."""
         told = {option.name for option in self._known.values() if option.secret}
         return tuple(
-            Row(
+            Checked(
                 "secret in plain text",
-                Verdict.FAIL,
+                Result.FAIL,
                 f"{name} on the command line (value not shown)",
                 "a vault value, or a file that only root reads",
                 f"write it into a vault file and give -e @FILE, or set {name} in the inventory; and replace the secret",

@@ -15,13 +15,13 @@ from vllm_doctor.knowledge.compat import Fabric, table  # noqa: E402
 from vllm_doctor.preflight.driver import flavour, needs_fabric_manager  # noqa: E402
 from vllm_doctor.preflight.intent import host  # noqa: E402
 from vllm_doctor.preflight.intent import intent as wants  # noqa: E402
-from vllm_doctor.preflight.records import Case  # noqa: E402
+from vllm_doctor.preflight.records import HostToJudge  # noqa: E402
 
 
 def hardware(facts: Mapping[str, Any], flavour_wanted: str = "auto") -> dict[str, object]:
     """From the answer of preflight_facts: GPUs by name, the flavour to install, the daemons that the fabric needs."""
     wanted = wants({"nvidia_driver_flavour": flavour_wanted}, table())
-    case = Case(wanted, host(facts), table(), table().checked)
+    case = HostToJudge(wanted, host(facts), table(), table().checked)
     fabrics = {gpu.fabric for gpu in case.gpus}
     return {
         "gpus": [gpu.label for gpu in case.gpus],

@@ -34,7 +34,7 @@ from vllm_doctor.knowledge.compat import table  # noqa: E402
 from vllm_doctor.preflight import intent as wants  # noqa: E402
 from vllm_doctor.preflight import locks, report  # noqa: E402
 from vllm_doctor.preflight.checks import OF_VARIABLES, judge  # noqa: E402
-from vllm_doctor.preflight.records import Case, Intent, Row, Verdict  # noqa: E402
+from vllm_doctor.preflight.records import Checked, HostToJudge, Intent, Result  # noqa: E402
 from vllm_doctor.preflight.sources import Definition, Sources  # noqa: E402
 from vllm_doctor.preflight.variables import Option, Variables, options  # noqa: E402
 
@@ -45,16 +45,16 @@ FLAGS = REPOSITORY / "vllm_doctor" / "knowledge" / "inventory_vars.json"
 
 CARDS = ("preflight_gpus", "preflight_gpu_count", "vllm_unit_template")  # what a group of cards is for
 UNUSABLE = {"variable type", "reference"}  # nothing can be composed of such variables
-NOT_ROOT = Row(
+NOT_ROOT = Checked(
     "root",
-    Verdict.FAIL,
+    Result.FAIL,
     "the tasks do not run as root",
     "root: packages, units and secrets are root's",
     "set ansible_become: true, with --ask-become-pass where sudo wants a password; or ansible_user: root",
 )
 
 
-def no_answer(answer: Mapping[str, Any], *, skip: bool) -> Row:
+def no_answer(answer: Mapping[str, Any], *, skip: bool) -> Checked:
     """What is said of a host without facts: it is not there, or its user may not ask them."""
     said = " ".join(str(answer.get("msg") or "nothing was asked of it").split())
     said = said if len(said) <= MESSAGE else said[:MESSAGE] + " …"
@@ -62,16 +62,16 @@ def no_answer(answer: Mapping[str, Any], *, skip: bool) -> Row:
         action = "bring it up, or go on without it: -e site_unreachable=skip"
         if skip:
             action = "nothing is done on it; run again with --limit when it is back"
-        return Row("connection", Verdict.WARN if skip else Verdict.FAIL, said, "a host that answers", action)
+        return Checked("connection", Result.WARN if skip else Result.FAIL, said, "a host that answers", action)
     action = (
         "let its user become root (ansible_become, sudo's rules, --ask-become-pass), then ask by hand: ansible -m ping"
     )
-    return Row("facts", Verdict.FAIL, said, "its facts", action)
+    return Checked("facts", Result.FAIL, said, "its facts", action)
 
 
 def two_groups(
     host: str, definitions: Iterable[Definition], sources: Sources, groups: Mapping[str, Any]
-) -> Iterator[Row]:
+) -> Iterator[Checked]:
     """Give a row where two groups of one rank say different cards of a host, and nothing stronger settles it.
 
     `groups` are the host's in the inventory, by name: each has depth and priority.
@@ -91,7 +91,7 @@ def two_groups(
             places.setdefault(where, []).append(variable)
     for where, variables in places.items():
         action = f"take {host} out of one of the two, or say it in host_vars/{host}.yml"
-        yield Row("two groups", Verdict.FAIL, f"{', '.join(variables)} in {where}", "one group of cards", action)
+        yield Checked("two groups", Result.FAIL, f"{', '.join(variables)} in {where}", "one group of cards", action)
 
 
 def _owner(path: Path) -> str:
@@ -152,7 +152,7 @@ class ActionModule(ActionBase):
         if failed:
             result.update(failed=True)
             result["msg"] = f"{failed} of {len(hosts)} hosts refused; nothing was changed on any host.\n\n{text}"
-        elif warnings := report.table(rows, (Verdict.WARN,)):
+        elif warnings := report.table(rows, (Result.WARN,)):
             self._display.warning(f"{len(hosts)} hosts judged, none refused.\n{warnings}", formatted=True)
         if not failed or self._display.verbosity or SCREEN == "once":  # people have the table, and that screen knows it
             result["rows"] = [{"host": host, **_plain(row)} for host, of_host in rows.items() for row in of_host]
@@ -183,7 +183,7 @@ class ActionModule(ActionBase):
                 self._undefined[name] = error
         return found
 
-    def _references(self, definitions: Iterable[Definition]) -> Iterator[Row]:
+    def _references(self, definitions: Iterable[Definition]) -> Iterator[Checked]:
         """Complaints about what refers to nothing; facts are known later."""
         for item in definitions:
             error = str(self._undefined.get(item.variable, ""))
@@ -191,17 +191,17 @@ class ActionModule(ActionBase):
             if item.variable in self._names and missing and not missing[1].startswith("ansible_"):
                 found = f"{item.variable} refers to {missing[1]}"
                 action = f"{item.at(self._sources.base)}: correct it, or set {missing[1]}"
-                yield Row("reference", Verdict.FAIL, found, "a variable that is set", action)
+                yield Checked("reference", Result.FAIL, found, "a variable that is set", action)
 
-    def _strays(self, task_vars: Mapping[str, Any]) -> tuple[Row, ...]:
+    def _strays(self, task_vars: Mapping[str, Any]) -> tuple[Checked, ...]:
         """Warnings about files that no host and no group takes."""
         everything = task_vars.get("groups") or {}
         return tuple(
-            Row("file of variables", Verdict.WARN, path, "the name of a host or group", "rename it, or take it away")
+            Checked("file of variables", Result.WARN, path, "the name of a host or group", "rename it, or take it away")
             for path in self._sources.strays(everything.get("all", ()), everything)
         )
 
-    def _types(self, host: str, task_vars: Mapping[str, Any], _today: date) -> tuple[Row, ...]:
+    def _types(self, host: str, task_vars: Mapping[str, Any], _today: date) -> tuple[Checked, ...]:
         """What is wrong with the variables as such: their names, types, references, secrets."""
         self._said = values = self._values(host, task_vars)
         sources, groups = self._sources, _groups(host, task_vars)
@@ -214,37 +214,37 @@ class ActionModule(ActionBase):
         between = self._between_groups(host, definitions)
         return (*self._judge.judge(host, groups, self._written, allowed), *self._references(definitions), *between)
 
-    def _between_groups(self, host: str, definitions: Iterable[Definition]) -> Iterator[Row]:
+    def _between_groups(self, host: str, definitions: Iterable[Definition]) -> Iterator[Checked]:
         """Refuse a host in two groups of cards: of groups on one level the last in the alphabet would win."""
         inventory = self._task.get_variable_manager()._inventory  # noqa: SLF001
         known = inventory.get_host(host)
         groups = {group.name: group for group in known.get_groups()} if known else {}
         return two_groups(host, definitions, self._sources, groups)
 
-    def _variables(self, host: str, task_vars: Mapping[str, Any], today: date) -> tuple[Row, ...]:
+    def _variables(self, host: str, task_vars: Mapping[str, Any], today: date) -> tuple[Checked, ...]:
         rows = self._types(host, task_vars, today)
         definitions = self._sources.definitions(host, _groups(host, task_vars))
         values = {**self._said, **dict.fromkeys(self._judge.mistyped(self._written))}
         intent = _locked(wants.intent(values, table(), self._flags), values)
-        case = Case(intent, wants.declared_host(intent, table(), self._configs(values, {})), table(), today)
-        judged = [row for row in judge(case, OF_VARIABLES) if row.verdict in {Verdict.FAIL, Verdict.WARN}]
+        case = HostToJudge(intent, wants.declared_host(intent, table(), self._configs(values, {})), table(), today)
+        judged = [row for row in judge(case, OF_VARIABLES) if row.verdict in {Result.FAIL, Result.WARN}]
         told = (*wants.contradictions(values, intent, table()), *self._missing(values), *judged)
         typed = self._judge.typed_secrets(_typed(self._loader))
         located = (*rows, *typed, *(self._sources.located(row, definitions) for row in told))
         return (*located, *self._others(host, task_vars, definitions, located))
 
     def _others(
-        self, host: str, task_vars: Mapping[str, Any], definitions: Sequence[Definition], told: Sequence[Row]
-    ) -> tuple[Row, ...]:
+        self, host: str, task_vars: Mapping[str, Any], definitions: Sequence[Definition], told: Sequence[Checked]
+    ) -> tuple[Checked, ...]:
         """What other roles refuse on this host, without what is refused already."""
         rows = task_vars["hostvars"][host].get(self._also) or [] if self._also else []
         made = [
-            Row(str(row.get("check", "launch")), Verdict.FAIL, str(row["found"]), str(row["needed"]), str(row["do"]))
+            Checked(str(row.get("check", "launch")), Result.FAIL, str(row["found"]), str(row["needed"]), str(row["do"]))
             for row in rows
         ]
         return tuple(self._sources.located(row, definitions) for row in report.others(made, told))
 
-    def _facts(self, host: str, task_vars: Mapping[str, Any], today: date) -> tuple[Row, ...]:
+    def _facts(self, host: str, task_vars: Mapping[str, Any], today: date) -> tuple[Checked, ...]:
         values = self._values(host, task_vars)
         answers = (task_vars["hostvars"][host].get(name) for name in ("preflight_host", "__preflight_answer"))
         answer = next((answer for answer in answers if isinstance(answer, dict)), {})
@@ -254,21 +254,21 @@ class ActionModule(ActionBase):
             return (NOT_ROOT,)
         intent = _locked(wants.intent(values, table(), self._flags), values)
         configs = self._configs(values, answer["facts"].get("models") or {})
-        rows = judge(Case(intent, wants.host(answer["facts"], configs), table(), today))
+        rows = judge(HostToJudge(intent, wants.host(answer["facts"], configs), table(), today))
         definitions = self._sources.definitions(host, _groups(host, task_vars))
         located = tuple(self._sources.located(row, definitions) for row in rows)
         if since := answer["facts"].get("drained"):
             action = f"playbooks/undrain.yml -l {host} puts it into service again"
-            located += (Row("drained", Verdict.WARN, str(since), "nothing: its services are not started", action),)
+            located += (Checked("drained", Result.WARN, str(since), "nothing: its services are not started", action),)
         return (*located, *self._others(host, task_vars, definitions, located))
 
-    def _missing(self, values: Mapping[str, Any]) -> Iterator[Row]:
+    def _missing(self, values: Mapping[str, Any]) -> Iterator[Checked]:
         """Complaints about model configurations that are not on the controller."""
         for model, path in (values.get("preflight_model_configs") or {}).items():
             if not Path(self._loader.path_dwim(str(path))).exists():
                 found = f"{path} of {model} is not on the controller"
                 action = "correct the path in preflight_model_configs, or take it out"
-                yield Row("model configuration", Verdict.FAIL, found, "a config.json, or its folder", action)
+                yield Checked("model configuration", Result.FAIL, found, "a config.json, or its folder", action)
 
     def _configs(self, values: Mapping[str, Any], read: Mapping[str, str]) -> dict[str, str]:
         """Model to a config.json on the controller: what the host has goes before what the inventory names.
@@ -334,7 +334,7 @@ def _locked(intent: Intent, values: Mapping[str, Any]) -> Intent:
     return replace(intent, locks=locks.read(folder))
 
 
-def _plain(row: Row) -> dict[str, str]:
+def _plain(row: Checked) -> dict[str, str]:
     return {
         "check": row.check,
         "verdict": str(row.verdict),

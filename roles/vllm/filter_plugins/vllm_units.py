@@ -17,7 +17,7 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 from vllm_doctor.knowledge import hub as hubs  # noqa: E402
 from vllm_doctor.knowledge import parser, templates  # noqa: E402
 from vllm_doctor.preflight import report  # noqa: E402
-from vllm_doctor.preflight.records import Row, Verdict  # noqa: E402
+from vllm_doctor.preflight.records import Checked, Result  # noqa: E402
 
 VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
 Said = Callable[[str], Any]  # a key's value for one service: its entry's, or the variable's
@@ -249,10 +249,10 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
 
     `rows` are {host, found, needed, do}, and at will {check} and {in}: the file and line that say it.
     """
-    told: dict[str, list[Row]] = {}
+    told: dict[str, list[Checked]] = {}
     for row in rows:
         action = f"{row['in']}: {row['do']}" if row.get("in") else row["do"]
-        line = Row(row.get("check", "launch"), Verdict.FAIL, str(row["found"]), str(row["needed"]), action)
+        line = Checked(row.get("check", "launch"), Result.FAIL, str(row["found"]), str(row["needed"]), action)
         told.setdefault(row["host"], []).append(line)
     return report.table(told)
 
