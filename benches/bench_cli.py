@@ -6,7 +6,6 @@ Target: `--version` within 0.15 s, `plan` within 0.3 s, `diagnose` of a small lo
 ratio of processor time to the bare interpreter's is what a slow or a busy machine leaves comparable.
 """
 
-import json
 import os
 import resource
 import shutil
@@ -19,18 +18,7 @@ from pathlib import Path
 RUNS = 9
 # An installed doctor has its modules compiled; where this is set they would be compiled anew in every run.
 ENV = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-MODEL = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-    "torch_dtype": "bfloat16",
-}
+MODEL = Path(__file__).parents[1] / "tests" / "approved" / "models" / "llama-8b.json"
 LOG = "INFO 03-14 09:00:00 [api_server.py:1] vLLM API server version 0.20.0\n"
 
 
@@ -54,10 +42,9 @@ def busy() -> float:
 def main() -> int:
     cli = shutil.which("vllm-doctor", path=str(Path(sys.executable).parent)) or "vllm-doctor"
     with tempfile.TemporaryDirectory() as folder:
-        model, log = Path(folder) / "config.json", Path(folder) / "vllm.log"
-        model.write_text(json.dumps(MODEL))
+        log = Path(folder) / "vllm.log"
         log.write_text(LOG)
-        asked = ("--vllm-version", "0.32.0", "--model-config", str(model), "--", "vllm", "serve", "example/8b")
+        asked = ("--vllm-version", "0.32.0", "--model-config", str(MODEL), "--", "vllm", "serve", "example/8b")
         rows = {
             "python -c pass": (best(sys.executable, "-c", "pass"), None),
             "vllm-doctor --version": (best(cli, "--version"), 0.15),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.explain import meaning
-from vllm_doctor.rules.order import Row, by_code
+from vllm_doctor.rules.order import OrderRow, by_code
 
 REPO = Path(__file__).resolve().parent.parent
 TARGET = REPO / "docs" / "findings.md"
@@ -24,12 +24,12 @@ which common advice about it is wrong.
 """
 
 
-def first_sentence(rule: Row) -> str:
+def first_sentence(rule: OrderRow) -> str:
     """What the finding means, in a line."""
     return re.split(r"(?<=\.)\s(?=[A-Z`-])", meaning(rule), maxsplit=1)[0].replace("|", "\\|")
 
 
-def row(rule: Row) -> str:
+def row(rule: OrderRow) -> str:
     """One line of a table; the code leads to the page."""
     link = os.path.relpath(rule.page, TARGET.parent)
     return f"| [{rule.code}]({link}) | {rule.title} | `{rule.cause.value}` | {first_sentence(rule)} |"

@@ -10,22 +10,12 @@ from typing import ClassVar
 import pytest
 
 from tests.doctor import command
+from tests.plan.models import LLAMA_8B
 
 pytest.importorskip("huggingface_hub")
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "max_position_embeddings": 8192,
-    "torch_dtype": "bfloat16",
-}
+CONFIG = LLAMA_8B | {"max_position_embeddings": 8192, "rope_scaling": None}
 
 
 class Hub(http.server.BaseHTTPRequestHandler):

@@ -131,7 +131,7 @@ def test_a_server_that_drips_is_left_behind_when_the_time_is_over(
 
 def test_a_server_that_drips_its_headers_is_left_behind_though_each_read_is_in_time(serve: Serve) -> None:
     found = http_module.get(serve(drip_headers).base, deadline_s=0.5)
-    assert isinstance(found, http_module.NoAnswer)
+    assert isinstance(found, http_module.NoResponse)
     assert "sent nothing" in found.reason  # an answer has not begun before its headers are whole
 
 

@@ -36,6 +36,12 @@ def test_a_completion_that_comes_back_and_one_that_does_not(serve: Serve) -> Non
     assert asked(serve, 500).completion is False
 
 
+@pytest.mark.parametrize("status", [400, 429, 503])
+def test_a_server_that_refuses_this_completion_or_is_full_did_answer(serve: Serve, status: int) -> None:
+    found = asked(serve, status)
+    assert (found.completion, f"with {status}" in found.completion_unknown) == (None, True)
+
+
 @pytest.mark.parametrize(("key", "words"), [(None, "run this as root"), ("k", "another key than the unit's")])
 def test_a_server_that_wants_a_key_is_unknown_and_says_what_is_needed(
     serve: Serve, key: str | None, words: str

@@ -8,7 +8,7 @@ import pytest
 from vllm_doctor.knowledge import versions
 from vllm_doctor.log.match import catalogue, pattern
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.rules.by_message import TABLE, Row, by_message, table
+from vllm_doctor.rules.by_message import TABLE, MessageRow, by_message, table
 from vllm_doctor.rules.order import by_code
 from vllm_doctor.rules.registry import loaded
 
@@ -25,7 +25,7 @@ def test_every_code_of_the_table_has_a_row_in_the_order_and_no_module() -> None:
 
 
 @EVERY_ROW
-def test_its_messages_are_causes_of_the_catalogue_and_have_the_fields_that_it_names(code: str, row: Row) -> None:
+def test_its_messages_are_causes_of_the_catalogue_and_have_the_fields_that_it_names(code: str, row: MessageRow) -> None:
     known = catalogue()
     fields = {name for one in row.messages for name in pattern(one).groupindex}
     assert {known[one].kind for one in row.messages} == {"cause"}, code
@@ -36,7 +36,7 @@ def test_its_messages_are_causes_of_the_catalogue_and_have_the_fields_that_it_na
 
 
 @EVERY_ROW
-def test_a_release_has_what_it_answers_with(code: str, row: Row) -> None:
+def test_a_release_has_what_it_answers_with(code: str, row: MessageRow) -> None:
     for answer in row.answers:
         if answer.kind == "flag":
             assert any(versions.flag(answer.options[0], at) is not None for at in ("0.9.2", "0.33.0")), code
@@ -61,4 +61,4 @@ def test_what_a_rule_reads_follows_from_its_answers() -> None:
 def test_a_key_or_a_word_that_a_row_may_not_have_is_refused(old: str, new: str, why: str) -> None:
     text = TABLE.read_text(encoding="utf-8").replace(old, new, 1)
     with pytest.raises(msgspec.ValidationError, match=why):
-        msgspec.toml.decode(text, type=dict[str, tuple[Row, ...]])
+        msgspec.toml.decode(text, type=dict[str, tuple[MessageRow, ...]])

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.plan.models import LLAMA_8B as LLAMA
 from tests.site import newcomer
 from tests.stub_vllm.build import build as build_release
 
@@ -23,19 +24,6 @@ TOOLS = REPO / "tools"
 BIN = REPO / ".venv" / "bin"
 GIB = 1 << 30
 RELEASE = "0.32.0+cu130"
-LLAMA = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-}
 SMALL = LLAMA | {"hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 28, "num_attention_heads": 24}
 MODELS = [
     {"name": "Llama-3.1-8B-Instruct", "config.json": LLAMA, "bytes": 16060522496},

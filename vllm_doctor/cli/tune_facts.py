@@ -18,7 +18,7 @@ from vllm_doctor.operate.tune import bench as tune_bench
 from vllm_doctor.operate.tune import guidellm as tune_guidellm
 from vllm_doctor.operate.tune import unit as tune_unit
 from vllm_doctor.operate.tune.decide import Setting
-from vllm_doctor.operate.tune.load import Benchmark, Target
+from vllm_doctor.operate.tune.load import Benchmark, LoadTarget
 from vllm_doctor.operate.tune.plan import Predict
 from vllm_doctor.operate.tune.unit import Service, number
 from vllm_doctor.records.host import Scrape
@@ -36,7 +36,7 @@ class Facts(msgspec.Struct, frozen=True):
     version: str
     start: Setting
     as_it_stands: bool
-    target: Target
+    target: LoadTarget
     lengths: str
     tokenizer: str
     bench: Benchmark | None
@@ -177,7 +177,9 @@ def _start(o: Options, argv: tuple[str, ...], planned: dict[str, int]) -> Settin
     return Setting(seqs, o.from_tokens or number(argv, "max-num-batched-tokens") or planned.get("tokens"))
 
 
-def _target(o: Options, found: systemd.Found, base: str, scrape: Scrape, planned: dict[str, int]) -> tuple[Target, str]:
+def _target(
+    o: Options, found: systemd.Found, base: str, scrape: Scrape, planned: dict[str, int]
+) -> tuple[LoadTarget, str]:
     prompts, outputs = (serving.histogram(scrape, n) for n in (serving.PROMPT_LENGTHS, serving.OUTPUT_LENGTHS))
     prompt, output, source = PROMPT, OUTPUT, f"fewer than {ENOUGH} requests are measured"
     if prompts and outputs and prompts.mean and outputs.mean and min(prompts.count, outputs.count) >= ENOUGH:
@@ -201,7 +203,7 @@ def _target(o: Options, found: systemd.Found, base: str, scrape: Scrape, planned
         raise UsageProblem(
             "tune: the served model's name is unknown; needed: /v1/models that answers, or --served-model-name"
         )
-    return Target(base, model, prompt, output, _key(found)), source
+    return LoadTarget(base, model, prompt, output, _key(found)), source
 
 
 def _key(found: systemd.Found) -> str | None:

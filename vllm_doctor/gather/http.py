@@ -17,7 +17,7 @@ MAX_PEM = 1 << 20
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True):
     """A complete answer of at most the size asked for; `server` is what it calls itself."""
 
     status: int
@@ -26,14 +26,14 @@ class Answer(msgspec.Struct, frozen=True):
     server: str
 
 
-class NoAnswer(msgspec.Struct, frozen=True):
+class NoResponse(msgspec.Struct, frozen=True):
     """Why there is none. `connected` tells a server that is there but silent from one that is not there."""
 
     reason: str
     connected: bool
 
 
-Outcome: TypeAlias = Answer | NoAnswer
+Outcome: TypeAlias = Response | NoResponse
 
 
 class Pass(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ def get(
 def get_keyed(url: str, given: Pass, *, deadline_s: float, max_bytes: int) -> Outcome:
     """GET `url` as anybody may, and with the key where that is refused."""
     answer = get(url, deadline_s=deadline_s, max_bytes=max_bytes)
-    if given.key and isinstance(answer, Answer) and answer.status in {401, 403}:
+    if given.key and isinstance(answer, Response) and answer.status in {401, 403}:
         return get(url, deadline_s=deadline_s, max_bytes=max_bytes, given=given)
     return answer
 
@@ -90,12 +90,12 @@ def _fingerprint(certificate: str | None) -> str | None:
         return None
 
 
-def _silent(url: str, deadline_s: float) -> NoAnswer:
-    return NoAnswer(f"{url} took the connection and sent nothing within {deadline_s:g} s", connected=True)
+def _silent(url: str, deadline_s: float) -> NoResponse:
+    return NoResponse(f"{url} took the connection and sent nothing within {deadline_s:g} s", connected=True)
 
 
-def _dripped(url: str, deadline_s: float) -> NoAnswer:
-    return NoAnswer(f"{url} was still sending after {deadline_s:g} s", connected=True)
+def _dripped(url: str, deadline_s: float) -> NoResponse:
+    return NoResponse(f"{url} was still sending after {deadline_s:g} s", connected=True)
 
 
 def _get(
@@ -134,28 +134,28 @@ def _get(
             timeout=urllib3.Timeout(connect=deadline_s, read=deadline_s),
         )
     except NewConnectionError as refused:
-        return NoAnswer(f"no connection to {url}: {_why(refused)}", connected=False)
+        return NoResponse(f"no connection to {url}: {_why(refused)}", connected=False)
     except ConnectTimeoutError:
-        return NoAnswer(f"no connection to {url} within {deadline_s:g} s", connected=False)
+        return NoResponse(f"no connection to {url} within {deadline_s:g} s", connected=False)
     except (HTTPError, OSError) as problem:
         late = "imeout" in type(problem).__name__ or "timed out" in str(problem)
         if late:
             return _silent(url, deadline_s)
-        return NoAnswer(f"{url}: {_why(problem)}", connected=True)
+        return NoResponse(f"{url}: {_why(problem)}", connected=True)
     begun.append(reply.status)
     try:
         data = bytearray()
         for chunk in iter(lambda: reply.read1(CHUNK), b""):
             data += chunk
             if len(data) > max_bytes:
-                return NoAnswer(f"{url} sent more than {max_bytes >> 20} MiB", connected=True)
+                return NoResponse(f"{url} sent more than {max_bytes >> 20} MiB", connected=True)
             if time.monotonic() > end:
                 return _dripped(url, deadline_s)
     except (HTTPError, OSError) as problem:
-        return NoAnswer(f"{url} broke off its answer: {_why(problem)}", connected=True)
+        return NoResponse(f"{url} broke off its answer: {_why(problem)}", connected=True)
     finally:
         reply.close()
-    return Answer(
+    return Response(
         reply.status, bytes(data), reply.headers.get("Content-Type", ""), reply.headers.get("Server", "")[:100]
     )
 

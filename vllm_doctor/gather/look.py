@@ -1,6 +1,5 @@
 """A cheap look at every vLLM unit of the host, for who looks again and again: one systemctl, one NVML, one scrape."""
 
-import json
 import os
 import re
 import time
@@ -13,7 +12,7 @@ import msgspec
 from vllm_doctor.gather import journal, nvml, probe, procfs, systemd
 from vllm_doctor.gather.bounded import whole, words
 from vllm_doctor.gather.environment_file import environment_files
-from vllm_doctor.gather.http import NO_PASS, NoAnswer, Pass, get, get_keyed
+from vllm_doctor.gather.http import NO_PASS, NoResponse, Pass, get_keyed
 from vllm_doctor.gather.launch import parse_argv
 from vllm_doctor.gather.metrics import scrape_few
 from vllm_doctor.gather.systemd import Found
@@ -139,7 +138,7 @@ def _look(
     if unit.active_state != "active" or base is None:
         return msgspec.structs.replace(look, health=None if base is None else 0)
     answer = get_keyed(f"{base}/health", given, deadline_s=_HTTP_S, max_bytes=1 << 16)
-    health = (None if answer.connected else 0) if isinstance(answer, NoAnswer) else answer.status
+    health = (None if answer.connected else 0) if isinstance(answer, NoResponse) else answer.status
     if health == 0:
         silent = journal.silent_s(look.invocation, at[0], _HTTP_S) if look.invocation else None
         return msgspec.structs.replace(look, health=0, silent_s=silent)
@@ -208,7 +207,7 @@ def look_at(base: str, given: Pass = NO_PASS) -> Look:
     """A server that is known by its address alone, in a container or on another host."""
     at = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic()
     answer = get_keyed(f"{base}/health", given, deadline_s=_HTTP_S, max_bytes=1 << 16)
-    health = (None if answer.connected else 0) if isinstance(answer, NoAnswer) else answer.status
+    health = (None if answer.connected else 0) if isinstance(answer, NoResponse) else answer.status
     look = Look(base, *at, active="", health=health)
     scraped = scrape_few(base, _WANTED, deadline_s=_HTTP_S, given=given)
     if isinstance(scraped, Unknown):
@@ -220,15 +219,7 @@ def _completes(base: str, found: Found, given: Pass, within_s: float) -> bool | 
     """Does a completion of one token come back? None where the server refuses to be asked: that proves nothing."""
     named = probe.served(base, deadline_s=_HTTP_S, given=given)
     model = named[0] if named else parse_argv(found.argv, found.env).model
-    if model is None:
-        return None
-    body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}).encode()
-    answer = get(f"{base}/v1/completions", deadline_s=within_s, body=body, max_bytes=1 << 20, given=given)
-    if isinstance(answer, NoAnswer):
-        return False
-    if answer.status == 503:  # full, or closing: it did answer, and a dead engine ends its server
-        return None
-    return answer.status == 200 if answer.status == 200 or answer.status >= 500 else None
+    return probe.completion(base, model, deadline_s=within_s, given=given)[0] if model is not None else None
 
 
 def _used(gpus: Reading[tuple[Gpu, ...]], pids: frozenset[int]) -> tuple[CardUse, ...]:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from vllm_doctor.gather.bounded import end_of, title
-from vllm_doctor.gather.http import NO_PASS, NoAnswer, Pass, get_keyed
+from vllm_doctor.gather.http import NO_PASS, NoResponse, Pass, get_keyed
 from vllm_doctor.records.host import Metrics, Sample, Scrape
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -59,7 +59,7 @@ def _few(text: str, names: tuple[str, ...]) -> str:
 def _scrape(url: str, deadline_s: float, given: Pass, names: tuple[str, ...] = ()) -> Scrape | Unknown:
     at = time.time()
     answer = get_keyed(url, given, deadline_s=deadline_s, max_bytes=MAX_BYTES)
-    if isinstance(answer, NoAnswer):
+    if isinstance(answer, NoResponse):
         return Unknown(f"{answer.reason}", _curious(url))
     if answer.status in {401, 403}:
         remedy = "run as root, who can read the key" if not given.key else "vllm_metrics_networks: name this host too"

@@ -17,7 +17,7 @@ from vllm_doctor.gather.contained import (
     subject_of,
     version_in,
 )
-from vllm_doctor.gather.http import NO_PASS, NoAnswer, Pass, get
+from vllm_doctor.gather.http import NO_PASS, NoResponse, Pass, get
 from vllm_doctor.gather.inspected import Seen
 from vllm_doctor.gather.launch import is_vllm, parse_argv
 from vllm_doctor.gather.logfile import read_logs
@@ -225,7 +225,7 @@ def of_url(base: str, *, canary: bool | None) -> _Read:
 
 def _version(base: str) -> Reading[str]:
     answer = get(f"{base}/version", deadline_s=HTTP_S, max_bytes=1 << 16)
-    if isinstance(answer, NoAnswer):
+    if isinstance(answer, NoResponse):
         return Unknown(answer.reason, f"curl -m 5 {base}/version")
     found = re.search(rb'"version"\s*:\s*"(\d[\w.+-]{0,60})"', answer.body)
     if answer.status != 200 or found is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from vllm_doctor.gather.http import NO_PASS, NoAnswer, Pass, get, get_keyed
+from vllm_doctor.gather.http import NO_PASS, NoResponse, Pass, get, get_keyed
 from vllm_doctor.records.host import Launch, Probe
 
 # What completes as /v1 does, and vLLM's own key leaves open.
@@ -38,11 +38,11 @@ def certificate_of(flags: Mapping[str, str | bool]) -> str | None:
 def probe(base: str, *, deadline_s: float, given: Pass = NO_PASS) -> Probe:
     """/health, and the models and the doors as somebody without a key finds them."""
     health = get_keyed(f"{base}/health", given, deadline_s=deadline_s, max_bytes=1 << 16)
-    if isinstance(health, NoAnswer):
+    if isinstance(health, NoResponse):
         return Probe(health_error=health.reason)
     models = get(f"{base}/v1/models", deadline_s=deadline_s, max_bytes=1 << 20)
-    status = None if isinstance(models, NoAnswer) else models.status
-    named = _models(models.body) if not isinstance(models, NoAnswer) and models.status == 200 else ()
+    status = None if isinstance(models, NoResponse) else models.status
+    named = _models(models.body) if not isinstance(models, NoResponse) and models.status == 200 else ()
     beside = _beside(base, deadline_s) if status in {401, 403} else None
     return Probe(
         health_status=health.status, models=named, server=health.server or None, keyless=status, keyless_beside=beside
@@ -55,7 +55,7 @@ def _beside(base: str, deadline_s: float) -> int | None:
     OPTIONS is safe by definition, and vLLM has no such route: an open path answers 405 and does nothing.
     """
     answer = get(f"{base}{BESIDE}", deadline_s=deadline_s, max_bytes=1 << 16, method="OPTIONS")
-    return None if isinstance(answer, NoAnswer) else answer.status
+    return None if isinstance(answer, NoResponse) else answer.status
 
 
 def canary(base: str, launch: Launch, found: Probe, *, deadline_s: float, given: Pass = NO_PASS) -> Probe:
@@ -64,18 +64,27 @@ def canary(base: str, launch: Launch, found: Probe, *, deadline_s: float, given:
     model = named[0] if named else launch.model
     if model is None:
         return replace(found, completion_unknown="no model is known to ask for a completion")
+    came, why = completion(base, model, deadline_s=deadline_s, given=given)
+    return replace(found, completion=came) if came is not None else replace(found, completion_unknown=why)
+
+
+def completion(base: str, model: str, *, deadline_s: float, given: Pass = NO_PASS) -> tuple[bool | None, str]:
+    """Does one token come back? None, and why, where the server refuses to be asked: that proves nothing.
+
+    A dead engine answers with 500, or not at all; 503 is said by a server that is full, scales or closes.
+    """
     body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}).encode()
     answer = get(f"{base}/v1/completions", deadline_s=deadline_s, body=body, max_bytes=1 << 20, given=given)
-    if isinstance(answer, NoAnswer):
-        return replace(found, completion=False)
+    if isinstance(answer, NoResponse):
+        return False, ""
+    if answer.status == 200 or (answer.status >= 500 and answer.status != 503):
+        return answer.status == 200, ""
     if answer.status in {401, 403}:
         whose = "another key than the unit's" if given.key else "a key, and none can be read here; run this as root"
-        return replace(
-            found, completion_unknown=f"the server answers a completion with {answer.status}: it wants {whose}"
-        )
+        return None, f"the server answers a completion with {answer.status}: it wants {whose}"
     if answer.status == 404:
-        return replace(found, completion_unknown=f"the server has no model {model[:200]}, or no /v1/completions")
-    return replace(found, completion=answer.status == 200)
+        return None, f"the server has no model {model[:200]}, or no /v1/completions"
+    return None, f"the server answers a completion with {answer.status}: it refuses this one, or has no room for it"
 
 
 def one_token(
@@ -92,7 +101,7 @@ def served(base: str, *, deadline_s: float, given: Pass = NO_PASS) -> tuple[str,
     """The models by the names that the server answers to, asked with the key where that is needed; () where it does
     not say."""
     answer = get_keyed(f"{base}/v1/models", given, deadline_s=deadline_s, max_bytes=1 << 20)
-    return _models(answer.body) if not isinstance(answer, NoAnswer) and answer.status == 200 else ()
+    return _models(answer.body) if not isinstance(answer, NoResponse) and answer.status == 200 else ()
 
 
 def _models(body: bytes) -> tuple[str, ...]:

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from vllm_doctor.operate.tune.decide import Limits, Row, trouble
+from vllm_doctor.operate.tune.decide import Limits, Measured, trouble
 from vllm_doctor.records.finding import Change
 from vllm_doctor.remedy import inventory
 
 HEAD = ("seqs", "tokens/step", "tokens/s", "TTFT p50", "p99 ms", "ITL p50", "p99 ms", "KV use", "preempted", "failed")
 
 
-def table(rows: Sequence[Row], best: Row | None, limits: Limits) -> str:
+def table(rows: Sequence[Measured], best: Measured | None, limits: Limits) -> str:
     """The rows in the order of their trial, the chosen one marked, each with what speaks against it."""
     cells = [HEAD, *(_cells(row) for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(HEAD))]
@@ -22,7 +22,7 @@ def table(rows: Sequence[Row], best: Row | None, limits: Limits) -> str:
     return "\n".join(lines)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Measured) -> tuple[str, ...]:
     return (
         str(row.setting.seqs),
         "-" if row.setting.tokens is None else str(row.setting.tokens),
@@ -50,9 +50,9 @@ def lines_of(changes: Sequence[Change]) -> tuple[str, ...]:
 
 def text(
     unit: str,
-    rows: Sequence[Row],
+    rows: Sequence[Measured],
     *,
-    best: Row | None,
+    best: Measured | None,
     limits: Limits,
     why: str,
     changes: Sequence[Change],

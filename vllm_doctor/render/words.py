@@ -52,7 +52,8 @@ HEADLINES = {
     Verdict.UNKNOWN: "it cannot be said yet",
 }
 HINTS = {
-    Verdict.NOT_APPLICABLE: "A unit of another name: --unit NAME. A server in a container or elsewhere: --log FILE.",
+    Verdict.NOT_APPLICABLE: "Name what to diagnose: --unit NAME, docker:NAME, podman:NAME, pod/NAME, pid:N, "
+    "http://HOST:PORT or --log FILE.",
 }
 MEDIA = {
     "command": "The whole command",

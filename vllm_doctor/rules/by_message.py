@@ -18,7 +18,7 @@ from vllm_doctor.rules.say import finding
 TABLE = Path(__file__).with_suffix(".toml")
 
 
-class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MessageRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one of `messages` means as the first failure; the first row of a code that has one of them answers.
 
     `title` stands where the order's own says too little, and may name fields of the message as `{field}`; where one of
@@ -35,9 +35,9 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def table() -> dict[str, tuple[Row, ...]]:
+def table() -> dict[str, tuple[MessageRow, ...]]:
     """The rows by code. Raises msgspec.ValidationError for a key or a value that a row may not have."""
-    return msgspec.toml.decode(TABLE.read_bytes(), type=dict[str, tuple[Row, ...]])
+    return msgspec.toml.decode(TABLE.read_bytes(), type=dict[str, tuple[MessageRow, ...]])
 
 
 @cache
@@ -71,6 +71,6 @@ def _judge(code: str, case: Case) -> Outcome:
     )
 
 
-def _fields(fault: Fault, row: Row) -> dict[str, str]:
+def _fields(fault: Fault, row: MessageRow) -> dict[str, str]:
     """The fields of the row's messages, the first named first."""
     return {name: value for one in reversed(row.messages) for name, value in fault.fields(one).items() if value}

@@ -5,7 +5,7 @@ from vllm_doctor.knowledge.claims import Claim, as_text, claims_about, claims_of
 from vllm_doctor.knowledge.history import History, history
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.rules.chart import NODES, Node
-from vllm_doctor.rules.order import INTERNAL, Retired, Row, by_code, retired
+from vllm_doctor.rules.order import INTERNAL, OrderRow, Retired, by_code, retired
 
 HEADINGS = ("What it is", "How it is recognised", "What to do", "What is often said", "Sources")
 
@@ -18,18 +18,18 @@ The other rules have answered, and what they found stands. What this one would h
 is never ok; without another finding the exit code is 4. Please report it with the bundle: vllm-doctor bundle."""
 
 
-def page(rule: Row) -> str:
+def page(rule: OrderRow) -> str:
     """The rule's page in Markdown. Raises FileNotFoundError if it has none."""
     return rule.page.read_text(encoding="utf-8")
 
 
-def meaning(rule: Row) -> str:
+def meaning(rule: OrderRow) -> str:
     """What the finding is, in a sentence or two: the first paragraph of its page."""
     told = page(rule).partition("\n## What it is\n")[2].partition("\n## ")[0].strip()
     return " ".join(told.partition("\n\n")[0].split())
 
 
-def explained(rule: Row, at: Version | None) -> str:
+def explained(rule: OrderRow, at: Version | None) -> str:
     """The page, with what articles say of it put right: for every release, or for the one that is asked about."""
     text = page(rule).rstrip("\n") + ("\n\n" + _PREVIEW if rule.preview else "")
     told = [_claim(claim, at) for claim in claims_of(rule.code)]

@@ -26,7 +26,7 @@ FAMILIES = {
 _LAST_RESORT, _PREVIEW = "last resort", "preview"
 
 
-class Row(msgspec.Struct, frozen=True):
+class OrderRow(msgspec.Struct, frozen=True):
     """One rule's row. Of two findings the one of the smaller `position` is the cause.
 
     `node` is the box of the flowchart, `also` are further phases in which the same cause is found. `refines` names the
@@ -66,7 +66,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 @cache
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[OrderRow, ...]:
     """Every rule's row, causes before what they explain. Raises ValueError for a row that the table may not hold."""
     return tuple(_row(position, row) for position, row in enumerate(_written(retired=False)))
 
@@ -92,12 +92,12 @@ def _written(*, retired: bool) -> list[str]:
     return [row for row in (below if retired else head).splitlines() if mark and row.startswith("| VD")]
 
 
-def _row(position: int, written: str) -> Row:
+def _row(position: int, written: str) -> OrderRow:
     code, name, node, cause, phases, refines, asked, title = (cell.strip() for cell in written.strip("|").split("|"))
     if asked not in {"", _LAST_RESORT, _PREVIEW}:
         raise ValueError(f"{TABLE.name}: {code}: asked {asked!r}; needed: nothing, {_LAST_RESORT} or {_PREVIEW}")
     first, *others = phases.split(", ")
-    return Row(
+    return OrderRow(
         position=position,
         code=code,
         name=name,
@@ -113,6 +113,6 @@ def _row(position: int, written: str) -> Row:
 
 
 @cache
-def by_code() -> dict[str, Row]:
+def by_code() -> dict[str, OrderRow]:
     """The rows by their codes."""
     return {row.code: row for row in sorted(rows(), key=lambda row: row.code)}

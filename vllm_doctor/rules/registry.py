@@ -9,7 +9,7 @@ import msgspec
 
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.rules.order import Row, by_code
+from vllm_doctor.rules.order import OrderRow, by_code
 
 if TYPE_CHECKING:
     from vllm_doctor.rules.case import Case
@@ -38,7 +38,7 @@ Outcome: TypeAlias = Finding | Clear | NotHere | Unseen
 Judge: TypeAlias = "Callable[[Case], Outcome]"
 
 
-class Rule(Row, frozen=True):
+class Rule(OrderRow, frozen=True):
     """One finding: its row, and `reads`, the signals that its judge touches."""
 
     reads: frozenset[Signal]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_doctor.operate.tune.decide import Limits, Row, Setting, Stop, best, following, trouble
+from vllm_doctor.operate.tune.decide import Limits, Measured, Setting, Stop, best, following, trouble
 
 LIMITS = Limits()
 
@@ -22,7 +22,7 @@ def row(seqs, tps, *, kv=0.1, tokens=None, **more):
         "preemptions": 0.0,
         "memory_free": 0.3,
     }
-    return Row(Setting(seqs, tokens), output_tps=tps, **(figures | more))
+    return Measured(Setting(seqs, tokens), output_tps=tps, **(figures | more))
 
 
 def climb(server, rows, allowed=free, limits=LIMITS, most=30):
@@ -82,7 +82,9 @@ def test_after_trouble_the_middle_is_tried_and_never_the_troubled_value_again():
 def test_a_start_that_fails_is_trouble_and_the_last_good_row_wins():
     def server(s):
         return (
-            row(s.seqs, s.seqs * 40) if s.seqs < 16 else Row(s, problem="VD115: out of memory in the sampler's warm-up")
+            row(s.seqs, s.seqs * 40)
+            if s.seqs < 16
+            else Measured(s, problem="VD115: out of memory in the sampler's warm-up")
         )
 
     rows, why = climb(server, [server(Setting(8))])

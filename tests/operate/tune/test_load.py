@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from vllm_doctor.operate.tune import bench as tune_bench
-from vllm_doctor.operate.tune.load import Target, drive, percentile
+from vllm_doctor.operate.tune.load import LoadTarget, drive, percentile
 
 TOKENS = 5
 
@@ -71,7 +71,7 @@ async def good(writer, _number):
 
 def test_streams_are_counted_timed_and_asked_as_said():
     with server(good) as (base, seen):
-        load = drive(Target(base, "tiny", 32, TOKENS, "secret"), 4, 0.5, 60)
+        load = drive(LoadTarget(base, "tiny", 32, TOKENS, "secret"), 4, 0.5, 60)
     assert not load.errors
     assert len(load.streams) == len(seen) >= 4
     assert all(s.tokens == TOKENS and len(s.between_s) == TOKENS - 1 for s in load.streams)
@@ -122,13 +122,13 @@ async def garbage(writer, _number):
 )
 def test_a_request_that_fails_is_an_error_with_its_reason(answer, word):
     with server(answer) as (base, _seen):
-        load = drive(Target(base, "tiny", 8, TOKENS), 2, 0.3, 60)
+        load = drive(LoadTarget(base, "tiny", 8, TOKENS), 2, 0.3, 60)
     assert not load.streams
     assert word in load.errors[0]
 
 
 def test_a_server_that_is_gone_ends_the_load_and_not_the_program():
-    load = drive(Target("http://127.0.0.1:9", "tiny", 8, TOKENS), 2, 0.3, 1)
+    load = drive(LoadTarget("http://127.0.0.1:9", "tiny", 8, TOKENS), 2, 0.3, 1)
     assert not load.streams
     assert len(load.errors) <= 4
 
@@ -139,7 +139,7 @@ async def silent(_writer, _number):
 
 def test_a_server_that_never_answers_costs_the_time_of_a_step_and_no_more():
     with server(silent) as (base, _seen):
-        load = drive(Target(base, "tiny", 8, TOKENS), 2, 0.2, 1)
+        load = drive(LoadTarget(base, "tiny", 8, TOKENS), 2, 0.2, 1)
     assert set(load.errors) == {"no complete answer in the time of a step"}
 
 
@@ -153,7 +153,7 @@ def test_the_benchmarks_file_is_read_as_a_load(tmp_path):
 
 def test_the_benchmark_gets_no_key_on_its_command_line(tmp_path):
     words = tune_bench.command(
-        "/v/bin/vllm", Target("http://h:1", "m", 8, 4, "secret"), "/model", 16, tmp_path / "r.json"
+        "/v/bin/vllm", LoadTarget("http://h:1", "m", 8, 4, "secret"), "/model", 16, tmp_path / "r.json"
     )
     assert "secret" not in " ".join(words)
     assert words[words.index("--max-concurrency") + 1] == "16"

@@ -7,7 +7,7 @@ from vllm_doctor.operate.tune import state as tune_state
 from vllm_doctor.operate.tune.decide import Limits, Setting
 from vllm_doctor.operate.tune.load import Load, Stream
 from vllm_doctor.operate.tune.ramp import Ramp, ramp
-from vllm_doctor.operate.tune.unit import NotDone, OutOfTime
+from vllm_doctor.operate.tune.unit import OutOfTime, TuneNotDone
 from vllm_doctor.operate.tune.watch import Seen
 
 
@@ -100,7 +100,7 @@ def test_the_guard_is_armed_before_every_trial_and_what_served_is_put_back_once(
 @pytest.mark.parametrize(
     ("where", "what_breaks"),
     [
-        ("apply", NotDone("systemctl restart failed: no such binary")),
+        ("apply", TuneNotDone("systemctl restart failed: no such binary")),
         ("ready", "the service ended while it started"),
         ("alive", "the service ended under the load"),
     ],
@@ -183,7 +183,7 @@ def test_a_step_that_the_time_cuts_off_is_no_row_and_is_put_back(what, slow):
 
 def test_without_a_guard_nothing_is_tried(what):
     service = Service()
-    service.guard = lambda _: (_ for _ in ()).throw(NotDone("the guard could not be armed"))
+    service.guard = lambda _: (_ for _ in ()).throw(TuneNotDone("the guard could not be armed"))
     outcome, _ = go(what, service)
     assert "guard" in outcome.why
     assert not [d for d in service.deeds if d.startswith("apply")]

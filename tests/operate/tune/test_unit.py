@@ -8,7 +8,7 @@ import pytest
 from vllm_doctor.operate.tune import unit as tune_unit
 from vllm_doctor.operate.tune.decide import Setting
 from vllm_doctor.operate.tune.plan import allowance
-from vllm_doctor.operate.tune.unit import NotDone, Service, changes, number, trial
+from vllm_doctor.operate.tune.unit import Service, TuneNotDone, changes, number, trial
 from vllm_doctor.records.verdict import Direction
 
 ARGV = ("/opt/vllm/current/bin/vllm", "serve", "/srv/m", "--max-num-seqs", "8", "--api-key", "sec$ret")
@@ -93,7 +93,7 @@ def test_the_guard_knows_what_to_take_away_without_a_shell_reading_names(service
 
 
 def test_a_name_that_is_no_service_is_refused(service, systemd):
-    with pytest.raises(NotDone):
+    with pytest.raises(TuneNotDone):
         tune_unit.apply(Service("x; reboot.service", ARGV, "", service.runtime), Setting(16))
     assert systemd == []
 

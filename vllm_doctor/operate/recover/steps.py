@@ -18,7 +18,7 @@ from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.recover import conservative
 from vllm_doctor.operate.recover.conservative import Less
 from vllm_doctor.operate.recover.orphans import Holder, end, holders
-from vllm_doctor.operate.temporary import NotDone, Temporary, systemctl, timed
+from vllm_doctor.operate.temporary import Temporary, systemctl, timed
 from vllm_doctor.records.host import Gpu
 from vllm_doctor.records.reading import Known
 
@@ -187,6 +187,3 @@ def answers(unit: str, within_s: float) -> str | None:
             last = "no completion came back" if one.health == 200 else f"/health says {one.health}"
         time.sleep(2)
     return f"{unit} does not answer within {within_s:.0f} s: {last}"
-
-
-__all__ = ["NotDone", "Outcome", "Plan", "answers", "done", "seen", "told"]

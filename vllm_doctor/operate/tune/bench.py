@@ -8,7 +8,7 @@ import msgspec
 
 from vllm_doctor.gather import trust
 from vllm_doctor.gather.run import NotRun, run
-from vllm_doctor.operate.tune.load import Load, Stream, Target
+from vllm_doctor.operate.tune.load import Load, LoadTarget, Stream
 
 # Each caller asks this many times: the first answers come together, the later ones as a service sees them.
 ROUNDS = 3
@@ -45,7 +45,7 @@ class VllmBench(msgspec.Struct, frozen=True):
     vllm: str
     name: str = "vllm bench serve"
 
-    def drive(self, target: Target, tokenizer: str, at_once: int, limit_s: float) -> Load:
+    def drive(self, target: LoadTarget, tokenizer: str, at_once: int, limit_s: float) -> Load:
         """Run it once."""
         with tempfile.TemporaryDirectory(prefix="vllm-doctor-tune-") as folder:
             file = Path(folder) / "result.json"
@@ -68,7 +68,7 @@ def hub(tokenizer: str) -> dict[str, str]:
     return ours | {"HF_HUB_OFFLINE": "1" if tokenizer.startswith("/") else "0"}
 
 
-def command(vllm: str, target: Target, tokenizer: str, at_once: int, file: Path) -> list[str]:
+def command(vllm: str, target: LoadTarget, tokenizer: str, at_once: int, file: Path) -> list[str]:
     """The benchmark's command line."""
     said = {
         "backend": "openai",

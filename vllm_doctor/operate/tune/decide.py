@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, frozen=True):
     itl_ms: float | None = None
 
 
-class Row(msgspec.Struct, frozen=True):
+class Measured(msgspec.Struct, frozen=True):
     """One step as measured; None is what the server or the host did not tell. `problem` is why it was cut short."""
 
     setting: Setting
@@ -64,7 +64,7 @@ Allowed: TypeAlias = Callable[[Setting], str | None]
 """Why a setting must not be tried (the plan's sum, the pool, a limit that was asked for); None when it may."""
 
 
-def trouble(row: Row, first: Row, limits: Limits) -> str | None:
+def trouble(row: Measured, first: Measured, limits: Limits) -> str | None:
     """Why this row is no place to stay, or None. The order is that of the harm."""
     if row.problem:
         return row.problem
@@ -89,9 +89,9 @@ def trouble(row: Row, first: Row, limits: Limits) -> str | None:
     return None
 
 
-def best(rows: Sequence[Row], limits: Limits) -> Row | None:
+def best(rows: Sequence[Measured], limits: Limits) -> Measured | None:
     """The good row with the most throughput; of rows that differ by less than the gain, the earlier (smaller) one."""
-    chosen: Row | None = None
+    chosen: Measured | None = None
     for row in rows:
         if trouble(row, rows[0], limits) is None and (
             chosen is None or row.output_tps > chosen.output_tps * (1 + limits.gain)
@@ -100,7 +100,7 @@ def best(rows: Sequence[Row], limits: Limits) -> Row | None:
     return chosen
 
 
-def following(rows: Sequence[Row], limits: Limits, allowed: Allowed) -> Setting | Stop:
+def following(rows: Sequence[Measured], limits: Limits, allowed: Allowed) -> Setting | Stop:
     """What is tried after `rows` (the first is the service as it stands): sequences first, then tokens of a step."""
     first = rows[0]
     harm = trouble(first, first, limits)
@@ -117,7 +117,7 @@ def following(rows: Sequence[Row], limits: Limits, allowed: Allowed) -> Setting 
     return _next_tokens(long, limits, allowed, step)
 
 
-def _next_seqs(rows: Sequence[Row], limits: Limits, allowed: Allowed) -> Setting | Stop:
+def _next_seqs(rows: Sequence[Measured], limits: Limits, allowed: Allowed) -> Setting | Stop:
     first, last = rows[0], max(rows, key=lambda r: r.setting.seqs)
     kept = best(rows, limits) or first
     harm = trouble(last, first, limits)
@@ -131,7 +131,7 @@ def _next_seqs(rows: Sequence[Row], limits: Limits, allowed: Allowed) -> Setting
     return _grown(last, limits, allowed)
 
 
-def _bad(rows: Sequence[Row], limits: Limits) -> list[int]:
+def _bad(rows: Sequence[Measured], limits: Limits) -> list[int]:
     return [r.setting.seqs for r in rows if trouble(r, rows[0], limits) is not None]
 
 
@@ -143,7 +143,7 @@ def _between(good: int, bad: int, tried: Sequence[int]) -> int | None:
     return middle if good < middle < bad else None
 
 
-def _grown(last: Row, limits: Limits, allowed: Allowed) -> Setting | Stop:
+def _grown(last: Measured, limits: Limits, allowed: Allowed) -> Setting | Stop:
     """A larger value that the pool, as far as its use tells, and the plan allow."""
     seqs, why = last.setting.seqs, "nothing larger is allowed"
     for factor in STEPS:
@@ -159,14 +159,14 @@ def _grown(last: Row, limits: Limits, allowed: Allowed) -> Setting | Stop:
     return Stop(why)
 
 
-def _expected(row: Row, seqs: int) -> float | None:
+def _expected(row: Measured, seqs: int) -> float | None:
     """The pool's use with `seqs` requests at once: it grows with the requests that run, often fewer than asked."""
     if row.kv_peak is None or not row.running_peak:
         return None
     return row.kv_peak * max(seqs, row.running_peak) / row.running_peak
 
 
-def _next_tokens(rows: Sequence[Row], limits: Limits, allowed: Allowed, before: Stop) -> Setting | Stop:
+def _next_tokens(rows: Sequence[Measured], limits: Limits, allowed: Allowed, before: Stop) -> Setting | Stop:
     first, last = rows[0], max(rows, key=lambda r: r.setting.tokens or 0)
     if last.setting.tokens is None:
         return before

@@ -16,7 +16,7 @@ import msgspec
 from vllm_doctor.gather import trust
 from vllm_doctor.gather.run import PATH, NotRun, run
 from vllm_doctor.operate.tune.bench import ROUNDS, hub
-from vllm_doctor.operate.tune.load import Load, Stream, Target
+from vllm_doctor.operate.tune.load import Load, LoadTarget, Stream
 
 LINE = "0.8"
 NEEDED = f"guidellm {LINE} on the PATH (uv tool install 'guidellm=={LINE}.*')"
@@ -84,7 +84,7 @@ class Guidellm(msgspec.Struct, frozen=True):
         """With the version: figures of two lines are not the same."""
         return f"guidellm {self.version}"
 
-    def drive(self, target: Target, tokenizer: str, at_once: int, limit_s: float) -> Load:
+    def drive(self, target: LoadTarget, tokenizer: str, at_once: int, limit_s: float) -> Load:
         """Run it once."""
         with tempfile.TemporaryDirectory(prefix="vllm-doctor-tune-") as folder:
             asked, report = Path(folder) / "run.json", Path(folder) / "report.json"
@@ -123,7 +123,7 @@ def find() -> Guidellm | str:
     return Guidellm(program, found)
 
 
-def scenario(target: Target, tokenizer: str, at_once: int, report: Path) -> dict[str, object]:
+def scenario(target: LoadTarget, tokenizer: str, at_once: int, report: Path) -> dict[str, object]:
     """The run's file: prompts of made-up text of so many tokens, `at_once` in flight, a few rounds of them."""
     backend = {"target": target.base, "model": target.model, "request_format": "/v1/completions"}
     key = {} if target.key is None else {"api_key": target.key}

@@ -11,7 +11,7 @@ from vllm_doctor.gather.launch import parse_argv
 from vllm_doctor.operate.tune import load as tune_load
 from vllm_doctor.operate.tune import unit as tune_unit
 from vllm_doctor.operate.tune.decide import Setting
-from vllm_doctor.operate.tune.load import Benchmark, Load, Target
+from vllm_doctor.operate.tune.load import Benchmark, Load, LoadTarget
 from vllm_doctor.operate.tune.unit import OutOfTime, Service
 from vllm_doctor.operate.tune.watch import Seen, Watch
 
@@ -23,7 +23,7 @@ class LiveHost(msgspec.Struct):
     """One unit. `bench` makes the load where there is one; else ours does."""
 
     service: Service
-    target: Target
+    target: LoadTarget
     tokenizer: str
     step_s: float
     bench: Benchmark | None

@@ -20,7 +20,7 @@ TOKENS = range(3, 250)
 LINE = 1 << 20
 
 
-class Target(msgspec.Struct, frozen=True):
+class LoadTarget(msgspec.Struct, frozen=True):
     """Where and what is asked. `key` is the API key; it goes into a header and nowhere else."""
 
     base: str
@@ -58,7 +58,7 @@ class Benchmark(Protocol):
     def name(self) -> str:
         """What a person calls it."""
 
-    def drive(self, target: Target, tokenizer: str, at_once: int, limit_s: float) -> Load:
+    def drive(self, target: LoadTarget, tokenizer: str, at_once: int, limit_s: float) -> Load:
         """Keep `at_once` requests in flight, for at most `limit_s` seconds with its own start. What does not end or
         leaves no report is one error: nothing is known of the requests then."""
 
@@ -69,12 +69,12 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else None
 
 
-def drive(target: Target, at_once: int, seconds: float, grace_s: float) -> Load:
+def drive(target: LoadTarget, at_once: int, seconds: float, grace_s: float) -> Load:
     """Keep `at_once` requests in flight for `seconds`; those still running then have `grace_s` to end."""
     return asyncio.run(_drive(target, at_once, seconds, grace_s))
 
 
-async def _drive(target: Target, at_once: int, seconds: float, grace_s: float) -> Load:
+async def _drive(target: LoadTarget, at_once: int, seconds: float, grace_s: float) -> Load:
     began = time.monotonic()
     until = began + seconds
     streams: list[Stream] = []
@@ -94,7 +94,7 @@ async def _drive(target: Target, at_once: int, seconds: float, grace_s: float) -
     return Load(tuple(streams), tuple(errors), time.monotonic() - began)
 
 
-async def _ask(target: Target, dice: random.Random, end: float) -> Stream | str:
+async def _ask(target: LoadTarget, dice: random.Random, end: float) -> Stream | str:
     try:
         async with asyncio.timeout(max(1.0, end - time.monotonic())):
             return await _stream(target, dice)
@@ -104,7 +104,7 @@ async def _ask(target: Target, dice: random.Random, end: float) -> Stream | str:
         return f"{type(problem).__name__}: {str(problem)[:120]}"
 
 
-async def _stream(target: Target, dice: random.Random) -> Stream | str:
+async def _stream(target: LoadTarget, dice: random.Random) -> Stream | str:
     place = urlsplit(target.base)
     secure = ssl.create_default_context() if place.scheme == "https" else None
     if secure is not None:  # the server is on this host; its certificate names the outside
@@ -148,7 +148,7 @@ async def _events(reader: asyncio.StreamReader, asked: float) -> Stream | str:
     return Stream(times[0] - asked, between, tokens or len(times))
 
 
-def _request(target: Target, dice: random.Random) -> bytes:
+def _request(target: LoadTarget, dice: random.Random) -> bytes:
     body = json.dumps(
         {
             "model": target.model,

@@ -12,15 +12,15 @@ from typing import Protocol
 import msgspec
 
 from vllm_doctor.operate.tune import state as tune_state
-from vllm_doctor.operate.tune.decide import Allowed, Limits, Row, Setting, Stop, best, following
+from vllm_doctor.operate.tune.decide import Allowed, Limits, Measured, Setting, Stop, best, following
 from vllm_doctor.operate.tune.load import Load, percentile
-from vllm_doctor.operate.tune.unit import NotDone, OutOfTime
+from vllm_doctor.operate.tune.unit import OutOfTime, TuneNotDone
 from vllm_doctor.operate.tune.watch import Seen
 
 Clock = Callable[[], float]
 
 
-class Host(Protocol):
+class Service(Protocol):
     """The service under trial; what the ramp does to it and asks of it. Every call may raise NotDone."""
 
     def guard(self, seconds: int) -> None:
@@ -62,15 +62,15 @@ class Ramp(msgspec.Struct, frozen=True):
 class Outcome(msgspec.Struct, frozen=True):
     """How the ramp ended. `restored` is False when what served before does not answer again: then `why` says so."""
 
-    rows: tuple[Row, ...]
-    best: Row | None
+    rows: tuple[Measured, ...]
+    best: Measured | None
     why: str
     complete: bool
     restored: bool = True
     resumed: int = 0
 
 
-def ramp(what: Ramp, host: Host, say: Callable[[str], None], clock: Clock = time.monotonic) -> Outcome:
+def ramp(what: Ramp, host: Service, say: Callable[[str], None], clock: Clock = time.monotonic) -> Outcome:
     """Climb until a stop. KeyboardInterrupt goes on to the caller after the service was put back."""
     state = tune_state.load(what.state, what.key)
     resumed = len(state.rows)
@@ -79,7 +79,7 @@ def ramp(what: Ramp, host: Host, say: Callable[[str], None], clock: Clock = time
     why, complete, restored = "", False, True
     try:
         state, why, complete = _climb(what, state, host, say, clock)
-    except NotDone as problem:
+    except TuneNotDone as problem:
         state, why = _kept(what), str(problem)
     except KeyboardInterrupt:
         # Cut off by a person, not by the setting: it may be tried again.
@@ -101,7 +101,7 @@ def _kept(what: Ramp) -> tune_state.State:
 
 
 def _climb(
-    what: Ramp, state: tune_state.State, host: Host, say: Callable[[str], None], clock: Clock
+    what: Ramp, state: tune_state.State, host: Service, say: Callable[[str], None], clock: Clock
 ) -> tuple[tune_state.State, str, bool]:
     end = clock() + what.budget_s
     longest = 0.0
@@ -124,34 +124,34 @@ def _climb(
             tune_state.save(what.state, state)
             why = f"the time is used up while {shown(step)} was tried, which says nothing about it"
             return state, f"{why} (run it again with more --minutes to go on)", False
-        except NotDone as refused:
-            measured = Row(step, problem=str(refused))
+        except TuneNotDone as refused:
+            measured = Measured(step, problem=str(refused))
         state = msgspec.structs.replace(state, rows=(*state.rows, measured), trying=None)
         tune_state.save(what.state, state)
         longest = max(longest, clock() - began)
         say(told(measured))
 
 
-def _try(what: Ramp, step: Setting, host: Host, left: Callable[[], float], *, changed: bool) -> Row:
+def _try(what: Ramp, step: Setting, host: Service, left: Callable[[], float], *, changed: bool) -> Measured:
     if changed:
         host.apply(step)
     problem = host.ready(max(0.0, min(what.ready_s, left())))
     if problem is not None:
         if left() <= 0:
             raise OutOfTime
-        return Row(step, problem=host.explain() or problem)
+        return Measured(step, problem=host.explain() or problem)
     load, seen = host.measure(step.seqs, left())
     problem = host.alive()
     return row(step, load, seen, problem=(host.explain() or problem) if problem else "")
 
 
-def row(setting: Setting, load: Load, seen: Seen, *, problem: str = "") -> Row:
+def row(setting: Setting, load: Load, seen: Seen, *, problem: str = "") -> Measured:
     """The figures of one step."""
     first = [s.first_s * 1000 for s in load.streams]
     between = [b * 1000 for s in load.streams for b in s.between_s]
     if not problem and seen.preemptions is None:
         problem = "the server's metrics could not be read, so nobody watches the preemptions"
-    return Row(
+    return Measured(
         setting=setting,
         requests=len(load.streams),
         errors=len(load.errors),
@@ -169,14 +169,14 @@ def row(setting: Setting, load: Load, seen: Seen, *, problem: str = "") -> Row:
     )
 
 
-def _put_back(host: Host, ready_s: float, say: Callable[[str], None]) -> str | None:
+def _put_back(host: Service, ready_s: float, say: Callable[[str], None]) -> str | None:
     """End the trial; why what served before does not serve again, or None."""
     try:
         if not host.restore():
             return None
         say("puts back what served before")
         problem = host.ready(ready_s)
-    except NotDone as refused:
+    except TuneNotDone as refused:
         problem = str(refused)
     return None if problem is None else f"what served before DOES NOT ANSWER: {problem}"
 
@@ -187,7 +187,7 @@ def shown(setting: Setting) -> str:
     return f"{setting.seqs} sequences{tokens}"
 
 
-def told(row: Row) -> str:
+def told(row: Measured) -> str:
     """One line about a row, for whoever waits."""
     if row.problem:
         return f"  {row.problem}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from vllm_doctor.operate.tune.decide import Row, Setting
+from vllm_doctor.operate.tune.decide import Measured, Setting
 
 CUT_OFF = "an earlier run was cut off while this was tried, and could not say why"
 
@@ -15,7 +15,7 @@ class State(msgspec.Struct, frozen=True):
     """`key` names what the rows are true of: launch, release and shape of the load."""
 
     key: str
-    rows: tuple[Row, ...] = ()
+    rows: tuple[Measured, ...] = ()
     trying: Setting | None = None
     schema_version: int = 1
 
@@ -40,7 +40,7 @@ def load(file: Path, wanted: str) -> State:
     if kept.key != wanted:
         return State(wanted)
     if kept.trying is not None:
-        return State(wanted, (*kept.rows, Row(kept.trying, problem=CUT_OFF)))
+        return State(wanted, (*kept.rows, Measured(kept.trying, problem=CUT_OFF)))
     return kept
 
 

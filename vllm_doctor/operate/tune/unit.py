@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.gather import systemd
-from vllm_doctor.gather.http import NoAnswer, get
+from vllm_doctor.gather.http import NoResponse, get
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.operate.tune.decide import Setting
 from vllm_doctor.records.finding import Change
@@ -31,7 +31,7 @@ class OutOfTime(Exception):  # noqa: N818 - no error: the ramp's time ended insi
     """The time for the ramp ended before a step could be judged."""
 
 
-class NotDone(Exception):  # noqa: N818 - it names what the operator meets
+class TuneNotDone(Exception):  # noqa: N818 - it names what the operator meets
     """systemd refused, or the service did not come back."""
 
 
@@ -96,7 +96,7 @@ def trial(service: Service, setting: Setting) -> str:
 def apply(service: Service, setting: Setting) -> None:
     """Write the drop-in and restart. Raises NotDone."""
     if not _UNIT.fullmatch(service.unit):
-        raise NotDone(f"{service.unit!r} is no name of a service")
+        raise TuneNotDone(f"{service.unit!r} is no name of a service")
     service.drop_in.parent.mkdir(parents=True, exist_ok=True)
     # Not for all eyes: a command line may hold a key.
     descriptor = os.open(service.drop_in, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -145,7 +145,7 @@ def guard(service: Service, seconds: int) -> None:
     )
     if isinstance(done, NotRun) or done.code != 0:
         why = done.reason if isinstance(done, NotRun) else done.err.strip()
-        raise NotDone(f"the guard that would end the trial could not be armed: {why}")
+        raise TuneNotDone(f"the guard that would end the trial could not be armed: {why}")
 
 
 def disarm() -> None:
@@ -158,9 +158,9 @@ def _systemctl(*words: str, deadline_s: float = 60, tolerate: bool = False) -> N
     if tolerate:
         return
     if isinstance(done, NotRun):
-        raise NotDone(f"systemctl {' '.join(words)}: {done.reason}")
+        raise TuneNotDone(f"systemctl {' '.join(words)}: {done.reason}")
     if done.code != 0:
-        raise NotDone(f"systemctl {' '.join(words)} failed: {done.err.strip()[:300]}")
+        raise TuneNotDone(f"systemctl {' '.join(words)} failed: {done.err.strip()[:300]}")
 
 
 def main_pid(unit: str) -> int | None:
@@ -181,7 +181,7 @@ def ready(service: Service, within_s: float) -> str | None:
             if unit.active_state == "failed" or (began is not None and unit.main_pid != began):
                 return "the service ended while it started"
         answer = get(f"{service.base}/health", deadline_s=3, max_bytes=1 << 16)
-        if not isinstance(answer, NoAnswer) and answer.status == 200:
+        if not isinstance(answer, NoResponse) and answer.status == 200:
             return None
         time.sleep(POLL_S)
     return f"the service was not ready within {within_s:.0f} s"
