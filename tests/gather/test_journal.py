@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from vllm_doctor.gather import journal
 from vllm_doctor.log.read.lines import log_of_lines
 from vllm_doctor.records.reading import Known, Unknown
@@ -105,3 +107,18 @@ def test_a_journal_that_hangs_is_left_behind(on_path: Put) -> None:
     found = journal.entries("abc", 0.5)
     assert isinstance(found, Unknown)
     assert "did not answer" in found.reason
+
+
+def test_a_journal_of_the_system_that_this_user_may_not_read_is_no_empty_one(
+    on_path: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_path("journalctl", "exit 0")  # and not a word on standard error
+    file = tmp_path / "journal/abc/system.journal"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    monkeypatch.setattr(journal, "_JOURNALS", (tmp_path / "journal",))
+    assert isinstance(journal.invocations("vllm@one.service", 60), Known)
+    monkeypatch.setattr("os.access", lambda *_: False)
+    got = journal.invocations("vllm@one.service", 60)
+    assert isinstance(got, Unknown)
+    assert got.reason == "journal: no permission to read the system's journal"

@@ -1,6 +1,7 @@
 """systemctl's answers as units; a host without systemd, without vLLM, and one that does not answer."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -117,14 +118,13 @@ def test_a_systemd_that_does_not_answer_is_unknown_in_time(on_path: Put) -> None
     assert "did not answer" in found.reason
 
 
-def test_a_hostile_unit_name_is_an_argument_and_nothing_else(on_path: Put) -> None:
-    on_path(
-        "systemctl",
-        """for a in "$@"; do last="$a"; done; printf 'Id=%s\\nLoadState=loaded\\nActiveState=active\\n' "$last" """,
-    )
-    found = systemd.find("--help; touch /tmp/owned.service", 60)
-    assert isinstance(found, Known)
-    assert found.value[0].unit.name == "--help; touch /tmp/owned.service"
+@pytest.mark.parametrize(
+    "name", ["vllm@*", "vllm@[a-z]", "vllm@?.service", "--help; touch /tmp/owned.service", "a b", ""]
+)
+def test_what_is_not_the_name_of_one_unit_is_asked_of_nobody(on_path: Put, tmp_path: Path, name: str) -> None:
+    on_path("systemctl", f"touch {tmp_path}/asked; printf 'Id=vllm@one.service\\nLoadState=loaded\\n'")
+    assert systemd.find(name, 60) == Absent(f"{name!r} is not the name of one unit")
+    assert not (tmp_path / "asked").exists()
 
 
 def test_an_instance_may_have_a_dot_in_its_name(on_path: Put) -> None:

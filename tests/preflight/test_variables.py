@@ -20,6 +20,15 @@ KNOWN = (
     Option("vllm_secrets", "vllm", "dict", secret=True),
     Option("vllm_doctor_python", "vllm_doctor", "str"),
     Option("vllm_instances", "vllm", "list", elements="dict", empty=False),
+    Option(
+        "vllm_doctor_guard_policy",
+        "vllm_doctor",
+        "dict",
+        inner=(
+            Option("restarts_a_day", "vllm_doctor", "int"),
+            Option("pressure", "vllm_doctor", "dict", inner=(Option("kv", "vllm_doctor", "float"),)),
+        ),
+    ),
     Option("nvidia_driver_enabled", "nvidia_driver", "bool"),
     Option("nvidia_driver_flavour", "nvidia_driver", "str", ("auto", "open", "proprietary")),
 )
@@ -78,6 +87,23 @@ def test_names_and_types(inventory: Inventory, text: str, check: str, action: st
     rows = inventory.judge(text)
     assert rows[0].check == check
     assert rows[0].action.startswith(action)
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "needed", "action"),
+    [
+        ("{restarts_a_dy: 2}", "restarts_a_dy", "one of restarts_a_day, pressure", "write restarts_a_day"),
+        ("{pressure: {kv: much}}", "pressure.kv: 'much'", "a number", "write it as a number"),
+        ("{pressure: {full: 1}}", "pressure.full", "one of kv", "take it out"),
+        ("{pressure: 1}", "pressure: 1", "a mapping", "write a mapping"),
+    ],
+)
+def test_the_keys_of_a_mapping_are_judged_where_the_specification_names_them(
+    inventory: Inventory, text: str, found: str, needed: str, action: str
+) -> None:
+    (row,) = inventory.judge(f"vllm_doctor_guard_policy: {text}\n")
+    assert (row.found, row.needed) == (f"vllm_doctor_guard_policy.{found}", needed)
+    assert row.action.startswith(f"group_vars/gpu.yml:1: {action}")
 
 
 @pytest.mark.parametrize(

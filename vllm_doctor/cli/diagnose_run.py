@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import select
 import stat
 import struct
@@ -41,6 +42,7 @@ MEDIA = ("command", "unit", "docker", "compose", "pod", "slurm", "python", "inve
 _GIB = 1 << 30
 _MOST_LAUNCH = 1 << 16
 _MOST_GIB = 1024
+_UNIT = re.compile(r"vllm@[A-Za-z0-9:_.\\-]{1,200}|[A-Za-z0-9:_.@\\-]{1,200}\.service")
 # How long the program before the pipe has for its first line; a socket is what sshd leaves open beside a command.
 _PIPE_S, _SOCKET_S = 2.0, 0.1
 _WORST = (Verdict.FINDING, Verdict.UNKNOWN, Verdict.OK, Verdict.NOT_APPLICABLE)
@@ -48,7 +50,7 @@ _WORST = (Verdict.FINDING, Verdict.UNKNOWN, Verdict.OK, Verdict.NOT_APPLICABLE)
 
 def run(given: Given, output: str, fail_on: str, target: str | None = None, *, force: bool = False) -> int:
     """The whole command; returns its exit code. `target` is a file to write instead of standard output."""
-    given = _piped(given)
+    given = _unit_named(_piped(given))
     if output not in FORMATS:
         raise UsageProblem(f"--format {output}: needed is one of {', '.join(FORMATS)}")
     if fail_on not in tuple(Severity):
@@ -88,6 +90,15 @@ def _judged(snapshot: Snapshot) -> Diagnosis:
     from vllm_doctor.remedy.repair import repaired
 
     return repaired(told, snapshot)
+
+
+def _unit_named(given: Given) -> Given:
+    """`diagnose vllm@main`: a word that is a unit's name, and no file's, is the unit."""
+    alone = given.logs[0] if len(given.logs) == 1 else ""
+    rest = msgspec.structs.replace(given, logs=())
+    if not _UNIT.fullmatch(alone) or rest.offline or given.unit or os.path.lexists(alone):
+        return given
+    return msgspec.structs.replace(rest, unit=alone)
 
 
 def _piped(given: Given) -> Given:

@@ -9,6 +9,7 @@ import msgspec
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.span import stamp
 from vllm_doctor.cli.streams import say
 from vllm_doctor.operate.guard import policy as policies
 from vllm_doctor.operate.guard.hands import RealHands
@@ -24,7 +25,9 @@ def run(*, policy: str | None, store: str | None, once: bool, check: bool, dry: 
         chosen = policies.load(Path(policy) if policy is not None else policies.FILE)
     except policies.PolicyProblem as problem:
         raise UsageProblem(str(problem)) from None
+    named = ", ".join(chosen.units) or "no unit, so that it only watches"
     if check:
+        say(f"guard: the policy is valid: {f'may restart {named}' if chosen.act else 'only watches'}\n")
         return Exit.OK
     hands = RealHands(chosen)
     if once:
@@ -35,7 +38,6 @@ def run(*, policy: str | None, store: str | None, once: bool, check: bool, dry: 
     except OSError as refused:
         raise UsageProblem(f"guard: {path}: {refused.strerror}; needed: a folder that this user may write") from None
     signal.signal(signal.SIGTERM, _ended)
-    named = ", ".join(chosen.units) or "no unit, so that it only watches"
     acts = "dry run" if dry else f"may restart {named}" if chosen.act else "only watches"
     _tell(f"guard: every {chosen.beat_s:g} s; {acts}; records in {path}")
     watch = Guard(chosen, kept, hands, _tell, dry=dry)
@@ -72,7 +74,10 @@ def _once(policy: policies.Policy, hands: RealHands, *, json: bool) -> int:
         told = {
             "schema_version": 1,
             "act": policy.act,
-            "units": [msgspec.to_builtins(one) | {"refused": hands.refused(one.unit)} for one in seen.value],
+            "units": [
+                msgspec.to_builtins(one) | {"at": stamp(one.at), "refused": hands.refused(one.unit)}
+                for one in seen.value
+            ],
             "decisions": [{"unit": one.unit} | msgspec.to_builtins(d) for one, d in decisions],
         }
         say(msgspec.json.encode(told).decode() + "\n")

@@ -8,7 +8,7 @@ import msgspec
 from vllm_doctor.cli import terminal
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
-from vllm_doctor.cli.span import seconds
+from vllm_doctor.cli.span import seconds, stamp
 from vllm_doctor.cli.streams import say
 from vllm_doctor.operate.history.timeline import timeline
 from vllm_doctor.redact.text import safe
@@ -23,8 +23,8 @@ def run(unit: str | None, since: str, *, json: bool) -> int:
     if json:
         answer = {
             "schema_version": 1,
-            "since": _written(begin),
-            "events": [{"at": _written(e.at), "unit": e.unit, "kind": e.kind, "text": e.text} for e in events],
+            "since": stamp(begin),
+            "events": [{"at": stamp(e.at), "unit": e.unit, "kind": e.kind, "text": e.text} for e in events],
             "unread": list(told.unread),
         }
         say(msgspec.json.encode(answer).decode() + "\n")

@@ -11,6 +11,7 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.unit_of import unit as the_unit
 from vllm_doctor.gather import look
 from vllm_doctor.gather.launch import is_vllm
+from vllm_doctor.gather.systemd import Found
 from vllm_doctor.operate.guard.explain import explained
 from vllm_doctor.operate.guard.restart import NotPermitted
 from vllm_doctor.operate.recover import conservative, steps
@@ -20,7 +21,8 @@ from vllm_doctor.operate.temporary import NotDone
 
 def run(unit: str, *, dry_run: bool, yes: bool, as_it_is: bool, hours: float, ready_s: float) -> int:
     """The whole command; its exit code."""
-    plan = _plan(unit, dry_run=dry_run, as_it_is=as_it_is, hours=hours)
+    plan = _plan(the_unit("recover", unit, changes=not dry_run), as_it_is=as_it_is, hours=hours)
+    unit = plan.unit  # what was typed may be an alias
     terminal.told(f"{unit}\n" + "\n".join(steps.told(plan)) + "\n")
     if dry_run:
         return Exit.OK
@@ -45,9 +47,8 @@ def run(unit: str, *, dry_run: bool, yes: bool, as_it_is: bool, hours: float, re
     return Exit.FINDINGS
 
 
-def _plan(unit: str, *, dry_run: bool, as_it_is: bool, hours: float) -> steps.Plan:
-    found = the_unit("recover", unit, changes=not dry_run)
-    argv = found.argv
+def _plan(found: Found, *, as_it_is: bool, hours: float) -> steps.Plan:
+    unit, argv = found.unit.name, found.argv
     if not is_vllm(argv):
         raise UsageProblem(f"recover: {unit} does not start vLLM; needed: a unit of vLLM's")
     gpus, unknown, holders = steps.seen(unit)
@@ -89,7 +90,8 @@ def _planner(unit: str, argv: tuple[str, ...]) -> tuple[Predict | None, dict[str
         plan = plan.with_history(recall(plan.gpu.name if plan.gpu is not None else None, Path(asked.config or "")))
         settings = plan.settings()
     except (PlanProblem, ConfigError, LaunchError, SettingError, UsageProblem) as problem:
-        return None, {}, str(problem)
+        # What a planner's own user would have to add is no option of this command.
+        return None, {}, str(problem).partition("; needed:")[0]
     effect = {"max-num-seqs": float(settings.seqs), "max-num-batched-tokens": float(settings.batched)}
     return plan.predict, {**effect, "gpu-memory-utilization": settings.utilization}, ""
 

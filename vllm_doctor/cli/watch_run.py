@@ -12,6 +12,7 @@ import msgspec
 from vllm_doctor.cli import terminal
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.span import stamp
 from vllm_doctor.cli.streams import say
 from vllm_doctor.gather import journal, look
 from vllm_doctor.gather.http import Pass
@@ -128,10 +129,11 @@ def _base(url: str) -> str:
 
 
 def _show(seen: tuple[Figures, ...], *, json: bool) -> None:
-    at = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     if json:
-        say(msgspec.json.encode({"schema_version": 1, "at": at, "services": seen}).decode() + "\n")
+        told = {"schema_version": 1, "at": stamp(time.time()), "services": seen}
+        say(msgspec.json.encode(told).decode() + "\n")
         return
     from vllm_doctor.render.watch import page
 
+    at = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     say(page(seen, at, width=terminal.width(), color=terminal.colored()))

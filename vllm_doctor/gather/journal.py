@@ -7,6 +7,7 @@ import pwd
 import re
 import socket
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -18,6 +19,7 @@ TAIL_LINES = 4000
 MAX_BYTES = 24 << 20
 # A start of vLLM up to its KV cache is some hundred lines, each about 600 bytes as JSON.
 _START_BYTES = 768 << 10
+_JOURNALS = (Path("/var/log/journal"), Path("/run/log/journal"))
 _HOST = socket.gethostname()
 _FIELDS = "MESSAGE,_PID,SYSLOG_IDENTIFIER,_COMM"
 _ENDED_BY_ITSELF = re.compile("Failed with result|Scheduled restart job")
@@ -122,7 +124,7 @@ def _journalctl(arguments: list[str], fields: str, deadline_s: float, max_bytes:
             else "read it by hand: journalctl --disk-usage; journalctl --verify"
         )
         return Unknown(f"journal: {got.reason}", hint)
-    if not got.out.strip() and any(word in got.err for word in _DENIED):
+    if not got.out.strip() and (any(word in got.err for word in _DENIED) or _hidden()):
         return Unknown("journal: no permission to read the system's journal", remedy())
     if got.code != 0 and not got.out.strip():
         said = got.err.strip().splitlines()[-1:] or [f"exit code {got.code}"]
@@ -133,6 +135,12 @@ def _journalctl(arguments: list[str], fields: str, deadline_s: float, max_bytes:
             )
         return Unknown(f"journal: journalctl failed: {said[0][:200]}", "journalctl -b -n 5")
     return got
+
+
+def _hidden() -> bool:
+    """Is there a journal of the system, and none of its files for this user? journalctl does not always say so."""
+    files = [file for folder in _JOURNALS for file in folder.glob("*/system.journal")]
+    return bool(files) and not any(os.access(file, os.R_OK) for file in files)
 
 
 def _rows(out: bytes) -> Iterator[dict[str, object]]:

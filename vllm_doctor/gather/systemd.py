@@ -30,6 +30,8 @@ _ASKED = (
 )
 _HOW_IT_ENDED = {"1": "exited", "2": "killed", "3": "dumped"}
 _NO_SYSTEMD = re.compile(r"not been booted with systemd|Failed to connect to bus", re.IGNORECASE)
+# One unit's name; systemctl takes `*`, `?` and `[` for a pattern of many.
+_ONE = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")
 _OURS = re.compile(r"^vllm-(doctor|gateway|monitoring)")
 
 
@@ -45,6 +47,8 @@ class Found(msgspec.Struct, frozen=True):
 
 def find(name: str | None, deadline_s: float) -> Reading[tuple[Found, ...]]:
     """The unit `name`, or every vLLM unit of the host, those in trouble first."""
+    if name is not None and not _ONE.fullmatch(name):
+        return Absent(f"{name[:100]!r} is not the name of one unit")
     installed = _installed(deadline_s) if name is None else ()
     if isinstance(installed, NotRun):
         return _silent(installed)

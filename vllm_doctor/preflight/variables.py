@@ -24,23 +24,29 @@ class Option:
     elements: str = ""
     secret: bool = False  # no_log
     empty: bool = True  # whether null is a value: it is where the default is null too
+    inner: tuple["Option", ...] = ()  # the keys of a mapping, where the specification names them
 
 
 def options(role: str, specs: Mapping[str, object]) -> Iterator[Option]:
     """The variables of one role, from its parsed `meta/argument_specs.yml`, over all its entry points."""
     for entry in _mapping(specs.get("argument_specs")).values():
-        for name, raw in _mapping(_mapping(entry).get("options")).items():
-            fields = _mapping(raw)
-            choices = fields.get("choices")
-            yield Option(
-                str(name),
-                role,
-                str(fields.get("type", "str")),
-                tuple(choices) if isinstance(choices, list) else (),
-                str(fields.get("elements") or ""),
-                secret=fields.get("no_log") is True,
-                empty=fields.get("default") is None,
-            )
+        yield from _options(role, _mapping(entry))
+
+
+def _options(role: str, entry: Mapping[str, object]) -> Iterator[Option]:
+    for name, raw in _mapping(entry.get("options")).items():
+        fields = _mapping(raw)
+        choices = fields.get("choices")
+        yield Option(
+            str(name),
+            role,
+            str(fields.get("type", "str")),
+            tuple(choices) if isinstance(choices, list) else (),
+            str(fields.get("elements") or ""),
+            secret=fields.get("no_log") is True,
+            empty=fields.get("default") is None,
+            inner=tuple(_options(role, fields)),
+        )
 
 
 class Variables:
@@ -113,6 +119,10 @@ class Variables:
                 hidden = secrets.holds_secret(name, value, told=option.secret) or _from_elsewhere(places.get(name))
                 found = f"{name} (value not shown)" if hidden else f"{name}: {value!r}"
                 yield Checked("variable type", Result.FAIL, found, needed, self._where(name, places, action))
+            for key, shown, needed, action in _inside(option, value) if option is not None and problem is None else ():
+                yield Checked(
+                    "variable value", Result.FAIL, f"{name}.{key}{shown}", needed, self._where(name, places, action)
+                )
             for entry, item, own, (needed, action) in self._entries(option, value) if option is not None else ():
                 hidden = secrets.holds_secret(own.name, item, told=own.secret)
                 found = f"{own.name.removeprefix(own.role + '_')} of {entry}: {'not shown' if hidden else repr(item)}"
@@ -176,6 +186,21 @@ class Variables:
     def _where(self, name: str, places: Mapping[str, Definition], action: str) -> str:
         place = None if name in self._sources.typed else places.get(name)
         return f"{place.at(self._sources.base) if place else ON_COMMAND_LINE}: {action}"
+
+
+def _inside(option: Option, value: object) -> Iterator[tuple[str, str, str, str]]:
+    """(key with dots, value as shown, what is needed, what to do) of keys that the specification does not name, and of
+    values of another type."""
+    own = {one.name: one for one in option.inner}
+    for key, item in _mapping(value).items() if own else ():
+        known = own.get(str(key))
+        if known is None:
+            meant = nearest(str(key), tuple(own))
+            yield str(key), "", f"one of {', '.join(own)}", f"write {meant}" if meant else "take it out"
+        elif (problem := _type_problem(known, item)) is not None:
+            yield str(key), f": {item!r}", *problem
+        else:
+            yield from ((f"{key}.{deeper}", shown, need, do) for deeper, shown, need, do in _inside(known, item))
 
 
 def _type_problem(option: Option, value: object) -> tuple[str, str] | None:

@@ -177,6 +177,14 @@ def test_a_start_that_says_nothing_is_restarted_and_a_long_one_that_speaks_is_no
     assert restarts(starting(silent=True))[0] == (3600, Kind.SILENT_START)
 
 
+def test_a_start_that_is_seen_is_told_once_it_answers_also_by_a_guard_that_began_in_the_middle() -> None:
+    trace = [at(t, health=0 if t < 90 else 200, counters=busy(t) if t >= 90 else None, canary=True) for t in beats(300)]
+    found = [(one.up - 1000, d) for one, d in play(trace)]
+    assert [(when, d.kind, d.sum) for when, d in found] == [
+        (90, Kind.ANSWERS, "/health says 200, 90 s after this run was first seen")
+    ]
+
+
 def test_a_service_that_restarts_in_a_loop_is_left_to_its_diagnosis() -> None:
     def flapping() -> Iterator[Look]:
         for t in beats(3600):

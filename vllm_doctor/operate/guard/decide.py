@@ -31,6 +31,9 @@ def decide(
             memory = said(memory, look.held)
         return rested(memory, look), tuple(found)
     memory = counted(memory, look, found)
+    if look.health == 200 and not memory.answered and memory.last is not None and memory.last.health != 200:
+        age = look.up - memory.began
+        found.append(Decision(Kind.ANSWERS, f"/health says 200, {age:.0f} s after this run was first seen"))
     memory = msgspec.structs.replace(memory, answered=memory.answered or look.health == 200, ask=False)
     if not memory.answered:
         memory = starting(policy, memory, look, found)

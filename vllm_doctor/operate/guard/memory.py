@@ -12,6 +12,7 @@ class Kind(StrEnum):
 
     STARTED = "started"
     CRASHED = "crashed"
+    ANSWERS = "answers"
     GAP = "gap"
     CLOCK = "clock"
     UNREADABLE = "unreadable"

@@ -12,6 +12,8 @@ from vllm_doctor.records.reading import Absent, Known
 FILE = Path("/etc/vllm-doctor/guard.json")
 STOP = Path("/etc/vllm-doctor/guard.stop")
 _MOST = 1 << 16
+_PLAIN = {"Expected": "needed:", "got": "found", "`float`": "a number", "`int`": "a whole number", "`str`": "text",
+          "`bool`": "true or false", "`object`": "a mapping", "`array`": "a list"}  # fmt: skip
 _UNIT = re.compile(r"(?!vllm-doctor)[A-Za-z0-9:_.\\@-]{1,200}\.service")
 
 Part = Annotated[float, msgspec.Meta(gt=0, le=1)]
@@ -88,7 +90,7 @@ def load(path: Path = FILE) -> Policy:
     try:
         policy = msgspec.json.decode(read.value, type=Policy)
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-        raise PolicyProblem(f"--policy {path}: {wrong}; needed: the JSON that role vllm_doctor writes") from None
+        raise PolicyProblem(f"--policy {path}: {_told(str(wrong))}") from None
     for unit in policy.units:
         if not _UNIT.fullmatch(unit):
             raise PolicyProblem(
@@ -100,3 +102,17 @@ def load(path: Path = FILE) -> Policy:
             "needed: kv_off below kv, or it is said again and again"
         )
     return policy
+
+
+def _told(wrong: str) -> str:
+    """What msgspec says, in the words of who wrote the policy."""
+    said, _, at = wrong.partition(" - at `$")
+    place = at.strip("`.") or "the policy"
+    unknown = re.search(r"unknown field `(.*)`", said)
+    if unknown is None:
+        for word, plain in _PLAIN.items():
+            said = said.replace(word, plain)
+        return f"{place}: {said}"
+    kinds: dict[str, type[msgspec.Struct]] = {"pressure": Pressure, "growth": Growth}
+    words = [field.name for field in msgspec.structs.fields(kinds.get(place, Policy))]
+    return f"{place}: found {unknown[1]}; needed: one of {', '.join(sorted(words))}"

@@ -17,7 +17,9 @@ from typing import Annotated, Literal
 import msgspec
 
 from vllm_doctor.gather import look, systemd
+from vllm_doctor.gather.launch import is_vllm
 from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.gather.systemd import Found
 from vllm_doctor.operate.guard import policy as policies
 from vllm_doctor.operate.guard.decide import permitted
 from vllm_doctor.operate.guard.policy import Policy
@@ -79,8 +81,15 @@ def refused(unit: str, policy: Policy, now: float) -> str | None:
         return found.reason
     if look.drained(found.value[0]):
         return "it is drained (playbooks/undrain.yml puts it into service again)"
+    if not _of_vllm(found.value[0]):
+        return "its command line does not start vLLM"
     state = found.value[0].unit.active_state
     return None if state == "active" else f"it is {state}: whoever stopped it knows why"
+
+
+def _of_vllm(found: Found) -> bool:
+    """A wrapper's command line does not show vLLM, and then the unit's name has to."""
+    return is_vllm(found.argv) or found.unit.name.startswith("vllm")
 
 
 def here(ask: Ask, policy: Policy) -> None:

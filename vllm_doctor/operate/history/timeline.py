@@ -14,6 +14,9 @@ from vllm_doctor.records.reading import Known
 from vllm_doctor.records.temporary import until
 
 _STARTS = 12
+# Who ends a service to start it anew writes that down first, and the end follows at once.
+_MADE = {"restarted": "the guard", "recover": "recover"}
+_SOON_S = 120.0
 _S = 5.0
 # What a start says of its memory, with the words for a person.
 _SAID = {"term-weights": "weights", "term-graphs": "graphs", "term-kv": "KV cache"}
@@ -53,7 +56,23 @@ def timeline(unit: str | None, since: float) -> Timeline:
         runs, why = starts(name, since)
         found += runs
         unread += [f"{name}: {why}"] if why else []
-    return Timeline(tuple(sorted(set(found), key=lambda e: (e.at, e.unit))), tuple(dict.fromkeys(unread)))
+    told = _by_whom(sorted(set(found), key=lambda e: (e.at, e.unit)))
+    return Timeline(tuple(told), tuple(dict.fromkeys(unread)))
+
+
+def _by_whom(events: list[Event]) -> list[Event]:
+    """An end that the guard or `recover` made is no crash, though systemd calls it one."""
+    done = [e for e in events if e.kind in _MADE]
+    return [
+        msgspec.structs.replace(e, kind="end", text=f"{e.text} (by {_MADE[made.kind]}, which restarts it)")
+        if e.kind == "crash" and (made := next((d for d in done if _made(d, e)), None)) is not None
+        else e
+        for e in events
+    ]
+
+
+def _made(deed: Event, end: Event) -> bool:
+    return deed.unit == end.unit and -1.0 <= end.at - deed.at <= _SOON_S
 
 
 def _holding(unit: str, drop_ins: Sequence[str]) -> list[Event]:
