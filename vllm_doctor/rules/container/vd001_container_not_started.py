@@ -39,7 +39,7 @@ def _toolkit(container: Container, _: dict[str, str]) -> Change:
 
 def _driver(_: Container, __: dict[str, str]) -> Change:
     return _change(
-        "driver", "the host's own driver does not answer; no container gets a GPU before it does",
+        "driver", "the host's driver does not answer; until it does, no container gets a GPU",
         "nvidia-smi; dkms status; modprobe nvidia",
     )  # fmt: skip
 
@@ -47,7 +47,7 @@ def _driver(_: Container, __: dict[str, str]) -> Change:
 def _older_image(_: Container, said: dict[str, str]) -> Change:
     wants = said.get("condition", "a newer driver")
     return _change(
-        "driver", f"the image asks for {wants}; an image built for the CUDA that this driver has runs, too",
+        "driver", f"the image asks for {wants}; an image built for the CUDA that this driver has runs as well",
         "nvidia-smi | head -4   # the CUDA version that this driver can serve", Direction.UPGRADE,
     )  # fmt: skip
 
@@ -79,20 +79,20 @@ def _command(container: Container, said: dict[str, str]) -> Change:
     told = said.get("command") or said.get("named") or "the command"
     why = f"the image has no program {told}"
     if told[:1] == "-":
-        why += ": the image's entry point is gone, so its first argument was taken for a program"
+        why += ": the image's entry point was replaced, so its first argument is taken for a program"
     where = "args, not command" if container.is_pod else "after the image, without --entrypoint"
     return _change("command", f"{why}; vLLM's image serves what stands {where}")
 
 
 def _port(_: Container, said: dict[str, str]) -> Change:
     port = said.get("port") or said.get("bound") or "8000"
-    return _change("host-port", f"port {port} of the host belongs to another; stop it, or publish another one",
+    return _change("host-port", f"port {port} of the host is taken; stop what holds it, or publish another port",
                    f"ss -ltnp 'sport = :{port}'")  # fmt: skip
 
 
 def _secret(_: Container, said: dict[str, str]) -> Change:
     kind, name = said.get("kind", "secret"), said.get("name") or said.get("key", "")
-    return _change(f"{kind} {name}".strip(), "the pod names it, and it is not there", f"kubectl get {kind}s")
+    return _change(f"{kind} {name}".strip(), "the pod names it, but it does not exist", f"kubectl get {kind}s")
 
 
 def _volume(container: Container, _: dict[str, str]) -> Change:
@@ -107,11 +107,11 @@ _REFUSALS = (
     Refusal("runtime-without-gpus", "The container runtime cannot give GPUs to containers", _toolkit,
             Phase.DRIVER_CUDA_MISMATCH),
     Refusal("pod-short-of-gpus", "No node has the GPUs that the pod asks for", _more_gpus),
-    Refusal("pod-not-placed", "No node takes the pod", _placed),
+    Refusal("pod-not-placed", "No node accepts the pod", _placed),
     Refusal("image-not-pulled", "The image could not be pulled", _image),
     Refusal("command-not-in-image", "The image has no such command", _command, Phase.FLAG_ERROR),
     Refusal("host-port-taken", "The host's port belongs to another container or process", _port),
-    Refusal("pod-needs-secret", "A secret or configuration that the pod names is not there", _secret),
+    Refusal("pod-needs-secret", "A secret or configuration that the pod names does not exist", _secret),
     Refusal("pod-volume-missing", "A volume of the pod could not be attached", _volume),
 )  # fmt: skip
 

@@ -58,7 +58,7 @@ def judge(case: Case) -> Outcome:
         evidence=evidence,
         arithmetic=(*_patience(check), *sums),
         changes=(_startup(check, needed),),
-        refute="with ten times the patience the start still does not end: then it hangs",
+        refute="the start does not end within ten times the limit either: then it hangs",
     )
 
 
@@ -107,14 +107,16 @@ def _startup(check: Check | None, needed: float | None) -> Change:
     beside = check is None or check.kind != "startup"
     why = "the liveness probe then waits until the start-up probe has succeeded once" if beside else ""
     if needed is None:
-        return thing(ChangeKind.OS, "startup-probe", Direction.RAISE, why or "the start takes longer than it waits")
+        return thing(
+            ChangeKind.OS, "startup-probe", Direction.RAISE, why or "the start takes longer than the probe waits"
+        )
     failures = max(2, math.ceil(needed * 1.5 / _PERIOD_S))
     return thing(
         ChangeKind.OS,
         "startup-probe",
         Direction.RAISE,
         f"{failures * _PERIOD_S} s, half as much again as a start of {needed:.0f} s needs"
-        + (f"; {why}" if why else "; under the container in the pod's spec: startupProbe, with the path that it has"),
+        + (f"; {why}" if why else "; under the container in the pod's spec: startupProbe, with the same path"),
         to=f"periodSeconds: {_PERIOD_S}, failureThreshold: {failures}",
         before=f"periodSeconds: {check.period_s:g}, failureThreshold: {check.failures}" if check is not None else None,
     )

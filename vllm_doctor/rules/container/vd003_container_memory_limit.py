@@ -44,7 +44,7 @@ def judge(case: Case) -> Outcome:
 
 def _title(limit: int | None) -> str:
     if limit is None:
-        return "The container was killed for lack of memory; it has no limit of its own"
+        return "The container was killed for lack of memory; the container itself has no limit"
     return f"The container was killed at its memory limit of {limit / GIB:.1f} GiB"
 
 
@@ -68,7 +68,7 @@ def _raise(container: Container, limit: int) -> Change:
     to = math.ceil(limit / GIB * 1.5)
     name = f"{to}Gi" if container.is_pod else f"{to}g"
     how = "resources.limits.memory of the pod" if container.is_pod else "--memory"
-    why = f"{how}; half as much again, as what it would have taken next is not known, or no limit"
+    why = f"{how}; 1.5 times as much, because the log does not show how much more it needs; or set no limit"
     command = (
         None if container.is_pod else f"{container.runtime} update --memory {name} {container.name}   # then start"
     )

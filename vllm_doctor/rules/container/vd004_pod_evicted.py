@@ -14,7 +14,7 @@ def judge(case: Case) -> Outcome:
     if container is None:
         return none(case)
     if not container.is_pod:
-        return NotHere("no orchestrator can take it away")
+        return NotHere("no orchestrator manages it")
     told = first(container, "pod-evicted")
     if told is None or container.state == "running":
         return Clear("the pod was not taken from its node")
@@ -32,7 +32,10 @@ def judge(case: Case) -> Outcome:
 
 def _words(fields: dict[str, str]) -> tuple[str, str]:
     if "preempted" in fields:
-        return "The pod gave way to one of a higher priority", "give it a priorityClassName that is not pre-empted"
+        return (
+            "The pod was preempted by one of higher priority",
+            "give it a priorityClassName that no other pod preempts",
+        )
     if "volume" in fields:
         limit = fields["limit"]
         return (

@@ -20,7 +20,7 @@ def judge(case: Case) -> Outcome:
     if container is None:
         return none(case)
     if container.gpus is None:
-        return NotHere("its runtime does not tell which devices it was given")
+        return NotHere("its runtime does not show which devices it has")
     if container.gpus:
         return Clear("the container was given GPUs")
     fault = named(case, *_IDS)
@@ -46,7 +46,7 @@ def _give(case: Case, container: Container) -> Change:
             to=f"nvidia.com/gpu: {ranks}",
         )
     option = "--device nvidia.com/gpu=all" if container.runtime == "podman" else "--gpus all"
-    why = "an option of run, before the image; a container that is there cannot be given a GPU: make it again"
+    why = "an option of `run`, before the image; an existing container cannot get a GPU: create it again"
     return thing(ChangeKind.OS, "container-devices", Direction.ADD, why, to=option)
 
 

@@ -18,7 +18,7 @@ def judge(case: Case) -> Outcome:
     if container is None:
         return none(case)
     if container.state != "running":
-        return NotHere("the container does not run: what ended it is another question")
+        return NotHere("the container does not run; another rule asks what ended it")
     if container.shares_shm or container.shm_bytes is None or container.shm_bytes > _DEFAULT:
         return Clear("its shared memory is larger than the default")
     ranks = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
@@ -36,7 +36,7 @@ def judge(case: Case) -> Outcome:
 
 
 def _larger(*, is_pod: bool) -> Change:
-    why = "NCCL and vLLM's message queue take shared memory for each rank; what is not there ends a rank with SIGBUS"
+    why = "NCCL and vLLM's message queue use shared memory for each rank; a rank that gets none dies of SIGBUS"
     to = "an emptyDir {medium: Memory} of some GiB at /dev/shm" if is_pod else "--ipc=host, or --shm-size=8g"
     return thing(ChangeKind.OS, "container-shm", Direction.RAISE, why, to=to)
 

@@ -15,7 +15,7 @@ def none(case: Case) -> NotHere | Unseen:
     """Could it not be read, or is there none?"""
     if isinstance(case.reading(Signal.CONTAINER), Unknown):
         return Unseen(frozenset({Signal.CONTAINER}))
-    return NotHere("it runs in no container that was looked at")
+    return NotHere("no container that was looked at runs it")
 
 
 def source(container: Container) -> str:

@@ -85,7 +85,7 @@ class Xid:
     @property
     def meaning(self) -> str:
         """The code in words."""
-        return MEANING.get(self.code, "a code that is not in our table; the evidence has the text of the driver")
+        return MEANING.get(self.code, "a code that the doctor's table lacks; the evidence has the driver's text")
 
 
 def xids(kernel: Kernel | None, run: AnalysedRun | None = None) -> tuple[Xid, ...]:

@@ -48,13 +48,13 @@ def judge(case: Case) -> Outcome:
     if first is None or (run.stopped is not None and run.stopped < first.index):
         return NotHere("no process died without an error message")
     if run.is_script and first.id not in _NATIVE:
-        return NotHere("a script had its answers, and its engine ended with it")
+        return NotHere("a script got its answers, and its engine ended with it")
     told = " ".join(first.fields.values())
     code = read("exit-signal", told)
     number = _NAMED.get(first.id) or _WORDS.get(told.strip()) or (code["signal"] if code is not None else None)
     if number == "7":
         return NotHere("SIGBUS: a page of shared memory could not be allocated")
-    how = _SIGNALS[number] if number is not None else "no traceback, so something outside ended it"
+    how = _SIGNALS[number] if number is not None else "something outside ended it"
     changes: tuple[Change | None, ...] = ()
     return finding(
         RULE,

@@ -85,7 +85,7 @@ def _killed(case: Case) -> Outcome | None:
     killed = run.first("shell-killed")
     if killed is None or run.deaths[0] != killed or case.weights_gib is None:
         return None
-    why = "the host uses the same memory: the kernel kills the process that asks for the last page"
+    why = "the host uses the same memory, and the kernel kills the process that asks for the last page"
     return finding(
         RULE,
         title="Killed during the start, on a machine whose GPU shares the host's memory",

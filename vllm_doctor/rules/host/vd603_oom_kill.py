@@ -110,7 +110,7 @@ def _limit(kill: Kill | None) -> Change:
 def _more(kill: Kill | None) -> str:
     held = kill.resident if kill is not None else None
     size = f": more than the {held / GIB:.1f} GiB that it held when it was killed" if held is not None else ""
-    return f"the host needs more than it has{size}; swap only moves the moment"
+    return f"the host needs more memory than it has{size}; swap only moves the moment"
 
 
 def _fewer_jobs(case: Case) -> Change | None:

@@ -54,7 +54,7 @@ _TOOLS = {
 # A toolkit that is there, but does not fit what it is to compile; the last is what the build itself says of it.
 _UNFIT = {
     "nvcc-arch": "a newer CUDA toolkit: nvcc is older than this GPU",
-    "toolkit-headers": "nvcc and headers of the same release: CUDA_HOME names one toolkit, the include path another",
+    "toolkit-headers": "nvcc and headers of one release: CUDA_HOME and the include path name different toolkits",
     "compiler-too-new": "an older gcc (CC, CXX, NVCC_CCBIN): this toolkit does not support so new a gcc",
     "cuda-headers-missing": "the headers of the CUDA toolkit (cuda-toolkit, or its -dev packages), of nvcc's release",
     "toolkit-mismatch": "the CUDA toolkit that torch was built with (CUDA_HOME)",

@@ -40,7 +40,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.PACKAGE,
                 "code",
                 Direction.REPAIR,
-                "this is not a released build: the released one shows whether the local changes are at fault",
+                "this is no released build: try the released one to see whether local changes are at fault",
                 to=f"vllm=={case.version}" if case.version is not None else None,
                 command=f"pip install vllm=={case.version}" if case.version is not None else None,
             )
@@ -54,7 +54,7 @@ def judge(case: Case) -> Outcome:
 
 def _not_one_type(case: Case, fault: Fault) -> Finding:
     """Layers of several kinds, and the manager that keeps each kind apart is off: asked for, or for a connector."""
-    why = "with the manager each kind of layer keeps pages of its own"
+    why = "the manager keeps separate pages for each kind of layer"
     connector = case.effective("kv-transfer-config") is not None
     return finding(
         RULE,
@@ -68,7 +68,7 @@ def _not_one_type(case: Case, fault: Fault) -> Finding:
                 "kv-transfer-config",
                 None,
                 Direction.CHANGE,
-                "a connector that does not know the manager switches it off: one that does, or none",
+                "this connector switches the manager off: use one that supports it, or none",
             )
             if connector
             else None,

@@ -16,7 +16,7 @@ _LONGER = 3
 _SLOW = {
     StartupPhase.DEVICE: "; the ranks had not yet found each other",
     StartupPhase.WEIGHTS: "; the weights were still being read",
-    StartupPhase.PROFILE: "; the profile run, or its compilation, was under way",
+    StartupPhase.PROFILE: "; the profile run or its compilation was running",
     StartupPhase.GRAPHS: "; graphs were being captured",
 }
 
@@ -47,7 +47,7 @@ def judge(case: Case) -> Outcome:
             else None,
         ),
         refute=(
-            "the log says nothing more even with three times the limit: then the start hangs (run py-spy "
+            "the log gains no line even with three times the limit: then the start hangs (run py-spy "
             "dump on each worker)"
         ),
     )

@@ -52,12 +52,12 @@ def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None
         case "processor-missing" | "feature-extractor-missing":
             return _without_processor(case)
         case "model-type-missing":
-            why = "use a folder whose config.json names the model type; an adapter alone, or another format, has none"
+            why = "use a folder whose config.json names the model type; an adapter's, or another format's, does not"
             return (set_flag(case, "model", None, Direction.CHANGE, why),)
         case "tokenizer-unknown":
             return (upgrade(case, "this release brings a transformers that has this tokenizer"),)
     said = _said(case, fault, known)
-    why = f"the checkpoint has a tensor that this model's code has no place for ({said}): saved by another "
+    why = f"this model's code does not read a tensor of the checkpoint ({said}): saved by another "
     why += "tool or in another layout; one that was made for this release"
     return (set_flag(case, "model", None, Direction.CHANGE, why), upgrade(case, "this release reads the layout"))
 
@@ -77,7 +77,7 @@ def _without_processor(case: Case) -> tuple[Change | None, ...]:
     ) or set_flag(
         case, "limit-mm-per-prompt", limit(case, image=0, video=0), Direction.CHANGE, "if clients send only text"
     )
-    why = "use a checkpoint with preprocessor_config.json: copy the file from the model that this one derives from"
+    why = "use a checkpoint with preprocessor_config.json: copy the file from the model that this one is based on"
     return (text_only, set_flag(case, "model", None, Direction.CHANGE, why))
 
 

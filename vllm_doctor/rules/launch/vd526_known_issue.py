@@ -20,10 +20,10 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
     if root is None or root.crash is None or root.ids & EXHAUSTED:
-        return NotHere("there is no traceback of a failure that is not memory")
+        return NotHere("no traceback shows a failure other than memory")
     one = _matching(case, root)
     if one is None:
-        return Clear("no known issue has its exception, its message and its calls")
+        return Clear("no known issue matches its exception, message and calls")
     at = root.crash.root.at
     return finding(
         RULE,

@@ -41,7 +41,7 @@ def judge(case: Case) -> Outcome:
     container = case.container if unit is None else None
     if probe.health_status == 200 and probe.completion is False:
         if _advances(case.metrics):
-            return Clear("the engine makes tokens: its queue is longer than was waited for")
+            return Clear("the engine generates tokens: the queue is longer than the trial waited")
         return _no_token(unit.name if unit is not None else "", container)
     if unit is None or unit.main_pid is None:
         return NotHere("the unit has no running process")
@@ -103,11 +103,11 @@ def _frozen(processes: list[Process], unit: str | None) -> Finding:
         command = f"systemctl thaw {shlex.quote(unit)}"
     elif first.container is not None and first.container[0] in {"docker", "podman"}:
         command = f"{first.container[0]} unpause {first.container[1]}"
-    why = "the server continues where it stopped; find out who froze it; requests of that time were given up"
+    why = "the server continues where it stopped, without the requests that clients gave up; find out who froze it"
     group = ", ".join(str(p.pid) for p in processes[:12])
     return finding(
         RULE,
-        title=f"{unit or f'Process {first.pid} ({first.name})'} is frozen: no process of it runs, and requests wait",
+        title=f"{unit or f'Process {first.pid} ({first.name})'} is frozen: none of its processes runs; requests wait",
         severity=Severity.WILL_FAIL_UNDER_LOAD,
         evidence=(Evidence("cgroup", "cgroup.events", f"frozen 1: the control group of process {group}"),),
         changes=(thing(ChangeKind.OS, unit or f"process {first.pid}", Direction.REPAIR, why, command=command),),
@@ -180,7 +180,7 @@ def _title(stuck: list[Process]) -> str:
 def _change(stuck: list[Process], unit: str) -> Change:
     stopped = " ".join(str(p.pid) for p in stuck if p.state == "T")
     if stopped:
-        why = f"kill -CONT {stopped} lets it go on; find out who stopped it (a person, a debugger)"
+        why = f"kill -CONT {stopped} resumes it; find out who stopped it (a person, a debugger)"
         return thing(ChangeKind.OS, f"process {stopped}", Direction.REPAIR, why, command=f"kill -CONT {stopped}")
     if any(p.state == "D" for p in stuck):
         pid = next(p.pid for p in stuck if p.state == "D")

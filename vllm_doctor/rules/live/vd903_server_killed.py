@@ -18,7 +18,7 @@ def judge(case: Case) -> Outcome:
     told = [(i, line.text) for i, line in enumerate(run.lines) if line.process == "systemd"]
     ended = next(((i, found) for i, text in told if (found := read("systemd-main-killed", text))), None)
     if ended is None and not told:
-        return NotHere("no line of systemd is in what was read")
+        return NotHere("what was read contains no line of systemd")
     if ended is None:
         return Clear("systemd saw no signal end the main process")
     index, found = ended

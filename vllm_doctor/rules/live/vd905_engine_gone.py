@@ -23,7 +23,7 @@ def judge(case: Case) -> Outcome:
         return Clear("the server never reported that its engine died")
     before = run.lines[:index]
     if not any(line.process == "systemd" for line in run.lines):
-        return NotHere("without systemd's lines an ordered stop looks the same")
+        return NotHere("without systemd's lines an orderly stop looks the same")
     if any(line.process == "systemd" and says(line.text, "systemd-stopping") for line in before):
         return NotHere("systemd was stopping the service")
     if oom_killer_was_at_work(case):

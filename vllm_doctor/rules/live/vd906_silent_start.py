@@ -51,7 +51,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 unit.name,
                 Direction.REPAIR,
-                f"{step.look}; keep what you see, then restart",
+                f"{step.look}; save that output, then restart",
                 command=f"systemctl restart {shlex.quote(unit.name)}",
             ),
             *(ways_out(case) if ranks else ()),

@@ -15,7 +15,7 @@ from vllm_doctor.rules.say import finding, set_flag, thing
 ACCEPTED = ("API_OPEN", "accepted")
 _REFUSED = {401, 403}
 _GUARD = (
-    "role vllm guards every path if vllm_api_key is set. Elsewhere set --host 127.0.0.1 and put "
+    "set vllm_api_key: role vllm then guards every path. Elsewhere set --host 127.0.0.1 and put "
     "a proxy in front that passes only the paths that clients need"
 )
 
@@ -24,7 +24,7 @@ def judge(case: Case) -> Outcome:
     """Is it reached from the network, and does somebody without a key get in?"""
     launch = case.launch
     if launch is not None and ACCEPTED[0] in launch.env:  # its value may be hidden, as others' are
-        return NotHere("the unit says that it is meant to be open")
+        return NotHere("the unit says that it is open on purpose")
     return _running(case) if case.live else _written(case, launch)
 
 
@@ -34,7 +34,7 @@ def _running(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.MACHINE}))
     here = [one for one in machine.listeners if one.address and not _local(one.address)]
     if not here:
-        return Clear("nobody listens for the service on an address of the network")
+        return Clear("the service does not listen on an address of the network")
     if probe is None or probe.keyless is None:
         return Unseen(frozenset({Signal.PROBE}))
     return _answers(case, here[0], probe)
@@ -58,19 +58,19 @@ def _answers(case: Case, here: Listener, probe: Probe) -> Outcome:
 def _written(case: Case, launch: Launch | None) -> Outcome:
     """Without a host: what the line that is to be judged says. Beside a log the question is what went wrong there."""
     if case.reading(Signal.LOG) != NOT_GIVEN:
-        return NotHere("the log is the question here")
+        return NotHere("only a log was given")
     if launch is None:
         return Unseen(frozenset({Signal.LAUNCH}))
     host = launch.flags.get("host")
     if not isinstance(host, str):
         return NotHere("the launch names no address to listen on")
     if "uds" in launch.flags or _local(host):
-        return Clear(f"it listens on {host} alone")
+        return Clear(f"it listens only on {host} alone")
     where = Evidence("launch", "--host", host)
     if "api-key" not in launch.flags and "VLLM_API_KEY" not in launch.env:
         return _open(case, (where,), Confidence.LIKELY)
     if "middleware" in launch.flags:
-        return Clear("a middleware stands in front of every path")
+        return Clear("a middleware guards every path")
     return _past_the_key((where, Evidence("launch", "--middleware", "none")), Confidence.LIKELY)
 
 
@@ -83,7 +83,7 @@ def _local(host: str) -> bool:
 
 
 def _open(case: Case, evidence: tuple[Evidence, ...], confidence: Confidence) -> Outcome:
-    why = "then only this host reaches the server; a proxy here can ask for a key"
+    why = "only this host then reaches the server; a proxy on it can ask for a key"
     key = "clients send it; keep it in the vault. " + _GUARD
     return finding(
         RULE,
@@ -95,7 +95,7 @@ def _open(case: Case, evidence: tuple[Evidence, ...], confidence: Confidence) ->
             set_flag(case, "host", "127.0.0.1", Direction.SET, why, applicability=Applicability.NEEDS_REVIEW),
             thing(ChangeKind.OS, "vllm_api_key", Direction.ADD, key),
         ),
-        refute="a firewall or a published port that only a proxy reaches stands in between; then say so in the unit: "
+        refute="a firewall or a published port that only a proxy reaches stands in front; then say so in the unit: "
         f"Environment={'='.join(ACCEPTED)}",
     )
 

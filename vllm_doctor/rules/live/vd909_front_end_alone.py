@@ -37,7 +37,7 @@ def judge(case: Case) -> Outcome:
         ChangeKind.OS,
         "server",
         Direction.REPAIR,
-        ("only a restart brings an engine back; health checks should ask for a completion, not only for /health"),
+        ("only a restart brings the engine back; let health checks ask for a completion, not only for /health"),
     )
     return finding(
         RULE,

@@ -20,7 +20,7 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.UNIT})) if case.live else NotHere("a file has no drop-ins")
     held = [(path, end) for path in unit.drop_ins if (end := until(path)) is not None]
     if not held:
-        return Clear("no drop-in of recover or debug is there")
+        return Clear("there is no drop-in of recover or debug")
     path, end = held[0]
     word = shlex.quote(unit.name)
     shown = end.strftime("%Y-%m-%d %H:%M UTC")
@@ -39,7 +39,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 path.rpartition("/")[2],
                 Direction.REMOVE,
-                "it goes away by itself; what recover lowered stays in force until the next restart after that",
+                "it is removed by itself; what recover lowered stays in force until the next restart after that",
                 command=command,
             ),
         ),

@@ -57,7 +57,7 @@ def _stale(case: Case, unit: Unit, now: tuple[Setting, ...]) -> Finding | None:
                 ChangeKind.OS,
                 unit.name,
                 Direction.REPAIR,
-                "a changed unit counts from the next start; its requests end first",
+                "a changed unit takes effect at the next start; running requests end first",
                 command=f"systemctl restart {name}"
                 if unit.properties.get("NeedDaemonReload") != "yes"
                 else f"systemctl daemon-reload && systemctl restart {name}",
@@ -96,7 +96,7 @@ def _into_the_inventory(differ: tuple[tuple[str, str, str], ...]) -> Change:
         ChangeKind.OS,
         "inventory",
         Direction.SET,
-        f"set {names} there, then take the drop-in away: the playbook plans and upgrades without what it does not know",
+        f"set {names} there, then remove the drop-in: the playbook plans and upgrades without what the drop-in says",
         applicability=Applicability.NEEDS_REVIEW,
     )
 

@@ -20,7 +20,7 @@ def judge(case: Case) -> Outcome:
     over = not isinstance(fault, NotHere | Unseen)
     waits = final_run(run, run.all("ray-wait")) if case.root is None else ()
     if not over and not waits:
-        return NotHere("nobody waits for a placement group")
+        return NotHere("nothing waits for a placement group")
     gpus = case.gpus
     return finding(
         RULE,

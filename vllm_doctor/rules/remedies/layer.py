@@ -33,7 +33,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     if part.kernels and not _of_python(fault) and kind(case, fault) is not None:
         offered += other_kernel(case, fault)
     if _defect(fault):
-        why = "vLLM's own code did not expect this: a defect of the release; a newer one may have it mended"
+        why = "vLLM's own code did not expect this: a defect of the release; a newer one may have fixed it"
         offered.append(upgrade(case, why))
     once: dict[tuple[ChangeKind, str], Change] = {}
     for change in offered:

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Write docs/sentences.md: every sentence that a user may read from the rules, on one page to be reviewed; --check says
+that it is stale."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from vllm_doctor.knowledge.layers import layers
+from vllm_doctor.rules.by_message import table
+from vllm_doctor.rules.chart import NODES
+from vllm_doctor.rules.order import by_code
+
+REPO = Path(__file__).resolve().parent.parent
+RULES = REPO / "vllm_doctor" / "rules"
+TARGET = REPO / "docs" / "sentences.md"
+HEAD = """\
+# What the doctor says
+
+Every sentence of the rules as it stands in the source (`make docs`): titles, reasons, changes, and what would prove a
+finding wrong. `{…}` is filled in from the case. It is the page on which wording is reviewed: subject, verb, object; a
+title states the problem in at most 70 characters, a change is an imperative or says what the change does. What a
+person adds to a finding is on [its page](findings.md); the public issues have their files in
+`vllm_doctor/knowledge/known_issues/`.
+"""
+# Fewer words are a name, a unit or a figure's label.
+WORDS = 3
+# What the boxes of the flowchart, the shared questions and the shared remedies say belongs to no one code.
+SHARED = ("case.py", "chart.py", "engine.py", "placed.py", "say.py", "strays.py", "surroundings.py", "walk.py")
+
+
+def sentences(source: str) -> list[str]:
+    """The literals of a module with so many words, docstrings left out, in their order and each once."""
+    tree = ast.parse(source)
+    return list(dict.fromkeys(told for told in _told(tree) if len(re.findall(r"(?<!\S)[A-Za-z/]+", told)) >= WORDS))
+
+
+def _told(node: ast.AST) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
+            continue
+        if isinstance(child, ast.JoinedStr):
+            yield " ".join("".join(_part(value) for value in child.values).split())
+        elif isinstance(child, ast.Constant) and isinstance(child.value, str):
+            yield " ".join(child.value.split())
+        else:
+            yield from _told(child)
+
+
+def _part(value: ast.expr) -> str:
+    return str(value.value) if isinstance(value, ast.Constant) else "{…}"
+
+
+def _section(title: str, told: list[str]) -> str:
+    lines = [f"- {one}".replace("<", "&lt;").replace("*", "\\*") for one in told if one]
+    return f"\n## {title}\n\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def _of_rows(code: str) -> list[str]:
+    return [
+        told
+        for row in table().get(code, ())
+        for told in (row.title, row.because, *(answer.why for answer in row.answers), row.refute)
+    ]
+
+
+def text() -> str:
+    """The whole page: a section a rule, then what rules share."""
+    parts = [HEAD]
+    for code, row in by_code().items():
+        module = row.page.with_suffix(".py")
+        own = sentences(module.read_text(encoding="utf-8")) if module.exists() else _of_rows(code)
+        parts.append(_section(f"{code} {row.title}", own))
+    parts.append(_section("The questions of the flowchart", [node.question for node in NODES]))
+    shared = [RULES / name for name in SHARED]
+    files = [*sorted((RULES / "gates").glob("*.py")), *sorted((RULES / "remedies").glob("*.py")), *shared]
+    parts += [_section(f"`{path.relative_to(RULES)}`", sentences(path.read_text(encoding="utf-8"))) for path in files]
+    parts += [_section(f"Part of vLLM: {part.name}", [part.next, *(a.why for a in part.answers)]) for part in layers()]
+    return "".join(parts)
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check."""
+    wanted = text()
+    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == wanted:
+        return 0
+    if "--check" in arguments:
+        print("docs/sentences.md: not what the rules say; do: make docs")
+        return 1
+    TARGET.write_text(wanted, encoding="utf-8")
+    print("wrote docs/sentences.md")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
