@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 PLAN = Path(__file__).parents[2] / "vllm_doctor" / "plan"
-ROOMS = ("model", "launch", "terms", "support", "prediction", "question", "advice")
+ROOMS = ("model", "launch", "calibration", "terms", "support", "prediction", "question", "advice")
 FILES = sorted(file for room in ROOMS for file in (PLAN / room).rglob("*.py"))
 
 

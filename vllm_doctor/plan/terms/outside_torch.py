@@ -1,16 +1,17 @@
 """Memory outside torch's weights and activations: context and NCCL, persistent buffers of the runner, CUDA graphs.
 
 Unlike the other terms these are not the size of a tensor that the code names: drivers and libraries allocate them.
-Each constant says what was measured; those fitted to published start-up logs say which.
+What lies outside torch is fitted to published starts (room calibration); the other constants say what was measured.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from vllm_doctor.knowledge.gpus import Card
+from vllm_doctor.knowledge.gpus import Card, links_of
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
+from vllm_doctor.plan.calibration import Fit, cells, split
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.terms.weights import padded_vocab
@@ -26,53 +27,40 @@ class Estimate(msgspec.Struct, frozen=True):
     above: float
 
 
-def non_torch(a: Architecture, s: Settings, gpu: Card | None) -> Estimate:
-    """Growth of non-torch memory between the first snapshot and the end of the profile run.
+# What comes on top in releases that measure what stays in one figure: tensors that the profile keeps, unnamed.
+_KEPT_BELOW, _KEPT_ABOVE = 0.15, 0.3
+# GB10 and Jetson: what is free is what the host calls available (utils/mem_utils.py MemorySnapshot, psutil), so the
+# process' own host memory counts too. Four logs of GB10, 1.0 to 4.6 GiB.
+_UNIFIED = Estimate(2.5, 2.2, 2.4)
 
-    Fitted: one card 0.01-0.16 GiB (V0, eight logs), 0.07-0.14 (0.10-0.17), 0.24-0.27 (0.18-0.26: more kernels are
-    loaded before the pool is sized; llm-d planner runs of 0.19; 0.04 on a V100 without graphs); several cards over
-    NVLink 2.06-2.13 (the same runs: all-reduce workspaces), over PCIe 0.2-0.3 (2080 Ti, 4090, L40S; 0.5 from 0.18),
-    and 0.05-0.09 from 0.11 on, when NCCL is there before the first look (L40S, a 24 GB card).
-    """
+
+def non_torch(a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None = None) -> Estimate:
+    """Growth of non-torch memory between the first snapshot and the end of the profile run, in GiB, as published
+    starts of its kind show it (calibration/outside_torch.json). `total_gib` is the card's memory."""
+    kept = persistent(a, s) if s.does.measures_consumed else 0.0
     if gpu is not None and gpu.unified:
-        # What is free is what the host calls available (utils/mem_utils.py MemorySnapshot, psutil), so the process'
-        # own host memory counts too. Fitted: four logs of GB10, 1.0 to 4.6 GiB.
-        return Estimate(2.5 + (persistent(a, s) if s.does.measures_consumed else 0.0), 2.2, 2.4)
-    several = s.parallel.tp > 1
-    linked = gpu is not None and gpu.link == "nvlink"
-    if s.engine == "V0" and several and s.does.counts_used_memory:
-        # The whole growth of used memory counted then, blocks that torch kept included (worker/worker.py of 0.5.4).
-        # Fitted to two logs: 9.7 GiB (0.5.3, 8 cards) and 13 GiB (0.2.5, 4 cards) beyond weights and pool.
-        return Estimate(9.0, 6.0, 6.0)
-    if s.engine == "V0":
-        # Three of eleven logs of one card, all of 0.6, show 0.26 to 0.35.
-        early = s.version < Version((0, 7))
-        return Estimate(0.28, 0.15, 0.3) if several else Estimate(0.09, 0.09, 0.26 if early else 0.12)
-    if s.version < Version((0, 18)):
-        if several and gpu is None:
-            return Estimate(0.4, 0.35, 1.5)  # neither the link nor its buffers are known
-        if several and linked:
-            return Estimate(1.4, 1.0, 0.8)
-        if several:
-            return Estimate(0.12, 0.1, 0.3) if s.does.nccl_before_snapshot else Estimate(0.28, 0.15, 0.3)
-        return Estimate(0.11, 0.1, 0.1)
-    if several and gpu is None:
-        base = Estimate(0.8, 0.7, 1.5)
-    elif several:
-        base = Estimate(2.08, 0.06, 0.12) if linked else Estimate(0.5, 0.45, 0.4)
-    elif s.parallel.pp > 1:
-        base = Estimate(0.1, 0.08, 0.25)
-    else:
-        capability = gpu.capability or 0.0 if gpu is not None else 0.0
-        # Two of five hosts with a card of compute capability 12 logged 1.3 to 1.5 GiB more, and nothing that says why.
-        above = 1.6 if capability >= 12.0 else 0.24 if gpu is not None else 0.5
-        # Nineteen H100 runs of one host lie within 0.03; logs of other hosts down to 0.12 below.
-        base = Estimate(0.25, 0.2 if s.eager or capability < 9.0 else 0.12, above)
+        return Estimate(_UNIFIED.gib + kept, _UNIFIED.below, _UNIFIED.above)
+    fit = _fit(s, gpu, total_gib)
+    unit = 1.0
+    if s.does.counts_used_memory and s.parallel.tp > 1:
+        unit = total_gib or (gpu.total_gib if gpu is not None else 0.0)
+    middle = unit * (fit.middle + fit.each * (s.parallel.tp - 2))
+    below, above = unit * fit.below, unit * fit.above
     if s.does.measures_consumed:
-        return Estimate(
-            base.gib - (0.1 if s.v2_runner else 0.0) + persistent(a, s), base.below + 0.15, base.above + 0.3
-        )
-    return base
+        return Estimate(middle + kept, below + _KEPT_BELOW, above + _KEPT_ABOVE)
+    return Estimate(middle, below, above)
+
+
+def _fit(s: Settings, gpu: Card | None, total_gib: float | None) -> Fit:
+    """The fit of this kind of start. A bridge joins cards as PCIe does; an unnamed card is joined as all cards of
+    about its memory are, where they are alike."""
+    links = {gpu.link} if gpu is not None else links_of(total_gib) if total_gib is not None else set()
+    joined = {"nvlink" if link == "nvlink" else "pcie" for link in links}
+    link = joined.pop() if len(joined) == 1 else None
+    capability = gpu.capability if gpu is not None else None
+    runner = "V2" if s.v2_runner else "V1" if s.engine == "V1" else None
+    ranks = split(s.parallel.tp, s.parallel.pp)
+    return next(c.fit for c in cells() if c.fit and c.of(s.version, s.engine, runner, ranks, link, capability))
 
 
 def persistent(a: Architecture, s: Settings) -> float:
