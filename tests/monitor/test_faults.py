@@ -1,0 +1,230 @@
+"""From a fault to a firing alert on a real Prometheus, sixty times as fast: a second here is a minute there.
+
+Windows, offsets and `for` of the rules are divided by 60 and a scrape is every half second, so 30 s; VllmNoRequests,
+which needs an hour of use before it, is divided by 300. A healthy idle server and one under load are watched for
+the whole time, an hour there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.debian import program
+from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.monitor import rules
+
+SCRAPE_S = 0.5
+SLACK_S = 4.0  # a busy machine: two processors for everything else that is tested
+HOSTILE = 'a"} or vector(1) {{ 7*7 }}\nvllm:num_requests_waiting 99'
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class Vllm:
+    """A server whose page grows as vLLM's does; its faults are attributes."""
+
+    def __init__(self, name: str, *, load: bool = True) -> None:
+        self.name, self.load, self.began = name, load, time.time()
+        self.kv, self.running, self.waiting = (0.6, 8, 1) if load else (0.0, 0, 0)
+        self.preempts = self.stalled = self.html = self.hangs = False
+        self.renamed = ""
+        self.tokens = self.ended = self.preempted = 0.0
+        self.before = time.monotonic()
+        self.lock = threading.Lock()
+        outer = self
+
+        class Page(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if outer.hangs:
+                    time.sleep(5)
+                body = b"<html>proxy error</html>" if outer.html else outer.page().encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html" if outer.html else "text/plain; version=0.0.4")
+                self.end_headers()
+                with contextlib.suppress(BrokenPipeError):  # it hung for longer than it was waited for
+                    self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+        self.port = self.http.server_address[1]
+        threading.Thread(target=self.http.serve_forever, args=(0.05,), daemon=True).start()
+
+    def page(self) -> str:
+        with self.lock:
+            now = time.monotonic()
+            passed, self.before = now - self.before, now
+            if self.load and not self.stalled:
+                self.tokens += 900 * passed
+                self.ended += 60 * passed
+            if self.preempts:
+                self.preempted += 30 * passed
+            label = f'engine="0",model_name={json.dumps(HOSTILE)}'
+            lines = [f"process_start_time_seconds {self.began}"]
+            gauges = {"kv_cache_usage_perc": self.kv, "num_requests_running": self.running}
+            gauges["num_requests_waiting"] = self.waiting
+            counters = {"num_preemptions_total": self.preempted, "generation_tokens_total": self.tokens}
+            counters |= {"prompt_tokens_total": self.tokens, "prefix_cache_queries_total": self.tokens}
+            counters["prefix_cache_hits_total"] = self.tokens / 2
+            lines += [f"vllm:{name}{{{label}}} {value}" for name, value in (gauges | counters).items()]
+            lines.append(f'vllm:request_success_total{{{label},finished_reason="stop"}} {self.ended}')
+            for name, bound in (
+                ("time_to_first_token_seconds", "2.5"),
+                ("inter_token_latency_seconds", "0.1"),
+                ("e2e_request_latency_seconds", "60.0"),
+            ):
+                lines += [f'vllm:{name}_bucket{{{label},le="{le}"}} {self.ended}' for le in (bound, "+Inf")]
+                lines += [f"vllm:{name}_count{{{label}}} {self.ended}", f"vllm:{name}_sum{{{label}}} {self.ended}"]
+            text = "\n".join(lines) + "\n"
+        return text.replace(self.renamed, self.renamed + "_v2") if self.renamed else text
+
+    def kill(self) -> None:
+        self.http.shutdown()
+        self.http.server_close()
+
+
+def scaled(text: str, by: float) -> str:
+    """A rule's expression or `for` with every span divided."""
+
+    def span(found: re.Match[str]) -> str:
+        return f"{round(int(found[1]) * UNITS[found[2]] * 1000 / by)}ms"
+
+    text = re.sub(r"(?<=[\[:])(\d+)([smhd])(?=[\]:])", span, text)
+    text = re.sub(r"(?<=offset )(\d+)([smhd])", span, text)
+    return re.sub(r"^(\d+)([smhd])$", span, text)
+
+
+def fast_rules() -> str:
+    groups = rules.groups([as_version("0.32.0")], numbers={"first_token_s": 2.5})
+    for group in groups:
+        group["interval"] = "500ms"
+        for rule in group["rules"]:
+            by = 300 if rule.get("alert") == "VllmNoRequests" else 60
+            rule["expr"] = scaled(rule["expr"], by)
+            if "for" in rule:
+                rule["for"] = scaled(rule["for"], by)
+    return str(yaml.safe_dump({"groups": groups}))
+
+
+class Prometheus:
+    """A real one on a port of its own."""
+
+    def __init__(self, folder: Path, servers: list[Vllm]) -> None:
+        (folder / "rules.yml").write_text(fast_rules(), encoding="utf-8")
+        targets = [
+            {"targets": [f"127.0.0.1:{s.port}"], "labels": {"host": s.name, "unit": "vllm@main.service"}}
+            for s in servers
+        ]
+        config = {
+            "global": {"scrape_interval": "500ms", "scrape_timeout": "400ms", "evaluation_interval": "500ms"},
+            "rule_files": ["rules.yml"],
+            "scrape_configs": [{"job_name": "vllm", "static_configs": targets}],
+        }
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
+        with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as free:
+            port = free.server_address[1]
+        self.url = f"http://127.0.0.1:{port}"
+        words = [f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]
+        self.log = (folder / "log").open("w")
+        self.process = subprocess.Popen(
+            [program("prometheus"), *words, f"--web.listen-address=127.0.0.1:{port}"], stderr=self.log, stdout=self.log
+        )
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/-/ready", timeout=2):
+                return
+            time.sleep(0.2)
+        raise TimeoutError((folder / "log").read_text()[-2000:])
+
+    def ask(self, path: str, **words: str) -> Any:
+        with urllib.request.urlopen(f"{self.url}{path}?{urllib.parse.urlencode(words)}", timeout=20) as got:
+            return json.load(got)["data"]
+
+    def firing(self) -> dict[tuple[str, str], float]:
+        """Alert and host, and when it began to fire."""
+        told = self.ask("/api/v1/query", query='min_over_time((timestamp(ALERTS{alertstate="firing"}))[10m:500ms])')
+        return {
+            (one["metric"]["alertname"], one["metric"].get("host", "")): float(one["value"][1])
+            for one in told["result"]
+        }
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=30)
+        self.log.close()
+
+
+# Alert that must come → the fault, and the minutes there that its window and its `for` take (the window empties first).
+FAULTS: dict[str, tuple[dict[str, object], float]] = {
+    "VllmKvCacheHigh": ({"kv": 0.92, "waiting": 3}, 5),
+    "VllmKvCacheFull": ({"kv": 0.99, "preempts": True}, 2),
+    "VllmBacklog": ({"waiting": 40}, 5),
+    "VllmEngineStandsStill": ({"stalled": True}, 2 + 3),
+    "VllmWaitingWithoutTokens": ({"stalled": True, "running": 0, "waiting": 4}, 2 + 3),
+    "VllmPreemptions": ({"preempts": True}, 10 + 10),
+    "VllmDown": ({"html": True}, 2),
+    "VllmMetricMissing": ({"renamed": "vllm:kv_cache_usage_perc"}, 5 + 15),
+    "VllmNoRequests": ({"load": False, "running": 0, "waiting": 0, "kv": 0.0}, (10 + 5) / 5),
+}
+KILLED, HUNG = "killed", "hung"
+
+
+@pytest.fixture(scope="module")
+def fired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[tuple[str, str], float], dict[str, float]]]:
+    """What fired and when, and when each fault began."""
+    servers = {name: Vllm(name) for name in (*FAULTS, KILLED, HUNG, "busy")}
+    servers["idle"] = Vllm("idle", load=False)
+    prometheus = Prometheus(tmp_path_factory.mktemp("prometheus"), list(servers.values()))
+    try:
+        time.sleep(26)  # VllmNoRequests looks back on an hour and 20 minutes of use: 24 s
+        began: dict[str, float] = {}
+        for alert, (fault, _) in FAULTS.items():
+            for word, value in fault.items():
+                setattr(servers[alert], word, value)
+            began[alert] = time.time()
+        servers[KILLED].kill()
+        servers[HUNG].hangs = True
+        began[KILLED] = began[HUNG] = time.time()
+        end = time.monotonic() + 34 + SLACK_S
+        wanted = {(alert, alert) for alert in FAULTS} | {("VllmDown", KILLED), ("VllmDown", HUNG)}
+        while time.monotonic() < end and (time.monotonic() < end - SLACK_S or not wanted <= set(prometheus.firing())):
+            time.sleep(1)
+        yield prometheus.firing(), began
+    finally:
+        prometheus.stop()
+        for server in servers.values():
+            server.http.server_close()
+
+
+@pytest.mark.parametrize("alert", FAULTS)
+def test_a_fault_is_an_alert_in_time(fired: Any, alert: str) -> None:
+    at, began = fired
+    took = at[alert, alert] - began[alert]
+    assert took <= FAULTS[alert][1] + 2 * SCRAPE_S + SLACK_S, took
+    print(f"{alert}: {took:.1f} s here, of {FAULTS[alert][1]:.1f} s of window and `for`")
+
+
+@pytest.mark.parametrize("how", [KILLED, HUNG])
+def test_a_server_that_was_killed_or_hangs_is_down(fired: Any, how: str) -> None:
+    at, began = fired
+    assert at["VllmDown", how] - began[how] <= 2 + 2 * SCRAPE_S + SLACK_S
+
+
+@pytest.mark.parametrize("healthy", ["idle", "busy"])
+def test_an_hour_of_health_has_no_alert(fired: Any, healthy: str) -> None:
+    at, _ = fired
+    assert not [alert for alert, host in at if host == healthy and alert != "VllmDoctorMissing"]
