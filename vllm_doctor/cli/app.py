@@ -19,6 +19,7 @@ _MODULES = {
     "debug": "debug",
     "watch": "watch",
     "export": "export",
+    "fleet": "fleet",
     "explain": "explain",
     "flowchart": "explain",
 }
@@ -35,6 +36,7 @@ _SHORT = {
     "debug": "Turn debug logging on for a while.",
     "watch": "Show memory, load and findings as they change.",
     "export": "Write alert rules for Prometheus.",
+    "fleet": "Put the answers of many hosts on one page.",
     "explain": "Explain a finding, an option or a metric.",
     "flowchart": "Print the whole flowchart.",
 }

@@ -1,0 +1,67 @@
+"""What a host said to `diagnose --format json`, as `vllm-doctor fleet` takes it, and in a line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+DRIVER = re.compile(r"^NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s", re.MULTILINE)
+
+
+def answer(said: Mapping[str, Any], driver: Mapping[str, Any], host: str) -> str:
+    """Give the JSON of one host: its answer, or why it has none."""
+    told: dict[str, Any] = {"host": host, "driver": _driver(driver)}
+    if said.get("unreachable"):
+        told |= {"state": "unreachable", "said": str(said.get("msg", ""))[:500]}
+    elif str(said.get("stdout", "")).startswith("skipped, since"):
+        told |= {"state": "drained", "said": "drained: playbooks/undrain.yml puts it into service again"}
+    else:
+        found = _read(said)
+        told |= {"answer": found} if found is not None else {"state": "failed", "said": _why(said)}
+    return json.dumps(told)
+
+
+def verdicts(said: Mapping[str, Any]) -> str:
+    """Give each unit's verdict in a line."""
+    found = _read(said)
+    if found is None:
+        return _why(said)
+    rows = [found, *(one for one in found.get("others") or () if isinstance(one, dict))]
+    return "; ".join(f"{_unit(row)}: {row.get('verdict')}" for row in rows)
+
+
+def _unit(row: Mapping[str, Any]) -> str:
+    subject = row.get("subject") or {}
+    return str(subject.get("unit") or subject.get("place") or "vLLM")
+
+
+def _read(said: Mapping[str, Any]) -> dict[str, Any] | None:
+    try:
+        found = json.loads(str(said.get("stdout", "")))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _why(said: Mapping[str, Any]) -> str:
+    return str(said.get("stderr") or said.get("msg") or said.get("stdout") or "no answer")[:500]
+
+
+def _driver(read: Mapping[str, Any]) -> str:
+    try:
+        text = base64.b64decode(str(read.get("content", ""))).decode(errors="replace")
+    except ValueError:
+        return ""
+    found = DRIVER.search(text)
+    return found[1] if found else ""
+
+
+class FilterModule:
+    """The filters, as Ansible looks for them."""
+
+    def filters(self) -> dict[str, Callable[..., object]]:
+        """Name the filters."""
+        return {"vllm_doctor_answer": answer, "vllm_doctor_verdicts": verdicts}

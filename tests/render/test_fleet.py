@@ -1,0 +1,126 @@
+"""The page of the whole fleet, and the playbook that gathers its answers."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from sample import HOSTILE, diagnosis, finding
+
+from vllm_doctor.records.finding import Diagnosis, Subject
+from vllm_doctor.records.verdict import Severity, Verdict
+from vllm_doctor.render.fleet import Host, fleet, page
+from vllm_doctor.render.machine import dumps
+
+BIN = Path(sys.executable).parent
+REPO = Path(__file__).parents[2]
+
+
+def of(host: str, *, told: Diagnosis | None = None, version: str = "0.32.0", driver: str = "580.1") -> Host:
+    told = told if told is not None else diagnosis(verdict=Verdict.OK)
+    facts: dict[str, object] = {"vllm_version": version, "model": "m"}
+    subject = Subject(host=host, unit="vllm@main.service")
+    return Host(host, answer=msgspec.structs.replace(told, facts=facts, subject=subject), driver=driver)
+
+
+FLEET = [
+    of("gpu01"),
+    of("gpu02", told=diagnosis(finding("VD301", severity=Severity.DEGRADED))),
+    of("gpu03", told=diagnosis(finding())),
+    of("gpu04", told=diagnosis(finding()), version="0.31.0"),
+    Host("gpu05", "unreachable", said="Connection timed out"),
+]
+
+
+def test_the_worst_is_first_and_causes_stand_together() -> None:
+    told = fleet(FLEET, "2026-01-01T00:00:00+00:00")
+    assert [row.host for row in told.services] == ["gpu03", "gpu04", "gpu02", "gpu05", "gpu01"]
+    assert [(g.code, len(g.services)) for g in told.groups] == [("VD131", 2), ("VD301", 1)]
+    (line,) = told.groups[0].lines
+    assert line.inventory == "vllm_max_model_len: 2048"
+    assert line.services == ("gpu03 vllm@main.service", "gpu04 vllm@main.service")
+    assert told.counts == {"finding": 3, "unreachable": 1, "ok": 1}
+    assert [(d.what, d.values[1]) for d in told.drift] == [("vLLM", ("0.31.0", ("gpu04",)))]
+
+
+def test_what_a_host_says_stays_text() -> None:
+    told = fleet([of("gpu01", told=diagnosis(finding(title=HOSTILE))), Host("x", "failed", said=HOSTILE)], "now")
+    html = page(told)
+    assert "<script" not in html
+    assert "\x1b" not in html
+    assert "{{ 7*7 }}" in html
+    assert html.isascii()
+
+
+def answers(folder: Path, count: int) -> Path:
+    folder.mkdir()
+    for at in range(count):
+        told = FLEET[at % 4].answer
+        assert told is not None
+        answer = json.loads(dumps(told))
+        (folder / f"gpu{at:03}.json").write_text(json.dumps({"host": f"gpu{at:03}", "answer": answer}))
+    return folder
+
+
+def doctor(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([BIN / "vllm-doctor", "fleet", *words], capture_output=True, text=True, check=False)
+
+
+def test_a_hundred_hosts_are_one_page_in_seconds(tmp_path: Path) -> None:
+    folder, began = answers(tmp_path / "answers", 100), time.process_time()
+    done = doctor(str(folder), "--output", str(tmp_path / "fleet.html"))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert time.process_time() - began < 5
+    assert len((tmp_path / "fleet.html").read_bytes()) < 200_000
+    assert "gpu099" in (tmp_path / "fleet.html").read_text()
+
+
+def test_an_answer_that_is_none_is_a_row(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[" * 100_000)
+    (tmp_path / "b.json").write_text('{"host": 7}')
+    done = doctor(str(tmp_path), "--format", "json")
+    assert done.returncode == 3
+    assert [row["verdict"] for row in json.loads(done.stdout)["services"]] == ["unreadable", "unreadable"]
+
+
+@pytest.mark.parametrize("words", [["/nowhere"], ["--format", "html"]])
+def test_without_an_answer_it_is_a_usage_error(words: list[str]) -> None:
+    done = doctor(*words)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_the_playbook_goes_on_without_a_host_and_fails_at_its_end(tmp_path: Path) -> None:
+    """Two hosts of this machine, each with a doctor that says what the test wants, and one that nobody reaches."""
+    for name, told, code in (("well", FLEET[0], 0), ("ill", FLEET[2], 1)):
+        assert told.answer is not None
+        place = tmp_path / name
+        place.mkdir()
+        (place / "answer.json").write_text(dumps(told.answer))
+        said = f'[ "$2" = --format ] && cat {place}/answer.json || echo FINDING for people\nexit {code}\n'
+        (place / "vllm-doctor").write_text(f"#!/bin/sh\n{said}")
+        (place / "vllm-doctor").chmod(0o755)
+    hosts = "".join(
+        f"    {name}:\n      ansible_connection: local\n      ansible_python_interpreter: {sys.executable}\n"
+        f"      site_environment: {{PATH: '{tmp_path / name}:{os.environ['PATH']}'}}\n"
+        for name in ("well", "ill")
+    )
+    gone = "    gone: {ansible_host: 127.0.0.1, ansible_port: 9, ansible_ssh_common_args: -o ConnectTimeout=2}\n"
+    (tmp_path / "hosts.yml").write_text(f"vllm:\n  hosts:\n{hosts}{gone}")
+    words = ["-i", str(tmp_path / "hosts.yml"), "playbooks/diagnose.yml", "-e", f"site_reports={tmp_path / 'reports'}"]
+    play = subprocess.run([BIN / "ansible-playbook", *words], cwd=REPO, capture_output=True, text=True, check=False)
+    output = play.stdout + play.stderr
+    assert play.returncode != 0, output
+    assert "FINDING for people" in output, output
+    assert "gone does not answer" in output, output
+    told = json.loads((tmp_path / "reports/fleet/fleet.json").read_text())
+    assert [(row["host"], row["verdict"]) for row in told["services"]] == [
+        ("ill", "finding"),
+        ("gone", "unreachable"),
+        ("well", "ok"),
+    ]
+    assert "vllm@main.service: ok" in output

@@ -1,0 +1,33 @@
+"""`vllm-doctor fleet`: the wiring of options; no logic."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+EXAMPLES = """\
+Examples:
+
+\b
+  vllm-doctor fleet reports/fleet --output fleet.html        what playbooks/diagnose.yml gathered
+  vllm-doctor fleet gpu01.json gpu02.json --format json      answers of diagnose --format json
+"""
+
+
+def fleet(
+    paths: Annotated[
+        list[str], typer.Argument(help="Folders of answers, or answers: JSON of diagnose.", show_default=False)
+    ],
+    *,
+    format_: Annotated[Literal["html", "json"], typer.Option("--format", help="html or json.")] = "html",
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="The file to write; standard output without it.", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Put the answers of many hosts on one page: the worst first, by cause, with the inventory's lines to change."""
+    from vllm_doctor.cli.fleet_run import run
+
+    raise typer.Exit(run(paths, html=format_ == "html", output=output, force=force))
