@@ -1,5 +1,7 @@
 """The process's edge: standard streams closed, full, without a reader or of a small encoding; -o on a device."""
 
+import io
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_diagnose import HEALTHY, TOO_SMALL
+from vllm_doctor.cli import streams
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 
@@ -100,3 +103,14 @@ def test_a_bug_is_told_without_what_acts_on_a_terminal(
     told = capsys.readouterr().err
     assert "\x1b" not in told
     assert "VD0001 internal error: RuntimeError" in told
+
+
+@pytest.mark.parametrize("sign", ["\x1b]0;x\x07", "\x1b[2K", "\x9b2J", "\x07", "\u202e", "\x7f", "\r", "\u2028"])
+def test_nothing_that_acts_on_a_terminal_leaves_and_json_stays_the_same(sign: str) -> None:
+    out = io.StringIO()
+    guard = streams.Guarded(out)
+    guard.write(f'{{"unit":"a{sign}b"}}\n\x1b[1;31mred\x1b[0m\t\x1b[H\x1b[J\n')
+    first, second, _ = out.getvalue().split("\n")
+    assert sign not in first
+    assert json.loads(first) == {"unit": f"a{sign}b"}
+    assert second == "\x1b[1;31mred\x1b[0m\t\x1b[H\x1b[J"

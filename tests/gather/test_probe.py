@@ -12,7 +12,7 @@ import pytest
 from tests.gather.conftest import Server
 from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.http import Pass
-from vllm_doctor.gather.probe import canary
+from vllm_doctor.gather.probe import _models, canary
 from vllm_doctor.records.host import Launch, Probe
 
 LAUNCH = Launch(argv=(), model=None, flags={})
@@ -79,6 +79,10 @@ def test_a_server_that_lists_its_models_to_a_key_alone_is_asked_by_the_name_that
         found = canary(base, launch, Probe(health_status=200, keyless=401), deadline_s=60, given=Pass("k"))
         server.shutdown()
     assert found.completion is True
+
+
+def test_an_answer_that_is_nested_without_end_names_no_model() -> None:
+    assert _models(b"[" * 100_000) == ()
 
 
 def test_without_a_model_nothing_is_asked() -> None:

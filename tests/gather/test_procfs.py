@@ -96,3 +96,20 @@ def test_what_the_kernel_counts_in_kib_is_bytes(tmp_path: Path, monkeypatch: pyt
 )
 def test_a_title_that_the_kernel_cut_is_told_whole(comm: str, argv: tuple[str, ...], name: str) -> None:
     assert procfs._named(comm, argv) == name
+
+
+def test_the_output_of_a_process_is_read_from_a_file_alone(tmp_path: Path) -> None:
+    """What is taken out of a pipe, its own reader never has."""
+    os.mkfifo(tmp_path / "pipe")
+    outputs = {
+        "file": os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT),
+        "pipe": os.open(tmp_path / "pipe", os.O_RDWR),
+    }
+    outputs["device"] = os.open("/dev/null", os.O_WRONLY)
+    found = {}
+    for name, descriptor in outputs.items():
+        with subprocess.Popen(["sleep", "60"], stdout=descriptor) as child:
+            found[name] = procfs.output_of(child.pid)
+            child.kill()
+        os.close(descriptor)
+    assert found == {"file": str(tmp_path / "log"), "pipe": None, "device": None}

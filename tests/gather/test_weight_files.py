@@ -4,6 +4,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from vllm_doctor.gather.weight_files import checked
 
 
@@ -61,3 +63,26 @@ def test_a_whole_file_of_the_same_model_in_a_folder_beside_is_named(tmp_path: Pa
 def test_a_pipe_of_that_name_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.safetensors")
     assert checked(str(tmp_path)) is None
+
+
+def test_a_pipe_in_the_folder_is_no_file_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.safetensors")
+    safetensors(tmp_path / "b.safetensors", 16)
+    found = checked(str(tmp_path))
+    assert found is not None
+    assert (found.checked, found.cut) == (1, ())
+
+
+@pytest.mark.parametrize("size", ["9" * 350, "-5", "", "x", "9" * 5000])
+def test_a_pointer_that_names_no_size_asks_for_none(tmp_path: Path, size: str) -> None:
+    (tmp_path / "a.safetensors").write_text(f"version https://git-lfs.github.com/spec/v1\nsize {size}\n")
+    found = checked(str(tmp_path))
+    assert found is None or [c.needed for c in found.cut] == [None]
+
+
+def test_a_header_of_more_values_than_any_has_is_not_read(tmp_path: Path) -> None:
+    header = b"[" * 1_000_001
+    (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    found = checked(str(tmp_path))
+    assert found is not None
+    assert [c.needed for c in found.cut] == [None]

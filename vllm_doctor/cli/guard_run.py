@@ -17,6 +17,7 @@ from vllm_doctor.operate.guard.loop import Guard
 from vllm_doctor.operate.history import store as stores
 from vllm_doctor.records.reading import Absent, Known, Unknown
 from vllm_doctor.records.sample import Look
+from vllm_doctor.render.machine import line
 
 
 def run(*, policy: str | None, store: str | None, once: bool, check: bool, dry: bool, json: bool) -> int:
@@ -63,7 +64,7 @@ def _once(policy: policies.Policy, hands: RealHands, *, json: bool) -> int:
     """One look, with a completion asked of every unit that serves and has nothing to do."""
     seen = hands.look(policy.units, cards=True, canaries={})
     if isinstance(seen, Absent):
-        say(msgspec.json.encode({"schema_version": 1, "units": []}).decode() + "\n" if json else f"{seen.reason}\n")
+        say(line({"schema_version": 1, "units": []}) if json else f"{seen.reason}\n")
         return Exit.OK
     if isinstance(seen, Unknown):
         raise UsageProblem(f"guard: {seen.reason}. {seen.remedy}")
@@ -80,7 +81,7 @@ def _once(policy: policies.Policy, hands: RealHands, *, json: bool) -> int:
             ],
             "decisions": [{"unit": one.unit} | msgspec.to_builtins(d) for one, d in decisions],
         }
-        say(msgspec.json.encode(told).decode() + "\n")
+        say(line(told))
     else:
         say("".join(_line(one, hands.refused(one.unit)) for one in seen.value) + "".join(f"{t}\n" for t in spoken))
     if any(d.restart for _, d in decisions):

@@ -12,6 +12,7 @@ from vllm_doctor.cli.span import seconds, stamp
 from vllm_doctor.cli.streams import say
 from vllm_doctor.operate.history.timeline import timeline
 from vllm_doctor.redact.text import safe
+from vllm_doctor.render.machine import line
 from vllm_doctor.render.text import visible
 
 
@@ -27,9 +28,9 @@ def run(unit: str | None, since: str, *, json: bool) -> int:
             "events": [{"at": stamp(e.at), "unit": e.unit, "kind": e.kind, "text": e.text} for e in events],
             "unread": list(told.unread),
         }
-        say(msgspec.json.encode(answer).decode() + "\n")
+        say(line(answer))
     else:
-        lines = [f"{_written(e.at)}  {e.unit}  {e.kind}\n  {visible(e.text)}\n" for e in events]
+        lines = [f"{_written(e.at)}  {visible(e.unit)}  {visible(e.kind)}\n  {visible(e.text)}\n" for e in events]
         lines = lines or [f"nothing is recorded since {_written(begin)}\n"]
         terminal.told("".join(lines) + "".join(f"not read: {visible(why)}\n" for why in told.unread))
     return Exit.INCOMPLETE if told.unread and not events else Exit.OK

@@ -77,7 +77,8 @@ def drop() -> None:
 
 
 class Guarded:
-    """A stream that lets no secret pass, whoever writes to it: an answer, a warning, a library's word on a bad option.
+    """A stream that lets no secret pass, and nothing that acts on a terminal, whoever writes to it: an answer, a
+    warning, a library's word on a bad option.
 
     Whole lines go through. It is the last net: answers are redacted before they are laid out (redact.records), as a
     secret that was wrapped over two lines could not be seen here.
@@ -87,7 +88,8 @@ class Guarded:
     buffer = None
 
     def __init__(self, stream: TextIO, *, plain: bool = False) -> None:
-        """With `plain` nothing passes that acts on a terminal: a library repeats a bad argument as it stands."""
+        """With `plain` not even our own colours pass, and nothing invisible: a library repeats a bad argument as it
+        stands."""
         self.stream = stream
         self._plain = plain
         self._held = ""
@@ -108,12 +110,10 @@ class Guarded:
 
     def _pass(self, text: str) -> None:
         from vllm_doctor.redact.text import safe
+        from vllm_doctor.render.text import harmless, visible
 
         told = safe(text)
-        if self._plain:
-            from vllm_doctor.render.text import visible
-
-            told = "\n".join(visible(line) for line in told.split("\n"))
+        told = "\n".join(visible(line) for line in told.split("\n")) if self._plain else harmless(told)
         self.stream.write(told)
 
     def __getattr__(self, name: str) -> Any:

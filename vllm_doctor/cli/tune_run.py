@@ -25,6 +25,7 @@ from vllm_doctor.operate.tune.plan import allowance
 from vllm_doctor.operate.tune.ramp import Outcome, Ramp, ramp, shown
 from vllm_doctor.records.finding import Change
 from vllm_doctor.render import tune as render
+from vllm_doctor.render.machine import line
 from vllm_doctor.rules.say import inventory_var
 
 
@@ -89,7 +90,7 @@ def _answer(o: Options, told: Facts, limits: Limits, outcome: Outcome) -> int:
             "changes": msgspec.to_builtins(changes),
             "inventory": list(render.lines_of(changes)),
         }
-        say(msgspec.json.encode(answer).decode() + "\n")
+        say(line(answer))
     else:
         say(
             render.text(

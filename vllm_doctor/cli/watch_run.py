@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-import msgspec
-
 from vllm_doctor.cli import terminal
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
@@ -130,8 +128,9 @@ def _base(url: str) -> str:
 
 def _show(seen: tuple[Figures, ...], *, json: bool) -> None:
     if json:
-        told = {"schema_version": 1, "at": stamp(time.time()), "services": seen}
-        say(msgspec.json.encode(told).decode() + "\n")
+        from vllm_doctor.render.machine import line
+
+        say(line({"schema_version": 1, "at": stamp(time.time()), "services": seen}))
         return
     from vllm_doctor.render.watch import page
 

@@ -118,7 +118,7 @@ def _events_of_journal(out: bytes) -> tuple[KernelEvent, ...]:
     for number, line in enumerate(out.splitlines(), 1):
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         text = row.get("MESSAGE") if isinstance(row, dict) else None
         if isinstance(text, str) and MATTERS.search(text):

@@ -108,5 +108,5 @@ def _models(body: bytes) -> tuple[str, ...]:
     try:
         listed = json.loads(body)["data"]
         return tuple(str(row["id"])[:200] for row in listed)[:20]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ()

@@ -132,12 +132,14 @@ def frozen(pid: int) -> bool:
 
 
 def output_of(pid: int) -> str | None:
-    """The file that the process's standard output goes to; None for a terminal, a pipe or without the right to look."""
+    """The file that the process's standard output goes to; None for a terminal, a device, a pipe (what we read of it
+    its reader would never have) or without the right to look."""
     try:
         target = os.readlink(PROC / str(pid) / "fd" / "1")  # noqa: PTH115 - /proc's links are no paths
+        regular = Path(target).is_file()
     except OSError:
         return None
-    return target if target.startswith("/") and not target.startswith("/dev/") else None
+    return target if target.startswith("/") and regular else None
 
 
 def user_of(pid: int) -> str | None:

@@ -11,7 +11,11 @@ from vllm_doctor.gather.bounded import whole
 from vllm_doctor.records.host import WeightFile, WeightFiles
 from vllm_doctor.records.reading import Known
 
-_MOST_HEADER = 64 << 20
+_MOST_HEADER = 32 << 20
+# Commas of a header; one of a hundred thousand tensors has some six for each.
+_MOST_VALUES = 1_000_000
+# Bytes; no file system holds a longer file, and no sum of ours a longer number.
+_LONGEST = 1 << 60
 _POINTER = b"version https://git-lfs"
 _MOST_CONFIG = 1 << 20
 _MOST_BESIDE = 200
@@ -88,20 +92,25 @@ def _needed(file: Path) -> int | None:
         first = data.read(len(_POINTER))
         if first == _POINTER:
             sizes = [line for line in data.read(400).decode(errors="replace").splitlines() if line.startswith("size ")]
-            return int(sizes[0].split()[1]) if sizes else None
+            return _size(int(sizes[0][5:25])) if sizes else None
         length = int.from_bytes(first[:8], "little")
         if len(first) < 8 or not 2 <= length <= _MOST_HEADER:
             return None
         data.seek(8)
+        text = data.read(length)
         try:
-            header = json.loads(data.read(length))
+            header = json.loads(text) if text.count(b",") <= _MOST_VALUES >= text.count(b"[") else None
         except (ValueError, RecursionError):
             return None
     if not isinstance(header, dict):
         return None
     tensors = (one for name, one in header.items() if name != "__metadata__" and isinstance(one, dict))
     ends = [one["data_offsets"][1] for one in tensors if _offsets(one)]
-    return 8 + length + max(ends, default=0)
+    return _size(8 + length + max(ends, default=0))
+
+
+def _size(told: int) -> int | None:
+    return told if 0 <= told <= _LONGEST else None
 
 
 def _offsets(tensor: dict[str, object]) -> bool:

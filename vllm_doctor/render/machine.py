@@ -17,6 +17,11 @@ def dumps(diagnosis: Diagnosis, others: Sequence[Diagnosis] = ()) -> str:
     return json.dumps(msgspec.to_builtins(told), indent=2, ensure_ascii=True) + "\n"
 
 
+def line(value: object) -> str:
+    """Any records as one line of JSON, in ASCII for the same reason; what is no number is null."""
+    return json.dumps(json.loads(msgspec.json.encode(value)), separators=(",", ":"), ensure_ascii=True) + "\n"
+
+
 def schema() -> dict[str, object]:
     """The JSON Schema (2020-12) of `dumps`, made from the records themselves."""
     (reference,), definitions = msgspec.json.schema_components([Diagnosis], ref_template="#/$defs/{name}")

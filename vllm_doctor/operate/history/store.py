@@ -263,6 +263,8 @@ class Reader:
         """Raises FileNotFoundError where there is none, Unreadable where it cannot be read."""
         if not path.exists():
             raise FileNotFoundError(path)
+        if not path.is_file():  # a pipe would be waited for, for ever
+            raise Unreadable(f"{path}: no file")
         end = time.monotonic() + within_s
         try:
             self._base = _read_only(path)
@@ -322,7 +324,8 @@ class Reader:
     def events(self, unit: str | None, since: float, most: int = 1000) -> list[Event]:
         """The newest events, oldest first; of all units where none is named."""
         rows = self._rows(
-            "SELECT e.at, u.name, kind, text FROM event e JOIN unit u ON u.id = e.unit "
+            f"SELECT e.at, substr(u.name, 1, 300), substr(kind, 1, 60), substr(text, 1, {_MOST_TEXT}) "  # noqa: S608
+            "FROM event e JOIN unit u ON u.id = e.unit "
             "WHERE (? IS NULL OR u.name = ?) AND e.at >= ? ORDER BY e.at DESC, e.id DESC LIMIT ?",
             unit,
             unit,
