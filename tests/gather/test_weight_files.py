@@ -65,14 +65,6 @@ def test_a_pipe_of_that_name_is_not_opened(tmp_path: Path) -> None:
     assert checked(str(tmp_path)) is None
 
 
-def test_a_pipe_in_the_folder_is_no_file_and_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a.safetensors")
-    safetensors(tmp_path / "b.safetensors", 16)
-    found = checked(str(tmp_path))
-    assert found is not None
-    assert (found.checked, found.cut) == (1, ())
-
-
 @pytest.mark.parametrize("size", ["9" * 350, "-5", "", "x", "9" * 5000])
 def test_a_pointer_that_names_no_size_asks_for_none(tmp_path: Path, size: str) -> None:
     (tmp_path / "a.safetensors").write_text(f"version https://git-lfs.github.com/spec/v1\nsize {size}\n")
