@@ -19,6 +19,7 @@ _ORDER = {stage: rank for rank, stage in enumerate(StartupPhase)}
 # What only vLLM writes, or lm-eval of it, though it is no step of a start: its own end, a batch and its results.
 _OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-progress", "eval-results")
 PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
+_RANK = Pattern(r"(?:_TP|VllmWorker_|^rank|^Worker_)(\d{1,5})")
 # What an API server and an engine say once, when they begin.
 _ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
 # What torch writes when the interpreter of a process with NCCL comes to its end.
@@ -151,6 +152,13 @@ class Run:
 
         hit = self.last("args-non-default", "args-namespace")
         return from_log_arguments(self.lines[hit.index].text) if hit is not None else None
+
+    @cached_property
+    def ranks(self) -> int:
+        """How many ranks there are at least, by the processes that sign lines; 1 where none does."""
+        names = {line.process for line in self.lines if line.process is not None}
+        numbers = (int(found[1]) for name in names if (found := _RANK.search(name)) is not None)
+        return max(numbers, default=0) + 1
 
     @cached_property
     def config(self) -> dict[str, str | bool]:

@@ -7,6 +7,8 @@ from vllm_doctor.log.match import each, first, pattern, read
 _UNITS = {"bytes": 1, "byte": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 # A driver context takes 0.3 to 0.6 GiB; cuBLAS and NCCL add to it.
 _CONTEXT = 1 << 30
+# What each of the other ranks of one engine may take of a card that is not its own: a context and peer buffers.
+_PEER, _ALIKE = 2 << 30, 0.03
 # Part of what torch holds that is always unused: rounding, split segments, private pools of graphs.
 _SLACK = 0.1
 
@@ -31,7 +33,7 @@ class TorchOom(msgspec.Struct, frozen=True):
     def held_by_others(self) -> int | None:
         """Bytes of the card that this process does not hold; None where the wording leaves it open."""
         if self.others and self.mine is not None:
-            return sum(size for _, size in self.others)
+            return 0 if self._peers else sum(size for _, size in self.others)
         if self.total is not None and self.free is not None and self.mine is not None:
             return max(0, self.total - self.free - self.mine)
         if len(self.others) > 1:
@@ -41,6 +43,12 @@ class TorchOom(msgspec.Struct, frozen=True):
             # torch 2.0 and older name no process: what it did not reserve itself, less a context of its own.
             return max(0, self.total - self.free - self.reserved - _CONTEXT)
         return None
+
+    @property
+    def _peers(self) -> bool:
+        """Are the others ranks of the same engine? Several, all of one size, and none larger than a context."""
+        sizes = [size for _, size in self.others]
+        return len(sizes) > 1 and max(sizes) <= _PEER and max(sizes) - min(sizes) <= _ALIKE * max(sizes)
 
     @property
     def fragmented(self) -> bool | None:
@@ -81,13 +89,16 @@ def torch_oom(text: str) -> TorchOom | None:
     reserved = _first(rest, "torch-oom-reserved-old")
     if unused is None and allocated is not None and reserved is not None:
         unused = max(0, reserved - allocated)
+    mine = _first(rest, "torch-oom-own")
+    if mine is not None and allocated is not None and mine < allocated:
+        mine = None  # in a container the driver does not tell torch which process it is: it prints 0 bytes
     return TorchOom(
         asked=size(begin["size"], begin["unit"]),
         backend=begin["backend"],
         gpu=int(gpu["gpu"]) if gpu else None,
         total=_first(rest, "torch-oom-total", "torch-oom-total-old"),
         free=_first(rest, "torch-oom-free", "torch-oom-free-old"),
-        mine=_first(rest, "torch-oom-own"),
+        mine=mine,
         others=tuple((int(said["pid"]), _bytes(said)) for said in each("torch-oom-other", rest)),
         allocated=allocated,
         private_pools=_first(rest, "torch-oom-pools"),

@@ -5,6 +5,7 @@ from functools import cached_property
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.launchline import merged
 from vllm_doctor.knowledge.versions import FlagFact, Version
+from vllm_doctor.launch.pasted import command_in
 from vllm_doctor.launch.values import number
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.last_run import judged
@@ -77,7 +78,23 @@ class Case:
         run = self._run
         given = self._snapshot.launch
         printed = run.launch.flags if run is not None and run.launch is not None else {}
-        return merged(given.value.flags if isinstance(given, Known) else {}, printed)
+        return merged(given.value.flags if isinstance(given, Known) else self._typed_flags, printed)
+
+    @cached_property
+    def _typed(self) -> Launch | None:
+        """The command as it was typed above the log, where vLLM itself printed no launch."""
+        run = self._run
+        if run is None or run.launch is not None:
+            return None
+        return command_in([line.text for line in run.lines])
+
+    @property
+    def _typed_flags(self) -> dict[str, str | bool]:
+        """What was typed, without what the engine said otherwise: then it was another start."""
+        if self._typed is None or self._run is None:
+            return {}
+        said = self._run.config
+        return {k: v for k, v in self._typed.flags.items() if k not in said or str(said[k]) == str(v)}
 
     def flag(self, name: str) -> str | bool | None:
         """An option of this run: what the log printed, else what was given; None if absent from both."""
@@ -101,7 +118,7 @@ class Case:
     def model(self) -> str | None:
         """The model's name or folder, where anything says it."""
         told = self.effective("model")
-        launch = self.launch
+        launch = self.launch or self._typed
         return told if isinstance(told, str) else launch.model if launch is not None else None
 
     def number(self, name: str) -> float | None:
@@ -119,7 +136,7 @@ class Case:
 
     def env(self, name: str) -> str | None:
         """A variable of the launch's environment."""
-        launch = self.launch
+        launch = self.launch or self._typed
         return launch.env.get(name) if launch is not None else None
 
     @property
@@ -158,8 +175,25 @@ class Case:
         given = self.number("gpu-memory-utilization")
         if given is not None:
             return given, "the launch"
+        printed = self._printed_utilization
+        if printed is not None:
+            return printed, "the log"
         at = self.version or versions.newest_known()
         return versions.default_utilization(at), f"the default of vLLM {at}"
+
+    @cached_property
+    def _printed_utilization(self) -> float | None:
+        """What vLLM itself printed beside the size of its budget."""
+        run = self._run
+        if run is None:
+            return None
+        told = (run.number(message, "util") for message in ("profile-took", "memory-breakdown", "free-below-wanted"))
+        return next((value for value in told if value is not None and value > 0), None)
+
+    @property
+    def budgeted(self) -> bool:
+        """Is the fraction in use known: printed, or of a launch that is known?"""
+        return self.launched or self._printed_utilization is not None
 
     @property
     def launched(self) -> bool:

@@ -19,6 +19,7 @@ from vllm_doctor.rules.foresight import foreseen, planned_kv_gib
 from vllm_doctor.rules.order import INTERNAL, by_code
 from vllm_doctor.rules.registry import Outcome, Rule, rules
 from vllm_doctor.rules.strays import unjudged as strays_of
+from vllm_doctor.rules.trial import tried
 from vllm_doctor.rules.walk import Asked, walk
 
 # How to give a signal that was not given.
@@ -70,7 +71,7 @@ def judged(snapshot: Snapshot, *, preview: bool = False) -> Diagnosis:
     """The same as the rules say it, for nobody's eyes."""
     case = Case(snapshot)
     asked = [_asked(rule, case) for rule in rules() if preview or not rule.preview]
-    findings = foreseen(case, _ordered(_without_fallbacks([(one.rule, one.outcome) for one in asked])))
+    findings = foreseen(case, tried(case, _ordered(_without_fallbacks([(one.rule, one.outcome) for one in asked]))))
     missing = _missing(case, snapshot)
     verdict, because = _verdict(case, snapshot, findings)
     run = case.run

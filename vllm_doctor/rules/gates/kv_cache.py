@@ -36,6 +36,15 @@ def too_small(case: Case) -> TooSmall | None:
     return None
 
 
+def left_over(case: Case) -> float | None:
+    """GiB that the weights and the measured peak left for the KV cache, below zero where they exceed the budget."""
+    run = case.run
+    if run is None:
+        return None
+    left = run.number("kv-available", "size")
+    return left if left is not None else run.number("profile-breakdown", "kv")
+
+
 def on_cpu(case: Case) -> bool:
     """Does the CPU build run?"""
     run = case.run

@@ -2,7 +2,7 @@
 
 import math
 
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import Hit, says
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
@@ -52,11 +52,13 @@ def judge(case: Case) -> Outcome:
     last = found[-1] if found else None
     return finding(
         RULE,
-        title=_title(last),
+        title=_title(last)
+        if last is not None or not _by_ray(hit)
+        else "Ray killed a worker: the host's memory was used up",
         severity=Severity.WILL_FAIL_UNDER_LOAD if run is not None and run.served(-1) else Severity.BLOCKS_START,
         confidence=Confidence.CONFIRMED if found or recorded or hit is not None else Confidence.LIKELY,
         evidence=evidence,
-        arithmetic=_sum(last),
+        arithmetic=(*_sum(last), *_of_ray(hit)),
         changes=(_fewer_jobs(case), *_changes(case, last), _ray_threshold(case)),
         refute="the killed process does not belong to this unit",
     )
@@ -74,6 +76,21 @@ def _sum(kill: Kill | None) -> tuple[Arithmetic, ...]:
     if kill is None or kill.resident is None:
         return ()
     return (gib("anonymous memory of the killed process", kill.resident / GIB, "anon-rss", "the kernel log"),)
+
+
+def _by_ray(hit: Hit | None) -> bool:
+    return hit is not None and hit.id in _RAY
+
+
+def _of_ray(hit: Hit | None) -> tuple[Arithmetic, ...]:
+    """Ray prints what the host had and what was in use, in units of 10⁹ bytes or 2³⁰, by release."""
+    if hit is None or "total" not in hit.fields:
+        return ()
+    used, total = float(hit.fields["used"]), float(hit.fields["total"])
+    return (
+        Arithmetic("in use on the host", used, "GB", "by all its processes", "Ray's message"),
+        Arithmetic("memory of the host", total, "GB", "or of the limit that Ray runs under", "Ray's message"),
+    )
 
 
 def _changes(case: Case, kill: Kill | None) -> tuple[Change | None, ...]:

@@ -11,6 +11,8 @@ from vllm_doctor.rules.say import MEMLOCK, finding, set_flag, thing
 # The calls that take memory of the host, by their names; CUDA's own word for both is the same.
 _HOST = frozenset({"host-register", "host-alloc"})
 _REFUSED = _HOST | {"cuda-oom", "device-oom"}
+# V0's function that makes the cache of the GPU and of the host.
+_CACHE = frozenset({"_allocate_kv_cache", "allocate_cpu_cache"})
 # Frames in which CUDA's "out of memory" means the host's memory.
 _PINNING = frozenset(
     {"pin_memory", "cudaHostRegister", "cudaHostAlloc", "_allocate_cpu_kv_cache", "allocate_cpu_cache"}
@@ -22,13 +24,13 @@ def judge(case: Case) -> Outcome:
     if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     fault = case.root
-    if fault is None or not fault.ids & _REFUSED:
+    if fault is None or not (fault.ids & _REFUSED or _invalid(fault)):
         return NotHere("no call of CUDA failed for lack of memory")
     if not fault.ids & _HOST and not _pins(fault):
         return Clear("it failed where the GPU's own memory is taken")
     return finding(
         RULE,
-        evidence=(case.line(fault.hits[0].index),),
+        evidence=(case.line(_at(fault)),),
         changes=(
             set_flag(
                 case,
@@ -53,7 +55,23 @@ def judge(case: Case) -> Outcome:
     )
 
 
+def _at(fault: Fault) -> int:
+    """The line that says it."""
+    at = fault.crash.root.at if fault.crash is not None and not fault.hits else None
+    return at if at is not None else fault.hits[0].index if fault.hits else fault.last
+
+
+def _invalid(fault: Fault) -> bool:
+    """More than can be pinned is an invalid argument to some drivers. What V0 fills when it makes the cache is either
+    the GPU's, which has no such answer, or the host's."""
+    if fault.crash is None or not says(fault.crash.root.message, "invalid-argument"):
+        return False
+    return any(f.function in _CACHE for f in fault.crash.root.frames[-3:])
+
+
 def _pins(fault: Fault) -> bool:
+    if _invalid(fault):
+        return True
     last = fault.crash.root.frames[-3:] if fault.crash is not None else ()
     return any(f.function in _PINNING or says(f.code, "code-pins") for f in last)
 

@@ -18,6 +18,8 @@ ROUNDING = 0.002
 _TOKEN_STEPS = (512, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 49152, 65536)
 # The share of what the weights leave that the pass over one step's tokens may take; the rest is the KV cache.
 _ACTIVATION_SHARE = 1 / 7
+# Messages that print how many sequences a dummy batch had.
+_TRIED = ("sampler-oom", "pooler-oom")
 _DTYPES = {
     "bfloat16": 2,
     "float16": 2,
@@ -52,6 +54,10 @@ def sequences(case: Case) -> tuple[int, str]:
     given = case.count("max-num-seqs")
     if given is not None:
         return given, "--max-num-seqs"
+    root = case.root
+    tried = next((n for m in _TRIED if root is not None and (n := int(root.fields(m).get("requests", "0")))), None)
+    if tried is not None:
+        return tried, "the log"
     default = versions.batch_defaults(case.version or versions.newest_known(), case.total_gib, case.gpu_name)
     return default.seqs, default.source
 

@@ -23,7 +23,7 @@ def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | 
     """A fraction that leaves what was missing, and a little more, outside vLLM's pool."""
     fraction, _ = case.utilization
     total = case.total_gib
-    if not case.launched:
+    if not case.budgeted:
         short = max((torch.asked - (torch.free or 0)) / GIB, 0) + SPARE_GIB if torch is not None else None
         return by_share(case, short, Direction.LOWER, why)
     if torch is not None and total is not None and torch.free is not None:
@@ -57,7 +57,7 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
     """A fraction that adds `missing` GiB to the budget, where the card has them; None where it has not."""
     fraction, source = case.utilization
     total = case.total_gib
-    if not case.launched:
+    if not case.budgeted:
         return by_share(case, missing, Direction.RAISE, "if nvidia-smi shows that much free")
     if total is None:
         if fraction >= 0.9:

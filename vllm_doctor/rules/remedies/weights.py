@@ -1,5 +1,7 @@
 """The remedies of weights that are too large: quantise them, take another checkpoint, split them over more GPUs."""
 
+import math
+
 from vllm_doctor.knowledge import gpus
 from vllm_doctor.knowledge.hub import names_quantisation
 from vllm_doctor.plan.launch.online import STREAMED
@@ -89,7 +91,7 @@ def _whole(case: Case) -> float | None:
 def more_gpus(case: Case) -> Change | None:
     """The number of GPUs to split over: the next that the model's heads allow and that leaves room, where those are
     known; None where so many are known not to be here."""
-    now = case.count("tensor-parallel-size") or 1
+    now = _split(case)
     here = case.gpus
     most = len(here) if here is not None else 64
     heads, whole, room = _heads(case), _whole(case), weights_that_fit(case)
@@ -104,6 +106,15 @@ def more_gpus(case: Case) -> Change | None:
         why += f"; {to} divides {heads} attention heads"
     predicted = {"weights_gib": round(whole * now / to, 2)} if whole is not None else None
     return set_flag(case, "tensor-parallel-size", to, Direction.RAISE, why, predicted=predicted)
+
+
+def _split(case: Case) -> int:
+    """Over how many GPUs the weights are split now: as launched, and at least over the ranks that wrote lines."""
+    given, run = case.count("tensor-parallel-size"), case.run
+    if given is not None or run is None:
+        return given or 1
+    ranks = math.ceil(run.ranks / (case.count("pipeline-parallel-size") or 1))
+    return 1 << (ranks - 1).bit_length()
 
 
 def _heads(case: Case) -> int | None:

@@ -24,7 +24,7 @@ def judge(case: Case) -> Outcome:
     """Was it the encoder that asked?"""
     oom = exhausted(case, StartupPhase.PROFILE_ENCODER)
     if isinstance(oom, NotHere | Unseen):
-        return _by_size(case) or oom
+        return _by_size(case) or _by_warning(case) or oom
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     serving = oom.run.served(-1, oom.fault.index)
@@ -65,6 +65,27 @@ def _by_size(case: Case) -> Finding | None:
         arithmetic=sums(oom.torch),
         changes=(_fewer_items(case), _smaller_items(case)),
         refute="the lines before the error show a traceback without the model's vision or audio code",
+    )
+
+
+def _by_warning(case: Case) -> Finding | None:
+    """The profile run of V0 takes the largest items that a prompt may have, and says first that they are more than fit
+    its sequence: where no call tells which part of the pass ran out, they are most of it."""
+    oom = exhausted(case, StartupPhase.PROFILE)
+    if isinstance(oom, NotHere | Unseen) or oom.fault.functions or tenants(oom.torch) is not None:
+        return None
+    warned = oom.run.last("items-too-many")
+    if warned is None or warned.index > oom.fault.index:
+        return None
+    need = float(warned.fields["need"])
+    what = "the largest items that one prompt may have, as vLLM counts them"
+    return finding(
+        RULE,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index), case.line(warned.index)),
+        arithmetic=(Arithmetic("tokens of one prompt's items", need, "tokens", what, "the log"), *sums(oom.torch)),
+        changes=(_fewer_items(case), _smaller_items(case), fewer_tokens(case, oom.torch)),
+        refute="the launch fails in the same place with --limit-mm-per-prompt set to 0 for every modality",
     )
 
 

@@ -5,7 +5,7 @@ from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.kv_cache import on_cpu
+from vllm_doctor.rules.gates.kv_cache import left_over, on_cpu
 from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import sequences, tokens
 from vllm_doctor.rules.remedies.utilization import raise_utilization
@@ -41,26 +41,18 @@ def judge(case: Case) -> Outcome:
 
 def _below_zero(case: Case) -> bool:
     """A log that is cut off before the error: the measured size is negative, and no start goes on from there."""
-    run, left = case.run, _left(case)
+    run, left = case.run, left_over(case)
     return run is not None and left is not None and left < 0 and run.root is None and not run.served(-1)
 
 
 def _measured(case: Case) -> str | None:
-    left = _left(case)
+    left = left_over(case)
     return f": {left:.2f} GiB after the weights and the measured peak" if left is not None else None
-
-
-def _left(case: Case) -> float | None:
-    run = case.run
-    if run is None:
-        return None
-    left = run.number("kv-available", "size")
-    return left if left is not None else run.number("profile-breakdown", "kv")
 
 
 def _sum(case: Case) -> tuple[Arithmetic, ...]:
     fraction, source = case.utilization
-    total, weights, left = case.total_gib, case.weights_gib, _left(case)
+    total, weights, left = case.total_gib, case.weights_gib, left_over(case)
     found = []
     if total is not None:
         found.append(gib("budget", total * fraction, f"{total:.2f} GiB × {fraction:g}", source))
@@ -84,7 +76,7 @@ def _sum(case: Case) -> tuple[Arithmetic, ...]:
 
 def _gpu(case: Case) -> tuple[Change | None, ...]:
     return (
-        raise_utilization(case, (-(_left(case) or 0.0)) + _USEFUL),
+        raise_utilization(case, (-(left_over(case) or 0.0)) + _USEFUL),
         _fewer_tokens(case),
         _fewer_rows(case),
         more_gpus(case) if case.gpus is not None and len(case.gpus) > 1 else None,

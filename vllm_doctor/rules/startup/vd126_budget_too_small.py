@@ -2,12 +2,15 @@
 
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.kv_cache import left_over
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.say import finding, gib
 
 # Above this the fraction is not small, and raising it a little is the lesser of several remedies (VD120).
 _SMALL = 0.5
+# A KV cache that is worth starting with, GiB.
+_USEFUL = 2.0
 
 
 def judge(case: Case) -> Outcome:
@@ -29,7 +32,7 @@ def judge(case: Case) -> Outcome:
         title=f"gpu_memory_utilization {fraction:g} leaves no memory for the KV cache",
         evidence=(case.line(root.hits[0].index),),
         arithmetic=sums,
-        changes=(raise_utilization(case, 2.0),),
+        changes=(raise_utilization(case, max(-(left_over(case) or 0.0), 0.0) + _USEFUL),),
         refute="the GPU has no more free memory than the budget",
     )
 

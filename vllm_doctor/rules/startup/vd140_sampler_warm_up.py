@@ -35,7 +35,7 @@ def judge(case: Case) -> Outcome:
     measuring = root.startup_phase == StartupPhase.PROFILE or unplaced
     return finding(
         RULE,
-        title=f"The sampler's dummy batch of {_rows(case)} sequences does not fit",
+        title=f"The sampler's dummy batch of {sequences(case)[0]} sequences does not fit",
         phase=Phase.STARTUP_PROFILE if measuring else Phase.STARTUP_SAMPLER_WARMUP,
         confidence=Confidence.LIKELY if unplaced else Confidence.CONFIRMED,
         evidence=tuple(case.line(h.index) for h in root.hits[:2]),
@@ -68,20 +68,11 @@ def _relayed(run: AnalysedRun, root: Fault) -> bool:
     return bool(root.ids & EXHAUSTED) and lone and told is not None and root.index <= told.index <= root.last + _NEAR
 
 
-def _rows(case: Case) -> int:
-    root = case.root
-    for message in _MESSAGES:
-        fields = root.fields(message) if root is not None else {}
-        if told := int(fields.get("requests", "0")):
-            return told
-    return sequences(case)[0]
-
-
 def _each(case: Case) -> tuple[Arithmetic, ...]:
     torch = case.run.oom if case.run is not None else None
     if torch is None:
         return ()
-    rows = _rows(case)
+    rows = sequences(case)[0]
     return (
         Arithmetic(
             "one sequence",

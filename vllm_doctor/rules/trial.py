@@ -1,0 +1,141 @@
+"""Every change is tried on the ledger before it is shown, whichever rule offers it.
+
+A change falls away where this platform has no such thing, where it does not go the way that it says, or where what it
+frees is next to nothing. Where it frees less than is missing it says so and stands last. Of two changes of one option
+the one of the root cause stays.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from vllm_doctor.records.finding import Change, Finding, Scalar
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.kv_cache import on_cpu
+from vllm_doctor.rules.ledger import Ledger, ledger
+
+# What frees less than this of what is missing, or of the card, is no answer to it.
+_WORTH, _TRIVIAL = 0.1, 0.01
+# Elements of one byte instead of two, with the layers that stay as they are.
+_HALVED = 0.45
+# Limits of a prompt's length below this serve nobody.
+_LEAST_TOKENS = 512
+# The smallest value that a release has where nothing is set: going down to it, or to more, may go up.
+_SMALLEST_DEFAULT = {"max-num-seqs": 256, "max-num-batched-tokens": 512}
+# Options of memory that only a GPU has, and those that need memory of the host mapped into a GPU.
+_OF_A_GPU = frozenset({"gpu-memory-utilization", "enforce-eager", "cpu-offload-gb", "swap-space"})
+_MAPPED = frozenset({"cpu-offload-gb"})
+_MAPS = frozenset({"cuda", "rocm"})
+
+
+def tried(case: Case, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings with the changes that stand the tests, those that suffice first."""
+    kept: dict[tuple[ChangeKind, str], Change] = {}
+    return [_finding(case, one, kept) if one.changes else one for one in findings]
+
+
+def _finding(case: Case, one: Finding, kept: dict[tuple[ChangeKind, str], Change]) -> Finding:
+    sheet = ledger(case, one.cause)
+    enough: list[Change] = []
+    short: list[Change] = []
+    then = one.next
+    for change in one.changes:
+        if not _possible(case, change) or not _agrees(change, kept) or _leaves_nothing(case, sheet, change):
+            continue
+        if _too_few(change):
+            then = then or _where_it_went(sheet)
+            continue
+        freed = _freed(case, sheet, change) if change.kind is ChangeKind.FLAG else None
+        if freed is not None and sheet.missing is not None and freed < _TRIVIAL * (sheet.total or 0):
+            continue
+        if freed is None or sheet.missing is None or freed >= sheet.missing:
+            enough.append(change)
+        elif freed > _WORTH * sheet.missing:
+            told = f"; alone it is not enough: it frees {freed:.2f} of the {sheet.missing:.2f} GiB that are missing"
+            short.append(msgspec.structs.replace(change, why=change.why + told))
+    found = (*enough, *short)
+    for change in found:
+        kept.setdefault((change.kind, change.name), change)
+    return one if found == one.changes and then == one.next else msgspec.structs.replace(one, changes=found, next=then)
+
+
+def _possible(case: Case, change: Change) -> bool:
+    """Has this platform what is to be changed, and does the value go the way that it says?"""
+    if change.kind is not ChangeKind.FLAG or change.direction is Direction.REMOVE:
+        return True
+    run = case.run
+    hit = run.first("platform-name") if run is not None else None
+    platform = hit.fields["platform"].lower() if hit is not None else None
+    if change.name in _OF_A_GPU and (platform == "cpu" or on_cpu(case)):
+        return False
+    if change.name in _MAPPED and platform is not None and platform not in _MAPS:
+        return False
+    if change.name in _MAPPED and run is not None and run.first("not-pinned") is not None:
+        return False
+    if (change.before, case.launched) == (None, False) and change.direction is Direction.LOWER:
+        least, to = _SMALLEST_DEFAULT.get(change.name), _number(change.after)
+        return least is None or to is None or to <= least or case.version is not None
+    return True
+
+
+def _agrees(change: Change, kept: dict[tuple[ChangeKind, str], Change]) -> bool:
+    """Is it what a finding above says of the same option, or the first word on it?"""
+    before = kept.get((change.kind, change.name))
+    if before is None or change.kind is not ChangeKind.FLAG:
+        return True
+    return (before.after, before.by) == (change.after, change.by) or before.after is None
+
+
+def _leaves_nothing(case: Case, sheet: Ledger, change: Change) -> bool:
+    """Would nothing be left for the KV cache, or is a smaller checkpoint asked for than the one that fits?"""
+    to = _number(change.after)
+    if change.direction is Direction.SMALLER:
+        most = change.predicted.get("weights_gib_at_most")
+        return sheet.weights is not None and isinstance(most, float) and sheet.weights <= most
+    if change.name != "gpu-memory-utilization" or change.direction is not Direction.LOWER or to is None:
+        return False
+    if sheet.pool is None or sheet.pool <= 0 or sheet.total is None:
+        return False
+    return sheet.pool <= (case.utilization[0] - to) * sheet.total
+
+
+def _too_few(change: Change) -> bool:
+    to = _number(change.after)
+    return change.name == "max-model-len" and to is not None and to < _LEAST_TOKENS
+
+
+def _where_it_went(sheet: Ledger) -> str:
+    parts = (("weights", sheet.weights), ("the profile run", sheet.peak), ("graphs", sheet.graphs))
+    told = ", ".join(f"{name} {size:.2f}" for name, size in parts if size is not None)
+    whole = f" of the {sheet.budget:.2f} GiB of the budget" if sheet.budget is not None else ""
+    return f"So few tokens serve nobody: see first where the memory{whole} went" + (f" (GiB: {told})" if told else "")
+
+
+def _freed(case: Case, sheet: Ledger, change: Change) -> float | None:
+    """GiB that it frees at most, of what is short; None where nothing tells."""
+    now, to = _number(change.before), _number(change.after)
+    match change.name:
+        case "quantization" if change.direction is Direction.ADD:
+            return sheet.weights * _HALVED if sheet.weights is not None else None
+        case "max-num-seqs" | "max-num-batched-tokens" if sheet.pool is not None and sheet.pool <= 0:
+            return _part(sheet.peak, now, to)
+        case "enforce-eager" if sheet.pool is not None and sheet.pool <= 0:
+            return sheet.graphs
+        case "tensor-parallel-size":
+            split = _number(change.before) or case.count("tensor-parallel-size") or 1
+            return sheet.weights * (1 - split / to) if sheet.weights is not None and to else None
+        case "gpu-memory-utilization" if to is not None and sheet.total is not None:
+            return abs(to - case.utilization[0]) * sheet.total
+        case "cpu-offload-gb" if change.direction is Direction.RAISE:
+            return to
+        case _:
+            return None
+
+
+def _part(peak: float | None, now: float | None, to: float | None) -> float | None:
+    return peak * (1 - to / now) if peak is not None and now and to is not None else None
+
+
+def _number(value: Scalar) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
