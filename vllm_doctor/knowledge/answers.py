@@ -20,7 +20,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     It applies where `said` matches the message, one of `messages` (ids of the catalogue) is in the fault, and the
     launch uses the option `given` (`or_unknown`: or no launch is known). `command` may name a field of the message as
     `{field}`, or as `{model}` a model of the hub; `otherwise` is what to type where that is not known. `kernel` means
-    another kernel than the one that failed.
+    another kernel than the one that failed. `title` is the problem, where `said` and a layer tell which one it is.
     """
 
     kind: Literal["flag", "env", "os", "package", "hardware", "upgrade", "kernel"]
@@ -33,6 +33,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     given: str = ""
     or_unknown: bool = False
     command: str | None = None
+    title: str = ""
     otherwise: str | None = None
 
 

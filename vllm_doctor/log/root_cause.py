@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _CRASHES = 400
 # Lines of an exception's message that its logger writes before the traceback.
 _HEADING = 3
+# Lines around one in which the other ranks report the same call.
+_FELLOWS = 60
 # Written at run time only: the notice of a dead engine to a request, and the modules that answer requests.
 _RUN_TIME_DEATHS = frozenset({"engine-core-fatal", "engine-dead"})
 _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
@@ -130,7 +132,15 @@ class AnalysedRun(Run):
         if not (line.process or "").startswith(("VllmWorkerProcess", "RayWorkerWrapper")):
             return ()
         parents = (c for c in self.crashes[:_CRASHES] if c.first > index and c.process in {None, "rank0"})
-        return next((c.functions for c in parents if startup_phase_of(c.functions) is not None), ())
+        told = next((c.functions for c in parents if startup_phase_of(c.functions) is not None), ())
+        return told or self._of_its_fellows(index)
+
+    def _of_its_fellows(self, index: int) -> Sequence[str]:
+        """The call that another worker names in the lines around: all ranks run the same one at a time."""
+        near = self.lines[max(0, index - _FELLOWS) : index + _FELLOWS]
+        kind = self.lines[index].process
+        named = (read("method-of-worker", line.text) for line in near if line.process == kind)
+        return next(((said["method"],) for said in named if said is not None), ())
 
     def _own_lines(self, crash: Crash) -> list[int]:
         """The lines of its process, without those that another call of the logger wrote in between."""

@@ -14,15 +14,18 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import on_cpu
 from vllm_doctor.rules.ledger import Ledger, ledger
+from vllm_doctor.rules.remedies.step import sequences
 
-# What frees less than this of what is missing, or of the card, is no answer to it.
-_WORTH, _TRIVIAL = 0.1, 0.01
+# What frees less than this of what is missing, or of the card, or so few GiB, is no answer to it.
+_WORTH, _TRIVIAL, _LITTLE = 0.1, 0.01, 0.25
+# Weights of fewer GiB are not what fills a card.
+_SMALL_WEIGHTS = 1.0
 # Elements of one byte instead of two, with the layers that stay as they are.
 _HALVED = 0.45
 # Limits of a prompt's length below this serve nobody.
 _LEAST_TOKENS = 512
 # The smallest value that a release has where nothing is set: going down to it, or to more, may go up.
-_SMALLEST_DEFAULT = {"max-num-seqs": 256, "max-num-batched-tokens": 512}
+_SMALLEST_DEFAULT = {"max-num-batched-tokens": 512}
 # Options of memory that only a GPU has, and those that need memory of the host mapped into a GPU.
 _OF_A_GPU = frozenset({"gpu-memory-utilization", "enforce-eager", "cpu-offload-gb", "swap-space"})
 _MAPPED = frozenset({"cpu-offload-gb"})
@@ -47,7 +50,7 @@ def _finding(case: Case, one: Finding, kept: dict[tuple[ChangeKind, str], Change
             then = then or _where_it_went(sheet)
             continue
         freed = _freed(case, sheet, change) if change.kind is ChangeKind.FLAG else None
-        if freed is not None and sheet.missing is not None and freed < _TRIVIAL * (sheet.total or 0):
+        if freed is not None and freed < max(_TRIVIAL * (sheet.total or 0), _LITTLE) and freed < (sheet.missing or 1):
             continue
         if freed is None or sheet.missing is None or freed >= sheet.missing:
             enough.append(change)
@@ -73,10 +76,15 @@ def _possible(case: Case, change: Change) -> bool:
         return False
     if change.name in _MAPPED and run is not None and run.first("not-pinned") is not None:
         return False
-    if (change.before, case.launched) == (None, False) and change.direction is Direction.LOWER:
-        least, to = _SMALLEST_DEFAULT.get(change.name), _number(change.after)
-        return least is None or to is None or to <= least or case.version is not None
+    if change.before is None and case.version is None and change.direction is Direction.LOWER:
+        least, to = _least(case, change.name), _number(change.after)
+        return least is None or to is None or to < least or (to == least and change.name in _SMALLEST_DEFAULT)
     return True
+
+
+def _least(case: Case, name: str) -> int | None:
+    """The least that the option may be set to now."""
+    return sequences(case)[0] if name == "max-num-seqs" else _SMALLEST_DEFAULT.get(name)
 
 
 def _agrees(change: Change, kept: dict[tuple[ChangeKind, str], Change]) -> bool:
@@ -92,7 +100,8 @@ def _leaves_nothing(case: Case, sheet: Ledger, change: Change) -> bool:
     to = _number(change.after)
     if change.direction is Direction.SMALLER:
         most = change.predicted.get("weights_gib_at_most")
-        return sheet.weights is not None and isinstance(most, float) and sheet.weights <= most
+        small = sheet.weights is not None and sheet.weights < _SMALL_WEIGHTS
+        return small or (sheet.weights is not None and isinstance(most, float) and sheet.weights <= most)
     if change.name != "gpu-memory-utilization" or change.direction is not Direction.LOWER or to is None:
         return False
     if sheet.pool is None or sheet.pool <= 0 or sheet.total is None:

@@ -18,6 +18,8 @@ ROUNDING = 0.002
 _TOKEN_STEPS = (512, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 49152, 65536)
 # The share of what the weights leave that the pass over one step's tokens may take; the rest is the KV cache.
 _ACTIVATION_SHARE = 1 / 7
+# Where neither launch nor release is known no start has fewer of its own accord.
+_SMALLEST_SEQUENCES = 256
 # Messages that print how many sequences a dummy batch had.
 _TRIED = ("sampler-oom", "pooler-oom")
 _DTYPES = {
@@ -58,7 +60,9 @@ def sequences(case: Case) -> tuple[int, str]:
     tried = next((n for m in _TRIED if root is not None and (n := int(root.fields(m).get("requests", "0")))), None)
     if tried is not None:
         return tried, "the log"
-    default = versions.batch_defaults(case.version or versions.newest_known(), case.total_gib, case.gpu_name)
+    if case.version is None:
+        return _SMALLEST_SEQUENCES, "the smallest default of any release on a GPU"
+    default = versions.batch_defaults(case.version, case.total_gib, case.gpu_name)
     return default.seqs, default.source
 
 

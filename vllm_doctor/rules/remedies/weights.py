@@ -113,7 +113,8 @@ def _split(case: Case) -> int:
     given, run = case.count("tensor-parallel-size"), case.run
     if given is not None or run is None:
         return given or 1
-    ranks = math.ceil(run.ranks / (case.count("pipeline-parallel-size") or 1))
+    here = (run.oom.gpu or 0) + 1 if run.oom is not None else 1  # torch counts the GPUs that it sees, one a rank
+    ranks = math.ceil(max(run.ranks, here) / (case.count("pipeline-parallel-size") or 1))
     return 1 << (ranks - 1).bit_length()
 
 

@@ -40,7 +40,9 @@ def judge(case: Case) -> Outcome:
 
 def _fewer_pictures(case: Case, oom: Oom) -> Change | None:
     """V0 profiles an encoder-decoder model with max_num_seqs sequences, each with the longest input of the encoder."""
-    if not any(says(f, "call-encoder-decoder") for f in oom.fault.files):
+    begun = oom.run.first("profile-encoder-decoder")
+    told = begun is not None and begun.index < oom.fault.index
+    if not told and not any(says(f, "call-encoder-decoder") for f in oom.fault.files):
         return None
     now = sequences(case)[0]
     to = min(16, now // 2)
