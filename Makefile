@@ -8,7 +8,7 @@ DO ?= test
 export SANDBOX PORT
 
 .DEFAULT_GOAL := help
-.PHONY: help up down venv lock lint format test molecule bench fuzz mutations mutants logs hostile docs site man approve sbom audit clean
+.PHONY: help up down venv lock lint format test molecule bench fuzz mutations mutants logs hostile docs site collection image man approve sbom audit clean
 
 help: ## show this
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -36,6 +36,12 @@ docs: venv ## write the generated tables anew
 
 site: venv ## the documentation as a site: docs/, a page a finding, command and role; refuses a broken link (build/site)
 	@.venv/bin/python tools/doc_site.py
+
+collection: venv ## the roles and playbooks as the Ansible collection vllm_doctor.hosts, an archive to install (build/collection)
+	@.venv/bin/python tools/collection.py
+
+image: venv ## the doctor alone as a container image (BASE=image PYTHON_OF_BASE=3.13 TAG=vllm-doctor)
+	@tools/hosttest .venv/bin/python tools/doctor_image.py
 
 approve: venv ## what the doctor answers to every scenario and launch becomes the approved answer; says what changed
 	@.venv/bin/python -m tests.approved

@@ -18,8 +18,8 @@ DOCUMENTATION = r"""
 module: vllm_ready
 short_description: Wait until a vLLM service does what its model is for
 description:
-  - /health answers before, and sometimes long after, a model can be used, so it is asked to do its work once: a token,
-    an embedding, a class, a score, a transcription, by the first route that the server has for its model.
+  - /health answers before, and sometimes long after, a model can be used, so it is asked to do its work once (a token,
+    an embedding, a class, a score, a transcription) by the first route that the server has for its model.
   - Stops as soon as the service fails or restarts by itself, and does not wait for the time to pass.
   - The key is read on the host from the service's own file, sent as a header and never shown.
   - Over https only the certificate that the service was started with is taken for the service.

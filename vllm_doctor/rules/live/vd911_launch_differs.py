@@ -23,6 +23,8 @@ def judge(case: Case) -> Outcome:
     unit = case.unit
     if unit is None:
         return Unseen(frozenset({Signal.UNIT})) if case.live else NotHere("a file has no drop-ins")
+    if case.probe is None or case.probe.health_status != 200:
+        return NotHere("the server does not serve: why it does not is the question")
     now = effective(unit)
     if not words(now):
         return NotHere("the lines of the unit's command line were not read")
@@ -45,7 +47,7 @@ def _stale(case: Case, unit: Unit, now: tuple[Setting, ...]) -> Finding | None:
         return None
     name = shlex.quote(unit.name)
     evidence = [Evidence(running.source, unit.name, f"runs with {_shown(differ, 0)}")]
-    evidence += [_line(one) for one in now if any(f"--{option}" in one.text for option, *_ in differ)][:_MOST]
+    evidence += [found for one in now if (found := _line(one, [wanted for _, _, wanted in differ])) is not None][:_MOST]
     return finding(
         RULE,
         title="The server runs with an older launch than its unit now has",
@@ -74,20 +76,22 @@ def _overridden(unit: Unit, now: tuple[Setting, ...]) -> Finding | None:
     if not over or not differ:
         return None
     path = over[0].path
-    named = [one for one in over if any(f"--{option}" in one.text for option, *_ in differ)] or over
+    named = [found for one in over if (found := _line(one, [has for _, has, _ in differ])) is not None]
     return finding(
         RULE,
         title="A drop-in replaces the launch that the playbook rendered",
         detail=f"it asks for {_shown(differ, 0)}; the unit's own file has {_shown(differ, 1)}",
         severity=Severity.ADVICE,
-        evidence=tuple(_line(one) for one in named[:_MOST]),
+        evidence=tuple(named[:_MOST]) or (Evidence(path, f"line {over[0].line}", over[0].text),),
         changes=(_into_the_inventory(differ), _away(unit, path)),
         refute=f"systemctl cat {shlex.quote(unit.name)} shows one ExecStart with options",
     )
 
 
-def _line(one: Setting) -> Evidence:
-    return Evidence(one.path, f"line {one.line}", one.text)
+def _line(one: Setting, options: list[str]) -> Evidence | None:
+    """The line with those of the options that stand in it."""
+    stands = [option for option in options if option in one.text]
+    return Evidence(one.path, f"line {one.line}", ", ".join(stands)) if stands else None
 
 
 def _into_the_inventory(differ: tuple[tuple[str, str, str], ...]) -> Change:
@@ -141,4 +145,4 @@ def _shown(differ: tuple[tuple[str, str, str], ...], side: int) -> str:
     return ", ".join(told[:_MOST]) + more
 
 
-RULE = rule("VD911", reads=frozenset({Signal.UNIT, Signal.LAUNCH}), judge=judge)
+RULE = rule("VD911", reads=frozenset({Signal.UNIT, Signal.LAUNCH, Signal.PROBE}), judge=judge)
