@@ -92,22 +92,31 @@ def test_where_nobody_listens_health_is_zero_and_not_silence() -> None:
 
 def test_who_changes_the_host_is_believed_for_some_hours(tmp_path: Path) -> None:
     file = tmp_path / "changing"
-    assert look.changing(time.time(), file) == ""
+    assert look.changing(time.time(), file) is None
     file.write_text("site.yml\n")
-    assert look.changing(time.time(), file) == "site.yml"
-    assert look.changing(time.time() + 5 * 3600, file) == ""
+    said = look.changing(time.time(), file)
+    assert said == look.Change("site.yml")
+    assert said.of("vllm@main.service")
+    assert look.changing(time.time() + 5 * 3600, file) is None
+
+
+def test_who_changes_one_unit_holds_no_other_up(tmp_path: Path) -> None:
+    file = tmp_path / "changing"
+    with announced("vllm-doctor recover", "vllm@main.service", file):
+        said = look.changing(time.time(), file)
+        assert said is not None
+        assert (said.of("vllm@main.service"), said.of("vllm@two.service")) == (True, False)
 
 
 def test_a_word_of_who_was_killed_holds_nobody_up(tmp_path: Path) -> None:
-    file = tmp_path / "changing"
-    with announced("vllm-doctor recover", file):
-        assert look.changing(time.time(), file) == "vllm-doctor recover"
-        with announced("another", file):
-            assert look.changing(time.time(), file) == "vllm-doctor recover"
+    file, unit = tmp_path / "changing", "vllm@main.service"
+    with announced("vllm-doctor recover", unit, file):
+        with announced("another", unit, file):
+            assert look.changing(time.time(), file) == look.Change("vllm-doctor recover", unit)
         assert file.exists()
     assert not file.exists()
     file.write_text("vllm-doctor recover\n4194305 1\n")
-    assert look.changing(time.time(), file) == ""
-    with announced("the second try", file):
-        assert look.changing(time.time(), file) == "the second try"
+    assert look.changing(time.time(), file) is None
+    with announced("the second try", unit, file):
+        assert look.changing(time.time(), file) == look.Change("the second try", unit)
     assert not file.exists()

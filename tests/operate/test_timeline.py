@@ -1,7 +1,7 @@
 """What `history` makes of what several keep: who ended a run."""
 
 from vllm_doctor.operate.history.store import Event
-from vllm_doctor.operate.history.timeline import _by_whom
+from vllm_doctor.operate.history.timeline import _by_whom, _expired
 
 UNIT = "vllm@main.service"
 
@@ -23,3 +23,12 @@ def test_a_crash_of_another_unit_or_at_another_time_stays_one() -> None:
 def test_who_ended_it_is_told() -> None:
     told = _by_whom([Event(100, UNIT, "restarted", "x"), Event(101, UNIT, "crash", "run 1a: killed, status=9/KILL")])
     assert told[1].text == "run 1a: killed, status=9/KILL (by the guard, which restarts it)"
+
+
+def test_what_took_itself_away_has_its_end_unless_it_was_turned_off_before() -> None:
+    holds = Event(100, UNIT, "debug", "holds until 1970-01-01T00:10:00+00:00")
+    assert _expired([holds], 500) == []
+    assert _expired([holds], 700) == [Event(600, UNIT, "debug", "expired: its timer took the drop-in away")]
+    assert _expired([holds, Event(300, UNIT, "debug", "off")], 700) == []
+    assert len(_expired([holds, Event(300, "vllm@two.service", "debug", "off")], 700)) == 1
+    assert _expired([Event(100, UNIT, "debug", "holds until soon")], 700) == []

@@ -61,7 +61,7 @@ def _tell(line: str) -> None:
 
 
 def _once(policy: policies.Policy, hands: RealHands, *, json: bool) -> int:
-    """One look, with a completion asked of every unit that serves and has nothing to do."""
+    """One look: what is seen, and what that alone would make the guard do."""
     seen = hands.look(policy.units, cards=True, canaries={})
     if isinstance(seen, Absent):
         say(line({"schema_version": 1, "units": []}) if json else f"{seen.reason}\n")
@@ -119,7 +119,6 @@ class _Seen(msgspec.Struct, frozen=True):
 
 def _line(one: Look, refused: str | None) -> str:
     """One unit as a person reads it."""
-    health = {200: "healthy", 0: "not listening", None: "silent"}.get(one.health, f"/health {one.health}")
     c = one.counters
     load = one.why or "no metrics"
     if c is not None:
@@ -127,5 +126,5 @@ def _line(one: Look, refused: str | None) -> str:
         load = f"{c.running or 0:.0f} running, {c.waiting or 0:.0f} waiting, KV cache {kv}"
     memory = f", host memory {one.host / (1 << 30):.2f} GiB" if one.host else ""
     gpus = "".join(f", {g.uuid[:12]} {g.own / (1 << 30):.2f} GiB" for g in one.cards if g.own is not None)
-    may = f"would not be restarted: {refused}" if refused else "may be restarted"
-    return f"{one.unit}: {one.active}, {health}; {load}{memory}{gpus}\n  {may}\n"
+    may = f"the guard would not restart it: {refused}" if refused else "the guard is allowed to restart it"
+    return f"{one.unit}: {one.active}, {one.state}; {load}{memory}{gpus}\n  {may}\n"

@@ -27,13 +27,15 @@ def run(unit: str | None, since: str, *, json: bool) -> int:
             "since": stamp(begin),
             "events": [{"at": stamp(e.at), "unit": e.unit, "kind": e.kind, "text": e.text} for e in events],
             "unread": list(told.unread),
+            "absent": list(told.absent),
         }
         say(line(answer))
     else:
         lines = [f"{_written(e.at)}  {visible(e.unit)}  {visible(e.kind)}\n  {visible(e.text)}\n" for e in events]
         lines = lines or [f"nothing is recorded since {_written(begin)}\n"]
-        terminal.told("".join(lines) + "".join(f"not read: {visible(why)}\n" for why in told.unread))
-    return Exit.INCOMPLETE if told.unread and not events else Exit.OK
+        notes = [f"not read: {visible(why)}\n" for why in told.unread] + [f"{visible(why)}\n" for why in told.absent]
+        terminal.told("".join(lines + notes))
+    return Exit.INCOMPLETE if told.unread or (told.absent and not events) else Exit.OK
 
 
 def _begin(since: str) -> float:

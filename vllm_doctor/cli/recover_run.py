@@ -23,11 +23,11 @@ def run(unit: str, *, dry_run: bool, yes: bool, as_it_is: bool, hours: float, re
     """The whole command; its exit code."""
     plan = _plan(the_unit("recover", unit, changes=not dry_run), as_it_is=as_it_is, hours=hours)
     unit = plan.unit  # what was typed may be an alias
+    if plan.drained:
+        raise UsageProblem(f"recover: {unit} is drained, so nothing may start it; needed: playbooks/undrain.yml first")
     terminal.told(f"{unit}\n" + "\n".join(steps.told(plan)) + "\n")
     if dry_run:
         return Exit.OK
-    if plan.drained:
-        raise UsageProblem(f"recover: {unit} is drained, so nothing may start it; needed: playbooks/undrain.yml first")
     if not yes and not agreed("recover"):
         terminal.told("nothing was done\n")
         return Exit.OK

@@ -60,25 +60,40 @@ def looks(
         chosen += other.value if isinstance(other, Known) else ()
     gpus = nvml.read()[0] if cards else Absent("not asked")
     at = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic()
-    held = changing(at[0])
-    tasks = [Task(partial(_look, one, gpus, at, held, canaries.get(one.unit.name))) for one in chosen]
+    change = changing(at[0])
+    held = {one.unit.name: change.who for one in chosen if change is not None and change.of(one.unit.name)}
+    tasks = [
+        Task(partial(_look, one, gpus, at, held.get(one.unit.name, ""), canaries.get(one.unit.name))) for one in chosen
+    ]
     until = time.monotonic() + deadline_s + 4 * _HTTP_S + max(canaries.values(), default=0.0)
     late = [Look(one.unit.name, *at, one.unit.active_state, health=None, why="not read in time") for one in chosen]
     return Known(tuple(task.result(until, other) for task, other in zip(tasks, late, strict=True)), "systemctl show")
 
 
-def changing(now: float, file: Path = CHANGING) -> str:
-    """Who says that the host's services are being changed; empty where nobody does, where that was long ago, or where
-    the process that said so (its number and start on the second line) is gone."""
+class Change(msgspec.Struct, frozen=True):
+    """Who changes the host's services just now, and which; without `unit` it may be every one."""
+
+    who: str
+    unit: str = ""
+
+    def of(self, unit: str) -> bool:
+        """Is this unit changed?"""
+        return self.unit in {"", unit}
+
+
+def changing(now: float, file: Path = CHANGING) -> Change | None:
+    """None where nobody changes anything, where that was said long ago, or where the process that said so is gone. Its
+    number and start are on the second line, the one unit that it changes on the third."""
     try:
         age = now - file.stat().st_mtime
     except OSError:
-        return ""
+        return None
     read = whole(file, 4096)
-    who, _, process = (read.value.decode(errors="replace") if isinstance(read, Known) else "").strip().partition("\n")
+    lines = (read.value.decode(errors="replace") if isinstance(read, Known) else "").strip().splitlines()
+    who, process, unit = (*lines, "", "", "")[:3]
     if age >= _CHANGE_S or _gone(process):
-        return ""
-    return who[:200] or "somebody"
+        return None
+    return Change(who[:200] or "somebody", unit[:300])
 
 
 def _gone(process: str) -> bool:
@@ -142,15 +157,23 @@ def _look(
     if health == 0:
         silent = journal.silent_s(look.invocation, at[0], _HTTP_S) if look.invocation else None
         return msgspec.structs.replace(look, health=0, silent_s=silent)
-    scraped = scrape_few(base, _WANTED, deadline_s=_HTTP_S, given=given)
-    told, why = (None, scraped.reason) if isinstance(scraped, Unknown) else (_counters(scraped), "")
-    if told is not None and told.running is None:
-        told, why = (
-            None,
-            f"{base}/metrics has no {serving.RUNNING[0]}: this release names it otherwise, so its load is unknown",
-        )
+    told, why = _load(base, given)
     canary = _completes(base, found, given, canary_s) if canary_s is not None else None
     return msgspec.structs.replace(look, health=health, counters=told, why=why, canary=canary)
+
+
+def _load(base: str, given: Pass) -> tuple[Counters | None, str]:
+    """What /metrics says of serving, or why it says nothing."""
+    scraped = scrape_few(base, _WANTED, deadline_s=_HTTP_S, given=given)
+    if isinstance(scraped, Unknown):
+        return None, scraped.reason
+    told = _counters(scraped)
+    if told.running is not None:
+        return told, ""
+    return (
+        None,
+        f"{base}/metrics has no {serving.RUNNING[0]}: its load is unknown (another program, or another release)",
+    )
 
 
 def _counters(scrape: Scrape) -> Counters:
@@ -209,10 +232,8 @@ def look_at(base: str, given: Pass = NO_PASS) -> Look:
     answer = get_keyed(f"{base}/health", given, deadline_s=_HTTP_S, max_bytes=1 << 16)
     health = (None if answer.connected else 0) if isinstance(answer, NoResponse) else answer.status
     look = Look(base, *at, active="", health=health)
-    scraped = scrape_few(base, _WANTED, deadline_s=_HTTP_S, given=given)
-    if isinstance(scraped, Unknown):
-        return msgspec.structs.replace(look, why=scraped.reason)
-    return msgspec.structs.replace(look, counters=_counters(scraped))
+    told, why = _load(base, given)
+    return msgspec.structs.replace(look, counters=told, why=why)
 
 
 def _completes(base: str, found: Found, given: Pass, within_s: float) -> bool | None:

@@ -86,3 +86,10 @@ class Look(msgspec.Struct, frozen=True):
     engine_cpu: float | None = None
     silent_s: float | None = None
     kernel: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """How it answers, in words. Any program may answer /health; healthy is one whose figures are vLLM's."""
+        if self.health == 200:
+            return "healthy" if self.counters is not None else "/health 200"
+        return {0: "not listening", None: "silent"}.get(self.health, f"/health {self.health}")

@@ -109,7 +109,7 @@ def test_a_systemd_that_is_silent_is_said_and_the_guard_goes_on(told: list[str])
     hands.look = lambda *_, **__: Unknown("systemd: did not answer", "")  # type: ignore[method-assign]
     guard = Guard(POLICY, None, hands, told.append)
     assert [guard.beat(), guard.beat()] == [(), ()]
-    assert told == ["the host: said: systemd: did not answer"]
+    assert told == ["the host: note: systemd: did not answer"]
 
 
 @pytest.mark.parametrize(

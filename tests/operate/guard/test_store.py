@@ -155,3 +155,15 @@ def test_a_value_of_another_type_is_unreadable_and_no_traceback(tmp_path: Path) 
         Reader(path).minutes(UNIT, 0)
     with pytest.raises(FileNotFoundError):
         Reader(tmp_path / "none")
+
+
+@pytest.mark.parametrize("gone", ["history.sqlite", "history.sqlite-wal"])
+def test_a_file_that_was_taken_away_under_the_writer_is_begun_anew_and_that_is_said(tmp_path: Path, gone: str) -> None:
+    path = tmp_path / "history.sqlite"
+    store = Store(path)
+    store.keep(look())
+    (tmp_path / gone).unlink()
+    store.keep(look(NOW + 60))
+    assert store.notes == [f"{path}: somebody took it away; records go into the file that is there now"]
+    assert [row.at for row in Reader(path).minutes(UNIT, NOW + 1)] == [NOW + 60]
+    store.close()

@@ -3,6 +3,7 @@ reads is in its history."""
 
 import datetime
 import json
+import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from vllm_doctor.operate.guard.restart import alone
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.recover.steps import answers
 from vllm_doctor.operate.temporary import NotDone, Temporary, systemctl
+from vllm_doctor.records.temporary import until
 
 _FILE = Path(knowledge.__file__).with_name("debug.json")
 
@@ -59,13 +61,19 @@ def on(unit: str, chosen: Sequence[Switch], seconds: int, ready_s: float, now: d
     Raises NotDone, NotPermitted where another changes a service, OSError.
     """
     drop_in = Temporary(unit, "debug", restart=True)
-    with alone(), announced(f"vllm-doctor debug on --unit {unit}"):
+    with alone(), announced(f"vllm-doctor debug on --unit {unit}", unit):
         deeds.record(unit, "debug", f"on for {seconds} s: {' '.join(f'{one.variable}={one.value}' for one in chosen)}")
-        drop_in.put(text(chosen), seconds, now)
+        began = time.monotonic()
+        # Should nobody be there any more after the start, it ends all the same.
+        drop_in.put(text(chosen), seconds + int(ready_s), now)
         try:
             systemctl("reset-failed", "--", unit)
             systemctl("restart", "--", unit, deadline_s=900)
             why = answers(unit, ready_s)
+            if why is None:  # the time begins when it serves
+                took = datetime.timedelta(seconds=time.monotonic() - began)
+                file = drop_in.put(text(chosen), seconds, now + took)
+                deeds.record(unit, "debug", f"{deeds.UNTIL} {_end(file)}")
         except NotDone as refused:
             why = str(refused)
         if why is not None:
@@ -76,10 +84,15 @@ def on(unit: str, chosen: Sequence[Switch], seconds: int, ready_s: float, now: d
         return why
 
 
+def _end(file: Path) -> str:
+    end = until(str(file))
+    return end.isoformat(timespec="seconds") if end is not None else ""
+
+
 def off(unit: str) -> bool:
     """Take it away and restart; False where nothing was on. Raises as `on`."""
     drop_in = Temporary(unit, "debug", restart=True)
-    with alone(), announced(f"vllm-doctor debug off --unit {unit}"):
+    with alone(), announced(f"vllm-doctor debug off --unit {unit}", unit):
         if not drop_in.take_away():
             return False
         deeds.record(unit, "debug", "off")

@@ -45,7 +45,11 @@ def started(policy: Policy, memory: Memory, look: Look, found: list[Decision]) -
         times = f"{len(starts)} times in {policy.flapping_s:.0f} s"
         found.append(Decision(Kind.CRASHED, f"it ended, and systemd started it anew, {times}"))
     else:
-        found.append(Decision(Kind.STARTED, "it was started anew, and not by systemd itself"))
+        found.append(
+            Decision(
+                Kind.STARTED, "a new run began, and not by the unit's Restart= (a person, a playbook or a command)"
+            )
+        )
     fresh = Memory(last=look, began=look.up, starts=starts, said=memory.said & {Kind.LOOP})
     if len(starts) >= policy.flapping and Kind.LOOP not in memory.said:
         found.append(

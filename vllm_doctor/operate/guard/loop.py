@@ -238,4 +238,4 @@ class Guard:
         name = f"{unit} {key or text}"
         if name not in self._silent:
             self._silent |= {name}
-            self._event(unit, "said", text)
+            self._event(unit, "note", text)

@@ -25,7 +25,7 @@ class Kind(StrEnum):
     PRESSURE = "pressure"
     RELIEVED = "relieved"
     LOOP = "restart-loop"
-    HELD = "held"
+    HELD = "left-alone"
 
 
 class Decision(msgspec.Struct, frozen=True):

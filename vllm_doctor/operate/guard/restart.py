@@ -59,7 +59,9 @@ def alone() -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise NotPermitted("another vllm-doctor is changing a service of this host") from None
+            change = look.changing(time.time())
+            who = change.who if change is not None else "another vllm-doctor"
+            raise NotPermitted(f"{who} is changing a service of this host; needed: wait until it has ended") from None
         yield
     finally:
         os.close(descriptor)
@@ -73,9 +75,9 @@ def refused(unit: str, policy: Policy, now: float) -> str | None:
     why = permitted(policy, unit, restarts, now)
     if why is not None:
         return why
-    held = look.changing(now)
-    if held:
-        return f"it is being changed: {held}"
+    change = look.changing(now)
+    if change is not None:
+        return f"{'it' if change.of(unit) else 'another service'} is being changed: {change.who}"
     found = systemd.find(unit, 5)
     if not isinstance(found, Known):
         return found.reason

@@ -16,6 +16,8 @@ from vllm_doctor.records.reading import Known
 
 FOLDER = Path("/var/lib/vllm-doctor")
 _NAME = "deeds.jsonl"
+# With a moment behind it: what was put there takes itself away then.
+UNTIL = "holds until"
 _MOST = 1 << 20
 _TEXT = 2000
 

@@ -91,6 +91,7 @@ class Store:
         self._keep_s, self._keep_bytes = keep_days * 86400, keep_mib << 20
         self._units: dict[str, int] = {}
         self._pruned = 0.0
+        self._inodes = (0, 0)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._base: sqlite3.Connection | None = None
         self._open()
@@ -108,6 +109,8 @@ class Store:
                     return
                 self._put_aside(str(ruined))
             else:
+                with contextlib.suppress(OSError):
+                    self._inodes = (self.path.stat().st_ino, self._log().stat().st_ino)
                 return
 
     def _opened(self) -> sqlite3.Connection:
@@ -131,7 +134,18 @@ class Store:
         except BaseException:
             base.close()
             raise
+        self._units = {}  # numbers of another file say nothing here
         return base
+
+    def _is_gone(self) -> bool:
+        """SQLite goes on writing into a file that was removed or replaced; nobody would ever read that."""
+        try:
+            return (self.path.stat().st_ino, self._log().stat().st_ino) != self._inodes
+        except OSError:
+            return True
+
+    def _log(self) -> Path:
+        return self.path.with_name(f"{self.path.name}-wal")
 
     def _put_aside(self, why: str) -> None:
         """The ruined file stays for whoever wants to look; the older of such files go."""
@@ -155,6 +169,9 @@ class Store:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection | None]:
         """One transaction; where it fails the record is lost, and that is counted."""
+        if self._base is not None and self._is_gone():
+            self.close()
+            self.notes.append(f"{self.path}: somebody took it away; records go into the file that is there now")
         if self._base is None:
             self._open()
         base = self._base

@@ -23,16 +23,18 @@ _SAID = {"term-weights": "weights", "term-graphs": "graphs", "term-kv": "KV cach
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """Events, oldest first, and what could not be read."""
+    """Events, oldest first; what could not be read; and what nobody keeps here."""
 
     events: tuple[Event, ...]
     unread: tuple[str, ...]
+    absent: tuple[str, ...] = ()
 
 
 def timeline(unit: str | None, since: float) -> Timeline:
     """What happened to `unit` (None: to every unit) since that time, seconds since the epoch."""
     found = deeds.events(unit, since)
     unread: list[str] = []
+    absent: list[str] = []
     names = {unit} if unit is not None else {event.unit for event in found}
     try:
         reader = Reader(place())
@@ -42,7 +44,7 @@ def timeline(unit: str | None, since: float) -> Timeline:
         finally:
             reader.close()
     except FileNotFoundError:
-        unread.append(f"no records of a guard ({place()}): vllm_doctor_guard: true keeps them")
+        absent.append(f"no records of a guard ({place()}): vllm_doctor_guard: true keeps them")
     except Unreadable as problem:
         unread.append(str(problem))
     listed = systemd.find(unit, _S)
@@ -56,8 +58,20 @@ def timeline(unit: str | None, since: float) -> Timeline:
         runs, why = starts(name, since)
         found += runs
         unread += [f"{name}: {why}"] if why else []
+    found += _expired(found, time.time())
     told = _by_whom(sorted(set(found), key=lambda e: (e.at, e.unit)))
-    return Timeline(tuple(told), tuple(dict.fromkeys(unread)))
+    return Timeline(tuple(told), tuple(dict.fromkeys(unread)), tuple(absent))
+
+
+def _expired(events: Sequence[Event], now: float) -> list[Event]:
+    """The ends of what took itself away: nobody was there to write them down."""
+    found: list[Event] = []
+    for one in events:
+        end = _moment(one.text.removeprefix(deeds.UNTIL).strip()) if one.text.startswith(deeds.UNTIL) else None
+        offs = (e.at for e in events if (e.unit, e.kind) == (one.unit, "debug") and e.text.startswith("off"))
+        if end is not None and end < now and not any(one.at < at < end for at in offs):
+            found.append(Event(end, one.unit, one.kind, "expired: its timer took the drop-in away"))
+    return found
 
 
 def _by_whom(events: list[Event]) -> list[Event]:
@@ -120,7 +134,7 @@ def memory(lines: Sequence[str]) -> dict[str, float]:
 
 
 def _moment(line: str) -> float | None:
-    """The time at a journal line's head."""
+    """The time at a line's head."""
     try:
         return datetime.datetime.fromisoformat(line.split(" ", 1)[0]).timestamp()
     except ValueError:

@@ -100,7 +100,7 @@ def _hardware(gpus: tuple[Gpu, ...]) -> Iterator[str]:
 def done(plan: Plan, ready_s: float, say: Callable[[str], None], now: datetime.datetime) -> Outcome:
     """Do it. Raises NotDone before anything was stopped; NotPermitted where another changes a service just now."""
     began = time.monotonic()
-    with alone(), announced(f"vllm-doctor recover --unit {plan.unit}"):
+    with alone(), announced(f"vllm-doctor recover --unit {plan.unit}", plan.unit):
         deeds.record(plan.unit, "recover", "begun: " + "; ".join(told(plan))[:1500])
         resume = f"vllm-doctor-resume-{plan.unit.removesuffix('.service')}"
         timed(
@@ -116,6 +116,8 @@ def done(plan: Plan, ready_s: float, say: Callable[[str], None], now: datetime.d
         if plan.less.changes:
             file = drop_in.put(conservative.text(plan.argv, plan.less.changes), int(plan.hours * 3600), now)
             say(f"writes {file}")
+            end_at = now + datetime.timedelta(hours=plan.hours)
+            deeds.record(plan.unit, "recover", f"{deeds.UNTIL} {end_at.isoformat(timespec='seconds')}")
         say(f"starts {plan.unit}")
         systemctl("reset-failed", "--", plan.unit)
         systemctl("start", "--", plan.unit, deadline_s=_STOP_S)

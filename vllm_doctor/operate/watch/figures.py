@@ -60,10 +60,9 @@ def figures(before: Look | None, now: Look, started: Mapping[str, float], findin
 
 
 def _state(now: Look) -> str:
-    health = {200: "healthy", 0: "not listening", None: "silent"}.get(now.health, f"/health {now.health}")
     words = [word for word in (now.active, "drained" if now.drained else "", now.held) if word]
     asleep = ["asleep"] if now.counters is not None and now.counters.asleep else []
-    return ", ".join((*words, health, *asleep))
+    return ", ".join((*words, now.state, *asleep))
 
 
 def _mean(before: tuple[float, float] | None, now: tuple[float, float] | None) -> float | None:

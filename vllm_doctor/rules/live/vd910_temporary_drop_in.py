@@ -13,6 +13,12 @@ from vllm_doctor.rules.say import finding, thing
 _WHAT = {"recover": "the smaller launch of `recover`", "debug": "variables of `debug`"}
 
 
+_AFTER = {
+    "recover": "nothing needs to be done: it expires; what it lowered stays in force until the next restart after that",
+    "debug": "nothing needs to be done: it expires, and the service restarts without it",
+}
+
+
 def judge(case: Case) -> Outcome:
     """Is one of the unit's drop-ins one that expires?"""
     unit = case.unit
@@ -39,7 +45,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 path.rpartition("/")[2],
                 Direction.REMOVE,
-                "it is removed by itself; what recover lowered stays in force until the next restart after that",
+                _AFTER[purpose(path)],
                 command=command,
             ),
         ),
