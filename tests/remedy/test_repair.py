@@ -100,6 +100,29 @@ def test_a_line_that_is_not_as_told_is_not_edited() -> None:
     assert not any(c.startswith("sed") for c in repair(SHORTER, OWN, OVER[1], spaced).commands)
 
 
+FILE = "/etc/default/vllm-main"
+BY_FILE = (
+    OWN,
+    Setting(DROP_IN, 2, "ExecStart", ""),
+    Setting(DROP_IN, 3, "ExecStart", "/opt/vllm/bin/vllm serve m $VLLM_ARGS"),
+    Setting(FILE, 1, "EnvironmentFile", 'VLLM_ARGS="--swap-space 4 --max-model-len 131072"'),
+)
+
+
+def test_a_value_that_an_environment_file_brings_into_the_command_line_is_found_there() -> None:
+    told = repair(SHORTER, *BY_FILE)
+    assert told.where == (
+        f"--max-model-len 131072 in {FILE} line 1: an environment file; the unit's own file has --max-model-len 4096"
+    )
+    assert told.commands[0] == f"sed -i '1s/--max-model-len 131072/--max-model-len 4096/' {FILE}"
+    assert repair(GONE, *BY_FILE).commands[0] == f"sed -i '1s/--swap-space 4 //' {FILE}"
+
+
+def test_a_variable_that_the_command_line_does_not_take_is_not_where_the_value_stands() -> None:
+    unused = msgspec.structs.replace(BY_FILE[3], text='OTHER="--max-model-len 131072"')
+    assert repair(SHORTER, *BY_FILE[:3], unused).where == ""
+
+
 def test_the_units_state_says_what_has_to_be_cleared() -> None:
     assert repair(SHORTER, *OVER).now[0] == "the unit failed; systemd gave up after 3 starts (its start limit)"
     again = msgspec.structs.replace(FAILED, active_state="activating", sub_state="auto-restart", restarts=1)

@@ -20,6 +20,8 @@ _PORT_TAKEN, _WEIGHTS_CUT = "VD510", "VD512"
 # A line of the file that vLLM's --config names (gather/unit_files.py).
 _CONFIG = "--config"
 _START = "start it"
+_FROM_FILE = "EnvironmentFile"
+_VARIABLE = re.compile(r"\$(?:\{(\w{1,100})\}|(\w{1,100}))")
 _SED = re.compile(r"[\\/.*\[\]^$]")
 
 
@@ -123,12 +125,31 @@ def _place(unit: Unit, change: Change) -> Place | None:
             effect = [] if not one.text else [*effect, one]
     own = [one for one in unit.settings if one.directive == "ExecStart" and one.path == unit.fragment]
     rendered = next((text for one in own if (text := placed(one.text.split(), change.name)) is not None), None)
+    other = " ".join(rendered) if rendered is not None else None
     for one in reversed(effect):
         found = placed(one.text.split(), change.name)
         if found is not None:
-            other = " ".join(rendered) if rendered is not None else None
             return Place(one, " ".join(found), " ".join(found), other)
+        through = _through_a_variable(unit, one, change.name, other)
+        if through is not None:
+            return through
     return _in_config(unit, change.name)
+
+
+def _through_a_variable(unit: Unit, line: Setting, name: str, rendered: str | None) -> Place | None:
+    """The line of an environment file, or of Environment=, whose variable stands in the command line (`$VLLM_ARGS`)."""
+    named = {one[0] or one[1] for one in _VARIABLE.findall(line.text)}
+    last_first = unit.settings[::-1]
+    by_file = [
+        one for one in last_first if one.directive == _FROM_FILE
+    ]  # what a file sets wins over what the unit sets
+    for one in (*by_file, *(one for one in last_first if one.directive == "Environment")):
+        variable, equals, value = one.text.strip("\"'").partition("=")
+        if not equals or variable not in named:
+            continue
+        found = placed(value.strip("\"'").split(), name)
+        return Place(one, " ".join(found), " ".join(found), rendered) if found is not None else None
+    return None
 
 
 def _in_config(unit: Unit, name: str) -> Place | None:
@@ -151,6 +172,8 @@ def _variable(unit: Unit, name: str) -> Place | None:
 
 def _where(place: Place, unit: Unit) -> str:
     told = f"{place.text} in {place.setting.path} line {place.setting.line}"
+    if place.setting.directive == _FROM_FILE and place.rendered is not None and place.rendered != place.text:
+        return f"{told}: an environment file; the unit's own file has {place.rendered}"
     if place.setting.path == unit.fragment or place.setting.directive != "ExecStart":
         return told
     has = f"which has {place.rendered}" if place.rendered is not None else "which has no such option"
@@ -164,7 +187,8 @@ def _edit(place: Place, change: Change) -> tuple[str, ...]:
     if place.setting.directive == _CONFIG and change.after is None:
         return (f"sed -i {place.setting.line}d {shlex.quote(place.setting.path)}",)
     new = _new(place, change)
-    old = place.text if new else f" {place.text}"
+    spaced = next((t for t in (f" {place.text}", f"{place.text} ") if t in place.setting.text), place.text)
+    old = place.text if new else spaced  # an option that goes takes a space along
     line = f"{place.setting.line}s/{_SED.sub(_escaped, old)}/{_SED.sub(_escaped, new).replace('&', chr(92) + '&')}/"
     return (f"sed -i {shlex.quote(line)} {shlex.quote(place.setting.path)}",)
 
