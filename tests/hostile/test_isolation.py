@@ -40,6 +40,8 @@ COMMANDS = (
     "debug status",
     "history",
     "watch --once",
+    "export exported --vllm-version 0.32.0 --force",
+    "fleet answer.json",
     "explain VD121",
     "explain --list",
     "flowchart",
@@ -53,6 +55,7 @@ def traps() -> Iterator[Traps]:
     with tempfile.TemporaryDirectory(prefix="vllm-doctor-test-") as folder:
         made = Traps(Path(folder))
         (made.folder / "log").write_text(HEALTHY)
+        (made.folder / "answer.json").write_text("{}")
         (made.folder / "metrics").write_text('vllm:num_requests_running{engine="0"} 1.0\n')
         yield made
 

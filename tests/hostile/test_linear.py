@@ -17,7 +17,7 @@ from tests.hostile.patterns import Found, adversaries, everything
 LONG = bool(os.environ.get("VLLM_DOCTOR_HOSTILE_LONG"))
 pytestmark = pytest.mark.skipif(not LONG, reason="measures time, for minutes: make hostile")
 # Beyond the bound of every repeat that has one, and eight times as much: then as much again, up to a mebibyte.
-SIZES = (8_000, 64_000)
+SIZES = (4_000, 32_000)
 # As many times the text in as many times the time is a growth of one.
 GROWTH = 2.5
 # Less than this is too short to be measured.
@@ -62,8 +62,8 @@ def grows(found: Found, sizes: Sequence[int] = SIZES) -> str:
             for size in sizes:
                 rate = cost(pattern, method, text(size), runs=1) / size
                 if before and rate * size > MEASURABLE_S and rate > GROWTH * before:
-                    # Twice as much again, and with the best of several runs: the bound of a repeat is behind it then.
-                    rates = [cost(pattern, method, text(size * times), runs=3) / (size * times) for times in (4, 16)]
+                    # As much again, up to a mebibyte, and with the best of several runs: the bound of a repeat is behind it then.
+                    rates = [cost(pattern, method, text(size * times), runs=3) / (size * times) for times in (8, 32)]
                     if rates[1] > GROWTH * rates[0]:
                         return f"{method}: {once!r}, then {core!r} again and again: {rates[1] * 1e9:.0f} ns a byte"
                 before = rate
