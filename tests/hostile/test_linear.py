@@ -63,7 +63,8 @@ def grows(found: Found, sizes: Sequence[int] = SIZES) -> str:
                 rate = cost(pattern, method, text(size), runs=1) / size
                 if before and rate * size > MEASURABLE_S and rate > GROWTH * before:
                     # As much again, up to a mebibyte, and with the best of several runs: the bound of a repeat is behind it then.
-                    rates = [cost(pattern, method, text(size * times), runs=3) / (size * times) for times in (8, 32)]
+                    longer = (size * 8, size * 32)
+                    rates = [cost(pattern, method, text(length), runs=3) / length for length in longer]
                     if rates[1] > GROWTH * rates[0]:
                         return f"{method}: {once!r}, then {core!r} again and again: {rates[1] * 1e9:.0f} ns a byte"
                 before = rate
