@@ -62,7 +62,7 @@ def grows(found: Found, sizes: Sequence[int] = SIZES) -> str:
             for size in sizes:
                 rate = cost(pattern, method, text(size), runs=1) / size
                 if before and rate * size > MEASURABLE_S and rate > GROWTH * before:
-                    # As much again, up to a mebibyte, and with the best of several runs: the bound of a repeat is behind it then.
+                    # Up to a mebibyte, with the best of several runs: the bound of a repeat is behind it then.
                     longer = (size * 8, size * 32)
                     rates = [cost(pattern, method, text(length), runs=3) / length for length in longer]
                     if rates[1] > GROWTH * rates[0]:
