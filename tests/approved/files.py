@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.approved import diagnoses, plans
+from tests.approved import diagnoses, plans, sweeps
 
 FOLDER = Path(__file__).parent
 
@@ -13,12 +13,13 @@ def made() -> dict[Path, Callable[[], str]]:
     """Every approved file, and what writes it."""
     of_rules = {FOLDER / "diagnoses" / f"{code}.yaml": partial(diagnoses.answers, code) for code in diagnoses.codes()}
     of_plans = {FOLDER / "plans" / f"{model}.txt": partial(plans.answers, model) for model in plans.launches()}
-    return of_rules | of_plans
+    of_figures = {FOLDER / "sweeps" / f"{code}.txt": partial(sweeps.answers, code) for code in sweeps.codes()}
+    return of_rules | of_plans | of_figures
 
 
 def present() -> set[Path]:
     """The files that lie there."""
-    return {*FOLDER.glob("diagnoses/*.yaml"), *FOLDER.glob("plans/*.txt")}
+    return {*FOLDER.glob("diagnoses/*.yaml"), *FOLDER.glob("plans/*.txt"), *FOLDER.glob("sweeps/*.txt")}
 
 
 def text(path: Path) -> str:

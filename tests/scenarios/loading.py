@@ -4,6 +4,7 @@ The text is ours: vLLM's message templates with our own figures. Logs go through
 """
 
 import tempfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -82,11 +83,16 @@ def diagnosis(name: str) -> Diagnosis:
 
 @cache
 def snapshot(name: str) -> Snapshot:
-    """What was given, as the command line would gather it; `snapshot` gives fields as the records' own JSON."""
-    given = scenario(name).get("given", {})
+    """What was given, as the command line would gather it."""
+    return gathered(scenario(name), log_file(name) if "log" in scenario(name) else None)
+
+
+def gathered(said: Mapping[str, Any], log: Path | None) -> Snapshot:
+    """A scenario and the file with its log as a snapshot; `given.snapshot` has fields as the records' own JSON."""
+    given = said.get("given", {})
     fields: dict[str, Any] = {}
-    if "log" in scenario(name):
-        fields["log"] = read_logs([str(log_file(name))])
+    if log is not None:
+        fields["log"] = read_logs([str(log)])
     if "launch" in given:
         fields["launch"] = Known(parse_line(given["launch"]), "--launch")
     if "version" in given:

@@ -40,4 +40,5 @@ def shortage(case: Case) -> Shortage | None:
         found.append(
             Shortage(device, float(f["free"]), float(f["total"]), float(f["util"]), float(f["want"]), (hit.index,))
         )
-    return max(found, key=lambda s: s.gap, default=None)
+    lacking = [short for short in found if short.gap > 0]
+    return max(lacking, key=lambda s: s.gap, default=None)

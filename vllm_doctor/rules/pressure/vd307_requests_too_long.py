@@ -113,7 +113,7 @@ def _longer(case: Case, read: list[Asked]) -> Change | None:
     needed = max((a.prompt + a.answer for a in read), default=0)
     pool = case.run.number("kv-size", "tokens") if case.run is not None else None
     context = _context(case)
-    if not needed or context is None or pool is None or needed > min(context, pool):
+    if context is None or pool is None or not (case.number("max-model-len") or 0) < needed <= min(context, pool):
         return None
     return set_flag(
         case,

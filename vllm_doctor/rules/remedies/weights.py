@@ -90,7 +90,7 @@ def _whole(case: Case) -> float | None:
 
 def more_gpus(case: Case) -> Change | None:
     """The number of GPUs to split over: the next that the model's heads allow and that leaves room, where those are
-    known; None where so many are known not to be here."""
+    known; None where so many are known not to be here, or too few for the weights."""
     now = _split(case)
     here = case.gpus
     most = len(here) if here is not None else 64
@@ -98,7 +98,9 @@ def more_gpus(case: Case) -> Change | None:
     steps = [now * 2**n for n in range(1, 6) if now * 2**n <= most]
     steps = [n for n in steps if heads is None or heads % n == 0]
     fit = [n for n in steps if whole is None or room is None or whole * now / n <= room]
-    to = next(iter(fit or steps), None)
+    # Where none leaves room, the widest split that the budget holds at all.
+    tight = [n for n in steps if whole is not None and room is not None and whole * now / n < room / (1 - _BESIDE)]
+    to = next(iter(fit or tight[-1:]), None)
     if to is None:
         return None
     why = f"splits the weights: each GPU holds 1/{to} of them instead of 1/{now}"

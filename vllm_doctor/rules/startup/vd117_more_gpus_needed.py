@@ -24,6 +24,10 @@ def judge(case: Case) -> Outcome:
         return Clear(f"{len(here)} GPUs, {used} used")
     if whole is None or total is None or whole / used < 0.8 * total:
         return Clear("the size of the checkpoint does not show that it is too large")
+    split = more_gpus(case)
+    if split is None:
+        return Clear("no split over the GPUs that are here makes the weights fit")
+    after = int(split.after) if isinstance(split.after, int) else 2 * used
     return finding(
         RULE,
         title=(
@@ -33,8 +37,8 @@ def judge(case: Case) -> Outcome:
         severity=Severity.ADVICE,
         confidence=Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
-        arithmetic=(gib("weights a GPU after the split", whole / used / 2, f"{whole} / {2 * used}", "the log"),),
-        changes=(more_gpus(case),),
+        arithmetic=(gib("weights a GPU after the split", whole / after, f"{whole} / {after}", "the log"),),
+        changes=(split,),
         refute="the other GPUs are used by other services",
     )
 

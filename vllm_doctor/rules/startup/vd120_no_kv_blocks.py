@@ -117,7 +117,7 @@ def _fewer_tokens(case: Case) -> Change | None:
     given = now[0] if now is not None else None
     if given is None or given <= 2048:
         return None
-    floor = case.number("max-num-seqs") or 256
+    floor = case.number("max-num-seqs") or 0
     return set_flag(
         case,
         "max-num-batched-tokens",

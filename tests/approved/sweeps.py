@@ -1,0 +1,126 @@
+"""What a rule answers where a figure of its scenario is another: each halved and doubled; a line where it matters.
+
+A scenario shows an answer on one side of a threshold. Here every figure of the log, the metrics and what was given
+moves, so that a sum with a wrong sign, a bound or a unit shows in a line that a person can check in the head.
+"""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.approved.text import number
+from tests.scenarios.loading import gathered, names, scenario
+from vllm_doctor.records.finding import Finding
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.engine import ask
+from vllm_doctor.rules.registry import loaded
+
+# A number that stands alone: no part of a version, a name, a path, a time or a shape of another unit.
+_NUMBER = re.compile(r"(?<![\w.:/#,-])(?:\d{1,3}(?:,\d{3})+|\d{1,12}(?:\.\d{1,6})?)(?![\w:/]|[.,-]\d| pid)")
+# What stands before a message in a log line; of a call in a traceback, all of it.
+_HEAD = re.compile(r'.* File ".*|.*?\] |\(\w+ pid=\d+\) ')
+# Figures of the log's last lines, where it fails, and of what was given.
+_OF_LOG, _OF_GIVEN = 10, 8
+# Of each rule so many of its scenarios that fire.
+_SCENARIOS = 2
+
+
+@cache
+def codes() -> tuple[str, ...]:
+    """The rules with a scenario that fires and has a figure."""
+    return tuple(sorted({scenario(name)["rule"] for name in names() if _swept(name)}))
+
+
+def answers(code: str) -> str:
+    """The rule's own answers, a block a scenario."""
+    swept = [name for name in names() if scenario(name)["rule"] == code and _swept(name)][:_SCENARIOS]
+    return "\n".join("\n".join(_block(name)) + "\n" for name in swept)
+
+
+def _swept(name: str) -> bool:
+    return scenario(name)["expect"] == "finding" and any(True for _ in _variants(scenario(name)))
+
+
+def _block(name: str) -> Iterator[str]:
+    said = scenario(name)
+    before = _answer(said)
+    yield f"{name}: {before}"
+    for where, old, new, changed in _variants(said):
+        after = _answer(changed)
+        if after != before:
+            yield f"  {where}: {number(old)} -> {number(new)}: {after}"
+
+
+def _answer(said: dict[str, Any]) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log.txt"
+        if "log" in said:
+            log.write_text(said["log"], encoding="utf-8")
+        found = ask(loaded(said["rule"]), Case(gathered(said, log if "log" in said else None)))
+    if not isinstance(found, Finding):
+        return f"{type(found).__name__.lower()}: {found.because}"
+    changes = [
+        f"{c.name} {number(c.before)} -> {number(c.after if c.by is None else f'by {number(c.by)}')}"
+        for c in found.changes
+    ]
+    sums = [f"{a.name} {number(a.value)} {a.unit}" for a in found.arithmetic]
+    told = [f"{found.severity}, {found.confidence}", found.title, *filter(None, (found.detail,)), *changes, *sums]
+    return "; ".join(told).replace(f"{folder}/", "")
+
+
+def _variants(said: dict[str, Any]) -> Iterator[tuple[str, float, float, dict[str, Any]]]:
+    """Where a figure stands, what it was and is now, and the scenario with it."""
+    of_log = list(_of_log(said.get("log", "")))[-_OF_LOG:]
+    for where, path, old in (*of_log, *list(_of_given(said.get("given", {}), ("given",)))[:_OF_GIVEN]):
+        for new in dict.fromkeys((_scaled(old, 0.5), _scaled(old, 2))):
+            if new != old:
+                yield where, old, new, _with(said, path, old, new)
+
+
+def _scaled(old: float, factor: float) -> float:
+    return int(old * factor) if isinstance(old, int) else round(old * factor, 4)
+
+
+def _of_log(log: str) -> Iterator[tuple[str, Any, float]]:
+    """Each figure of the messages, the same one of the same words once."""
+    seen = set()
+    at = 0
+    for line in log.splitlines(keepends=True):
+        head = _HEAD.match(line)
+        for found in _NUMBER.finditer(line, head.end() if head is not None else 0):
+            before = " ".join(line[: found.start()].split("] ")[-1].split()[-3:])
+            where = f"{before} _ {' '.join(line[found.end() :].split()[:1])}".strip()
+            digits = found[0].replace(",", "")
+            if where not in seen and float(digits):
+                seen.add(where)
+                yield where, (at + found.start(), at + found.end()), float(digits) if "." in digits else int(digits)
+        at += len(line)
+
+
+def _of_given(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[str, Any, float]]:
+    """The numbers of what was given beside the log; of a text of metrics the sample's value."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _of_given(one, (*path, key))
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from _of_given(one, (*path, index))
+    elif isinstance(value, int | float) and not isinstance(value, bool) and value:
+        yield ".".join(str(p) for p in path[1:]), path, value
+
+
+def _with(said: dict[str, Any], path: Any, old: float, new: float) -> dict[str, Any]:
+    if isinstance(path[0], int):
+        start, end = path
+        text = f"{new:.2f}" if isinstance(old, float) else f"{new:,}" if "," in said["log"][start:end] else str(new)
+        return {**said, "log": said["log"][:start] + text + said["log"][end:]}
+    changed = deepcopy(said)
+    at: Any = changed
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = new
+    return changed
