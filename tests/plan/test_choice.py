@@ -94,7 +94,7 @@ def test_a_length_that_nobody_asked_for_gives_way_to_the_step_of_the_tables(stor
 
 @pytest.mark.parametrize("version", ["0.6.6", "0.10.2", "0.19.1", "0.33.0"])
 @pytest.mark.parametrize("gpus", [2, 4, 8])
-@pytest.mark.parametrize("card", ["T4", "RTX 4060 Ti"])
+@pytest.mark.parametrize("card", ["T4", "RTX 4060 Ti 16GB"])
 def test_cards_that_tensor_parallelism_joins_are_not_made_stages(stored, card, gpus, version):
     # Too high a share for the graphs is no reason for stages: the share is lowered.
     tp, pp = spread(choose(plan(stored(LLAMA_8B), card, version, gpus=gpus), Workload(), "balanced"))

@@ -142,12 +142,12 @@ def _one(o: Options) -> Exit:
     plan = _remembered(planner(question), question)
     predicted = plan.predict()
     whole = plan.total_gib is not None and o.available_kv_gib is None  # a card was asked about, not a pool alone
-    choice = choose(plan, _workload(o), profile) if whole else None
+    choice = choose(plan, _workload(o), profile) if whole and not predicted.sizes_only else None
     if len(o.launch) == 1 and choice is not None and predicted.verdict != "starts" == choice.predicted.verdict:
         # A model's name asks for a launch, it is none: the answer is about the one to paste.
         plan = render.chosen(plan, predicted, choice)
         predicted = plan.predict()
-    fits = safe(predicted) or predicted.outcome in {"rejected", "unknown"} or not whole
+    fits = safe(predicted) or predicted.outcome in {"rejected", "unknown"} or predicted.sizes_only or not whole
     stopgap = choice is not None and "cpu-offload-gb" in choice.launch and "cpu-offload-gb" not in plan.line.flags
     told = render.Plan(
         plan,

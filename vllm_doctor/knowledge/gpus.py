@@ -21,7 +21,9 @@ UUID = r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 @dataclass(frozen=True)
 class Card:
-    """One kind of card. `unified` shares the host's memory; `link` is how cards of one host reach each other."""
+    """One kind of card. `unified` shares the host's memory; `link` is how cards of one host reach each other.
+    `other_gib` is the memory that a card of the same name is also sold with, `backend` the build of vLLM that it runs.
+    """
 
     name: str
     total_gib: float
@@ -32,12 +34,36 @@ class Card:
     exact: bool = True
     template: str = "generic"
     slice: bool = False
+    other_gib: float | None = None
+    backend: str = "CUDA"
 
 
 @cache
 def _table() -> dict[str, Card]:
     rows = json.loads(Path(__file__).with_name("gpus.json").read_text(encoding="utf-8"))["gpus"]
     return {row["name"]: Card(**{k: v for k, v in row.items() if k not in {"aliases", "source"}}) for row in rows}
+
+
+@cache
+def _others() -> dict[str, Card]:
+    rows = json.loads(Path(__file__).with_name("accelerators.json").read_text(encoding="utf-8"))["accelerators"]
+    return {
+        _key(name): Card(row["name"], row["total_gib"] or 0.0, None, 0, exact=False, backend=row["backend"])
+        for row in rows
+        for name in (row["name"], *row["aliases"])
+    }
+
+
+def elsewhere(name: str, memory_gib: float | None = None) -> Card | None:
+    """A device of this name that runs another build of vLLM than CUDA's, or None. `total_gib` is 0 where its name does
+    not say its memory and nobody did."""
+    key = re.sub(r"\b\d+gb\b", "", _key(name)).strip()
+    short = {k.removeprefix(f"{brand} "): card for k, card in _others().items() for brand in _BRANDS if brand in k}
+    card = _others().get(key) or short.get(key) or short.get(key.removeprefix("amd ").removeprefix("intel "))
+    return card if card is None or memory_gib is None else replace(card, total_gib=memory_gib)
+
+
+_BRANDS = ("amd instinct", "amd radeon", "amd", "intel", "google", "huawei", "aws")
 
 
 @cache
@@ -70,8 +96,18 @@ def _key(name: str) -> str:
 
 
 def names() -> tuple[str, ...]:
-    """All names, for `--gpu` and completion."""
-    return tuple(_table())
+    """All names, for `--gpu` and completion; a name that is sold with two sizes with each of them."""
+    sizes = {name: (c.total_gib, c.other_gib) for name, c in _table().items()}
+    return tuple(
+        name if other is None else f"{name} {nominal(size)}GB"
+        for name, (own, other) in sizes.items()
+        for size in ((own,) if other is None else (own, other))
+    )
+
+
+def nominal(gib: float) -> int:
+    """The size that a card of so much memory is sold under, in GB."""
+    return next((size for size in (6, 8, 10, 12, 16, 24, 32, 48, 64, 72, 80, 96) if size >= gib), 128)
 
 
 def links_of(total_gib: float) -> set[str]:
@@ -107,14 +143,26 @@ def find(name: str, memory_gib: float | None = None) -> Card | None:
         if card is None or int(found[2]) > card.total_gib * 1.05:
             return None
         return _sliced(card, int(found[1]), int(found[2]), memory_gib)
-    return _whole(name, memory_gib)
+    card = _whole(name, memory_gib)
+    return card if card is None or card.other_gib is None else _sold_as(card, name, memory_gib)
+
+
+def _sold_as(card: Card, name: str, memory_gib: float | None) -> Card:
+    """Of two cards with one name the one of this memory, or of the size in the name; both where neither is said."""
+    sized = re.search(r"\b(\d+)gb\b", _key(name))
+    said = memory_gib if memory_gib is not None else float(sized[1]) if sized is not None else None
+    if said is None or card.other_gib is None:
+        return card
+    nearer = abs(card.other_gib - said) < abs(card.total_gib - said)
+    total = card.other_gib if nearer else card.total_gib
+    return replace(card, name=f"{card.name} {nominal(total)}GB", total_gib=total, other_gib=None)
 
 
 def _whole(name: str, memory_gib: float | None) -> Card | None:
     key = _key(name)
     known = _aliases().get(key)
     if known is not None and (
-        memory_gib is None or "gb" in key or abs(_table()[known].total_gib - memory_gib) < 0.25 * memory_gib
+        memory_gib is None or "gb" in key or _off(_table()[known], memory_gib) < 0.25 * memory_gib
     ):
         found = [_table()[known]]
     else:
@@ -127,13 +175,18 @@ def _whole(name: str, memory_gib: float | None) -> Card | None:
     if not found:
         return None
     if memory_gib is not None:
-        return min(found, key=lambda g: abs(g.total_gib - memory_gib))
+        return min(found, key=lambda g: _off(g, memory_gib))
     if known is None and (sized := re.search(r"\b(\d+)gb\b", key)) is not None:
         # The name says a size: a card of the family with another one is another card.
         said = int(sized[1])
-        nearest_one = min(found, key=lambda g: abs(g.total_gib - said))
-        return nearest_one if abs(nearest_one.total_gib - said) < 0.1 * said else None
+        nearest_one = min(found, key=lambda g: _off(g, said))
+        return nearest_one if _off(nearest_one, said) < 0.1 * said else None
     return max(found, key=lambda g: g.total_gib)
+
+
+def _off(card: Card, gib: float) -> float:
+    """How far a size is from what cards of this name have."""
+    return min(abs(size - gib) for size in (card.total_gib, card.other_gib) if size is not None)
 
 
 def exactly(name: str) -> bool:

@@ -55,10 +55,10 @@ def figures(p: Prediction) -> dict[str, object]:
         "verdict": p.verdict,
         "odds": _round(p.odds),
         "weights_gib": _round(p.weights_gib, 3),
-        "non_torch_gib": _round(p.non_torch_gib),
-        "activation_gib": _round(p.activation_gib, 3),
-        "cudagraph_gib": _round(p.cudagraph_gib),
-        "cudagraph_budget_gib": _round(p.cudagraph_budget_gib),
+        "non_torch_gib": None if p.sizes_only else _round(p.non_torch_gib),
+        "activation_gib": None if p.sizes_only else _round(p.activation_gib, 3),
+        "cudagraph_gib": None if p.sizes_only else _round(p.cudagraph_gib),
+        "cudagraph_budget_gib": None if p.sizes_only else _round(p.cudagraph_budget_gib),
         "available_kv_gib": _round(p.available_kv_gib),
         "kv_tokens": p.kv_tokens,
         "gpu_blocks": p.gpu_blocks,
@@ -194,7 +194,7 @@ def _remedies(plan: Plan) -> list[str]:
 def _recommended(plan: Plan, *, explain: bool) -> list[str]:
     c = plan.choice
     if c is None:
-        if plan.predicted.total_gib is None or plan.predicted.outcome == "unknown":
+        if plan.predicted.total_gib is None or plan.predicted.outcome == "unknown" or plan.predicted.sizes_only:
             return []
         return ["", "  no launch of this model as it is stored is safe on these cards"]
     lines = ["", "  recommended"]
@@ -256,6 +256,23 @@ def pasted(line: LaunchLine, planner: Planner) -> list[str]:
     return [*(f"{each} \\" for each in out[:-1]), out[-1]]
 
 
+def _sizes(p: Prediction) -> list[str]:
+    """What is known of a device that runs another build: weights, what they leave, and what a request needs."""
+    if not p.sizes_only or p.total_gib is None:
+        return []
+    each = "each" if p.settings.parallel.tp * p.settings.parallel.pp > 1 else "the"
+    left = p.total_gib - p.weights_gib
+    lines = [
+        f"  weights  {p.weights_gib:.2f} of {each} device's {p.total_gib:g} GiB, {max(left, 0.0):.2f} left for all else"
+    ]
+    if p.pool is not None:
+        lines.append(
+            f"  KV cache one request of {p.length} tokens needs {p.needed_kv_gib:.2f} GiB of that; 1 GiB holds "
+            f"{p.pool.tokens(p.pool.blocks(2**30), p.length):,} tokens"
+        )
+    return lines
+
+
 def _verdict(p: Prediction) -> str:
     if p.verdict == "uncertain":
         return "may start or not: what one request needs lies inside the range"
@@ -286,6 +303,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
     lines += _to_run(plan)
     lines += [f"  refused  {r}" for r in s.refusals]
     lines += [f"  unknown  {d}" for d in s.doubts]
+    lines += _sizes(p)
     if p.available_kv_gib is not None:
         span = (
             ""

@@ -38,7 +38,7 @@ RECENT, RECENT_SHARE, DRAFTS = 0.35, 0.12, 0.8
 Verdict = Literal["starts", "does-not-start", "uncertain", "unknown"]
 
 
-class Prediction(msgspec.Struct, frozen=True):
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """What vLLM would log, per GPU, in GiB; None where the question gave no card. `outcome` is that of the middle of
     the range, `terms` explain every figure."""
 
@@ -65,6 +65,11 @@ class Prediction(msgspec.Struct, frozen=True):
     checked: Pool | None  # what vLLM checks one request against: the same pool, but for pipeline stages of 0.14 to 0.16
     activation: Activation
     settings: Settings
+
+    @property
+    def sizes_only(self) -> bool:
+        """Are weights and cache arithmetic all that is known: the device runs another build than CUDA's?"""
+        return self.total_gib is not None and self.budget_gib is None
 
     @property
     def verdict(self) -> Verdict:
@@ -187,12 +192,10 @@ def _one(  # noqa: PLR0917
     kept = stage.activation.kept / GIB
     rest = known.non_torch_gib if known.non_torch_gib is not None else outside.gib + kept
     active = known.activation_gib if known.activation_gib is not None else stage.activation.peak / GIB
-    captured = graphs(a, s, gpu)
-    captured = Estimate(known.graphs_gib, 0.02, 0.02) if known.graphs_gib is not None else captured
-    charged = captured.gib if s.estimate_graphs and (s.does.v2_charges_graphs or not s.v2_runner) else 0.0
-    if known.activation_gib is not None and s.does.measures_consumed:
-        charged = 0.0
-    budget = total_gib * s.utilization if total_gib is not None else None
+    captured = graphs(a, s, gpu) if known.graphs_gib is None else Estimate(known.graphs_gib, 0.02, 0.02)
+    charged = _charged(s, captured, known)
+    sized = total_gib is not None and (gpu is None or gpu.backend == "CUDA")  # else only weights and KV are known
+    budget = total_gib * s.utilization if total_gib is not None and sized else None
     available: float | None = known.available_kv_gib
     margin: tuple[float, float] | None = None
     spreads: list[Spread] = []
@@ -211,7 +214,7 @@ def _one(  # noqa: PLR0917
     blocks: int | None = None
     tokens: int | None = None
     concurrency: float | None = None
-    short = _too_little_free(s, gpu, total_gib) if known.available_kv_gib is None else None
+    short = _too_little_free(s, gpu, total_gib) if sized and known.available_kv_gib is None else None
     if short is not None:
         s = replace(s, refusals=(*s.refusals, short))
     outcome = "rejected" if s.refusals else "unknown" if s.doubts else "ok"
@@ -227,37 +230,46 @@ def _one(  # noqa: PLR0917
             outcome = "kv-too-small"
     elif available is not None and pool is not None and outcome == "ok":
         outcome = "kv-too-small"
-    if outcome in {"ok", "kv-too-small"} and total_gib is not None and known.available_kv_gib is None:
+    if outcome == "unknown" and not sized and total_gib is not None and weights > total_gib:
+        outcome = "oom-weights"
+    if outcome in {"ok", "kv-too-small"} and total_gib is not None and sized and known.available_kv_gib is None:
         outcome = _failure(s, gpu, total_gib, weights, rest, active, captured, available or 0.0, outcome, stage)
     needed = checked.needed(length) / GIB if checked is not None else 0.0
     odds = (
         _odds(checked, needed, available, margin) if outcome in {"ok", "kv-too-small"} and not s.auto_length else None
     )
     return Prediction(
-        outcome,
-        odds,
-        max(spreads, key=lambda x: x.below + x.above, default=None),
-        weights,
-        rest,
-        active,
-        captured.gib,
-        charged,
-        available,
-        margin,
-        tokens,
-        blocks,
-        length,
-        concurrency,
-        longest,
-        needed,
-        budget,
-        total_gib,
-        _terms(stage),
-        pool,
-        checked,
-        stage.activation,
-        s,
+        outcome=outcome,
+        odds=odds,
+        widest=max(spreads, key=lambda x: x.below + x.above, default=None),
+        weights_gib=weights,
+        non_torch_gib=rest,
+        activation_gib=active,
+        cudagraph_gib=captured.gib,
+        cudagraph_budget_gib=charged,
+        available_kv_gib=available,
+        margin_gib=margin,
+        kv_tokens=tokens,
+        gpu_blocks=blocks,
+        length=length,
+        concurrency=concurrency,
+        longest=longest,
+        needed_kv_gib=needed,
+        budget_gib=budget,
+        total_gib=total_gib,
+        terms=_terms(stage),
+        pool=pool,
+        checked=checked,
+        activation=stage.activation,
+        settings=s,
     )
+
+
+def _charged(s: Settings, captured: Estimate, known: Known) -> float:
+    """GiB of graphs that the release takes out of the budget."""
+    if known.activation_gib is not None and s.does.measures_consumed:
+        return 0.0  # the logged peak has them
+    return captured.gib if s.estimate_graphs and (s.does.v2_charges_graphs or not s.v2_runner) else 0.0
 
 
 def _terms(stage: Stage) -> tuple[Term, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from vllm_doctor.knowledge.gpus import Card, exactly, find, nearest
+from vllm_doctor.knowledge.gpus import Card, elsewhere, exactly, find, nearest, nominal
 from vllm_doctor.knowledge.versions import Version, newest_known, parse_version, sampled
 from vllm_doctor.launch.parse import LaunchLine, parse_launch
 from vllm_doctor.plan.launch.flags import Flags
@@ -117,11 +117,23 @@ def card_of(name: str | None, total: float | None) -> Card | None:
     if name is None:
         return None
     card = find(name, total)
+    if card is None and (other := elsewhere(name, total)) is not None:
+        if not other.total_gib:
+            raise PlanProblem(
+                f"--gpu: found {name[:60]!r}, whose name does not say its memory; needed: --gpu-memory-gib beside it"
+            )
+        return other
+    if card is not None and card.other_gib is not None:
+        raise PlanProblem(
+            f"--gpu: found {name[:60]!r}, which is sold with {card.total_gib:g} and with {card.other_gib:g} GiB; "
+            f"needed: --gpu-memory-gib beside it, or the size in the name, such as "
+            f"{card.name.removeprefix('NVIDIA ')} {nominal(card.total_gib)}GB"
+        )
     if card is None:
         close = nearest(name)
         offered = f"; nearest: {', '.join(close)}" if close else ""
         raise PlanProblem(
-            f"--gpu: found {name[:60]!r}; needed: the name of an NVIDIA card{offered}; or --gpu-memory-gib N alone for "
+            f"--gpu: found {name[:60]!r}; needed: the name of a card{offered}; or --gpu-memory-gib N alone for "
             f"a card that is not listed"
         )
     if total is not None and not (0.5 * card.total_gib <= total <= 1.25 * card.total_gib or _doubled(card, total)):
@@ -174,6 +186,8 @@ def _weighed(config: Path, a: Architecture, element: int) -> list[str]:
 def _carded(q: Question, card: Card, total: float) -> list[str]:
     """What is taken of the card that the question does not say."""
     notes: list[str] = []
+    if card.backend != "CUDA":
+        return notes
     if q.gpu is not None and q.gpu_memory_gib is None and not exactly(q.gpu):
         notes.append(f"--gpu {q.gpu[:60]!r} is planned as {card.name}, {card.total_gib:g} GiB")
     if _doubled(card, total):

@@ -29,4 +29,4 @@ class Support(msgspec.Struct, frozen=True):
 def judge(a: Architecture, s: Settings, gpu: Card | None) -> Support:
     """The verdict. Raises ConfigError for a broken quantization_config."""
     refusals = [*card.refusals(a, s, gpu), *model.refusals(s), *shapes.refusals(a, s)]
-    return Support(tuple(refusals), tuple(model.doubts(a, s)))
+    return Support(tuple(refusals), (*card.doubts(gpu), *model.doubts(a, s)))

@@ -23,6 +23,19 @@ _METHODS: dict[str, tuple[str, ...]] = {
 _ALGORITHMS = {"FP4": "modelopt_fp4", "MXFP8": "modelopt_mxfp8", "MIXED": "modelopt_mixed", "FP8": "modelopt"}
 
 
+# The least compute capability that any release was built for (setup.py and CMakeLists.txt, CUDA_SUPPORTED_ARCHS).
+_LEAST = 7.0
+
+
+def doubts(gpu: Card | None) -> Iterator[str]:
+    """A device that runs another build of vLLM."""
+    if gpu is not None and gpu.backend != "CUDA":
+        yield (
+            f"{gpu.name} runs vLLM's {gpu.backend}: what CUDA starts take beside weights and KV cache does not hold "
+            f"there; only these two are planned"
+        )
+
+
 def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
     """What this release would refuse on this card; nothing where the card is not known."""
     if gpu is None or gpu.capability is None:
@@ -33,6 +46,11 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
 
 
 def _build(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
+    if capability < _LEAST:
+        yield Refusal(
+            "--gpu", f"{gpu.name}, compute capability {capability}", f"{_LEAST} or higher, which every release asks for"
+        )
+        return
     if builds.has_code(capability, s.version) is not False:
         return
     last = builds.last_with(capability)

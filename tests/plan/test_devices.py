@@ -1,0 +1,94 @@
+"""Devices that are not one CUDA card of one size: named as what they are, never planned as another."""
+
+import json
+
+import pytest
+
+from tests.plan.models import LLAMA_8B
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.main import run
+from vllm_doctor.knowledge.gpus import elsewhere, find
+
+
+@pytest.fixture
+def ask(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path / "state"))
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(LLAMA_8B))
+
+    def asked(*args):
+        fixed = ("--gpus", "1", "--vllm-version", "0.33.0", "--model-config", str(config))
+        code = run(["plan", *fixed, *args, "--", "vllm", "serve", "m", "--max-model-len", "32768"])
+        said = capsys.readouterr()
+        return code, " ".join((said.out or said.err).split())
+
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("MI300X", "AMD Instinct MI300X runs vLLM's ROCm build"),
+        ("AMD Radeon RX 7900 XTX", "AMD Radeon RX 7900 XTX runs vLLM's ROCm build"),
+        ("Arc Pro B60", "Intel Arc Pro B60 runs vLLM's XPU build"),
+        ("TPU v6e", "Google TPU v6e runs vLLM's TPU plugin"),
+        ("Gaudi 3", "Intel Gaudi 3 runs vLLM's Gaudi plugin"),
+    ],
+)
+def test_another_maker_s_device_is_named_with_what_is_known_of_it(ask, name, said):
+    code, out = ask("--gpu", name)
+    assert code == Exit.INCOMPLETE
+    assert said in out
+    assert "one request of 32768 tokens needs 4.00 GiB of that; 1 GiB holds 8,192 tokens" in out
+    assert "--gpu-memory-gib" not in out
+    assert "non-torch" not in out
+
+
+def test_the_json_has_no_figure_that_was_not_planned(ask):
+    code, out = ask("--gpu", "MI300X", "--format", "json")
+    told = json.loads(out)
+    assert (code, told["predicted"]["verdict"], told["recommended"]) == (Exit.INCOMPLETE, "unknown", None)
+    assert told["predicted"]["weights_gib"] == pytest.approx(14.99, abs=0.01)
+    terms = ("non_torch_gib", "activation_gib", "cudagraph_gib", "cudagraph_budget_gib", "available_kv_gib")
+    assert {told["predicted"][name] for name in terms} == {None}
+
+
+def test_weights_that_lie_on_no_such_device_do_not_start(ask):
+    code, out = ask("--gpu", "Arc B580")
+    assert code == Exit.FINDINGS
+    assert "does not start: the weights do not fit" in out
+    assert "cards that hold it" not in out
+
+
+@pytest.mark.parametrize("name", ["Tesla P100", "P40", "GTX 1080 Ti", "Tesla K80"])
+def test_a_card_below_7_0_is_refused_whatever_its_memory(ask, name):
+    code, out = ask("--gpu", name)
+    assert code == Exit.FINDINGS
+    assert "needed: 7.0 or higher, which every release asks for" in out
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("RTX PRO 5000", ("47.37", "71")), ("Jetson AGX Orin", ("61.3", "29.9"))])
+def test_a_name_that_is_sold_with_two_sizes_is_asked_for(ask, name, sizes):
+    code, out = ask("--gpu", name)
+    assert code == Exit.USAGE
+    assert f"sold with {sizes[0]} and with {sizes[1]} GiB" in out
+
+
+def test_the_size_in_the_name_or_beside_it_settles_which(ask):
+    assert find("RTX PRO 5000 72GB").total_gib == 71.0
+    assert find("RTX PRO 5000", 47.4).total_gib == 47.37
+    assert find("RTX 4060 Ti 8GB").total_gib == 7.6
+    code, _ = ask("--gpu", "Jetson AGX Orin 64GB")
+    assert code != Exit.USAGE
+
+
+def test_a_device_whose_name_does_not_say_its_memory_is_asked_for_it(ask):
+    code, out = ask("--gpu", "Strix Halo")
+    assert (code, "does not say its memory" in out) == (Exit.USAGE, True)
+    assert elsewhere("Strix Halo", 96.0).total_gib == 96.0
+
+
+def test_no_card_of_nvidia_s_is_taken_for_another_maker_s():
+    assert elsewhere("H100") is None
+    assert elsewhere("RTX 4090") is None
+    assert find("MI300X") is None
