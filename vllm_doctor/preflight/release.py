@@ -50,6 +50,15 @@ def choose_variant(case: HostToJudge) -> str | Checked:
     return replace(rows[best], found=found)
 
 
+def variant_answer(case: HostToJudge) -> dict[str, str]:
+    """`choose_variant` in words: {variant, because}, or {found, needed, do} where no build runs."""
+    case = replace(case, intent=replace(case.intent, variant="auto"))
+    chosen = choose_variant(case)
+    if isinstance(chosen, Checked):
+        return {"found": chosen.found, "needed": chosen.needed, "do": chosen.action}
+    return {"variant": chosen, "because": wheel_runs_on_driver(case).found or "preflight_gpu_count: 0"}
+
+
 def _with_lock(case: HostToJudge, locks: list[Lock]) -> str:
     """What to do where the wanted release has no lock for this: take the nearest that has one, or make it."""
     here = [lock for lock in locks if case.machine in {None, lock.machine}]

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -63,9 +65,20 @@ packages:
 MARK = "# locked by the role nvidia_driver"
 
 
+BUSY = re.compile(r"lock was locked by another process|[Cc]ould not get lock|unable to lock")  # dpkg and apt, LC_ALL=C
+LOCK_S = 300  # as long as role nvidia_driver lets apt-get wait: unattended-upgrades runs when a host has just started
+PAUSE_S = 2
+
+
 def ask(module: AnsibleModule, argv: Sequence[str]) -> str:
-    """Standard output, or a failed module."""
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd="/")
+    """Standard output, or a failed module. Another run of dpkg is waited for, which apt-mark does not do itself."""
+    end = time.monotonic() + LOCK_S
+    while True:
+        environment = {**os.environ, "LC_ALL": "C"}
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd="/", env=environment)
+        if not (done.returncode and BUSY.search(done.stderr)) or time.monotonic() > end:
+            break
+        time.sleep(PAUSE_S)
     if done.returncode:
         module.fail_json(msg=" ".join(argv[:3]) + ": " + (done.stderr.strip() or done.stdout.strip()))
     return done.stdout

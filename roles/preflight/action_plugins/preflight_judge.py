@@ -35,6 +35,7 @@ from vllm_doctor.preflight import intent as wants  # noqa: E402
 from vllm_doctor.preflight import locks, report  # noqa: E402
 from vllm_doctor.preflight.checks import OF_VARIABLES, judge  # noqa: E402
 from vllm_doctor.preflight.records import Checked, HostToJudge, Intent, Result  # noqa: E402
+from vllm_doctor.preflight.release import variant_answer  # noqa: E402
 from vllm_doctor.preflight.sources import Definition, Sources  # noqa: E402
 from vllm_doctor.preflight.variables import Option, Variables, options  # noqa: E402
 
@@ -104,7 +105,8 @@ class ActionModule(ActionBase):
     """`preflight_judge: {stage: variables}` before any host is asked, `{stage: facts}` after.
 
     `also` names a fact of the hosts: what other roles refuse, as {found, needed, do} and at will {check}. It stands in
-    the same table. `{stage: types}` refuses nothing: `unusable` are the hosts whose variables cannot be read as what
+    the same table. After the facts stage the fact preflight_variants is the build that fits each host's driver, as it is
+    or is to be, by host and release. `{stage: types}` refuses nothing: `unusable` are the hosts whose variables cannot be read as what
     they are to be, so that nobody composes anything from them before the table is said.
     """
 
@@ -137,6 +139,7 @@ class ActionModule(ActionBase):
             [Path(word[1:]) for word in map(str, context.CLIARGS.get("extra_vars") or ()) if word.startswith("@")],
             frozenset(_typed(self._loader)),
         )
+        self._variants: dict[str, dict[str, dict[str, str]]] = {}
         with TemporaryDirectory(prefix="preflight-") as self._kept:
             rows = {host: judge_host(host, task_vars, today) for host in hosts}
         if arguments["stage"] == "types":
@@ -154,6 +157,8 @@ class ActionModule(ActionBase):
             result["msg"] = f"{failed} of {len(hosts)} hosts refused; nothing was changed on any host.\n\n{text}"
         elif warnings := report.table(rows, (Result.WARN,)):
             self._display.warning(f"{len(hosts)} hosts judged, none refused.\n{warnings}", formatted=True)
+        if self._variants:
+            result["ansible_facts"] = {"preflight_variants": self._variants}
         if not failed or self._display.verbosity or SCREEN == "once":  # people have the table, and that screen knows it
             result["rows"] = [{"host": host, **_plain(row)} for host, of_host in rows.items() for row in of_host]
         return result
@@ -254,7 +259,13 @@ class ActionModule(ActionBase):
             return (NOT_ROOT,)
         intent = _locked(wants.intent(values, table(), self._flags), values)
         configs = self._configs(values, answer["facts"].get("models") or {})
-        rows = judge(HostToJudge(intent, wants.host(answer["facts"], configs), table(), today))
+        case = HostToJudge(intent, wants.host(answer["facts"], configs), table(), today)
+        rows = judge(case)
+        if intent.vllm and values.get("vllm_variant", "auto") == "auto":
+            self._variants[host] = {
+                version: variant_answer(replace(case, intent=replace(intent, vllm_version=version)))
+                for version in _versions(values)
+            }
         definitions = self._sources.definitions(host, _groups(host, task_vars))
         located = tuple(self._sources.located(row, definitions) for row in rows)
         if since := answer["facts"].get("drained"):
@@ -283,6 +294,13 @@ class ActionModule(ActionBase):
             path.write_text(text, encoding="utf-8")
             configs[model] = str(path)
         return configs
+
+
+def _versions(values: Mapping[str, Any]) -> list[str]:
+    """The releases that a host is to have: its own, and those of services with one of their own."""
+    services = [one for one in values.get("vllm_instances") or [] if isinstance(one, dict)]
+    named = [values.get("vllm_version"), *(one.get("version") for one in services)]
+    return list(dict.fromkeys(str(name) for name in named if name))
 
 
 def _day(text: str) -> date:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -28,14 +29,19 @@ description:
   - The record holds digests and versions, no contents. It is root's alone.
   - The action plugin of the same name adds to C(wanted) the role's options and a digest of its code.
 options:
+  asked:
+    description: >-
+      Several questions at once, each with the options below; then C(settled) is said of all of them together.
+    type: list
+    elements: dict
+    default: []
   record:
     description: The file that remembers.
     type: path
-    required: true
   wanted:
     description: What is wanted, as digests by name; anything that the role's outcome follows from, beside the host.
     type: dict
-    required: true
+    default: {}
   files:
     description: >-
       Glob patterns of files, folders and links whose content, owner and mode the role sees to; also those that must
@@ -147,16 +153,20 @@ def units(names: list[str]) -> dict[str, str]:
     return {name: blocks[index] for index, name in enumerate(names)}
 
 
+@functools.cache
+def installed() -> str:
+    """Every package with its version and state, a line for each; asked once."""
+    if Path("/var/lib/dpkg/status").exists():
+        return told(["dpkg-query", "-W", "-f", "${Package}:${Architecture}\t${Version} ${Status}\n"])
+    return told(["rpm", "-qa", "--queryformat", "%{NAME}:%{ARCH}\t%{EVR} installed\n"])
+
+
 def packages(pattern: str | None) -> dict[str, str]:
     """{package: version and state} of those that match, and of those with unfinished work."""
     if not pattern:
         return {}
-    if Path("/var/lib/dpkg/status").exists():
-        rows = told(["dpkg-query", "-W", "-f", "${Package}:${Architecture}\t${Version} ${Status}\n"])
-    else:
-        rows = told(["rpm", "-qa", "--queryformat", "%{NAME}:%{ARCH}\t%{EVR} installed\n"])
     answer = {"unfinished work of dpkg": str(len(list(Path("/var/lib/dpkg/updates").glob("[0-9]*"))))}
-    for row in rows.splitlines():
+    for row in installed().splitlines():
         name, _, state = row.partition("\t")
         if re.match(pattern, name.split(":")[0]) or state.split(" ")[-1] not in WHOLE:
             answer[name] = state
@@ -188,19 +198,19 @@ def keep(record: Path, kept: dict[str, dict[str, str]]) -> None:
     new.replace(record)
 
 
-def answer(asked: dict[str, Any], *, check_mode: bool) -> dict[str, object]:
-    """Compare, and remember where that is asked; see RETURN. Raises OSError where it cannot be written."""
+def answer(asked: dict[str, Any], *, check_mode: bool) -> list[str]:
+    """Name what differs, and remember where that is asked. Raises OSError where it cannot be written."""
     record = Path(asked["record"])
     wanted = {name: str(value) for name, value in asked["wanted"].items()}
-    now = found(asked["files"], content)
-    now.update({f"{name} (age)": value for name, value in found(asked["stamps"], stamp).items()})
-    now.update(units(asked["units"]))
-    now.update(packages(asked["packages"]))
+    now = found(asked.get("files", []), content)
+    now.update({f"{name} (age)": value for name, value in found(asked.get("stamps", []), stamp).items()})
+    now.update(units(asked.get("units", [])))
+    now.update(packages(asked.get("packages")))
     kept = remembered(record)
     differs = ["never"] if kept is None else differences(kept["wanted"], wanted) + differences(kept["is"], now)
-    if asked["keep"] and differs and not check_mode:
+    if asked.get("keep") and differs and not check_mode:
         keep(record, {"wanted": wanted, "is": now})
-    return {"settled": not differs, "differs": differs}
+    return differs
 
 
 def main() -> None:
@@ -208,22 +218,26 @@ def main() -> None:
     texts = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={
-            "record": {"type": "path", "required": True},
-            "wanted": {"type": "dict", "required": True},
+            "asked": {"type": "list", "elements": "dict", "default": []},
+            "record": {"type": "path"},
+            "wanted": {"type": "dict", "default": {}},
             "files": texts,
             "stamps": texts,
             "units": texts,
             "packages": {"type": "str"},
             "keep": {"type": "bool", "default": False},
         },
+        required_one_of=[("asked", "record")],
         supports_check_mode=True,
     )
-    try:
-        told_of = answer(module.params, check_mode=module.check_mode)
-    except OSError as failure:
-        module.fail_json(msg=f"{module.params['record']}: {failure.strerror}")
+    differs: list[str] = []
+    for asked in module.params["asked"] or [module.params]:
+        try:
+            differs += answer(asked, check_mode=module.check_mode)
+        except OSError as failure:
+            module.fail_json(msg=f"{asked['record']}: {failure.strerror}")
     # A note about the host, and nothing that it serves with: what the role changed has been said by the role.
-    module.exit_json(changed=False, **told_of)
+    module.exit_json(changed=False, settled=not differs, differs=differs)
 
 
 if __name__ == "__main__":

@@ -5,77 +5,40 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-# Nothing of these is memory; a key or an address need not reach the plan.
-ASIDE = {
-    "host",
-    "port",
-    "api-key",
-    "served-model-name",
-    "shutdown-timeout",
-    "max-num-queued-reqs",
-    "chat-template",
-    "lora-modules",
-}
+ANSWERED = {0, 1, 3}
 
 
-def command(unit: Mapping[str, Any], program: str, release: str) -> list[str]:
-    """Write the doctor's command line for the launch of a unit, as the release at `release` would be started."""
-    count = ["--gpus", str(len(unit["gpus"]))] if unit["gpus"] else []
-    words = [program, "plan", "--format", "json", "--vllm-version", unit["version"], *count, "--"]
-    words += [f"{name}={value}" for name, value in unit["environment"].items() if name.startswith("VLLM_")]
-    words += [f"{release}/bin/vllm", "serve", str(unit["model"])]
-    for name, value in unit["arguments"].items():
-        words += [] if name in ASIDE else _words(name, value)
-    return words
+def chosen(plan: Mapping[str, Any]) -> str:
+    """Say which words of a launch are the plan's, for people: in every run, not only where they changed.
 
-
-def _words(name: str, value: object) -> list[str]:
-    if value is None or value is False:
-        return [] if value is None else [f"--no-{name}"]
-    if value is True:
-        return [f"--{name}"]
-    if isinstance(value, dict):
-        return [f"--{name}", json.dumps(value)]
-    return [f"--{name}", *map(str, value)] if isinstance(value, list | tuple) else [f"--{name}", str(value)]
-
-
-def planned(units: Iterable[Mapping[str, Any]], answers: Iterable[str]) -> list[dict[str, Any]]:
-    """Put each answer under the words of its unit: the inventory goes before the plan. `answers` are JSON texts."""
-    return [_planned(unit, json.loads(answer)) for unit, answer in zip(units, answers, strict=True)]
-
-
-def _planned(unit: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-    recommended = answer.get("recommended") or {}
-    card = answer.get("card") or {}
-    return {
-        **unit,
-        "template": card.get("template") or "generic" if unit["template"] == "auto" else unit["template"],
-        "arguments": {**(recommended.get("launch") or {}), **unit["arguments"]},
-        "environment": {**(recommended.get("env") or {}), **unit["environment"]},
-    }
-
-
-def chosen(unit: Mapping[str, Any], answer: str) -> str:
-    """Say which words of a launch are the plan's, for people: in every run, not only where they changed."""
-    told = json.loads(answer)
+    `plan` is one of module vllm_plan's. A launch of which the plan is not sure is not refused; how sure it is is said.
+    """
+    unit, told, judged = plan["unit"], json.loads(plan["answer"]["stdout"]), json.loads(plan["judged"]["stdout"])
     card, launch = told.get("card") or {}, (told.get("recommended") or {}).get("launch") or {}
     own = [f"--{name} {value}" for name, value in launch.items() if name not in unit["arguments"]]
     where = f"{card.get('gpus')} x {card.get('name')}"
-    return f"{unit['name']} on {where}: {', '.join(own) or 'nothing; the inventory sets all of it'}"
+    said = f"{unit['name']} on {where}: {', '.join(own) or 'nothing; the inventory sets all of it'}"
+    predicted = judged["predicted"]
+    if predicted.get("verdict") != "uncertain":
+        return said
+    odds = predicted.get("odds")
+    sure = "" if odds is None else f", in about {max(5, min(95, round(odds * 20) * 5))} of 100 such cases"
+    return f"{said}; whether it starts is uncertain{sure}"
 
 
-def refused(units: Iterable[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """List the launches that cannot work on this host, as {found, needed, do}, each with the sum."""
+def refused(plans: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """List the launches that cannot work on this host, as {found, needed, do}, each with the sum; see module vllm_plan."""
     rows = []
-    for unit, result in zip(units, results, strict=True):
-        if result["rc"] not in {0, 1}:
+    for unit, result in ((plan["planned"], plan["judged"]) for plan in plans):
+        if result["rc"] not in ANSWERED:
             found = (result.get("stderr") or "the plan gave no answer").strip().splitlines()[-1]
             rows.append(
                 {"found": f"{unit['name']}: {found}", "needed": "a plan", "do": "mend it, or vllm_plan_on_host: false"}
             )
             continue
         answer = json.loads(result["stdout"])
-        if answer["predicted"]["outcome"] != "ok":
+        predicted = answer["predicted"]
+        if predicted["outcome"] != "ok" and predicted.get("verdict") != "uncertain":
             rows.append(_row(unit, answer))
     return rows
 
@@ -95,6 +58,12 @@ def _row(unit: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, str]:
     where = f"{card.get('gpus')} x {card.get('name')} of {card.get('total_gib')} GiB"
     sums = f"{sums} GiB leave {told.get('available_kv_gib')} GiB for the KV cache"
     see = shlex.join(["vllm-doctor", "plan", "--explain", "--", "vllm", "serve", str(unit["model"])])
+    if told["outcome"] == "unknown":
+        return {
+            "found": f"{unit['name']}: whether it fits on {where} is unknown: {refusals or 'see --explain'}",
+            "needed": "a launch whose memory the doctor can tell",
+            "do": f"{see} … says what is missing; vllm_plan_on_host: false launches it unplanned",
+        }
     return {
         "found": f"{unit['name']}: {told['outcome']} on {where}: {refusals or sums}",
         "needed": f"{told.get('needed_kv_gib')} GiB of KV cache for one request of vllm_max_model_len",
@@ -116,8 +85,6 @@ class FilterModule:
         """Name them."""
         return {
             "vllm_plan_chosen": chosen,
-            "vllm_plan_command": command,
             "vllm_plan_difference": difference,
             "vllm_plan_refused": refused,
-            "vllm_planned": planned,
         }

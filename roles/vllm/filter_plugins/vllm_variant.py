@@ -14,8 +14,8 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 from vllm_doctor.knowledge.compat import table  # noqa: E402
 from vllm_doctor.preflight import intent as wants  # noqa: E402
 from vllm_doctor.preflight import locks  # noqa: E402
-from vllm_doctor.preflight.records import Checked, HostToJudge  # noqa: E402
-from vllm_doctor.preflight.release import choose_variant, wheel_runs_on_driver  # noqa: E402
+from vllm_doctor.preflight.records import HostToJudge  # noqa: E402
+from vllm_doctor.preflight.release import variant_answer  # noqa: E402
 
 
 def choice(values: Mapping[str, Any], folder: str, facts: Mapping[str, Any]) -> dict[str, str]:
@@ -23,15 +23,8 @@ def choice(values: Mapping[str, Any], folder: str, facts: Mapping[str, Any]) -> 
 
     {variant, because}, or {found, needed, do} where no build runs.
     """
-    wanted = wants.intent({**values, "vllm_variant": "auto"}, table())
-    case = HostToJudge(
-        replace(wanted, locks=locks.read(Path(folder))), wants.host(facts), table(), datetime.now(UTC).date()
-    )
-    chosen = choose_variant(case)
-    if isinstance(chosen, Checked):
-        return {"found": chosen.found, "needed": chosen.needed, "do": chosen.action}
-    judged = wheel_runs_on_driver(case)
-    return {"variant": chosen, "because": judged.found or "preflight_gpu_count: 0"}
+    wanted = replace(wants.intent(values, table()), locks=locks.read(Path(folder)))
+    return variant_answer(HostToJudge(wanted, wants.host(facts), table(), datetime.now(UTC).date()))
 
 
 def choices(

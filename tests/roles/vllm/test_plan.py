@@ -13,6 +13,7 @@ from tests.roles.vllm.plugins import load
 from vllm_doctor.knowledge import gpus
 
 plan = load("filter_plugins/vllm_plan.py")
+module = load("library/vllm_plan.py")
 SIM = Path(__file__).parents[2] / "nvml_sim"
 
 
@@ -48,6 +49,28 @@ def host(tmp_path_factory):
     return run
 
 
+def asked(host, one):
+    """What the module answers about one service, with the doctor of `host`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "ask", host)
+        return module.plan(one, "vllm-doctor", "/r")
+
+
+def test_what_the_plan_adds_nothing_to_is_not_asked_twice(model):
+    calls = []
+
+    def doctor(command):
+        calls.append(command)
+        told = {"predicted": {"outcome": "ok"}, "recommended": {"launch": {"max-num-seqs": 9}}, "card": {}}
+        return {"rc": 0, "stdout": json.dumps(told), "stderr": ""}
+
+    given = unit(model, arguments={"max-num-seqs": 9})
+    assert asked(doctor, given)["judged"]["rc"] == 0
+    assert len(calls) == 1
+    assert asked(doctor, unit(model))["planned"]["arguments"]["max-num-seqs"] == 9
+    assert [words[-4:] for words in calls[2:]] == [["--max-num-seqs", "9", "--max-model-len", "8192"]]
+
+
 @pytest.fixture
 def model(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
@@ -56,9 +79,9 @@ def model(tmp_path):
 
 def test_the_card_that_the_host_has_gives_numbers_and_template(host, model):
     one = unit(model)
-    answer = host(plan.command(one, "vllm-doctor", "/opt/vllm/releases/x"))
+    answer = host(module.command(one, "vllm-doctor", "/opt/vllm/releases/x"))
     assert answer["rc"] == 0, answer["stderr"]
-    made = plan.planned([one], [answer["stdout"]])[0]
+    made = module.planned(one, answer["stdout"])
     assert made["template"] == gpus.template_for("NVIDIA H100 80GB HBM3") == "h100-sxm"
     assert made["arguments"]["max-num-batched-tokens"] >= 8192
     assert made["arguments"]["port"] == 8000
@@ -66,36 +89,35 @@ def test_the_card_that_the_host_has_gives_numbers_and_template(host, model):
 
 def test_the_inventory_goes_before_the_plan(host, model):
     one = unit(model, template="generic", arguments={"max-model-len": 8192, "max-num-seqs": 7})
-    answer = host(plan.command(one, "vllm-doctor", "/r"))
-    made = plan.planned([one], [answer["stdout"]])[0]
+    made = asked(host, one)["planned"]
     assert made["arguments"]["max-num-seqs"] == 7
     assert made["template"] == "generic"
 
 
 def test_what_fits_is_not_refused(host, model):
     one = unit(model)
-    assert plan.refused([one], [host(plan.command(one, "vllm-doctor", "/r"))]) == []
+    assert plan.refused([asked(host, one)]) == []
 
 
 def test_an_override_that_cannot_fit_is_refused_with_the_sum(host, model):
-    one = unit(model, arguments={"max-model-len": 131072, "gpu-memory-utilization": 0.3})
-    row = plan.refused([one], [host(plan.command(one, "vllm-doctor", "/r"))])[0]
+    one = unit(model, arguments={"max-model-len": 131072, "gpu-memory-utilization": 0.25})
+    row = plan.refused([asked(host, one)])[0]
     assert "kv-too-small on 1 x NVIDIA H100 80GB HBM3" in row["found"]
     assert "weights" in row["found"]
-    assert "16" in row["needed"]
+    assert row["needed"].startswith("8.0 GiB of KV cache")
     assert row["do"].startswith("vllm_max_model_len: ")
 
 
 def test_a_plan_that_cannot_be_made_is_said_and_not_passed_over(host, tmp_path):
     one = unit(tmp_path / "nothing")
-    row = plan.refused([one], [host(plan.command(one, "vllm-doctor", "/r"))])[0]
+    row = plan.refused([asked(host, one)])[0]
     assert "config" in row["found"]
     assert "vllm_plan_on_host" in row["do"]
 
 
 def test_the_plan_is_asked_only_what_is_memory(model):
     one = unit(model, arguments={"api-key": "secret", "host": "::", "enforce-eager": True, "trust-remote-code": False})
-    words = plan.command(one | {"environment": {"HF_TOKEN": "secret", "VLLM_USE_V1": "1"}}, "d", "/r")
+    words = module.command(one | {"environment": {"HF_TOKEN": "secret", "VLLM_USE_V1": "1"}}, "d", "/r")
     assert "secret" not in " ".join(words)
     assert words[-4:] == ["serve", str(model), "--enforce-eager", "--no-trust-remote-code"]
     assert "VLLM_USE_V1=1" in words
@@ -188,7 +210,15 @@ def test_without_a_card_the_template_is_found_without_asking():
 
 def test_what_the_plan_chose_is_said_beside_what_the_inventory_sets(host, model):
     one = unit(model, arguments={"max-model-len": 8192, "max-num-seqs": 24})
-    said = plan.chosen(one, host(plan.command(one, "vllm-doctor", "/opt/vllm/releases/x"))["stdout"])
+    said = plan.chosen(asked(host, one))
     assert said.startswith("vllm@main on 1 x NVIDIA H100 80GB HBM3: --")
     assert "--gpu-memory-utilization" in said
     assert "--max-num-seqs" not in said
+
+
+def test_a_launch_of_which_the_plan_is_not_sure_goes_on_and_that_is_said(host, model):
+    one = unit(model, arguments={"max-model-len": 131072, "gpu-memory-utilization": 0.3})
+    answer = asked(host, one)
+    assert answer["judged"]["rc"] == 3
+    assert plan.refused([answer]) == []
+    assert plan.chosen(answer).endswith("; whether it starts is uncertain, in about 75 of 100 such cases")
