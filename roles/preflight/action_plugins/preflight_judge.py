@@ -105,9 +105,9 @@ class ActionModule(ActionBase):
     """`preflight_judge: {stage: variables}` before any host is asked, `{stage: facts}` after.
 
     `also` names a fact of the hosts: what other roles refuse, as {found, needed, do} and at will {check}. It stands in
-    the same table. After the facts stage the fact preflight_variants is the build that fits each host's driver, as it is
-    or is to be, by host and release. `{stage: types}` refuses nothing: `unusable` are the hosts whose variables cannot be read as what
-    they are to be, so that nobody composes anything from them before the table is said.
+    the same table. After the facts stage the fact preflight_variants is the build that fits each host's driver, as it
+    is or is to be, by host and release. `{stage: types}` refuses nothing: `unusable` are the hosts whose variables
+    cannot be read as what they are to be, so that nobody composes anything from them before the table is said.
     """
 
     TRANSFERS_FILES = False

@@ -27,7 +27,7 @@ def chosen(plan: Mapping[str, Any]) -> str:
 
 
 def refused(plans: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """List the launches that cannot work on this host, as {found, needed, do}, each with the sum; see module vllm_plan."""
+    """List the plans (of module vllm_plan) of what cannot work on this host, as {found, needed, do} with the sum."""
     rows = []
     for unit, result in ((plan["planned"], plan["judged"]) for plan in plans):
         if result["rc"] not in ANSWERED:

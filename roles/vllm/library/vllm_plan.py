@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # Copyright: the authors of vllm-doctor
 # Apache License 2.0 (see LICENSE)
-"""What the doctor on a host plans for the launches of its services, and what it says of them with its numbers in place."""
+"""What the doctor on a host plans for the launches of its services, and what it says of them with its numbers."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ description:
 options:
   name: {type: str, required: true, description: The service without its suffix.}
   units: {type: path, default: /etc/systemd/system, description: Where units lie.}
-  runtime: {type: path, default: /run/systemd/system, description: Where drop-ins lie that hold until the host restarts.}
+  runtime: {type: path, default: /run/systemd/system, description: Where drop-ins lie that hold until a reboot.}
 author: the authors of vllm-doctor
 """
 

@@ -51,7 +51,7 @@ echo 'dpkg: error: dpkg frontend lock was locked by another process with pid 216
     )
     program.chmod(0o755)
     failed: list[str] = []
-    module = SimpleNamespace(fail_json=lambda msg: failed.append(msg))
+    module = SimpleNamespace(fail_json=lambda *, msg: failed.append(msg))
     monkeypatch.setattr(MODULE, "PAUSE_S", 0)
     MODULE.ask(module, [str(program), "hold", "libcuda1"])
     assert not failed
