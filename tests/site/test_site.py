@@ -3,7 +3,11 @@
 The tests go on from one another, in this order.
 """
 
-from tests.site.conftest import MACHINES, Site, verdict
+import json
+from hashlib import sha256
+from pathlib import Path
+
+from tests.site.conftest import MACHINES, RELEASE, Site, verdict
 from tests.site.newcomer import KEY
 
 ASK = (
@@ -57,6 +61,9 @@ def test_a_second_run_changes_nothing_and_knows_its_own_mirror(site: Site) -> No
     run = site.play()
     assert run.rc == 0, run.text
     assert [host for host, counts in run.recap.items() if counts["changed"]] == [], run.changed()
+    # One question stands for all roles; the first host has the judge's tasks, too.
+    assert max(run.recap[host]["ok"] for host in MACHINES) <= 21
+    assert not [name for name in run.names() if name.startswith(("nvidia_driver :", "cuda_toolkit :", "vllm_doctor :"))]
 
 
 def test_one_number_changed_is_one_line_of_one_hosts_unit(site: Site) -> None:
@@ -71,6 +78,7 @@ def test_one_number_changed_is_one_line_of_one_hosts_unit(site: Site) -> None:
     run = site.play()
     assert run.rc == 0, run.text
     assert run.changed() == ["edge02"], run.text
+    assert run.recap["edge02"]["ok"] <= 26
     serves = site.on("edge02", "tr '\\0' ' ' < /proc/$(systemctl show -P MainPID vllm@main)/cmdline")
     assert " --max-num-seqs 24 " in serves
 
@@ -149,6 +157,93 @@ def test_a_host_goes_back_to_the_driver_before(site: Site) -> None:
     assert "edge02.example.net goes from 580.65.06 back to 580.105.08" in run.text
     assert "580.105.08" in site.on("edge02", "cat /proc/driver/nvidia/version")
     assert " the the" in site.on("edge02", ASK.replace("llama-3.1-8b", "llama-3.2-3b"))
+
+
+ALONE = ("-l", "edge02.example.net")
+
+
+def balancer(site: Site) -> tuple[tuple[str, ...], Path]:
+    """The words of a command line that name a balancer's hooks, and the file in which it writes what it was told."""
+    program, heard = site.logs / "balancer", site.logs / "heard"
+    heard.write_text("")
+    program.write_text(f'#!/bin/sh\necho "$VLLM_HOOK_EVENT $VLLM_HOOK_HOST" >> {heard}\n')
+    program.chmod(0o755)
+    hooks = {"vllm_hook_before": [str(program)], "vllm_hook_after": [str(program)]}
+    return ("-e", json.dumps(hooks)), heard
+
+
+def answers(site: Site, host: str) -> str:
+    """A completion from whatever model a host serves."""
+    listed = site.on(host, f"curl -sf -H 'Authorization: Bearer {KEY}' http://127.0.0.1:8000/v1/models")
+    return site.on(host, ASK.replace("llama-3.1-8b", json.loads(listed)["data"][0]["id"]))
+
+
+TAKEN_OUT_AND_PUT_IN = "before edge02.example.net\nafter edge02.example.net\n"
+
+
+def test_a_turn_of_the_driver_is_rehearsed_and_changes_nothing(site: Site) -> None:
+    told, heard = balancer(site)
+    before = served_by(site)
+    other = ("-e", '{"nvidia_driver_version": "580.65.06"}')
+    run = site.play(*CONSENT, *ALONE, *told, *other, "--check", "--diff")
+    assert run.rc == 0, run.text
+    assert "before on edge02.example.net" in run.text
+    assert served_by(site) == before
+    assert heard.read_text() == ""
+
+
+def test_a_turn_of_the_driver_tells_the_balancer_before_and_after(site: Site) -> None:
+    told, heard = balancer(site)
+    other = ("-e", '{"nvidia_driver_version": "580.65.06"}')
+    run = site.play(*CONSENT, *ALONE, *told, *other)
+    assert run.rc == 0, run.text
+    assert heard.read_text() == TAKEN_OUT_AND_PUT_IN
+    assert "580.65.06" in site.on("edge02", "cat /proc/driver/nvidia/version")
+    site.play(*CONSENT, *ALONE)
+
+
+def test_a_start_that_fails_is_put_back_and_the_balancer_hears_of_both(site: Site) -> None:
+    told, heard = balancer(site)
+    site.on("edge02", 'echo \'{"start": "oom"}\' > /etc/stub-fails.json')
+    fails = ("-e", '{"vllm_environment": {"STUB_VLLM": "/etc/stub-fails.json"}}')
+    run = site.play(*ALONE, *told, *fails, "--tags", "config")
+    assert run.rc == 2, run.text
+    assert "vllm@main: what served before is back and answers" in run.text
+    assert heard.read_text() == TAKEN_OUT_AND_PUT_IN
+    assert " the the" in answers(site, "edge02")
+
+
+def test_a_disk_that_fills_while_a_release_is_built_is_said_and_what_serves_goes_on(site: Site) -> None:
+    lock = site.checkout / "roles" / "vllm" / "files" / "locks" / f"{RELEASE}-x86_64.lock"
+    before, text = served_by(site), lock.read_text()
+    lock.write_text(text + "# the same packages, built anew\n")
+    name = sha256((lock.read_text().rstrip() + "3.11").encode()).hexdigest()[:8]
+    folder = f"/opt/vllm/releases/{RELEASE}-{name}"
+    site.on("edge02", f"mkdir {folder} && mount -t tmpfs -o size=100k none {folder}")
+    run = site.play(*ALONE, "--tags", "vllm")
+    lock.write_text(text)
+    site.on("edge02", f"umount {folder} && rmdir {folder}")
+    assert run.rc == 2, run.text
+    said = " ".join(run.text.split())
+    assert "No space left on device" in said
+    assert "Free the space, or mount a larger file system at /opt/vllm, and run again" in said
+    assert served_by(site) == before
+
+
+def test_a_mirror_that_lacks_one_package_is_refused_by_name_before_anything_is_changed(site: Site) -> None:
+    before = served_by(site)
+    site.on("edge02", "cp -a /srv/nvidia /srv/whole; cd /srv/nvidia; rm nvidia-persistenced_580.65.06*")
+    site.on(
+        "edge02",
+        "cd /srv/nvidia; awk -v RS= -v ORS='\n\n' '!/Package: nvidia-persistenced\n/ || !/Version: 580[.]65[.]06/'"
+        " < /srv/whole/Packages > Packages; gzip -kf Packages; sed -i '/^ /d; /:$/d' Release",
+    )
+    run = site.play(*CONSENT, *ALONE, "-e", '{"nvidia_driver_version": "580.65.06"}')
+    site.on("edge02", "rm -r /srv/nvidia; mv /srv/whole /srv/nvidia; apt-get -qq update")
+    assert run.rc == 2, run.text
+    assert "nvidia-persistenced: wanted 580.65.06, offered 580.105.08" in run.text
+    assert run.text.count("Nothing was changed. Of these packages") == 1
+    assert served_by(site) == before
 
 
 def test_a_host_that_is_taken_away_goes_on_and_the_others_are_not_asked_about_it(site: Site) -> None:
