@@ -8,6 +8,7 @@ from __future__ import annotations
 import grp
 import pwd
 import re
+import stat
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -46,6 +47,7 @@ account:
   type: dict
   returned: always
   description: The user's primary C(group), C(home) and C(shell); empty where there is no such user.
+private: {type: bool, returned: always, description: Whether the folder of secrets is there and root's alone.}
 credentials: {type: list, returned: always, description: The names of the credentials that lie beside the secrets.}
 nodes: {type: int, returned: always, description: How many NUMA nodes have processors.}
 cards:
@@ -143,6 +145,15 @@ def credentials(secrets: Path) -> list[str]:
     return sorted(set(names))
 
 
+def private(secrets: Path) -> bool:
+    """Say whether a folder is there and nobody but root can look into it."""
+    try:
+        state = secrets.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(state.st_mode) and (state.st_uid, state.st_gid, stat.S_IMODE(state.st_mode)) == (0, 0, 0o700)
+
+
 def nodes(sysfs: Path) -> int:
     """Count the nodes with processors; memory of a card may be a node, too."""
     lists = (sysfs / "devices/system/node").glob("node[0-9]*/cpulist")
@@ -196,6 +207,7 @@ def main() -> None:
         releases=[path.name for path in releases],
         complete=[path.name for path in releases if (path / ".complete").exists()],
         account=account(module.params["user"]),
+        private=private(secrets),
         credentials=credentials(secrets),
         nodes=nodes(Path(module.params["sysfs"])),
         cards=cards(Path(module.params["sysfs"]), Path(module.params["proc"])),

@@ -89,3 +89,11 @@ def test_cards_come_in_the_order_of_the_bus_with_their_node(tmp_path: Path) -> N
     assert module.nodes(tmp_path / "sys") == 2
     assert module.cards(tmp_path / "sys", tmp_path / "proc") == [{"node": 0, "uuid": uuid}, {"node": 1, "uuid": ""}]
     assert module.cards(tmp_path / "none", tmp_path / "none") == []
+
+
+def test_a_folder_of_secrets_that_others_may_look_into_is_not_private(tmp_path: Path) -> None:
+    assert module.private(tmp_path / "none") is False
+    tmp_path.chmod(0o700)
+    assert module.private(tmp_path) is True
+    tmp_path.chmod(0o750)
+    assert module.private(tmp_path) is False

@@ -216,9 +216,17 @@ def test_what_the_plan_chose_is_said_beside_what_the_inventory_sets(host, model)
     assert "--max-num-seqs" not in said
 
 
-def test_a_launch_of_which_the_plan_is_not_sure_goes_on_and_that_is_said(host, model):
-    one = unit(model, arguments={"max-model-len": 131072, "gpu-memory-utilization": 0.3})
-    answer = asked(host, one)
-    assert answer["judged"]["rc"] == 3
+def test_a_launch_of_which_the_plan_is_not_sure_goes_on_and_that_is_said(model):
+    predicted = {"outcome": "kv-too-small", "verdict": "uncertain", "odds": 0.74}
+    told = {"predicted": predicted, "card": {"gpus": 1, "name": "NVIDIA A10"}, "recommended": {}}
+    answer = asked(lambda _: {"rc": 3, "stdout": json.dumps(told), "stderr": ""}, unit(model))
     assert plan.refused([answer]) == []
     assert plan.chosen(answer).endswith("; whether it starts is uncertain, in about 75 of 100 such cases")
+
+
+def test_a_launch_that_nobody_can_tell_is_refused_with_what_to_read(model):
+    told = {"predicted": {"outcome": "unknown", "verdict": "unknown"}, "card": {"gpus": 1, "name": "NVIDIA A10"}}
+    row = plan.refused([asked(lambda _: {"rc": 3, "stdout": json.dumps(told), "stderr": ""}, unit(model))])[0]
+    assert "is unknown" in row["found"]
+    assert "vllm-doctor plan --explain -- vllm serve" in row["do"]
+    assert "None" not in " ".join(row.values())
