@@ -55,7 +55,8 @@ def _row(unit: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, str]:
         for name, value in recommended.items()
         if name in unit["arguments"] and str(unit["arguments"][name]) != str(value)
     }
-    where = f"{card.get('gpus')} x {card.get('name')} of {card.get('total_gib')} GiB"
+    size = f" of {card['total_gib']} GiB" if card.get("total_gib") else ""
+    where = f"{card.get('gpus')} x {card.get('name')}{size}"
     sums = f"{sums} GiB leave {told.get('available_kv_gib')} GiB for the KV cache"
     see = shlex.join(["vllm-doctor", "plan", "--explain", "--", "vllm", "serve", str(unit["model"])])
     if told["outcome"] == "unknown":
