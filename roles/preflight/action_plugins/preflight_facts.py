@@ -25,6 +25,6 @@ class ActionModule(ActionBase):
         if gathers and (result.get("facts") or {}).get("root"):
             told = self._execute_module("ansible.legacy.setup", {"gather_subset": ["min"]}, task_vars=task_vars)
             if told.get("failed") or told.get("unreachable"):
-                return told
+                return dict(told)
             result["ansible_facts"] = told["ansible_facts"]
         return result
