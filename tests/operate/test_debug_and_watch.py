@@ -12,7 +12,7 @@ from vllm_doctor.cli.span import seconds
 from vllm_doctor.gather.run import Ran
 from vllm_doctor.operate import temporary
 from vllm_doctor.operate.debug.switch import switches, text, unread
-from vllm_doctor.operate.temporary import NotDone, Temporary
+from vllm_doctor.operate.temporary import NotDone, Temporary, once_free
 from vllm_doctor.operate.watch.figures import figures
 from vllm_doctor.records.sample import CardUse, Counters, Look
 from vllm_doctor.records.temporary import purpose, until
@@ -67,6 +67,15 @@ def test_its_end_is_armed_before_it_is_written_and_its_name_says_when(tmp_path: 
     assert drop_in.take_away()
     assert not drop_in.take_away()
     assert not file.parent.exists()
+
+
+def test_what_waits_for_the_lock_is_tried_twice_a_minute_and_ends_with_its_deed(systemd: list[list[str]]) -> None:
+    once_free("vllm-doctor-resume-vllm@main", Path("/run/lock file"), ["/bin/systemctl", "start", "vllm@main.service"])
+    (armed,) = (words for words in systemd if words[0] == "systemd-run")
+    assert armed[1:3] == ["--on-calendar=*-*-* *:*:00/30", "--timer-property=AccuracySec=1s"]
+    assert '--property=ExecCondition=/usr/bin/flock --nonblock "/run/lock file" /bin/true' in armed
+    assert "--property=ExecStartPre=/bin/systemctl --no-block stop vllm-doctor-resume-vllm@main.timer" in armed
+    assert armed[-4:] == ["--", "/bin/systemctl", "start", "vllm@main.service"]
 
 
 def test_without_a_timer_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,12 +88,28 @@ class Temporary(msgspec.Struct, frozen=True):
         timed(self.timer, seconds, steps, last)
 
 
+def once_free(called: str, lock: Path, last: list[str]) -> None:
+    """Have systemd do something as soon as nobody holds the lock any more, whether who held it ended or was killed;
+    looked at twice a minute. Raises NotDone."""
+    timer = f"{called}.timer"
+    steps = [
+        "Type=oneshot",
+        f"ExecCondition=/usr/bin/flock --nonblock {quoted(str(lock))} /bin/true",
+        f"ExecStartPre=/bin/systemctl --no-block stop {quoted(timer)}",
+    ]
+    _armed(called, ["--on-calendar=*-*-* *:*:00/30", "--timer-property=AccuracySec=1s"], steps, last)
+
+
 def timed(called: str, seconds: int, steps: list[str], last: list[str]) -> None:
     """Have systemd do something later, whoever lives then. Raises NotDone."""
+    _armed(called, [f"--on-active={seconds}"], steps, last)
+
+
+def _armed(called: str, when: list[str], steps: list[str], last: list[str]) -> None:
     run(["systemctl", "stop", f"{called}.timer"], deadline_s=20)
     done = run(
         [
-            *("systemd-run", f"--on-active={seconds}", f"--unit={called}", "--collect", "--quiet"),
+            *("systemd-run", *when, f"--unit={called}", "--collect", "--quiet"),
             *(f"--property={step}" for step in steps),
             *("--", *last),
         ],

@@ -1,7 +1,7 @@
 """The steps of a recovery, in an order that a kill between any two of them leaves safe.
 
-Before the unit is stopped, a timer of systemd's own is armed that starts it again if we do not. Each step does nothing
-where it was done before, so the whole may be run twice.
+Before the unit is stopped, a timer of systemd's own is armed that starts it again where we are killed. Each step does
+nothing where it was done before, so the whole may be run twice.
 """
 
 import datetime
@@ -13,17 +13,16 @@ import msgspec
 from vllm_doctor.gather import journal, look, nvml, systemd
 from vllm_doctor.gather.run import run
 from vllm_doctor.operate.announce import announced
-from vllm_doctor.operate.guard.restart import alone
+from vllm_doctor.operate.guard.restart import LOCK, alone
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.recover import conservative
 from vllm_doctor.operate.recover.conservative import Less
 from vllm_doctor.operate.recover.orphans import Holder, end, holders
-from vllm_doctor.operate.temporary import Temporary, systemctl, timed
+from vllm_doctor.operate.temporary import Temporary, once_free, systemctl
 from vllm_doctor.records.host import Gpu
 from vllm_doctor.records.reading import Known
 
 _STOP_S = 900.0
-_RESUME_S = 900
 _PATIENCE_S = 10.0
 _FREE_S = 60.0
 _GIB = 1 << 30
@@ -103,12 +102,7 @@ def done(plan: Plan, ready_s: float, say: Callable[[str], None], now: datetime.d
     with alone(), announced(f"vllm-doctor recover --unit {plan.unit}", plan.unit):
         deeds.record(plan.unit, "recover", "begun: " + "; ".join(told(plan))[:1500])
         resume = f"vllm-doctor-resume-{plan.unit.removesuffix('.service')}"
-        timed(
-            resume,
-            _RESUME_S + int(_STOP_S),
-            ["Type=oneshot"],
-            ["/bin/systemctl", "--no-block", "start", "--", plan.unit],
-        )
+        once_free(resume, LOCK, ["/bin/systemctl", "--no-block", "start", "--", plan.unit])
         say(f"stops {plan.unit}")
         systemctl("stop", "--", plan.unit, deadline_s=_STOP_S)
         problem = _freed(plan, say)
