@@ -90,7 +90,8 @@ def _worth_a_look(whole: AnalysedRun) -> list[tuple[int, _After]]:
     """The edges of which one may begin the run that is judged, the last first.
 
     Between one edge and the next of its kind something must be told, or a process be new: else both begin the same. A
-    text of ten thousand stops is looked at a few times only.
+    text of ten thousand stops is looked at a few times only. Below the last one a client may speak, which tells nothing
+    that is known of a server.
     """
     telling = {fault.index for fault in whole.faults}
     telling |= {
@@ -102,7 +103,8 @@ def _worth_a_look(whole: AnalysedRun) -> list[tuple[int, _After]]:
     left = dict.fromkeys(_After, _MOST_EDGES)
     found: list[tuple[int, _After]] = []
     for begin, after in sorted(set(_edges(whole)), key=lambda edge: edge[0], reverse=True):
-        told = bisect_left(marks, begin) < bisect_left(marks, following.get(after, len(whole.lines)))
+        last = after not in following
+        told = last or bisect_left(marks, begin) < bisect_left(marks, following[after])
         following[after] = begin
         if told and left[after]:
             left[after] -= 1

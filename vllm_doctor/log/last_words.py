@@ -5,12 +5,16 @@ last line itself, and a shell, a supervisor or a scheduler writes it for them. T
 common is the place, behind the last word of the server, and the few names that there are for an end.
 """
 
+from collections.abc import Iterator
+
 from vllm_doctor.log.match import kinds, milestones, says, stops
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.run import PROCESSES
+from vllm_doctor.log.traceback import Crash
 from vllm_doctor.records.log import LogLine
 
 _SERIOUS = frozenset({"ERROR", "CRITICAL", "FATAL"})
+_ABOVE = 3
 _ENGINE = ("EngineCore", "Worker", "VllmWorker", "RayWorkerWrapper")
 
 
@@ -22,7 +26,7 @@ def last_words(run: AnalysedRun) -> LogLine | None:
     known = {h.index for h in run.hits if h.id in milestones() or h.id in stops() or kinds()[h.id] == "benign"}
     last = next((i for i in reversed(range(len(run.lines))) if i in known or _own(run.lines[i])), -1)
     whole = (crash for crash in run.crashes if crash.root.name and crash.root.frames)
-    told = {i for crash in whole for i in range(crash.first - 1, crash.last + 1)}
+    told = {i for crash in whole for i in (*_heading(run, crash), *range(crash.first, crash.last + 1))}
     stream = run.lines[last].stream if last >= 0 else None
     # Whoever told the server to stop kills what does not.
     stopping = run.stopped is not None and run.first("app-stopped", "uvicorn-finished") is None
@@ -34,6 +38,15 @@ def last_words(run: AnalysedRun) -> LogLine | None:
         if _complains(line):
             return line
     return None
+
+
+def _heading(run: AnalysedRun, crash: Crash) -> Iterator[int]:
+    """The line above a traceback, and what its process said right before, whoever wrote in between."""
+    for index in range(max(0, crash.first - _ABOVE), crash.first):
+        line = run.lines[index]
+        own = line.process is not None and (line.process, line.pid) == (crash.process, crash.pid)
+        if own or index == crash.first - 1:
+            yield index
 
 
 def _own(line: LogLine) -> bool:
