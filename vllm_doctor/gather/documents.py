@@ -87,8 +87,10 @@ def _describes(value: object) -> bool:
 def _yaml(data: bytes, name: str) -> Known[object] | None:
     import yaml
 
+    from vllm_doctor.launch import bounded_yaml
+
     try:
-        value = yaml.safe_load(data)
+        value = bounded_yaml.value(data)
     except (yaml.YAMLError, RecursionError, ValueError):
         return None
     return Known(value, name) if _describes(value) else None

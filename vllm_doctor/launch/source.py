@@ -123,9 +123,11 @@ def _of_yaml(text: str) -> Source | None:
     """The first container of vLLM's in a compose file, a pod, a deployment; None for a text that is no such file."""
     import yaml
 
+    from vllm_doctor.launch.bounded_yaml import values
+
     try:
-        documents = list(yaml.safe_load_all(text))
-    except (yaml.YAMLError, RecursionError):
+        documents = values(text)
+    except (yaml.YAMLError, RecursionError, ValueError):
         return None
     for document in documents:
         for place, spec in _containers(document):

@@ -88,7 +88,9 @@ def _value(data: bytes, file: str) -> object:
             return read.value
     import yaml
 
+    from vllm_doctor.launch import bounded_yaml
+
     try:
-        return yaml.safe_load(data)
+        return bounded_yaml.value(data)
     except (yaml.YAMLError, RecursionError, ValueError):
         raise PlanProblem(f"--prices {file}: is neither JSON nor YAML; {_SAMPLE}") from None
