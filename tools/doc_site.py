@@ -139,6 +139,9 @@ def config(pages: dict[str, str]) -> dict[str, Any]:
     def some(*names: str) -> list[str]:
         return [name for name in names if name in there]
 
+    placed = {"index.md", "guard.md", "doctor.md", "hosts.md", "playbooks.md", "units.md", "support.md"}
+    placed |= {"contributing.md", "changelog.md"}
+    others = sorted(name for name in there if "/" not in name and name not in placed)
     findings = sorted(name for name in there if re.fullmatch(r"findings/VD\d+\.md", name))
     return {
         "site_name": "vllm-doctor",
@@ -164,7 +167,7 @@ def config(pages: dict[str, str]) -> dict[str, Any]:
         "extra": {"generator": False, "version_shown": __version__},
         "nav": [
             {"Start": "index.md"},
-            {"The doctor": some("doctor.md", "guard.md")},
+            {"The doctor": some("doctor.md", "guard.md", *others)},
             {"Commands": some("commands/index.md") + sorted(n for n in there if re.match(r"commands/(?!index)", n))},
             {"Findings": some("findings/index.md", "findings/order.md") + findings},
             {"Your hosts": some("hosts.md", "playbooks.md", "units.md")},

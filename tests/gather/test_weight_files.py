@@ -40,7 +40,16 @@ def test_what_is_no_header_has_no_size_to_ask_for(tmp_path: Path) -> None:
 
 def test_a_folder_without_weights_says_nothing(tmp_path: Path) -> None:
     assert checked(str(tmp_path)) is None
-    assert checked(str(tmp_path / "none")) is None
+
+
+def test_a_folder_that_is_not_there_is_told_with_the_models_beside_it(tmp_path: Path) -> None:
+    for name in ("tiny-v2", ".kept", "notes"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "tiny-v2" / "config.json").write_text("{}")
+    (tmp_path / ".kept" / "config.json").write_text("{}")
+    found = checked(str(tmp_path / "tiny"))
+    assert found is not None
+    assert (found.missing, found.beside) == (f"{tmp_path}/tiny", (f"{tmp_path}/tiny-v2",))
 
 
 def test_a_whole_file_of_the_same_model_in_a_folder_beside_is_named(tmp_path: Path) -> None:

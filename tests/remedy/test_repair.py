@@ -168,6 +168,26 @@ def test_a_weight_file_is_named_with_its_size_and_the_size_that_it_should_have()
     assert whole.commands == (START,)
 
 
+MODEL = Change(ChangeKind.FLAG, "model", "/srv/m/tiny", None, Direction.CHANGE, Applicability.MANUAL)
+
+
+def test_a_model_is_no_option_that_was_taken_out() -> None:
+    told = repair(MODEL, OWN, code="VD511")
+    assert told.commands == ()
+    assert told.now == ("the unit failed; systemd gave up after 3 starts (its start limit)",)
+
+
+def test_a_models_folder_that_is_gone_is_told_with_what_lies_beside() -> None:
+    one = Machine("gpu7", weights=WeightFiles(0, missing="/srv/m/tiny", beside=("/srv/m/tiny-v2",)))
+    told = repair(MODEL, OWN, code="VD511", machine=one)
+    assert told.now[1] == "/srv/m/tiny is not there; folders with a model beside it: /srv/m/tiny-v2"
+    assert told.commands == ("ln -s /srv/m/tiny-v2 /srv/m/tiny", START)
+    more = Machine("gpu7", weights=WeightFiles(0, missing="/srv/m/tiny", beside=("/srv/m/a", "/srv/m/b")))
+    assert repair(MODEL, OWN, code="VD511", machine=more).commands == ()
+    back = repair(MODEL, OWN, code="VD511", machine=Machine("gpu7", weights=WeightFiles(2)))
+    assert (back.deed, back.commands) == ("start it", (START,))
+
+
 def test_what_was_taken_out_after_the_failed_run_needs_a_start_alone() -> None:
     told = repair(GONE, OWN)
     assert told.now[1] == "the launch has --swap-space 4 no more"

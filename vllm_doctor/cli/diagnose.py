@@ -6,7 +6,7 @@ import typer
 
 from vllm_doctor.cli import complete
 
-_FORMATS = ("human", "json", "html", "markdown", "prometheus")
+_FORMATS = ("human", "json", "html", "markdown", "junit", "prometheus")
 _SEVERITIES = ("blocks-start", "will-fail-under-load", "degraded", "advice")
 _MEDIA = ("command", "unit", "docker", "compose", "pod", "slurm", "python", "inventory")
 EXAMPLES = """\

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Judged: TypeAlias = Sequence[tuple[Diagnosis, Snapshot]]
 
-FORMATS = ("human", "json", "html", "markdown", "prometheus")
+FORMATS = ("human", "json", "html", "markdown", "junit", "prometheus")
 MEDIA = ("command", "unit", "docker", "compose", "pod", "slurm", "python", "inventory")
 _GIB = 1 << 30
 _MOST_LAUNCH = 1 << 16
@@ -158,6 +158,10 @@ def _rendered(judged: Judged, output: str, target: str | None, given: Given) -> 
         from vllm_doctor.render import markdown
 
         return markdown.text([told for told, _ in judged])
+    if output == "junit":
+        from vllm_doctor.render import junit
+
+        return junit.text([told for told, _ in judged])
     from vllm_doctor.render.human import text
 
     color = target is None and terminal.colored()

@@ -23,11 +23,13 @@ _BUDGET_S = 1.5
 
 
 def checked(folder: str) -> WeightFiles | None:
-    """The safetensors files of a local model's folder; None where it is none, or holds none.
+    """The safetensors files of a local model's folder; None where it holds none.
 
     A header is the length of a JSON text, the text, and the data that its offsets end with: so much the file must have
     (safetensors' format). A pointer of Git LFS names the size of the file that it stands for.
     """
+    if not os.path.lexists(folder):
+        return _missing(Path(folder))
     until = time.monotonic() + _BUDGET_S
     cut: list[WeightFile] = []
     count = 0
@@ -50,6 +52,18 @@ def checked(folder: str) -> WeightFiles | None:
             at = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="seconds")
             cut.append(WeightFile(os.fspath(file), status.st_size, needed, at, _copy(file, needed, until)))
     return WeightFiles(count, tuple(cut)) if count else None
+
+
+def _missing(folder: Path) -> WeightFiles | None:
+    """The folder is not there; None where nobody may look. Hidden folders are nobody's model."""
+    try:
+        entries = sorted(folder.parent.iterdir())[:_MOST_BESIDE]
+        beside = [e for e in entries if not e.name.startswith(".") and (e / "config.json").is_file()]
+    except FileNotFoundError:
+        beside = []
+    except OSError:
+        return None
+    return WeightFiles(0, missing=os.fspath(folder), beside=tuple(map(os.fspath, beside)))
 
 
 def _copy(file: Path, needed: int | None, until: float) -> str:

@@ -181,10 +181,13 @@ class WeightFile(msgspec.Struct, frozen=True):
 
 
 class WeightFiles(msgspec.Struct, frozen=True):
-    """How many weight files of the model's folder were looked at, and those that are not whole."""
+    """How many weight files of the model's folder were looked at, and those that are not whole. `missing` is the folder
+    where there is none, and `beside` are those next to it that hold a model."""
 
     checked: int
     cut: tuple[WeightFile, ...] = ()
+    missing: str = ""
+    beside: tuple[str, ...] = ()
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from vllm_doctor.redact.records import answer
 from vllm_doctor.remedy.argv import exact, placed, written
 from vllm_doctor.remedy.dropin import quoted
 
-_PORT_TAKEN, _WEIGHTS_CUT = "VD510", "VD512"
+_PORT_TAKEN, _WEIGHTS_CUT, _NO_MODEL = "VD510", "VD512", "VD511"
 # A line of the file that vLLM's --config names (gather/unit_files.py).
 _CONFIG = "--config"
 _START = "start it"
@@ -50,6 +50,8 @@ def _repair(diagnosis: Diagnosis, finding: Finding, unit: Unit, machine: Machine
     told = _Told()
     if finding.code == _PORT_TAKEN:
         told = _port(diagnosis, machine)
+    elif finding.code == _NO_MODEL and machine is not None and machine.weights is not None:
+        told = _model(machine.weights)
     elif finding.code == _WEIGHTS_CUT and machine is not None and machine.weights is not None:
         told = _weights(machine.weights)
     elif change is not None and place is not None:
@@ -221,7 +223,9 @@ def _is_gone(change: Change, unit: Unit, launch: Sequence[str]) -> bool:
     """Was the option in the run that failed, and is it in no line of the unit, nor in the launch?"""
     asked = change.direction is Direction.REMOVE or change.before is not None
     known = any(one.directive == "ExecStart" for one in unit.settings)
-    return change.kind is ChangeKind.FLAG and asked and known and placed(launch, change.name) is None
+    # The model is a word without a name, so it is in every launch.
+    named = change.kind is ChangeKind.FLAG and change.name != "model"
+    return named and asked and known and placed(launch, change.name) is None
 
 
 def _spelled(change: Change) -> str:
@@ -245,6 +249,18 @@ def _port(diagnosis: Diagnosis, machine: Machine | None) -> _Told:
         return _Told(now)
     stop = f"systemctl stop {shlex.quote(holder.unit)}" if holder.unit else f"kill {holder.pid}"
     return _Told(now, (stop,), f"stop {holder.unit or who}, unless it is wanted: then another port for one of the two")
+
+
+def _model(found: WeightFiles) -> _Told:
+    """The folder of the launch, whether it is there now, and what lies beside it."""
+    if not found.missing:
+        return _Told(("the folder of the model is there now",), deed=_START, starts=found.checked > 0)
+    beside = ", ".join(found.beside[:6]) or "none"
+    now = (f"{found.missing} is not there; folders with a model beside it: {beside}",)
+    if len(found.beside) != 1:
+        return _Told(now)
+    link = f"ln -s {shlex.quote(found.beside[0])} {shlex.quote(found.missing)}"
+    return _Told(now, (link,), "let the name lead to the folder beside it, if that is the model")
 
 
 def _weights(found: WeightFiles) -> _Told:

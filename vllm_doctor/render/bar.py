@@ -24,8 +24,12 @@ def draw(page: Page, memory: Memory) -> None:
     signs = signed(memory.parts)
     page.line(("  ", ""), *((sign * count, style) for (sign, style), count in zip(signs, cells, strict=True)))
     shown = [f"{sign} {visible(p.name, 40)} {p.gib:.2f}" for (sign, _), p in zip(signs, memory.parts, strict=True)]
+    styles = {text: style for text, (_, style) in zip(shown, signs, strict=True)}
     for line in page.wrapped("   ".join(text.replace(" ", _TIED) for text in shown), 2):
-        page.line((f"  {line.replace(_TIED, ' ')}", ""))
+        told = [part.replace(_TIED, " ") for part in line.split("   ")]
+        page.line(
+            *(span for part in told for span in (("  ", ""), (part[:1], styles.get(part, "")), (f"{part[1:]} ", "")))
+        )
 
 
 def columns(memory: Memory, width: int) -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_doctor import __version__
-from vllm_doctor.records.finding import Diagnosis, Memory
+from vllm_doctor.records.finding import Change, Diagnosis, Memory
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Severity, Verdict
 from vllm_doctor.remedy.argv import exact
 from vllm_doctor.render.deeds import deed, scalar
@@ -54,9 +54,8 @@ def page(judged: Sequence[tuple[Diagnosis, tuple[str, ...]]], *, taken_at: str =
         who=subject(judged[0][0].subject) if len(judged) == 1 else judged[0][0].subject.host or "",
         severities=SEVERITIES,
         certainties=_CERTAINTIES,
-        applicability=APPLICABILITY,
         deed=deed,
-        was=was,
+        beside=_beside,
         predicted=predicted,
         taken_at=taken_at if _is_a_time(taken_at) else "",
         version=__version__,
@@ -138,6 +137,12 @@ def _bar(memory: Memory) -> dict[str, object]:
         used += light.startswith("part")
         parts.append((light, visible(part.name, 40), part.gib, 100 * part.gib / total))
     return {"of": visible(memory.of, 40), "total": memory.total_gib, "parts": parts, "asked": memory.asked}
+
+
+def _beside(change: Change) -> str:
+    """What it was, who may do it, what then follows."""
+    then = f"then {predicted(change)}" if change.predicted else ""
+    return "; ".join(filter(None, (was(change).rstrip("; "), APPLICABILITY[change.applicability], then)))
 
 
 def _paste(diagnosis: Diagnosis) -> tuple[str, list[str]]:
