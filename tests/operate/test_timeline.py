@@ -1,9 +1,18 @@
 """What `history` makes of what several keep: who ended a run."""
 
-from vllm_doctor.operate.history.store import Event
+from pathlib import Path
+
+import pytest
+
+from vllm_doctor.operate.history import deeds
+from vllm_doctor.operate.history.past import past
+from vllm_doctor.operate.history.store import Event, Store
 from vllm_doctor.operate.history.timeline import _by_whom, _expired
+from vllm_doctor.records.reading import Known
+from vllm_doctor.records.sample import Look
 
 UNIT = "vllm@main.service"
+NOW = 1_700_000_000.0
 
 
 def kinds(*events: tuple[float, str, str]) -> list[str]:
@@ -32,3 +41,15 @@ def test_what_took_itself_away_has_its_end_unless_it_was_turned_off_before() -> 
     assert _expired([holds, Event(300, UNIT, "debug", "off")], 700) == []
     assert len(_expired([holds, Event(300, "vllm@two.service", "debug", "off")], 700)) == 1
     assert _expired([Event(100, UNIT, "debug", "holds until soon")], 700) == []
+
+
+def test_a_diagnosis_knows_the_guards_restart_of_the_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path))
+    Store(tmp_path / "history.sqlite").keep(Look(UNIT, NOW, 0, 0))
+    deeds.record(UNIT, "restarted", "by the guard: engine-dead: no token for 50 s", at=NOW - 60)
+    read = past(UNIT, NOW)
+    assert isinstance(read, Known)
+    assert read.value.restarted == "2023-11-14 22:12:20Z by the guard: engine-dead: no token for 50 s"
+    later = past(UNIT, NOW + 2 * 86400)
+    assert isinstance(later, Known)
+    assert later.value.restarted == ""

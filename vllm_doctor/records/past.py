@@ -27,7 +27,9 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 class Past(msgspec.Struct, frozen=True):
-    """The unit's memories, and how it stood at the last look before it last ended by itself (empty: it never did)."""
+    """The unit's memories; how it stood at the last look before it last ended by itself, and when and why the guard
+    last restarted it (empty: it never did)."""
 
     growths: tuple[Growth, ...] = ()
     before_crash: str = ""
+    restarted: str = ""

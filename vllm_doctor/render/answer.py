@@ -44,6 +44,9 @@ def _notes(page: Page, diagnosis: Diagnosis) -> None:
     for name, note in diagnosis.facts.items():
         if name.startswith("log_note_") and isinstance(note, str) and note.startswith("judged"):
             page.text(visible(note, 300), "dim")
+    restarted = diagnosis.facts.get("guard_restarted")
+    if isinstance(restarted, str):  # what looks like a crash was its deed
+        page.text(visible(f"last restarted: {restarted}", 300), "dim")
 
 
 def answer(page: Page, finding: Finding, repair: Repair | None = None) -> None:

@@ -79,10 +79,15 @@ def decisive(excerpt: str) -> str:
     return excerpt
 
 
+# What the guard's records add, with the words before it.
+_PAST = {"before_last_crash": "before it last ended by itself", "guard_restarted": "last restarted"}
+
+
 def facts(diagnosis: Diagnosis) -> tuple[list[str], list[str]]:
     """What was read of the subject, what is nought or not known left out; and notes about the log, a line each."""
     told = [shown.format(scalar(value)) for name, shown in _FACTS.items() if (value := diagnosis.facts.get(name))]
     notes = [str(value) for name, value in diagnosis.facts.items() if name.startswith("log_note_")]
+    notes += [f"{told}: {value}" for name, told in _PAST.items() if (value := diagnosis.facts.get(name))]
     if diagnosis.facts.get("complete_head") is False:
         notes.insert(0, "the beginning of this run was not in what was read")
     return told, [visible(note, 300) for note in notes]

@@ -331,4 +331,6 @@ def _facts(case: Case) -> dict[str, Scalar]:
         facts["planned_kv_gib"] = planned
     if case.past is not None and case.past.before_crash:
         facts["before_last_crash"] = case.past.before_crash
+    if case.past is not None and case.past.restarted:
+        facts["guard_restarted"] = case.past.restarted
     return facts

@@ -50,6 +50,8 @@ def decide(
 def permitted(policy: Policy, unit: str, restarts: tuple[float, ...], now: float) -> str | None:
     """Why a restart is not permitted now, or None. `restarts` are the wall times of those that the guard did; one that
     lies ahead, because the clock was put back, counts as one of today."""
+    if not policy.act and not policy.units:
+        return "no policy names a unit (vllm_doctor_guard: true writes one)"
     if not policy.act:
         return "the policy only watches (act is false)"
     if unit not in policy.units:

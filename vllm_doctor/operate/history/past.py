@@ -2,6 +2,7 @@
 
 import time
 
+from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.slope import GIB
 from vllm_doctor.operate.history.slopes import slopes
 from vllm_doctor.operate.history.store import Minute, Reader, Unreadable, place
@@ -9,6 +10,7 @@ from vllm_doctor.records.past import Growth, Past
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
 HOURS = 48.0
+DAY = 86400.0
 _BEFORE_S = 600.0
 # What the guard writes down when a unit ended by itself, or had to be ended.
 _ENDED = {"crashed", "engine-dead", "one-engine-dead"}
@@ -38,7 +40,7 @@ def past(unit: str, now: float | None = None) -> Reading[Past]:
             )
             for s in found
         )
-        return Known(Past(growths, _before_crash(reader, unit, at)), str(place()))
+        return Known(Past(growths, _before_crash(reader, unit, at), _restarted(unit, at)), str(place()))
     except Unreadable as problem:
         return Unknown(f"the guard's records: {problem}", "journalctl -u vllm-doctor-guard")
     finally:
@@ -54,11 +56,20 @@ def _before_crash(reader: Reader, unit: str, now: float) -> str:
     return told(rows[-1]) if rows else ""
 
 
+def _restarted(unit: str, now: float) -> str:
+    """The guard's last restart of the day: what looks like a crash is its deed."""
+    done = [e for e in deeds.events(unit, now - DAY) if e.kind == "restarted"]
+    return f"{_when(done[-1].at)} {done[-1].text[:300]}" if done else ""
+
+
+def _when(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))
+
+
 def told(row: Minute) -> str:
     """One record in a line."""
-    when = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(row.at))
     kv = "" if row.kv is None else f", KV cache {row.kv:.0%}"
     load = "load unknown" if row.running is None else f"{row.running:.0f} running, {row.waiting or 0:.0f} waiting{kv}"
     room = f" of {row.host_limit / GIB:.2f}" if row.host_limit else ""
     host = f", host memory {row.host / GIB:.2f}{room} GiB" if row.host else ""
-    return f"{when}: {load}{host}"
+    return f"{_when(row.at)}: {load}{host}"
