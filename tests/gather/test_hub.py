@@ -95,3 +95,12 @@ def test_what_the_hub_does_not_give_is_said_with_the_way_round(hub, monkeypatch,
     assert model in told.stderr
     assert "--model-config config.json" in told.stderr
     assert "Traceback" not in told.stderr
+
+
+def test_a_description_larger_than_any_does_not_fill_the_disk(hub, monkeypatch, tmp_path):
+    body = b'{"a": "' + b"x" * (33 << 20) + b'"}'
+    monkeypatch.setitem(hub.files, "/acme/large/resolve/main/config.json", body)
+    told = plan("acme/large")
+    assert told.returncode == 2, told.stdout
+    assert "VD0001" not in told.stderr
+    assert max(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()) <= 32 << 20

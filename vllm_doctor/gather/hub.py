@@ -7,7 +7,9 @@ $HF_ENDPOINT, with the user's own token, and from the cache alone where $HF_HUB_
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vllm_doctor.records.reading import Known, Unknown
@@ -30,7 +32,8 @@ def config(model: str, revision: str | None) -> Known[Path] | Unknown:
         )
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells each of its retries
     try:
-        file = Path(hf_hub_download(model, CONFIG, revision=revision, etag_timeout=_SECONDS))
+        with _no_larger():
+            file = Path(hf_hub_download(model, CONFIG, revision=revision, etag_timeout=_SECONDS))
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as problem:
         return Unknown(f"the hub has no config.json of {model} for us: {_first(problem)}", _GIVEN)
     except (OSError, ValueError, errors.HFValidationError) as problem:
@@ -38,9 +41,21 @@ def config(model: str, revision: str | None) -> Known[Path] | Unknown:
     if file.stat().st_size > _MOST:
         return Unknown(f"{file}: larger than any config.json", _GIVEN)
     refused = (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError, ValueError)
-    with suppress(*refused):  # of one file, or of another format: the weights follow from the configuration
+    with suppress(*refused), _no_larger():  # of one file, or of another format: the weights follow from the configuration
         hf_hub_download(model, INDEX, revision=revision, etag_timeout=_SECONDS)
     return Known(file, str(file))
+
+
+@contextmanager
+def _no_larger() -> Iterator[None]:
+    """Let no file of this process grow beyond what a config.json has: a stranger's may be as large as the disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    most = _MOST if before[0] == resource.RLIM_INFINITY else min(_MOST, before[0])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def _first(problem: Exception) -> str:
