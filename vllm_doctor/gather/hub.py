@@ -41,7 +41,8 @@ def config(model: str, revision: str | None) -> Known[Path] | Unknown:
     if file.stat().st_size > _MOST:
         return Unknown(f"{file}: larger than any config.json", _GIVEN)
     refused = (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError, ValueError)
-    with suppress(*refused), _no_larger():  # of one file, or of another format: the weights follow from the configuration
+    # Of one file, or of another format: the weights follow from the configuration.
+    with suppress(*refused), _no_larger():
         hf_hub_download(model, INDEX, revision=revision, etag_timeout=_SECONDS)
     return Known(file, str(file))
 
