@@ -8,10 +8,11 @@ from typing import Literal
 
 import msgspec
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.verdict import Direction
 
 # As `{field}` alone: JSON and a format of a program have another sign beside the brace.
-_FIELD = re.compile(r"(?<![{$])\{([a-z_]{1,40})\}(?!\})")
+_FIELD = Pattern(r"(?<![{$])\{([a-z_]{1,40})\}(?!\})")
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,9 +45,9 @@ def applies(answer: Answer, text: str) -> bool:
 
 def filled(text: str, fields: Mapping[str, str], *, quoted: bool = False) -> str | None:
     """A sentence with the message's fields in it; None where one of them is not known."""
-    if any(not fields.get(name) for name in _FIELD.findall(text)):
+    if any(not fields.get(name) for name in _FIELD.compiled.findall(text)):
         return None
-    return _FIELD.sub(lambda m: shlex.quote(fields[m[1]]) if quoted else fields[m[1]], text)
+    return _FIELD.compiled.sub(lambda m: shlex.quote(fields[m[1]]) if quoted else fields[m[1]], text)
 
 
 @cache

@@ -43,6 +43,8 @@ class AnalysedRun(Run):
         found = [f for f in found if not f.at_end] or found
         first = [f for f in found if not self._survivor(f)] or found
         first = [f for f in first if not _wraps(f)] or first
+        if any(f.ids & IMPORTS for f in first):  # no warning of a device makes a module missing
+            first = [f for f in first if not self._warns(f)] or first
         # An exception's line alone, without calls and unknown, is often a library's noise: what has either comes first.
         # So is what a thread or a forgotten task of its own said.
         told = [f for f in first if not f.bare and not self._headed(f, "aside-heading")]
@@ -107,6 +109,10 @@ class AnalysedRun(Run):
         """Does its own writer call it no error: NCCL information, a warning that an optional import failed?"""
         text = self.lines[hit.index].text
         return says(text, "information-line") or (hit.id in IMPORTS and says(text, "python-warning"))
+
+    def _warns(self, fault: Fault) -> bool:
+        """Is it a warning of Python's alone? The program went on."""
+        return fault.crash is None and says(self.lines[fault.index].text, "python-warning")
 
     def _with_why(self, index: int, here: list[Hit], said: dict[int, list[Hit]]) -> tuple[int, tuple[Hit, ...]]:
         """Where pydantic's heading was quoted without its traceback: what the lines right below say is its reason."""

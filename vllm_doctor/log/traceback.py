@@ -72,8 +72,10 @@ class Crash(msgspec.Struct, frozen=True):
 
     @property
     def root(self) -> Link:
-        """What was raised first. A task that was cancelled is how asyncio ends a wait: what came of it says why."""
-        return next((link for link in self.links if link.kind != "CancelledError"), self.links[0])
+        """What was raised first. A task that was cancelled is how asyncio ends a wait: what came of it says why. What a
+        debugger raises within itself it catches itself."""
+        told = (link for link in self.links if link.kind != "CancelledError" and not _of_a_debugger(link))
+        return next(told, self.links[0])
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -84,6 +86,10 @@ class Crash(msgspec.Struct, frozen=True):
     def files(self) -> tuple[str, ...]:
         """Every frame's file, in the same order."""
         return tuple(frame.file for link in self.links for frame in link.frames)
+
+
+def _of_a_debugger(link: Link) -> bool:
+    return bool(link.frames) and "pydevd" in link.frames[-1].file
 
 
 def _names(frames: Sequence[Frame]) -> list[str]:

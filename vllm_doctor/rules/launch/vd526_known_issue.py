@@ -2,6 +2,8 @@
 
 from vllm_doctor.knowledge.known_issues import Issue, matching
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.log.traceback import Crash
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence
 from vllm_doctor.rules.case import Case
@@ -13,18 +15,22 @@ from vllm_doctor.rules.say import finding
 
 _CHANGES = 3
 
+# Tracebacks that are looked at where a line of its own said first what one of them is about.
+_LOOKED_AT = 50
+
 
 def judge(case: Case) -> Outcome:
     """Does what failed first match an entry of the known issues?"""
     if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
-    if root is None or root.crash is None or root.ids & EXHAUSTED:
+    crash = _crash(case.run, root) if root is not None else None
+    if root is None or crash is None or root.ids & EXHAUSTED:
         return NotHere("no traceback shows a failure other than memory")
-    one = _matching(case, root)
+    one = _matching(case, crash)
     if one is None:
         return Clear("no known issue matches its exception, message and calls")
-    at = root.crash.root.at
+    at = crash.root.at
     return finding(
         RULE,
         title=f"{one.title}; matches {one.address}",
@@ -37,10 +43,17 @@ def judge(case: Case) -> Outcome:
     )
 
 
-def _matching(case: Case, root: Fault) -> Issue | None:
-    if root.crash is None:
-        return None
-    for link in root.crash.links:
+def _crash(run: AnalysedRun | None, root: Fault) -> Crash | None:
+    """Its traceback; where a line of its own says it first, the traceback that ends with the same message."""
+    if run is None or root.crash is not None:
+        return root.crash
+    said = run.lines[root.index].text
+    later = (c for c in run.crashes[:_LOOKED_AT] if c.first > root.index and c.root.message)
+    return next((c for c in later if c.root.message.splitlines()[0] in said), None)
+
+
+def _matching(case: Case, crash: Crash) -> Issue | None:
+    for link in crash.links:
         calls = [f"{f.file}:{f.function}".replace("\\", "/") for f in link.frames]
         code = link.frames[-1].code if link.frames else ""
         found = matching(link.kind, link.message, code, calls, case.version)

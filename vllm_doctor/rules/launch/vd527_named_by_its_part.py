@@ -3,6 +3,7 @@
 from vllm_doctor.knowledge.answers import Answer, applies
 from vllm_doctor.knowledge.layers import Layer
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.root_cause import IMPORTS
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence
 from vllm_doctor.rules.case import Case
@@ -18,13 +19,13 @@ def judge(case: Case) -> Outcome:
     if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
-    if root is None or root.ids & EXHAUSTED:
-        return NotHere("the log shows no failure that is not memory")
+    if root is None or root.crash is None or root.ids & (EXHAUSTED | IMPORTS):
+        return NotHere("there is no traceback of a failure that is not memory")
     part = layer(case, root)
     answer = _answer(case, root, part) if part is not None else None
     if part is None or answer is None:
         return Clear("no part of vLLM has a name for what failed")
-    at = root.crash.root.at if root.crash is not None else None
+    at = root.crash.root.at
     return finding(
         RULE,
         title=answer.title,

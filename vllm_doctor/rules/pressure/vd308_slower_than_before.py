@@ -1,0 +1,78 @@
+"""VD308: the same number of requests gets a small part of the tokens that it got before."""
+
+import itertools
+from collections.abc import Sequence
+
+from vllm_doctor.log.stats import Stats
+from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.say import finding
+
+# Lines of statistics in a row, ten seconds each: the best of the log is a mean over three, what is slow lasts a minute.
+_BEST, _SLOW = 3, 6
+# Longer contexts and fuller batches make a request slower, but not this much.
+_FACTOR = 4.0
+_NEXT = (
+    "look for what slows the card, then the host: nvidia-smi -q -d PERFORMANCE (clocks held down by power or heat), "
+    "nvidia-smi (another process), top (a process of the engine that waits for the processor), and on several cards "
+    "which rank is behind"
+)
+
+
+def judge(case: Case) -> Outcome:
+    """Do the last lines of statistics show far fewer tokens a request than the log's own best?"""
+    run = case.run
+    if run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if len(run.stats) < _BEST + _SLOW:
+        return NotHere("the log holds too few statistics to compare")
+    last = run.stats[-_SLOW:]
+    if not all(_decodes(s) for s in last) or len({s.running for s in last}) > 1:
+        return Clear("the last statistics do not show the same requests that only generate")
+    if run.root is not None or run.stopped is not None or run.is_script:
+        return Clear("the service was ended")
+    best = _best(run.stats[:-_SLOW], last[0].running)
+    now = sum(map(_each, last)) / len(last)
+    if best is None or now * _FACTOR > best[1]:
+        return Clear("the requests get about as many tokens as before")
+    hits = run.all("stats")
+    return finding(
+        RULE,
+        title=f"Each request gets {now:.1f} tokens a second; it was {best[1]:.1f} before",
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(hits[best[0]].index), case.line(hits[-1].index)),
+        arithmetic=(
+            Arithmetic(
+                "a request at best", round(best[1], 1), "tokens/s", "generated / running, three lines", "the log"
+            ),
+            Arithmetic(
+                "a request now", round(now, 1), "tokens/s", "generated / running, the last six lines", "the log"
+            ),
+        ),
+        refute="the contexts of the requests that run now are many times as long as those before",
+        then=_NEXT,
+    )
+
+
+def _decodes(stats: Stats) -> bool:
+    """Do requests run, and is no prompt computed beside them? A prompt takes the step from those that generate."""
+    return stats.running > 0 and stats.generation > 0 and stats.prompt == 0 and not stats.preemptions
+
+
+def _each(stats: Stats) -> float:
+    return stats.generation / stats.running
+
+
+def _best(before: Sequence[Stats], running: int) -> tuple[int, float] | None:
+    """(Index of the first line, tokens a second of one request) where at least as many requests ran the fastest."""
+    windows = ((i, before[i : i + _BEST]) for i in range(len(before) - _BEST + 1))
+    fit = ((i, w) for i, w in windows if all(_decodes(s) and s.running >= running for s in w))
+    steady = ((i, w) for i, w in fit if all(a.running == b.running for a, b in itertools.pairwise(w)))
+    return max(((i, sum(map(_each, w)) / _BEST) for i, w in steady), key=lambda pair: pair[1], default=None)
+
+
+RULE = rule("VD308", reads=frozenset({Signal.LOG}), judge=judge)
