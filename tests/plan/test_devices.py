@@ -92,3 +92,33 @@ def test_no_card_of_nvidia_s_is_taken_for_another_maker_s():
     assert elsewhere("H100") is None
     assert elsewhere("RTX 4090") is None
     assert find("MI300X") is None
+
+
+@pytest.fixture
+def least_sure(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path / "state"))
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(LLAMA_8B))
+
+    def asked(*card):
+        launch = ("vllm", "serve", "m", "--max-model-len", "8192", "--tensor-parallel-size", "2")
+        fixed = ("--gpus", "2", "--vllm-version", "0.20.0", "--model-config", str(config), "--format", "json")
+        run(["plan", *fixed, *card, "--", *launch])
+        return json.loads(capsys.readouterr().out)["least_sure"]
+
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("card", "term", "fact"),
+    [
+        (("--gpu-memory-gib", "80"), "memory outside torch", "the card's name, which says how cards are linked"),
+        (("--gpu", "RTX 5090"), "memory outside torch", "a log of any start on this host"),
+        (("--gpu", "H100"), "activation", "--max-num-batched-tokens and --max-num-seqs in the launch"),
+    ],
+)
+def test_the_fact_is_named_that_would_narrow_the_range_most(least_sure, card, term, fact):
+    told = least_sure(*card)
+    assert told["term"] == term
+    assert fact in told["told_by"]
+    assert told["pool_less_gib"] + told["pool_more_gib"] > 0

@@ -95,6 +95,14 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "card": _card(plan.planner),
         "predicted": figures(p),
         "margin": {"available_kv_gib": margin},
+        "least_sure": None
+        if p.widest is None
+        else {
+            "term": p.widest.term,
+            "pool_less_gib": _round(p.widest.below),
+            "pool_more_gib": _round(p.widest.above),
+            "told_by": p.widest.told_by,
+        },
         "refused": [
             {"flag": r.flag.removeprefix("--"), "found": r.found, "needed": r.needed} for r in p.settings.refusals
         ],
@@ -286,10 +294,20 @@ def _uncertain(p: Prediction) -> list[str]:
     told = f"starts    in about {max(5, min(95, round(p.odds * 20) * 5))} of 100 such cases"
     if p.widest is not None:
         told += f"; least sure is {p.widest.term}, {p.widest.above:.2f} less to {p.widest.below:.2f} GiB more"
+    fact = [] if p.widest is None else [f"            {p.widest.told_by}"]
     return [
         f"  {told}",
+        *fact,
         "            --learn START.LOG settles it after one start; what is recommended needs no luck",
     ]
+
+
+def _least_sure(p: Prediction) -> list[str]:
+    """The term that widens the range most, and what would tell."""
+    if p.widest is None:
+        return []
+    wide = f"the pool may be {p.widest.below:.2f} GiB smaller or {p.widest.above:.2f} larger by it"
+    return [f"    least sure: {p.widest.term}; {wide}", f"        told by {p.widest.told_by}"]
 
 
 def text(plan: Plan, *, explain: bool = False) -> str:
@@ -329,6 +347,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
     if explain:
         lines.append("")
         lines += [f"    {t.bytes / 2**30:7.2f} GiB  {t.name}: {t.formula}  [{t.source}]" for t in p.terms]
+        lines += _least_sure(p)
     lines += _remedies(plan)
     if plan.hardware:
         lines += ["", "  cards that hold it as asked: " + ", ".join(f"{n} × {g.name}" for g, n, _ in plan.hardware[:8])]

@@ -81,12 +81,29 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         return "starts" if self.outcome == "ok" else "does-not-start"
 
 
+# What would tell, of each term that a launch leaves open; --learn of one start's log settles every one of them.
+_TOLD_BY = {
+    "weights": "--weights-gib, from the checkpoint's index or a log of any start of it",
+    "layout of the weights": "whether triton_kernels is installed: with it MXFP4 experts are Triton's, else Marlin's",
+    "sampler": "whether FlashInfer is installed, or VLLM_USE_FLASHINFER_SAMPLER set either way",
+    "memory outside torch": "the card's name, which says how cards are linked, and a log of any start on this host",
+    "CUDA graphs": "--max-num-seqs or --max-cudagraph-capture-size in the launch: they say how many graphs there are",
+    "activation": "--max-num-batched-tokens and --max-num-seqs in the launch, where they are left to the release",
+    "model type": "a log of one start of this model",
+}
+
+
 class Spread(msgspec.Struct, frozen=True):
     """How far below and above the predicted pool one term may bring the real one, in GiB."""
 
     term: str
     below: float
     above: float
+
+    @property
+    def told_by(self) -> str:
+        """The fact that would narrow it."""
+        return _TOLD_BY[self.term]
 
 
 class Stage(msgspec.Struct, frozen=True):
