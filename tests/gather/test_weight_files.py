@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,22 @@ def test_a_header_of_more_values_than_any_has_is_not_read(tmp_path: Path) -> Non
     found = checked(str(tmp_path))
     assert found is not None
     assert [c.needed for c in found.cut] == [None]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder that another user may not read")
+def test_what_the_services_user_may_not_read_is_told_with_its_owner(tmp_path: Path) -> None:
+    model = Path(tempfile.mkdtemp(dir="/var/tmp")) / "model"
+    try:
+        model.parent.chmod(0o755)
+        model.mkdir(mode=0o700)
+        (model / "config.json").write_text("{}")
+        safetensors(model / "a.safetensors", 64)
+        found = checked(str(model), "nobody")
+        assert found is not None
+        assert (found.denied, found.why) == (str(model), "user nobody may not read it: owner root, mode 700")
+        model.chmod(0o755)
+        found = checked(str(model), "nobody")
+        assert found is not None
+        assert (found.denied, found.checked) == ("", 1)
+    finally:
+        shutil.rmtree(model.parent)

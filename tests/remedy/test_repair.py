@@ -184,6 +184,14 @@ def test_a_models_folder_that_is_gone_is_told_with_what_lies_beside() -> None:
     assert told.commands == ("ln -s /srv/m/tiny-v2 /srv/m/tiny", START)
     more = Machine("gpu7", weights=WeightFiles(0, missing="/srv/m/tiny", beside=("/srv/m/a", "/srv/m/b")))
     assert repair(MODEL, OWN, code="VD511", machine=more).commands == ()
+    shut = WeightFiles(0, denied="/srv/m/tiny", group="vllm", why="user vllm may not read it: owner root, mode 700")
+    closed = repair(MODEL, OWN, code="VD511", machine=Machine("gpu7", weights=shut))
+    assert closed.now[1] == "/srv/m/tiny is there, and user vllm may not read it: owner root, mode 700"
+    assert closed.commands == ("chgrp -R vllm /srv/m/tiny && chmod -R g+rX /srv/m/tiny", START)
+    above = Machine(
+        "gpu7", weights=WeightFiles(0, denied="/srv/m", why="user vllm may not read it: owner root, mode 700")
+    )
+    assert repair(MODEL, OWN, code="VD511", machine=above).commands[0] == "chmod o+x /srv/m"
     back = repair(MODEL, OWN, code="VD511", machine=Machine("gpu7", weights=WeightFiles(2)))
     assert (back.deed, back.commands) == ("start it", (START,))
 

@@ -115,6 +115,14 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
             autocompletion=complete.of(*_SEVERITIES),
         ),
     ] = "advice",
+    tell: Annotated[
+        str | None,
+        typer.Option(
+            "--notify",
+            metavar="FILE",
+            help='Tell of findings: FILE, which only you may read, is {"url": "https://…"} or {"exec": ["/program"]}.',
+        ),
+    ] = None,
 ) -> None:
     """Say what is wrong with vLLM, why, and what to change.
 
@@ -141,4 +149,4 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         path=path,
         medium=medium,
     )
-    raise typer.Exit(run(given, output, fail_on, target, force=force))
+    raise typer.Exit(run(given, output, fail_on, target, force=force, tell=tell))

@@ -6,6 +6,7 @@ import re
 import select
 import stat
 import struct
+import sys
 import termios
 import time
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ from vllm_doctor.rules.order import INTERNAL, by_code
 
 if TYPE_CHECKING:
     from vllm_doctor.monitor.host import Row
+    from vllm_doctor.operate.notify import Target as Whom
 
 Judged: TypeAlias = Sequence[tuple[Diagnosis, Snapshot]]
 
@@ -48,9 +50,19 @@ _PIPE_S, _SOCKET_S = 2.0, 0.1
 _WORST = (Verdict.FINDING, Verdict.UNKNOWN, Verdict.OK, Verdict.NOT_APPLICABLE)
 
 
-def run(given: Given, output: str, fail_on: str, target: str | None = None, *, force: bool = False) -> int:
-    """The whole command; returns its exit code. `target` is a file to write instead of standard output."""
+def run(
+    given: Given,
+    output: str,
+    fail_on: str,
+    target: str | None = None,
+    *,
+    force: bool = False,
+    tell: str | None = None,
+) -> int:
+    """The whole command; returns its exit code. `target` is a file to write instead of standard output, `tell` one that
+    says whom to tell of findings."""
     given = _unit_named(_piped(given))
+    whom = _whom(tell)
     if output not in FORMATS:
         raise UsageProblem(f"--format {output}: needed is one of {', '.join(FORMATS)}")
     if fail_on not in tuple(Severity):
@@ -78,8 +90,32 @@ def run(given: Given, output: str, fail_on: str, target: str | None = None, *, f
         refuse_missing(gone)  # what the rest shows is worth more than a mistyped name
     judged.sort(key=lambda pair: _WORST.index(pair[0].verdict))
     _write(judged, output, target, given)
+    found = [verdict for verdict, _ in judged if exit_code(verdict, Severity(fail_on)) == Exit.FINDINGS]
+    if whom is not None and found:
+        _tell(whom, found)
     codes = {exit_code(verdict, Severity(fail_on)) for verdict, _ in judged}
     return next(code for code in (Exit.INTERNAL, Exit.FINDINGS, Exit.INCOMPLETE, Exit.OK) if code in codes)
+
+
+def _whom(tell: str | None) -> "Whom | None":
+    """Whom to tell, read before anything is judged. Raises UsageProblem."""
+    if tell is None:
+        return None
+    from vllm_doctor.operate.notify import BadTargetError
+    from vllm_doctor.operate.notify import target as whom
+
+    try:
+        return whom(tell)
+    except BadTargetError as problem:
+        raise UsageProblem(f"--notify {problem}") from None
+
+
+def _tell(whom: "Whom", found: list[Diagnosis]) -> None:
+    """The answer stands by now: that nobody was told is a line beside it, and no other exit code."""
+    from vllm_doctor.operate.notify import notify
+
+    if problem := notify(whom, found):
+        print(f"--notify: nobody was told: {problem}", file=sys.stderr)
 
 
 def _judged(snapshot: Snapshot) -> Diagnosis:

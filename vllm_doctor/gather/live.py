@@ -189,7 +189,9 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool | None) -> _Read
         answered = probe.probe(base, deadline_s=SILENCE_S, given=given)
     healthy = answered is not None and answered.health_status == 200
     model = launch.value.model if isinstance(launch, Known) else None
-    weights: Task[WeightFiles | None] = Task(partial(_weights, None if healthy else model))
+    weights: Task[WeightFiles | None] = Task(
+        partial(_weights, None if healthy else model, state.properties.get("User", ""))
+    )
     host = machine.result(max(until, time.monotonic() + HTTP_S), None)
     halted = _halted(host, state.name)
     if answered is not None and healthy and halted is not None:  # nothing would come back, and why is known
@@ -232,8 +234,8 @@ def _halted(host: Machine | None, unit: str) -> Process | None:
     return next((p for p in mine if p.state == "T" or p.frozen), None)
 
 
-def _weights(model: str | None) -> WeightFiles | None:
-    return checked(model) if model is not None and model.startswith("/") else None
+def _weights(model: str | None, user: str) -> WeightFiles | None:
+    return checked(model, user) if model is not None and model.startswith("/") else None
 
 
 def _now() -> str:

@@ -1,7 +1,9 @@
 """Weight files that are not whole, told by their own headers; no tensor is read."""
 
+import grp
 import json
 import os
+import pwd
 import stat
 import time
 from datetime import UTC, datetime
@@ -22,14 +24,17 @@ _MOST_BESIDE = 200
 _BUDGET_S = 1.5
 
 
-def checked(folder: str) -> WeightFiles | None:
-    """The safetensors files of a local model's folder; None where it holds none.
+def checked(folder: str, user: str = "") -> WeightFiles | None:
+    """The safetensors files of a local model's folder, as the service's `user` finds them; None where it holds none.
 
     A header is the length of a JSON text, the text, and the data that its offsets end with: so much the file must have
     (safetensors' format). A pointer of Git LFS names the size of the file that it stands for.
     """
     if not os.path.lexists(folder):
         return _missing(Path(folder))
+    closed = _closed(Path(folder), user) if user else None
+    if closed is not None:
+        return closed
     until = time.monotonic() + _BUDGET_S
     cut: list[WeightFile] = []
     count = 0
@@ -52,6 +57,32 @@ def checked(folder: str) -> WeightFiles | None:
             at = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="seconds")
             cut.append(WeightFile(os.fspath(file), status.st_size, needed, at, _copy(file, needed, until)))
     return WeightFiles(count, tuple(cut)) if count else None
+
+
+def _closed(folder: Path, user: str) -> WeightFiles | None:
+    """What of the way to the model's files the user may not pass, told by owners and modes; None where it is open."""
+    try:
+        who = pwd.getpwnam(user)
+        groups = os.getgrouplist(user, who.pw_gid)
+        for step in (*reversed(folder.resolve().parents), folder.resolve(), folder.resolve() / "config.json"):
+            status = step.stat()
+            needs = 0o4 if step.name == "config.json" else 0o5 if step == folder.resolve() else 0o1
+            shift = 6 if status.st_uid == who.pw_uid else 3 if status.st_gid in groups else 0
+            if who.pw_uid != 0 and (status.st_mode >> shift) & needs != needs:
+                why = f"user {user} may not read it: owner {_name(status)}, mode {stat.S_IMODE(status.st_mode):o}"
+                own = step == folder.resolve() or step.parent == folder.resolve()
+                group = grp.getgrgid(who.pw_gid).gr_name if own else ""
+                return WeightFiles(0, denied=os.fspath(step), group=group, why=why)
+    except (KeyError, OSError):
+        return None
+    return None
+
+
+def _name(status: os.stat_result) -> str:
+    try:
+        return pwd.getpwuid(status.st_uid).pw_name
+    except KeyError:
+        return str(status.st_uid)
 
 
 def _missing(folder: Path) -> WeightFiles | None:

@@ -182,12 +182,16 @@ class WeightFile(msgspec.Struct, frozen=True):
 
 class WeightFiles(msgspec.Struct, frozen=True):
     """How many weight files of the model's folder were looked at, and those that are not whole. `missing` is the folder
-    where there is none, and `beside` are those next to it that hold a model."""
+    where there is none, and `beside` are those next to it that hold a model. `denied` is what the service's user may
+    not read or enter, with `why`; `group` is the user's, and empty where it is a folder above the model's."""
 
     checked: int
     cut: tuple[WeightFile, ...] = ()
     missing: str = ""
     beside: tuple[str, ...] = ()
+    denied: str = ""
+    group: str = ""
+    why: str = ""
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -253,6 +253,13 @@ def _port(diagnosis: Diagnosis, machine: Machine | None) -> _Told:
 
 def _model(found: WeightFiles) -> _Told:
     """The folder of the launch, whether it is there now, and what lies beside it."""
+    if found.denied:
+        word, group = shlex.quote(found.denied), shlex.quote(found.group)
+        now = (f"{found.denied} is there, and {found.why}",)
+        if not found.group:
+            return _Told(now, (f"chmod o+x {word}",), "let others pass through the folder")
+        opened = f"chgrp -R {group} {word} && chmod -R g+rX {word}"
+        return _Told(now, (opened,), f"open it to the service's group, {found.group}")
     if not found.missing:
         return _Told(("the folder of the model is there now",), deed=_START, starts=found.checked > 0)
     beside = ", ".join(found.beside[:6]) or "none"
