@@ -115,13 +115,13 @@ def with_message(text: str, given: argparse.Namespace) -> str:
 def arguments() -> argparse.ArgumentParser:
     """What must be known to begin a rule."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("code", help="VD and three digits; the first one is the family")
+    parser.add_argument("family", help=f"{', '.join(FAMILIES.values())}; or a code of your choice, VD and three digits")
     parser.add_argument("name", help="words with dashes: the file's name and the message's id")
     parser.add_argument("--title", required=True, help=f"the problem, in at most {TITLE} characters")
     parser.add_argument("--box", required=True, help="the question of the flowchart (rules/chart.py)")
     parser.add_argument("--cause", required=True, help="the cause (records/verdict.py)")
     parser.add_argument("--phase", required=True, help="the phase (records/verdict.py)")
-    parser.add_argument("--above", required=True, help="the code of the rule that this one comes before")
+    parser.add_argument("--above", required=True, help="the code of the rule that this one comes before in ORDER.md")
     parser.add_argument("--message", required=True, help="the line of the log, with figures of your own")
     parser.add_argument("--anchor", required=True, help="the part of it that is always the same")
     parser.add_argument("--version", required=True, help="a release that writes it")
@@ -130,10 +130,20 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
+def free_code(family: str, order: str) -> str:
+    """The code after the last one of a family; what ends in 99 is its last resort. A code itself is taken as it is."""
+    hundred = next((digit for digit, name in FAMILIES.items() if name == family), None)
+    if hundred is None:
+        return family
+    given = [int(number) for number in re.findall(rf"^\| VD({hundred}\d\d) ", order, re.MULTILINE)]
+    return f"VD{max(number for number in given if number % 100 != 99) + 1:03}"
+
+
 def check(given: argparse.Namespace) -> None:
     """Raises RefusalError for what a test would refuse later."""
     if not re.fullmatch(r"VD\d{3}", given.code):
-        raise RefusalError(f"{given.code!r} is no code; needed: VD and three digits")
+        families = ", ".join(FAMILIES.values())
+        raise RefusalError(f"{given.code!r} is no family and no code; needed: {families}, or VD and three digits")
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", given.name):
         raise RefusalError(f"{given.name!r} is no name; needed: small letters and digits with dashes")
     if not 0 < len(given.title) <= TITLE or "|" in given.title:
@@ -144,9 +154,10 @@ def check(given: argparse.Namespace) -> None:
 
 def begin(given: argparse.Namespace, repo: Path) -> list[Path]:
     """Write all that belongs to the rule; returns the files. Raises RefusalError before anything is written."""
+    rules = repo / "vllm_doctor" / "rules"
+    given.code = free_code(given.family, (rules / "ORDER.md").read_text(encoding="utf-8"))
     check(given)
     family = FAMILIES[given.code[2]]
-    rules = repo / "vllm_doctor" / "rules"
     page = rules / family / f"{given.code.lower()}_{given.name.replace('-', '_')}.md"
     order, by_message = rules / "ORDER.md", rules / "by_message.toml"
     catalogue = repo / "vllm_doctor" / "log" / "catalogue" / f"{CATALOGUE.get(family, family)}.json"

@@ -10,9 +10,11 @@ from pathlib import Path
 import new_rule
 import pytest
 
+from vllm_doctor.rules.order import by_code
+
 REPO = Path(__file__).resolve().parents[2]
 EXAMPLE = re.search(
-    r"tools/new_rule\.py (VD.*?)\n\.venv", (REPO / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL
+    r"tools/new_rule\.py (launch .*?)\n\.venv", (REPO / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL
 )
 TESTED = ("tests/meta/test_registry.py", "tests/scenarios", "tests/log/test_catalogue.py")
 
@@ -20,6 +22,12 @@ TESTED = ("tests/meta/test_registry.py", "tests/scenarios", "tests/log/test_cata
 def words() -> list[str]:
     assert EXAMPLE is not None
     return shlex.split(EXAMPLE[1].replace("\\\n", " "))
+
+
+def code(checkout: Path) -> str:
+    """The code that the example was given."""
+    order = (checkout / "vllm_doctor/rules/ORDER.md").read_text(encoding="utf-8")
+    return f"VD{order.partition('| kv-scales-missing')[0].rpartition('| VD')[2].strip()}"
 
 
 @pytest.fixture
@@ -34,7 +42,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def played(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTED, "-k", "VD527 or vd527 or scales"]
+    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTED, "-k", f"{code(folder)} or scales"]
     return subprocess.run([*asked, *more], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
@@ -43,7 +51,7 @@ def test_the_worked_example_is_a_rule_once_its_page_is_written(checkout: Path) -
     red = played(checkout)
     assert "1 failed" in red.stdout, red.stdout
     assert "tools/new_rule.py asks for words of yours" in red.stdout
-    page = checkout / "vllm_doctor/rules/launch/vd527_kv_scales_missing.md"
+    page = checkout / f"vllm_doctor/rules/launch/{code(checkout).lower()}_kv_scales_missing.md"
     page.write_text(page.read_text(encoding="utf-8").replace("WRITE: ", ""), encoding="utf-8")
     green = played(checkout)
     assert green.returncode == 0, green.stdout
@@ -55,16 +63,17 @@ def test_the_worked_example_is_a_rule_once_its_page_is_written(checkout: Path) -
 def test_the_order_stays_a_table_and_the_row_stands_where_it_was_asked_for(checkout: Path) -> None:
     assert new_rule.main(words(), checkout) == 0
     lines = (checkout / "vllm_doctor/rules/ORDER.md").read_text(encoding="utf-8").splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith("| VD527 "))
+    at = next(i for i, line in enumerate(lines) if line.startswith(f"| {code(checkout)} "))
     assert lines[at + 1].startswith("| VD599 ")
+    assert int(code(checkout)[2:]) == max(int(c[2:]) for c in by_code() if "VD500" < c < "VD599") + 1
     assert len({tuple(i for i, c in enumerate(line) if c == "|") for line in lines[at - 3 : at + 3]}) == 1
 
 
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("VD527", "VD599", "was given to a rule already"),
-        ("VD527", "VD52", "is no code"),
+        ("launch", "VD599", "was given to a rule already"),
+        ("launch", "VD52", "is no family and no code"),
         ("kv-scales-missing", "KV_scales", "is no name"),
         ("VD599", "VD598", "no rule has this code"),
         ("KV cache scales are missing", "nowhere", "does not stand in --message"),
