@@ -95,7 +95,9 @@ def test_it_reads_what_it_declares(rule: Rule) -> None:
             case = Case(snapshot(name))
             ask(rule, case)
             touched |= case.touched
-    assert touched == rule.reads, "declare what is read, or add a scenario that reads it"
+    assert touched == rule.reads, (
+        "declare what is read, or add a scenario that reads it: of a row, one in which each answer applies"
+    )
 
 
 def test_every_cause_has_a_rule() -> None:
