@@ -61,8 +61,9 @@ def test_a_second_run_changes_nothing_and_knows_its_own_mirror(site: Site) -> No
     run = site.play()
     assert run.rc == 0, run.text
     assert [host for host, counts in run.recap.items() if counts["changed"]] == [], run.changed()
-    # One question stands for all roles; the first host has the judge's tasks, too.
-    assert max(run.recap[host]["ok"] for host in MACHINES) <= 21
+    # One question stands for all roles; the first host has the judge's tasks and the page's, too.
+    assert run.recap["gpu01"]["ok"] <= 28
+    assert max(run.recap[host]["ok"] for host in ("edge01", "edge02")) <= 22
     assert not [name for name in run.names() if name.startswith(("nvidia_driver :", "cuda_toolkit :", "vllm_doctor :"))]
 
 
@@ -78,7 +79,7 @@ def test_one_number_changed_is_one_line_of_one_hosts_unit(site: Site) -> None:
     run = site.play()
     assert run.rc == 0, run.text
     assert run.changed() == ["edge02"], run.text
-    assert run.recap["edge02"]["ok"] <= 26
+    assert run.recap["edge02"]["ok"] <= 30
     serves = site.on("edge02", "tr '\\0' ' ' < /proc/$(systemctl show -P MainPID vllm@main)/cmdline")
     assert " --max-num-seqs 24 " in serves
 
@@ -254,3 +255,24 @@ def test_a_host_that_is_taken_away_goes_on_and_the_others_are_not_asked_about_it
     assert "edge02" not in run.recap
     assert run.changed() == []
     assert site.on("edge02", "systemctl is-active vllm@main") == "active"
+
+
+def test_the_toolkit_comes_by_its_own_word_and_everything_goes_by_two(site: Site) -> None:
+    away = ("-l", "edge01.example.net")
+    toolkit = ("-e", '{"cuda_toolkit_enabled": true}')
+    run = site.play(*away, *toolkit, "--tags", "host")
+    assert run.rc == 0, run.text
+    assert "cuda-nvcc-13-0" in site.on("edge01", "apt-mark showhold")
+    everything = {"cuda_toolkit_absent": True, "nvidia_driver_absent": True, "vllm_absent_data": True}
+    run = site.play(*away, *toolkit, "-e", json.dumps(everything), playbook="playbooks/uninstall.yml")
+    assert run.rc == 2
+    assert "site_state is present, and absent is needed" in " ".join(run.text.split())
+    assert site.on("edge01", "systemctl is-active vllm@main") == "active"
+    everything |= {"site_state": "absent"}
+    run = site.play(*away, *toolkit, "-e", json.dumps(everything), playbook="playbooks/uninstall.yml")
+    assert run.rc == 0, run.text
+    packages = site.on("edge01", "dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' | grep ' ii\\| hi' || true")
+    left = [row for row in packages.splitlines() if row.startswith(("cuda-", "nvidia-", "libcuda", "libnvidia"))]
+    assert left == []
+    assert site.on("edge01", "ls -d /opt/vllm /etc/vllm /opt/vllm-doctor /var/lib/vllm-doctor-roles 2>&- || true") == ""
+    assert site.on("edge01", "apt-mark showhold; ls /etc/systemd/system | grep vllm || true") == ""
