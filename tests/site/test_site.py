@@ -233,11 +233,13 @@ def test_a_disk_that_fills_while_a_release_is_built_is_said_and_what_serves_goes
 
 def test_a_mirror_that_lacks_one_package_is_refused_by_name_before_anything_is_changed(site: Site) -> None:
     before = served_by(site)
-    site.on("edge02", "cp -a /srv/nvidia /srv/whole; cd /srv/nvidia; rm nvidia-persistenced_580.65.06*")
+    without = r"/^Package: nvidia-persistenced\n/ && /\nVersion: 580[.]65[.]06/ {next} {print}"
     site.on(
         "edge02",
-        "cd /srv/nvidia; awk -v RS= -v ORS='\n\n' '!/Package: nvidia-persistenced\n/ || !/Version: 580[.]65[.]06/'"
-        " < /srv/whole/Packages > Packages; gzip -kf Packages; sed -i '/^ /d; /:$/d' Release",
+        "cp -a /srv/nvidia /srv/whole; cd /srv/nvidia; rm nvidia-persistenced_580.65.06*; "
+        rf"awk -v RS= -v ORS='\n\n' '{without}' /srv/whole/Packages > Packages; gzip -kf Packages; "
+        "sed -i '/^SHA256:/,$d' Release; echo SHA256: >> Release; for f in Packages Packages.gz; do "
+        'echo " $(sha256sum < $f | head -c 64) $(stat -c %s $f) $f" >> Release; done; apt-get -qq update',
     )
     run = site.play(*CONSENT, *ALONE, "-e", '{"nvidia_driver_version": "580.65.06"}')
     site.on("edge02", "rm -r /srv/nvidia; mv /srv/whole /srv/nvidia; apt-get -qq update")
