@@ -23,6 +23,7 @@ MISTAKES: dict[str, tuple[dict[str, object], str, str]] = {
     "card": ({"preflight_gpus": ["NVIDIA H100 SXM 80GB"]}, "GPU name", "preflight_gpus: NVIDIA H100 80GB HBM3"),
     "template": ({"vllm_unit_template": "h100"}, "launch", "vllm_unit_template: auto"),
     "groups": ({}, "two groups", "host_vars/groups.yml"),
+    "type": ({"vllm_max_model_len": "long"}, "variable type", "write it as a number, without quotes"),
     "open": ({"vllm_host": "0.0.0.0"}, "launch", "set vllm_api_key"),  # noqa: S104
 }
 
