@@ -27,6 +27,7 @@ from vllm_doctor.cli import (
     history,
     plan,
     recover,
+    report,
     tune,
     watch,
 )
@@ -55,6 +56,7 @@ OTHERS = {
     "history": {"--unit", "--since"},
     "watch": {"--unit", "--url"},
     "fleet": {"--output"},
+    "report": {"--since", "--unit", "--prometheus", "--vllm-version", "--output"},
     "export": {"--vllm-version", "--number", "--without", "--job"},
     "debug": {"--unit", "--for"},
     "explain": {"--vllm-version"},
@@ -72,6 +74,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "watch": watch.watch,
     "export": export.export,
     "fleet": fleet.fleet,
+    "report": report.report,
     "debug": debug.debug,
     "explain": explain.explain,
     "flowchart": explain.flowchart,

@@ -11,6 +11,7 @@ import contextlib
 import json
 import re
 import subprocess
+import sys
 import threading
 import time
 import urllib.parse
@@ -18,14 +19,18 @@ import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
 from tests.debian import program
+from tests.monitor.test_host import snapshot
+from tests.render.sample import diagnosis, finding
 from vllm_doctor.knowledge.version import as_version
-from vllm_doctor.monitor import rules
+from vllm_doctor.monitor import figures, rules
+from vllm_doctor.monitor.host import rows
+from vllm_doctor.render import prometheus as prometheus_text
 
 SCRAPE_S = 0.5
 SLACK_S = 4.0  # a busy machine: two processors for everything else that is tested
@@ -132,7 +137,13 @@ class Prometheus:
         config = {
             "global": {"scrape_interval": "500ms", "scrape_timeout": "400ms", "evaluation_interval": "500ms"},
             "rule_files": ["rules.yml"],
-            "scrape_configs": [{"job_name": "vllm", "static_configs": targets}],
+            "scrape_configs": [
+                {"job_name": "vllm", "static_configs": targets},
+                {
+                    "job_name": "node",
+                    "static_configs": [{"targets": [f"127.0.0.1:{TEXT.port}"], "labels": {"host": "h"}}],
+                },
+            ],
         }
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
         with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as free:
@@ -168,6 +179,16 @@ class Prometheus:
         self.log.close()
 
 
+class Text(Vllm):
+    """The doctor's text file, as node-exporter serves it."""
+
+    def page(self) -> str:
+        return prometheus_text.text([diagnosis(finding(title=HOSTILE))], time.time(), rows=rows([snapshot()]))
+
+
+TEXT = Text("text")
+
+
 # Alert that must come → the fault, and the minutes there that its window and its `for` take (the window empties first).
 FAULTS: dict[str, tuple[dict[str, object], float]] = {
     "VllmKvCacheHigh": ({"kv": 0.92, "waiting": 3}, 5),
@@ -183,9 +204,17 @@ FAULTS: dict[str, tuple[dict[str, object], float]] = {
 KILLED, HUNG = "killed", "hung"
 
 
+class Seen(NamedTuple):
+    """What fired and when, when each fault began, and the Prometheus that saw it."""
+
+    at: dict[tuple[str, str], float]
+    began: dict[str, float]
+    prometheus: Prometheus
+
+
 @pytest.fixture(scope="module")
-def fired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[tuple[str, str], float], dict[str, float]]]:
-    """What fired and when, and when each fault began."""
+def fired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    """Every fault once, all at the same time, each on a server of its own."""
     servers = {name: Vllm(name) for name in (*FAULTS, KILLED, HUNG, "busy")}
     servers["idle"] = Vllm("idle", load=False)
     prometheus = Prometheus(tmp_path_factory.mktemp("prometheus"), list(servers.values()))
@@ -203,7 +232,7 @@ def fired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[tuple
         wanted = {(alert, alert) for alert in FAULTS} | {("VllmDown", KILLED), ("VllmDown", HUNG)}
         while time.monotonic() < end and (time.monotonic() < end - SLACK_S or not wanted <= set(prometheus.firing())):
             time.sleep(1)
-        yield prometheus.firing(), began
+        yield Seen(prometheus.firing(), began, prometheus)
     finally:
         prometheus.stop()
         for server in servers.values():
@@ -211,20 +240,66 @@ def fired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[tuple
 
 
 @pytest.mark.parametrize("alert", FAULTS)
-def test_a_fault_is_an_alert_in_time(fired: Any, alert: str) -> None:
-    at, began = fired
+def test_a_fault_is_an_alert_in_time(fired: Seen, alert: str) -> None:
+    at, began, _ = fired
     took = at[alert, alert] - began[alert]
     assert took <= FAULTS[alert][1] + 2 * SCRAPE_S + SLACK_S, took
     print(f"{alert}: {took:.1f} s here, of {FAULTS[alert][1]:.1f} s of window and `for`")
 
 
 @pytest.mark.parametrize("how", [KILLED, HUNG])
-def test_a_server_that_was_killed_or_hangs_is_down(fired: Any, how: str) -> None:
-    at, began = fired
+def test_a_server_that_was_killed_or_hangs_is_down(fired: Seen, how: str) -> None:
+    at, began, _ = fired
     assert at["VllmDown", how] - began[how] <= 2 + 2 * SCRAPE_S + SLACK_S
 
 
 @pytest.mark.parametrize("healthy", ["idle", "busy"])
-def test_an_hour_of_health_has_no_alert(fired: Any, healthy: str) -> None:
-    at, _ = fired
+def test_an_hour_of_health_has_no_alert(fired: Seen, healthy: str) -> None:
+    at = fired.at
     assert not [alert for alert, host in at if host == healthy and alert != "VllmDoctorMissing"]
+
+
+def test_every_panel_has_figures_of_every_server(fired: Seen) -> None:
+    """All of charts.yml, the queries of the dashboards too: none is empty where servers and text file are scraped."""
+    now = time.time()
+    charts = figures.of_prometheus(fired.prometheus.url, now - 60, now, [as_version("0.32.0")])
+    assert [chart.title for chart in charts] == [row["title"] for row in figures.source()]
+    assert not [chart.title for chart in charts if not chart.lines]
+    latest = {row["title"]: row for row in figures.source()}
+    for title, row in latest.items():
+        for line in row["lines"]:
+            query = figures.filled(line["query"], [as_version("0.32.0")])
+            assert fired.prometheus.ask("/api/v1/query", query=query)["result"], (title, query)
+
+
+def test_every_selector_of_every_rule_is_a_series_or_is_listed(fired: Seen) -> None:
+    """What no server here has: the instrumentator's counters, node-exporter's own, and metrics of Prometheus itself."""
+    absent = {
+        "http_requests_total", "vllm:engine_sleep_state", "node_textfile_scrape_error",
+        "node_memory_MemAvailable_bytes",
+        "node_filesystem_avail_bytes", "node_filesystem_size_bytes", "prometheus_rule_evaluation_failures_total",
+        "alertmanager_notifications_failed_total", "prometheus_notifications_errors_total",
+        "vllm_certificate_expiry_timestamp_seconds", "vllm_fabric_manager_mismatch", "vllm_gpu_row_remap_failed",
+        "vllm_guard_restarts_today", "vllm_guard_restarts_left",
+    }  # fmt: skip
+    names = set(fired.prometheus.ask("/api/v1/label/__name__/values"))
+    told = {name for group in rules.groups([as_version("0.32.0")]) for rule in group["rules"] for name in _names(rule)}
+    assert told - names == absent
+
+
+def _names(rule: dict[str, Any]) -> set[str]:
+    bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", rule["expr"])
+    found = re.findall(r"\b(?:vllm|node|prometheus|alertmanager|http|up|process)[A-Za-z_:]*[A-Za-z_]\b|\bup\b", bare)
+    return {name for name in found if not name.startswith("vllm_objective:")}
+
+
+def test_the_page_of_a_prometheus(fired: Seen, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    words = ["report", "--prometheus", fired.prometheus.url, "--since", "2m", "--output", str(page)]
+    doctor = str(Path(sys.executable).with_name("vllm-doctor"))
+    done = subprocess.run([doctor, *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    html = page.read_text()
+    assert html.count("<polyline") > 20
+    assert "<script" not in html
+    assert "vector(1) {{ 7*7 }}\nvllm" not in html

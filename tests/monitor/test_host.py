@@ -26,6 +26,7 @@ CARD = Gpu(
     remap_pending=True,
     throttle_reasons=("hw-thermal",),
     pcie_width=8,
+    temperature_c=71,
     pcie_width_max=16,
 )
 XID = KernelEvent("NVRM: Xid (PCI:0000:05:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.")

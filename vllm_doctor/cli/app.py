@@ -20,6 +20,7 @@ _MODULES = {
     "watch": "watch",
     "export": "export",
     "fleet": "fleet",
+    "report": "report",
     "explain": "explain",
     "flowchart": "explain",
 }
@@ -37,6 +38,7 @@ _SHORT = {
     "watch": "Show memory, load and findings as they change.",
     "export": "Write alert rules for Prometheus.",
     "fleet": "Put the answers of many hosts on one page.",
+    "report": "Draw the last hours' figures on one page.",
     "explain": "Explain a finding, an option or a metric.",
     "flowchart": "Print the whole flowchart.",
 }

@@ -129,8 +129,8 @@ def _ratio(row: Mapping[str, Any], told: Mapping[str, str], window: str) -> str:
             f" / sum without (engine, finished_reason) (rate({finished}[{window}]))"
         )
     metric, bound = told[row["metric"]], _bound(told[row["bound"]])
-    good = _with(_suffixed(metric, "_bucket"), f'le="{bound}"')
-    count = _suffixed(metric, "_count")
+    good = _with(suffixed(metric, "_bucket"), f'le="{bound}"')
+    count = suffixed(metric, "_count")
     return f"1 - sum without (engine, le) (rate({good}[{window}])) / sum without (engine) (rate({count}[{window}]))"
 
 
@@ -142,7 +142,8 @@ def _bound(number: str) -> str:
     return repr(float(number))
 
 
-def _suffixed(selector: str, suffix: str) -> str:
+def suffixed(selector: str, suffix: str) -> str:
+    """A selector of names() for the series of a histogram (`_bucket`, `_count`)."""
     if not selector.startswith("{"):
         return selector + suffix
     either = json.loads(selector.removeprefix("{__name__=~").removesuffix("}"))
@@ -156,7 +157,7 @@ def _with(selector: str, matcher: str) -> str:
 def _count(row: Mapping[str, Any], told: Mapping[str, str]) -> str:
     if "metric" not in row:
         return f"sum without (engine, finished_reason, model_name) (increase({told['finished']}[WINDOW]))"
-    return f"sum without (engine, model_name) (increase({_suffixed(told[row['metric']], '_count')}[WINDOW]))"
+    return f"sum without (engine, model_name) (increase({suffixed(told[row['metric']], '_count')}[WINDOW]))"
 
 
 def _records(row: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -200,7 +201,7 @@ def _missing(
             continue
         asked = selector
         if word in bounds:
-            asked = _with(_suffixed(selector, "_bucket"), f'le="{_bound(told[bounds[word]])}"')
+            asked = _with(suffixed(selector, "_bucket"), f'le="{_bound(told[bounds[word]])}"')
         name = re.sub(r"[\"{}\\]|__name__=~", "", asked)
         parts.append(
             f'label_replace(up{{job="{told["job"]}"}} == 1 unless on (job, instance) {asked},'

@@ -1,0 +1,159 @@
+"""Scrape targets, alert rules and Alertmanager's configuration from the inventory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from vllm_doctor.knowledge.versions import parse_version
+from vllm_doctor.monitor import rules
+from vllm_doctor.monitor.names import NoCommonNameError
+
+LOOPBACK = {"127.0.0.1", "localhost", "::1", "[::1]"}
+NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
+SEVERITIES = ("critical", "warning", "info")
+
+
+def servers(hostvars: Mapping[str, Any], hosts: Iterable[str], here: str) -> list[dict[str, Any]]:
+    """Give the targets of the job vllm as Prometheus' file_sd has them. Raises AnsibleFilterError for a server that
+    only its own host reaches, and for two targets with one name."""
+    found: list[dict[str, Any]] = []
+    for host in hosts:
+        told = hostvars[host]
+        for unit in told.get("__vllm_units") or ():
+            listens = str(unit["listens"])
+            if listens in LOOPBACK and host != here:
+                where = f"on {here}" if here else "elsewhere"
+                raise AnsibleFilterError(
+                    f"{host}: {unit['name']} listens on {listens}, and Prometheus is {where}: "
+                    "set vllm_host to an address that it reaches; vllm_metrics_networks says who may read /metrics"
+                )
+            labels = {
+                "host": host,
+                "unit": f"{unit['name']}.service",
+                "model": _model(unit),
+                "release": str(unit["version"]),
+                "card": str((told.get("preflight_gpus") or [""])[0]),
+                "__scheme__": "https" if unit["tls"] else "http",
+            }
+            found.append({"targets": [f"{_address(told, host, here)}:{unit['port']}"], "labels": labels})
+    return found
+
+
+def exporters(hostvars: Mapping[str, Any], hosts: Iterable[str], here: str) -> list[dict[str, Any]]:
+    """Give the targets of the job node."""
+    return [{"targets": [f"{_address(hostvars[host], host, here)}:9100"], "labels": {"host": host}} for host in hosts]
+
+
+def releases(hostvars: Mapping[str, Any], hosts: Iterable[str]) -> list[str]:
+    """Give the releases that the hosts run, each once."""
+    return sorted({str(unit["version"]) for host in hosts for unit in hostvars[host].get("__vllm_units") or ()})
+
+
+def _model(unit: Mapping[str, Any]) -> str:
+    name = unit["arguments"].get("served-model-name")
+    first = name[0] if isinstance(name, list) and name else name
+    return str(first or unit["model"])
+
+
+def _address(told: Mapping[str, Any], host: str, here: str) -> str:
+    if host == here:
+        return "127.0.0.1"
+    given = str(told.get("monitoring_address") or told.get("ansible_host") or host)
+    return f"[{given}]" if ":" in given else given
+
+
+def rules_text(wanted: Sequence[str], numbers: Mapping[str, Any], without: Sequence[str]) -> str:
+    """Give the rules file for these releases."""
+    known = [parse_version(one) for one in wanted]
+    if not known or None in known:
+        raise AnsibleFilterError(f"no release to make rules for: {', '.join(wanted) or 'no host has a service'}")
+    try:
+        return rules.text([one for one in known if one is not None], numbers=dict(numbers), without=list(without))
+    except (NoCommonNameError, rules.PolicyError) as problem:
+        raise AnsibleFilterError(f"monitoring_numbers, monitoring_without, vllm_version: {problem}") from None
+
+
+def alertmanager(receivers: Sequence[Mapping[str, Any]], folder: str) -> dict[str, Any]:
+    """Give Alertmanager's configuration; secrets stay in files of `folder`."""
+    names = [str(one["name"]) for one in receivers]
+    wrong = [name for name in names if not NAME.fullmatch(name) or names.count(name) > 1 or name == "nobody"]
+    if wrong:
+        raise AnsibleFilterError(
+            f"monitoring_receivers: {wrong[0]!r}: a name is letters, digits, - and _, and of one receiver"
+        )
+    routes = [
+        {
+            "receiver": one["name"],
+            "matchers": [f'severity=~"{"|".join(_severities(one))}"'],
+            "continue": True,
+        }
+        for one in receivers
+    ]
+    return {
+        "route": {
+            "receiver": "nobody",
+            "group_by": ["alertname", "host", "unit"],
+            "group_wait": "10s",
+            "group_interval": "2m",
+            "repeat_interval": "4h",
+            "routes": routes,
+        },
+        "inhibit_rules": [
+            {
+                "source_matchers": ['alertname="VllmDown"'],
+                "target_matchers": ['alertname=~"VllmRestarted|VllmMetricMissing"'],
+                "equal": ["host", "unit"],
+            },
+            {"source_matchers": ['severity="critical"'], "target_matchers": ['severity=~"warning|info"'],
+             "equal": ["alertname", "host", "unit", "code"]},
+        ],
+        "receivers": [{"name": "nobody"}, *(_receiver(one, f"{folder}/{one['name']}") for one in receivers)],
+    }  # fmt: skip
+
+
+def _severities(one: Mapping[str, Any]) -> list[str]:
+    told = [str(word) for word in one.get("severities") or SEVERITIES[:2]]
+    if set(told) - set(SEVERITIES):
+        raise AnsibleFilterError(f"monitoring_receivers: {one['name']}: severities are of {', '.join(SEVERITIES)}")
+    return told
+
+
+def _receiver(one: Mapping[str, Any], secret: str) -> dict[str, Any]:
+    def said(*words: str) -> dict[str, Any]:
+        lacking = [word for word in words if not one.get(word)]
+        if lacking:
+            raise AnsibleFilterError(f"monitoring_receivers: {one['name']} ({one['type']}) lacks {', '.join(lacking)}")
+        return {word: one[word] for word in words if word != "secret"}
+
+    kind, more = one["type"], {"send_resolved": True}
+    if kind == "slack":
+        said("secret")
+        channel = {"channel": one["channel"]} if one.get("channel") else {}
+        lines = [f"{{{{ .Annotations.{word} }}}}" for word in ("summary", "do", "explain")]
+        text = "{{ range .Alerts }}" + "\n".join(lines) + "\n{{ end }}"
+        return {"name": one["name"], "slack_configs": [{"api_url_file": secret, **channel, "text": text, **more}]}
+    if kind == "pagerduty":
+        said("secret")
+        return {"name": one["name"], "pagerduty_configs": [{"routing_key_file": secret, **more}]}
+    if kind == "webhook":
+        return {"name": one["name"], "webhook_configs": [{**said("url"), **more}]}
+    account = {"auth_username": one["username"], "auth_password_file": secret} if one.get("secret") else {}
+    return {"name": one["name"], "email_configs": [{**said("to", "from", "smarthost"), **account, **more}]}
+
+
+class FilterModule:
+    """The filters, as Ansible looks for them."""
+
+    def filters(self) -> dict[str, Callable[..., object]]:
+        """Name the filters."""
+        return {
+            "monitoring_servers": servers,
+            "monitoring_exporters": exporters,
+            "monitoring_releases": releases,
+            "monitoring_rules": rules_text,
+            "monitoring_alertmanager": alertmanager,
+        }

@@ -1,0 +1,81 @@
+"""What the role leaves on a host that is watched and watches."""
+
+import json
+import time
+
+import pytest
+
+ETC = "/etc/prometheus/vllm-doctor"
+MODEL = 'a"} or vector(1) # {{ 7*7 }}'
+
+
+def asked(host, path, port=9090):
+    got = host.run(f"curl --silent --fail --max-time 10 'http://127.0.0.1:{port}{path}'")
+    assert got.rc == 0, got.stderr
+    return json.loads(got.stdout)
+
+
+def waited(question, seconds=90):
+    """The first true answer; the deadline is for a busy machine."""
+    end = time.monotonic() + seconds
+    while True:
+        answer = question()
+        if answer or time.monotonic() > end:
+            return answer
+        time.sleep(1)
+
+
+def query(host, text):
+    quoted = "".join(f"%{byte:02x}" for byte in text.encode())
+    return asked(host, f"/api/v1/query?query={quoted}")["data"]["result"]
+
+
+def test_every_rule_is_loaded_and_none_fails(host):
+    groups = asked(host, "/api/v1/rules")["data"]["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert len(rules) > 60
+    assert not [rule for rule in rules if rule.get("lastError")]
+    assert any("> 0.85" in rule["query"] for rule in rules if rule["name"] == "VllmKvCacheHigh")
+
+
+def test_services_are_asked_under_their_names_whatever_they_hold(host):
+    found = waited(lambda: query(host, 'up{job="vllm"}'))
+    assert sorted(one["metric"]["unit"] for one in found) == ["vllm@chat.service", "vllm@code.service"]
+    assert {one["metric"]["model"] for one in found} == {MODEL}
+    assert {(one["metric"]["host"], one["metric"]["release"], one["metric"]["card"]) for one in found} == {
+        ("host", "0.32.0", "NVIDIA L4")
+    }
+    assert waited(lambda: query(host, 'ALERTS{alertname="VllmDown",alertstate="pending"}'))
+
+
+def test_the_text_file_of_the_doctor_is_served(host):
+    assert host.service("vllm-doctor-textfile.timer").is_enabled
+    assert waited(lambda: query(host, "vllm_doctor_last_run_timestamp_seconds or node_textfile_mtime_seconds"))
+    assert waited(lambda: query(host, "node_textfile_scrape_error == 0"))
+
+
+def test_alertmanager_has_the_receivers_and_no_secret(host):
+    told = asked(host, "/api/v2/status", 9093)
+    assert all(name in told["config"]["original"] for name in ("chat-ops", "duty", "mail", "own"))
+    everything = host.run("grep -rl 'molecule-secre[t]' /etc /var/log /run 2>/dev/null").stdout.split()
+    assert sorted(everything) == [f"{ETC}/secrets/{name}" for name in ("chat-ops", "duty", "mail")]
+
+
+@pytest.mark.parametrize("name", ["chat-ops", "duty", "mail"])
+def test_only_alertmanager_reads_a_secret(host, name):
+    file = host.file(f"{ETC}/secrets/{name}")
+    assert (file.user, file.group, file.mode) == ("root", "prometheus", 0o640)
+
+
+def test_all_listeners_are_on_loopback(host):
+    listening = host.run("ss --no-header --tcp --listening --numeric").stdout
+    for port in (9090, 9093, 9100):
+        assert f"127.0.0.1:{port}" in listening
+        assert f"*:{port}" not in listening
+    assert ":9094" not in listening  # no cluster of Alertmanagers
+
+
+def test_disk_and_time_are_bounded(host):
+    words = host.run("systemctl show prometheus --property=ExecStart").stdout
+    assert "--storage.tsdb.retention.time=30d" in words
+    assert "--storage.tsdb.retention.size=20GB" in words

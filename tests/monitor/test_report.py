@@ -1,0 +1,82 @@
+"""`vllm-doctor report` from the guard's records."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.render.sample import HOSTILE
+from vllm_doctor.monitor.figures import of_guard, thinned
+from vllm_doctor.operate.history.store import Event, Minute, Store
+from vllm_doctor.records.sample import CardUse, Counters, Look
+from vllm_doctor.render.report import Report, Told, page
+
+UNIT = "vllm@main.service"
+GIB = 1 << 30
+
+
+def minute(at: float, generated: float) -> Minute:
+    return Minute(at, "active", 200, 2.0, 0.0, 0.5, 0.0, generated, 0.0, 0.0, GIB, 2 * GIB)
+
+
+def test_a_restart_and_a_gap_make_no_rate() -> None:
+    told = of_guard([minute(0, 100), minute(60, 700), minute(120, 5), minute(180, 65), minute(9000, 70)], [])
+    (tokens,) = [c for c in told if c.title == "Tokens a second"]
+    assert tokens.lines[0].points == ((60, 10.0), (180, 1.0))
+
+
+def test_thinned_keeps_what_was_highest() -> None:
+    points = [(float(at), 9.0 if at == 777 else 1.0) for at in range(3000)]
+    assert len(thinned(points)) == 300
+    assert (777.0, 9.0) in thinned(points)
+
+
+def test_what_others_wrote_stays_text() -> None:
+    report = Report(
+        HOSTILE, 0, 100, HOSTILE, of_guard([minute(0, 1), minute(60, 2)], []), (Told(5, UNIT, "x", HOSTILE),)
+    )
+    html = page([report])
+    assert "<script" not in html
+    assert "\x1b" not in html
+    assert html.isascii()
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    doctor = str(Path(sys.executable).with_name("vllm-doctor"))
+    environment = {"PATH": "/usr/bin:/bin", "VLLM_DOCTOR_STATE": str(folder)}
+    return subprocess.run([doctor, "report", *words], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_page_of_a_day(tmp_path: Path) -> None:
+    store, now = Store(tmp_path / "history.sqlite"), time.time()
+    for back in range(1440):
+        told = Counters(2.0, 1.0, 0.5, 9.0 * (1440 - back), 60.0 * (1440 - back), 1.0, 0.0)
+        card = CardUse("GPU-11112222", 20 * GIB, 0, 24 * GIB, 4 * GIB)
+        store.keep(Look(UNIT, now - 60 * back, 0.0, 0.0, counters=told, cards=(card,), host=3 * GIB))
+    store.event(Event(now - 600, UNIT, "pressure", "the KV cache is full"))
+    store.close()
+    done = run(tmp_path, "--since", "24h", "--output", str(tmp_path / "day.html"))
+    assert (done.returncode, done.stderr) == (0, "")
+    html = (tmp_path / "day.html").read_text()
+    assert "the KV cache is full" in html
+    assert "20.0 GiB" in html
+    assert len(html) < 200_000
+    assert "replace it with --force" in run(tmp_path, "--output", str(tmp_path / "day.html")).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "no records of a guard"),
+        (["--since", "soon"], "needed: a span"),
+        (["--prometheus", "file:///etc/passwd"], "needed is an address"),
+        (["--prometheus", "http://127.0.0.1:9"], "connection refused"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(tmp_path: Path, words: list[str], told: str) -> None:
+    done = run(tmp_path, *words)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,42 @@
+"""`vllm-doctor report`: the wiring of options; no logic."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from vllm_doctor.cli import complete
+
+EXAMPLES = """\
+Examples:
+
+\b
+  vllm-doctor report --output today.html                        this host, from the guard's records
+  vllm-doctor report --unit vllm@main --since 7d -o week.html
+  vllm-doctor report --prometheus http://127.0.0.1:9090 -o fleet.html
+"""
+
+
+def report(
+    *,
+    since: Annotated[str, typer.Option(help="How far back: 90m, 24h, 7d.")] = "24h",
+    unit: Annotated[str | None, typer.Option(help="One unit alone.", autocompletion=complete.units)] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(help="A Prometheus that scrapes vLLM, instead of the guard's records.", show_default=False),
+    ] = None,
+    vllm_version: Annotated[
+        str | None,
+        typer.Option(help="The release whose metrics Prometheus has; the newest known without it.", show_default=False),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="The file to write; standard output without it.", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Draw KV cache, requests, tokens, latencies and GPU memory of the last hours on one page; no Grafana is needed."""
+    from vllm_doctor.cli.report_run import run
+
+    raise typer.Exit(run(since, unit, prometheus, vllm_version, output=output, force=force))

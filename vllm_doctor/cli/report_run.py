@@ -1,0 +1,89 @@
+"""What `report` does with its options."""
+
+import re
+import time
+
+from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.output import settle
+from vllm_doctor.cli.span import seconds
+from vllm_doctor.cli.streams import say
+from vllm_doctor.knowledge.versions import newest_known, parse_version
+from vllm_doctor.monitor.figures import NotTold, of_guard, of_prometheus
+from vllm_doctor.operate.history import deeds
+from vllm_doctor.operate.history.store import Reader, Unreadable, place
+from vllm_doctor.render.file import put
+from vllm_doctor.render.report import Report, Told, page
+
+_URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?")
+_EVENTS = 200
+_LONGEST = 366 * 86400.0
+
+
+def run(since: str, unit: str | None, url: str | None, version: str | None, *, output: str | None, force: bool) -> int:
+    """Write the page; the exit code: 3 where there was nothing to draw."""
+    span = seconds(since)
+    if span is None or not 0 < span <= _LONGEST:
+        raise UsageProblem(f"--since: found {since[:60]!r}; needed: a span of at most a year, such as 90m, 24h or 7d")
+    target = settle(output, force=force) if output is not None else None
+    until = time.time()
+    told = _prometheus(url, until - span, until, version) if url is not None else _guard(unit, until - span, until)
+    if not any(chart.lines for one in told for chart in one.charts):
+        raise UsageProblem(f"report: {told[0].source} has no figures of the last {since}")
+    text = page(told)
+    if target is None:
+        say(text)
+        return Exit.OK
+    try:
+        put(target, text)
+    except OSError as problem:
+        raise UsageProblem(f"--output {output}: {problem.strerror}: name a file that you may write") from None
+    return Exit.OK
+
+
+def _prometheus(url: str, since: float, until: float, version: str | None) -> list[Report]:
+    if not _URL.fullmatch(url):
+        raise UsageProblem(f"--prometheus {url[:100]!r}: needed is an address such as http://127.0.0.1:9090")
+    at = parse_version(version) if version is not None else newest_known()
+    if at is None:
+        raise UsageProblem(f"--vllm-version {str(version)[:40]!r}: needed is a version such as 0.32.0")
+    try:
+        charts = of_prometheus(url, since, until, [at])
+    except NotTold as problem:
+        raise UsageProblem(f"--prometheus {problem}") from None
+    return [Report("vLLM, all services", since, until, f"Prometheus at {url}", charts)]
+
+
+def _guard(unit: str | None, since: float, until: float) -> list[Report]:
+    name = unit if unit is None or unit.endswith(".service") else f"{unit}.service"
+    try:
+        reader = Reader(place())
+    except FileNotFoundError:
+        raise UsageProblem(
+            f"report: no records of a guard ({place()}): vllm_doctor_guard: true keeps them; --prometheus URL takes "
+            "the figures from a Prometheus"
+        ) from None
+    except Unreadable as problem:
+        raise UsageProblem(f"report: {problem}") from None
+    try:
+        known = reader.units()
+        if name is not None and name not in known:
+            raise UsageProblem(
+                f"--unit {name[:100]}: the guard has no records of it; it knows {', '.join(known) or 'none'}"
+            )
+        return [_of_unit(reader, one, since, until) for one in ([name] if name is not None else known)] or [
+            Report("vLLM", since, until, str(place()), ())
+        ]
+    except Unreadable as problem:
+        raise UsageProblem(f"report: {problem}") from None
+    finally:
+        reader.close()
+
+
+def _of_unit(reader: Reader, unit: str, since: float, until: float) -> Report:
+    from vllm_doctor.redact.text import safe
+
+    events = sorted([*reader.events(unit, since), *deeds.events(unit, since)], key=lambda e: -e.at)[:_EVENTS]
+    shown = tuple(Told(e.at, e.unit, e.kind, safe(e.text)) for e in events)
+    charts = of_guard(reader.minutes(unit, since), reader.cards(unit, since))
+    return Report(unit, since, until, "the guard's records of this host", charts, shown)
