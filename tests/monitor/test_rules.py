@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -15,11 +16,13 @@ import yaml
 from tests.debian import program
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.monitor import rules
+from vllm_doctor.monitor.dashboards import dashboards
 from vllm_doctor.monitor.names import NoCommonNameError
 from vllm_doctor.rules.explain import about
 from vllm_doctor.rules.order import by_code
 
 CASES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("cases.yml").read_text(encoding="utf-8"))
+REPO = Path(__file__).parents[2]
 PINNED = [as_version("0.32.0")]
 SERVER = {"job": "vllm", "instance": "a:8000", "host": "a"}
 ENGINE = {**SERVER, "unit": "main", "engine": "0", "model_name": "m"}
@@ -149,7 +152,7 @@ def test_the_command_writes_the_file_and_refuses_what_it_cannot_use(tmp_path: Pa
         [*command, "--vllm-version", "0.32.0", "--number", "kv_high=0.8"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "> 0.8" in Path(done.stdout.strip()).read_text(encoding="utf-8")
+    assert "> 0.8" in Path(done.stdout.split()[0]).read_text(encoding="utf-8")
     for words, told in (
         (["--vllm-version", "0.32.0"], "replace it with --force"),
         (["--vllm-version", "newest", "--force"], "needed is a version such as 0.32.0"),
@@ -159,3 +162,43 @@ def test_the_command_writes_the_file_and_refuses_what_it_cannot_use(tmp_path: Pa
         done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert told in done.stderr
+
+
+def test_the_dashboards_are_what_the_builder_makes_of_the_charts() -> None:
+    done = subprocess.run(
+        [sys.executable, "tools/dashboards.py", "--check"], cwd=REPO, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_dashboards_ask_for_the_releases_own_names_and_for_what_is_chosen() -> None:
+    told = {name: json.loads(text) for name, text in dashboards([as_version("0.8.5")]).items()}
+    assert set(told) == {"fleet.json", "host.json"}
+    asked = [query for made in told.values() for query in expressions(made)]
+    assert len(asked) > 30
+    assert not [query for query in asked if "<" in query.replace("<=", "")]
+    assert 'max by (host, unit) (vllm:gpu_cache_usage_perc{host=~"$host",model=~"$model",card=~"$card"})' in asked
+    unchosen = [q for q in asked if "$host" not in q and "ALERTS" not in q]
+    assert not unchosen
+    variables = [one["name"] for one in told["host.json"]["templating"]["list"]]
+    assert variables == ["source", "site", "host", "model", "card"]
+
+
+def test_every_query_of_a_dashboard_parses(tmp_path: Path) -> None:
+    asked = {q for made in dashboards(PINNED).values() for q in expressions(json.loads(made))}
+    made = [{"record": f"a:b:c{at}", "expr": re.sub(r"\$\w+", ".*", q)} for at, q in enumerate(sorted(asked))]
+    (tmp_path / "queries.yml").write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": made}]}))
+    done = _promtool("check", "rules", str(tmp_path / "queries.yml"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def expressions(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "expr":
+                yield inner
+            else:
+                yield from expressions(inner)
+    elif isinstance(value, list):
+        for one in value:
+            yield from expressions(one)

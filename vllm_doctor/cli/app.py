@@ -36,7 +36,7 @@ _SHORT = {
     "history": "Say what happened to the units, and when.",
     "debug": "Turn debug logging on for a while.",
     "watch": "Show memory, load and findings as they change.",
-    "export": "Write alert rules for Prometheus.",
+    "export": "Write alerts for Prometheus, dashboards for Grafana.",
     "fleet": "Put the answers of many hosts on one page.",
     "report": "Draw the last hours' figures on one page.",
     "explain": "Explain a finding, an option or a metric.",

@@ -32,7 +32,7 @@ def export(
     job: Annotated[str, typer.Option(help="The job under which Prometheus scrapes the servers.")] = "vllm",
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> None:
-    """Write alert rules for Prometheus, under the names that these releases give their metrics."""
+    """Write alert rules for Prometheus and dashboards for Grafana, under the names that the releases give metrics."""
     from vllm_doctor.cli.export_run import run
 
     raise typer.Exit(run(folder, vllm_version, number or [], without or [], job=job, force=force))

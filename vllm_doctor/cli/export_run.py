@@ -11,6 +11,7 @@ from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.version import Version
 from vllm_doctor.knowledge.versions import parse_version
 from vllm_doctor.monitor import rules
+from vllm_doctor.monitor.dashboards import dashboards
 from vllm_doctor.monitor.names import NoCommonNameError
 from vllm_doctor.render.file import put
 
@@ -23,19 +24,24 @@ def run(
     """Write the files and name them; the exit code."""
     if not _JOB.fullmatch(job):
         raise UsageProblem(f"--job {job[:60]!r}: needed is a word of letters, digits and _ . / -")
+    at = [_release(r) for r in releases]
     try:
-        text = rules.text([_release(r) for r in releases], numbers=_numbers(numbers), without=without, job=job)
+        files = {"rules/vllm.rules.yml": rules.text(at, numbers=_numbers(numbers), without=without, job=job)}
     except NoCommonNameError as problem:
         raise UsageProblem(f"--vllm-version: {problem}: export each of them into a folder of its own") from None
     except rules.PolicyError as problem:
         raise UsageProblem(f"export: {problem}") from None
-    target = Path(folder) / "rules" / "vllm.rules.yml"
+    files |= {f"dashboards/{name}": text for name, text in dashboards(at, job).items()}
+    targets = {Path(folder) / name: text for name, text in files.items()}
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        put(settle(str(target), force=force), text, mode=0o644)
+        for target in targets:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        places = {settle(str(target), force=force): text for target, text in targets.items()}
+        for place, text in places.items():
+            put(place, text, mode=0o644)
     except OSError as problem:
-        raise UsageProblem(f"{target}: {problem.strerror}: name a folder that you may write") from None
-    say(f"{target}\n")
+        raise UsageProblem(f"{folder}: {problem.strerror}: name a folder that you may write") from None
+    say("".join(f"{target}\n" for target in targets))
     return Exit.OK
 
 

@@ -121,15 +121,15 @@ def _ratio(row: Mapping[str, Any], told: Mapping[str, str], window: str) -> str:
     if "metric" not in row:
         finished = told["finished"]
         http = f'http_requests_total{{job="{told["job"]}",handler=~"/v[0-9].*"}}'
-        failed = _with(http, 'status="5xx"')
+        failed = selected(http, 'status="5xx"')
         return (
             f"sum without (handler, method, status) (rate({failed}[{window}]))"
             f" / sum without (handler, method, status) (rate({http}[{window}]))"
-            f" or sum without (engine, finished_reason) (rate({_with(finished, _ERROR)}[{window}]))"
+            f" or sum without (engine, finished_reason) (rate({selected(finished, _ERROR)}[{window}]))"
             f" / sum without (engine, finished_reason) (rate({finished}[{window}]))"
         )
     metric, bound = told[row["metric"]], _bound(told[row["bound"]])
-    good = _with(suffixed(metric, "_bucket"), f'le="{bound}"')
+    good = selected(suffixed(metric, "_bucket"), f'le="{bound}"')
     count = suffixed(metric, "_count")
     return f"1 - sum without (engine, le) (rate({good}[{window}])) / sum without (engine) (rate({count}[{window}]))"
 
@@ -150,7 +150,8 @@ def suffixed(selector: str, suffix: str) -> str:
     return f"{{__name__=~{json.dumps('|'.join(name + suffix for name in either.split('|')))}}}"
 
 
-def _with(selector: str, matcher: str) -> str:
+def selected(selector: str, matcher: str) -> str:
+    """A selector with one more matcher."""
     return f"{selector[:-1]},{matcher}}}" if selector.endswith("}") else f"{selector}{{{matcher}}}"
 
 
@@ -201,7 +202,7 @@ def _missing(
             continue
         asked = selector
         if word in bounds:
-            asked = _with(suffixed(selector, "_bucket"), f'le="{_bound(told[bounds[word]])}"')
+            asked = selected(suffixed(selector, "_bucket"), f'le="{_bound(told[bounds[word]])}"')
         name = re.sub(r"[\"{}\\]|__name__=~", "", asked)
         parts.append(
             f'label_replace(up{{job="{told["job"]}"}} == 1 unless on (job, instance) {asked},'
