@@ -281,7 +281,8 @@ def test_every_selector_of_every_rule_is_a_series_or_is_listed(fired: Seen) -> N
         "node_filesystem_avail_bytes", "node_filesystem_size_bytes", "prometheus_rule_evaluation_failures_total",
         "alertmanager_notifications_failed_total", "prometheus_notifications_errors_total",
         "vllm_certificate_expiry_timestamp_seconds", "vllm_fabric_manager_mismatch", "vllm_gpu_row_remap_failed",
-        "vllm_guard_restarts_today", "vllm_guard_restarts_left",
+        "vllm_guard_restarts_today", "vllm_guard_restarts_left", "vllm_plan_kv_cache_bytes",
+        "vllm_start_kv_cache_bytes",
     }  # fmt: skip
     names = set(fired.prometheus.ask("/api/v1/label/__name__/values"))
     told = {name for group in rules.groups([as_version("0.32.0")]) for rule in group["rules"] for name in _names(rule)}

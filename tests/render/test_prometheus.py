@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sample import HOSTILE, diagnosis, finding
@@ -60,3 +61,13 @@ def test_promtool_accepts_it(tmp_path: Path) -> None:
     prometheus.write(path, [diagnosis(finding())], 1000.0, codes=["VD131", "VD132"])
     checked = subprocess.run([promtool, "check", "metrics"], input=path.read_bytes(), capture_output=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_what_was_planned_stands_beside_what_the_start_logged(tmp_path: Path) -> None:
+    path = tmp_path / "vllm_doctor.prom"
+    told = msgspec.structs.replace(diagnosis(), facts={"planned_kv_gib": 2.0, "available_kv_gib": 1.5})
+    prometheus.write(path, [told, diagnosis(unit="other.service")], 1.0)
+    unit = (("unit", "vllm.service"),)
+    assert samples(path)["vllm_plan_kv_cache_bytes", unit] == 2 << 30
+    assert samples(path)["vllm_start_kv_cache_bytes", unit] == 1.5 * (1 << 30)
+    assert not [key for key in samples(path) if key[0] == "vllm_plan_kv_cache_bytes" and key[1] != unit]

@@ -1,7 +1,7 @@
 """The diagnosis as a text file for node_exporter: what was found, what could not be seen, and when it last worked."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from vllm_doctor.render.text import visible
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+_GIB = float(1 << 30)
 _LAST_SUCCESS = "vllm_doctor_last_success_timestamp_seconds"
 
 
@@ -88,8 +89,18 @@ def _registry(
         judged = diagnosis.verdict is not Verdict.UNKNOWN
         if judged or unit in before:
             success.labels(unit).set(now if judged else before[unit])
-    _add(registry, rows)
+    _add(registry, [*_planned(diagnoses), *rows])
     return registry
+
+
+def _planned(diagnoses: Sequence[Diagnosis]) -> Iterator[Row]:
+    """The KV cache that the start logged and the one that the plan foresees, bytes."""
+    for told in diagnoses:
+        planned, found = told.facts.get("planned_kv_gib"), told.facts.get("available_kv_gib")
+        if isinstance(planned, int | float) and isinstance(found, int | float) and planned > 0:
+            unit = {"unit": told.subject.unit or ""}
+            yield Row("vllm_plan_kv_cache_bytes", "The KV cache that the plan foresees.", unit, planned * _GIB)
+            yield Row("vllm_start_kv_cache_bytes", "The KV cache that the start logged.", unit, found * _GIB)
 
 
 def _first(finding: Finding) -> str:

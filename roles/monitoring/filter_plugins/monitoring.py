@@ -10,6 +10,7 @@ from ansible.errors import AnsibleFilterError
 
 from vllm_doctor.knowledge.versions import parse_version
 from vllm_doctor.monitor import rules
+from vllm_doctor.monitor.dashboards import dashboards
 from vllm_doctor.monitor.names import NoCommonNameError
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1", "[::1]"}
@@ -75,6 +76,14 @@ def rules_text(wanted: Sequence[str], numbers: Mapping[str, Any], without: Seque
         return rules.text([one for one in known if one is not None], numbers=dict(numbers), without=list(without))
     except (NoCommonNameError, rules.PolicyError) as problem:
         raise AnsibleFilterError(f"monitoring_numbers, monitoring_without, vllm_version: {problem}") from None
+
+
+def files(wanted: Sequence[str], numbers: Mapping[str, Any], without: Sequence[str]) -> list[dict[str, str]]:
+    """Give rules and dashboards for these releases as files."""
+    made = {"rules/vllm.rules.yml": rules_text(wanted, numbers, without)}
+    known = [at for one in wanted if (at := parse_version(one)) is not None]
+    made |= {f"dashboards/{name}": text for name, text in dashboards(known).items()}
+    return [{"name": name, "text": text} for name, text in made.items()]
 
 
 def alertmanager(receivers: Sequence[Mapping[str, Any]], folder: str) -> dict[str, Any]:
@@ -156,4 +165,5 @@ class FilterModule:
             "monitoring_releases": releases,
             "monitoring_rules": rules_text,
             "monitoring_alertmanager": alertmanager,
+            "monitoring_files": files,
         }

@@ -1,0 +1,56 @@
+"""playbooks/export-monitoring.yml on the example inventory: no host is asked."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.debian import program
+
+BIN = Path(sys.executable).parent
+REPO = Path(__file__).parents[2]
+
+
+def play(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    named = ["-i", "inventories/example", "playbooks/export-monitoring.yml", "-e", f"monitoring_export={folder}"]
+    more = ["-e", "site_reports=''", "-e", "vault_vllm_api_key=not-in-the-files", *words]
+    command = [BIN / "ansible-playbook", *named, *more]
+    return subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
+
+
+def test_a_site_with_a_prometheus_takes_the_files(tmp_path: Path) -> None:
+    done = play(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    dashboards = {"dashboards/fleet.json", "dashboards/host.json"}
+    assert names == {"rules/vllm.rules.yml", "targets/vllm.json", "targets/node.json", "scrape.yml"} | dashboards
+    targets = json.loads((tmp_path / "targets/vllm.json").read_text())
+    assert len(targets) == 13  # gpu04 has two services
+    (code,) = [one for one in targets if one["labels"]["unit"] == "vllm@code.service"]
+    assert code["targets"] == ["gpu04.example.net:8001"]
+    assert code["labels"]["model"] == "qwen-coder"
+    assert code["labels"]["card"] == "NVIDIA H100 80GB HBM3"
+    checked = subprocess.run(
+        [program("promtool"), "check", "config", "scrape.yml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and "not-in-the-files" in path.read_text()]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-e", "vllm_host=127.0.0.1"), "set vllm_host to an address"),
+        (("-e", '{"monitoring_numbers": {"kv_hihg": 1}}'), "no number of the alerts is called"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused_by_name(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    done = play(tmp_path, *words)
+    assert done.returncode != 0
+    assert told in " ".join((done.stdout + done.stderr).split())
