@@ -15,7 +15,7 @@ from grafana_foundation_sdk.builders import common, heatmap, prometheus, stat, t
 from grafana_foundation_sdk.builders import dashboard as builder
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.common import VisibilityMode
-from grafana_foundation_sdk.models.dashboard import DataSourceRef
+from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableRefresh
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 FOLDER = Path(__file__).resolve().parent.parent / "vllm_doctor" / "monitor"
@@ -67,7 +67,7 @@ def frame(title: str, uid: str) -> builder.Dashboard:
         asked = f'label_values(up{{job="vllm"}}, {name})'
         made = made.with_variable(
             builder.QueryVariable(name).label(name).query(asked).datasource(SOURCE).multi(True).include_all(True)
-            .all_value(".*").refresh(2)
+            .all_value(".*").refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
         )  # fmt: skip
     note = builder.AnnotationQuery().name("Findings").datasource(SOURCE).enable(True).icon_color("red").expr(FINDINGS)
     return made.annotation(note)
