@@ -124,3 +124,20 @@ def test_the_playbook_goes_on_without_a_host_and_fails_at_its_end(tmp_path: Path
         ("well", "ok"),
     ]
     assert "vllm@main.service: ok" in output
+
+
+def test_an_advice_is_shown_and_fails_nothing(tmp_path: Path) -> None:
+    """The doctor itself judges by --fail-on; what it then says is in the run's output."""
+    told = of("well", told=diagnosis(finding("VD910", severity=Severity.ADVICE, title="An advice"))).answer
+    assert told is not None
+    (tmp_path / "answer.json").write_text(dumps(told))
+    asked = '[ "$4" = --fail-on=degraded ] || exit 9'
+    (tmp_path / "vllm-doctor").write_text(f"#!/bin/sh\n{asked}\ncat {tmp_path}/answer.json\n")
+    (tmp_path / "vllm-doctor").chmod(0o755)
+    here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    path = {"site_environment": {"PATH": f"{tmp_path}:{os.environ['PATH']}"}}
+    (tmp_path / "hosts.yml").write_text(json.dumps({"vllm": {"hosts": {"well": here | path}}}))
+    words = ["-i", str(tmp_path / "hosts.yml"), "playbooks/diagnose.yml", "-e", f"site_reports={tmp_path / 'reports'}"]
+    play = subprocess.run([BIN / "ansible-playbook", *words], cwd=REPO, capture_output=True, text=True, check=False)
+    assert play.returncode == 0, play.stdout + play.stderr
+    assert "VD910 An advice" in play.stdout

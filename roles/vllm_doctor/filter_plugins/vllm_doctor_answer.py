@@ -30,7 +30,13 @@ def verdicts(said: Mapping[str, Any]) -> str:
     if found is None:
         return _why(said)
     rows = [found, *(one for one in found.get("others") or () if isinstance(one, dict))]
-    return "; ".join(f"{_unit(row)}: {row.get('verdict')}" for row in rows)
+    return "; ".join(f"{_unit(row)}: {row.get('verdict')}{_first(row)}" for row in rows)
+
+
+def _first(row: Mapping[str, Any]) -> str:
+    """Give the first finding, which may be an advice that fails nothing."""
+    found = next(iter(row.get("findings") or ()), None)
+    return f", {found.get('code')} {found.get('title')}" if isinstance(found, dict) else ""
 
 
 def _unit(row: Mapping[str, Any]) -> str:
