@@ -141,3 +141,19 @@ def test_recurrent_layers_cache_prefixes_on_their_own_from_026():
 def test_limits_of_items_are_numbers_or_objects():
     s = resolved('--limit-mm-per-prompt {"image":2,"video":{"count":0,"num_frames":8}}')
     assert (s.image_limit, s.video_limit) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "seqs", "batched"),
+    [
+        ("", 256, 2048),
+        ("--performance-mode throughput", 512, 4096),
+        ("--performance-mode throughput --max-num-seqs 256", 256, 4096),
+        ("--performance-mode throughput --max-num-batched-tokens 2048", 512, 2048),
+        ("--performance-mode interactivity", 256, 2048),
+    ],
+)
+def test_a_launch_for_throughput_doubles_the_defaults_that_it_leaves_open(flags, seqs, batched):
+    """0.17.0 on L40S logs max_num_batched_tokens=4096 and 51 full graphs up to 512."""
+    got = resolved(flags, "0.17.0", "L40S")
+    assert (got.seqs, got.batched) == (seqs, batched)

@@ -152,8 +152,10 @@ def resolve(  # noqa: PLR0917
         default=v1 or (length > 32768 and does.chunks_long_prompts and not arch.multimodal),
     )
     defaults = batch_defaults(version, total_gib, gpu.name if gpu else "", use_v1=v1)
-    seqs = flags.int("max-num-seqs", defaults.seqs, 1, 10**7)
-    batched = _batched(flags, version, which, arch, length, seqs, chunked, defaults.tokens)
+    # Asked for throughput, both defaults are doubled (engine/arg_utils.py, since 0.17).
+    times = 2 if flags.text("performance-mode") == "throughput" else 1
+    seqs = flags.int("max-num-seqs", defaults.seqs * times, 1, 10**7)
+    batched = _batched(flags, version, which, arch, length, seqs, chunked, defaults.tokens * times)
     if "max-num-seqs" not in flags.values:
         seqs = min(seqs, batched)
     elif seqs > batched:
