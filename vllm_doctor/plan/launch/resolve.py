@@ -155,7 +155,8 @@ def resolve(  # noqa: PLR0917
     # Asked for throughput, both defaults are doubled (engine/arg_utils.py, since 0.17).
     times = 2 if flags.text("performance-mode") == "throughput" else 1
     seqs = flags.int("max-num-seqs", defaults.seqs * times, 1, 10**7)
-    batched = _batched(flags, version, which, arch, length, seqs, chunked, defaults.tokens * times)
+    tokens = None if defaults.tokens is None else defaults.tokens * times
+    batched = _batched(flags, version, which, arch, length, seqs, chunked, tokens)
     if "max-num-seqs" not in flags.values:
         seqs = min(seqs, batched)
     elif seqs > batched:
