@@ -201,3 +201,66 @@ def test_what_was_taken_out_after_the_failed_run_needs_a_start_alone() -> None:
     assert told.now[1] == "the launch has --swap-space 4 no more"
     assert told.deed == "start it"
     assert told.commands == (START,)
+
+
+@pytest.mark.parametrize(
+    ("state", "restarts", "extra", "words"),
+    [
+        (("activating", "auto-restart", "exit-code"), 0, {}, "the unit restarts: attempt 1 of 3"),
+        (("activating", "start", "success"), 1, {}, "the unit restarts: attempt 2 of 3"),
+        (("activating", "start", "success"), 0, {}, "the unit is activating (start)"),
+        (("inactive", "dead", "success"), 0, {}, "the unit is inactive (dead)"),
+        (("failed", "failed", "exit-code"), 0, {}, "the unit is failed (failed)"),
+        (("failed", "failed", "exit-code"), 2, {"Restart": "no"}, "the unit is failed (failed)"),
+        (
+            "failed",
+            "failed",
+            "start-limit-hit",
+            4,
+            {"Restart": "no"},
+            "the unit failed; systemd gave up after 5 starts",
+        ),
+        (("activating", "auto-restart", "exit-code"), 3, {"StartLimitBurst": "0"}, "the unit restarts: attempt 4"),
+        (
+            ("failed", "failed", "exit-code"),
+            0,
+            {"InactiveEnterTimestamp": "Sat 10:00", "ActiveEnterTimestamp": "Sat 09:00"},
+            "the unit is failed (failed) since Sat 10:00",
+        ),
+    ],
+)
+def test_each_state_of_a_unit_has_its_words(
+    state: tuple[str, str, str], restarts: int, extra: dict[str, str], words: str
+) -> None:
+    active, sub, result = state
+    unit = msgspec.structs.replace(FAILED, active_state=active, sub_state=sub, result=result, restarts=restarts)
+    unit = msgspec.structs.replace(unit, properties={**FAILED.properties, **extra})
+    assert repair(SHORTER, *OVER, unit=unit).now[0].removesuffix(" (its start limit)") == words
+
+
+JOBS = Change(ChangeKind.ENV, "MAX_JOBS", None, "2", Direction.SET, Applicability.MANUAL)
+
+
+@pytest.mark.parametrize(
+    ("text", "stands", "command"),
+    [
+        ("MAX_JOBS=16", "MAX_JOBS=16", "sed -i s"),
+        ('A=1 "MAX_JOBS=16" B=2', '"MAX_JOBS=16"', ""),
+        ("NOT_MAX_JOBS=16", "", ""),
+    ],
+)
+def test_a_variable_is_found_in_the_line_of_the_unit_that_sets_it(text: str, stands: str, command: str) -> None:
+    line = Setting(FRAGMENT, 12, "Environment", text)
+    earlier = Setting(FRAGMENT, 11, "Environment", "MAX_JOBS=64")
+    told = repair(JOBS, OWN, line, code="VD604")
+    assert told.where == (f"{stands} in {FRAGMENT} line 12" if stands else "")
+    assert repair(JOBS, OWN, earlier, line, code="VD604").where.endswith("line 12" if stands else "line 11")
+    if command:
+        assert told.commands[0] == f"sed -i 12s/MAX_JOBS=16/MAX_JOBS=2/ {FRAGMENT}"
+
+
+def test_no_more_than_three_of_the_cut_files_are_named_and_a_header_that_is_none_is_told() -> None:
+    cut = tuple(WeightFile(f"/srv/m/{n}.safetensors", 10, None, "2026-11-22") for n in range(5))
+    told = repair(STOP, code="VD512", machine=Machine("gpu7", weights=WeightFiles(5, cut)))
+    assert len(told.now) == 1 + 3
+    assert told.now[1] == "/srv/m/0.safetensors: 10 bytes, it has no header of safetensors; changed 2026-11-22"
