@@ -2,6 +2,8 @@
 """Bring in known issues, and find those that a release has mended.
 
     tools/known_issues.py draft LOG ADDRESS    an entry to complete, from what failed first in a log of that report
+    tools/known_issues.py queue LOG...         what no rule and no entry knows in these logs, most often met first
+    tools/known_issues.py sample N SEED        N entries drawn at random, to be read again by somebody else
     tools/known_issues.py check RELEASE        the entries that RELEASE no longer has; exit 1 if there are any
 
 A draft has what can be read from the log. What happens, the way round, the releases and the title are written by who
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import random
 import re
 import sys
 
@@ -22,9 +25,13 @@ from vllm_doctor.knowledge.known_issues import issues, matching, mended_in, norm
 from vllm_doctor.knowledge.version import parse_version
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.records.reading import Known
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.rules.engine import diagnose
 
 # The innermost calls tell a defect apart; those further out are every request's.
 _CALLS = 2
+# The rule that shows a failure which nothing knows.
+UNKNOWN = "VD599"
 
 
 def draft(log: str, address: str) -> dict[str, object] | str:
@@ -59,6 +66,30 @@ def draft(log: str, address: str) -> dict[str, object] | str:
     }
 
 
+def queue(logs: list[str]) -> list[tuple[int, str, str]]:
+    """(How often, what failed, the first log of it) of the logs whose failure no rule and no entry knows."""
+    met: dict[str, list[str]] = {}
+    for log in logs:
+        read = read_logs([log])
+        if not isinstance(read, Known):
+            continue
+        found = diagnose(Snapshot(taken_at="", log=read)).findings
+        root = judged(read.value).root
+        if not found or found[0].code != UNKNOWN or root is None or root.crash is None:
+            continue
+        link = root.crash.root
+        where = f"{link.frames[-1].file.rsplit('/', 1)[-1]}:{link.frames[-1].function}" if link.frames else ""
+        said = normalised(link.message.splitlines()[0] if link.message else "")
+        met.setdefault(f"{link.kind}: {said[:100]} in {where}", []).append(log)
+    return sorted(((len(all_), what, all_[0]) for what, all_ in met.items()), key=lambda row: (-row[0], row[1]))
+
+
+def sample(count: int, seed: int) -> list[str]:
+    """Entries to read again: the same ones for the same seed."""
+    drawn = random.Random(seed).sample(issues(), min(count, len(issues())))  # noqa: S311 - no secret is drawn
+    return [f"{one.id}: {one.title}: {one.address}" for one in drawn]
+
+
 def main(argv: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 entries to take out or no draft, 2 what was asked cannot be read."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -66,6 +97,11 @@ def main(argv: list[str] | None = None) -> int:
     new = commands.add_parser("draft")
     new.add_argument("log")
     new.add_argument("address")
+    many = commands.add_parser("queue")
+    many.add_argument("logs", nargs="+")
+    some = commands.add_parser("sample")
+    some.add_argument("count", type=int)
+    some.add_argument("seed", type=int)
     old = commands.add_parser("check")
     old.add_argument("release")
     asked = parser.parse_args(argv)
@@ -73,6 +109,12 @@ def main(argv: list[str] | None = None) -> int:
         made = draft(asked.log, asked.address)
         print(made if isinstance(made, str) else json.dumps(made, indent=1, ensure_ascii=False))
         return 1 if isinstance(made, str) else 0
+    if asked.command == "queue":
+        print("\n".join(f"{often:4}  {what}  ({log})" for often, what, log in queue(asked.logs)))
+        return 0
+    if asked.command == "sample":
+        print("\n".join(sample(asked.count, asked.seed)))
+        return 0
     if parse_version(asked.release) is None:
         print(f"{asked.release}: not a release of vLLM; needed: a version such as 0.33.0", file=sys.stderr)
         return 2

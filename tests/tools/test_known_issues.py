@@ -53,3 +53,16 @@ def test_the_check_counts_the_entries_that_a_release_has_mended(capsys: pytest.C
 def test_what_is_no_release_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert known_issues.main(["check", "newest"]) == 2
     assert "not a release" in capsys.readouterr().err
+
+
+def test_the_queue_counts_the_same_failure_once_however_its_numbers_differ(tmp_path: Path) -> None:
+    logs = {"a": TORN, "b": TORN.replace("41 of", "7 of"), "c": "INFO:     Application startup complete.\n"}
+    for name, text in logs.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    rows = known_issues.queue([str(tmp_path / name) for name in logs])
+    assert rows == [(2, "IndexError: place * of * is not in a table of * in example.py:peculiar", str(tmp_path / "a"))]
+
+
+def test_a_sample_is_the_same_for_the_same_seed() -> None:
+    assert len(known_issues.sample(30, 1)) == 30
+    assert known_issues.sample(30, 1) == known_issues.sample(30, 1) != known_issues.sample(30, 2)
