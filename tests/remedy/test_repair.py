@@ -213,9 +213,7 @@ def test_what_was_taken_out_after_the_failed_run_needs_a_start_alone() -> None:
         (("failed", "failed", "exit-code"), 0, {}, "the unit is failed (failed)"),
         (("failed", "failed", "exit-code"), 2, {"Restart": "no"}, "the unit is failed (failed)"),
         (
-            "failed",
-            "failed",
-            "start-limit-hit",
+            ("failed", "failed", "start-limit-hit"),
             4,
             {"Restart": "no"},
             "the unit failed; systemd gave up after 5 starts",
