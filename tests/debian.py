@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 FOLDER = Path(__file__).parents[1] / ".cache" / "debian"
 PACKAGES = {
@@ -23,8 +24,10 @@ def program(name: str) -> str:
     if found:
         return found
     place = FOLDER / PACKAGES[name]
-    if not (place / "usr/bin" / name).exists():
-        _unpack(PACKAGES[name], place)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with FileLock(FOLDER / f"{PACKAGES[name]}.lock"):  # another worker of this run may want it at the same time
+        if not (place / "usr/bin" / name).exists():
+            _unpack(PACKAGES[name], place)
     return str(place / "usr/bin" / name)
 
 

@@ -1,14 +1,13 @@
 """The text file that node_exporter reads."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import msgspec
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sample import HOSTILE, diagnosis, finding
 
+from tests.debian import program
 from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.render import prometheus
 
@@ -54,9 +53,7 @@ def test_a_hostile_unit_name_does_not_break_the_format(tmp_path: Path) -> None:
 
 
 def test_promtool_accepts_it(tmp_path: Path) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed here; the sandbox's monitoring role tests with it")
+    promtool = program("promtool")
     path = tmp_path / "vllm_doctor.prom"
     prometheus.write(path, [diagnosis(finding())], 1000.0, codes=["VD131", "VD132"])
     checked = subprocess.run([promtool, "check", "metrics"], input=path.read_bytes(), capture_output=True, check=False)
