@@ -43,7 +43,17 @@ FILES = {
 }
 # Options whose text names no file that is read.
 OTHERS = {
-    "diagnose": {"--launch", "--vllm-version", "--gpu", "--unit", "--format", "--output", "--fail-on", "--as"},
+    "diagnose": {
+        "--launch",
+        "--vllm-version",
+        "--gpu",
+        "--unit",
+        "--format",
+        "--output",
+        "--fail-on",
+        "--as",
+        "--notify",
+    },
     "fragmentation": {"--unit", "--vllm-version", "--format"},
     "plan": {
         "--gpu", "--gpu-memory-gib", "--vllm-version", "--weights-gib", "--available-kv-gib", "--profile", "--sweep",

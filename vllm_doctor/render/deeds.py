@@ -40,6 +40,7 @@ _DEEDS = {
     "nvidia-fabricmanager": "start the fabric manager",
     "node-gpus": "free GPUs on a node, or add one",
     "old-process": "stop the process that an earlier run left",
+    "program": "put the program back, or correct its path in the unit",
     "port-holder": "stop what holds the port, unless it is wanted",
     "operating-system": "run vLLM on Linux",
     "orphaned-engine": "stop the orphaned engine",

@@ -1,5 +1,8 @@
 """VD514: a module is missing, of another version, or built for another one."""
 
+import shlex
+from pathlib import PurePosixPath
+
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.log.fault import Fault
@@ -126,9 +129,25 @@ def judge(case: Case) -> Outcome:
             )
             if fits
             else None,
-            None if missing and not fault.ids else _ACTIVATE if fault.ids & _PROGRAM else _repair(case),
+            None if missing and not fault.ids else _program(case) if fault.ids & _PROGRAM else _repair(case),
         ),
         refute=_REFUTE,
+    )
+
+
+def _program(case: Case) -> Change:
+    """Of a unit on its host the program's own path, part by part; of a log alone where vLLM may be."""
+    unit, launch = case.unit, case.launch
+    program = launch.argv[0] if launch is not None and launch.argv else ""
+    if unit is None or not program.startswith("/"):
+        return _ACTIVATE
+    above = PurePosixPath(program).parents
+    return thing(
+        ChangeKind.PACKAGE,
+        "program",
+        Direction.REPAIR,
+        f"the unit starts {program}: the last lines show which part of that path is not there, and what lies beside it",
+        command=f"namei -l {shlex.quote(program)}; ls -l {shlex.quote(str(above[min(2, len(above) - 1)]))}",
     )
 
 
@@ -230,4 +249,4 @@ def _while_importing(fault: Fault) -> bool:
     return root.kind in _AT_IMPORT and inner.function == "<module>" and says(inner.file, "call-site-packages")
 
 
-RULE = rule("VD514", reads=frozenset({Signal.LOG, Signal.VERSION}), judge=judge)
+RULE = rule("VD514", reads=frozenset({Signal.LOG, Signal.VERSION, Signal.UNIT, Signal.LAUNCH}), judge=judge)
