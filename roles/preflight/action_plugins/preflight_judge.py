@@ -105,8 +105,8 @@ class ActionModule(ActionBase):
     """`preflight_judge: {stage: variables}` before any host is asked, `{stage: facts}` after.
 
     `also` names a fact of the hosts: what other roles refuse, as {found, needed, do} and at will {check}. It stands in
-    the same table. After the facts stage the fact preflight_variants is the build that fits each host's driver, as it
-    is or is to be, by host and release. `{stage: types}` refuses nothing: `unusable` are the hosts whose variables
+    the same table. After the facts stage `variants` is the build that fits each host's driver, as it is or is to be,
+    by host and release. `{stage: types}` refuses nothing: `unusable` are the hosts whose variables
     cannot be read as what they are to be, so that nobody composes anything from them before the table is said.
     """
 
@@ -158,7 +158,7 @@ class ActionModule(ActionBase):
         elif warnings := report.table(rows, (Result.WARN,)):
             self._display.warning(f"{len(hosts)} hosts judged, none refused.\n{warnings}", formatted=True)
         if self._variants:
-            result["ansible_facts"] = {"preflight_variants": self._variants}
+            result["variants"] = self._variants
         if not failed or self._display.verbosity or SCREEN == "once":  # people have the table, and that screen knows it
             result["rows"] = [{"host": host, **_plain(row)} for host, of_host in rows.items() for row in of_host]
         return result

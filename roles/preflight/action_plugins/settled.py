@@ -61,7 +61,7 @@ class ActionModule(ActionBase):
     what the outcome follows from beside them, `sources` are files and folders on the controller that it follows from.
 
     `settled: {roles: [NAME]}` asks for several roles at once, before any of them is played: what a role leaves is its
-    variable NAME_left, taken with its defaults and variables. The fact preflight_as_left says whether all are settled.
+    variable NAME_left, taken with its defaults and variables. `settled` is said of all of them together.
     What cannot be told from outside of a role is not settled.
     """
 
@@ -83,7 +83,6 @@ class ActionModule(ActionBase):
             result.update(changed=False, settled=False, differs=[f"cannot be told yet: {error}"])
         else:
             result.update(self._execute_module("settled", {"asked": asked}, task_vars=task_vars))
-        result["ansible_facts"] = {"preflight_as_left": bool(result.get("settled"))}
         return result
 
     def _question(self, left: dict[str, Any], known: Mapping[str, Any], templar: Any) -> dict[str, Any]:
