@@ -107,7 +107,7 @@ def test_a_completion_script_is_written_for_each_shell(shell: str) -> None:
 
 
 def test_bash_completes_a_command() -> None:
-    got = run(_VLLM_DOCTOR_COMPLETE="complete_bash", COMP_WORDS="vllm-doctor fl", COMP_CWORD="1").stdout
+    got = run(_VLLM_DOCTOR_COMPLETE="complete_bash", COMP_WORDS="vllm-doctor flo", COMP_CWORD="1").stdout
     assert got.split() == ["flowchart"]
 
 
