@@ -40,9 +40,10 @@ _COPIES = 19
 _DOCTOR = (sys.executable, "-I", "-c", "from vllm_doctor.cli.main import entry; entry()")
 _TAGS = frozenset({
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "div", "strong", "p", "table", "tr", "th", "td",
-    "code", "pre", "details", "summary", "section", "ul", "ol", "li", "i", "span", "footer", "header", "main",
+    "code", "pre", "b", "details", "summary", "section", "ul", "ol", "li", "i", "span", "footer", "header", "main",
 })  # fmt: skip
 _OF_A_UNIT = re.compile(r"^\s*ExecStart=/bin/false\s*$", re.MULTILINE)
+_OURS = ("vllm_doctor", "vllm_gpu_")
 _CANARIES = Path(__file__).parents[1] / "redact" / "canaries.yaml"
 _MARKS = ("cAnArY", "anary", "CANARY", "c0ffee", "Q2Fu")
 
@@ -70,7 +71,7 @@ def invocations() -> Iterator[Asked]:
 
 
 def _formats(words: tuple[str, ...]) -> tuple[str, ...]:
-    return {"diagnose": FORMATS, "explain": ("human", "human")}.get(words[0], FORMATS[:2])
+    return {"diagnose": FORMATS, "explain": ("human", "human"), "fleet": ("html", "json")}.get(words[0], FORMATS[:2])
 
 
 def _texts() -> Iterator[Asked]:
@@ -187,7 +188,7 @@ def escape(told: str, form: str) -> str:
             json.loads(told, parse_constant=_no_number)
         if form == "prometheus":
             names = {family.name for family in text_string_to_metric_families(told)}
-            return next((name for name in names if not name.startswith("vllm_doctor")), "")
+            return next((name for name in names if not name.startswith(_OURS)), "")
     except ValueError as error:
         return f"its reader says {error}"
     if form == "html":
@@ -211,9 +212,9 @@ class Ended(NamedTuple):
 
 def ended(asked: Asked, folder: Path, run: "Run") -> Ended:
     """Run it in a folder that is made anew for it."""
+    (folder / "folder").mkdir()
     for name, content in asked.files.items():
         (folder / name).write_bytes(content)
-    (folder / "folder").mkdir()
     (folder / "itself").symlink_to("itself")
     before = {*asked.files, "folder", "itself"}
     form = ("--format", asked.form) if asked.form != "human" else ()

@@ -109,6 +109,27 @@ def _smi(text: str) -> str:
     return page.getvalue()
 
 
+def _inspected(text: str) -> str:
+    config = {"Image": f"vllm/vllm-openai:v0.11.0{text}", "Env": [f"A={text}", f"{text}=1"], "Cmd": ["--model", text]}
+    state = {"Status": "exited", "ExitCode": 1, "Error": text, "StartedAt": text, "FinishedAt": text}
+    return json.dumps([{"Name": f"/{text}", "Id": text, "State": state, "Config": config}])
+
+
+def _pod(text: str) -> str:
+    ended = {"terminated": {"exitCode": 137, "reason": text, "message": text, "finishedAt": text}}
+    status = {"name": text, "restartCount": 3, "state": {"waiting": {"reason": text, "message": text}}}
+    spec = {"name": text, "image": f"vllm/vllm-openai:v0.11.0{text}", "args": ["--model", text],
+            "env": [{"name": text, "value": text}], "resources": {"limits": {"memory": text, text: text}}}  # fmt: skip
+    return json.dumps(
+        {
+            "kind": "Pod",
+            "metadata": {"name": text, "namespace": text},
+            "spec": {"nodeName": text, "containers": [spec]},
+            "status": {"message": text, "containerStatuses": [status | {"lastState": ended}]},
+        }
+    )
+
+
 ON = ("--gpu", "NVIDIA H100 80GB HBM3", "--vllm-version", "0.33.0")
 
 
@@ -160,6 +181,19 @@ PLACES: Mapping[str, Callable[[str], Place]] = {
         "--launch", "compose.yaml",
         **{"compose.yaml": f"services:\n  a:\n    image: {json.dumps(t)}\n    command: [--model, {json.dumps(t)}]\n"},
     ),
+    "a container's record": lambda t: Place(
+        ("diagnose", "record", "log"), {"record": _bytes(_inspected(t)), "log": FAILED.encode()}
+    ),
+    "a pod's record": lambda t: Place(
+        ("diagnose", "record", "log"), {"record": _bytes(_pod(t)), "log": FAILED.encode()}
+    ),
+    "a deed": lambda t: Place(
+        ("history", "--since", "2000-01-01"),
+        {"folder/deeds.jsonl": _bytes(json.dumps({"at": 1e9, "unit": t, "kind": t, "text": t}) + "\n")},
+    ),
+    "another host's answer": lambda t: Place(
+        ("fleet", "answer.json"), {"answer.json": _bytes(json.dumps({"host": t, "said": t}))}
+    ),
     "a bundle": lambda t: _bundle(t, thrown(t)),
     "a bundle with a change": lambda t: _bundle(t, FAILED),
     "a unit": lambda t: _beside("--unit", t),
@@ -173,7 +207,15 @@ PLACES: Mapping[str, Callable[[str], Place]] = {
         ("plan", *ON, "--learn", "log", "--", "vllm", "serve", "m"), {"log": _bytes(f"{SERVED}{t}\n")}
     ),
 }  # fmt: skip
-MAY_BE_OK = ("a code", "metrics alone", "a model to plan", "an option to plan", "a start to learn")
+MAY_BE_OK = (
+    "a deed",
+    "another host's answer",
+    "a code",
+    "metrics alone",
+    "a model to plan",
+    "an option to plan",
+    "a start to learn",
+)
 
 # What another start wrote after an orderly stop: never ok.
 TAILS = {
@@ -204,7 +246,7 @@ REFUSED = (
     "vllm serve x --max-num-seqs 0", "vllm serve x \u2013\u2013max-model-len 5",
     "vllm serve x --max-num-batched-tokens many", "vllm serve x --dtype int3", "vllm serve x --no-such-option 1",
     "vllm serve x --port 70000", "vllm serve x --port -1", "vllm serve x --block-size 0",
-    "vllm serve x --kv-cache-dtype fp2", "vllm serve x --max-model-len=",
+    "vllm serve x --max-model-len=",
     "vllm serve x --hf-overrides {", "vllm serve x --speculative-config '['", "vllm serve x -O.mode nine",
     "vllm serve x --cpu-offload-gb nan", "vllm serve x --swap-space -4", "vllm serve x --max-loras 0",
 )  # fmt: skip

@@ -79,6 +79,9 @@ def _parted(title: str, plain: str) -> tuple[str, str]:
     cut; else the rule's own title with all of it as the detail."""
     if len(title) <= TITLE:
         return title, ""
+    from vllm_doctor.redact.text import scrub
+
+    title = scrub(title)  # while a name still stands before what it keeps: parted, neither half tells
     for clause in _CLAUSES:
         ends = [
             found
