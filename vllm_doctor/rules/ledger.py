@@ -6,16 +6,13 @@ from vllm_doctor.records.verdict import Cause
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.kv_cache import left_over, too_small
 
-# A pass over one step that takes more than the weights do, and more than this of the card, is no usual one.
-_UNUSUAL = 0.4
-
 
 class Ledger(msgspec.Struct, frozen=True):
     """GiB of one GPU, each None where the log does not tell it.
 
     `budget` is what vLLM may use, `peak` what the profile run took beside the `weights`, `graphs` what their capture is
-    estimated at, `pool` what was left for the KV cache (below zero: nothing), `missing` by how much the failure fell
-    short, and `rest` what of the budget nothing explains.
+    estimated at, `pool` what was left for the KV cache (below zero: nothing), and `missing` by how much the failure
+    fell short.
     """
 
     total: float | None = None
@@ -25,14 +22,6 @@ class Ledger(msgspec.Struct, frozen=True):
     graphs: float | None = None
     pool: float | None = None
     missing: float | None = None
-    rest: float | None = None
-
-    @property
-    def strange(self) -> bool:
-        """Is more used than weights and a pass of such a model explain?"""
-        if self.rest is None or self.total is None or self.weights is None:
-            return False
-        return self.rest > max(self.weights, _UNUSUAL * self.total)
 
 
 def ledger(case: Case, cause: Cause) -> Ledger:
@@ -44,12 +33,8 @@ def ledger(case: Case, cause: Cause) -> Ledger:
     peak = run.number("profile-breakdown", "activation")
     peak = peak if peak is not None else run.number("memory-breakdown", "activation")
     budget = case.utilization[0] * total if total is not None and case.budgeted else None
-    weights = case.weights_gib
-    rest = None
-    if budget is not None and weights is not None and pool is not None and peak is None:
-        rest = budget - weights - pool
     graphs = run.number("graphs-estimate", "size")
-    return Ledger(total, budget, weights, peak, graphs, pool, _missing(case, cause, pool), rest)
+    return Ledger(total, budget, case.weights_gib, peak, graphs, pool, _missing(case, cause, pool))
 
 
 def _missing(case: Case, cause: Cause, pool: float | None) -> float | None:
