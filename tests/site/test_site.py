@@ -231,6 +231,25 @@ def test_a_disk_that_fills_while_a_release_is_built_is_said_and_what_serves_goes
     assert served_by(site) == before
 
 
+def test_a_mirror_that_lacks_one_package_is_refused_by_name_before_anything_is_changed(site: Site) -> None:
+    pid = "systemctl show -P MainPID vllm@main"
+    before = site.on("edge02", pid)
+    without = r"/^Package: nvidia-persistenced\n/ && /\nVersion: 580[.]65[.]06/ {next} {print}"
+    site.on(
+        "edge02",
+        "cp -a /srv/nvidia /srv/whole; cd /srv/nvidia; rm nvidia-persistenced_580.65.06*; "
+        rf"awk -v RS= -v ORS='\n\n' '{without}' /srv/whole/Packages > Packages; gzip -kf Packages; "
+        "sed -i '/^SHA256:/,$d' Release; echo SHA256: >> Release; for f in Packages Packages.gz; do "
+        'echo " $(sha256sum < $f | head -c 64) $(stat -c %s $f) $f" >> Release; done; apt-get -qq update',
+    )
+    run = site.play(*CONSENT, *ALONE, "-e", '{"nvidia_driver_version": "580.65.06"}')
+    site.on("edge02", "rm -r /srv/nvidia; mv /srv/whole /srv/nvidia; apt-get -qq update")
+    assert run.rc == 2, run.text
+    assert "nvidia-persistenced: wanted 580.65.06, offered 580.105.08" in run.text
+    assert run.text.count("Nothing was changed. Of these packages") == 1
+    assert site.on("edge02", pid) == before
+
+
 def test_a_host_that_is_taken_away_goes_on_and_the_others_are_not_asked_about_it(site: Site) -> None:
     site.line("group_vars/vllm/vars.yml", "nvidia_driver_reboot: false", "nvidia_driver_reboot: true")
     site.line("hosts.yml", "        edge02.example.net:\n", "        {}\n")
