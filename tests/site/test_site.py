@@ -200,7 +200,8 @@ def test_a_turn_of_the_driver_tells_the_balancer_before_and_after(site: Site) ->
     assert run.rc == 0, run.text
     assert heard.read_text() == TAKEN_OUT_AND_PUT_IN
     assert "580.65.06" in site.on("edge02", "cat /proc/driver/nvidia/version")
-    site.play(*CONSENT, *ALONE)
+    back = site.play(*CONSENT, *ALONE, "-e", '{"nvidia_driver_version": "580.105.08"}')
+    assert back.rc == 0, back.text
 
 
 def test_a_start_that_fails_is_put_back_and_the_balancer_hears_of_both(site: Site) -> None:
