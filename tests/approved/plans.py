@@ -35,7 +35,7 @@ def _said(model: str, words: str) -> str:
         tempfile.TemporaryDirectory() as state,
         patch.dict(os.environ, VLLM_DOCTOR_STATE=state),
         contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(out),  # a launch that is refused has its reason for an answer
     ):
-        code = run(["plan", *config, *shlex.split(words)])
-    assert code in {0, 1, 3}, words
+        run(["plan", *config, *shlex.split(words)])
     return out.getvalue().replace(f"{FOLDER}/", "")  # where this checkout lies is no part of the answer

@@ -7,6 +7,7 @@ import pytest
 from tests.plan.models import GPT_OSS_20B, LLAMA_8B
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
+from vllm_doctor.knowledge.versions import newest_known
 
 
 @pytest.fixture
@@ -69,8 +70,14 @@ def test_the_json_has_both_plans(ask):
     } in found["different"]
 
 
-@pytest.mark.parametrize("releases", ["0.28.0", "0.28.0:", ":0.33.0", "a:b", "0.28.0-0.33.0"])
+@pytest.mark.parametrize("releases", ["0.28.0", "0.28.0:", ":0.33.0", "a:b", "0.28.0-0.33.0", "0.28.0:0.33.0:1"])
 def test_what_are_no_two_releases_is_refused_in_a_sentence(ask, releases):
     code, told = ask(releases)
     assert code == Exit.USAGE
     assert "needed: two releases with a colon" in told
+
+
+def test_a_release_that_nobody_has_read_is_not_compared(ask):
+    code, told = ask("0.28.0:99.99.99")
+    assert code == Exit.USAGE
+    assert f"needed: releases up to {newest_known()}, the newest that was read" in told

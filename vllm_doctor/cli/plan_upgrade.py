@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from vllm_doctor.cli import terminal
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.streams import say
-from vllm_doctor.knowledge.versions import Version, parse_version
+from vllm_doctor.knowledge.versions import Version, newest_known, parse_version
 from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 from vllm_doctor.render import upgrade as render
 
@@ -31,8 +31,11 @@ def upgrade(asked: str, ask: Callable[[], Question], *, json: bool) -> Exit:
 
 
 def _releases(asked: str) -> tuple[Version, Version]:
-    first, found, second = asked.partition(":")
+    first, _, second = asked.partition(":")
     versions = parse_version(first), parse_version(second)
-    if not found or versions[0] is None or versions[1] is None:
+    if asked.count(":") != 1 or versions[0] is None or versions[1] is None:
         raise PlanProblem(f"--upgrade: found {asked[:60]!r}; needed: two releases with a colon, such as 0.28.0:0.33.0")
+    newest = newest_known()
+    if max(versions[0], versions[1]) > newest:  # nothing could be said but what the newest one does
+        raise PlanProblem(f"--upgrade: found {asked[:60]!r}; needed: releases up to {newest}, the newest that was read")
     return versions[0], versions[1]
