@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
-from vllm_doctor.gather import containers, inspected, pod
+from vllm_doctor.gather import containers, inspected, kubectl, pod
 from vllm_doctor.gather.containers import in_order
 from vllm_doctor.gather.target import Target, target
-from vllm_doctor.records.reading import Known
+from vllm_doctor.records.reading import Known, Unknown
 
 Put = Callable[[str, str], None]
 GIB = 1 << 30
@@ -398,3 +398,30 @@ def test_events_that_this_user_may_not_read_are_named(on_path: Put, capsys: pyte
     told = answered(capsys, "pod/llm/vllm-0")[1]
     (row,) = [one for one in told["unknown"] if "events" in one["reason"]]
     assert row["reason"] == "kubectl get events: Error (Forbidden)"
+
+
+def test_settings_that_others_can_write_are_handed_to_no_runtime(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    settings = folder / "containers.conf"
+    settings.touch()
+    monkeypatch.setenv("CONTAINERS_CONF", str(settings))
+    assert containers.environment()["CONTAINERS_CONF"] == str(settings)
+    folder.chmod(0o777)
+    assert "CONTAINERS_CONF" not in containers.environment()
+
+
+def test_a_cluster_s_file_that_others_can_write_is_said_and_no_other_cluster_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, on_path: Put
+) -> None:
+    on_path("kubectl", f"touch {tmp_path}/asked")
+    settings = tmp_path / "kubeconfig"
+    settings.touch()
+    settings.chmod(0o666)
+    monkeypatch.setenv("KUBECONFIG", str(settings))
+    told = kubectl.read("llm-0", None, 30)
+    assert isinstance(told, Unknown)
+    assert told.reason == f"KUBECONFIG is not used: {settings} can be written by others (mode 666)"
+    assert not (tmp_path / "asked").exists()

@@ -4,6 +4,7 @@ import http.server
 import json
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -41,7 +42,12 @@ class Hub(http.server.BaseHTTPRequestHandler):
         self.send_header("X-Repo-Commit", COMMIT)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if self.command == "GET":
+        if self.command == "GET" and "slow" in self.path:
+            for at in range(len(body)):  # a byte now and then keeps every time limit of a single read
+                self.wfile.write(body[at : at + 1])
+                self.wfile.flush()
+                time.sleep(0.5)
+        elif self.command == "GET":
             self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
@@ -95,6 +101,13 @@ def test_what_the_hub_does_not_give_is_said_with_the_way_round(hub, monkeypatch,
     assert model in told.stderr
     assert "--model-config config.json" in told.stderr
     assert "Traceback" not in told.stderr
+
+
+def test_a_hub_that_drips_is_left_after_some_seconds(hub, monkeypatch):
+    monkeypatch.setitem(hub.files, "/acme/slow/resolve/main/config.json", b" " * 1000)
+    told = plan("acme/slow")
+    assert told.returncode == 2, told.stdout
+    assert "did not send config.json of acme/slow within 12 s" in told.stderr
 
 
 def test_a_description_larger_than_any_does_not_fill_the_disk(hub, monkeypatch, tmp_path):

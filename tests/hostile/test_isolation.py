@@ -42,6 +42,8 @@ COMMANDS = (
     "watch --once",
     "export exported --vllm-version 0.32.0 --force",
     "fleet answer.json",
+    "report",
+    "report --prometheus http://127.0.0.1:9",
     "explain VD121",
     "explain --list",
     "flowchart",

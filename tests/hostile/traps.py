@@ -72,6 +72,9 @@ class Traps:
         )
         command = ["cc", "-shared", "-fPIC", "-o", self.folder / "libnvidia-ml.so.1", source]
         subprocess.run(command, check=True)
+        # What Python loads itself, as soon as a module asks for it: that module then fails, which is seen as well.
+        for name in ("libsqlite3.so.0", "libssl.so.3", "libz.so.1", "libexpat.so.1"):
+            shutil.copy(self.folder / "libnvidia-ml.so.1", self.folder / name)
 
     @property
     def environment(self) -> dict[str, str]:

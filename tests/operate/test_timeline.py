@@ -1,5 +1,6 @@
 """What `history` makes of what several keep: who ended a run."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,29 @@ def test_a_crash_of_another_unit_or_at_another_time_stays_one() -> None:
     assert kinds((90, UNIT, "crash"), (100, UNIT, "restarted"), (300, UNIT, "crash")) == ["crash", "restarted", "crash"]
 
 
+def test_a_run_that_the_guard_started_and_that_ends_at_once_crashed() -> None:
+    events = [
+        Event(10, UNIT, "start", "run 1a: 15.00 GiB"),
+        Event(100, UNIT, "restarted", "by the guard"),
+        Event(101, UNIT, "crash", "run 1a: killed"),
+        Event(103, UNIT, "start", "run 2b: no memory logged"),
+        Event(140, UNIT, "crash", "run 2b: Failed with result 'exit-code'."),
+    ]
+    assert [e.kind for e in _by_whom(events)] == ["start", "restarted", "end", "start", "crash"]
+
+
+def test_a_playbook_s_deed_is_a_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path))
+    deeds.record(UNIT, "recover", "begun", at=10)
+    told = {"at": 5.5, "unit": UNIT, "kind": "playbook", "text": "drained: fans"}
+    (tmp_path / "deed-5-vllm_main.json").write_text(json.dumps(told))
+    (tmp_path / "deed-6-x.json").write_text("{")
+    assert [(e.at, e.kind, e.text) for e in deeds.events(UNIT)] == [
+        (5.5, "playbook", "drained: fans"),
+        (10, "recover", "begun"),
+    ]
+
+
 def test_who_ended_it_is_told() -> None:
     told = _by_whom([Event(100, UNIT, "restarted", "x"), Event(101, UNIT, "crash", "run 1a: killed, status=9/KILL")])
     assert told[1].text == "run 1a: killed, status=9/KILL (by the guard, which restarts it)"
@@ -39,6 +63,9 @@ def test_what_took_itself_away_has_its_end_unless_it_was_turned_off_before() -> 
     assert _expired([holds], 500) == []
     assert _expired([holds], 700) == [Event(600, UNIT, "debug", "expired: its timer took the drop-in away")]
     assert _expired([holds, Event(300, UNIT, "debug", "off")], 700) == []
+    again = Event(300, UNIT, "debug", "holds until 1970-01-01T00:20:00+00:00")
+    assert _expired([holds, again], 700) == []
+    assert [e.at for e in _expired([holds, again], 2000)] == [1200]
     assert len(_expired([holds, Event(300, "vllm@two.service", "debug", "off")], 700)) == 1
     assert _expired([Event(100, UNIT, "debug", "holds until soon")], 700) == []
 

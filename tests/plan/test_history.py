@@ -100,6 +100,8 @@ def test_history_shows_what_a_units_start_took_beside_its_plan(tmp_path, monkeyp
     tell_history("vllm@main", [Difference("weights", 15.0, 15.5), Difference("KV pool", 53.25, 52.0)])
     (event,) = deeds.events()
     assert (event.unit, event.kind) == ("vllm@main.service", "plan")
+    tell_history("vllm@qwen2.5", [Difference("weights", 1.0, 1.0)])
+    assert deeds.events()[1].unit == "vllm@qwen2.5.service"
     assert event.text == "weights 15.00 planned, 15.50 logged; KV pool 53.25 planned, 52.00 logged (GiB)"
 
 

@@ -57,7 +57,7 @@ def tell_history(unit: str, found: list[Difference]) -> None:
 
     told = "; ".join(f"{one.term} {one.planned:.2f} planned, {one.logged:.2f} logged" for one in found) + " (GiB)"
     with contextlib.suppress(OSError):
-        deeds.record(unit if "." in unit else f"{unit}.service", "plan", told)
+        deeds.record(unit if unit.endswith(".service") else f"{unit}.service", "plan", told)
 
 
 def _file(source: str) -> list[str]:

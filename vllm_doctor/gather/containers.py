@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from heapq import merge
 from pathlib import Path
 
-from vllm_doctor.gather import inspected
+from vllm_doctor.gather import inspected, trust
 from vllm_doctor.gather import run as programs
 from vllm_doctor.gather.bounded import words
 from vllm_doctor.gather.inspected import Seen
@@ -29,12 +29,16 @@ _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.]*(?:Z|[+-]\d\d:?\d\d)?
 
 
 def environment() -> dict[str, str]:
-    """What the runtimes' programs need of the caller: whose containers they are, and where their socket is."""
+    """What the runtimes' programs need of the caller: whose containers they are, and where their socket is. A file of
+    settings names programs that they start, so it has to be one that nobody else can change."""
     env = {"HOME": _home()}
-    for name in ("XDG_RUNTIME_DIR", "DOCKER_HOST", "CONTAINER_HOST", "CONTAINERS_CONF"):
+    for name in ("XDG_RUNTIME_DIR", "DOCKER_HOST", "CONTAINER_HOST"):
         value = os.environ.get(name, "")
         if value and (value.startswith("/") or "://" in value):
             env[name] = value
+    settings = os.environ.get("CONTAINERS_CONF", "")
+    if settings.startswith("/") and trust.why_not(settings) is None:
+        env["CONTAINERS_CONF"] = settings
     return env
 
 

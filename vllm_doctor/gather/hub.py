@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from vllm_doctor.gather.together import Task
 from vllm_doctor.records.reading import Known, Unknown
 
 CONFIG, INDEX = "config.json", "model.safetensors.index.json"
 _GIVEN = "give it: --model-config config.json"
-_SECONDS = 10.0
+_SECONDS, _PATIENCE_S = 5.0, 12.0
 _MOST = 32 << 20  # bytes; as of any config.json (plan/model/reading.py)
 
 
@@ -31,19 +32,26 @@ def config(model: str, revision: str | None) -> Known[Path] | Unknown:
             f"pip install 'vllm-host-doctor[hub]', or {_GIVEN}",
         )
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells each of its retries
+    refused = (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled)
+
+    def fetched(name: str) -> Path | None:
+        return Path(hf_hub_download(model, name, revision=revision, etag_timeout=_SECONDS))
+
     try:
         with _no_larger():
-            file = Path(hf_hub_download(model, CONFIG, revision=revision, etag_timeout=_SECONDS))
-    except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as problem:
+            # A hub that sends a byte now and then keeps each of the library's own time limits.
+            file = Task(lambda: fetched(CONFIG)).within(_PATIENCE_S, None)
+            if file is None:
+                return Unknown(f"the hub did not send config.json of {model} within {_PATIENCE_S:g} s", _GIVEN)
+    except refused as problem:
         return Unknown(f"the hub has no config.json of {model} for us: {_first(problem)}", _GIVEN)
     except (OSError, ValueError, errors.HFValidationError) as problem:
         return Unknown(f"config.json of {model} was not fetched: {_first(problem)}", _GIVEN)
     if file.stat().st_size > _MOST:
         return Unknown(f"{file}: larger than any config.json", _GIVEN)
-    refused = (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, OSError, ValueError)
     # Of one file, or of another format: the weights follow from the configuration.
-    with suppress(*refused), _no_larger():
-        hf_hub_download(model, INDEX, revision=revision, etag_timeout=_SECONDS)
+    with suppress(*refused, OSError, ValueError), _no_larger():
+        Task(lambda: fetched(INDEX)).within(_PATIENCE_S, None)
     return Known(file, str(file))
 
 

@@ -5,7 +5,7 @@ import shlex
 
 import msgspec
 
-from vllm_doctor.gather import containers, fields, pod
+from vllm_doctor.gather import containers, fields, pod, trust
 from vllm_doctor.gather.bounded import json_value
 from vllm_doctor.gather.inspected import Seen
 from vllm_doctor.gather.run import NotRun, Ran, run
@@ -19,10 +19,10 @@ _MAX_JSON, _MAX_LOG, _TAIL = 16 << 20, 24 << 20, 20_000
 
 
 def environment() -> dict[str, str]:
-    """The caller's cluster: KUBECONFIG where it names files by whole paths, else the one in the user's own folder."""
+    """The caller's cluster: KUBECONFIG, else the one in the user's own folder."""
     env = containers.environment()
     named = os.environ.get("KUBECONFIG", "")
-    if named and all(part.startswith("/") for part in named.split(":") if part):
+    if named and _refused() is None:
         env["KUBECONFIG"] = named
     return env
 
@@ -73,6 +73,14 @@ def log(seen: Seen, deadline_s: float) -> Reading[Log]:
     return Known(log_of_lines(lines, title), title)
 
 
+def _refused() -> str | None:
+    """Why the caller's KUBECONFIG is not used: it names programs that kubectl starts. Another cluster would be read
+    without it, so then none is asked."""
+    named = [part for part in os.environ.get("KUBECONFIG", "").split(":") if part]
+    whys = [trust.why_not(part) if part.startswith("/") else f"{part}: needed is a whole path" for part in named]
+    return next((why for why in whys if why is not None), None)
+
+
 def _lines(arguments: list[str], deadline_s: float) -> list[str] | Unknown:
     got = run(["kubectl", "logs", *arguments], deadline_s=deadline_s, max_bytes=_MAX_LOG, env=environment())
     if isinstance(got, NotRun):
@@ -96,6 +104,9 @@ def _in(space: str | None) -> list[str]:
 
 
 def _asked(arguments: list[str], deadline_s: float) -> Ran | Unknown | Absent:
+    why = _refused()
+    if why is not None:
+        return Unknown(f"KUBECONFIG is not used: {why}", "give it to its owner alone (chmod go-w), or unset KUBECONFIG")
     got = run(["kubectl", *arguments], deadline_s=deadline_s, max_bytes=_MAX_JSON, env=environment())
     what = f"kubectl {' '.join(arguments[:2])}"
     if isinstance(got, NotRun):

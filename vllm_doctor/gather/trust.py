@@ -46,5 +46,7 @@ def refused_folders() -> dict[str, str]:
 
 
 def _named() -> list[str]:
-    """To the loader an empty or relative entry is the folder we stand in: those are nobody's choice."""
-    return [folder for folder in _BETWEEN.split(os.environ.get("LD_LIBRARY_PATH", "")) if folder.startswith("/")]
+    """To the loader an empty or relative entry is the folder we stand in: those are nobody's choice. `vllm-doctor`
+    starts Python without the variable, and hands it on by another name."""
+    named = os.environ.get("VLLM_DOCTOR_LIBRARIES") or os.environ.get("LD_LIBRARY_PATH", "")
+    return [folder for folder in _BETWEEN.split(named) if folder.startswith("/")]

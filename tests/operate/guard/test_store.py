@@ -129,6 +129,24 @@ def test_what_is_older_than_asked_goes_and_what_is_too_much_goes_by_age(tmp_path
     assert store.lost == 0
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        "DROP TABLE event; CREATE TABLE event (at REAL, unit INTEGER, kind TEXT, big BLOB, text AS (instr(big, big)))",
+        "CREATE TRIGGER seen AFTER INSERT ON event BEGIN SELECT 1; END",
+        "CREATE TABLE more (x)",
+    ],
+)
+def test_a_store_with_more_in_it_than_ours_is_not_read(tmp_path: Path, word: str) -> None:
+    path = tmp_path / "history.sqlite"
+    Store(path).close()
+    base = sqlite3.connect(path)
+    base.executescript(word)
+    base.close()
+    with pytest.raises(Unreadable, match="no store of this release"):
+        Reader(path)
+
+
 def test_a_reader_runs_nothing_that_the_store_brings_along(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite"
     Store(path).close()

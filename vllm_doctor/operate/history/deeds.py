@@ -19,6 +19,8 @@ _NAME = "deeds.jsonl"
 # With a moment behind it: what was put there takes itself away then.
 UNTIL = "holds until"
 _MOST = 1 << 20
+# Of a playbook's deeds, each a file of its own, the newest.
+_MOST_FILES, _MOST_FILE = 500, 1 << 14
 _TEXT = 2000
 
 
@@ -46,8 +48,9 @@ def record(unit: str, kind: str, text: str, at: float | None = None) -> None:
 def events(unit: str | None = None, since: float = 0.0) -> list[Event]:
     """What was written down, oldest first; a line that is none of ours (a cut one) is passed over."""
     found: list[Event] = []
-    for file in (place().with_suffix(".jsonl.1"), place()):
-        read = whole(file, 4 * _MOST)
+    alone = sorted(place().parent.glob("deed-*.json"))[-_MOST_FILES:]
+    for file in (place().with_suffix(".jsonl.1"), place(), *alone):
+        read = whole(file, _MOST_FILE if file.suffix == ".json" else 4 * _MOST)
         for line in read.value.splitlines() if isinstance(read, Known) else ():
             try:
                 event = msgspec.json.decode(line, type=Event)

@@ -68,25 +68,37 @@ def _expired(events: Sequence[Event], now: float) -> list[Event]:
     found: list[Event] = []
     for one in events:
         end = _moment(one.text.removeprefix(deeds.UNTIL).strip()) if one.text.startswith(deeds.UNTIL) else None
-        offs = (e.at for e in events if (e.unit, e.kind) == (one.unit, "debug") and e.text.startswith("off"))
-        if end is not None and end < now and not any(one.at < at < end for at in offs):
+        over = ("off", deeds.UNTIL)  # turned off, or another put in its place
+        ends = (e.at for e in events if (e.unit, e.kind) == (one.unit, one.kind) and e.text.startswith(over))
+        if end is not None and end < now and not any(one.at < at < end for at in ends):
             found.append(Event(end, one.unit, one.kind, "expired: its timer took the drop-in away"))
     return found
 
 
 def _by_whom(events: list[Event]) -> list[Event]:
-    """An end that the guard or `recover` made is no crash, though systemd calls it one."""
+    """An end that the guard or `recover` made is no crash, though systemd calls it one. What they started, and ends at
+    once, is."""
     done = [e for e in events if e.kind in _MADE]
-    return [
-        msgspec.structs.replace(e, kind="end", text=f"{e.text} (by {_MADE[made.kind]}, which restarts it)")
-        if e.kind == "crash" and (made := next((d for d in done if _made(d, e)), None)) is not None
-        else e
-        for e in events
-    ]
+    began = {(e.unit, _run(e)): e.at for e in events if e.kind == "start"}
+    told: list[Event] = []
+    for one in events:
+        since = began.get((one.unit, _run(one)), float("-inf"))
+        made = next((d for d in done if _made(d, one) and since < d.at), None) if one.kind == "crash" else None
+        if made is None:
+            told.append(one)
+            continue
+        whom = f"{one.text} (by {_MADE[made.kind]}, which restarts it)"
+        told.append(msgspec.structs.replace(one, kind="end", text=whom))
+    return told
+
+
+def _run(event: Event) -> str:
+    """`run 1a2b3c4d`, by which a start and its end name the same run."""
+    return event.text.partition(":")[0]
 
 
 def _made(deed: Event, end: Event) -> bool:
-    return deed.unit == end.unit and -1.0 <= end.at - deed.at <= _SOON_S
+    return deed.unit == end.unit and -1.0 <= end.at - deed.at <= _SOON_S and not deed.text.startswith(deeds.UNTIL)
 
 
 def _holding(unit: str, drop_ins: Sequence[str]) -> list[Event]:
