@@ -118,6 +118,15 @@ def test_a_value_that_an_environment_file_brings_into_the_command_line_is_found_
     assert repair(GONE, *BY_FILE).commands[0] == f"sed -i '1s/--swap-space 4 //' {FILE}"
 
 
+def test_of_several_variables_in_the_command_line_each_is_asked_and_of_one_its_last_line_counts() -> None:
+    both = msgspec.structs.replace(BY_FILE[2], text="/opt/vllm/bin/vllm serve m $VLLM_ARGS ${VLLM_LOG_ARGS}")
+    logs = Setting(FILE, 2, "EnvironmentFile", 'VLLM_LOG_ARGS="--disable-log-requests"')
+    told = repair(SHORTER, *BY_FILE[:2], both, BY_FILE[3], logs)
+    assert told.where.startswith(f"--max-model-len 131072 in {FILE} line 1: an environment file")
+    over = Setting(FILE, 3, "EnvironmentFile", 'VLLM_ARGS="--swap-space 4"')
+    assert repair(SHORTER, *BY_FILE[:2], both, BY_FILE[3], logs, over).where == ""
+
+
 def test_a_variable_that_the_command_line_does_not_take_is_not_where_the_value_stands() -> None:
     unused = msgspec.structs.replace(BY_FILE[3], text='OTHER="--max-model-len 131072"')
     assert repair(SHORTER, *BY_FILE[:3], unused).where == ""
@@ -166,6 +175,17 @@ def test_a_weight_file_is_named_with_its_size_and_the_size_that_it_should_have()
     assert whole.now[1] == "all 1 weight files of the folder are whole now"
     assert whole.deed == "start it"
     assert whole.commands == (START,)
+
+
+def test_where_no_weight_file_could_be_looked_at_nothing_is_called_whole() -> None:
+    gone = WeightFiles(0, missing="/srv/m/tiny", beside=("/srv/m/a", "/srv/m/b"))
+    told = repair(STOP, code="VD512", machine=Machine("gpu7", weights=gone))
+    assert told.now[1] == "/srv/m/tiny is not there; folders with a model beside it: /srv/m/a, /srv/m/b"
+    assert (told.deed, told.commands) == ("", ())
+    shut = WeightFiles(0, denied="/srv/m/tiny", group="vllm", why="user vllm may not read it: owner root, mode 700")
+    told = repair(STOP, code="VD512", machine=Machine("gpu7", weights=shut))
+    assert told.now[1] == "/srv/m/tiny is there, and user vllm may not read it: owner root, mode 700"
+    assert told.commands == ("chgrp -R vllm /srv/m/tiny && chmod -R g+rX /srv/m/tiny", START)
 
 
 MODEL = Change(ChangeKind.FLAG, "model", "/srv/m/tiny", None, Direction.CHANGE, Applicability.MANUAL)

@@ -149,8 +149,10 @@ def _through_a_variable(unit: Unit, line: Setting, name: str, rendered: str | No
         variable, equals, value = one.text.strip("\"'").partition("=")
         if not equals or variable not in named:
             continue
+        named.remove(variable)  # a line further up is not in effect
         found = placed(value.strip("\"'").split(), name)
-        return Place(one, " ".join(found), " ".join(found), rendered) if found is not None else None
+        if found is not None:
+            return Place(one, " ".join(found), " ".join(found), rendered)
     return None
 
 
@@ -271,7 +273,9 @@ def _model(found: WeightFiles) -> _Told:
 
 
 def _weights(found: WeightFiles) -> _Told:
-    """The files with the size that they have and should have, and the whole copies that lie beside."""
+    """The files with the size that they have and should have, and the whole copies beside; or why none was read."""
+    if found.missing or found.denied:
+        return _model(found)
     if not found.cut:
         return _Told((f"all {found.checked} weight files of the folder are whole now",), deed=_START, starts=True)
     told: list[str] = []
@@ -279,7 +283,7 @@ def _weights(found: WeightFiles) -> _Told:
         asks = f"its header asks for {one.needed:,}" if one.needed is not None else "it has no header of safetensors"
         told.append(f"{one.path}: {one.size:,} bytes, {asks}; changed {one.modified}")
     if not all(one.copy for one in found.cut):
-        return _Told(tuple(told), deed="")
+        return _Told(tuple(told))
     told.append("a whole file with the same header, of a model with the same config.json, is in the folder beside")
     copied = tuple(f"cp -p {shlex.quote(one.copy)} {shlex.quote(one.path)}" for one in found.cut)
     return _Told(tuple(told), copied, "put back the whole file, if that is the same model")
