@@ -111,7 +111,19 @@ def ask(argv: list[str]) -> dict[str, Any]:
         )
     except (OSError, subprocess.TimeoutExpired) as failure:
         return {"rc": 127, "stdout": "", "stderr": f"{argv[0]}: {failure}"}
-    return {"rc": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+    answer = {"rc": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+    if done.returncode not in ANSWERED or _is_answer(done.stdout):
+        return answer
+    why = done.stderr.strip() or f"{argv[0]}: exit code {done.returncode} without an answer in JSON"
+    return {"rc": 127, "stdout": "", "stderr": why}
+
+
+def _is_answer(text: str) -> bool:
+    """1 is also what Python ends with where the doctor's own program could not begin."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
 
 
 def plan(unit: Mapping[str, Any], program: str, release: str) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def main() -> None:
 
     run("systemd-analyze", "verify", str(Path(module.params["units"]) / service))
     for path in temporary:
-        path.unlink()
+        path.unlink(missing_ok=True)  # its own timer may be faster
     run("systemctl", "daemon-reload")
     run("systemctl", "reset-failed", service, must=False)  # earlier starts do not count against the start limit
     run("systemctl", "enable", service)

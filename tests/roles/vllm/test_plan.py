@@ -115,6 +115,26 @@ def test_a_plan_that_cannot_be_made_is_said_and_not_passed_over(host, tmp_path):
     assert "vllm_plan_on_host" in row["do"]
 
 
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("echo \"ModuleNotFoundError: No module named 'msgspec'\" >&2; exit 1", "No module named 'msgspec'"),
+        ("echo '[]'", "vllm-doctor: exit code 0 without an answer in JSON"),
+        ("echo half; exit 3", "vllm-doctor: exit code 3 without an answer in JSON"),
+    ],
+)
+def test_an_exit_code_of_an_answer_without_one_is_refused_with_what_the_program_said(model, tmp_path, script, found):
+    """1 is the doctor's answer, and what Python itself ends with where a module is gone."""
+    program = tmp_path / "vllm-doctor"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    told = module.plan(unit(model), str(program), "/r")
+    assert told["judged"]["rc"] == 127
+    row = plan.refused([told])[0]
+    assert row["found"].endswith(found)
+    assert "vllm_plan_on_host" in row["do"]
+
+
 def test_the_plan_is_asked_only_what_is_memory(model):
     one = unit(model, arguments={"api-key": "secret", "host": "::", "enforce-eager": True, "trust-remote-code": False})
     words = module.command(one | {"environment": {"HF_TOKEN": "secret", "VLLM_USE_V1": "1"}}, "d", "/r")

@@ -24,6 +24,7 @@ def host(tmp_path: Path) -> Path:
         program = tmp_path / "bin" / name
         program.write_text(
             f'#!/bin/sh\necho {name} "$@" >> {tmp_path}/told\n'
+            f"[ ! -e {tmp_path}/expired ] || rm -f {drop_ins}/zzy-*\n"
             f'[ "$1" != "$(cat {tmp_path}/fails 2>/dev/null)" ] || {{ echo "no such thing" >&2; exit 1; }}\n'
         )
         program.chmod(0o755)
@@ -55,6 +56,12 @@ def test_the_unit_is_judged_before_anything_is_touched_and_the_inventory_counts_
         "systemctl restart vllm@main.service",
     ]
     assert [path.name for path in host.glob("run/*/*")] == ["10-somebody.conf"]
+
+
+def test_a_drop_in_that_its_own_timer_takes_away_meanwhile_is_no_failure(host: Path) -> None:
+    (host / "expired").touch()
+    assert start(host)["changed"] is True
+    assert (host / "told").read_text().splitlines()[-1] == "systemctl restart vllm@main.service"
 
 
 @pytest.mark.parametrize(("fails", "left"), [("verify", 2), ("restart", 1)])
