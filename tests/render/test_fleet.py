@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from sample import HOSTILE, diagnosis, finding
 
+from vllm_doctor.cli.fleet import EXAMPLES
 from vllm_doctor.records.finding import Diagnosis, Subject
 from vllm_doctor.records.verdict import Severity, Verdict
 from vllm_doctor.render.fleet import Host, fleet, page
@@ -85,6 +86,39 @@ def test_an_answer_that_is_none_is_a_row(tmp_path: Path) -> None:
     done = doctor(str(tmp_path), "--format", "json")
     assert done.returncode == 3
     assert [row["verdict"] for row in json.loads(done.stdout)["services"]] == ["unreadable", "unreadable"]
+
+
+def gathered(folder: Path) -> Path:
+    """The folder as playbooks/diagnose.yml leaves it: the page, its JSON, and the answers in a folder of their own."""
+    answers(folder / "answers", 4)
+    for form in ("html", "json"):
+        made = doctor(str(folder / "answers"), "--format", form, "--output", str(folder / f"fleet.{form}"))
+        assert made.returncode == 1, made.stderr
+    return folder
+
+
+def test_the_first_example_of_help_makes_the_page_of_what_the_playbook_gathered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "reports").mkdir()
+    folder = tmp_path / "reports" / "fleet"
+    folder.mkdir()
+    gathered(folder)
+    monkeypatch.chdir(tmp_path)
+    example = next(line for line in EXAMPLES.splitlines() if line.startswith("  vllm-doctor fleet "))
+    done = doctor(*example.partition("  what")[0].split()[2:])
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "gpu003" in (tmp_path / "fleet.html").read_text()
+
+
+def test_its_own_page_is_no_answer_and_where_the_answers_are_is_said(tmp_path: Path) -> None:
+    folder = gathered(tmp_path)
+    done = doctor(str(folder))
+    assert done.returncode == 2
+    assert f"{folder / 'fleet.json'}: this is the page of fleet itself" in done.stderr
+    assert f"name {folder / 'answers'}" in done.stderr
+    (folder / "answers").rename(folder / "elsewhere")
+    assert "name the answers that it was made of" in doctor(str(folder / "fleet.json")).stderr
 
 
 @pytest.mark.parametrize("words", [["/nowhere"], ["--format", "html"]])

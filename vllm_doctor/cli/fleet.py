@@ -10,7 +10,7 @@ EXAMPLES = """\
 Examples:
 
 \b
-  vllm-doctor fleet reports/fleet --output fleet.html        what playbooks/diagnose.yml gathered
+  vllm-doctor fleet reports/fleet/answers -o fleet.html      what playbooks/diagnose.yml gathered
   vllm-doctor fleet gpu01.json gpu02.json --format json      answers of diagnose --format json
 """
 

@@ -67,6 +67,10 @@ def _host(file: Path) -> Host:
         return Host(file.stem, "unreadable", said=read.reason)
     try:
         raw = msgspec.json.decode(read.value)
+        if isinstance(raw, dict) and raw.keys() >= {"services", "counts"}:
+            beside = file.parent / "answers"
+            name = beside if beside.is_dir() else "the answers that it was made of"
+            raise UsageProblem(f"fleet: {file}: this is the page of fleet itself; name {name}")
         if isinstance(raw, dict) and "host" in raw and "verdict" not in raw:
             return msgspec.convert(raw, Host)
         answer = msgspec.convert(raw, Diagnosis)

@@ -65,7 +65,7 @@ def _written(case: Case, launch: Launch | None) -> Outcome:
     if not isinstance(host, str):
         return NotHere("the launch names no address to listen on")
     if "uds" in launch.flags or _local(host):
-        return Clear(f"it listens only on {host} alone")
+        return Clear(f"it listens on {host} alone")
     where = Evidence("launch", "--host", host)
     if "api-key" not in launch.flags and "VLLM_API_KEY" not in launch.env:
         return _open(case, (where,), Confidence.LIKELY)
