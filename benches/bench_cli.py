@@ -50,6 +50,7 @@ def main() -> int:
             "vllm-doctor --version": (best(cli, "--version"), 0.15),
             "vllm-doctor plan": (best(cli, "plan", "--gpu", "NVIDIA H100 80GB HBM3", *asked), 0.3),
             "vllm-doctor plan, cannot fit": (best(cli, "plan", "--gpu", "Tesla T4", *asked), 0.3),
+            "vllm-doctor plan --goal": (best(cli, "plan", "--goal", "context=128k,concurrency=5000", *asked[:4]), 2.0),
             "vllm-doctor diagnose --log": (best(cli, "diagnose", "--log", str(log)), 1.0),
         }
     bare = rows["python -c pass"][0][1]

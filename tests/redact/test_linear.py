@@ -33,15 +33,16 @@ def seconds(text: str) -> float:
 
 
 def per_byte_grows(unit: str, small: int, factor: int) -> bool:
-    """Is a text that is `factor` times as long much more than `factor` times as much work?"""
+    """Is a text that is `factor` times as long much more than `factor` times as much work, whenever it is tried?"""
     short, long = (EVERYTHING + unit * (size // len(unit)) for size in (small, small * factor))
     floor = 0.0005  # below it the clock tells nothing
-    return seconds(long) > 4 * factor * max(floor, min(seconds(short) for _ in range(2)))
+    # A busy machine slows this processor time too, now and then; work that grows faster than its text does so always.
+    return all(seconds(long) > 4 * factor * max(floor, min(seconds(short) for _ in range(2))) for _ in range(6))
 
 
 @pytest.mark.parametrize("unit", BEGINNINGS)
 def test_the_time_grows_with_the_length_alone(unit: str) -> None:
-    assert not per_byte_grows(unit, SMALL, FACTOR) or not per_byte_grows(unit, SMALL, FACTOR)
+    assert not per_byte_grows(unit, SMALL, FACTOR)
 
 
 @pytest.mark.parametrize("unit", ["token-", "{{ token='", "a."])

@@ -119,7 +119,9 @@ def test_images_are_made_from_a_digest() -> None:
     assert TOOLS / "image" / "Containerfile" in files
     for file in files:
         stages: set[str] = set()
-        for base, _, stage in re.findall(r"^FROM (\S+)( AS (\S+))?$", file.read_text(), re.MULTILINE):
+        arguments = dict(re.findall(r"^ARG (\w+)=(\S+)$", file.read_text(), re.MULTILINE))
+        for named, _, stage in re.findall(r"^FROM (\S+)( AS (\S+))?$", file.read_text(), re.MULTILINE):
+            base = arguments.get(named.strip("${}"), named)
             assert re.search(r"@sha256:[0-9a-f]{64}$", base) or base.replace("${RELEASE}", "12") in stages
             stages.add(stage)
     for release in ("12", "13"):

@@ -118,7 +118,7 @@ def test_a_systemd_that_is_silent_is_said_and_the_guard_goes_on(told: list[str])
         (b"", "not a request"),
         (b"reboot", "not a request"),
         (b'{"unit": "vllm@main.service", "argv": ["sh"]}', "unknown field"),
-        (b'{"unit": "ssh.service"}', "the policy only watches"),
+        (b'{"unit": "ssh.service"}', "no policy names a unit"),
         (b'{"unit": "ssh.service", "what": "complete"}', "not among the policy's units"),
     ],
 )

@@ -10,7 +10,7 @@ from vllm_doctor.gather import journal, systemd
 from vllm_doctor.log.match import anchors, read
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.store import Event, Reader, Unreadable, place
-from vllm_doctor.records.reading import Known
+from vllm_doctor.records.reading import Absent, Known
 from vllm_doctor.records.temporary import until
 
 _STARTS = 12
@@ -53,7 +53,7 @@ def timeline(unit: str | None, since: float) -> Timeline:
         for one in listed.value:
             found += _holding(one.unit.name, one.unit.drop_ins)
     else:
-        unread.append(listed.reason)
+        (absent if isinstance(listed, Absent) else unread).append(listed.reason)
     for name in sorted(n for n in names if n is not None and n.endswith(".service")):
         runs, why = starts(name, since)
         found += runs
