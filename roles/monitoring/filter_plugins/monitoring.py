@@ -15,6 +15,7 @@ from vllm_doctor.monitor.names import NoCommonNameError
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1", "[::1]"}
 NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
+EVERY = {"0.0.0.0", "::", "[::]"}  # noqa: S104 - compared, not bound
 SEVERITIES = ("critical", "warning", "info")
 
 
@@ -40,13 +41,24 @@ def servers(hostvars: Mapping[str, Any], hosts: Iterable[str], here: str) -> lis
                 "card": str((told.get("preflight_gpus") or [""])[0]),
                 "__scheme__": "https" if unit["tls"] else "http",
             }
-            found.append({"targets": [f"{_address(told, host, here)}:{unit['port']}"], "labels": labels})
+            at = _address(told, host, listens if host == here else "", tls=bool(unit["tls"]))
+            found.append({"targets": [f"{at}:{unit['port']}"], "labels": labels})
     return found
 
 
-def exporters(hostvars: Mapping[str, Any], hosts: Iterable[str], here: str) -> list[dict[str, Any]]:
-    """Give the targets of the job node."""
-    return [{"targets": [f"{_address(hostvars[host], host, here)}:9100"], "labels": {"host": host}} for host in hosts]
+def exporters(
+    hostvars: Mapping[str, Any], hosts: Iterable[str], here: str, here_listens: str = "127.0.0.1"
+) -> list[dict[str, Any]]:
+    """Give the targets of the jobs node and node-plain; `here_listens` is the address of the exporter on `here`."""
+    found = []
+    for host in hosts:
+        told = hostvars[host]
+        listens = here_listens if host == here else told.get("monitoring_exporter_listen")
+        tls = bool(told.get("monitoring_tls_certfile")) and listens not in LOOPBACK
+        at = _address(told, host, here_listens if host == here else "", tls=tls)
+        labels = {"host": host, "__scheme__": "https" if tls else "http"}
+        found.append({"targets": [f"{at}:9100"], "labels": labels})
+    return found
 
 
 def releases(hostvars: Mapping[str, Any], hosts: Iterable[str]) -> list[str]:
@@ -60,11 +72,16 @@ def _model(unit: Mapping[str, Any]) -> str:
     return str(first or unit["model"])
 
 
-def _address(told: Mapping[str, Any], host: str, here: str) -> str:
-    if host == here:
-        return "127.0.0.1"
-    given = str(told.get("monitoring_address") or told.get("ansible_host") or host)
-    return f"[{given}]" if ":" in given else given
+def _address(told: Mapping[str, Any], host: str, listens: str, *, tls: bool) -> str:
+    """Where a host is asked; `listens` is the listener's address on Prometheus' own host, empty on others.
+
+    A certificate has the host's name, so the own host is asked under it as others are.
+    """
+    if listens in LOOPBACK or (listens and not tls):
+        given = "127.0.0.1" if listens in EVERY else listens
+    else:
+        given = str(told.get("monitoring_address") or told.get("ansible_host") or host)
+    return f"[{given}]" if ":" in given and not given.startswith("[") else given
 
 
 def rules_text(wanted: Sequence[str], numbers: Mapping[str, Any], without: Sequence[str]) -> str:
