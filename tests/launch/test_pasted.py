@@ -1,8 +1,11 @@
 """A command that was pasted above a log is the launch, where exactly one was."""
 
+import time
+
 import pytest
 
 from vllm_doctor.launch.pasted import command_in
+from vllm_doctor.launch.shell import first_command
 
 SERVE = "vllm serve acme/chat --gpu-memory-utilization 0.4 -tp 2"
 DOCKER = """docker run --gpus all \\
@@ -31,6 +34,45 @@ def test_one_command_is_read(text: str) -> None:
     assert launch.flags["tensor-parallel-size"] == "2"
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"nohup {SERVE} > v.log 2>&1 &", f"nohup {SERVE}"),
+        (f"nohup {SERVE} >>v.log 2>v.err </dev/null &", f"nohup {SERVE}"),
+        (f"{SERVE} &> v.log & disown", SERVE),
+        (f"{SERVE} 2>&1 | tee --append v.log", SERVE),
+        (f"{SERVE} > >(tee v.log) 2>&1", SERVE),
+        (f"$ {SERVE} > 'v 1.log'; echo --swap-space 9", SERVE),
+        (f"root@gpu01:~# {SERVE}  # as it was in May", SERVE),
+        (f"/data # {SERVE} > v.log", SERVE),
+        (f"[root@gpu01 data]$ nohup > v.log {SERVE}", f"nohup {SERVE}"),
+        (f"{SERVE} \\\n  --seed 7 \\\n  > v.log 2>&1 &", f"{SERVE} --seed 7"),
+        (f"$ {SERVE} \\\n> --seed 7 \\\n> --port 80 > v.log", f"{SERVE} --seed 7 --port 80"),
+        (f"{SERVE} \\\n  # --swap-space 9 \\\n  --seed 7", f"{SERVE} --seed 7"),
+        (f"{SERVE} --seed 2 > v.log", f"{SERVE} --seed 2"),
+    ],
+)
+def test_what_the_shell_takes_for_itself_is_no_part_of_the_launch(text: str, words: str) -> None:
+    launch = command_in([*text.split("\n"), LOG])
+    assert launch is not None
+    assert launch.argv == tuple(words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "flag", "value"),
+    [
+        ("""--hf-overrides '{"a": "x > y & z | w; #"}'""", "hf-overrides", '{"a": "x > y & z | w; #"}'),
+        ('--chat-template "a \\" > b # c"', "chat-template", 'a " > b # c'),
+        ("--served-model-name <your-name> --port 80", "served-model-name", "<your-name>"),
+        ("--revision a#b", "revision", "a#b"),
+    ],
+)
+def test_what_is_quoted_or_holds_a_place_is_the_launchs(words: str, flag: str, value: str) -> None:
+    launch = command_in([f"nohup {SERVE} {words} > v.log 2>&1 &", LOG])
+    assert launch is not None
+    assert launch.flags[flag] == value
+
+
 def test_of_two_commands_nobody_can_say_which_one_ran() -> None:
     assert command_in([SERVE, SERVE.replace("0.4", "0.5"), LOG]) is None
     assert command_in([SERVE, LOG, SERVE]) is not None
@@ -48,3 +90,11 @@ def test_of_two_commands_nobody_can_say_which_one_ran() -> None:
 )
 def test_what_only_speaks_of_it_is_no_command(line: str) -> None:
     assert command_in([line, LOG]) is None
+
+
+@pytest.mark.parametrize("core", ["> ", '>\\"', "'\\\\'\"", ">(", "1>("])
+def test_a_strangers_line_costs_no_more_for_being_long_and_odd(core: str) -> None:
+    """What looks at each place of such a text again and again would take minutes."""
+    began = time.thread_time()
+    first_command(f"{SERVE} {core * (240_000 // len(core))}")
+    assert time.thread_time() - began < 5

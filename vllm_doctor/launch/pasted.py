@@ -4,22 +4,24 @@ from collections.abc import Sequence
 
 from vllm_doctor.launch.command import parse_line
 from vllm_doctor.launch.line import LaunchError
+from vllm_doctor.launch.shell import first_command, without_prompts
 from vllm_doctor.records.host import Launch
 
 # What every command that starts a server holds.
 _STARTS = ("vllm serve", "vllm.entrypoints.", "vllm/vllm-openai")
 # Lines of one command at most, and characters of one line that is read as a command.
 _LINES, _LONG = 60, 4000
-_PROMPTS = ("$ ", "# ", "> ")
 
 
 def command_in(lines: Sequence[str]) -> Launch | None:
     """The launch in these lines. None where there is none, or where several differ: nobody can tell which one ran."""
     found: Launch | None = None
+    read = -1
     for index, line in enumerate(lines):
-        if len(line) > _LONG or not any(mark in line for mark in _STARTS):
+        if index <= read or len(line) > _LONG or not any(mark in line for mark in _STARTS):
             continue
-        launch = _parsed(_whole(lines, index))
+        text, read = _whole(lines, index)
+        launch = _parsed(text)
         if launch is None:
             continue
         if found is not None and (launch.flags, launch.model) != (found.flags, found.model):
@@ -28,24 +30,22 @@ def command_in(lines: Sequence[str]) -> Launch | None:
     return found
 
 
-def _whole(lines: Sequence[str], index: int) -> str:
-    """The command of which a line is a part: what a backslash joins before and after it."""
+def _whole(lines: Sequence[str], index: int) -> tuple[str, int]:
+    """The command of which a line is a part, what a backslash joins before and after it, and its last line."""
     first = last = index
     while first > 0 and index - first < _LINES and lines[first - 1].rstrip().endswith("\\"):
         first -= 1
     while last + 1 < len(lines) and last - index < _LINES and lines[last].rstrip().endswith("\\"):
         last += 1
-    return "\n".join(line.rstrip() for line in lines[first : last + 1])
+    return "\n".join(line.rstrip() for line in lines[first : last + 1]), last
 
 
 def _parsed(text: str) -> Launch | None:
-    told = text.strip()
-    for prompt in _PROMPTS:
-        told = told.split(prompt, 1)[-1] if prompt in told.split("\n", 1)[0][:80] else told
+    told = without_prompts(text.strip(), _BEGINS, _STARTS)
     if not told.startswith(_BEGINS) and "=" not in told.split(" ", 1)[0]:
         return None
     try:
-        return parse_line(told)
+        return parse_line(first_command(told))
     except (ValueError, LaunchError):
         return None
 
