@@ -26,6 +26,11 @@ def test_what_why_what_to_do_and_how_sure_are_within_ten_lines() -> None:
     assert max(map(len, shown.partition("On this host")[0].splitlines())) <= 80
 
 
+def test_what_fails_while_it_serves_is_not_said_not_to_start() -> None:
+    judged = msgspec.structs.replace(diagnosis(finding()), facts={"failed_while_serving": True})
+    assert "vllm.service on gpu7 failed while it served" in human.text(judged, argv=ARGV, width=80)
+
+
 def test_what_is_missing_is_the_sum_in_one_line() -> None:
     sums = (
         Arithmetic("needed", 2.0, "GiB", "", "log"),

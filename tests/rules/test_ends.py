@@ -1,6 +1,7 @@
 """Whoever started the server says how it ended: after that it is never ok, neither behind service nor behind a stop."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from tests.hostile.texts import SERVED, STOPPED
 from tests.rules import log_material as material
 from vllm_doctor.log import match
 from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
@@ -20,20 +22,110 @@ NONE = [sample["line"] for row in ROWS if row["kind"] == "benign" for sample in 
 for row in ROWS:
     (ENDS if row["kind"] == "benign" else NONE).extend(row.get("near_misses", ()))
 # No message that is known, but a last word like any other.
-UNSURE = {"[1] Killed", "it ends in a Floating point exception on other cards"}
+UNSURE = {
+    "[1] Killed",
+    "it ends in a Floating point exception on other cards",
+    "srun: error: gpu7: task 0: Terminated",
+}
+# How a stop is carried out: behind one it is in order, and without one it is the end.
+CARRIED_OUT = [line for line in ENDS if match.says(line, "stop-carried-out")]
 # What runtimes, wrappers, supervisors and schedulers were seen to write last, none of which has a row of its own.
 OTHERS = Path(__file__).with_name("logs").joinpath("last-words.txt").read_text(encoding="utf-8").splitlines()
 
 
-def verdict(text: str) -> Verdict:
+def diagnosed(text: str) -> Diagnosis:
     log = log_of_lines(text.splitlines(), "log")
-    return diagnose(Snapshot(taken_at="2026-01-01", log=Known(log, "log"))).verdict
+    return diagnose(Snapshot(taken_at="2026-01-01", log=Known(log, "log")))
+
+
+def verdict(text: str) -> Verdict:
+    return diagnosed(text).verdict
+
+
+def front_end(release: str, *, busy: bool) -> list[str]:
+    """What the server's own process goes on to say, whether its engine lives or not."""
+    idle = re.sub(r"\d+\.\d tokens", "0.0 tokens", material.STATS)
+    idle = (
+        idle.replace("Running: 1", "Running: 3").replace("Waiting: 0", "Waiting: 9")
+        if busy
+        else idle.replace("Running: 1", "Running: 0")
+    )
+    api = "(APIServer pid=70811) " if release == "0.27" else ""
+    return [
+        f'{api}INFO:     127.0.0.1:40000 - "GET /health HTTP/1.1" 200 OK',
+        f'{api}INFO:     127.0.0.1:40000 - "GET /metrics HTTP/1.1" 200 OK',
+        f"{api}INFO 01-02 10:07:00 [loggers.py:236] {idle}",
+    ]
 
 
 @pytest.mark.parametrize("line", ENDS)
 def test_an_end_that_is_told_is_never_ok(line: str) -> None:
     assert verdict(f"{SERVED}{line}\n") is not Verdict.OK
-    assert verdict(f"{STOPPED}{line}\n") is not Verdict.OK
+    assert (verdict(f"{STOPPED}{line}\n") is Verdict.OK) is (line in CARRIED_OUT)
+
+
+def test_the_manager_s_own_stop_stays_what_it_is() -> None:
+    for line in ("Stopping vllm.service - vLLM...", "vllm.service: Deactivated successfully."):
+        assert verdict(f"{SERVED}{line}\n") is Verdict.OK
+    stopping = f"{SERVED}systemd[1]: Stopping vllm.service - vLLM...\n"
+    assert verdict(f"{stopping}vllm.service: State 'stop-sigterm' timed out. Killing.\n") is not Verdict.FINDING
+
+
+@pytest.mark.parametrize("line", ["sig=31", "sig=0"])
+def test_a_filter_of_system_calls_that_only_writes_ends_nothing(line: str) -> None:
+    audit = f'audit: type=1326 audit(1767348300.100:42): pid=902 comm="vllm" {line} syscall=62'
+    assert (verdict(f"{SERVED}{audit}\n") is Verdict.OK) is (line == "sig=0")
+
+
+@pytest.mark.parametrize("busy", [True, False])
+@pytest.mark.parametrize("line", OTHERS)
+@pytest.mark.parametrize("release", material.RUNNING)
+def test_a_front_end_that_goes_on_takes_no_end_back(release: str, line: str, *, busy: bool) -> None:
+    running = material.RUNNING[release]
+    assert verdict("\n".join([*running, line, *front_end(release, busy=busy)])) is not Verdict.OK
+
+
+def test_an_answer_may_begin_before_a_token_is_made() -> None:
+    running = material.RUNNING["0.27"]
+    end = "VLLM::EngineCor[902]: segfault at 0 ip 0 sp 0 error 4 in libtorch.so"
+    answer = '(APIServer pid=70811) INFO:     127.0.0.1:40000 - "POST /v1/chat/completions HTTP/1.1" 200 OK'
+    assert verdict("\n".join([*running, end, answer, *front_end("0.27", busy=False)])) is Verdict.OK
+    assert verdict("\n".join([*running, end, answer, *front_end("0.27", busy=True)])) is not Verdict.OK
+
+
+@pytest.mark.parametrize("line", OTHERS[:3])
+def test_an_engine_that_makes_tokens_again_lives(line: str) -> None:
+    stats = f"(APIServer pid=70811) INFO 01-02 10:05:00 [loggers.py:236] {material.STATS}"
+    running = material.RUNNING["0.27"]
+    assert verdict("\n".join([*running, line, stats])) is not Verdict.OK  # it tells of the time before, too
+    assert verdict("\n".join([*running, line, stats, stats])) is Verdict.OK
+
+
+@pytest.mark.parametrize("line", material.BENIGN)
+def test_a_line_that_means_nothing_means_nothing_above_a_front_end_that_waits(line: str) -> None:
+    for release, running in material.RUNNING.items():
+        for busy in (True, False):
+            assert verdict("\n".join([*running, line, *front_end(release, busy=busy)])) is Verdict.OK
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_card_that_fails_under_a_server_is_no_start_that_fails(*, ready: bool) -> None:
+    """The headline says which of the two it was."""
+    running = material.RUNNING["0.27"]
+    fault = (
+        "(EngineCore pid=70902) ERROR 01-02 10:05:00 [core.py:1108] RuntimeError: CUDA error: uncorrectable ECC error"
+    )
+    found = diagnosed("\n".join([*(running if ready else running[:4]), fault]))
+    assert found.findings[0].code == "VD704"
+    assert found.facts.get("failed_while_serving", False) is ready
+
+
+@pytest.mark.parametrize("reason", ["TIME LIMIT", "PREEMPTION", "NODE FAILURE"])
+def test_a_limit_of_the_scheduler_is_nobody_s_wish(reason: str) -> None:
+    cancelled = "slurmstepd: error: *** JOB 811 ON gpu7 CANCELLED AT 2026-01-02T10:05:00"
+    assert verdict(f"{SERVED}{cancelled} ***\n") is Verdict.OK
+    assert verdict(f"{SERVED}{cancelled} DUE TO {reason} ***\n") is not Verdict.OK
+    assert verdict(f"{STOPPED}{cancelled} DUE TO {reason} ***\n") is not Verdict.OK
 
 
 @pytest.mark.parametrize("line", OTHERS)

@@ -1,11 +1,15 @@
-"""What stands at the very end of a log, below all that the server said, and speaks of an end.
+"""What speaks of an end, or of a host that is wedged, below the last line that shows that the engine worked.
 
 vLLM's processes sign what they write in Python. What ends them from below does not: a runtime in C++ or Rust writes its
-last line itself, and a shell, a supervisor or a scheduler writes it for them. They cannot be listed. What they have in
-common is the place, behind the last word of the server, and the few names that there are for an end.
+last line itself, and a shell, a supervisor, a scheduler or the kernel writes it for them. They cannot be listed. What
+they have in common is the place and the few names that there are for an end.
+
+The front end goes on when the engine is gone: it answers /health, /metrics and prints statistics. So the place is not
+behind the last word of the server, but behind the last work of its engine.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 
 from vllm_doctor.log.match import kinds, milestones, says, stops
 from vllm_doctor.log.root_cause import AnalysedRun
@@ -16,26 +20,45 @@ from vllm_doctor.records.log import LogLine
 _SERIOUS = frozenset({"ERROR", "CRITICAL", "FATAL"})
 _ABOVE = 3
 _ENGINE = ("EngineCore", "Worker", "VllmWorker", "RayWorkerWrapper")
+# Of such a line its writer's level says nothing: it tells of another process, or of the host.
+_ENDS = (
+    "end-by-signal",
+    "end-by-library",
+    "end-by-manager",
+    "end-by-scheduler",
+    "end-by-kernel",
+    "end-by-memory-guard",
+)
 
 
 def last_words(run: AnalysedRun) -> LogLine | None:
-    """The first line after the server's last that says that something ended or failed; None where there is none.
+    """The first line after the engine's last work that says that something ended or failed; None where there is none.
 
-    A traceback that is whole was judged by what it says.
+    A traceback that is whole was judged by what it says. What stands between a stop and the last that the server said
+    is the noise of the stop.
     """
+    lines = run.lines
     known = {h.index for h in run.hits if h.id in milestones() or h.id in stops() or kinds()[h.id] == "benign"}
-    last = next((i for i in reversed(range(len(run.lines))) if i in known or _own(run.lines[i])), -1)
+    last = next((i for i in reversed(range(len(lines))) if i in known or _own(lines[i])), -1)
     whole = (crash for crash in run.crashes if crash.root.name and crash.root.frames)
     told = {i for crash in whole for i in (*_heading(run, crash), *range(crash.first, crash.last + 1))}
-    stream = run.lines[last].stream if last >= 0 else None
-    # Whoever told the server to stop kills what does not.
-    stopping = run.stopped is not None and run.first("app-stopped", "uvicorn-finished") is None
-    for index in range(last + 1, len(run.lines)):
-        line = run.lines[index]
+    stream = lines[last].stream if last >= 0 else None
+    complete = run.first("app-stopped", "uvicorn-finished")
+    stop = run.stopped if run.stopped is not None else len(lines)
+    end = min(stop, complete.index if complete is not None else len(lines))
+    for hit in run.hits:
+        if hit.id in stops() and hit.index >= stop and says(lines[hit.index].text, "end-by-scheduler"):
+            return lines[hit.index]
+    for index in chain(range(run.worked + 1, end), range(max(last + 1, end), len(lines))):
+        line = lines[index]
         beside = stream is not None and line.stream not in {None, stream}
-        if beside or index in told or (stopping and says(line.text, "kill-in-any-words")):
+        if beside or index in told or index in known or _own(line):
             continue
-        if _complains(line):
+        # Whoever told the server to stop kills what does not; one that has stopped is gone without it.
+        carried = ("stop-carried-out",) if complete is not None else ("stop-carried-out", "kill-in-any-words")
+        if index > end and says(line.text, *carried):
+            continue
+        if _complains(run, index):
             return line
     return None
 
@@ -53,14 +76,25 @@ def _own(line: LogLine) -> bool:
     """Did vLLM or uvicorn write it with their own logger, or one of vLLM's processes, and not as an error?"""
     if line.level is None:
         return PROCESSES.match(line.process or "") is not None
-    # What the front end calls an error is mostly a request's, and was judged; uvicorn's form is anybody's, too.
-    return line.level not in _SERIOUS or (line.module != "uvicorn" and not (line.process or "").startswith(_ENGINE))
+    # What the front end calls an error is mostly a request's, and was judged; uvicorn's form is anybody's, too: the
+    # kernel's, and its own for a child that it lost.
+    if line.module == "uvicorn":
+        quiet = line.level not in _SERIOUS
+        return quiet and (says(line.text, "access-line") or not says(line.text, *_ENDS))
+    return line.level not in _SERIOUS or not (line.process or "").startswith(_ENGINE)
 
 
-def _complains(line: LogLine) -> bool:
+def _complains(run: AnalysedRun, index: int) -> bool:
+    line = run.lines[index]
     text = line.text
-    if says(text, "information-line", "python-warning", "warning-line", "ended-in-order", "aside-heading"):
+    if says(text, "heading-of-nothing"):
+        return not any(index < crash.first <= index + _ABOVE for crash in run.crashes)
+    if says(text, "information-line", "python-warning", "aside-heading", "survived-by-design"):
+        return False
+    if says(text, *_ENDS):
+        return True
+    if says(text, "warning-line", "ended-in-order"):
         return False
     return says(text, "end-in-any-words") or (
-        says(text, "something-failed") and not says(line.excerpt or text, "calls-itself-harmless")
+        says(text, "something-failed", "resource-gone") and not says(line.excerpt or text, "calls-itself-harmless")
     )

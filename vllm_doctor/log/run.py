@@ -193,6 +193,26 @@ class Run:
         with_tokens = [i for i in found if i in told and any(float(told[i][f]) for f in ("prompt", "generation"))]
         return bool(found - set(told)) or len(with_tokens) > 1
 
+    @cached_property
+    def stalled(self) -> int:
+        """The requests that run, as the last statistics count them, where these show not one token; else 0."""
+        last = self.stats[-1] if self.stats else None
+        return last.running if last is not None and not last.prompt and not last.generation else 0
+
+    @cached_property
+    def worked(self) -> int:
+        """The last line that shows that the engine works; -1 where none does.
+
+        Steps of a start, answers, and of the statistics with tokens the last but one: the last tells of the time
+        before, too. An answer begins before a token is made: it shows nothing where the last statistics count requests
+        that run and not one token.
+        """
+        shown = [h.index for h in self.hits if h.id in milestones() and h.id not in {"stats", "request-ok"}]
+        told = self.all("stats")
+        shown += [h.index for h in told if any(float(h.fields[f]) for f in ("prompt", "generation"))][-2:-1]
+        shown += [] if self.stalled else [h.index for h in self.all("request-ok")[-1:]]
+        return max(shown, default=-1)
+
     def _without_progress(self, after: int) -> set[int]:
         """Lines after `after` in which a batch's bar is written again with no prompt more than before it: at none, or
         for the last time while the program ends."""

@@ -7,7 +7,7 @@ from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.page import Page
 from vllm_doctor.render.sentences import aside, because, facts, subject
 from vllm_doctor.render.text import visible
-from vllm_doctor.render.words import CERTAINTIES, FIELD, HEADLINES, HINTS, MEDIA, STYLES, effect
+from vllm_doctor.render.words import CERTAINTIES, FIELD, HEADLINES, HINTS, MEDIA, STYLES, effect, failed_while_serving
 
 # The most lines of a corrected launch that are shown unasked.
 _PASTE = 6
@@ -21,7 +21,11 @@ def head(page: Page, diagnosis: Diagnosis) -> None:
     if first is not None:
         version = diagnosis.facts.get("vllm_version")
         who = who or (f"vLLM {visible(str(version), 60)}" if version else "vLLM")
-        state = "may be at fault" if first.confidence is Confidence.POSSIBLE else effect(first)
+        state = (
+            "may be at fault"
+            if first.confidence is Confidence.POSSIBLE
+            else effect(first, served=failed_while_serving(diagnosis))
+        )
         page.line((word, STYLES[diagnosis.verdict]), (f"  {who} {state}", "bold"))
         _notes(page, diagnosis)
         return

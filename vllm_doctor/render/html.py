@@ -15,7 +15,7 @@ from vllm_doctor.render.deeds import deed, scalar
 from vllm_doctor.render.grounds import emergency
 from vllm_doctor.render.sentences import facts, predicted, subject, was
 from vllm_doctor.render.text import figure, visible
-from vllm_doctor.render.words import APPLICABILITY, MEDIA, SEVERITIES
+from vllm_doctor.render.words import APPLICABILITY, MEDIA, SEVERITIES, failed_while_serving
 from vllm_doctor.rules.explain import meaning
 from vllm_doctor.rules.order import by_code
 
@@ -111,7 +111,10 @@ def _means(diagnosis: Diagnosis) -> str:
     if first.confidence is Confidence.POSSIBLE:
         return "This may be the cause; it is not proved."
     below = "What to change is below." if first.changes else "No setting is known that cures it."
-    return f"{_MEANS[diagnosis.verdict]} {below} {_EFFECTS[first.severity]}"
+    told = _EFFECTS[first.severity]
+    if first.severity is Severity.BLOCKS_START and failed_while_serving(diagnosis):
+        told = "The service had become ready, and failed while it served."
+    return f"{_MEANS[diagnosis.verdict]} {below} {told}"
 
 
 def named(diagnosis: Diagnosis) -> list[tuple[str, str]]:

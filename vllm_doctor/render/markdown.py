@@ -10,7 +10,7 @@ from vllm_doctor.remedy.argv import exact
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.sentences import aside, because, subject
 from vllm_doctor.render.text import figure, visible
-from vllm_doctor.render.words import CERTAINTIES, HEADLINES, MEDIA, SEVERITIES, effect
+from vllm_doctor.render.words import CERTAINTIES, HEADLINES, MEDIA, SEVERITIES, effect, failed_while_serving
 
 # What would be markup, a mention or a reference in the ticket of any of the usual trackers.
 _MARKUP = re.compile(r"[\\`*_\[\]<>|#@!~&$]")
@@ -39,7 +39,7 @@ def _part(diagnosis: Diagnosis) -> Iterator[str]:
     roots = [one for one in diagnosis.findings if one.explained_by is None]
     word = diagnosis.verdict.value.upper().replace("_", " ")
     who = plain(subject(diagnosis.subject)) or "vLLM"
-    told = effect(roots[0]) if roots else HEADLINES[diagnosis.verdict]
+    told = effect(roots[0], served=failed_while_serving(diagnosis)) if roots else HEADLINES[diagnosis.verdict]
     yield f"## {word}: {who} {told}\n" if roots else f"## {word}: {told} ({who})\n"
     if diagnosis.path and not roots:
         yield f"{plain(diagnosis.path[-1].because, 600)}\n"

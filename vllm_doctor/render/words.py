@@ -1,6 +1,6 @@
 """The words of an answer for the closed vocabularies of a diagnosis."""
 
-from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.finding import Diagnosis, Finding
 from vllm_doctor.records.verdict import Applicability, Confidence, Severity, Verdict
 
 STYLES = {
@@ -30,9 +30,16 @@ _NOW = {
 }
 
 
-def effect(finding: Finding) -> str:
-    """What the finding does to the service, after its name."""
+def effect(finding: Finding, *, served: bool = False) -> str:
+    """What the finding does to the service, after its name. `served`: the run that failed had become ready."""
+    if served and finding.severity is Severity.BLOCKS_START:
+        return "failed while it served"
     return _NOW.get(finding.code) or EFFECTS[finding.severity]
+
+
+def failed_while_serving(diagnosis: Diagnosis) -> bool:
+    """Had the run become ready before it failed?"""
+    return diagnosis.facts.get("failed_while_serving") is True
 
 
 APPLICABILITY = {

@@ -7,6 +7,7 @@ import msgspec
 from vllm_doctor.log import silence
 from vllm_doctor.log.last_words import last_words
 from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Diagnosis, Evidence, Finding, Missing, Scalar, Step, Subject
 from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Unknown
@@ -223,9 +224,10 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
         number = run.lines[run.unsettled.index].number
         return Verdict.UNKNOWN, f"line {number} reports a failure, and nothing shows that the server answered after it"
     if (told := last_words(run)) is not None:
+        still = f" (its last statistics: {run.stalled} requests run, and no token)" if run.stalled else ""
         return Verdict.UNKNOWN, (
-            f"line {told.number} says that something ended or failed, and the server wrote nothing after it: "
-            f"{told.text.strip()[:120]}"
+            f"line {told.number} says that something ended or failed, and nothing after it shows that the engine "
+            f"works{still}: {told.text.strip()[:120]}"
         )
     if run.served(-1):
         end = "it was stopped from outside" if run.stopped is not None else "nothing failed after that"
@@ -320,6 +322,8 @@ def _facts(case: Case) -> dict[str, Scalar]:
             "bytes_skipped": run.log.last.skipped_bytes,
             "complete_head": run.log.last.complete_head,
         }
+        if run.root is not None and run.root.startup_phase is StartupPhase.SERVING and run.served(-1, run.root.index):
+            facts["failed_while_serving"] = True
         facts |= {f"log_note_{number}": note for number, note in enumerate(run.log.notes[:8], 1)}
         for name, message, field in (("available_kv_gib", "kv-available", "size"), ("kv_tokens", "kv-size", "tokens")):
             value = run.number(message, field)
