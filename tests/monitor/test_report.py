@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.render.sample import HOSTILE
@@ -27,10 +28,20 @@ def test_a_restart_and_a_gap_make_no_rate() -> None:
     assert tokens.lines[0].points == ((60, 10.0), (180, 1.0))
 
 
-def test_thinned_keeps_what_was_highest() -> None:
-    points = [(float(at), 9.0 if at == 777 else 1.0) for at in range(3000)]
-    assert len(thinned(points)) == 300
-    assert (777.0, 9.0) in thinned(points)
+def test_thinned_keeps_a_peak_and_an_outage_in_their_order() -> None:
+    points = [(float(at), {777: 9.0, 779: 0.0, 2500: 0.0}.get(at, 1.0)) for at in range(3000)]
+    told = thinned(points)
+    assert {(777.0, 9.0), (779.0, 0.0), (2500.0, 0.0)} <= set(told)
+    assert list(told) == sorted(told)
+    assert len(thinned([(float(at), float(at % 7)) for at in range(10_000)])) <= 301
+    assert len(thinned(points[:300])) == 300
+
+
+def test_four_minutes_without_an_answer_show_in_a_day() -> None:
+    day = [minute(60.0 * at, float(at)) for at in range(1440)]
+    day = [m if not 700 <= at < 704 else msgspec.structs.replace(m, health=0) for at, m in enumerate(day)]
+    (health,) = [c for c in of_guard(day, []) if c.title == "/health"]
+    assert min(value for _, value in health.lines[0].points) == 0.0
 
 
 def test_what_others_wrote_stays_text() -> None:
@@ -73,6 +84,8 @@ def test_the_page_of_a_day(tmp_path: Path) -> None:
         (["--since", "soon"], "needed: a span"),
         (["--prometheus", "file:///etc/passwd"], "needed is an address"),
         (["--prometheus", "http://127.0.0.1:9"], "connection refused"),
+        (["--prometheus", "http://127.0.0.1:9", "--unit", "main"], "--unit names a service of the guard's records"),
+        (["--vllm-version", "0.32.0"], "--vllm-version names the metrics of a Prometheus"),
     ],
 )
 def test_what_cannot_be_drawn_is_said(tmp_path: Path, words: list[str], told: str) -> None:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,9 @@ def test_releases_without_a_name_in_common_are_refused() -> None:
     [
         ({"kv_hihg": 0.5}, "no number of the alerts is called 'kv_hihg'"),
         ({"kv_high": float("nan")}, "a number above 0"),
+        ({"kv_high": 85}, "kv_high: found 85; needed: a number between 0 and 1, such as 0.9 for 90 %"),
+        ({"late": 1}, "late: found 1; needed: a number between 0 and 1"),
+        ({"kv_high": 0.97}, r"kv_high: found 0.97; needed: at most kv_full \(0.95\)"),
     ],
 )
 def test_a_number_that_makes_no_sense_is_refused(numbers: dict[str, float], told: str) -> None:
@@ -71,6 +75,20 @@ def test_every_alert_says_what_to_do_and_its_explain_is_a_command() -> None:
         asked = told["explain"].removeprefix("vllm-doctor explain ")
         if not asked.startswith(("vllm-doctor diagnose", "{{")):
             assert asked in by_code() or about(asked, None), told["explain"]
+
+
+@pytest.mark.parametrize("releases", [["0.32.0"], ["0.12.0", "0.8.5"]])
+def test_a_metric_that_is_missing_is_named_so_that_explain_takes_it(releases: list[str]) -> None:
+    """Of a histogram without its suffix and bound, of releases side by side one of the names."""
+    (row,) = [
+        r for r in rules.groups([as_version(r) for r in releases])[1]["rules"] if r["alert"] == "VllmMetricMissing"
+    ]
+    named = re.findall(r'"metric", "([^"]*)"', row["expr"])
+    lacks = re.findall(r'"lacks", "([^"]*)"', row["expr"])
+    assert len(named) == len(lacks) > 8
+    assert not [name for name in named if about(name, None) is None]
+    assert "vllm:time_to_first_token_seconds with a bucket le=2.5" in lacks
+    assert (len(releases) > 1) == ("vllm:gpu_cache_usage_perc or vllm:kv_cache_usage_perc" in lacks)
 
 
 def test_every_alert_fires_just_does_not_and_is_silent_without_its_series(tmp_path: Path) -> None:
@@ -181,7 +199,9 @@ def test_dashboards_ask_for_the_releases_own_names_and_for_what_is_chosen() -> N
     unchosen = [q for q in asked if "$host" not in q and "ALERTS" not in q]
     assert not unchosen
     variables = [one["name"] for one in told["host.json"]["templating"]["list"]]
-    assert variables == ["source", "site", "host", "model", "card"]
+    assert variables == ["source", "host", "model", "card"]
+    for text, at in product(map(json.dumps, told.values()), variables):
+        assert f"${at}" in text or f"${{{at}}}" in text, f"nothing asks for {at}"
 
 
 def test_every_query_of_a_dashboard_parses(tmp_path: Path) -> None:

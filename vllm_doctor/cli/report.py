@@ -21,7 +21,9 @@ Examples:
 def report(
     *,
     since: Annotated[str, typer.Option(help="How far back: 90m, 24h, 7d.")] = "24h",
-    unit: Annotated[str | None, typer.Option(help="One unit alone.", autocompletion=complete.units)] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="One unit alone, of the guard's records.", autocompletion=complete.units)
+    ] = None,
     prometheus: Annotated[
         str | None,
         typer.Option(help="A Prometheus that scrapes vLLM, instead of the guard's records.", show_default=False),

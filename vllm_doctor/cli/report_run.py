@@ -21,7 +21,11 @@ _LONGEST = 366 * 86400.0
 
 
 def run(since: str, unit: str | None, url: str | None, version: str | None, *, output: str | None, force: bool) -> int:
-    """Write the page; the exit code: 3 where there was nothing to draw."""
+    """Write the page; the exit code. Raises UsageProblem, also where there was nothing to draw."""
+    if url is not None and unit is not None:
+        raise UsageProblem("--unit names a service of the guard's records; with --prometheus all services are drawn")
+    if url is None and version is not None:
+        raise UsageProblem("--vllm-version names the metrics of a Prometheus; the guard's records need none")
     span = seconds(since)
     if span is None or not 0 < span <= _LONGEST:
         raise UsageProblem(f"--since: found {since[:60]!r}; needed: a span of at most a year, such as 90m, 24h or 7d")

@@ -106,10 +106,14 @@ def _rates(points: Sequence[Point], times: float) -> list[Point]:
 
 
 def thinned(points: Sequence[Point]) -> tuple[Point, ...]:
-    """At most 300 points, the highest of each stretch: what is looked for is what was too high."""
+    """At most 301 points: of each stretch the first, the lowest and the highest, so an outage shows as a peak does."""
     told = [p for p in points if math.isfinite(p[1])]
-    step = math.ceil(len(told) / _POINTS)
-    return tuple(max(told[at : at + step], key=lambda p: p[1]) for at in range(0, len(told), step)) if told else ()
+    if len(told) <= _POINTS + 1:  # what a Prometheus answers
+        return tuple(told)
+    step = math.ceil(3 * len(told) / _POINTS)
+    stretches = (told[at : at + step] for at in range(0, len(told), step))
+    kept = (sorted({s[0], min(s, key=lambda p: p[1]), max(s, key=lambda p: p[1])}) for s in stretches)
+    return tuple(point for few in kept for point in few)
 
 
 def of_prometheus(url: str, since: float, until: float, releases: Sequence[Version]) -> tuple[Chart, ...]:

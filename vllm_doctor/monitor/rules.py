@@ -91,6 +91,11 @@ def _numbers(given: Mapping[str, float]) -> dict[str, str]:
             raise PolicyError(f"no number of the alerts is called {name[:60]!r}; there are {', '.join(known)}")
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
             raise PolicyError(f"{name}: found {str(value)[:40]!r}; needed: a number above 0")
+        if name in source()["parts"] and value >= 1:
+            raise PolicyError(f"{name}: found {value}; needed: a number between 0 and 1, such as 0.9 for 90 %")
+    high, full = (given.get(name, known[name]) for name in ("kv_high", "kv_full"))
+    if high > full:
+        raise PolicyError(f"kv_high: found {high}; needed: at most kv_full ({full}), the number of the graver alert")
     return {name: _figure(value) for name, value in {**known, **given}.items()}
 
 
@@ -200,21 +205,22 @@ def _missing(
     for word, selector in known.items():
         if word in lacking:
             continue
-        asked = selector
+        asked, found = selector, re.findall(r"vllm:\w+", selector)
+        lacks = " or ".join(found)
         if word in bounds:
-            asked = selected(suffixed(selector, "_bucket"), f'le="{_bound(told[bounds[word]])}"')
-        name = re.sub(r"[\"{}\\]|__name__=~", "", asked)
-        parts.append(
-            f'label_replace(up{{job="{told["job"]}"}} == 1 unless on (job, instance) {asked},'
-            f' "metric", "{name}", "", "")'
-        )
+            bound = _bound(told[bounds[word]])
+            asked = selected(suffixed(selector, "_bucket"), f'le="{bound}"')
+            lacks += f" with a bucket le={bound}"
+        silent = f'up{{job="{told["job"]}"}} == 1 unless on (job, instance) {asked}'
+        named = f'label_replace({silent}, "metric", "{found[0]}", "", "")'
+        parts.append(f'label_replace({named}, "lacks", "{lacks}", "", "")')
     return {
         "alert": "VllmMetricMissing",
         "expr": "\nor ".join(parts),
         "for": "15m",
         "labels": {"severity": "warning"},
         "annotations": {
-            "summary": "The server has no {{ $labels.metric }}, so alerts that read it are silent",
+            "summary": "The server has no {{ $labels.lacks }}, so alerts that read it are silent",
             "do": "Export the rules for the release that runs: playbooks/monitoring.yml, or vllm-doctor export.",
             "explain": "vllm-doctor explain {{ $labels.metric }}",
         },

@@ -70,7 +70,7 @@ def _drawn(chart: Chart, report: Report) -> dict[str, object]:
 def _paths(line: Line, report: Report, top: float) -> list[str]:
     """The points of each unbroken stretch; a gap is drawn as one."""
     span = max(1.0, report.until - report.since)
-    usual = max(180.0, 3 * span / 300)
+    usual = max(180.0, 4 * span / 300)  # a stretch of thinned() is shorter
     stretches: list[list[Point]] = []
     for point in line.points:
         if stretches and point[0] - stretches[-1][-1][0] <= usual:
