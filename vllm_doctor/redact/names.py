@@ -47,6 +47,8 @@ def kind(name: str) -> Kind:
 def _kind(name: str) -> Kind:
     if name.rsplit(".", 1)[-1].lower().replace("-", "_").strip("_") in words("user_text"):
         return Kind.TEXT
+    if not name.isascii() and any(word in name.lower() for word in words("secret_in_other_languages")):
+        return Kind.SECRET
     parts = words_of(name)
     if not parts:
         return Kind.OPEN
@@ -73,7 +75,14 @@ def _secret(parts: list[str], squashed: str) -> Kind:
         return Kind.OPEN if len(parts) == 1 or words("key_of_no_lock").intersection(parts[:-1]) else Kind.PERHAPS
     if last == "pass" and len(parts) > 1:
         return Kind.OPEN if words("pass_of_work").intersection(parts[:-1]) else Kind.SECRET
-    return Kind.PERHAPS if last in words("perhaps") or squashed.endswith(("token", "pwd")) else Kind.OPEN
+    weak = last in words("perhaps") or squashed.endswith(("token", "pwd")) or _opens(last)
+    # `webhook_url`: whoever knows the address may write to it.
+    return Kind.PERHAPS if weak or ("webhook" in parts and last in {"url", "uri"}) else Kind.OPEN
+
+
+def _opens(word: str) -> bool:
+    """`DBPASS`, `userpw`."""
+    return word.endswith(("pass", "passwd", "pw")) and len(word) > 4 and word not in words("pass_of_no_door")
 
 
 def is_secret_name(name: str) -> bool:

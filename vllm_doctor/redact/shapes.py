@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from vllm_doctor.knowledge.pattern import Pattern
 
 HIDDEN = "[hidden]"
 TOKEN, RANDOM, ENCODED = "shape of a token", "random text", "base64 of a secret"
@@ -151,6 +153,37 @@ def passwords(text: str) -> Iterator[Place]:
                 continue  # https://host/@user
         if at > 0:
             yield begin, begin + at, "user and password in an address"
+
+
+_USERINFO = Pattern(
+    r"(?<![\w.:/@+%-])(?://)?[\w.+-]{1,64}+:(?P<password>[^\s\"'<>`\\@/]{3,200}+)@(?!sha\d)(?=[A-Za-z0-9\[])"
+)
+_WEBHOOK = Pattern(
+    r"(?<=://)(?:hooks?\.[\w.-]{1,200}+(?::\d{1,5})?/|[\w.-]{1,200}+(?::\d{1,5})?/(?:[\w.-]{1,60}/){0,4}?(?:web)?hooks?/)"
+    r"(?P<rest>[^\s\"'<>`\\]{6,}+)"
+)
+
+
+class Userinfo(NamedTuple):
+    """User and password before a host that has no scheme, `//user:password@host`."""
+
+    begin: int
+    end: int
+    why: str
+    password: str
+
+
+def userinfo(text: str) -> Iterator[Userinfo]:
+    """Where such stand; whether the password is one is for the caller."""
+    for found in _USERINFO.finditer(text):
+        begin = found.start() + 2 * found[0].startswith("//")
+        yield Userinfo(begin, found.end("password"), "user and password in an address", found["password"])
+
+
+def webhooks(text: str, lower: str) -> Iterator[Place]:
+    """The path of an address that whoever knows may write to."""
+    if "hook" in lower:
+        yield from ((*found.span("rest"), "address of a webhook") for found in _WEBHOOK.finditer(text))
 
 
 def _first(text: str) -> str:

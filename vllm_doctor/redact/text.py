@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.redact import scan, shapes
+from vllm_doctor.redact import fields, scan, shapes
 from vllm_doctor.redact.names import Kind, in_a_query, kind, words, words_of
 from vllm_doctor.redact.shapes import PRIVATE_KEY, Place
 
@@ -71,6 +71,7 @@ _MEDIA_END = Pattern(
 _HINTS = (
     "key", "token", "secret", "passw", "pass", "passphrase", "credential", "bearer", "basic", "auth", "cookie", "pwd",
     "sig", "jwt", "_pat", "otp", "dsn", "sid", "sas", "webhook", "salt", "session", "csrf", "connectionstring",
+    "pw", "psw", "clave", "parola", "mdp", "senha", "kennwort", "wachtwoord", "contrasena", "motdepasse", "palavra",
 )  # fmt: skip
 _TEXT_HINTS = (
     "prompt", "message", "content", "input", "output", "text", "quer", "document", "suffix", "stop", "bad_words",
@@ -98,19 +99,29 @@ def scrub(text: str, replace: Replace = _hide, *, users: bool = True) -> str:
     lower = text.lower()
     named = any(hint in lower for hint in _HINTS)
     asked = users and any(hint in lower for hint in _TEXT_HINTS)
-    if named or asked:
+    if named:
+        text = _replaced(text, fields.pairs(text, _tells), replace)
+    if named or asked or not text.isascii():
         text = _replaced(text, _named(text, users=users), replace)
         if named:
             text = _replaced(text, _spoken(text), replace)
             text = _replaced(text, _borne(text), replace)
+            text = _replaced(text, fields.wrapped(text, _tells), replace)
+    text = _replaced(text, fields.elsewhere(text, lower, _tells), replace)
+    if "@" in text and ":" in text:
+        text = _replaced(
+            text, ((at.begin, at.end, at.why) for at in shapes.userinfo(text) if opaque(at.password)), replace
+        )
     if "://" in text:
         text = _replaced(text, shapes.passwords(text), replace)
+        text = _replaced(text, shapes.webhooks(text, lower), replace)
         if users:
             text = _replaced(text, _media(text), replace)
     if users and ("{%" in text or "{{" in text):
         text = _replaced(text, _templates(text), replace)
     if any(program in lower for program in words("programs")):
         text = _replaced(text, _of_programs(text), replace)
+    text = _replaced(text, fields.of_programs(text, lower, _tells), replace)
     return _replaced(text, sorted(shapes.places(text)), replace)
 
 
@@ -146,11 +157,26 @@ def _json(line: str) -> str:
     return "".join((*kept, line[at:]))
 
 
+# What signs a request or names a session has a digit; the same names in code have a class, a call or a word.
+_RANDOM = re.compile(r"(?=[^\d]{0,80}\d)[\w.%+/=~:!?-]{12,}")
+
+
+def _opaque_under(name: str, value: str) -> bool:
+    if words_of(name)[-1:] and words_of(name)[-1] in words("random_alone"):
+        return len(value) > _LONGEST_PLAIN or bool(_RANDOM.fullmatch(value))
+    return opaque(value)
+
+
+def _tells(name: str, value: str) -> bool:
+    """`secret_under` for a value that a person or a program wrote beside its name: words of prose tell nothing."""
+    return secret_under(name, value) and not _prose(value)
+
+
 def secret_under(name: str, value: str) -> bool:
     """Is `value` a secret, by the name of the key, option or label beside it?"""
     what = kind(name)
     if what is Kind.PERHAPS:
-        return opaque(value) or _word(name, value)
+        return _opaque_under(name, value) or _word(name, value)
     return what in {Kind.SECRET, Kind.HEADER} and not plain(value)
 
 
@@ -304,6 +330,8 @@ def _behind_a_space(text: str, found: re.Match[str], what: Kind) -> Taken:
     if found["name"].startswith("-") and what in {Kind.SECRET, Kind.PERHAPS}:
         begin, end, _ = scan.value(text, found.end())
         yield from _words(text, found.end(), sure=what is Kind.SECRET or _word(found["name"], text[begin:end]))
+    elif what is Kind.SECRET:
+        yield from fields.behind(text, found.span("name"), found.end(), _tells)
 
 
 def _behind_a_comma(text: str, found: re.Match[str], what: Kind) -> Taken:
@@ -321,7 +349,7 @@ def _taken(what: Kind, name: str, value: str, *, quoted: bool) -> bool:
     if what is Kind.TEXT:
         return _users_own(name.rsplit(".", 1)[-1].lower(), value, quoted=quoted)
     if what is Kind.PERHAPS:
-        return opaque(value)
+        return _opaque_under(name, value)
     if "pwd" in name.lower() and value.strip("\"'").startswith((*_FOLDER, ".")):
         return False
     return value.lower() not in words("prose")
@@ -466,10 +494,12 @@ _LONGEST_KEY = 250
 
 
 class Lines:
-    """Scrubs lines that follow each other: the body of a private key has no mark but the line that began it."""
+    """Scrubs lines that follow each other: the body of a private key has no mark but the line that began it, and a
+    value may stand on the line behind its name."""
 
     def __init__(self) -> None:
         self._left = 0
+        self._name = ""
 
     def scrub(self, text: str, replace: Replace = _hide) -> str:
         """The next line without secrets."""
@@ -483,4 +513,7 @@ class Lines:
             self._left = _LONGEST_KEY
         elif _KEY_END in text:
             self._left = 0
+        if self._name:
+            text = _replaced(text, fields.value_of(self._name, text, _tells), replace)
+        self._name = fields.name_at_the_end(text)
         return scrub(text, replace)

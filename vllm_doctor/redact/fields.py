@@ -1,0 +1,184 @@
+"""Secrets whose name stands in a field beside them, as `name: N` and `value: V`, an element of XML, a word before a
+word, or that a program takes by their place on its command line. Every expression begins where a run of its characters
+does and is bounded, so that no text costs more than its bytes."""
+
+import re
+from collections.abc import Callable, Iterator
+
+from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.redact import scan
+from vllm_doctor.redact.names import Kind, kind, words
+from vllm_doctor.redact.shapes import Place
+
+# Does a value under a name of this kind tell a secret?
+Tells = Callable[[str, str], bool]
+
+FIELD, ELEMENT, PROGRAM = "name in the field before", "name of the element", "option of a program"
+_QUOTE = r"(?:\\{0,64}+[\"']|&(?:quot|apos|\#34|\#39|\#x27);)"
+# What names a name, and what names its value: an environment variable of a pod, a property, a header, a tag of a cloud.
+_NAMES = "name|key|variable|header|property|option|setting|field"
+_VALUES = "value|val|content"
+_GAP = r"[ \t]{0,4}[:=][ \t]{0,4}"
+_PAIR = Pattern(
+    rf"(?<![\w.-])(?:{_NAMES}){_QUOTE}?{_GAP}{_QUOTE}?(?P<name>[A-Za-z_][\w.-]{{1,120}}+){_QUOTE}?"
+    rf"(?:[,;]|\\{{1,8}}[nrt]|[\s+-]){{1,60}}+{_QUOTE}?(?:{_VALUES}){_QUOTE}?{_GAP}(?=\S)",
+    re.IGNORECASE,
+)
+_NAME_AT_THE_END = Pattern(
+    rf"(?<![\w.-])(?:{_NAMES}){_QUOTE}?{_GAP}{_QUOTE}?(?P<name>[A-Za-z_][\w.-]{{1,120}}+){_QUOTE}?,?[ \t]{{0,4}}\Z",
+    re.IGNORECASE,
+)
+_VALUE_AT_THE_BEGINNING = Pattern(rf"(?<![\w.-])(?:{_VALUES}){_QUOTE}?{_GAP}(?=\S)", re.IGNORECASE)
+_ELEMENT = Pattern(r"<(?P<name>[A-Za-z_][\w.:-]{1,80}+)(?:\s[^<>]{0,200}+)?>(?P<value>[^<>]{1,1000}+)</")
+
+
+def pairs(text: str, tells: Tells) -> Iterator[Place]:
+    """`{"name": N, "value": V}`, `<add key="N" value="V"/>`, `<N>V</N>`."""
+    places = []
+    lower = text.lower()
+    if "val" in lower or "content" in lower:
+        for found in _PAIR.finditer(text):
+            begin, end, _ = scan.value(text, found.end())
+            if tells(found["name"], text[begin:end]):
+                places.append((begin, end, FIELD))
+    if "</" in text:
+        places += [(*f.span("value"), ELEMENT) for f in _ELEMENT.finditer(text) if tells(f["name"], f["value"])]
+    yield from sorted(places)
+
+
+def name_at_the_end(text: str) -> str:
+    """The name whose value is told on the next line, as `- name: HF_TOKEN`; nothing where there is none."""
+    if ":" not in text[-130:] and "=" not in text[-130:]:
+        return ""
+    found = _NAME_AT_THE_END.search(text, max(0, len(text) - 160))
+    return found["name"] if found is not None and kind(found["name"]) is not Kind.OPEN else ""
+
+
+def value_of(name: str, text: str, tells: Tells) -> Iterator[Place]:
+    """The value on the line behind its name's."""
+    found = _VALUE_AT_THE_BEGINNING.search(text[:300])
+    if found is not None:
+        begin, end, _ = scan.value(text, found.end())
+        if tells(name, text[begin:end]):
+            yield begin, end, FIELD
+
+
+_ARROW = re.compile(r"(?:->|\u2192)[ \t]{0,4}")
+# netrc(5): the password of a machine is whatever stands behind the word.
+_NETRC = Pattern(r"(?:machine[ \t]{1,4}\S{1,200}|default)[ \t]{1,4}login[ \t]{1,4}\S{1,100}[ \t]{1,4}\Z")
+_PASSWORDS = frozenset({"password", "passwd", "passphrase", "passcode", "pwd"})
+_NO_VALUE = re.compile(r"[-\[({<]|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z|[A-Za-z_]\w{0,60}=|[a-z][\w+.-]{0,20}://")
+_LONGEST_WORD = 200
+_USER_PASSWORD = re.compile(r"[\w.@-]{2,64}:[^\s:/]{6,200}")
+
+
+def behind(text: str, name: tuple[int, int], at: int, tells: Tells) -> Iterator[tuple[int, int, str, int]]:
+    """`NAME value`, `NAME -> value`, `password value`: a word with digits or capitals inside, as no sentence has it."""
+    begins, ends = name
+    if "\n" in text[ends:at]:
+        return
+    told = text[begins:ends]
+    arrow = _ARROW.match(text, at)
+    begin, end, after = scan.value(text, at if arrow is None else arrow.end())
+    word = text[begin:end]
+    netrc = told.lower() in _PASSWORDS and _NETRC.search(text[max(0, begins - 320) : begins]) is not None
+    if not netrc and (
+        _NO_VALUE.match(word)
+        or not _mixed(word)
+        or not ("_" in told or arrow is not None or told.lower() in _PASSWORDS or _USER_PASSWORD.fullmatch(word))
+    ):
+        return
+    if tells(told, word):
+        yield begin, end, FIELD, after
+
+
+# No sentence has a word with a digit and a letter, or with a capital behind a small letter.
+_MIXED = re.compile(r"(?=[^\d]{0,200}\d)(?=[\d\W_]{0,200}[^\W\d_])|\S{0,200}?[a-z][\w-]{0,20}?[A-Z]")
+
+
+def _mixed(word: str) -> bool:
+    return len(word) > _LONGEST_WORD or bool(_MIXED.match(word.rstrip(".,;:!?)")))
+
+
+# Words for a secret in the languages of vLLM's users, and what joins them with it.
+_COPULA = (
+    r"[ \t]{0,4}(?:[:=\uff1a\uff1d]|->|\u2192|\u662f|\u4e3a|\u70ba|\u306f|\ub294|\uc740"
+    r"|(?:est|es|ist|\u00e9|\u00e8|\u2014)(?!\w)|[ \t](?=[^\s:=\d]{0,80}\d))[ \t]{0,4}(?=\S)"
+)
+
+
+def elsewhere(text: str, lower: str, tells: Tells) -> Iterator[Place]:
+    """`mot de passe : V`, `contraseña: V`, `пароль V`, and those of Chinese, Japanese and Korean, also without a
+    space."""
+    known = [word for word in words("secret_in_other_languages") if word in lower]
+    if not known:
+        return
+    form = rf"(?:{'|'.join(map(re.escape, sorted(known, key=len, reverse=True)))})s?[\"'\u300d\u300f\u201d]?{_COPULA}"
+    at = 0
+    said = re.compile(form, re.IGNORECASE)
+    while (found := said.search(text, at)) is not None:
+        begin, end, after = scan.value(text, found.end())
+        at = max(found.end(), after)
+        if tells("password", text[begin:end]):
+            yield begin, end, "name before the value"
+
+
+_SECRET_STR = Pattern(r"\bSecret(?:Str|Bytes)\((?=[bB]?[\"'])")
+_STDIN = Pattern(
+    r"(?<![\w.-])(?:echo|printf)[ \t]{1,4}(?:-\w{1,3}[ \t]{1,4})?(?:[\"']?%s(?:\\n)?[\"']?[ \t]{1,4})?"
+    r"(?P<value>\"[^\"|]{1,200}\"|'[^'|]{1,200}'|[^\s|\"']{1,200})[ \t]{0,4}\|(?=[^|\n]{1,200}(?:stdin|passwd|sudo -S))"
+)
+_HTPASSWD = Pattern(r"(?<![\w.-])htpasswd((?:[ \t]{1,4}-\w{1,12}){1,5})[ \t]{1,4}")
+_WORD = re.compile(r"\S{1,200}[ \t]{1,4}")
+_LABEL = re.compile(r"(?:pass|env|file|fd|stdin):")
+
+
+def wrapped(text: str, tells: Tells) -> Iterator[Place]:
+    """`SecretStr('V')`."""
+    for found in _SECRET_STR.finditer(text):
+        inner = scan.quoted(text, found.end())
+        if inner is not None and tells("secret", text[inner[0] : inner[1]]):
+            yield inner[0], inner[1], "name before the value"
+
+
+def of_programs(text: str, lower: str, tells: Tells) -> Iterator[Place]:
+    """What openssl, ipmitool, htpasswd and their like take by place, and what is piped into a program that asks."""
+    places: list[Place] = []
+    if "|" in text and ("echo" in lower or "printf" in lower):
+        places += [(*f.span("value"), PROGRAM) for f in _STDIN.finditer(text) if tells("password", f["value"])]
+    if "htpasswd" in lower:
+        places += _of_htpasswd(text, tells)
+    for entry in words("options_of_programs"):
+        program, _, options = entry.partition(" ")
+        if program in lower:
+            places += _of_program(text, program, options, tells)
+    yield from sorted(places)
+
+
+def _of_htpasswd(text: str, tells: Tells) -> Iterator[Place]:
+    """`htpasswd -b FILE USER V`, and with `-n` no file."""
+    for found in _HTPASSWD.finditer(text):
+        flags, at = found[1], found.end()
+        for _ in range(1 if "n" in flags else 2):
+            word = _WORD.match(text, at)
+            at = word.end() if word is not None else len(text)
+        begin, end, _after = scan.value(text, at)
+        if "b" in flags and begin < end and tells("password", text[begin:end]):
+            yield begin, end, PROGRAM
+
+
+def _of_program(text: str, program: str, options: str, tells: Tells) -> Iterator[Place]:
+    begun = re.search(rf"(?<![\w.-]){re.escape(program)}(?=[ \t])", text)
+    if begun is None:
+        return
+    at = begun.end()
+    form = re.compile(rf"(?<=[ \t])(?:{'|'.join(map(re.escape, options.split(' ')))})[ \t=]{{1,4}}(?=[^\s-])")
+    while (found := form.search(text, at)) is not None:
+        begin, end, after = scan.value(text, found.end())
+        at = max(found.end(), after)
+        label = _LABEL.match(text, begin, end)
+        if label is not None and not label[0].startswith("pass"):
+            continue
+        begin = begin if label is None else label.end()
+        if tells("password", text[begin:end]):
+            yield begin, end, PROGRAM
