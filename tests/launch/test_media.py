@@ -1,6 +1,7 @@
 """A launch read from each medium, and written for each: what is written is read back as the same launch."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,30 @@ def test_python_is_read_for_its_keywords() -> None:
 def test_python_that_only_running_it_would_tell_is_not_guessed(text: str) -> None:
     with pytest.raises(LaunchError, match="needed"):
         parse_line(text)
+
+
+@pytest.mark.parametrize("medium", ["compose", "pod"])
+def test_nothing_of_a_value_is_filled_in_from_the_operator_s_shell_or_the_container(medium: str) -> None:
+    written = WRITERS[medium](LaunchLine("m/${AWS_SECRET_ACCESS_KEY:-a}", {"seed": "$(id)"}, {"HF_HOME": "$HOME/$$"}))
+    assert "$" not in written.replace("$$", "")
+    assert "$${AWS_SECRET_ACCESS_KEY:-a}" in written
+    assert "$$(id)" in written
+    assert "$$HOME/$$$$" in written
+
+
+def test_a_value_of_several_lines_stays_one_and_on_its_line() -> None:
+    line = LaunchLine("acme/chat", {"chat-template": "{{ a }}\n  it's\t\\"}, {"HF_HOME": "/a\nb"})
+    for medium, write in WRITERS.items():
+        written = write(line)
+        indented = "\n".join(f"    {row}" for row in written.split("\n"))
+        if medium in {"compose", "pod"}:
+            read = parse_line(indented)
+            assert (read.flags, read.env) == (line.flags, line.env)
+        elif medium == "python":
+            assert repr(line.flags["chat-template"]) in written
+        else:
+            script = indented.replace("srun vllm", "vllm").replace("docker run", "vllm")
+            printed = f'vllm() {{ printf \'<%s>\' "$HF_HOME" "$@"; }}\n{script}\n'
+            said = subprocess.run(["bash", "-c", printed], capture_output=True, text=True, check=True).stdout
+            assert f"<{line.flags['chat-template']}>" in said
+            assert "/a\nb>" in said

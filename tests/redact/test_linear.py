@@ -19,6 +19,12 @@ BEGINNINGS = (
     "token=a,b", "Cookie: ", '"Cookie: ', "api key: ", "token=f(", "${", "token=<", "input_value=", "text=",
     "text:", "some_key=", "url='http://a", "url='http://github.com/ ", "--", "_", "é", ";base64,", "aB3/aB3=", "\n",
     "prompt: ", "prompt: 1 ", "prompt: a b ", "prompt:", "pass: ab ", "pass=abcd ", "pass: abcd,", "--some-key abcd ",
+    "name: a_key ", "name: a_key, value: ", "<password>", "<password a", "HF_TOKEN a1 ", "password ", "a_key -> ",
+    "senha ", "mot de passe : ", "\u5bc6\u7801", "echo a | ", "htpasswd -b ", "openssl -k ", "SecretStr('", "a:b1c2d@",
+    "//a:b1c2d3@", "hooks.a/", "http://a/hooks/", "machine a login b password ", "sig=", "DBPASS=",
+    "name: a_key value: [", "name: HF_TOKEN value: [", "name: HF_TOKEN value: 'a", "key=ab val=[", "password [",
+    "password 'a", "secret 'a", "secret a:bbbbbb1[", "SecretStr('a", "htpasswd -b a b [", "htpasswd -b a b 'a",
+    "openssl -k [a", "senha: [",
 )  # fmt: skip
 # So that no step is skipped because the text has nothing for it.
 EVERYTHING = "token content wandb curl http:// ;base64, PRIVATE KEY hf_ SG. eyJ 8Q~ @ {{ "

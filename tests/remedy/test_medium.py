@@ -61,3 +61,17 @@ def test_what_no_launch_carries_is_written_nowhere() -> None:
     for medium in Medium:
         assert corrected(launched(*LAUNCH), package, medium) == []
         assert corrected(launched(*LAUNCH), vague, medium) == []
+
+
+@pytest.mark.parametrize("medium", [Medium.COMPOSE, Medium.POD])
+def test_a_file_with_references_of_its_owner_is_not_written_anew(medium: Medium) -> None:
+    shown = corrected(launched(*LAUNCH, "--served-model-name", "${NAME}", medium=medium.value), SHORTER, medium)
+    assert [row for row in shown if "$" in row] == []
+    assert shown[1:] == ['- "--max-model-len"', '- "2048"']
+
+
+def test_a_change_alone_is_one_line_and_fills_nothing_in() -> None:
+    change = msgspec.structs.replace(CPU, after="$(id)\n${HOME}")
+    assert corrected(launched(), change, Medium.COMPOSE)[1] == '  - "VLLM_USE_V1=$$(id)\\n$${HOME}"'
+    assert corrected(launched(), change, Medium.POD)[2] == '  value: "$$(id)\\n$${HOME}"'
+    assert corrected(launched(), change, Medium.SLURM) == ["export VLLM_USE_V1=$'$(id)\\n${HOME}'"]

@@ -175,3 +175,10 @@ def test_an_advice_is_shown_and_fails_nothing(tmp_path: Path) -> None:
     play = subprocess.run([BIN / "ansible-playbook", *words], cwd=REPO, capture_output=True, text=True, check=False)
     assert play.returncode == 0, play.stdout + play.stderr
     assert "VD910 An advice" in play.stdout
+
+
+def test_a_name_that_no_host_has_is_cut() -> None:
+    told = fleet(
+        [of("g" * 1_000_000, told=diagnosis(finding())), Host("h" * 1_000_000, "failed", said="x" * 9999)], "now"
+    )
+    assert len(msgspec.json.encode(told)) < 8_000

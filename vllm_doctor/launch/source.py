@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from vllm_doctor.launch import container
+from vllm_doctor.launch import container, quote
 from vllm_doctor.launch.line import LaunchError
 
 # A word processor's quotes, for those that a shell knows.
@@ -155,7 +155,7 @@ def _of_container(place: str, spec: Mapping[str, object]) -> Source | None:
     pod = "args" in spec or "containers" in place
     entry = _listed(spec.get("command" if pod else "entrypoint"))
     after = _listed(spec.get("args" if pod else "command"))
-    words = (*entry, *after)
+    words = tuple(map(quote.undoubled, (*entry, *after)))
     if len(words) >= 2 and words[-2] in {"-c", "-lc"}:
         words = tuple(shlex.split(words[-1]))
     image = str(spec.get("image", ""))
@@ -164,7 +164,9 @@ def _of_container(place: str, spec: Mapping[str, object]) -> Source | None:
         return None
     if not starts:
         words = ("vllm", "serve", *words)
-    return Source(words, _assigned(spec.get("env" if pod else "environment")), "pod" if pod else "compose", place)
+    given = _assigned(spec.get("env" if pod else "environment"))
+    env = {name: quote.undoubled(value) for name, value in given.items()}
+    return Source(words, env, "pod" if pod else "compose", place)
 
 
 def _listed(value: object) -> tuple[str, ...]:

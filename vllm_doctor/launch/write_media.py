@@ -2,10 +2,9 @@
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Sequence
 
-from vllm_doctor.launch import table
+from vllm_doctor.launch import quote, table
 from vllm_doctor.launch.parse import LaunchLine
 from vllm_doctor.launch.write import arguments, items
 
@@ -31,7 +30,7 @@ def docker(line: LaunchLine, *, image: str = IMAGE) -> str:
 
 def slurm(line: LaunchLine, *, image: str = IMAGE) -> str:  # noqa: ARG001 - every writer is called alike
     """A batch script's lines."""
-    exported = [f"export {name}={shlex.quote(value)}" for name, value in line.env.items()]
+    exported = [f"export {name}={quote.word(value)}" for name, value in line.env.items()]
     return "\n".join([*exported, shell(("srun", "vllm", "serve", *arguments(line)))])
 
 
@@ -39,10 +38,10 @@ def compose(line: LaunchLine, *, image: str = IMAGE) -> str:
     """A service of a compose file."""
     service: dict[str, object] = {"image": image, "ipc": "host"}
     if line.env:
-        service["environment"] = dict(line.env)
+        service["environment"] = {name: quote.doubled(value) for name, value in line.env.items()}
     service["entrypoint"] = ["vllm", "serve"]
-    service["command"] = list(arguments(line))
-    return _yaml({"services": {"vllm": service}})
+    service["command"] = list(map(quote.doubled, arguments(line)))
+    return quote.yaml({"services": {"vllm": service}})
 
 
 def pod(line: LaunchLine, *, image: str = IMAGE) -> str:
@@ -51,11 +50,11 @@ def pod(line: LaunchLine, *, image: str = IMAGE) -> str:
         "name": "vllm",
         "image": image,
         "command": ["vllm", "serve"],
-        "args": list(arguments(line)),
+        "args": list(map(quote.doubled, arguments(line))),
     }
     if line.env:
-        vllm["env"] = [{"name": name, "value": value} for name, value in line.env.items()]
-    return _yaml({"containers": [vllm]})
+        vllm["env"] = [{"name": name, "value": quote.doubled(value)} for name, value in line.env.items()]
+    return quote.yaml({"containers": [vllm]})
 
 
 def python(line: LaunchLine, *, image: str = IMAGE) -> str:  # noqa: ARG001 - every writer is called alike
@@ -81,8 +80,8 @@ WRITERS: dict[str, Callable[..., str]] = {
 
 def shell(words: Sequence[str], env: dict[str, str] | None = None) -> str:
     """Words as a shell reads them; an option and its value stay on one line."""
-    quoted = [f"{name}={shlex.quote(value)}" for name, value in (env or {}).items()]
-    quoted += [shlex.quote(word) for word in words]
+    quoted = [f"{name}={quote.word(value)}" for name, value in (env or {}).items()]
+    quoted += [quote.word(word) for word in words]
     groups: list[str] = []
     for word in quoted:
         joined = bool(groups) and not word.startswith("-") and (groups[-1].startswith("-") or len(groups) == 1)
@@ -96,13 +95,6 @@ def shell(words: Sequence[str], env: dict[str, str] | None = None) -> str:
             lines.append("  ")
         lines[-1] += f" {group}" if lines[-1].strip() else group
     return " \\\n".join(lines)
-
-
-def _yaml(value: object) -> str:
-    import yaml
-
-    text: str = yaml.safe_dump(value, sort_keys=False, width=10_000, allow_unicode=True)
-    return text.rstrip("\n")
 
 
 def _keyword(name: str, value: str | bool) -> str:

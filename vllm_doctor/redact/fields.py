@@ -32,18 +32,36 @@ _VALUE_AT_THE_BEGINNING = Pattern(rf"(?<![\w.-])(?:{_VALUES}){_QUOTE}?{_GAP}(?=\
 _ELEMENT = Pattern(r"<(?P<name>[A-Za-z_][\w.:-]{1,80}+)(?:\s[^<>]{0,200}+)?>(?P<value>[^<>]{1,1000}+)</")
 
 
+# A value that is asked for elsewhere.
+_REFERENCE = re.compile(r"\$\{[^}]{1,80}\}|\$\(|\{\{")
+
+
 def pairs(text: str, tells: Tells) -> Iterator[Place]:
     """`{"name": N, "value": V}`, `<add key="N" value="V"/>`, `<N>V</N>`."""
     places = []
     lower = text.lower()
     if "val" in lower or "content" in lower:
-        for found in _PAIR.finditer(text):
-            begin, end, _ = scan.value(text, found.end())
-            if tells(found["name"], text[begin:end]):
+        at = 0
+        while (found := _PAIR.search(text, at)) is not None:
+            at = found.end()
+            begin, end, after = _value(text, at)
+            if not _REFERENCE.match(text, begin) and tells(found["name"], text[begin:end]):
+                if after - at >= _WINDOW:
+                    begin, end, after = scan.value(text, at)
                 places.append((begin, end, FIELD))
+                at = after
     if "</" in text:
         places += [(*f.span("value"), ELEMENT) for f in _ELEMENT.finditer(text) if tells(f["name"], f["value"])]
     yield from sorted(places)
+
+
+_WINDOW = 4000
+
+
+def _value(text: str, at: int) -> tuple[int, int, int]:
+    """`scan.value` of the next characters: what turns out to be no secret is not read to the end of the text."""
+    begin, end, after = scan.value(text[at : at + _WINDOW], 0)
+    return at + begin, at + end, at + after
 
 
 def name_at_the_end(text: str) -> str:
@@ -59,7 +77,7 @@ def value_of(name: str, text: str, tells: Tells) -> Iterator[Place]:
     found = _VALUE_AT_THE_BEGINNING.search(text[:300])
     if found is not None:
         begin, end, _ = scan.value(text, found.end())
-        if tells(name, text[begin:end]):
+        if not _REFERENCE.match(text, begin) and tells(name, text[begin:end]):
             yield begin, end, FIELD
 
 
@@ -67,7 +85,9 @@ _ARROW = re.compile(r"(?:->|\u2192)[ \t]{0,4}")
 # netrc(5): the password of a machine is whatever stands behind the word.
 _NETRC = Pattern(r"(?:machine[ \t]{1,4}\S{1,200}|default)[ \t]{1,4}login[ \t]{1,4}\S{1,100}[ \t]{1,4}\Z")
 _PASSWORDS = frozenset({"password", "passwd", "passphrase", "passcode", "pwd"})
-_NO_VALUE = re.compile(r"[-\[({<]|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z|[A-Za-z_]\w{0,60}=|[a-z][\w+.-]{0,20}://")
+_NO_VALUE = re.compile(
+    r"[-\[({<]|[A-Z][A-Z0-9]{0,60}(?:_[A-Z0-9]{1,60}){1,9}(?![\w-])|[A-Za-z_]\w{0,60}=|[a-z][\w+.-]{0,20}://"
+)
 _LONGEST_WORD = 200
 _USER_PASSWORD = re.compile(r"[\w.@-]{2,64}:[^\s:/]{6,200}")
 
@@ -79,16 +99,15 @@ def behind(text: str, name: tuple[int, int], at: int, tells: Tells) -> Iterator[
         return
     told = text[begins:ends]
     arrow = _ARROW.match(text, at)
-    begin, end, after = scan.value(text, at if arrow is None else arrow.end())
-    word = text[begin:end]
-    netrc = told.lower() in _PASSWORDS and _NETRC.search(text[max(0, begins - 320) : begins]) is not None
-    if not netrc and (
-        _NO_VALUE.match(word)
-        or not _mixed(word)
-        or not ("_" in told or arrow is not None or told.lower() in _PASSWORDS or _USER_PASSWORD.fullmatch(word))
-    ):
+    at = at if arrow is None else arrow.end()
+    password = told.lower() in _PASSWORDS
+    netrc = password and _NETRC.search(text[max(0, begins - 320) : begins]) is not None
+    named = password or "_" in told or arrow is not None or _USER_PASSWORD.match(text, at)
+    if not (netrc or (named and not _NO_VALUE.match(text, at))):
         return
-    if tells(told, word):
+    # What is long is taken, so nothing is read twice.
+    begin, end, after = scan.value(text, at)
+    if (netrc or _mixed(text[begin:end])) and tells(told, text[begin:end]):
         yield begin, end, FIELD, after
 
 
@@ -135,10 +154,11 @@ _LABEL = re.compile(r"(?:pass|env|file|fd|stdin):")
 
 def wrapped(text: str, tells: Tells) -> Iterator[Place]:
     """`SecretStr('V')`."""
-    for found in _SECRET_STR.finditer(text):
-        inner = scan.quoted(text, found.end())
-        if inner is not None and tells("secret", text[inner[0] : inner[1]]):
-            yield inner[0], inner[1], "name before the value"
+    at = 0
+    while (found := _SECRET_STR.search(text, at)) is not None:
+        begin, end, at = scan.value(text, found.end())
+        if tells("secret", text[begin:end]):
+            yield begin, end, "name before the value"
 
 
 def of_programs(text: str, lower: str, tells: Tells) -> Iterator[Place]:
@@ -157,12 +177,13 @@ def of_programs(text: str, lower: str, tells: Tells) -> Iterator[Place]:
 
 def _of_htpasswd(text: str, tells: Tells) -> Iterator[Place]:
     """`htpasswd -b FILE USER V`, and with `-n` no file."""
-    for found in _HTPASSWD.finditer(text):
+    at = 0
+    while (found := _HTPASSWD.search(text, at)) is not None:
         flags, at = found[1], found.end()
         for _ in range(1 if "n" in flags else 2):
             word = _WORD.match(text, at)
             at = word.end() if word is not None else len(text)
-        begin, end, _after = scan.value(text, at)
+        begin, end, at = scan.value(text, at)
         if "b" in flags and begin < end and tells("password", text[begin:end]):
             yield begin, end, PROGRAM
 

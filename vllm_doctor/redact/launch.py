@@ -3,12 +3,14 @@
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
+from urllib.parse import unquote
 
 from vllm_doctor.redact.names import Kind, is_secret_name, is_shown_variable, kind
 from vllm_doctor.redact.text import HIDDEN, Replace, opaque, plain, scrub
 
 # Shorter ones would take innocent words out of the log.
 SHORTEST_SECRET = 6
+_LONGEST = 4000
 _WORD = re.compile(
     r"[a-z]+|[A-Z]+|[\w.-]+\.(?:so|py|json|conf|toml|ya?ml|log)(?:\.\d+)?|[0-9.:,/-]+|[a-z]{2}_[A-Z]{2}\.[\w-]+"
 )
@@ -56,7 +58,8 @@ def scrub_env(env: Mapping[str, str], replace: Replace = _hide) -> dict[str, str
 def secret_values(argv: Sequence[str], env: Mapping[str, str], known: Iterable[str] = ()) -> frozenset[str]:
     """The secrets that a launch carries, to be looked for where no name stands beside them: by name, and every value
     of the environment that is not known to be harmless (a variable that may be shown, a word, a number, a folder, a
-    part of what the command line shows anyway or of what is `known`)."""
+    part of what the command line shows anyway or of what is `known`), and what is hidden inside of any value: the
+    password in an address, the key in a JSON option."""
     shown = "\n".join((*scrub_argv(argv), *known, *(value for name, value in env.items() if is_shown_variable(name))))
     found = {
         value
@@ -67,7 +70,26 @@ def secret_values(argv: Sequence[str], env: Mapping[str, str], known: Iterable[s
         name, equals, value = word.partition("=")
         if name.startswith("-") and _hides(name, value):
             found.update((value,) if equals else takewhile(lambda w: not w.startswith("-"), argv[at + 1 :]))
+    found |= {value for word in (*argv, *env.values()) for value in _inside(word)}
     return frozenset(value for value in found if len(value) >= SHORTEST_SECRET and not plain(value))
+
+
+# What joins user and password in an address, the items of a list, and the quotes around them.
+_PARTS = re.compile(r"[^\s:,\[\](){}\"']+")
+
+
+def _inside(word: str) -> set[str]:
+    """The secrets in a value whose other parts are none; a plain word is not looked for elsewhere."""
+    found: set[str] = set()
+
+    def remember(what: str, _why: str) -> str:
+        bare = what.strip("\"'")
+        parts = {bare, bare.partition(":")[2], *(_PARTS.findall(bare[:_LONGEST]) if bare[:1] in {"[", "("} else ())}
+        found.update(part for one in parts for part in (one, unquote(one)) if not _harmless(part))
+        return HIDDEN
+
+    scrub(word, remember, users=False)
+    return {value for value in found if HIDDEN not in value}
 
 
 def _harmless(value: str) -> bool:

@@ -5,6 +5,7 @@ import re
 
 import yaml
 
+from vllm_doctor.launch import quote
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind
 from vllm_doctor.remedy.argv import takes_many
@@ -51,8 +52,7 @@ def assignment(variable: str, value: object) -> str:
     if isinstance(given, str) and (written := _guarded(given)) is not None:
         return f"{variable}: {written}" if name is None else f"{variable}: {{{name}: {written}}}"
     if isinstance(value, dict | list):
-        inner: str = yaml.safe_dump(value, width=10_000, allow_unicode=True, default_flow_style=True, sort_keys=False)
-        return f"{variable}: {inner.rstrip()}"
+        return f"{variable}: {quote.yaml(value, flow=True)}"
     text: str = yaml.safe_dump({variable: value}, width=10_000, allow_unicode=True, default_flow_style=False)
     return text.rstrip("\n")
 

@@ -2,10 +2,9 @@
 
 import difflib
 import json
-import shlex
 from enum import StrEnum
 
-from vllm_doctor.launch import container
+from vllm_doctor.launch import container, quote
 from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.launch.parse import LaunchLine, parse_launch
 from vllm_doctor.launch.write_media import IMAGE, WRITERS, shell
@@ -63,7 +62,7 @@ def _whole(diagnosis: Diagnosis, change: Change, medium: Medium) -> list[str]:
         return _with_variable(after, change).split("\n")
     if medium is Medium.DOCKER and (diagnosis.subject.place or "").startswith(("docker:", "podman:")):
         # How the container was made is not known: its volumes and ports would be lost in a line of our own.
-        return _alone(change, medium) or [f"{shlex.join(after)}   # what runs in the container; its own options stay"]
+        return _alone(change, medium) or [f"{quote.words(after)}   # what runs in the container; its own options stay"]
     try:
         was, now = (parse_launch(words, None) for words in (before, after))
     except LaunchError:
@@ -72,6 +71,13 @@ def _whole(diagnosis: Diagnosis, change: Change, medium: Medium) -> list[str]:
         now = _assigned(now, change)
     if medium is Medium.PYTHON:
         was, now = (_of_the_engine(line) for line in (was, now))
+    if (
+        medium in _FILES
+        and diagnosis.medium == medium.value
+        and any("$" in word for word in (*before, *was.env.values()))
+    ):
+        # A `$` of the file may be a reference that its owner wrote, or a sign: its lines are not written anew.
+        return _alone(change, medium)
     image = _image(diagnosis)
     writer = WRITERS[medium.value]
     text: str = writer(now, image=image)
@@ -121,16 +127,16 @@ def _alone(change: Change, medium: Medium) -> list[str]:
             return [f"unset {name}"] if medium in {Medium.COMMAND, Medium.SLURM} else []
         setting = f"{name}={change.after}"
         return {
-            Medium.DOCKER: [f"-e {shlex.quote(setting)}   # before the image"],
-            Medium.COMPOSE: ["environment:", f"  - {json.dumps(setting)}"],
-            Medium.POD: ["env:", f"- name: {name}", f"  value: {json.dumps(str(change.after))}"],
+            Medium.DOCKER: [f"-e {quote.word(setting)}   # before the image"],
+            Medium.COMPOSE: ["environment:", f"  - {json.dumps(quote.doubled(setting))}"],
+            Medium.POD: ["env:", f"- name: {name}", f"  value: {json.dumps(quote.doubled(str(change.after)))}"],
             Medium.PYTHON: [f"os.environ[{name!r}] = {str(change.after)!r}   # before vllm is imported"],
-        }.get(medium, [f"export {name}={shlex.quote(str(change.after))}"])
+        }.get(medium, [f"export {name}={quote.word(str(change.after))}"])
     if change.after is None:
         return []
     words = written(change)
     if medium is Medium.DOCKER:
-        return [f"{shlex.join(words)}   # after the image"]
+        return [f"{quote.words(words)}   # after the image"]
     if medium in _FILES:
         key = "args" if medium is Medium.POD else "command"
         return [f"{key}:", *(f"- {json.dumps(word)}" for word in words)]

@@ -1,7 +1,6 @@
 """A change in words to follow: an option or a variable as one types it, any other thing as a deed."""
 
-import shlex
-
+from vllm_doctor.launch import quote
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.remedy.argv import written
@@ -103,7 +102,7 @@ def _option(change: Change) -> str:
     if change.name == "model" and change.after is None:
         return "a smaller or more quantised checkpoint"
     if change.after is not None:
-        return " ".join(shlex.quote(scalar(word)) for word in written(change))
+        return " ".join(quote.word(scalar(word)) for word in written(change))
     if change.direction is Direction.REMOVE:
         return f"without --{change.name}"
     if change.direction is Direction.CHANGE:
@@ -115,7 +114,7 @@ def _option(change: Change) -> str:
 def _variable(change: Change) -> str:
     name = change.variable or change.name
     if change.after is not None:
-        return f"{name}={shlex.quote(scalar(change.after))}"
+        return f"{name}={quote.word(scalar(change.after))}"
     return f"unset {name}" if change.direction is Direction.REMOVE else f"{change.direction.value} {name}"
 
 

@@ -82,6 +82,20 @@ class Fleet(msgspec.Struct, frozen=True):
     schema_version: int = 1
 
 
+# As long as any name of a host (RFC 1035), of a unit and of a model is; a stranger's answer may hold a longer one.
+_LONGEST = 255
+_LONGEST_SAID = 2000
+
+
+def _cut(text: str, most: int = _LONGEST) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _bounded(host: Host) -> Host:
+    said = _cut(host.said, _LONGEST_SAID)
+    return msgspec.structs.replace(host, host=_cut(host.host), driver=_cut(host.driver), said=said)
+
+
 _RANKS = {"unreachable": 4, "failed": 4, "unreadable": 4, "unknown": 5, "not_applicable": 6, "drained": 7, "ok": 8}
 _SEVERITIES = list(Severity)
 
@@ -90,12 +104,12 @@ def fleet(hosts: Sequence[Host], taken_at: str) -> Fleet:
     """Judge nothing anew: put together what the hosts said."""
     rows: list[Service] = []
     found: dict[str, list[tuple[Finding, str]]] = {}
-    for host in hosts:
+    for host in map(_bounded, hosts):
         if host.answer is None:
             rows.append(Service(host.host, "", host.state, driver=host.driver, said=host.said))
             continue
         for told in (host.answer, *host.answer.others):
-            name = f"{host.host} {told.subject.unit or told.subject.place or ''}".strip()
+            name = f"{host.host} {_place(told)}".strip()
             roots = [f for f in told.findings if f.explained_by is None]
             for finding in roots:
                 found.setdefault(finding.code, []).append((finding, name))
@@ -112,17 +126,23 @@ def _row(host: Host, told: Diagnosis, roots: Sequence[Finding]) -> Service:
     first = roots[0] if roots else None
     return Service(
         host=host.host,
-        unit=told.subject.unit or told.subject.place or "",
+        unit=_place(told),
         verdict=told.verdict.value,
         severity=first.severity.value if first else "",
         code=first.code if first else "",
-        title=first.title if first else "",
-        version=str(told.facts.get("vllm_version") or ""),
-        model=str(told.facts.get("model") or ""),
+        title=_cut(first.title, _LONGEST_SAID) if first else "",
+        version=_cut(str(told.facts.get("vllm_version") or "")),
+        model=_cut(str(told.facts.get("model") or "")),
         driver=host.driver,
         unknown=len(told.unknown),
-        said="; ".join(f"{m.signal}: {m.reason}" for m in told.unknown[:3]) if told.verdict is Verdict.UNKNOWN else "",
+        said=_cut("; ".join(f"{m.signal}: {m.reason}" for m in told.unknown[:3]), _LONGEST_SAID)
+        if told.verdict is Verdict.UNKNOWN
+        else "",
     )
+
+
+def _place(told: Diagnosis) -> str:
+    return _cut(told.subject.unit or told.subject.place or "")
 
 
 def _rank(row: Service) -> tuple[int, str, str]:

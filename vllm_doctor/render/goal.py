@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from vllm_doctor.launch import quote
 from vllm_doctor.launch.write import words
 from vllm_doctor.plan.advice.set_ups import AS_STORED, FP8, Answer, SetUp
 from vllm_doctor.plan.question.goal import Goal
@@ -51,7 +51,7 @@ def _row(row: SetUp) -> Mapping[str, object]:
         "memory_gib": round(row.memory_gib, 2),
         "price_per_hour": None if row.price is None else round(row.price, 4),
         "requests_at_once": None if row.holds is None else [round(held, 2) for held in row.holds],
-        "launch": shlex.join((*(f"{k}={v}" for k, v in line.env.items()), *words(line, row.planner.version))),
+        "launch": quote.words((*(f"{k}={v}" for k, v in line.env.items()), *words(line, row.planner.version))),
         "predicted": figures(p),
         "margin": {"available_kv_gib": None if p.margin_gib is None else [round(x, 2) for x in p.margin_gib]},
     }

@@ -1,6 +1,5 @@
 """The diagnosis as one self-contained page, for people who were not there."""
 
-import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_doctor import __version__
+from vllm_doctor.launch import quote
 from vllm_doctor.records.finding import Change, Diagnosis, Memory
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Severity, Verdict
 from vllm_doctor.remedy.argv import exact
@@ -125,7 +125,7 @@ def named(diagnosis: Diagnosis) -> list[tuple[str, str]]:
         ("unit", diagnosis.subject.unit),
         ("place", diagnosis.subject.place),
         ("GPU", diagnosis.subject.gpu),
-        ("launch", shlex.join(diagnosis.launch)),
+        ("launch", quote.words(diagnosis.launch)),
     ]
     return [(name, visible(str(value), 2000)) for name, value in found if value]
 

@@ -1,9 +1,9 @@
 """The diagnosis as Markdown for a ticket: what a log said stands in code alone, so that nothing in it is markup."""
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 
+from vllm_doctor.launch import quote
 from vllm_doctor.records.finding import Diagnosis, Finding
 from vllm_doctor.records.verdict import ChangeKind, Verdict
 from vllm_doctor.remedy.argv import exact
@@ -58,7 +58,7 @@ def _about(diagnosis: Diagnosis) -> Iterator[str]:
     if rows:
         yield "\n".join(("| | |", "|---|---|", *rows)) + "\n"
     if diagnosis.launch:
-        yield fenced([shlex.join(diagnosis.launch)], "sh") + "\n"
+        yield fenced([quote.words(diagnosis.launch)], "sh") + "\n"
 
 
 def _finding(diagnosis: Diagnosis, finding: Finding, *, first: bool) -> Iterator[str]:

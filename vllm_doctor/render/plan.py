@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Card, template_for
+from vllm_doctor.launch import quote
 from vllm_doctor.launch.parse import LaunchLine
 from vllm_doctor.launch.write import option, words
 from vllm_doctor.plan.advice.recommendation import Choice, Reason
@@ -254,7 +254,7 @@ _LINE = 76  # with a backslash behind it, a line stands whole on 80 columns
 def pasted(line: LaunchLine, planner: Planner) -> list[str]:
     """The launch in lines that a shell joins, an option never apart from its value."""
     set_, start = [f"{k}={v}" for k, v in line.env.items()], words(replace(line, flags={}), planner.version)
-    parts = [shlex.join((*set_, *start)), *(shlex.join(option(n, v, planner.version)) for n, v in line.flags.items())]
+    parts = [quote.words((*set_, *start)), *(quote.words(option(n, v, planner.version)) for n, v in line.flags.items())]
     out = [f"  run      {parts[0]}"]
     for part in parts[1:]:
         if len(out[-1]) + 1 + len(part) <= _LINE:
