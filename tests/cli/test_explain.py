@@ -129,7 +129,7 @@ def test_the_shell_is_offered_codes_and_words(words: str, offered: str) -> None:
 def test_the_chart_asks_what_lies_under_a_box_before_it_goes_on() -> None:
     lines = typed("flowchart").stdout.splitlines()
     inner = next(n for n in NODES if n.under == "startup")
-    outer = next(at for at, line in enumerate(lines) if line == "Did it run out of memory while starting?")
+    outer = next(at for at, line in enumerate(lines) if line == "Did vLLM run out of memory while it started?")
     assert lines[outer + 1].endswith(inner.question)
     following = next(at for at, line in enumerate(lines) if at > outer and line == "  no ↓")
     assert all(any(n.question in line for line in lines[outer:following]) for n in NODES if n.under == "startup")

@@ -20,7 +20,7 @@ def test_what_why_what_to_do_and_how_sure_are_within_ten_lines() -> None:
         "VD131 the KV cache cannot hold one request of 4096 tokens",
         "why   tokens that fit 2,048 tokens",
         "do    --max-model-len 2048   (was 4096; then max concurrency = 1)",
-        "sure  confirmed; it is not this if the log says that the engine started",
+        "sure  confirmed; this finding is wrong if the log says that the engine started",
     ):
         assert expected in screen, shown
     assert max(map(len, shown.partition("On this host")[0].splitlines())) <= 80

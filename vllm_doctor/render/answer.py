@@ -68,7 +68,7 @@ def answer(page: Page, finding: Finding, repair: Repair | None = None) -> None:
     _deed(page, finding, repair)
     sure = CERTAINTIES[finding.confidence]
     if finding.refute:
-        sure += f"; it is not this if {visible(finding.refute, 300)}"
+        sure += f"; this finding is wrong if {visible(finding.refute, 300)}"
     page.field("sure", sure, most=2)
 
 

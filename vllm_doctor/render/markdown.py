@@ -68,7 +68,7 @@ def _finding(diagnosis: Diagnosis, finding: Finding, *, first: bool) -> Iterator
     yield f"- **why**: {plain(because(finding))}"
     yield f"- **how sure**: {CERTAINTIES[finding.confidence]} ({SEVERITIES[finding.severity]})"
     if finding.refute:
-        yield f"- **it is not this if**: {plain(finding.refute)}"
+        yield f"- **this finding is wrong if**: {plain(finding.refute)}"
     repair = diagnosis.repair if first else None
     if repair is not None and repair.where:
         yield f"- **where**: {plain(repair.where)}"

@@ -43,11 +43,11 @@ NODES: tuple[Node, ...] = (
     ),
     Node(
         "refused",
-        "Was the launch refused before a GPU was used?",
+        "Did vLLM refuse the launch before it used a GPU?",
         sources=(_LOG, frozenset({Signal.LAUNCH})),
         phases=frozenset({Phase.FLAG_ERROR}),
     ),
-    Node("startup", "Did it run out of memory while starting?"),
+    Node("startup", "Did vLLM run out of memory while it started?"),
     Node(
         "startup-free-memory",
         "In the check of free memory?",
@@ -58,7 +58,7 @@ NODES: tuple[Node, ...] = (
     Node("startup-profile", "In the profile run?", "startup", phases=frozenset({Phase.STARTUP_PROFILE})),
     Node(
         "startup-kv",
-        "Was the KV cache too small, or nothing left for it?",
+        "Was the KV cache too small, or was no memory left for the KV cache?",
         "startup",
         phases=frozenset({Phase.STARTUP_KV_CACHE}),
     ),
@@ -90,7 +90,7 @@ NODES: tuple[Node, ...] = (
     Node("burst-encoder", "In the vision or audio encoder?", "burst"),
     Node(
         "pressure",
-        "Is it alive but short of KV cache: preemption, swapping, a growing queue?",
+        "Does the server run, but lack KV cache: preemption, swapping, a growing queue?",
         sources=_SERVING,
         statistics=True,
         phases=frozenset({Phase.RUNTIME_KV_PREEMPTION}),

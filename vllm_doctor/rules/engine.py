@@ -200,7 +200,7 @@ def _verdict(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tup
         given = (snapshot.metrics, snapshot.kernel, snapshot.gpus, snapshot.unit, snapshot.container)
         others = [s for s in given if isinstance(s, Known)]
         if others and reason == "not given":
-            return Verdict.OK, "nothing is wrong in what was given; no log was given"
+            return Verdict.OK, "the given input shows no problem; no log was given"
         return Verdict.UNKNOWN, reason or "no log was read"
     return _log_verdict(run)
 
@@ -209,7 +209,7 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
     if run.client is not None:
         return Verdict.UNKNOWN, (
             f"this is a client's log ({run.client.name}): {run.client.answers}; "
-            "of the server it says no more: give the server's own log"
+            "a client's log says nothing more about the server: give the server's own log"
         )
     if not run.is_vllm:
         return Verdict.UNKNOWN, "no line of this log comes from vLLM"
@@ -230,19 +230,23 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
             f"works{still}: {told.text.strip()[:120]}"
         )
     if run.served(-1):
-        end = "it was stopped from outside" if run.stopped is not None else "nothing failed after that"
+        end = (
+            "the server was stopped from outside"
+            if run.stopped is not None
+            else "the log shows no failure after that line"
+        )
         return Verdict.OK, f"the server became ready, and {end}"
     if run.answered and (run.reached() is None or run.stopped is not None):
-        return Verdict.OK, "requests were answered, and nothing failed in what was given"
+        return Verdict.OK, "the server answered requests, and the given input shows no failure"
     if run.exited:
         return Verdict.OK, "the program ended by itself after its engine was made, and nothing failed"
     if run.stopped is not None:
         return Verdict.OK, "the start was stopped from outside before it was complete; nothing had failed"
     reached = run.reached()
     return Verdict.UNKNOWN, (
-        f"the log ends during the start (last step seen: {reached.value if reached else 'none'}) without an error: "
-        "it is still starting, it was killed from outside, or the rest was not given; if minutes pass and nothing more "
-        f"is said: {silence.step(silence.current(run)).look}"
+        f"the log ends during the start (last step seen: {reached.value if reached else 'none'}) without an "
+        f"error: the server is still starting, was killed from outside, or the log is not complete; if the "
+        f"log stays silent for minutes: {silence.step(silence.current(run)).look}"
     )
 
 
@@ -280,18 +284,20 @@ def _live_verdict(case: Case, snapshot: Snapshot) -> tuple[Verdict, str]:
         where = silence.step(silence.current(run) if run is not None else None).look
         return Verdict.UNKNOWN, (
             f"the unit is {state} and does not serve; its last line is {silent:.0f} minutes old (last step seen: "
-            f"{reached.value if reached else 'none'}), and no error was said: {where}"
+            f"{reached.value if reached else 'none'}), and the log shows no error: {where}"
         )
     return (
         Verdict.UNKNOWN,
-        f"the unit is {state} and does not serve; nothing says yet that it failed: ask again when it has started",
+        f"the unit is {state} and does not serve; no sign of a failure yet: run diagnose again when it has started",
     )
 
 
 def _answered(snapshot: Snapshot) -> str:
     """How far the server was tried. /health may answer while no token comes."""
     if not isinstance(snapshot.probe, Known):
-        return "systemd says that it runs (it listens on a Unix socket and was not asked)"
+        return (
+            "systemd reports the unit as running (the server listens on a Unix socket, and the doctor did not ask it)"
+        )
     return f"/health answers, {placed.tried(snapshot.probe.value)}"
 
 

@@ -51,7 +51,9 @@ def _ask(container: Container) -> str:
     """podman tells its reason to who starts the container, and keeps it nowhere."""
     if container.is_pod:
         return "its events do not say why"
-    return f"its runtime keeps no reason; {container.runtime} start --attach {container.name} says it"
+    return (
+        f"the container runtime keeps no reason; {container.runtime} start --attach {container.name} shows the reason"
+    )
 
 
 def _running(snapshot: Snapshot) -> tuple[Verdict, str] | None:
@@ -67,7 +69,7 @@ def _running(snapshot: Snapshot) -> tuple[Verdict, str] | None:
         why = probe.health_error or f"/health answers {probe.health_status}"
         if snapshot.subject.place is not None and isinstance(snapshot.machine, Unknown):
             return Verdict.UNKNOWN, f"the server does not answer: {why}"
-        return Verdict.UNKNOWN, f"it runs and does not serve ({why}); nothing says yet that it failed"
+        return Verdict.UNKNOWN, f"the container runs and does not serve ({why}); no sign of a failure yet"
     told = tried(probe)
     by_url = snapshot.subject.place is not None and isinstance(snapshot.metrics, Known)
     if not isinstance(snapshot.log, Known) and not by_url:

@@ -18,7 +18,10 @@ def unjudged(snapshot: Snapshot) -> tuple[Missing, ...]:
         return ()  # it is the one that is judged
     found = {p.pid: p for p in snapshot.machine.value.processes if p.serves}
     roots = [p for p in found.values() if p.ppid not in found]
-    return tuple(Missing("unit", f"a vLLM that was not judged runs here: {_who(p)}", _instead(p)) for p in roots[:20])
+    return tuple(
+        Missing("unit", f"this host also runs a vLLM that the doctor did not check: {_who(p)}", _instead(p))
+        for p in roots[:20]
+    )
 
 
 def _who(process: Process) -> str:

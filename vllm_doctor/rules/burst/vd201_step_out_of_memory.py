@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
         return Clear("the memory was free, but fragmented")
     named = tensor(case, oom.torch)
     if named is not None and named.option == "max-num-batched-tokens":
-        return Clear("the size of the tensor that failed follows from the tokens of one step")
+        return Clear("the tokens of one step explain the size of the tensor that failed")
     return finding(
         RULE,
         severity=Severity.WILL_FAIL_UNDER_LOAD,

@@ -25,7 +25,7 @@ def judge(case: Case) -> Outcome:
     inner = " ".join((*oom.fault.files[-6:], *oom.fault.functions[-6:]))
     unmeasured = next((k for k in _UNMEASURED if k in inner), None)
     if (named is None or named.option != "max-num-batched-tokens") and unmeasured is None:
-        return Clear("the size of no tensor follows from the tokens of one step")
+        return Clear("the tokens of one step explain no tensor of this size")
     shown = (
         (gib("tensor that failed", named.count * named.width * named.size / GIB, named.formula, named.shown),)
         if named is not None

@@ -22,7 +22,7 @@ def judge(case: Case) -> Outcome:
     if root is not None and "flashinfer-workspace" in root.ids:
         return _flashinfer(case, root)
     if root is None or "workspace-locked" not in root.ids:
-        return NotHere("no allocation from a locked workspace failed")
+        return NotHere("no allocation failed in a locked workspace")
     fields = root.fields("workspace-locked")
     return finding(
         RULE,

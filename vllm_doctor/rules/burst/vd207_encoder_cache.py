@@ -31,7 +31,7 @@ def judge(case: Case) -> Outcome:
             if size
             else None,
         ),
-        refute="the same item passes when it is scaled down to half its sides",
+        refute="the same item fails when scaled down to half its sides",
     )
 
 

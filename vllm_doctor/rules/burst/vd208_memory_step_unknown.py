@@ -25,9 +25,7 @@ def judge(case: Case) -> Outcome:
     after_kv = oom.torch is not None and bool(oom.torch.private_pools) and tenants(oom.torch) is None
     return finding(
         RULE,
-        title=f"{RULE.title}: the engine was shutting down, and the log lacks what failed before"
-        if oom.fault.at_end
-        else "",
+        title=f"{RULE.title}: the log does not show the failure before the shutdown" if oom.fault.at_end else "",
         phase=_phase(oom.fault) if outside else None,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
         confidence=Confidence.LIKELY if outside or after_kv else Confidence.POSSIBLE,
@@ -38,7 +36,7 @@ def judge(case: Case) -> Outcome:
                 "the allocation came on top of the memory that gpu_memory_utilization gives to the KV cache",
             ),
             fewer_tokens(case, oom.torch, measuring=False) if after_kv else None,
-            stop_others("memory that another process holds is missing here as well") if outside else None,
+            stop_others("memory of another process is not available to this service") if outside else None,
         ),
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),

@@ -34,7 +34,11 @@ def _toolkit(container: Container, _: dict[str, str]) -> Change:
         if name == "podman"
         else "nvidia-ctk runtime configure --runtime=docker && systemctl restart docker"
     )
-    return _change("container-toolkit", f"{name} does not know how to give a container a GPU on this host", after)
+    return _change(
+        "container-toolkit",
+        f"{name} has no NVIDIA runtime or CDI specification, so it cannot give a container a GPU",
+        after,
+    )
 
 
 def _driver(_: Container, __: dict[str, str]) -> Change:
@@ -55,7 +59,7 @@ def _older_image(_: Container, said: dict[str, str]) -> Change:
 def _more_gpus(_: Container, said: dict[str, str]) -> Change:
     resource = said.get("resource", "nvidia.com/gpu")
     return _change(
-        "node-gpus", f"no node has as many free {resource} as the pod asks for: other pods hold them, or the device "
+        "node-gpus", f"no node has enough free {resource} for the pod: other pods hold them, or the device "
         "plugin does not offer them",
         "kubectl get nodes -o custom-columns='NODE:.metadata.name,GPUS:.status.allocatable.nvidia\\.com/gpu'; "
         "kubectl get pods -A -o wide | grep -v Completed",
@@ -92,7 +96,7 @@ def _port(_: Container, said: dict[str, str]) -> Change:
 
 def _secret(_: Container, said: dict[str, str]) -> Change:
     kind, name = said.get("kind", "secret"), said.get("name") or said.get("key", "")
-    return _change(f"{kind} {name}".strip(), "the pod names it, but it does not exist", f"kubectl get {kind}s")
+    return _change(f"{kind} {name}".strip(), "the pod names an object that does not exist", f"kubectl get {kind}s")
 
 
 def _volume(container: Container, _: dict[str, str]) -> Change:

@@ -58,7 +58,7 @@ def judge(case: Case) -> Outcome:
         evidence=evidence,
         arithmetic=(*_patience(check), *sums),
         changes=(_startup(check, needed),),
-        refute="the start does not end within ten times the limit either: then it hangs",
+        refute="the start does not end within ten times the limit: then the start hangs",
     )
 
 

@@ -31,7 +31,7 @@ def judge(case: Case) -> Outcome:
         arithmetic=_sums(case, container),
         changes=(
             _raise(container, limit) if limit is not None else None,
-            set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "it takes this much host memory")
+            set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "this option takes this much host memory")
             if case.number("cpu-offload-gb")
             else None,
             thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, "the host ran out of memory, not the container")

@@ -26,7 +26,7 @@ MEANING = {
     48: "double-bit ECC error",
     54: "auxiliary power is not connected",
     62: "internal micro-controller halted",
-    63: "a memory row was replaced",
+    63: "a memory row is recorded for remapping; the next reset applies it",
     64: "a memory row could not be replaced",
     69: "a kernel of the application used the GPU wrongly",
     74: "NVLink error",
@@ -43,7 +43,7 @@ MEANING = {
     143: "the GPU could not be initialised",
     168: "the GPU has less memory than it should have",
 }
-_RESET = "drain the GPU and reset it (nvidia-smi --gpu-reset with nothing on it)"
+_RESET = "stop every process on the GPU, then run nvidia-smi --gpu-reset -i INDEX"
 _REBOOT = "reboot the host; if the fault comes back, check the GPU, its slot and its power"
 ACTIONS = {
     48: _RESET,

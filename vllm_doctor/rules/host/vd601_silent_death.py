@@ -48,7 +48,7 @@ def judge(case: Case) -> Outcome:
     if first is None or (run.stopped is not None and run.stopped < first.index):
         return NotHere("no process died without an error message")
     if run.is_script and first.id not in _NATIVE:
-        return NotHere("a script got its answers, and its engine ended with it")
+        return NotHere("the script got its answers, and the engine ended with the script")
     told = " ".join(first.fields.values())
     code = read("exit-signal", told)
     number = _NAMED.get(first.id) or _WORDS.get(told.strip()) or (code["signal"] if code is not None else None)

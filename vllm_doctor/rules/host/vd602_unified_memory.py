@@ -42,12 +42,12 @@ def judge(case: Case) -> Outcome:
     first = next((float(h.fields["ram"]) for h in run.all("checkpoint-size")), None)
     shared = first is not None and left is not None and first - left > weights / 2
     if not (named or shared or (left is not None and weights >= _LARGE_GIB and left < weights / 4)):
-        return Clear("nothing shows that the GPU shares the host's memory, or that the host ran short of memory")
+        return Clear("no sign that the GPU shares the host's memory, or that the host ran out of memory")
     if left is None or left > _HOST_GIB + 0.25 * weights:
         return Clear("the host had memory left")
     return finding(
         RULE,
-        title=f"Only {left:.1f} GiB were left for the host beside {weights:.1f} GiB of weights; then the log stops",
+        title=f"The log stops with {left:.1f} GiB left for the host beside {weights:.1f} GiB of weights",
         confidence=Confidence.LIKELY if named or shared else Confidence.POSSIBLE,
         evidence=(case.line(len(run.lines) - 1), case.line(run.all("weights-took")[-1].index)),
         arithmetic=_sum(weights, left),
@@ -85,15 +85,18 @@ def _killed(case: Case) -> Outcome | None:
     killed = run.first("shell-killed")
     if killed is None or run.deaths[0] != killed or case.weights_gib is None:
         return None
-    why = "the host uses the same memory, and the kernel kills the process that asks for the last page"
+    killer = "the kernel kills the process with the highest oom_score: usually the largest, vLLM"
+    why = f"the host uses the same memory, and when no page is left {killer}"
     return finding(
         RULE,
-        title="Killed during the start, on a machine whose GPU shares the host's memory",
+        title="The kernel killed the start; GPU and host share the memory",
         confidence=Confidence.LIKELY,
         evidence=(case.line(killed.index), case.line(run.all("weights-took")[-1].index)),
         changes=(
             lower_utilization(case, None, why),
-            set_flag(case, "swap-space", 0, Direction.LOWER, "V0 pins it in the same memory: 4 GiB by default")
+            set_flag(
+                case, "swap-space", 0, Direction.LOWER, "V0 pins the swap space in the same memory: 4 GiB by default"
+            )
             if run.first("gpu-blocks") is not None
             else None,
             *quantise(case),

@@ -97,8 +97,10 @@ def _changes(case: Case, kill: Kill | None) -> tuple[Change | None, ...]:
     limited = kill is not None and kill.group is not None
     return (
         _limit(kill) if limited else None,
-        set_flag(case, "swap-space", 0, Direction.LOWER, "V1 never uses it") if case.number("swap-space") else None,
-        set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "it takes this much host memory")
+        set_flag(case, "swap-space", 0, Direction.LOWER, "the V1 engine never uses swap space")
+        if case.number("swap-space")
+        else None,
+        set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "this option takes this much host memory")
         if case.number("cpu-offload-gb")
         else None,
         set_flag(
@@ -118,7 +120,7 @@ def _limit(kill: Kill | None) -> Change:
     """A quarter more than it had when it was killed, in whole GiB: what it would have taken next is not known."""
     held = kill.resident if kill is not None else None
     to = f"{math.ceil(held / GIB * 1.25)}G" if held is not None else None
-    why = "sets the limit of the unit a quarter above what it held; systemctl status then shows the peak"
+    why = "sets MemoryMax to 1.25 times what the process held; memory.peak in the unit's cgroup then shows the peak"
     if kill is not None and kill.group == UNNAMED:
         why += "; for a container use docker's --memory, for a pod limits.memory"
     return thing(ChangeKind.OS, "MemoryMax", Direction.RAISE, why, to=to, inventory="vllm_memory_max")
@@ -127,7 +129,7 @@ def _limit(kill: Kill | None) -> Change:
 def _more(kill: Kill | None) -> str:
     held = kill.resident if kill is not None else None
     size = f": more than the {held / GIB:.1f} GiB that it held when it was killed" if held is not None else ""
-    return f"the host needs more memory than it has{size}; swap only moves the moment"
+    return f"the host needs more memory than it has{size}; swap only delays the failure"
 
 
 def _fewer_jobs(case: Case) -> Change | None:
@@ -146,7 +148,7 @@ def _ray_threshold(case: Case) -> Change | None:
     run = case.run
     if run is None or run.first(*_RAY) is None:
         return None
-    why = "Ray ends workers when this part of the host's memory is in use; more memory is the better answer"
+    why = "Ray ends workers when this part of the host's memory is in use; give the host more memory, if you can"
     return environment("RAY_memory_usage_threshold", Direction.RAISE, why, to=0.99)
 
 

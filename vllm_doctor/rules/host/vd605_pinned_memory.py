@@ -27,7 +27,7 @@ def judge(case: Case) -> Outcome:
     if fault is None or not (fault.ids & _REFUSED or _invalid(fault)):
         return NotHere("no call of CUDA failed for lack of memory")
     if not fault.ids & _HOST and not _pins(fault):
-        return Clear("it failed where the GPU's own memory is taken")
+        return Clear("the failed call asks for GPU memory, not for pinned host memory")
     return finding(
         RULE,
         evidence=(case.line(_at(fault)),),
@@ -51,7 +51,7 @@ def judge(case: Case) -> Outcome:
                 command=MEMLOCK,
             ),
         ),
-        refute="the same start passes with --swap-space 0 and without offload",
+        refute="the same start fails with --swap-space 0 and without offload",
     )
 
 

@@ -47,7 +47,7 @@ def _positional(case: Case, fault: Fault) -> Finding:
         title="`vllm serve` of this release takes the model as its first word, not with --model",
         evidence=shown(case, fault, "model-positional"),
         changes=(thing(ChangeKind.FLAG, "model", Direction.CHANGE, why),),
-        refute="the same launch with the model as its first word is refused as well",
+        refute="the same launch with the model as the first argument is refused as well",
     )
 
 
@@ -77,11 +77,11 @@ def _words(got: Refused) -> Finding:
     )
     return finding(
         RULE,
-        title=f"The launch has words that vLLM does not expect: {' '.join(got.words)[:120]}",
+        title=f"The launch has arguments that vLLM does not expect: {' '.join(got.words)[:120]}",
         confidence=got.confidence,
         evidence=got.evidence,
         changes=(thing(ChangeKind.OS, "command", Direction.CHANGE, why),),
-        refute="the same command by hand, in the same image, is accepted",
+        refute="vLLM accepts the same command, started by hand in the same image",
     )
 
 

@@ -116,7 +116,7 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.LIKELY if likely else Confidence.CONFIRMED,
         evidence=(case.line(fault.last),) if likely else shown(case, fault, *_IDS),
         changes=changes,
-        refute="the same value passes in the same environment by hand",
+        refute="vLLM accepts the same value when started by hand in the same environment",
     )
 
 
@@ -151,7 +151,7 @@ def _of_launch(case: Case) -> Finding | None:
         confidence=Confidence.LIKELY,
         evidence=(Evidence("launch", f"vLLM {version}" if version else "any release", f"{said.flag} {said.found}"),),
         changes=replacement(case, name, ""),
-        refute="the same value passes in the same environment by hand",
+        refute="vLLM accepts the same value when started by hand in the same environment",
     )
 
 
@@ -185,7 +185,11 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         return (
             set_flag(case, "max-num-batched-tokens", int(tokens["limit"]), Direction.RAISE, why),
             set_flag(
-                case, "enable-chunked-prefill", True, Direction.ADD, "lets vLLM process long prompts in chunks instead"
+                case,
+                "enable-chunked-prefill",
+                True,
+                Direction.ADD,
+                "lets vLLM split a long prompt over several steps instead",
             ),
         )
     if tokens:
@@ -285,7 +289,7 @@ def _split(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         why = "as many as there are GPUs here"
         return (set_flag(case, "tensor-parallel-size", int(sizes["gpus"]), Direction.LOWER, why),)
     if "ray-gpus" in fault.ids:
-        why = "no more ranks than there are GPUs in the cluster: `ray status`"
+        why = "at most as many ranks as the cluster has GPUs: `ray status`"
         return (set_flag(case, "tensor-parallel-size", len(case.gpus) if case.gpus else None, Direction.LOWER, why),)
     if "heads-divisible" in fault.ids:
         heads, size = (int(fault.fields("heads-divisible")[k]) for k in ("heads", "size"))

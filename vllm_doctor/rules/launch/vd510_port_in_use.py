@@ -28,7 +28,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "port-holder",
                 Direction.STOP,
-                "the process is often the server of an earlier run; this command names it",
+                "the process is often the server of an earlier run; this command names the process",
                 command=f"ss -ltnp 'sport = :{port}'" if port else "ss -ltnp",
             ),
             _other_port(case, port),
@@ -53,7 +53,7 @@ def _other_port(case: Case, port: str | None) -> Change | None:
         return set_flag(case, "port", None, Direction.CHANGE, "use another port for this server instead")
     taken = {held.port for held in case.machine.listeners} if case.machine is not None else set()
     to = next((n for n in range(int(port) + 1, int(port) + 50) if n not in taken and n < 65536), None)
-    seen = "free on this host" if taken else "if `ss -ltn` does not show it"
+    seen = "free on this host" if taken else "if `ss -ltn` does not show the port"
     return set_flag(case, "port", to, Direction.CHANGE, f"use another port for this server instead: {seen}")
 
 

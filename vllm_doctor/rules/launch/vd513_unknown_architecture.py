@@ -27,7 +27,7 @@ def judge(case: Case) -> Outcome:
     if isinstance(fault, NotHere | Unseen):
         return _fallen_back(case) or fault
     if fault.ids & {"module-missing", "import-name", "symbol-undefined"}:
-        return Clear("an import failed while the architecture was looked at")
+        return Clear("an import failed while vLLM inspected the architecture")
     if fault.ids & frozenset(_IDS) == {"arch-inspect"}:
         return _not_imported(case, fault)
     return finding(
@@ -35,7 +35,7 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(_release(case, fault.fields("arch-dropped").get("until")), _draft(case, fault)),
-        refute="the model card names a vLLM version at most as new as this one",
+        refute="the model card names this vLLM version or an older one",
     )
 
 
@@ -75,7 +75,7 @@ def _fallen_back(case: Case) -> Finding | None:
         confidence=Confidence.LIKELY,
         evidence=(case.line(hit.index), *shown(case, fault, "transformers-attribute")),
         changes=(_release(case, None),),
-        refute="the model card names a vLLM version at most as new as this one",
+        refute="the model card names this vLLM version or an older one",
     )
 
 
@@ -90,7 +90,7 @@ def _draft(case: Case, fault: Fault) -> Change | None:
 def _release(case: Case, until: str | None) -> Change | None:
     """The release that has it: an older one where vLLM says that it was dropped."""
     if until is None:
-        return upgrade(case, "this release lists the architecture and brings a `transformers` that fits")
+        return upgrade(case, "this release supports the architecture and installs a matching `transformers`")
     why = "vLLM says that this is the last release with this architecture"
     return thing(
         ChangeKind.PACKAGE,

@@ -63,7 +63,7 @@ _UNFIT = {
     "toolkit-mismatch": "the CUDA toolkit that torch was built with (CUDA_HOME)",
     "build-failed": "the tools that compile kernels at start; the compiler's error stands below",
     "build-failed-command": "the tools that compile kernels at start; the compiler's error stands above",
-    "compiler-crashed": "a compiler that does not crash on this code: a newer CUDA toolkit (MAX_JOBS: fewer at once)",
+    "compiler-crashed": "a newer CUDA toolkit, whose compiler does not crash on this code (or fewer jobs: MAX_JOBS)",
 }
 _PROGRAM = frozenset({"program-missing", "program-not-there"})
 _ACTIVATE = thing(
@@ -78,7 +78,7 @@ _ON_LINUX = thing(
     "operating-system",
     Direction.CHANGE,
     "vLLM is built for Linux: its compiled operators do not exist for Windows itself",
-    command="wsl --install   # then the server inside of it; or a Linux host",
+    command="wsl --install # then run the server inside WSL; or use a Linux host",
 )
 _REFUTE = "`python -m vllm.collect_env` works in the environment of the unit"
 # What a module of the wrong version raises while it is being imported.
@@ -123,7 +123,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.PACKAGE,
                 "transformers",
                 Direction.CHANGE,
-                "this vLLM was made for these releases",
+                "this vLLM release was built with these versions",
                 to=_transformers(case),
                 command=f"pip install '{_transformers(case)}'" if _transformers(case) else "pip show -v vllm",
             )
@@ -214,7 +214,7 @@ def _repair(case: Case) -> Change:
         ChangeKind.PACKAGE,
         "python-env",
         Direction.REPAIR,
-        "install the release into a new environment from its lock file, and add nothing by hand",
+        "install the release from its lock file into a new environment, and add nothing by hand",
         to=f"vllm=={case.version}" if case.version is not None else None,
         command=_fresh(case),
     )

@@ -77,7 +77,7 @@ def _warned(case: Case) -> Finding | None:
                 command="find / -name libcuda.so.1 2>/dev/null",
             ),
         ),
-        refute="`ldconfig -p | grep libcuda.so.1` shows it where the server runs",
+        refute="`ldconfig -p | grep libcuda.so.1` lists libcuda where the server runs",
     )
 
 

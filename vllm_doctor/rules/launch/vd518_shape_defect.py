@@ -40,7 +40,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.PACKAGE,
                 "code",
                 Direction.REPAIR,
-                "this is no released build: try the released one to see whether local changes are at fault",
+                "this is not a released build: try the release, to see whether local changes cause the failure",
                 to=f"vllm=={case.version}" if case.version is not None else None,
                 command=f"pip install vllm=={case.version}" if case.version is not None else None,
             )
@@ -48,7 +48,7 @@ def judge(case: Case) -> Outcome:
             else None,
             upgrade(case, "its release notes say whether the newest release fixes this"),
         ),
-        refute="the released build fails with the same options as well",
+        refute="the release fails with the same options",
     )
 
 
@@ -90,7 +90,7 @@ def _drafts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         "speculative-config",
         None,
         Direction.REMOVE,
-        "turns off speculative decoding: slower, and these shapes no longer occur",
+        "turns off speculative decoding: these shapes no longer occur; decoding becomes slower",
     )
     if shapes is None or asked is None or shapes["kept"] != asked["number"]:
         return (off,)

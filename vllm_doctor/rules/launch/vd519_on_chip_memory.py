@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=_changes(case, fault),
-        refute="the same model starts on a GPU of a newer generation with the same backend",
+        refute="the same model fails in the same call on a GPU with more on-chip memory",
     )
 
 
@@ -35,7 +35,7 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     failed = kind(case, fault)
     if failed is Kind.ATTENTION:
         triton = "triton-shared" in fault.ids
-        other = other_attention(case, fault, "its kernels have another size", not_triton=triton)
+        other = other_attention(case, fault, "this backend's kernels need less on-chip memory", not_triton=triton)
         return (other or _smaller_block(case),)
     if failed is Kind.MATRIX and "triton-shared" in fault.ids:
         why = (

@@ -30,7 +30,7 @@ def judge(case: Case) -> Outcome:
     if told is None:
         return NotHere("this is not a client's log")
     if not _failed(told, ended=run.root is not None):
-        return Clear(f"a client's log: {told.answers}")
+        return Clear(f"this is a client's log: {told.answers}")
     saw = [kind for kind, _, _ in told.saw]
     lines = [first for _, first, _ in told.saw[:3]] or [told.counted if told.counted is not None else told.mark]
     what = saw[0].value if saw else "requests failed, and the log does not say why"

@@ -52,7 +52,7 @@ def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None
         case "processor-missing" | "feature-extractor-missing":
             return _without_processor(case)
         case "model-type-missing":
-            why = "use a folder whose config.json names the model type; an adapter's, or another format's, does not"
+            why = "use a folder whose config.json names the model type; that of an adapter or another format does not"
             return (set_flag(case, "model", None, Direction.CHANGE, why),)
         case "tokenizer-unknown":
             return (upgrade(case, "this release brings a transformers that has this tokenizer"),)
@@ -77,7 +77,7 @@ def _without_processor(case: Case) -> tuple[Change | None, ...]:
     ) or set_flag(
         case, "limit-mm-per-prompt", limit(case, image=0, video=0), Direction.CHANGE, "if clients send only text"
     )
-    why = "use a checkpoint with preprocessor_config.json: copy the file from the model that this one is based on"
+    why = "use a checkpoint with preprocessor_config.json: copy the file from the base model"
     return (text_only, set_flag(case, "model", None, Direction.CHANGE, why))
 
 

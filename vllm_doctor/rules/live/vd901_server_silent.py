@@ -41,7 +41,7 @@ def judge(case: Case) -> Outcome:
     container = case.container if unit is None else None
     if probe.health_status == 200 and probe.completion is False:
         if _advances(case.metrics):
-            return Clear("the engine generates tokens: the queue is longer than the trial waited")
+            return Clear("the engine generates tokens; the trial request waited in the queue longer than its time-out")
         return _no_token(unit.name if unit is not None else "", container)
     if unit is None or unit.main_pid is None:
         return NotHere("the unit has no running process")
@@ -87,7 +87,7 @@ def _held(processes: list[Process], where: str, hung: dict[int, int]) -> Finding
     ]
     return finding(
         RULE,
-        title=f"Process {first.pid} ({first.name}) is {what}: requests wait for it",
+        title=f"Process {first.pid} ({first.name}) is {what}: its requests wait",
         severity=Severity.WILL_FAIL_UNDER_LOAD,
         evidence=tuple(evidence[:12]),
         changes=(_change(processes, where),),
@@ -103,7 +103,9 @@ def _frozen(processes: list[Process], unit: str | None) -> Finding:
         command = f"systemctl thaw {shlex.quote(unit)}"
     elif first.container is not None and first.container[0] in {"docker", "podman"}:
         command = f"{first.container[0]} unpause {first.container[1]}"
-    why = "the server continues where it stopped, without the requests that clients gave up; find out who froze it"
+    why = (
+        "the server continues where it stopped, without the requests that clients gave up; find out who froze the unit"
+    )
     group = ", ".join(str(p.pid) for p in processes[:12])
     return finding(
         RULE,
@@ -129,7 +131,7 @@ def _without_engine(case: Case, unit: str, gone: list[LogLine]) -> Finding:
     pids = ", ".join(str(line.pid) for line in gone)
     return finding(
         RULE,
-        title=f"/health answers 200, but the engine is gone: there is no process {pids} any more",
+        title=f"/health answers 200, but the engine process {pids} is gone",
         severity=Severity.WILL_FAIL_UNDER_LOAD,
         confidence=Confidence.LIKELY,
         evidence=(
@@ -180,13 +182,13 @@ def _title(stuck: list[Process]) -> str:
 def _change(stuck: list[Process], unit: str) -> Change:
     stopped = " ".join(str(p.pid) for p in stuck if p.state == "T")
     if stopped:
-        why = f"kill -CONT {stopped} resumes it; find out who stopped it (a person, a debugger)"
+        why = f"kill -CONT {stopped} resumes it; find out who stopped the process (a person, a debugger)"
         return thing(ChangeKind.OS, f"process {stopped}", Direction.REPAIR, why, command=f"kill -CONT {stopped}")
     if any(p.state == "D" for p in stuck):
         pid = next(p.pid for p in stuck if p.state == "D")
         why = (
-            "no signal reaches the process: find out what it waits for; a driver that hangs needs a "
-            "reboot, a network disk its server"
+            "no signal reaches the process: find out what the process waits for. A hung driver needs a "
+            "reboot; a hung network disk needs its server back"
         )
         command = f"cat /proc/{pid}/stack /proc/{pid}/wchan; journalctl -k -b | grep -i -e nvrm -e nfs -e blocked"
         return thing(ChangeKind.OS, f"process {pid}", Direction.REPAIR, why, command=command)

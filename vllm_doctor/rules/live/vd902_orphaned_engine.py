@@ -45,7 +45,7 @@ def judge(case: Case) -> Outcome:
                 "orphaned-engine",
                 Direction.STOP,
                 f"look at them (ps -o pid,ppid,lstart,cmd -p {pids.replace(' ', ',')}), then: kill {pids}. "
-                "KillMode=mixed in the unit keeps it from happening again",
+                "KillMode=mixed in the unit ends such processes with the server",
                 command=f"ps -o pid,ppid,lstart,cmd -p {pids.replace(' ', ',')} && kill {pids}",
             ),
         ),

@@ -25,7 +25,7 @@ def judge(case: Case) -> Outcome:
     if run.root is not None:
         return NotHere("the log says what failed before")
     if any(says(text, "systemd-stopping", "systemd-stop-signal") for i, text in told if i < index):
-        return NotHere("systemd was asked to stop it")
+        return NotHere("somebody asked systemd to stop the server")
     if any(says(text, "systemd-oom-kill") for _, text in told):
         return NotHere("the kernel's out-of-memory killer ended the process")
     if oom_killer_was_at_work(case):

@@ -23,7 +23,7 @@ def judge(case: Case) -> Outcome:
     if (unit.restarts or 0) < MANY and not gave_up:
         return Clear(f"systemd restarted it {unit.restarts or 0} times")
     if unit.active_state == "inactive":
-        return NotHere("it is stopped")
+        return NotHere("the unit is stopped")
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
     evidence = [

@@ -36,7 +36,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         phase=Phase.NCCL_OR_MULTIGPU if ranks else Phase.NOT_MEMORY,
-        title=f"The start has been silent for {silent:.0f} minutes; its phase ({name}) takes {step.usual}",
+        title=f"The start is silent for {silent:.0f} min; the phase {name} takes {step.usual}",
         confidence=Confidence.LIKELY,
         evidence=(
             case.line(last),
@@ -44,14 +44,14 @@ def judge(case: Case) -> Outcome:
         ),
         arithmetic=(
             Arithmetic("silent", round(silent), "min", "now − the last line's time", "the journal"),
-            Arithmetic("a fault from", step.minutes, "min", f"in the phase {name}", "what 120 starts took"),
+            Arithmetic("a fault from", step.minutes, "min", f"in the phase {name}", "measured over 120 starts"),
         ),
         changes=(
             thing(
                 ChangeKind.OS,
                 unit.name,
                 Direction.REPAIR,
-                f"{step.look}; save that output, then restart",
+                f"{step.look}; save the output of this command, then restart the service",
                 command=f"systemctl restart {shlex.quote(unit.name)}",
             ),
             *(ways_out(case) if ranks else ()),

@@ -95,7 +95,7 @@ def _open(case: Case, evidence: tuple[Evidence, ...], confidence: Confidence) ->
             set_flag(case, "host", "127.0.0.1", Direction.SET, why, applicability=Applicability.NEEDS_REVIEW),
             thing(ChangeKind.OS, "vllm_api_key", Direction.ADD, key),
         ),
-        refute="a firewall or a published port that only a proxy reaches stands in front; then say so in the unit: "
+        refute="a firewall or a published port that only a proxy reaches stands in front; then set in the unit: "
         f"Environment={'='.join(ACCEPTED)}",
     )
 

@@ -14,8 +14,8 @@ _WHAT = {"recover": "the smaller launch of `recover`", "debug": "variables of `d
 
 
 _AFTER = {
-    "recover": "nothing needs to be done: it expires; what it lowered stays in force until the next restart after that",
-    "debug": "nothing needs to be done: it expires, and the service restarts without it",
+    "recover": "do nothing: the drop-in expires; its lower numbers stay in force until the next restart after that",
+    "debug": "do nothing: the drop-in expires, and the service restarts without the drop-in",
 }
 
 
@@ -37,7 +37,7 @@ def judge(case: Case) -> Outcome:
     )
     return finding(
         RULE,
-        title=f"It has {_WHAT[purpose(path)]} until {shown}",
+        title=f"The service has {_WHAT[purpose(path)]} until {shown}",
         severity=Severity.ADVICE,
         evidence=tuple(Evidence("systemd", unit.name, one) for one, _ in held),
         changes=(

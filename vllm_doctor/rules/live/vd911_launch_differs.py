@@ -24,10 +24,10 @@ def judge(case: Case) -> Outcome:
     if unit is None:
         return Unseen(frozenset({Signal.UNIT})) if case.live else NotHere("a file has no drop-ins")
     if case.probe is None or case.probe.health_status != 200:
-        return NotHere("the server does not serve: why it does not is the question")
+        return NotHere("the server does not serve: another finding says why")
     now = effective(unit)
     if not words(now):
-        return NotHere("the lines of the unit's command line were not read")
+        return NotHere("the unit's command line could not be read")
     stale = _stale(case, unit, now)
     if stale is not None:
         return stale
@@ -51,7 +51,7 @@ def _stale(case: Case, unit: Unit, now: tuple[Setting, ...]) -> Finding | None:
     return finding(
         RULE,
         title="The server runs with an older launch than its unit now has",
-        detail=f"it has {_shown(differ, 0)}; the unit asks for {_shown(differ, 1)}",
+        detail=f"the server runs with {_shown(differ, 0)}; the unit asks for {_shown(differ, 1)}",
         severity=Severity.ADVICE,
         evidence=tuple(evidence),
         changes=(
@@ -59,7 +59,8 @@ def _stale(case: Case, unit: Unit, now: tuple[Setting, ...]) -> Finding | None:
                 ChangeKind.OS,
                 unit.name,
                 Direction.REPAIR,
-                "a changed unit takes effect at the next start; running requests end first",
+                "a changed unit takes effect at the next start; running requests finish first only if the "
+                "launch has --shutdown-timeout (0.18.0 on)",
                 command=f"systemctl restart {name}"
                 if unit.properties.get("NeedDaemonReload") != "yes"
                 else f"systemctl daemon-reload && systemctl restart {name}",
@@ -80,7 +81,7 @@ def _overridden(unit: Unit, now: tuple[Setting, ...]) -> Finding | None:
     return finding(
         RULE,
         title="A drop-in replaces the launch that the playbook rendered",
-        detail=f"it asks for {_shown(differ, 0)}; the unit's own file has {_shown(differ, 1)}",
+        detail=f"the drop-in asks for {_shown(differ, 0)}; the unit's file has {_shown(differ, 1)}",
         severity=Severity.ADVICE,
         evidence=tuple(named[:_MOST]) or (Evidence(path, f"line {over[0].line}", over[0].text),),
         changes=(_into_the_inventory(differ), _away(unit, path)),
@@ -100,7 +101,8 @@ def _into_the_inventory(differ: tuple[tuple[str, str, str], ...]) -> Change:
         ChangeKind.OS,
         "inventory",
         Direction.SET,
-        f"set {names} there, then remove the drop-in: the playbook plans and upgrades without what the drop-in says",
+        f"set {names} in the inventory, then remove the drop-in: the playbook ignores drop-ins when it plans "
+        "and upgrades",
         applicability=Applicability.NEEDS_REVIEW,
     )
 

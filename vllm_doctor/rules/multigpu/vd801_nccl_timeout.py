@@ -32,7 +32,7 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(_longer(case, fault), *ways_out(case)),
-        refute="another rank failed first: its traceback stands above, or in its own log",
+        refute="another rank failed first: its traceback is above, or in that rank's log",
     )
 
 
@@ -46,7 +46,7 @@ def _longer(case: Case, fault: Fault) -> Change | None:
         return None
     limit = case.env(name) or str(fact.default)
     why = (
-        f"one step may now take {limit} s; raise it if the first steps compile kernels (a busy nvcc, "
+        f"one step may now take {limit} s; raise the limit if the first steps compile kernels (a busy nvcc, "
         "ptxas or hipcc shows it)"
     )
     return environment(name, Direction.RAISE, why, to=_LONG)

@@ -62,7 +62,7 @@ def judge(case: Case) -> Outcome:
             environment(
                 "PYTORCH_CUDA_ALLOC_CONF",
                 Direction.REMOVE,
-                "expandable_segments does not work together with custom all-reduce",
+                "expandable_segments breaks custom all-reduce",
             )
             if fault.ids & {"all-reduce-arg", "expandable-shared"}
             else None,

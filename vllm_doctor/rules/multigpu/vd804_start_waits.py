@@ -90,7 +90,7 @@ def _alone(case: Case) -> bool:
 def _ranks(case: Case, waits: Sequence[Hit], minutes: int) -> Outcome:
     return finding(
         RULE,
-        title=f"Ranks have waited for each other for {minutes} minutes, and nothing else happened",
+        title=f"Ranks have waited {minutes} minutes for each other",
         confidence=Confidence.LIKELY,
         evidence=(case.line(waits[0].index), case.line(waits[-1].index)),
         changes=ways_out(case),

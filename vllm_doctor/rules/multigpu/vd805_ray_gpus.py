@@ -37,7 +37,7 @@ def judge(case: Case) -> Outcome:
                 "tensor-parallel-size",
                 len(gpus) if gpus else None,
                 Direction.LOWER,
-                "no more ranks than there are GPUs in the cluster",
+                "at most as many ranks as the cluster has GPUs",
             ),
             thing(ChangeKind.OS, "ray-nodes", Direction.ADD, "let the other nodes join first", command="ray status"),
         ),

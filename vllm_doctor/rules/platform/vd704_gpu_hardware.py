@@ -78,9 +78,9 @@ def _severity(case: Case) -> Severity:
 def _recover(action: str | None, bad: tuple[Xid, ...]) -> Change:
     ours = ACTIONS.get(bad[0].code) if bad else None
     why = (
-        f"the driver itself asks for it: {action}"
+        f"the driver asks for this action: {action}"
         if action
-        else ours or "drain the GPU and reset it; replace it if the fault comes back"
+        else ours or "drain the GPU, then reset the GPU; replace the GPU if the fault comes back"
     )
     which = bad[0].bus if bad and bad[0].bus else "INDEX"
     gone = any(x.code == _OFF_THE_BUS for x in bad)

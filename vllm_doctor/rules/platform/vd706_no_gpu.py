@@ -36,7 +36,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "nvidia-fabricmanager",
                 Direction.REPAIR,
-                "start the fabric manager in the version of the driver: NVSwitch hosts need it",
+                "start the fabric manager in the driver's version: hosts with NVSwitch need the fabric manager",
                 command="systemctl enable --now nvidia-fabricmanager && systemctl status nvidia-fabricmanager",
             )
             if "cuda-802" in fault.ids
@@ -45,7 +45,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "container",
                 Direction.REPAIR,
-                "restart the container: it lost its access to the devices (daemon-reload)",
+                "restart the container: a daemon-reload took away its access to the devices",
                 command="docker restart CONTAINER",
             )
             if "nvml-unknown" in fault.ids
@@ -62,7 +62,7 @@ def judge(case: Case) -> Outcome:
             environment(
                 "CUDA_VISIBLE_DEVICES",
                 Direction.CHANGE,
-                "name only devices that exist and that the unit may open",
+                "set CUDA_VISIBLE_DEVICES to GPUs that exist and that the unit may open",
                 to=_devices(case),
                 before=case.env("CUDA_VISIBLE_DEVICES"),
                 command="nvidia-smi -L",

@@ -34,7 +34,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.HARDWARE,
                 "link",
                 Direction.REPAIR,
-                "reset the GPUs whose link is down; check seat, riser and slot of the narrow one",
+                "reset the GPUs whose NVLink is down; reseat the narrow card, check riser and slot",
                 command="nvidia-smi nvlink -s && nvidia-smi --query-gpu=index,pcie.link.width.current --format=csv",
             ),
         ),

@@ -37,10 +37,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.HARDWARE,
                 "gpu",
                 Direction.REPAIR,
-                (
-                    "reset the GPU in the next maintenance window; until then neither running nor new services "
-                    "are affected"
-                ),
+                "reset the GPU in the next maintenance window; running and new services go on until then",
                 command="nvidia-smi --gpu-reset -i INDEX   # drained, with the index that the evidence names",
             ),
         ),

@@ -22,7 +22,7 @@ def judge(case: Case) -> Outcome:
         return Clear("one rank takes one slice")
     return finding(
         RULE,
-        title=f"{ranks} ranks have {whole} whole GPUs: ranks cannot communicate across MIG slices",
+        title=f"{ranks} ranks, {whole} whole GPUs: NCCL cannot connect MIG slices",
         evidence=tuple(
             Evidence("NVML", f"slice of GPU {g.mig_parent}", f"{g.name} {g.uuid or ''}".strip()) for g in slices[:3]
         ),

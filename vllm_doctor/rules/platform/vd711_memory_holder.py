@@ -41,7 +41,7 @@ def judge(case: Case) -> Outcome:
         ),
         arithmetic=_sums(held, hidden),
         changes=(*(_stop(p) for _, p in held[:3]), _reset() if hidden and not held else None),
-        refute="these processes started after this service had failed",
+        refute="the other processes started after this service failed",
     )
 
 
@@ -94,8 +94,8 @@ def _stop(process: GpuProcess) -> Change:
 
 def _reset() -> Change:
     why = (
-        "a process in another container, or the driver itself, holds it: look from the host, then "
-        "reset the GPU or reboot"
+        "a process in another container, or the driver itself, holds the memory: look from the host; only "
+        "if no process shows there, reset the GPU or reboot"
     )
     return thing(ChangeKind.HARDWARE, "gpu", Direction.REPAIR, why, command=HOLDERS)
 

@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("this server exports no prefix cache counters")
     queries, hits = got
     if queries < ENOUGH:
-        return Clear(f"{queries:.0f} queried tokens are too few to mean something")
+        return Clear(f"{queries:.0f} queried tokens are too few to judge")
     if hits / queries >= _NEVER:
         return Clear(f"{hits / queries:.1%} of {queries:.0f} queried tokens were hits")
     block = whole(cache_config(metrics.scrapes[-1]).get("block_size")) or 0
@@ -49,7 +49,7 @@ def judge(case: Case) -> Outcome:
             ),
         ),
         changes=(_off(case, block),),
-        refute="the same prompts are sent twice in a row and the hits still do not rise",
+        refute="the hits rise when the same prompt is sent twice in a row",
     )
 
 

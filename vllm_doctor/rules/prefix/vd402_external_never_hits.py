@@ -35,7 +35,7 @@ def judge(case: Case) -> Outcome:
         ),
         arithmetic=(Arithmetic("external hit rate", 0.0, "%", f"0 / {queries:.0f} tokens", metrics.url),),
         changes=(upgrade(case, "look-ups that never match are a defect of the connector in this release"),),
-        refute="a prompt that was evicted from the GPU is sent again and the external hits rise",
+        refute="the external hits rise when a prompt that the GPU evicted is sent again",
     )
 
 

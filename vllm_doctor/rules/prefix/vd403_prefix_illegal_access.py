@@ -47,7 +47,7 @@ def judge(case: Case) -> Outcome:
                 inventory="vllm_version",
             ),
         ),
-        refute="it happens again with prefix caching off",
+        refute="the same failure happens with prefix caching off",
     )
 
 

@@ -42,7 +42,7 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG, Signal.METRICS}))
     storm = _of_metrics(case) or _since_start(case) or _of_log_v0(case) or _of_log_v1(case)
     if storm is None:
-        return Clear("no run of preemptions")
+        return Clear("the log shows no series of preemptions")
     return finding(
         RULE,
         severity=Severity.DEGRADED,
@@ -115,7 +115,7 @@ def _of_log_v0(case: Case) -> _Storm | None:
     counts = [int(h.fields["count"]) for h in hits if "count" in h.fields]
     if not counts or (max(counts) < _STORM_V0 and not _alone(case)):
         return None
-    sums = (Arithmetic("preemptions in this run", max(counts), "", "total_num_cumulative_preemption", "the log"),)
+    sums = (Arithmetic("preemptions in this series", max(counts), "", "total_num_cumulative_preemption", "the log"),)
     sure = max(counts) >= _STORM_V0
     return _Storm(tuple(case.line(h.index) for h in hits[-2:]), sums, _running(case), sure=sure)
 
@@ -152,10 +152,11 @@ def _fewer(case: Case, storm: _Storm) -> Change | None:
     now = sequences(case)[0]
     if not storm.running or storm.running >= now * 0.9:
         to = now // 2
-        why = f"half of {now}: requests then wait in the queue instead of being preempted and computed again"
+        why = f"half of {now}: requests then wait in the queue, and vLLM preempts none"
     else:
         to = max(1, int(storm.running * 0.9))
-        why = f"{storm.running:.0f} requests ran when the KV cache was full; a tenth fewer leaves them room to grow"
+        ran = f"{storm.running:.0f} requests ran when the KV cache was full"
+        why = f"{ran}; a tenth fewer leaves each request room to grow"
     return set_flag(case, "max-num-seqs", to, Direction.LOWER, why) if 0 < to < now else None
 
 

@@ -37,7 +37,7 @@ def judge(case: Case) -> Outcome:
                 "max-model-len",
                 int(length) // 2,
                 Direction.LOWER,
-                "no single request may need more than the KV cache holds",
+                "limits one request to what the KV cache holds",
             )
             if length
             else None,

@@ -40,7 +40,7 @@ def _shorter(case: Case, length: float | None, fits: int | None, sum_: str) -> C
         return set_flag(case, "max-model-len", fits, Direction.LOWER, sum_)
     if length is None:
         return None
-    why = "half of the present limit: all running requests share the KV cache"
+    why = "half of the present limit, because all running requests share the KV cache"
     return set_flag(case, "max-model-len", int(length // 2), Direction.LOWER, why)
 
 

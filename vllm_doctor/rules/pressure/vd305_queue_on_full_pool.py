@@ -25,7 +25,7 @@ def judge(case: Case) -> Outcome:
     if metrics is None:
         return _of_the_log(case)
     if len(metrics.scrapes) < 2:
-        return Clear("one scrape does not show a queue that stays")
+        return Clear("one scrape does not show whether the queue lasts")
     usage = [highest(s, KV_USE) for s in metrics.scrapes]
     waiting = [total(s, WAITING) or 0.0 for s in metrics.scrapes]
     running = [total(s, RUNNING) or 0.0 for s in metrics.scrapes]
@@ -51,7 +51,7 @@ def _of_the_log(case: Case) -> Outcome:
     use = [s.kv / 100 for s in last if s.kv is not None]
     long = all(s.waiting > _QUEUE * s.running > 0 for s in last) and last[-1:] and last[-1].waiting >= last[0].waiting
     if len(last) < _LINES or not use or min(use) < _FULL or not long or run.is_script:
-        return Clear("the statistics do not end with a full KV cache and a queue that stays")
+        return Clear("the last statistics do not show a full KV cache with a lasting queue")
     if run.stopped is not None or run.root is not None:
         return Clear("the queue ended because the service ended")
     source, ratio = run.log.source, last[-1].waiting / last[-1].running

@@ -53,7 +53,7 @@ def judge(case: Case) -> Outcome:
             ),
         ),
         changes=_changes(case, read),
-        refute="the same requests are answered when they ask for fewer tokens",
+        refute="vLLM refuses the same requests when they ask for fewer tokens",
     )
 
 
@@ -70,7 +70,7 @@ def _unsplit(case: Case, cut: Sequence[Hit]) -> Finding:
         change = set_flag(case, "max-num-batched-tokens", allowed, Direction.RAISE, why)
     return finding(
         RULE,
-        title=f"A prompt of {longest} tokens was answered with nothing: the limit is {limit}",
+        title=f"vLLM answered a prompt of {longest} tokens with no text: the limit is {limit}",
         severity=Severity.DEGRADED,
         evidence=(case.line(cut[0].index),),
         arithmetic=(Arithmetic("cut off", len(cut), "requests", "in what was read", "the log"),),

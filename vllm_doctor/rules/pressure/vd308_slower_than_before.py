@@ -16,9 +16,10 @@ _BEST, _SLOW = 3, 6
 # Longer contexts and fuller batches make a request slower, but not this much.
 _FACTOR = 4.0
 _NEXT = (
-    "look for what slows the card, then the host: nvidia-smi -q -d PERFORMANCE (clocks held down by power or heat), "
-    "nvidia-smi (another process), top (a process of the engine that waits for the processor), and on several cards "
-    "which rank is behind"
+    "check in this order what slows the GPU, then the host: nvidia-smi -q -d PERFORMANCE (clocks held down "
+    "by power or heat), "
+    "nvidia-smi (another process), top (a process of the engine that waits for the processor), and, with "
+    "several GPUs, which rank is late"
 )
 
 
@@ -31,7 +32,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("the log holds too few statistics to compare")
     last = run.stats[-_SLOW:]
     if not all(_decodes(s) for s in last) or len({s.running for s in last}) > 1:
-        return Clear("the last statistics do not show the same requests that only generate")
+        return Clear("the last statistics do not show the same requests decoding without prefill")
     if run.root is not None or run.stopped is not None or run.is_script:
         return Clear("the service was ended")
     best = _best(run.stats[:-_SLOW], last[0].running)
@@ -53,7 +54,7 @@ def judge(case: Case) -> Outcome:
                 "a request now", round(now, 1), "tokens/s", "generated / running, the last six lines", "the log"
             ),
         ),
-        refute="the contexts of the requests that run now are many times as long as those before",
+        refute="the requests that run now have contexts many times as long as before",
         then=_NEXT,
     )
 

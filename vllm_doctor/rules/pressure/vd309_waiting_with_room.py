@@ -10,9 +10,9 @@ from vllm_doctor.rules.say import finding
 # Lines of statistics in a row (ten seconds each), and the use of the pool, in percent, that leaves room for anything.
 _LINES, _ROOM = 4, 50.0
 _NEXT = (
-    "see what such a request asks for: the schema or grammar of structured output (it is compiled before the first "
-    "token; `top` shows a thread of the engine at 100 %), an adapter that is loaded, or KV cache that another server "
-    "sends; then send one request without it"
+    "check what the waiting request needs: a grammar of structured output (vLLM compiles the grammar before "
+    "the first token; `top` shows a thread of the engine at 100 %), an adapter that is still loading, or KV "
+    "cache from another server; then send one request without that feature"
 )
 
 

@@ -21,14 +21,14 @@ def judge(case: Case) -> Outcome:
         return Clear("the message does not say what torch holds unused")
     if tenants(torch) is not None or not torch.fragmented:
         return Clear(
-            f"{torch.unused / GIB:.2f} GiB unused are less than the {torch.asked / GIB:.2f} asked for, or "
-            "no more than usual"
+            f"the unused {torch.unused / GIB:.2f} GiB are less than the {torch.asked / GIB:.2f} GiB of the "
+            "allocation, or as much as usual"
         )
     return finding(
         RULE,
         title=(
-            f"The GPU's memory is fragmented: torch holds {torch.unused / GIB:.2f} GiB unused and asked "
-            f"for {torch.asked / GIB:.2f}"
+            f"GPU memory is fragmented: torch holds {torch.unused / GIB:.2f} GiB unused, and "
+            f"{torch.asked / GIB:.2f} did not fit"
         ),
         severity=Severity.WILL_FAIL_UNDER_LOAD,
         evidence=(case.line(oom.fault.hits[0].index),),
@@ -44,9 +44,11 @@ def judge(case: Case) -> Outcome:
         ),
         changes=(
             _segments(case),
-            lower_utilization(case, torch, "memory outside the KV cache lets the allocator take a new block"),
+            lower_utilization(
+                case, torch, "a smaller KV cache leaves memory with which the allocator can take a new segment"
+            ),
         ),
-        refute="after a restart the same requests fail at once",
+        refute="the same requests fail right after a restart",
     )
 
 
@@ -61,8 +63,8 @@ def _segments(case: Case) -> Change | None:
         "PYTORCH_CUDA_ALLOC_CONF",
         Direction.SET,
         (
-            "lets segments grow instead of adding new ones; do not use it with tensor parallelism and "
-            "custom all-reduce, sleep mode or KV connectors"
+            "lets segments grow instead of adding new ones; do not combine this setting with custom "
+            "all-reduce (tensor parallelism), sleep mode or KV connectors"
         ),
         to="expandable_segments:True",
         before=case.env("PYTORCH_CUDA_ALLOC_CONF"),

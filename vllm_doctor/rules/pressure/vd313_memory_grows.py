@@ -25,7 +25,7 @@ def judge(case: Case) -> Outcome:
     grown = [one for one in past.growths if one.sure]
     if not grown:
         hours = max(one.hours for one in past.growths)
-        return Clear(f"over {hours:.0f} h its memory is level: what is used is a pool in use")
+        return Clear(f"over {hours:.0f} h its memory is level: the memory is a pool, and it is in use")
     worst = min(grown, key=lambda one: one.hours_left if one.hours_left is not None else float("inf"))
     left = worst.hours_left
     name = unit.name if unit is not None else "the service"
@@ -45,7 +45,7 @@ def judge(case: Case) -> Outcome:
                 command=f"vllm-doctor bundle && systemctl restart {shlex.quote(name)}",
             ),
         ),
-        refute="it levels off below the limit within as many hours again",
+        refute="the memory levels off below the limit within the same time again",
     )
 
 
@@ -55,7 +55,7 @@ def _sums(one: Growth) -> tuple[Arithmetic, ...]:
         gib("now", one.now, "the last record", _SOURCE),
     ]
     if one.limit is not None:
-        sums.append(gib("limit", one.limit, "what it may have", _SOURCE))
+        sums.append(gib("limit", one.limit, "its limit (MemoryMax, or the GPU)", _SOURCE))
     if one.hours_left is not None:
         sums.append(Arithmetic("until the limit", round(one.hours_left, 1), "h", "(limit − now) / pace", _SOURCE))
     return tuple(sums)

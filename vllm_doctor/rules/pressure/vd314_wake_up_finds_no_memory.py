@@ -31,7 +31,7 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         changes=(
-            lower_utilization(case, oom.torch, "the engine must fit beside what took its place"),
+            lower_utilization(case, oom.torch, "the engine must fit beside the process that took the memory"),
             thing(
                 ChangeKind.OS,
                 "other-gpu-processes",
@@ -40,7 +40,7 @@ def judge(case: Case) -> Outcome:
                 command=HOLDERS,
             ),
         ),
-        refute="nvidia-smi shows as much free before the wake-up as the sleep freed",
+        refute="nvidia-smi shows, before the wake-up, as much free memory as the sleep freed",
     )
 
 

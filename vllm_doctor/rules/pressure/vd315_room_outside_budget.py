@@ -48,10 +48,10 @@ def judge(case: Case) -> Outcome:
     if unit.active_state != "active" or case.root is not None:
         return NotHere("the service does not run")
     if any(case.effective(name) is not None for name in _OWN_LIMITS):
-        return NotHere("the KV cache has a size of its own; gpu_memory_utilization is not its budget")
+        return NotHere("--kv-cache-memory-bytes sets the KV cache's size; gpu_memory_utilization does not bound it")
     rooms = [room for gpu in gpus if (room := _room(gpu, unit.name, case.utilization[0])) is not None]
     if not rooms:
-        return NotHere("no GPU lists memory of this service beside a budget that leaves room")
+        return NotHere("no GPU reports memory of this service and a budget below its size")
     worst = max(rooms, key=lambda one: one.part)
     if worst.part <= _MARK:
         return Clear(f"{worst.room - worst.used:.2f} GiB outside the budget are free")
@@ -115,9 +115,11 @@ def _changes(case: Case, one: _Room) -> tuple[Change | None, ...]:
         "gpu-memory-utilization",
         wanted,
         Direction.LOWER,
-        f"leaves {more:.2f} GiB more outside the budget; the KV cache shrinks by that",
+        f"leaves {more:.2f} GiB more outside the budget; the KV cache shrinks by the same amount",
     )
-    stop = stop_others("what they free is room for this service") if one.others > one.own else None
+    stop = (
+        stop_others("the memory that these processes free is room for this service") if one.others > one.own else None
+    )
     return (stop, lower if 0 < wanted < case.utilization[0] else None)
 
 

@@ -41,7 +41,7 @@ def nearest(value: str, choices: tuple[str, ...], default: object) -> str | None
 def replacement(case: Case, name: str, text: str) -> tuple[Change | None, ...]:
     """The option with a value that is allowed, and where a later release has the refused one, that release."""
     if says(text, "json-invalid"):
-        why = "write it as valid JSON, as one word in single quotes; the message shows only where it breaks"
+        why = "write the value as valid JSON in single quotes; the message shows only where the JSON breaks"
         return (
             thing(ChangeKind.FLAG, name, Direction.CHANGE, why),
             set_flag(case, name, None, Direction.REMOVE, "without the option, the defaults apply"),

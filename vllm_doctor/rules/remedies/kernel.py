@@ -93,8 +93,8 @@ def _name_it(case: Case) -> Change | None:
         "CUDA_LAUNCH_BLOCKING",
         Direction.SET,
         (
-            "shows which kernel failed: CUDA reported the error at a later call. With this variable the "
-            "next traceback ends at the kernel (slow; with --enforce-eager also inside graphs). Diagnose "
+            "shows which kernel failed: CUDA reported the error at a later call. With this variable set, "
+            "the next traceback ends at the failing kernel (slow; with --enforce-eager also inside graphs). Diagnose "
             "that log, then remove the variable"
         ),
         to="1",

@@ -30,7 +30,7 @@ _GID = environment(
     (
         "the GID at this index is empty or does not reach the other host; show_gids, or "
         "/sys/class/infiniband/*/ports/*/gids, shows the RoCE v2 entry with an address; without the "
-        "variable NCCL finds it itself"
+        "variable NCCL finds the index itself"
     ),
     command="show_gids || grep -H . /sys/class/infiniband/*/ports/*/gids/*",
 )
@@ -105,7 +105,7 @@ _LOCKED = (
         to="infinity",
         command=MEMLOCK,
     ),
-    environment(BUFFER, Direction.REMOVE, "a size that is set registers more at once; the default is 4 MiB"),
+    environment(BUFFER, Direction.REMOVE, "a larger NCCL_BUFFSIZE registers more memory at once; the default is 4 MiB"),
     _SOCKETS,
 )
 

@@ -32,7 +32,7 @@ def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | 
         formula = f"({fraction:g} × {total:.2f} − {missing:.2f} − {SPARE_GIB}) / {total:.2f}"
     else:
         to = round(fraction - 0.05, 2)
-        formula = f"{fraction:g} − 0.05, as the log does not print how much was missing"
+        formula = f"{fraction:g} − 0.05, because the log does not print the missing amount"
     if to >= fraction or to <= 0.05:
         return None
     predicted = {"budget_gib": round(to * total, 2)} if total is not None else None
@@ -49,7 +49,7 @@ def by_share(case: Case, size: float | None, direction: Direction, why: str) -> 
         return None
     whole = f"of {total:.2f} GiB" if total is not None else "GiB, of a GPU whose size is not known"
     sum_ = f"{size:.2f} {whole}" if size is not None else "the log does not print the amount"
-    step = f"change it by {by:g} ({sum_}); if the launch does not set it (default {default:g}), set {to:g}"
+    step = f"change it by {by:g} ({sum_}); if the launch does not set the option (default {default:g}), set {to:g}"
     return set_flag(case, "gpu-memory-utilization", None, direction, f"{why}: {step}", by=by)
 
 
@@ -82,8 +82,8 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
             wanted,
             Direction.RAISE,
             (
-                f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the GPU outside the budget; use what "
-                "is really free"
+                f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the GPU outside the budget; use the "
+                "share of the GPU that is really free"
             ),
         )
     wanted = min(HIGHEST, math.ceil((fraction * total + missing) / total * 100) / 100)

@@ -28,8 +28,8 @@ def _finding(case: Case, short: Shortage) -> Finding:
     return finding(
         RULE,
         title=(
-            f"Something else holds {short.held:.2f} GiB of {short.device}; vLLM needs {short.want:.2f} "
-            f"GiB and {short.free:.2f} GiB are free"
+            f"Another process holds {short.held:.2f} GiB of {short.device}; needed {short.want:.2f} GiB, "
+            f"free {short.free:.2f} GiB"
         ),
         evidence=tuple(case.line(i) for i in short.lines),
         arithmetic=(
@@ -39,8 +39,8 @@ def _finding(case: Case, short: Shortage) -> Finding:
         ),
         changes=(
             stop_others(
-                "`nvidia-smi`, or `vllm-doctor diagnose` on the host, names the process; it may be an engine "
-                "that an earlier run left behind"
+                "`nvidia-smi`, or `vllm-doctor diagnose` on the host, names the process: often an engine of "
+                "an earlier run"
             ),
             pass_free_memory_check(case, short),
         ),

@@ -22,8 +22,8 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title=(
-            f"gpu_memory_utilization asks for {short.gap:.2f} GiB more than is free; "
-            f"it asks for {short.want:.2f} GiB, and {short.free:.2f} GiB are free"
+            f"gpu_memory_utilization asks for {short.gap:.2f} GiB more than is free; needed {short.want:.2f} "
+            f"GiB, free {short.free:.2f} GiB"
         ),
         evidence=tuple(case.line(i) for i in short.lines),
         arithmetic=(
@@ -38,7 +38,7 @@ def judge(case: Case) -> Outcome:
         ),
         changes=(
             pass_free_memory_check(case, short),
-            stop_others(f"stop what holds {short.held:.2f} GiB of it: a desktop, a browser or another service"),
+            stop_others(f"stop the programs that hold {short.held:.2f} GiB: a desktop, a browser or another service"),
         ),
         refute="the same gpu_memory_utilization starts when nothing else uses the GPU",
     )

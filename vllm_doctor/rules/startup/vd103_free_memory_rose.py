@@ -25,14 +25,14 @@ def judge(case: Case) -> Outcome:
                 "start-order",
                 Direction.SERIALIZE,
                 (
-                    "start the engines that use one GPU one after another: give each unit After= the one before, "
-                    "and let it become ready first"
+                    "start engines that share a GPU one after another: order the units with After=, and let "
+                    "the first unit's start wait until it is ready (ExecStartPost= that waits for /health)"
                 ),
                 command="systemctl edit SECOND-UNIT   # [Unit] After=FIRST-UNIT",
             ),
             stop_others("another process freed the memory, often the previous engine as it ended"),
         ),
-        refute="it happens again on a GPU that nothing else uses",
+        refute="the same failure happens on a GPU that nothing else uses",
     )
 
 

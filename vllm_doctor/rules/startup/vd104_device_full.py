@@ -27,8 +27,8 @@ def judge(case: Case) -> Outcome:
                 "old-process",
                 Direction.STOP,
                 (
-                    "an engine or worker of an earlier run may have outlived its server: nvidia-smi shows it, "
-                    "`systemctl kill UNIT` ends it"
+                    "an engine or worker of an earlier run may have outlived its server: nvidia-smi names "
+                    "the process; end it with kill PID, after ps -o pid,ppid,lstart,cmd"
                 ),
                 command=HOLDERS,
             ),

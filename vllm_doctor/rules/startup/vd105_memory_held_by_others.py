@@ -41,8 +41,13 @@ def judge(case: Case) -> Outcome:
             *sums(oom.torch),
         ),
         changes=(
-            stop_others(f"stopping them frees {held / GIB:.2f} GiB; the allocation needed {oom.torch.asked / GIB:.2f}"),
-            lower_utilization(case, oom.torch, "if the others must stay, make the KV cache smaller by what they need")
+            stop_others(
+                f"stop the other processes: that frees {held / GIB:.2f} GiB; "
+                f"the allocation needed {oom.torch.asked / GIB:.2f}"
+            ),
+            lower_utilization(
+                case, oom.torch, "if the other processes must stay, shrink the KV cache by the memory that they need"
+            )
             if oom.fault.startup_phase not in _BEFORE_KV
             else None,
         ),
@@ -66,8 +71,9 @@ def _in_this_process(case: Case, oom: Oom, held: float, most: float) -> Finding:
                 ChangeKind.OS,
                 "old-process",
                 Direction.STOP,
-                "an engine or model that the same process made before is still on the GPU: deleting the object does "
-                "not give all of it back, the end of the process does; make each engine in a process of its own",
+                "an engine or model that the same process made before is still on the GPU: deleting the "
+                "object does not free all of the memory; ending the process does: make each engine in a "
+                "separate process",
                 command=HOLDERS,
             ),
         ),

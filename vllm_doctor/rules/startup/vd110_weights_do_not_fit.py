@@ -37,16 +37,16 @@ def judge(case: Case) -> Outcome:
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if beyond_weights(case, oom) is not None:
-        return Clear("torch held far more than the weights of a model of this size")
+        return Clear("torch held far more memory than the weights of a model of this size need")
     if in_pass(oom):
         return Clear("the weights were loaded; the profile run failed")
     if in_adapters(oom):
-        return Clear("the buffers of adapters did not fit, not the weights")
+        return Clear("not the weights but the adapters' buffers did not fit")
     held = oom.torch.allocated / GIB if oom.torch is not None and oom.torch.allocated is not None else None
     return finding(
         RULE,
         title="The weights do not fit on the GPU"
-        + (f": {held:.2f} GiB of them were loaded when the memory was full" if held is not None else ""),
+        + (f": {held:.2f} GiB of weights were loaded when the memory was full" if held is not None else ""),
         # Without figures nobody can say that it is not another process that holds the card.
         confidence=Confidence.CONFIRMED if oom.torch is not None and not unplaced else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
@@ -58,7 +58,7 @@ def judge(case: Case) -> Outcome:
                 "cpu-offload-gb",
                 _offload(case),
                 Direction.RAISE,
-                "keeps this many GiB of weights in host memory; every step then waits for PCIe transfers",
+                "keeps this many GiB of weights in host memory; every step then waits for transfers over PCIe",
             )
             if not oom.fault.ids & _NO_OFFLOAD
             else None,

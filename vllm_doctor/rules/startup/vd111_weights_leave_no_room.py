@@ -24,7 +24,7 @@ def judge(case: Case) -> Outcome:
     if share is None or weights is None or total is None:
         return Clear("the weights leave room for a profile run")
     if tensor(case, oom.torch) is not None:
-        return Clear("the message names the tensor that failed, and it is not a weight")
+        return Clear("the tensor that failed is not a weight")
     return finding(
         RULE,
         title=f"The weights take {weights:.2f} of {total:.2f} GiB and leave no room for the profile run",

@@ -24,7 +24,7 @@ def judge(case: Case) -> Outcome:
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if in_sampler(oom) or in_adapters(oom):
-        return Clear("a buffer of the sampler or of an adapter did not fit, not the pass over the tokens")
+        return Clear("not the forward pass but a buffer of the sampler or of an adapter did not fit")
     if weights_fill(case) is not None and named is None:
         return Clear("the weights alone fill the GPU")
     return finding(
@@ -58,8 +58,8 @@ def _fewer_rows(case: Case, oom: Oom, named: Tensor | None) -> Change | None:
     if named is not None or oom.fault.functions or now < 2:
         return None
     why = (
-        "the log shows no call; the profile run also samples max_num_seqs rows, and newer releases "
-        "capture graphs of that size in it"
+        "the log names no call; the profile run also samples max_num_seqs rows, and newer releases capture "
+        "graphs of that size during the profile run"
     )
     return set_flag(case, "max-num-seqs", now // 2, Direction.LOWER, why)
 

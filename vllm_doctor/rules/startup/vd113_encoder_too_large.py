@@ -43,7 +43,7 @@ def judge(case: Case) -> Outcome:
             if serving
             else None,
         ),
-        refute="the launch fails in the same frame with --limit-mm-per-prompt set to 0 for every modality",
+        refute="the launch fails in the same call with --limit-mm-per-prompt set to 0 for every modality",
     )
 
 
@@ -78,7 +78,7 @@ def _by_warning(case: Case) -> Finding | None:
     if warned is None or warned.index > oom.fault.index:
         return None
     need = float(warned.fields["need"])
-    what = "the largest items that one prompt may have, as vLLM counts them"
+    what = "the tokens of the largest items of one prompt, as vLLM counts them"
     return finding(
         RULE,
         confidence=Confidence.LIKELY,

@@ -18,7 +18,7 @@ def judge(case: Case) -> Outcome:
     used = case.count("tensor-parallel-size") or 1
     here = case.gpus
     if here is None:
-        return Unseen(frozenset({Signal.GPUS}), "how many GPUs there are is not known")
+        return Unseen(frozenset({Signal.GPUS}), "the number of GPUs is not known")
     whole, total = oom.run.number("checkpoint-size", "size"), case.total_gib
     if len(here) < 2 * used or tenants(oom.torch) is not None:
         return Clear(f"{len(here)} GPUs, {used} used")
@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
         return Clear("the size of the checkpoint does not show that it is too large")
     split = more_gpus(case)
     if split is None:
-        return Clear("no split over the GPUs that are here makes the weights fit")
+        return Clear("the weights do not fit even split over all GPUs of this host")
     after = int(split.after) if isinstance(split.after, int) else 2 * used
     return finding(
         RULE,

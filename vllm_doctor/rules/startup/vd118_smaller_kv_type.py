@@ -18,7 +18,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("the KV cache was not too small for one request")
     change = half_size_kv(case, small)
     if change is None:
-        return Clear("half of the KV cache would not fit either, or the cache already uses one byte per element")
+        return Clear("a KV cache of half the size would not fit, or the cache already uses one byte per element")
     return finding(
         RULE,
         severity=Severity.ADVICE,

@@ -92,8 +92,8 @@ def _others(case: Case) -> Change | None:
     if weights is not None and weights > _LARGE_WEIGHTS and not charged:
         return None
     return stop_others(
-        "vLLM 0.8.0 to 0.9.0 counts the memory of other processes against its own budget; in no "
-        "version does a higher gpu_memory_utilization free it"
+        "vLLM 0.8.0 to 0.9.0 counts the memory of other processes against its own budget; a higher "
+        "gpu_memory_utilization frees no memory in any version"
     )
 
 
@@ -106,8 +106,8 @@ def _fewer_rows(case: Case) -> Change | None:
     if old or to < 8:
         return None
     why = (
-        f"the profile run also samples {now} sequences over the whole vocabulary; what {to} of them "
-        "save goes to the KV cache"
+        f"the profile run also samples {now} sequences over the whole vocabulary; sampling {to} of them "
+        "leaves that memory to the KV cache"
     )
     return set_flag(case, "max-num-seqs", to, Direction.LOWER, why)
 
@@ -124,8 +124,8 @@ def _fewer_tokens(case: Case) -> Change | None:
         max(2048, int(floor)),
         Direction.LOWER,
         (
-            "the peak of the profile run grows with the tokens of one step; what a smaller step saves "
-            "goes to the KV cache"
+            "the peak of the profile run grows with the tokens of one step; a smaller step leaves that "
+            "memory to the KV cache"
         ),
     )
 
@@ -135,7 +135,7 @@ def _cpu(case: Case) -> tuple[Change | None, ...]:
         environment(
             "VLLM_CPU_KVCACHE_SPACE",
             Direction.RAISE,
-            "sets the GiB of host memory for the KV cache of the CPU backend; 0 leaves none",
+            "sets the GiB of host memory for the KV cache of the CPU backend; unset means 4",
             to=4,
             before=case.env("VLLM_CPU_KVCACHE_SPACE"),
             applicability=Applicability.NEEDS_REVIEW,

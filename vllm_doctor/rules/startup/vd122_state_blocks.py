@@ -32,7 +32,7 @@ def judge(case: Case) -> Outcome:
                 "max-num-seqs",
                 blocks,
                 Direction.LOWER,
-                "one sequence per block; more could not run at once in any case",
+                "each sequence needs one block, so more sequences could not run at once",
             )
             if blocks > 0
             else None,

@@ -22,7 +22,7 @@ def judge(case: Case) -> Outcome:
         return Clear("something else holds the memory that was missing")
     return finding(
         RULE,
-        title="CUDA graph capture ran out of memory: the KV cache had already taken what the graphs need",
+        title="CUDA graph capture ran out of memory: the KV cache left too little",
         confidence=Confidence.CONFIRMED if oom.torch is not None else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_graphs(case)),
@@ -79,7 +79,9 @@ def _fewer_sizes(case: Case) -> Change | None:
     for name in ("max-cudagraph-capture-size", "cudagraph-capture-sizes", "cuda-graph-sizes"):
         if case.has_flag(name) is not None:
             to = 64 if name == "max-cudagraph-capture-size" else "1 2 4 8 16 32 64"
-            return set_flag(case, name, to, Direction.LOWER, "fewer and smaller graphs; larger batches run without one")
+            return set_flag(
+                case, name, to, Direction.LOWER, "captures fewer and smaller graphs; larger batches run without a graph"
+            )
     return set_flag(case, "max-seq-len-to-capture", 2048, Direction.LOWER, "smaller graph buffers")
 
 

@@ -22,12 +22,12 @@ def judge(case: Case) -> Outcome:
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if in_sampler(oom) or oom.fault.ids & {"sampler-oom", "pooler-oom"}:
-        return Clear("it is the sampler's dummy batch")
+        return Clear("the sampler's dummy batch failed")
     kv = oom.fault.startup_phase is StartupPhase.KV
     return finding(
         RULE,
         title=(
-            "The KV cache was sized larger than the memory that could be allocated"
+            "The KV cache was planned larger than the memory that is free"
             if kv
             else "The KV cache left too little memory for the warm-up after it"
         ),

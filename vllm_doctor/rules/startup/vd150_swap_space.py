@@ -42,10 +42,10 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.HARDWARE,
                 "host-ram",
                 Direction.RAISE,
-                "gives the host (or the container) more memory instead",
+                "give the host (or the container) more memory instead",
             ),
         ),
-        refute="the same start passes with --swap-space 0",
+        refute="the same start fails with --swap-space 0 as well",
     )
 
 
