@@ -58,10 +58,10 @@ def test_a_long_silence_is_told_with_its_length_its_step_and_where_to_look() -> 
 
 @pytest.mark.parametrize("last", ["2026-03-14T09:27:00+00:00", "2026-03-14T09:08:00", None])
 def test_a_short_silence_or_an_unknown_time_is_only_a_start_that_goes_on(last: str | None) -> None:
-    assert "ask again when it has started" in said(snapshot(last))
+    assert "run diagnose again when it has started" in said(snapshot(last))
 
 
 def test_a_file_says_where_to_look_if_minutes_pass() -> None:
     text = said(snapshot("2026-03-14T09:08:00+00:00", live=False))
-    assert "if minutes pass" in text
+    assert "if the log stays silent for minutes" in text
     assert "py-spy dump" in text
