@@ -118,7 +118,7 @@ def test_a_server_that_no_unit_explains_is_named_and_the_answer_is_incomplete(  
     pid = host.start(*argv, group=group)
     code, told = judged(capsys=capsys)
     assert (code, told["verdict"]) == (Exit.INCOMPLETE, "unknown")
-    (row,) = [r for r in told["unknown"] if "not judged" in r["reason"]]  # type: ignore[attr-defined]
+    (row,) = [r for r in told["unknown"] if "did not check" in r["reason"]]  # type: ignore[attr-defined]
     assert f"process {pid}" in row["reason"]
     assert words[0].replace("USER", str(procfs.user_of(pid))) in row["reason"]
     assert words[1] in row["remedy"]
@@ -139,7 +139,7 @@ def test_a_server_that_a_terminal_started_is_judged_by_itself(
     code, told = judged(capsys=capsys)
     assert (code, told["verdict"], told["subject"]["place"]) == (Exit.INCOMPLETE, "unknown", f"pid:{pid}")  # type: ignore[index]
     assert told["others"] == []
-    assert "it runs and does not serve" in told["path"][-1]["because"]  # type: ignore[index]
+    assert "the process runs and does not serve" in told["path"][-1]["because"]  # type: ignore[index]
     assert judged(f"pid:{pid}", capsys=capsys)[1]["launch"] == ["vllm", "serve", "m", "--port", "1"]
 
 

@@ -69,7 +69,7 @@ def _running(snapshot: Snapshot) -> tuple[Verdict, str] | None:
         why = probe.health_error or f"/health answers {probe.health_status}"
         if snapshot.subject.place is not None and isinstance(snapshot.machine, Unknown):
             return Verdict.UNKNOWN, f"the server does not answer: {why}"
-        return Verdict.UNKNOWN, f"the container runs and does not serve ({why}); no sign of a failure yet"
+        return Verdict.UNKNOWN, f"the process runs and does not serve ({why}); no sign of a failure yet"
     told = tried(probe)
     by_url = snapshot.subject.place is not None and isinstance(snapshot.metrics, Known)
     if not isinstance(snapshot.log, Known) and not by_url:
