@@ -120,7 +120,10 @@ def test_history_tells_what_happened_to_everybody_who_may_ask(host):
     kinds = {event["kind"] for event in told["events"] if event["unit"] == "vllm@chat.service"}
     assert {"restarted", "engine-dead", "answers", "start"} <= kinds
     assert KEY not in json.dumps(told)
-    assert "engine-dead" in host.check_output("runuser -u nobody -- vllm-doctor history --unit vllm@chat")
+    stranger = host.run("runuser -u nobody -- vllm-doctor history --unit vllm@chat")
+    assert "engine-dead" in stranger.stdout
+    assert "not read: vllm@chat.service: journal: no permission" in stranger.stdout
+    assert stranger.rc == 3  # who may not read the journal has not seen all
 
 
 def test_watch_shows_both_and_a_server_by_its_address(host):
