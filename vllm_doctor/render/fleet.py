@@ -2,20 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
-from vllm_doctor import __version__
 from vllm_doctor.records.finding import Diagnosis, Finding
 from vllm_doctor.records.verdict import Severity, Verdict
 from vllm_doctor.render.deeds import deed, scalar
-from vllm_doctor.render.text import visible
-
-if TYPE_CHECKING:
-    import jinja2
+from vllm_doctor.render.template import rendered
 
 State = Literal["answered", "unreachable", "failed", "unreadable", "drained"]
 
@@ -185,20 +179,4 @@ def _drift(what: str, pairs: Sequence[tuple[str, str]]) -> Drift | None:
 def page(told: Fleet) -> str:
     """HTML without scripts and without anything fetched from elsewhere, in ASCII; every text in it is escaped."""
     usual: Mapping[str, str] = {d.what: d.values[0][0] for d in told.drift}
-    shown = _template().render(fleet=told, usual=usual, version=__version__)
-    return shown.encode("ascii", "xmlcharrefreplace").decode()
-
-
-@cache
-def _template() -> "jinja2.Template":
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(visible=visible)
-    return environment.get_template("fleet.html.j2")
+    return rendered("fleet.html.j2", fleet=told, usual=usual)

@@ -2,26 +2,19 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from vllm_doctor import __version__
 from vllm_doctor.launch import quote
 from vllm_doctor.records.finding import Change, Diagnosis, Memory
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Severity, Verdict
 from vllm_doctor.remedy.argv import exact
-from vllm_doctor.render.deeds import deed, scalar
+from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.grounds import emergency
 from vllm_doctor.render.sentences import facts, predicted, subject, was
-from vllm_doctor.render.text import figure, visible
+from vllm_doctor.render.template import rendered
+from vllm_doctor.render.text import visible
 from vllm_doctor.render.words import APPLICABILITY, MEDIA, SEVERITIES, failed_while_serving
 from vllm_doctor.rules.explain import meaning
 from vllm_doctor.rules.order import by_code
-
-if TYPE_CHECKING:
-    import jinja2
-    import markupsafe
 
 _EFFECTS = {
     Severity.BLOCKS_START: "The service does not start before this is repaired.",
@@ -49,7 +42,8 @@ def page(judged: Sequence[tuple[Diagnosis, tuple[str, ...]]], *, taken_at: str =
 
     Each diagnosis comes with the effective command line of its unit, from which the emergency drop-in is made.
     """
-    shown = _template().render(
+    return rendered(
+        "report.html.j2",
         parts=[_part(diagnosis, argv) for diagnosis, argv in judged],
         who=subject(judged[0][0].subject) if len(judged) == 1 else judged[0][0].subject.host or "",
         severities=SEVERITIES,
@@ -58,9 +52,7 @@ def page(judged: Sequence[tuple[Diagnosis, tuple[str, ...]]], *, taken_at: str =
         beside=_beside,
         predicted=predicted,
         taken_at=taken_at if _is_a_time(taken_at) else "",
-        version=__version__,
     )
-    return shown.encode("ascii", "xmlcharrefreplace").decode()
 
 
 def _is_a_time(text: str) -> bool:
@@ -70,32 +62,6 @@ def _is_a_time(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-@cache
-def _template() -> "jinja2.Template":
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(visible=visible, figure=figure, scalar=scalar, coded=_coded)
-    return environment.get_template("report.html.j2")
-
-
-def _coded(text: str) -> "markupsafe.Markup":
-    """A page's prose with its `words of code` as such; all else escaped."""
-    import markupsafe
-
-    parts = text.split("`")
-    if len(parts) % 2 == 0:
-        return markupsafe.escape(text)
-    code = markupsafe.Markup("<code>{}</code>")
-    return markupsafe.Markup("").join(code.format(part) if at % 2 else part for at, part in enumerate(parts))
 
 
 def _meaning(code: str) -> str:

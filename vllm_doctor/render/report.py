@@ -1,19 +1,11 @@
 """Figures over time as one self-contained page: pictures drawn here, no script, readable on a phone, light and dark."""
 
-import datetime
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from vllm_doctor import __version__
 from vllm_doctor.monitor.figures import Chart, Line, Point
-from vllm_doctor.render.text import visible
-
-if TYPE_CHECKING:
-    import jinja2
+from vllm_doctor.render.template import rendered
 
 _WIDTH, _HEIGHT = 600.0, 150.0
 _GIB = float(1 << 30)
@@ -41,10 +33,8 @@ class Report(msgspec.Struct, frozen=True):
 
 def page(reports: Sequence[Report]) -> str:
     """HTML in ASCII; every text in it is escaped."""
-    shown = _template().render(
-        reports=[(one, [_drawn(c, one) for c in one.charts]) for one in reports], version=__version__
-    )
-    return shown.encode("ascii", "xmlcharrefreplace").decode()
+    drawn = [(one, [_drawn(c, one) for c in one.charts]) for one in reports]
+    return rendered("figures.html.j2", reports=drawn)
 
 
 def _drawn(chart: Chart, report: Report) -> dict[str, object]:
@@ -96,26 +86,3 @@ def shown(value: float, unit: str) -> str:
         return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
     word = " °C" if unit == "celsius" else ""
     return (f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.2g}") + word
-
-
-def moment(at: float) -> str:
-    """A time as people write it, in UTC."""
-    try:
-        return datetime.datetime.fromtimestamp(at, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError, OSError):
-        return ""
-
-
-@cache
-def _template() -> "jinja2.Template":
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(visible=visible, moment=moment)
-    return environment.get_template("figures.html.j2")
