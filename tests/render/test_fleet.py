@@ -182,3 +182,31 @@ def test_a_name_that_no_host_has_is_cut() -> None:
         [of("g" * 1_000_000, told=diagnosis(finding())), Host("h" * 1_000_000, "failed", said="x" * 9999)], "now"
     )
     assert len(msgspec.json.encode(told)) < 8_000
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_an_ansible_without_a_doctor_of_its_own_makes_the_page_and_one_that_cannot_fails_nobody(
+    tmp_path: Path, writable: bool
+) -> None:
+    env, told = tmp_path / "env", FLEET[0].answer
+    assert told is not None
+    (env / "bin").mkdir(parents=True)
+    (env / "pyvenv.cfg").write_text((BIN.parent / "pyvenv.cfg").read_text())
+    (env / "bin" / "python").symlink_to(Path(sys.executable).resolve())
+    (env / "lib").symlink_to(BIN.parent / "lib")
+    (tmp_path / "answer.json").write_text(dumps(told))
+    (tmp_path / "vllm-doctor").write_text(f"#!/bin/sh\ncat {tmp_path}/answer.json\n")
+    (tmp_path / "vllm-doctor").chmod(0o755)
+    here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    path = {"site_environment": {"PATH": f"{tmp_path}:{os.environ['PATH']}"}}
+    (tmp_path / "hosts.yml").write_text(json.dumps({"vllm": {"hosts": {"well": here | path}}}))
+    reports = tmp_path / "reports"
+    if not writable:
+        reports.write_text("a file, no folder")
+    words = ["-i", str(tmp_path / "hosts.yml"), "playbooks/diagnose.yml", "-e", f"site_reports={reports}"]
+    asked = [env / "bin" / "python", "-m", "ansible", "playbook", *words]
+    play = subprocess.run(asked, cwd=REPO, capture_output=True, text=True, check=False)
+    assert play.returncode == 0, play.stdout + play.stderr
+    if writable:
+        assert "well" in (reports / "fleet" / "fleet.html").read_text()
+    assert ("was not written, which fails nobody: " in play.stdout) is not writable, play.stdout
