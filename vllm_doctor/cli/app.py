@@ -1,6 +1,7 @@
 """The command line. A command is a module that declares its options; its body imports what it needs when it runs."""
 
 from importlib import import_module
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -28,7 +29,7 @@ _MODULES = {
 _SHORT = {
     "diagnose": "Say what is wrong, why, and what to change.",
     "bundle": "Write what this host tells into one redacted file.",
-    "fragmentation": "Measure how much of the KV cache blocks waste.",
+    "fragmentation": "Measure how much KV cache the blocks waste.",
     "plan": "Predict the memory of a launch before it runs.",
     "tune": "Find the batch sizes that this host serves best.",
     "guard": "Watch the services; restart one where that helps.",
@@ -50,8 +51,14 @@ def app(word: str) -> typer.Typer:
     made.callback()(_doctor)
     for name in (word,) if word in _MODULES else _MODULES:
         module = import_module(f"vllm_doctor.cli.{_MODULES[name]}")
-        made.command(name, short_help=_SHORT[name], epilog=getattr(module, "EXAMPLES", None))(getattr(module, name))
+        made.command(name, short_help=_SHORT[name], epilog=_examples(module, name))(getattr(module, name))
     return made
+
+
+def _examples(module: ModuleType, name: str) -> str | None:
+    """Examples of this very command: a module may declare two."""
+    shown = getattr(module, "EXAMPLES", None)
+    return shown if shown is not None and f"vllm-doctor {name}" in shown else None
 
 
 def _version(value: bool) -> None:
@@ -66,4 +73,4 @@ def _doctor(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Deploy vLLM on GPU hosts, and know why it ran out of memory."""
+    """Diagnose vLLM on GPU hosts: why did it run out of memory, and what to change."""

@@ -19,8 +19,8 @@ Examples:
   vllm-doctor debug status
 
 log is vLLM's debug lines, nccl and nccl-trace NCCL's, cuda is
-CUDA_LAUNCH_BLOCKING=1, trace is vLLM's function trace. A timer of systemd's
-takes it away and restarts the service, whoever is there.
+CUDA_LAUNCH_BLOCKING=1, trace is vLLM's function trace. A systemd timer
+removes the setting at the end and restarts the service, even if nobody is logged in.
 """
 
 
@@ -45,11 +45,11 @@ def debug(
         list[What] | None,
         typer.Option("--with", help="What to turn on; may be repeated. Default: log."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it and what it costs; touch nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the change and its cost; change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     ready_seconds: Annotated[float, typer.Option(min=1, max=86400, help="Time the start may take.")] = 1800,
 ) -> None:
-    """Turn debug logging of one unit on for a while; it restarts the service at the begin and at the end."""
+    """Turn debug logging of one unit on for a while; the service restarts at the start and at the end."""
     from vllm_doctor.cli.debug_run import Asked, run
 
     name = unit if unit is None or unit.endswith(".service") else f"{unit}.service"

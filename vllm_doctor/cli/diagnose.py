@@ -50,7 +50,7 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
     ] = None,
     gpu: Annotated[str | None, typer.Option(metavar="NAME", help="The card, as nvidia-smi names it.")] = None,
     gpu_memory_gib: Annotated[float | None, typer.Option(metavar="GIB", help="Memory of one card.", min=0.0)] = None,
-    gpus: Annotated[int | None, typer.Option(metavar="N", help="How many cards.", min=0, max=4096)] = None,
+    gpus: Annotated[int | None, typer.Option(metavar="N", help="Number of GPUs.", min=0, max=4096)] = None,
     metrics: Annotated[
         str | None, typer.Option(metavar="FILE", help="A saved scrape of /metrics; `-` is standard input, as below.")
     ] = None,
@@ -79,7 +79,7 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         bool | None,
         typer.Option(
             "--canary/--no-canary",
-            help="Ask a healthy server for one token, as a client would; left out, where that can be tried.",
+            help="Ask a healthy server for one token, as a client would; default: wherever that can be tried.",
             show_default=False,
         ),
     ] = None,
@@ -92,19 +92,27 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         typer.Option(
             "--as",
             metavar=f"[{'|'.join(_MEDIA)}]",
-            help="Write the change for this medium; left out, for what starts the server.",
+            help="Write the change for this launcher; default: the one for what starts the server.",
             autocompletion=complete.of(*_MEDIA),
         ),
     ] = None,
     output: Annotated[
         str,
         typer.Option(
-            "--format", metavar=f"[{'|'.join(_FORMATS)}]", help="For whom.", autocompletion=complete.of(*_FORMATS)
+            "--format",
+            metavar=f"[{'|'.join(_FORMATS)}]",
+            help="The format of the answer.",
+            autocompletion=complete.of(*_FORMATS),
         ),
     ] = "human",
     target: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of the terminal, at once."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write to this file instead of the terminal; the file appears complete or not at all.",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --output, if it is there.")] = False,
     fail_on: Annotated[
@@ -120,7 +128,8 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         typer.Option(
             "--notify",
             metavar="FILE",
-            help='Tell of findings: FILE, which only you may read, is {"url": "https://…"} or {"exec": ["/program"]}.',
+            help="Send the answer when there is a finding. FILE, which only you may read, holds "
+            '{"url": "https://…"} or {"exec": ["/program"]}.',
         ),
     ] = None,
 ) -> None:

@@ -44,7 +44,7 @@ def explain(
         told("".join(f"{number}  {title}\n" for number, _, _, title in listing()))
         return
     if code is None:
-        raise UsageProblem("explain: needed is a code (vllm-doctor explain VD121), or --list for all of them")
+        raise UsageProblem("explain needs a code (vllm-doctor explain VD121), or --list for all codes")
     at = parse_version(vllm_version) if vllm_version is not None else None
     if vllm_version is not None and at is None:
         raise UsageProblem(f"--vllm-version {vllm_version[:40]!r}: needed is a version such as 0.11.0")
@@ -81,7 +81,7 @@ def flowchart(
         str, typer.Option("--format", help="text or mermaid.", autocompletion=complete.of("text", "mermaid"))
     ] = "text",
 ) -> None:
-    """Print the whole flowchart, from the registry."""
+    """Print the whole flowchart of the diagnosis."""
     from vllm_doctor.cli.errors import UsageProblem
     from vllm_doctor.rules.explain import chart, mermaid
 

@@ -17,15 +17,17 @@ Examples:
 
 
 def export(
-    folder: Annotated[str, typer.Argument(help="The folder to write into; it is made where it is not there.")],
+    folder: Annotated[str, typer.Argument(help="The folder to write into; the command makes a missing folder.")],
     *,
     vllm_version: Annotated[
-        list[str], typer.Option(help="The release that is watched; repeat it for each that runs.", show_default=False)
+        list[str], typer.Option(help="A vLLM release that runs; may be repeated.", show_default=False)
     ],
     number: Annotated[
         list[str] | None,
         typer.Option(
-            help="A number of the alerts, NAME=VALUE; vllm_doctor/monitor/alerts.yml lists them.", show_default=False
+            help="Change a limit of the alerts, NAME=VALUE (kv_high=0.85); a wrong name lists all names. "
+            "May be repeated.",
+            show_default=False,
         ),
     ] = None,
     without: Annotated[list[str] | None, typer.Option(help="Leave this alert out.", show_default=False)] = None,

@@ -17,17 +17,17 @@ Examples:
 
 def fleet(
     paths: Annotated[
-        list[str], typer.Argument(help="Folders of answers, or answers: JSON of diagnose.", show_default=False)
+        list[str], typer.Argument(help="Folders or files with answers (diagnose --format json).", show_default=False)
     ],
     *,
     format_: Annotated[Literal["html", "json"], typer.Option("--format", help="html or json.")] = "html",
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="The file to write; standard output without it.", show_default=False),
+        typer.Option("--output", "-o", help="The file to write. Default: standard output.", show_default=False),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
-    """Put the answers of many hosts on one page: the worst first, by cause, with the inventory's lines to change."""
+    """Put the answers of many hosts on one page: worst first, grouped by cause, with the inventory lines to change."""
     from vllm_doctor.cli.fleet_run import run
 
     raise typer.Exit(run(paths, html=format_ == "html", output=output, force=force))

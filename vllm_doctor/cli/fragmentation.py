@@ -12,7 +12,7 @@ def fragmentation(
     unit: Annotated[
         str | None,
         typer.Option(
-            help="The systemd unit; the one that is in trouble, or the only one, if left out.",
+            help="The systemd unit. Default: the unit in trouble, or the only unit.",
             autocompletion=complete.units,
         ),
     ] = None,
@@ -22,7 +22,7 @@ def fragmentation(
     ] = None,
     output: Annotated[str, typer.Option("--format", help="human or json.")] = "human",
 ) -> None:
-    """Say how the KV blocks are used: used, free, held by a request, lost inside blocks; how many more requests fit."""
+    """Count the KV blocks: used, free, held by requests, lost inside blocks; and how many more requests fit."""
     from vllm_doctor.cli.fragmentation_run import Given, run
 
     raise typer.Exit(run(Given(metrics, unit, vllm_version, max_model_len), output))

@@ -30,13 +30,13 @@ def plan(  # noqa: PLR0917
     model_config: Annotated[
         list[str] | None,
         typer.Option(
-            help="config.json, or the model's folder. Default: this host's, or the hub's by huggingface_hub. "
+            help="config.json, or the model's folder. Default: from this host, or from the hub with huggingface_hub. "
             "Several with --sweep models."
         ),
     ] = None,
     weights_gib: Annotated[str | None, typer.Option(help="Weights of one GPU in GiB, if known.")] = None,
     available_kv_gib: Annotated[
-        str | None, typer.Option(help="KV pool of one GPU in GiB, if known: the token arithmetic alone.")
+        str | None, typer.Option(help="KV cache of one GPU in GiB, if known; then only tokens are computed.")
     ] = None,
     profile: Annotated[str, typer.Option(help="conservative, balanced or max.")] = "balanced",
     context: Annotated[
@@ -53,12 +53,14 @@ def plan(  # noqa: PLR0917
     ] = None,
     upgrade: Annotated[
         str | None,
-        typer.Option(help="Two releases, FROM:TO (0.28.0:0.33.0): what the later does to the memory, term by term."),
+        typer.Option(
+            help="Two releases, FROM:TO (0.28.0:0.33.0): how the later release changes the memory, term by term."
+        ),
     ] = None,
     goal: Annotated[
         str | None,
         typer.Option(
-            help="Which cards, and how many, hold this: context=128k,concurrency=32 (--gpus: at most so many)."
+            help="Find GPUs, and their number, for this goal: context=128k,concurrency=32 (--gpus limits the number)."
         ),
     ] = None,
     prices: Annotated[

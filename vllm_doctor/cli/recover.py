@@ -13,10 +13,10 @@ Examples:
 
 \b
   vllm-doctor recover --unit vllm@main --dry-run   what would be done
-  vllm-doctor recover --unit vllm@main             shows it, asks, does it
+  vllm-doctor recover --unit vllm@main             shows the plan, asks, runs it
   vllm-doctor recover --unit vllm@main --as-it-is  without the smaller launch
 
-GPU resets and reboots are said with NVIDIA's reason, and left to you.
+recover names a needed GPU reset or reboot, and leaves both to you.
 """
 
 
@@ -24,12 +24,12 @@ def recover(
     *,
     unit: Annotated[str, typer.Option(help="The unit, such as vllm@main.", autocompletion=complete.units)],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; touch nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_it_is: Annotated[bool, typer.Option("--as-it-is", help="Start it with the launch that it has.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for consent.")] = False,
+    as_it_is: Annotated[bool, typer.Option("--as-it-is", help="Start the unit with its present launch.")] = False,
     hours: Annotated[float, typer.Option(min=0.1, max=168, help="How long the smaller launch holds.")] = 24,
     ready_seconds: Annotated[float, typer.Option(min=1, max=86400, help="Time the start may take.")] = 1800,
 ) -> None:
-    """Stop one unit whole, free what it left on its GPUs, start it with less, and wait for a completion."""
+    """Stop a unit with all its processes, free its GPUs, start it with a smaller launch, and wait for a completion."""
     from vllm_doctor.cli.recover_run import run
 
     name = unit if unit.endswith(".service") else f"{unit}.service"

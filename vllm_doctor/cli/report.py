@@ -30,11 +30,11 @@ def report(
     ] = None,
     vllm_version: Annotated[
         str | None,
-        typer.Option(help="The release whose metrics Prometheus has; the newest known without it.", show_default=False),
+        typer.Option(help="The vLLM release that Prometheus scrapes. Default: the newest known.", show_default=False),
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="The file to write; standard output without it.", show_default=False),
+        typer.Option("--output", "-o", help="The file to write. Default: standard output.", show_default=False),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:

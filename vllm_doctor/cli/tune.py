@@ -16,13 +16,17 @@ def tune(
     unit: Annotated[
         str,
         typer.Option(
-            help="The unit to tune, such as vllm@main. It is restarted for every step.", autocompletion=complete.units
+            help="The unit to tune, such as vllm@main. Every step restarts the unit and cuts its requests.",
+            autocompletion=complete.units,
         ),
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Consent: restart the service, again and again.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be tried; touch nothing.")] = False,
     minutes: Annotated[
-        float, typer.Option(min=0.1, max=10080, help="Time for the whole ramp, the way back not counted.")
+        float,
+        typer.Option(
+            min=0.1, max=10080, help="Minutes for the whole ramp, without the restart of the old configuration."
+        ),
     ] = 30,
     step_seconds: Annotated[float, typer.Option(min=1, max=86400, help="Time of load for a step.")] = 30,
     ready_seconds: Annotated[float, typer.Option(min=1, max=86400, help="Time a start may take.")] = 900,
@@ -32,7 +36,7 @@ def tune(
     from_tokens: Annotated[
         int | None, typer.Option(min=1, max=1 << 30, help="Begin with this max_num_batched_tokens, not the unit's own.")
     ] = None,
-    most_seqs: Annotated[int | None, typer.Option(min=1, max=1 << 20, help="Never try more sequences.")] = None,
+    most_seqs: Annotated[int | None, typer.Option(min=1, max=1 << 20, help="Highest max_num_seqs to try.")] = None,
     prompt_tokens: Annotated[
         int | None,
         typer.Option(
@@ -43,9 +47,11 @@ def tune(
         int | None,
         typer.Option(min=1, max=1 << 24, help="Output length of the load. Default: the mean measured, else 128."),
     ] = None,
-    kv_use: Annotated[float, typer.Option(min=0.05, max=1, help="Share of the KV pool where growth ends.")] = 0.90,
+    kv_use: Annotated[
+        float, typer.Option(min=0.05, max=1, help="Stop raising when the KV cache is this full, 0 to 1.")
+    ] = 0.90,
     slowdown: Annotated[
-        float, typer.Option(min=1, max=1000, help="Most times the first row's p99 between tokens.")
+        float, typer.Option(min=1, max=1000, help="Limit: p99 between tokens, as a multiple of the first step's.")
     ] = 2.0,
     ttft_ms: Annotated[
         float | None, typer.Option(min=1, max=3_600_000, help="Limit of the p99 to the first token.")
@@ -58,9 +64,9 @@ def tune(
         bool, typer.Option("--without-plan", help="Go on where no plan can be made; the KV pool alone bounds the ramp.")
     ] = False,
     busy: Annotated[
-        bool, typer.Option("--busy", help="Begin although requests are being served; they are lost.")
+        bool, typer.Option("--busy", help="Start although requests are running; the running requests are lost.")
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget the rows of an earlier ramp.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore the results of an earlier ramp.")] = False,
     format_: Annotated[str, typer.Option("--format", help="human or json.")] = "human",
 ) -> None:
     """Find the largest safe max_num_seqs and max_num_batched_tokens under load, and put back what served before."""

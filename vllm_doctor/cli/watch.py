@@ -24,11 +24,12 @@ def watch(
     url: Annotated[
         list[str] | None, typer.Option(help="A server's address, instead of this host's units; may be repeated.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Two looks, one answer.")] = False,
-    every: Annotated[float, typer.Option(min=0.5, max=3600, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Measure twice, print one answer, stop.")] = False,
+    every: Annotated[float, typer.Option(min=0.5, max=3600, help="Seconds between two measurements.")] = 2.0,
     format_: Annotated[Literal["human", "json"], typer.Option("--format", help="human or json.")] = "human",
 ) -> None:
-    """Show GPU memory, KV cache, requests, tokens, latency and findings as they change. VLLM_API_KEY opens --url."""
+    """Show GPU memory, KV cache, requests, tokens, latency and findings as they change. The key for --url
+    is VLLM_API_KEY."""
     from vllm_doctor.cli.watch_run import run
 
     name = unit if unit is None or unit.endswith(".service") else f"{unit}.service"
