@@ -8,6 +8,7 @@ from tests.plan.models import LLAMA_8B
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.knowledge.gpus import elsewhere, find
+from vllm_doctor.records.host import Gpu
 
 
 @pytest.fixture
@@ -122,3 +123,28 @@ def test_the_fact_is_named_that_would_narrow_the_range_most(least_sure, card, te
     assert told["term"] == term
     assert fact in told["told_by"]
     assert told["pool_less_gib"] + told["pool_more_gib"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "planned"),
+    [
+        ("NVIDIA H100 80GB HBM3", "79.65", "79.19"),  # nvidia-smi's 81559 MiB
+        ("NVIDIA L4", "22.49", "22.03"),
+        ("Tesla T4", "15.0", "14.56"),
+        ("NVIDIA H100 80GB HBM3", "79.25", "79.25"),  # another host's start-up log
+        ("NVIDIA A10G", "22.30", "22.3"),
+    ],
+)
+def test_of_the_size_that_nvidia_smi_tells_the_driver_keeps_a_part(ask, name, said, planned):
+    _, out = ask("--gpu", name, "--gpu-memory-gib", said, "--format", "json")
+    told = json.loads(out)
+    assert told["card"]["total_gib"] == float(planned)
+    kept = [note for note in told["notes"] if "the driver keeps a part" in note]
+    assert len(kept) == (said != planned and float(said) != float(planned))
+
+
+def test_cuda_sees_what_nvml_tells_less_what_the_driver_keeps() -> None:
+    whole = Gpu(0, "NVIDIA A100-SXM4-80GB", total_bytes=81920 << 20, reserved_bytes=870 << 20)
+    assert whole.cuda_bytes == 81050 << 20
+    assert Gpu(0, "old driver", total_bytes=81920 << 20).cuda_bytes == 81920 << 20
+    assert Gpu(0, "GB10").cuda_bytes is None

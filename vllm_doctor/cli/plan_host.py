@@ -81,7 +81,7 @@ def _card(q: Question, count: int | None) -> Question:
             f"this host has cards of several kinds ({', '.join(sorted({g.name for g in cards}))}); needed: --gpu "
             f"NAME and --gpus N of one kind"
         )
-    total = cards[0].total_bytes
+    total = cards[0].cuda_bytes
     size = None if total is None else f"{total / 2**30:.3f}"
     return replace(q, gpu=cards[0].name, gpu_memory_gib=size, gpus=count or len(cards))
 

@@ -201,6 +201,20 @@ def nearest(name: str, count: int = 3) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_aliases()[c] for c in close))[:count]
 
 
+# What a driver keeps of a card, at least (GiB): of the cards up to 16 GiB, and of larger ones.
+_KEPT_SMALL, _KEPT = 0.2, 0.25
+_KEPT_MOST = 0.035
+
+
+def usable_gib(card: Card, said_gib: float) -> float:
+    """Of a size that was said of a card what CUDA sees: nvidia-smi's total has what the driver keeps, and is about as
+    much larger than the total that start-up logs show (81559 MiB, 79.65 GiB, of an H100 are 79.19 to torch)."""
+    least = _KEPT_SMALL if card.total_gib <= 16 else _KEPT
+    whole = not (card.slice or card.unified) and card.exact and card.backend == "CUDA"
+    more = said_gib - card.total_gib
+    return card.total_gib if whole and least <= more <= _KEPT_MOST * card.total_gib else said_gib
+
+
 def template_for(name: str | None, memory_gib: float | None = None) -> str:
     """The unit template (`templates/gpu/<this>.service.j2`) of a card by its NVML name; the generic one for others."""
     card = None if name is None else find(name, memory_gib)

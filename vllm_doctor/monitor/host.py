@@ -83,9 +83,9 @@ def _budgets(shot: Snapshot, gpus: Sequence[Gpu]) -> dict[int, int]:
         return {}
     portion = _portion(shot.launch.value)
     return {
-        gpu.index: round(gpu.total_bytes * portion)
+        gpu.index: round(gpu.cuda_bytes * portion)
         for gpu in gpus
-        if portion is not None and gpu.total_bytes and any(p.unit == shot.subject.unit for p in gpu.processes)
+        if portion is not None and gpu.cuda_bytes and any(p.unit == shot.subject.unit for p in gpu.processes)
     }
 
 

@@ -89,6 +89,12 @@ class Gpu(msgspec.Struct, frozen=True):
     mig_parent: int | None = None
     error: str | None = None
 
+    @property
+    def cuda_bytes(self) -> int | None:
+        """The total that CUDA, and so vLLM, sees: without what the driver keeps for itself, all of it where that is not
+        told. NVML tells it apart since driver 510: 81920 MiB of an A100 are 81050 to torch."""
+        return None if self.total_bytes is None else self.total_bytes - (self.reserved_bytes or 0)
+
 
 class Driver(msgspec.Struct, frozen=True):
     """The driver's versions: the loaded kernel module, the user-space library and the CUDA it offers."""

@@ -228,7 +228,7 @@ class Case:
                     return total
         gpus = self._snapshot.gpus
         if isinstance(gpus, Known) and gpus.value:
-            sizes = [g.total_bytes for g in gpus.value if g.total_bytes]
+            sizes = [g.cuda_bytes for g in gpus.value if g.cuda_bytes]
             return min(sizes) / GIB if sizes else None
         return None
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
+from vllm_doctor.knowledge.gpus import usable_gib
 from vllm_doctor.knowledge.versions import parse_version
 from vllm_doctor.launch.parse import LaunchError, parse_launch
 from vllm_doctor.plan.launch.flags import SettingError
@@ -107,12 +108,13 @@ def foresee(start: Start) -> Foresight | None:
     if version is None or "+cpu" in start.version or start.total_gib is None:
         return None
     try:
+        card = card_of(start.gpu or None, start.total_gib)
         planner = Planner(
             arch=describe(Section(start.config)),
             line=parse_launch(list(start.argv), version),
             version=version,
-            gpu=card_of(start.gpu or None, start.total_gib),
-            total_gib=start.total_gib,
+            gpu=card,
+            total_gib=start.total_gib if card is None else usable_gib(card, start.total_gib),
             gpus=start.gpus,
             known=Known(weights_gib=start.weights_gib),
         )

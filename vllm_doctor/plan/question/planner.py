@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from vllm_doctor.knowledge.gpus import Card, elsewhere, exactly, find, nearest, nominal
+from vllm_doctor.knowledge.gpus import Card, elsewhere, exactly, find, nearest, nominal, usable_gib
 from vllm_doctor.knowledge.versions import Version, newest_known, parse_version, sampled
 from vllm_doctor.launch.parse import LaunchLine, parse_launch
 from vllm_doctor.plan.launch.flags import Flags
@@ -219,8 +219,9 @@ def planner(q: Question) -> Planner:
     card = card_of(q.gpu, total)
     weights = gib("--weights-gib", q.weights_gib, 4096)
     available = gib("--available-kv-gib", q.available_kv_gib, 4096)
-    if total is None and card is not None:
-        total = card.total_gib
+    said, total = total, card.total_gib if card is not None and total is None else total
+    if card is not None and total is not None:
+        total = usable_gib(card, total)
     if total is None and available is None:
         raise PlanProblem(
             "no card; needed: --gpu NAME or --gpu-memory-gib N (or --available-kv-gib N for the token arithmetic alone)"
@@ -239,6 +240,8 @@ def planner(q: Question) -> Planner:
         )
     if card is not None and total is not None:
         notes += _carded(q, card, total)
+    if said is not None and said != total:
+        notes.append(f"of the {said:g} GiB that nvidia-smi tells the driver keeps a part: planned with {total:g}")
     notes += [f"--{name} is not a flag that is known of any release: it was not judged" for name in line.unknown]
     s = resolve(line, version, arch, card, total, q.gpus)
     fmt = quantisation(arch, s)

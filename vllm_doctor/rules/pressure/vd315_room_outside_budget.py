@@ -71,9 +71,9 @@ def judge(case: Case) -> Outcome:
 def _room(gpu: Gpu, unit: str, utilization: float) -> _Room | None:
     """None where a size is not told, nothing of the service is there, or the launch leaves no room on purpose."""
     mine = [p for p in gpu.processes if p.unit == unit]
-    if gpu.unified_memory or not gpu.total_bytes or not mine or any(p.used_bytes is None for p in gpu.processes):
+    if gpu.unified_memory or not gpu.cuda_bytes or not mine or any(p.used_bytes is None for p in gpu.processes):
         return None
-    total, budget = gpu.total_bytes / GIB, utilization * gpu.total_bytes / GIB
+    total, budget = gpu.cuda_bytes / GIB, utilization * gpu.cuda_bytes / GIB
     held, servers, others = (
         sum(p.used_bytes or 0 for p in group) / GIB
         for group in (
@@ -107,7 +107,7 @@ def _sums(one: _Room, utilization: tuple[float, str]) -> tuple[Arithmetic, ...]:
 
 
 def _changes(case: Case, one: _Room) -> tuple[Change | None, ...]:
-    total = (one.gpu.total_bytes or 0) / GIB
+    total = (one.gpu.cuda_bytes or 0) / GIB
     wanted = math.floor((one.budget + one.room - one.used / _MARK) / total * 100) / 100
     more = total * (case.utilization[0] - wanted)
     lower = set_flag(
