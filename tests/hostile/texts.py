@@ -248,5 +248,7 @@ REFUSED = (
     "vllm serve x --port 70000", "vllm serve x --port -1", "vllm serve x --block-size 0",
     "vllm serve x --max-model-len=",
     "vllm serve x --hf-overrides {", "vllm serve x --speculative-config '['", "vllm serve x -O.mode nine",
+    "vllm serve x --kv-cache-dtype fp2", "vllm serve x --chat-template-content-format json", "vllm serve x -q fp88",
+    "vllm serve x --attention-backend FLASH_ATTN4",
     "vllm serve x --cpu-offload-gb nan", "vllm serve x --swap-space -4", "vllm serve x --max-loras 0",
 )  # fmt: skip

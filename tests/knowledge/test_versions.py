@@ -3,6 +3,7 @@
 import pytest
 
 from vllm_doctor.knowledge import gpus
+from vllm_doctor.knowledge.parser import value_complaint
 from vllm_doctor.knowledge.versions import (
     as_version,
     batch_defaults,
@@ -151,3 +152,27 @@ def test_a_value_that_the_wheel_takes_is_among_the_choices(name, version, value)
 @pytest.mark.parametrize(("name", "version"), [("all2all-backend", "0.13.0"), ("stream-interval", "0.12.0")])
 def test_a_flag_is_there_from_the_first_wheel_that_has_it(name, version):
     assert flag(name, as_version(version)).exists
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "version", "refused"),
+    [
+        ("kv-cache-dtype", "fp2", "0.33.0", True),  # the parser takes it, the class refuses it
+        ("kv-cache-dtype", "nvfp4", "0.33.0", False),
+        ("chat-template-content-format", "json", "0.33.0", True),
+        ("quantization", "fp88", "0.33.0", True),
+        ("quantization", "FP8", "0.33.0", False),
+        ("quantization", "bitsandbytes", "0.33.0", True),  # gone; a plugin may have it
+        ("quantization", "bitsandbytes", "0.11.0", False),
+        ("quantization", "fp88", "0.99.0", False),  # nobody read that release
+        ("attention-backend", "flash_attn", "0.33.0", False),
+        ("attention-backend", "auto", "0.33.0", False),
+        ("attention-backend", "FLASH_ATTN4", "0.33.0", True),
+    ],
+)
+def test_a_name_that_only_a_table_of_the_release_has_is_looked_up_there(
+    option: str, value: str, version: str, refused: bool
+) -> None:
+    said = value_complaint(option, value, parse_version(version))
+    assert (said is not None) is refused
+    assert said is None or value not in said.needed.split(": ")[-1].split(", ")

@@ -45,6 +45,35 @@ class TestAWheel:
             "port": {"default": "8000", "words": 1, "type": "int", "choices": [8000, 8001], "aliases": ["-p"]},
         }
 
+    def test_text_that_the_class_then_refuses_has_the_choices_of_its_type(self, tmp_path: Path) -> None:
+        source = """
+Kind = Literal["auto", "fp8"]
+KINDS: list[str] = list(get_args(Kind))
+def known(name):
+    return name in KINDS
+class CacheConfig:
+    cache_dtype: Kind | str = "auto"
+    @field_validator("cache_dtype", mode="after")
+    @classmethod
+    def _validate(cls, value):
+        if not known(value):
+            raise ValueError(f"Valid values are: {KINDS}")
+        return value
+"""
+        for text, choices in ((source, ["auto", "fp8"]), (source.replace("raise ValueError", "print"), None)):
+            made = wheel(tmp_path, more={"vllm/config/cache.py": text})
+            option = read.release(read_wheel(made), [])["options"]["kv-cache-dtype"]
+            assert option.get("choices") == choices
+
+    def test_a_type_of_the_front_end_may_stand_anywhere_in_the_package_that_hands_it_on(self, tmp_path: Path) -> None:
+        more = {
+            "vllm/entrypoints/cli_args.py": "from vllm.chat import Form\nclass FrontendArgs:\n    form: Form = 'a'\n",
+            "vllm/chat/__init__.py": "from .types import Form\n",
+            "vllm/chat/types.py": 'import typing\nForm = Literal["a", "openai"]\n',
+        }
+        options = read.release(read_wheel(wheel(tmp_path, more=more)), [])["options"]
+        assert options["form"]["choices"] == ["a", "openai"]
+
     def test_everything_else_is_a_name_a_line(self, tmp_path: Path) -> None:
         assert added(tmp_path, wheel(tmp_path)) == 0
         said = facts(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from releases.assigned import assigned
 
@@ -19,11 +19,13 @@ class Classes:
         self.bases: dict[str, tuple[str, ...]] = {}
         self.types: dict[str, str] = {}
         self.tables: dict[str, str] = {}
+        self.listed_by_validator: set[str] = set()  # fields of which the class takes what a Literal lists, no more
         for module in modules:
             for node in module.body:
                 self._top(node)
             for deep in ast.walk(module):
                 self._table(deep)
+            self.listed_by_validator |= set(_listed_by_validator(module))
 
     def _table(self, node: ast.AST) -> None:
         if (
@@ -121,3 +123,25 @@ class Classes:
         if isinstance(node, ast.Constant):
             return [node.value]
         return [v for name, values in self._hints(node, depth) if name == "Literal" for v in values]
+
+
+def _listed_by_validator(module: ast.Module) -> Iterator[str]:
+    """Fields whose validator raises for what a list made of a Literal lacks: `NAMES = list(get_args(Names))`.
+
+    The test is `value not in NAMES`, or a function of the module that returns `value in NAMES`.
+    """
+    lists = {name for name, value in assigned(module.body) if value is not None and "get_args(" in ast.unparse(value)}
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    asking = {f.name for f in functions if any(_asks(node, lists) for node in f.body if isinstance(node, ast.Return))}
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef) and any(
+            isinstance(part, ast.If) and isinstance(part.body[0], ast.Raise) and _asks(part.test, lists | asking)
+            for part in node.body
+        ):
+            for call in node.decorator_list:
+                if isinstance(call, ast.Call) and ast.unparse(call.func) == "field_validator":
+                    yield from (a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
+
+
+def _asks(node: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(node))

@@ -77,13 +77,19 @@ def _imported(wheel: Wheel, modules: dict[str, ast.Module]) -> list[str]:
         if path.startswith("vllm/entrypoints/"):
             for node in module.body:
                 if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    source = f"{node.module.replace('.', '/')}.py"
                     names = [alias.name for alias in node.names if alias.name[:1].isupper()]
-                    if source not in modules and any(
-                        f"\n{name} = Literal[" in wheel.files.get(source, "") for name in names
-                    ):
-                        found[source] = None
+                    for source in _sources(wheel, node.module):
+                        if source not in modules and any(
+                            f"\n{name} = Literal[" in wheel.files[source] for name in names
+                        ):
+                            found[source] = None
     return list(found)
+
+
+def _sources(wheel: Wheel, module: str) -> list[str]:
+    """The file of a module, or those of a package: what a package hands on is defined in one of them."""
+    place = module.replace(".", "/")
+    return [path for path in wheel.files if path == f"{place}.py" or path.rpartition("/")[0] == place]
 
 
 class _Reading:
@@ -183,7 +189,10 @@ class _Reading:
 
     def _of_field(self, name: str, table: str, kind: str | None) -> Option:
         option = Option()
-        self._by_hints(option, name, self.classes.hints(kind))
+        hints = self.classes.hints(kind)
+        if name in self.classes.listed_by_validator:
+            hints -= {("str", ())}  # the parser takes any text, and the class then refuses what the type does not list
+        self._by_hints(option, name, hints)
         for how, what, value in self.changes.get((table, name), ()):
             self._changed(option, how, what, value)
         return option

@@ -123,12 +123,33 @@ def value_complaint(name: str, value: str, version: Version | None) -> Complaint
         told = Option(option.words, option.type, tuple(map(str, choices)) if choices is not None else None)
         listed: Value = value.split(",") if option.words == "+" else value
         wrong = _mismatch(name, listed, told, f"--{name} {value}") if option.words != 0 else None
+        if wrong is None and read is not None and version is not None:
+            wrong = _unregistered(name, value, version)
         if wrong is not None:
             return wrong
     elif fact is not None and fact.choices is not None and value not in {str(c) for c in fact.choices}:
         allowed = ", ".join(str(c) for c in fact.choices)
         return Complaint(f"--{name} {value}", f"one of {allowed}", f"choose one of these for {name}")
     return _no_value_of_it(name, value)
+
+
+# Options that take any text, of which a table of the release then has the names: (its file, its section).
+_REGISTRIES = {"quantization": ("models", "quantizations"), "attention-backend": ("kernels", "attention")}
+
+
+def _unregistered(name: str, value: str, version: Version) -> Complaint | None:
+    """A name that the release's own table lacks, in any letters; a plugin may bring more, as `needed` says."""
+    place = _REGISTRIES.get(name)
+    if place is None or value.lower() in {"auto", "none"} or "." in value:
+        return None
+    table = history(*place)
+    has = [known for known in table.names() if table.exists(known, version)]
+    if not has or value.lower() in {known.lower() for known in has}:
+        return None
+    listed = ", ".join(difflib.get_close_matches(value.lower(), [known.lower() for known in has], 3, 0.5) or has)
+    return Complaint(
+        f"--{name} {value}", f"a name that vLLM {version} or a plugin has: {listed}", f"choose one of these for {name}"
+    )
 
 
 def _no_value_of_it(name: str, value: Value) -> Complaint | None:
