@@ -3,16 +3,25 @@
 A module travels on standard input instead of being copied first, and the container's file system is not mounted for
 each task anew (which a machine that needs tools/hosttest could not see anyway). `podman exec` costs 0.1 s of processor
 time, a third of a task; entering the namespaces of a host that tools/host.py made costs 0.002 s.
+
+Ansible packs each module with all that it imports at its first use in a run, 0.3 s of processor time for one: runs of
+one checkout share what they packed, in a folder named after the code that is packed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
+import shutil
 import subprocess
+import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+from ansible import constants
 from ansible.errors import AnsibleError
 from ansible_collections.containers.podman.plugins.connection.podman import Connection as Podman
 
@@ -44,7 +53,42 @@ DOCUMENTATION = """
           - name: ansible_podman_executable
 """
 
-PIDS = Path(__file__).resolve().parents[2] / ".cache" / "hosts"  # where tools/host.py lets podman write them
+CHECKOUT = Path(__file__).resolve().parents[2]
+PIDS = CHECKOUT / ".cache" / "hosts"  # where tools/host.py lets podman write them
+PACKED = CHECKOUT / ".cache" / "packed"
+KEPT_S = 86400  # no run takes longer: older folders are of code that is no more
+
+
+def code_of_modules(checkout: Path = CHECKOUT) -> str:
+    """Name all that a packed module may consist of: Ansible and its collections by the locks, the roles' by content."""
+    files = [
+        *checkout.glob("tools/lock/*.txt"),
+        *checkout.glob("roles/*/library/*.py"),
+        *checkout.glob("roles/*/module_utils/**/*.py"),
+    ]
+    digest = hashlib.sha256(sys.version.encode())
+    for file in sorted(files):
+        digest.update(f"{file.relative_to(checkout)}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def share_packed(run: Path, packed: Path = PACKED) -> None:
+    """Let this run, whose own temporary folder is given, find what others packed and leave what it packs itself."""
+    here = run / "ansiballz_cache"  # Ansible's name, and its own lock and rename for each file in it
+    if here.is_symlink() or here.exists():
+        return
+    folder = packed / code_of_modules()
+    with suppress(OSError):  # another task of this run was first, or nothing can be written: packed anew as without us
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            for other in packed.iterdir():
+                if time.time() - other.stat().st_mtime > KEPT_S:
+                    shutil.rmtree(other, ignore_errors=True)
+        here.symlink_to(folder)
+
+
+# ansible-playbook reads every connection before its first task, in the process that all tasks are forked from.
+share_packed(Path(constants.DEFAULT_LOCAL_TMP))
 
 
 def running(container: str) -> int | None:
