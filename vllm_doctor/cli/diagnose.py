@@ -19,6 +19,7 @@ Examples:
   vllm-doctor diagnose server.log                 a log that somebody sent
   journalctl -u vllm@main | vllm-doctor diagnose
   vllm-doctor diagnose server.log --why --path    all of the answer
+  vllm-doctor diagnose --memory                   where the GPU's memory went, measured beside planned
   vllm-doctor diagnose server.log --as compose    the change for a compose file
   vllm-doctor diagnose --launch compose.yaml --vllm-version 0.33.0
 """
@@ -87,6 +88,9 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         bool, typer.Option("--why", help="Also show the other changes, the whole evidence and what was not seen.")
     ] = False,
     path: Annotated[bool, typer.Option("--path", help="Also show the way through the flowchart.")] = False,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Also show where the GPU's memory went: each term measured beside planned.")
+    ] = False,
     medium: Annotated[
         str | None,
         typer.Option(
@@ -156,6 +160,7 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         canary=canary,
         why=why,
         path=path,
+        memory=memory,
         medium=medium,
     )
     raise typer.Exit(run(given, output, fail_on, target, force=force, tell=tell))

@@ -85,7 +85,7 @@ def run(
     if gone and len(gone) == sum(name is not None for _, name in given.files):
         refuse_missing(gone)  # there is nothing to judge
     with waiting("reading and judging"):
-        judged = [(_judged(snapshot), snapshot) for snapshot in _snapshots(given)]
+        judged = [(_judged(snapshot, memory=given.memory), snapshot) for snapshot in _snapshots(given)]
     if not any(diagnosis.findings for diagnosis, _ in judged):
         refuse_missing(gone)  # what the rest shows is worth more than a mistyped name
     judged.sort(key=lambda pair: _WORST.index(pair[0].verdict))
@@ -118,9 +118,9 @@ def _tell(whom: "Whom", found: list[Diagnosis]) -> None:
         print(f"--notify: nobody was told: {problem}", file=sys.stderr)
 
 
-def _judged(snapshot: Snapshot) -> Diagnosis:
+def _judged(snapshot: Snapshot, *, memory: bool) -> Diagnosis:
     """The diagnosis, on a live host with the repair there."""
-    told = diagnose(snapshot, preview=os.environ.get("VLLM_DOCTOR_PREVIEW") == "1")
+    told = diagnose(snapshot, preview=os.environ.get("VLLM_DOCTOR_PREVIEW") == "1", memory=memory)
     if not snapshot.live or not told.findings:
         return told
     from vllm_doctor.remedy.repair import repaired
@@ -201,7 +201,13 @@ def _rendered(judged: Judged, output: str, target: str | None, given: Given) -> 
     from vllm_doctor.render.human import text
 
     color = target is None and terminal.colored()
-    asked: dict[str, Any] = {"why": given.why, "path": given.path, "medium": given.medium, "width": terminal.width()}
+    asked: dict[str, Any] = {
+        "why": given.why,
+        "path": given.path,
+        "memory": given.memory,
+        "medium": given.medium,
+        "width": terminal.width(),
+    }
     return "\n".join(text(told, color=color, argv=_argv(shot), **asked) for told, shot in judged)
 
 

@@ -36,6 +36,7 @@ class Given(msgspec.Struct, frozen=True):
     canary: bool | None = None
     why: bool = False
     path: bool = False
+    memory: bool = False
     medium: str | None = None
 
     @property

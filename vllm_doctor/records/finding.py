@@ -127,6 +127,35 @@ class Memory(msgspec.Struct, frozen=True):
     asked: Part | None = None
 
 
+class MemoryTerm(msgspec.Struct, frozen=True):
+    """One term of a GPU's memory, GiB: as measured and as planned, each None where nothing tells it. `source` says
+    where the measured figure stands, or why there is none."""
+
+    name: str
+    measured: float | None
+    planned: float | None
+    source: str
+
+
+class GpuHolders(msgspec.Struct, frozen=True):
+    """Who holds how much of a GPU now, GiB, as NVML tells it; None where it does not."""
+
+    gpu: str
+    total: float | None
+    own: float | None
+    others: float | None
+    free: float | None
+
+
+class MemoryUse(msgspec.Struct, frozen=True):
+    """Where the memory of a server's GPUs went. `terms` are those of one rank: of several the largest figure, of the KV
+    cache the smallest. `why_no_plan` is empty where there is one."""
+
+    terms: tuple[MemoryTerm, ...]
+    gpus: tuple[GpuHolders, ...] = ()
+    why_no_plan: str = ""
+
+
 class Repair(msgspec.Struct, frozen=True):
     """The repair on this very host: where the value stands, what is true now (after the last run's log), and commands
     that work as pasted, in their order. `deed` is what they do, where it is not what the first change says.
@@ -158,4 +187,5 @@ class Diagnosis(msgspec.Struct, frozen=True):
     launch: tuple[str, ...] = ()
     medium: str = "command"
     repair: Repair | None = None
+    memory_use: MemoryUse | None = None
     schema_version: int = SCHEMA_VERSION

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from vllm_doctor.records.finding import Diagnosis, Finding
 from vllm_doctor.records.verdict import Verdict
-from vllm_doctor.render import bar
+from vllm_doctor.render import bar, memory_use
 from vllm_doctor.render.answer import answer, head, paste
 from vllm_doctor.render.grounds import grounds, not_seen, path_
 from vllm_doctor.render.page import Page
@@ -21,12 +21,14 @@ def text(
     argv: tuple[str, ...] = (),
     why: bool = False,
     path: bool = False,
+    memory: bool = False,
     medium: str | None = None,
 ) -> str:
     """The answer: what, why, what to do and how sure in ten lines, then evidence and arithmetic.
 
     `argv` is the effective command line, from which the emergency drop-in is made. `why` adds all other changes, the
-    findings beside the first and what was not seen; `path` the way through the flowchart.
+    findings beside the first and what was not seen; `path` the way through the flowchart; `memory` where the GPUs'
+    memory went.
     """
     page = Page(width, color=color)
     head(page, diagnosis)
@@ -44,6 +46,8 @@ def text(
     if not why:
         _beside(page, roots[1:])
     _others(page, diagnosis.others)
+    if memory:
+        memory_use.draw(page, diagnosis.memory_use)
     if path:
         path_(page, diagnosis)
     if why or (diagnosis.verdict is Verdict.UNKNOWN and not roots):

@@ -89,7 +89,7 @@ def _registry(
         judged = diagnosis.verdict is not Verdict.UNKNOWN
         if judged or unit in before:
             success.labels(unit).set(now if judged else before[unit])
-    _add(registry, [*_planned(diagnoses), *rows])
+    _add(registry, [*_planned(diagnoses), *_memory(diagnoses), *rows])
     return registry
 
 
@@ -101,6 +101,19 @@ def _planned(diagnoses: Sequence[Diagnosis]) -> Iterator[Row]:
             unit = {"unit": told.subject.unit or ""}
             yield Row("vllm_plan_kv_cache_bytes", "The KV cache that the plan foresees.", unit, planned * _GIB)
             yield Row("vllm_start_kv_cache_bytes", "The KV cache that the start logged.", unit, found * _GIB)
+
+
+def _memory(diagnoses: Sequence[Diagnosis]) -> Iterator[Row]:
+    """Each term of one GPU's memory, bytes; what was not measured or not planned has no row."""
+    for told in diagnoses:
+        for term in told.memory_use.terms if told.memory_use is not None else ():
+            who = {"unit": told.subject.unit or told.subject.place or "", "term": term.name}
+            for name, help_, gib in (
+                ("vllm_memory_measured_bytes", "A term of one GPU's memory, as measured.", term.measured),
+                ("vllm_memory_planned_bytes", "A term of one GPU's memory, as planned.", term.planned),
+            ):
+                if gib is not None:
+                    yield Row(name, help_, who, gib * _GIB)
 
 
 def _first(finding: Finding) -> str:

@@ -17,6 +17,7 @@ from vllm_doctor.redact.records import answer
 from vllm_doctor.rules import placed, surroundings
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.foresight import foreseen, planned_kv_gib
+from vllm_doctor.rules.memory_use import memory_use
 from vllm_doctor.rules.order import INTERNAL, by_code
 from vllm_doctor.rules.registry import Outcome, Rule, rules
 from vllm_doctor.rules.strays import unjudged as strays_of
@@ -36,12 +37,13 @@ _WORST = {verdict: rank for rank, verdict in enumerate((Verdict.FINDING, Verdict
 _SEVERITY = {severity: rank for rank, severity in enumerate(Severity)}
 
 
-def diagnose(snapshot: Snapshot, *, preview: bool = False) -> Diagnosis:
+def diagnose(snapshot: Snapshot, *, preview: bool = False, memory: bool = False) -> Diagnosis:
     """The verdict on a snapshot, with everything that led to it; what is secret in it stays behind.
 
-    `preview` also asks the rules that are in preview.
+    `preview` also asks the rules that are in preview; `memory` says where the GPUs' memory went, as is always said of a
+    live server.
     """
-    each = [(judged(one, preview=preview), one) for one in _servers(snapshot)]
+    each = [(judged(one, preview=preview, memory=memory), one) for one in _servers(snapshot)]
     (worst, of), *rest = sorted(each, key=lambda pair: _WORST.get(pair[0].verdict, len(_WORST)))
     others = tuple(answer(told, one) for told, one in rest)
     return msgspec.structs.replace(answer(worst, of), others=others)
@@ -68,7 +70,7 @@ def _named(who: Subject, log: Log) -> Subject:
     return who if known or stream is None else msgspec.structs.replace(who, place=stream)
 
 
-def judged(snapshot: Snapshot, *, preview: bool = False) -> Diagnosis:
+def judged(snapshot: Snapshot, *, preview: bool = False, memory: bool = False) -> Diagnosis:
     """The same as the rules say it, for nobody's eyes."""
     case = Case(snapshot)
     asked = [_asked(rule, case) for rule in rules() if preview or not rule.preview]
@@ -90,6 +92,7 @@ def judged(snapshot: Snapshot, *, preview: bool = False) -> Diagnosis:
         memory=surroundings.memory(case, findings),
         launch=surroundings.launch(case),
         medium=surroundings.medium(case),
+        memory_use=memory_use(case, snapshot.subject.unit, snapshot.subject.place) if memory or snapshot.live else None,
     )
 
 

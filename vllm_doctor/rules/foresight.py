@@ -71,6 +71,22 @@ def planned_kv_gib(case: Case) -> float | None:
     return round(pool, 2) if pool is not None else None
 
 
+def planned(case: Case) -> "Foresight | None":
+    """The start as planned before anything of it was logged; None where no plan can be made."""
+    return _foresight(case, logged=False)
+
+
+def why_unplanned(case: Case) -> str:
+    """What is missing for a plan of this start, as the reader may give it."""
+    lacking = (
+        ("the model's config.json: --model-config FILE", case.model_config),
+        ("vLLM's release: --vllm-version V", case.version_text),
+        ("the launch: --launch 'vllm serve …'", case.model),
+        ("the GPU: --gpu NAME", case.total_gib or case.gpu_name),
+    )
+    return "; ".join(name for name, known in lacking if not known) or "this launch cannot be planned as it was read"
+
+
 def _is_remedy(change: Change) -> bool:
     return change.kind is ChangeKind.FLAG and change.name in REMEDIES
 
@@ -114,7 +130,8 @@ def _typed(value: Scalar) -> str | bool | None:
     return value if isinstance(value, bool) or value is None else str(value)
 
 
-def _foresight(case: Case) -> "Foresight | None":
+def _foresight(case: Case, *, logged: bool = True) -> "Foresight | None":
+    """`logged`: with the weights and the pool that the start logged in the place of planned ones."""
     config, version, model = case.model_config, case.version_text, case.model
     if config is None or version is None or model is None:
         return None
@@ -132,8 +149,8 @@ def _foresight(case: Case) -> "Foresight | None":
             gpu=card.name if card is not None else None,
             total_gib=case.total_gib or (card.total_gib if card is not None else None),
             gpus=max(len(case.gpus or ()), case.count("tensor-parallel-size") or 1),
-            weights_gib=case.weights_gib,
-            pool_gib=min(pools, default=None),
+            weights_gib=case.weights_gib if logged else None,
+            pool_gib=min(pools, default=None) if logged else None,
         )
     )
 
