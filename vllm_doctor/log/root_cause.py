@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import Hit, anchors, kinds, messages, of_exceptions, read, says
 from vllm_doctor.log.run import Run
-from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
+from vllm_doctor.log.startup_phase import StartupPhase, encodes, startup_phase_of
 from vllm_doctor.log.traceback import Crash
 from vllm_doctor.records.log import LogLine
 
@@ -87,7 +87,7 @@ class AnalysedRun(Run):
             hits = tuple(h for h in told if "shell" not in h.fields) or _wrapped(crash)
             if not hits and not crash.root.name:
                 continue  # cut off before it said what it is
-            stage = self._stage(crash.functions or self._of_the_parent(crash.first), crash.first)
+            stage = self._stage_in(crash, crash.first)
             found.append(Fault(crash.first, crash.last, crash, hits, stage))
         relayed: list[Fault] = []
         for index, here in said.items():
@@ -100,7 +100,7 @@ class AnalysedRun(Run):
                 continue
             relay = owner.get(index)
             calls = relay or self._cut_off(index)
-            stage = self._stage(calls.functions if calls is not None else self._of_the_parent(index), index)
+            stage = self._stage_in(calls, index)
             last, hits = self._with_why(index, here, said) if relay is None else (index, tuple(here))
             (relayed if asked or relay is not None else found).append(Fault(index, last, None, hits, stage))
         return found or relayed
@@ -160,6 +160,15 @@ class AnalysedRun(Run):
         before = range(crash.first - 1, max(-1, crash.first - 1 - _HEADING), -1)
         same = itertools.takewhile(lambda i: _speaks_on(self.lines[i], speaker), before)
         return sorted(same)
+
+    def _stage_in(self, calls: Crash | None, index: int) -> StartupPhase:
+        """The stage by a traceback, else by what the parent called."""
+        functions = calls.functions if calls is not None else ()
+        stage = self._stage(functions or self._of_the_parent(index), index)
+        if calls is None:
+            return stage
+        codes = (frame.code for link in calls.links for frame in link.frames)
+        return StartupPhase.PROFILE_ENCODER if encodes(stage, calls.files, codes, functions) else stage
 
     def _stage(self, functions: Sequence[str], index: int) -> StartupPhase:
         said = startup_phase_of(functions)

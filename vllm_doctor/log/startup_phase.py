@@ -4,9 +4,10 @@ The functions are vLLM's own (engine/, executor/, worker/, v1/): they have kept 
 added to, so both are listed. The outermost function that names a stage decides; inner ones refine it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
+from vllm_doctor.log.match import says
 from vllm_doctor.records.verdict import Phase
 
 
@@ -137,11 +138,25 @@ _ENCODER = frozenset(
         "get_vision_embeddings",
         "_dummy_mm_encoder_run",
         "_embed_multimodal",
+        "split_qkv",
+        "rot_pos_emb",
+        "fast_pos_embed_interpolate",
     }
 )
+# Steps in which an encoder works; where its modules are built, it is weights.
+_ENCODES = frozenset({StartupPhase.CONFIG, StartupPhase.PROFILE, StartupPhase.READY, StartupPhase.SERVING})
 _START = frozenset(
     {"_initialize_kv_caches", "EngineCoreProc", "wait_for_engine_startup", "from_engine_args", "make_async_mp_client"}
 )
+
+
+def encodes(stage: StartupPhase, files: Sequence[str], codes: Iterable[str], functions: Sequence[str]) -> bool:
+    """Was it in the encoder of images, video or audio, by the files of the calls or by what a call's own line names?"""
+    if stage not in _ENCODES or "__init__" in functions:
+        return False
+    return any(says(f, "call-encoder-attention") or says(f, "call-encoder-model") for f in files) or any(
+        says(code, "code-of-encoder") for code in codes
+    )
 
 
 def startup_phase_of(functions: Iterable[str]) -> StartupPhase | None:

@@ -192,8 +192,10 @@ class Case:
 
     @property
     def budgeted(self) -> bool:
-        """Is the fraction in use known: printed, or of a launch that is known?"""
-        return self.launched or self._printed_utilization is not None
+        """Is the fraction in use known: printed, set, or the default of a release that is known?"""
+        if self._printed_utilization is not None or self.number("gpu-memory-utilization") is not None:
+            return True
+        return self.launched and self.version is not None
 
     @property
     def launched(self) -> bool:
@@ -203,10 +205,13 @@ class Case:
 
     @property
     def gpu_name(self) -> str:
-        """The card's name where anything says it."""
-        self.touched.add(Signal.GPUS)
+        """The card's name where anything says it; as given before what the log prints of its environment."""
+        self.touched.update({Signal.LOG, Signal.GPUS})
         gpus = self._snapshot.gpus
-        return gpus.value[0].name if isinstance(gpus, Known) and gpus.value else ""
+        if isinstance(gpus, Known) and gpus.value:
+            return gpus.value[0].name
+        said = self._run.first("gpu-listed") if self._run is not None else None
+        return said.fields["card"].strip() if said is not None else ""
 
     @property
     def gpus(self) -> tuple[Gpu, ...] | None:

@@ -63,6 +63,12 @@ def exhausted(case: Case, *stages: StartupPhase) -> Oom | NotHere | Unseen:
     return Oom(run, root, run.oom)
 
 
+def refused_though_free(torch: TorchOom | None) -> bool:
+    """Did an allocation fail that is smaller than what the driver calls free? It counts memory as free that it does not
+    give this process: of a host that shares it, above a limit of pages, or of another machine's share."""
+    return torch is not None and torch.free is not None and torch.free >= torch.asked > 0
+
+
 def sums(torch: TorchOom | None) -> tuple[Arithmetic, ...]:
     """torch's own figures as arithmetic, in GiB."""
     if torch is None:

@@ -7,6 +7,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.gates.shared_memory import said_by_nccl
 from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import SHM, finding, thing
 
@@ -14,6 +15,7 @@ _SIGBUS = {"signal": "7"}
 _IDS = (
     "shm-space",
     "nccl-shm",
+    "nccl-fallocate",
     "shm-full",
     "shm-bus",
     "bus-error",
@@ -26,10 +28,15 @@ _LIKELY = frozenset({"bus-error", "sigbus"})
 def judge(case: Case) -> Outcome:
     """Was there no room in /dev/shm?"""
     fault = named(case, *_IDS)
+    said = said_by_nccl(case)
+    if isinstance(fault, NotHere) and said is not None and case.root is not None:
+        fault = case.root
     bus = _bus(case) if isinstance(fault, NotHere) else None
     if isinstance(fault, NotHere | Unseen) and bus is None:
         return fault
     evidence = shown(case, fault, *_IDS) if isinstance(fault, Fault) else (case.line(bus or 0),)
+    if said is not None and all(case.line(said.index) != one for one in evidence):
+        evidence = (case.line(said.index), *evidence)
     asked = fault.fields("shm-space") if isinstance(fault, Fault) else {}
     return finding(
         RULE,

@@ -7,6 +7,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.free_memory import Shortage
+from vllm_doctor.rules.gates.out_of_memory import refused_though_free
 from vllm_doctor.rules.say import set_flag
 
 # The largest fraction that leaves a driver's context its part.
@@ -23,6 +24,10 @@ def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | 
     """A fraction that leaves what was missing, and a little more, outside vLLM's pool."""
     fraction, _ = case.utilization
     total = case.total_gib
+    if torch is not None and refused_though_free(torch):
+        # What is free cannot be had: the pool itself must be smaller by what was asked for.
+        whole = torch.asked / GIB + SPARE_GIB
+        return by_share(case, whole, Direction.LOWER, why) if not case.budgeted else _lower_by(case, whole, why)
     if not case.budgeted:
         short = max((torch.asked - (torch.free or 0)) / GIB, 0) + SPARE_GIB if torch is not None else None
         return by_share(case, short, Direction.LOWER, why)
@@ -36,6 +41,17 @@ def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | 
     if to >= fraction or to <= 0.05:
         return None
     predicted = {"budget_gib": round(to * total, 2)} if total is not None else None
+    return set_flag(case, "gpu-memory-utilization", to, Direction.LOWER, f"{why}: {formula}", predicted=predicted)
+
+
+def _lower_by(case: Case, short: float, why: str) -> Change | None:
+    """A fraction lower by so many GiB of the card; None where its size is not known or nothing would be left."""
+    fraction, total = case.utilization[0], case.total_gib
+    to = math.floor((fraction * total - short) / total * 100) / 100 if total else 0.0
+    if total is None or to <= 0.05:
+        return None
+    formula = f"({fraction:g} × {total:.2f} − {short - SPARE_GIB:.2f} − {SPARE_GIB}) / {total:.2f}"
+    predicted = {"budget_gib": round(to * total, 2)}
     return set_flag(case, "gpu-memory-utilization", to, Direction.LOWER, f"{why}: {formula}", predicted=predicted)
 
 

@@ -4,13 +4,17 @@ from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import exhausted, refused_though_free, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_sampler
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding
 
+_LIMITS = (
+    "Find what limits the process below the free memory: the host's own memory where the GPU shares it "
+    "(ttm.pages_limit on AMD, `free -g` elsewhere), the memory of the virtual machine or WSL, a limit of the container"
+)
 _PHASES = {StartupPhase.KV: Phase.STARTUP_KV_CACHE}
 
 
@@ -24,16 +28,22 @@ def judge(case: Case) -> Outcome:
     if in_sampler(oom) or oom.fault.ids & {"sampler-oom", "pooler-oom"}:
         return Clear("the sampler's dummy batch failed")
     kv = oom.fault.startup_phase is StartupPhase.KV
+    refused = refused_though_free(oom.torch)
     return finding(
         RULE,
         title=(
-            "The KV cache was planned larger than the memory that is free"
+            "The driver refused memory that it counts as free"
+            if refused
+            else "The KV cache was planned larger than the memory that is free"
             if kv
             else "The KV cache left too little memory for the warm-up after it"
         ),
         phase=_PHASES.get(oom.fault.startup_phase, RULE.phase),
         # Without frames only the line before it tells the step, and lines may be missing in between.
-        confidence=Confidence.LIKELY if startup_phase_of(oom.fault.functions) is None else Confidence.CONFIRMED,
+        confidence=Confidence.LIKELY
+        if refused or startup_phase_of(oom.fault.functions) is None
+        else Confidence.CONFIRMED,
+        then=_LIMITS if refused else "",
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         changes=(
