@@ -10,7 +10,10 @@ import pytest
 
 from vllm_doctor.gather import look
 from vllm_doctor.gather.http import Pass
+from vllm_doctor.gather.systemd import Found
 from vllm_doctor.operate.announce import announced
+from vllm_doctor.operate.tune.unit import number
+from vllm_doctor.records.host import Unit
 
 VLLM = 'vllm:num_requests_running{engine="0"} 3.0\nvllm:kv_cache_usage_perc{engine="0"} 0.25\n'
 
@@ -88,6 +91,12 @@ def test_what_cannot_be_read_is_said(serve, page: str, more: dict[str, object], 
 def test_where_nobody_listens_health_is_zero_and_not_silence() -> None:
     told = look.look_at("http://127.0.0.1:9", Pass())
     assert (told.health, told.counters) == (0, None)
+
+
+def test_a_unit_whose_command_line_cannot_be_read_has_no_key_there() -> None:
+    unit = Unit("vllm.service", "loaded", "active", "running", "success")
+    assert look.key_of(Found(unit, (), {"VLLM_API_KEY": "k"}, "", None)) == "k"
+    assert number((), "max-num-seqs") is None
 
 
 def test_who_changes_the_host_is_believed_for_some_hours(tmp_path: Path) -> None:

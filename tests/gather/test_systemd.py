@@ -1,11 +1,12 @@
 """systemctl's answers as units; a host without systemd, without vLLM, and one that does not answer."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from vllm_doctor.gather import systemd
+from vllm_doctor.gather import systemd, unit_line
 from vllm_doctor.records.reading import Absent, Known, Unknown
 
 Put = Callable[[str, str], None]
@@ -135,3 +136,51 @@ def test_an_instance_may_have_a_dot_in_its_name(on_path: Put) -> None:
     found = systemd.find("vllm@qwen2.5", 60)
     assert isinstance(found, Known)
     assert found.value[0].unit.name == "vllm@qwen2.5.service"
+
+
+def test_a_word_of_a_command_is_no_property(on_path: Put) -> None:
+    lines = "x\nMainPID=1\nControlGroup=/system.slice/sshd.service\nUser=root"
+    answers(on_path, UNIT.replace("serve m", f"serve {lines}").replace("MainPID=0", "MainPID=77"))
+    found = systemd.find("vllm", 60)
+    assert isinstance(found, Known)
+    (one,) = found.value
+    assert (one.unit.main_pid, one.control_group) == (77, "")
+    assert one.argv[:3] == ("/opt/v/bin/vllm", "serve", lines)
+    assert one.unit.properties.get("User") is None
+    assert one.unit.fragment == "/etc/systemd/system/vllm.service"
+
+
+WORDS = ["/opt/v/bin/vllm", "serve", "m\nMainPID=1", "--served-model-name", "x ; ignore_errors=no ; y", "${PORT}"]
+BUS = json.dumps({"data": [[WORDS[0], WORDS, ["ignore-failure", "no-env-expand"], 0, 0, 0, 0, 0, 0, 0]]})
+
+
+def test_the_bus_says_the_command_word_for_word(on_path: Put) -> None:
+    put_bus(on_path, BUS)
+    line = unit_line.line("vllm@1.service")
+    assert line is not None
+    assert line.words == tuple(WORDS)
+    assert (line.prefix, line.plain) == ("-:", True)
+    answers(on_path, UNIT)
+    found = systemd.find("vllm", 60)
+    assert isinstance(found, Known)
+    assert unit_line.exact(found.value[0]).argv == line.words  # no variable is replaced where the unit says so
+    put_bus(on_path, BUS.replace(', "no-env-expand"', ""))
+    assert unit_line.exact(found.value[0]).argv[-1] == ""
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["", "[" * 100_000, "{}", '{"data": 1}', '{"data": []}', '{"data": [["/v", "serve", []]]}', '{"data": [[]]}',
+     '{"data": [["/v", ["/v"], []], ["/w", ["/w"], []]]}', '{"data": {"a": 1}}'],
+)  # fmt: skip
+def test_a_bus_that_says_something_else_says_nothing(on_path: Put, said: str) -> None:
+    put_bus(on_path, said)
+    assert unit_line.line("vllm.service") is None
+    answers(on_path, UNIT)
+    found = systemd.find("vllm", 60)
+    assert isinstance(found, Known)
+    assert unit_line.exact(found.value[0]) == found.value[0]
+
+
+def put_bus(put: Put, said: str) -> None:
+    put("busctl", f"cat <<'EOF'\n{said}\nEOF")

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from vllm_doctor.gather import procfs
+from vllm_doctor.gather.unit_line import Line
+from vllm_doctor.operate.launch_text import can_change
 from vllm_doctor.operate.recover.conservative import less, text
 from vllm_doctor.operate.recover.orphans import Holder, end, holders
 from vllm_doctor.plan.prediction.predict import Prediction
@@ -100,10 +102,30 @@ def lowered(told) -> dict[str, object]:
     return {c.name: c.after for c in told.changes}
 
 
+LINE = Line(ARGV[0], ARGV, "")
+
+
+def test_the_words_of_a_launch_stay_as_systemd_has_them() -> None:
+    words = (*ARGV[:3], "--served-model-name", "My  Model", "a$$b", "--api-key", "${KEY}", "50%", "x\ny")
+    said = text(Line(ARGV[0], words, "-:"), less(words, None, {}).changes)
+    assert said.splitlines()[-1] == (
+        f'ExecStart=-:{" ".join(ARGV[:3])} --served-model-name "My  Model" a$$b --api-key "${{KEY}}" 50%% '
+        '"x\\x0ay" --max-num-seqs 16'
+    )
+
+
+@pytest.mark.parametrize(
+    "line", [Line("/bin/bash", ("/bin/bash", "-c", "exec vllm serve m"), ""), Line("/v", ("other", "serve"), ""), None]
+)
+def test_what_is_not_vllms_own_words_is_not_rewritten(line: Line | None) -> None:
+    assert not can_change(line)
+    assert can_change(LINE)
+
+
 def test_the_emergency_figures_are_the_ceiling_of_what_the_plan_lets_start() -> None:
     told = less(ARGV, foresees(lambda _: "ok"), EFFECT)
     assert lowered(told) == {"gpu-memory-utilization": 0.75, "max-num-seqs": 16, "max-num-batched-tokens": 8192}
-    assert "--gpu-memory-utilization 0.75 --max-num-seqs 16 --max-num-batched-tokens 8192" in text(ARGV, told.changes)
+    assert "--gpu-memory-utilization 0.75 --max-num-seqs 16 --max-num-batched-tokens 8192" in text(LINE, told.changes)
     small = (*ARGV[:3], "--gpu-memory-utilization", "0.5", "--max-num-seqs", "4", "--max-num-batched-tokens", "2048")
     assert less(small, foresees(lambda _: "ok"), {}).changes == ()
 

@@ -9,11 +9,12 @@ from vllm_doctor.cli.consent import agreed
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.unit_of import unit as the_unit
-from vllm_doctor.gather import look
+from vllm_doctor.gather import look, unit_line
 from vllm_doctor.gather.launch import is_vllm
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.operate.guard.explain import explained
 from vllm_doctor.operate.guard.restart import NotPermitted
+from vllm_doctor.operate.launch_text import can_change
 from vllm_doctor.operate.recover import conservative, steps
 from vllm_doctor.operate.recover.conservative import Less, Predict
 from vllm_doctor.operate.temporary import NotDone
@@ -55,14 +56,17 @@ def _plan(found: Found, *, as_it_is: bool, hours: float) -> steps.Plan:
     mine = tuple(one for one in holders if not one.why_not)
     used = {one.gpu for one in mine}
     less = Less((), "--as-it-is")
-    if not as_it_is:
+    line = unit_line.line(unit)
+    if not can_change(line):
+        less = Less((), "a shell or a wrapper starts vLLM there, so its options cannot be changed one by one")
+    elif not as_it_is:
         predict, effect, why = _planner(unit, argv)
         less = conservative.less(argv, predict, effect)
         if why:
             less = Less(less.changes, f"{less.why}; {why}")
     return steps.Plan(
         unit=unit,
-        argv=argv,
+        line=line,
         active=found.unit.active_state,
         drained=look.drained(found),
         processes=look.pids_of(found),

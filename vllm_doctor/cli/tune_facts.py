@@ -8,12 +8,13 @@ import msgspec
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.tune_options import Options
-from vllm_doctor.gather import probe, release, systemd
+from vllm_doctor.gather import probe, release, systemd, unit_line
 from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.launch import parse_argv
 from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.knowledge import serving
+from vllm_doctor.operate.launch_text import can_change
 from vllm_doctor.operate.tune import bench as tune_bench
 from vllm_doctor.operate.tune import guidellm as tune_guidellm
 from vllm_doctor.operate.tune import unit as tune_unit
@@ -52,7 +53,12 @@ def facts(o: Options) -> Facts:
     base = probe.base_url(flags)
     if base is None:
         raise UsageProblem(f"tune: {o.unit} listens on a Unix socket; needed: a TCP port, to put a load on it")
-    service = Service(found.unit.name, found.argv, base)
+    line = unit_line.line(found.unit.name)
+    if line is None or not can_change(line):
+        raise UsageProblem(
+            f"tune: a shell or a wrapper starts vLLM in {o.unit}; needed: ExecStart= with vLLM's own command line"
+        )
+    service = Service(found.unit.name, found.argv, base, line)
     scrape = _metrics(base, Pass(_key(found), probe.certificate_of(flags)))
     waiting = (serving.total(scrape, serving.RUNNING) or 0) + (serving.total(scrape, serving.WAITING) or 0)
     if waiting and not (o.busy or o.dry_run):
@@ -121,7 +127,7 @@ def _unit(o: Options) -> systemd.Found:
         raise UsageProblem(
             f"tune: the command line of {o.unit} cannot be read; needed: ExecStart= with an absolute path"
         )
-    return one
+    return unit_line.exact(one)
 
 
 def _base(found: systemd.Found) -> str:
@@ -208,7 +214,7 @@ def _target(
 
 def _key(found: systemd.Found) -> str | None:
     """The API key, from where the unit has it: its secrets file or its command line. It is only sent to the server."""
-    for word, after in zip(found.argv, (*found.argv[1:], ""), strict=True):
+    for word, after in zip(found.argv, (*found.argv[1:], ""), strict=False):
         if word.partition("=")[0] == "--api-key":
             return word.partition("=")[2] or after
     return environment_files(found.unit.properties.get("EnvironmentFiles", "")).get("VLLM_API_KEY")

@@ -3,7 +3,7 @@
 import os
 
 from vllm_doctor.cli.errors import UsageProblem
-from vllm_doctor.gather import systemd
+from vllm_doctor.gather import systemd, unit_line
 from vllm_doctor.gather.live import discover
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.records.reading import Known
@@ -20,7 +20,7 @@ def unit(command: str, name: str, *, changes: bool) -> Found:
         known = discover()
         names = ", ".join(known.value) if isinstance(known, Known) else "none"
         raise UsageProblem(f"{command}: --unit {name}: {found.reason}. vLLM units here: {names}")
-    one = found.value[0]
+    one = unit_line.exact(found.value[0])
     if not one.argv or not one.argv[0].startswith("/"):
         raise UsageProblem(
             f"{command}: the command line of {name} cannot be read; needed: ExecStart= with an absolute path"

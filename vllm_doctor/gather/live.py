@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from vllm_doctor.gather import containers, journal, kernel, nvml, place, probe, procfs, release, systemd
+from vllm_doctor.gather import containers, journal, kernel, nvml, place, probe, procfs, release, systemd, unit_line
 from vllm_doctor.gather.contained import place_of
 from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.http import Pass
@@ -304,6 +304,8 @@ def _of_host(missing: Absent | Unknown, machine: Reading[Machine], unit: str | N
 def _launch(found: Found, pid: int | None) -> tuple[Reading[Launch], dict[str, str]]:
     """The command line in effect: the running process's own, otherwise what the unit would start."""
     argv = procfs.cmdline(pid) if pid is not None else ()
+    if not argv:
+        found = unit_line.exact(found)
     env = release.launch_environment(pid, found.env)
     if found.argv and argv[-len(found.argv) :] == found.argv:
         argv = found.argv  # the interpreter before it comes from the script's first line

@@ -114,7 +114,7 @@ def base_of(found: Found) -> tuple[str | None, Pass]:
 
 def key_of(found: Found) -> str | None:
     """The API key, from where the unit has it."""
-    for word, after in zip(found.argv, (*found.argv[1:], ""), strict=True):
+    for word, after in zip(found.argv, (*found.argv[1:], ""), strict=False):
         if word.partition("=")[0] == "--api-key":
             return word.partition("=")[2] or after
     files = environment_files(found.unit.properties.get("EnvironmentFiles", ""))

@@ -106,11 +106,17 @@ def _blocks(text: str) -> list[dict[str, str]]:
     blocks: list[dict[str, str]] = []
     for block in text.split("\n\n"):
         values: dict[str, str] = {}
-        for name, equals, value in (line.partition("=") for line in block.splitlines()):
-            # Each file of EnvironmentFile= is a line of its own.
-            before = f"{values[name]}\n" if name == "EnvironmentFiles" and name in values else ""
-            if equals:
-                values[name] = before + value
+        command = ""  # the property whose words go on: one may hold a line's end, and then what looks like a property
+        for line in block.split("\n"):
+            name, equals, value = line.partition("=")
+            if command:
+                values[command] += f"\n{line}"
+                command = "" if line.endswith(" }") else command
+            elif name == "EnvironmentFiles" and name in values:  # each file is a line of its own
+                values[name] += f"\n{value}"
+            elif equals and name not in values:
+                values[name] = value
+                command = name if value.startswith("{ path=") and not value.endswith(" }") else ""
         if values.get("Id"):
             blocks.append(values)
     return blocks
@@ -142,14 +148,14 @@ def _found(shown: Mapping[str, str]) -> Found:
     )
     return Found(
         unit=unit,
-        argv=_effective(argv, env, shown.get("EnvironmentFiles", "")),
+        argv=effective(argv, env, shown.get("EnvironmentFiles", "")),
         env=env,
         control_group=group,
         output_file=output.partition(":")[2] if output.startswith(("file:", "append:", "truncate:")) else None,
     )
 
 
-def _effective(argv: tuple[str, ...], env: Mapping[str, str], files: str) -> tuple[str, ...]:
+def effective(argv: tuple[str, ...], env: Mapping[str, str], files: str) -> tuple[str, ...]:
     """The command line with its variables replaced; what a file sets wins over what the unit sets."""
     if not any("$" in word for word in argv):
         return argv

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from vllm_doctor.gather.unit_line import Line
 from vllm_doctor.operate.tune import unit as tune_unit
 from vllm_doctor.operate.tune.decide import Setting
 from vllm_doctor.operate.tune.plan import allowance
@@ -16,7 +17,9 @@ ARGV = ("/opt/vllm/current/bin/vllm", "serve", "/srv/m", "--max-num-seqs", "8", 
 
 @pytest.fixture
 def service(tmp_path):
-    return Service("vllm@main.service", ARGV, "http://127.0.0.1:8000", tmp_path)
+    return Service(
+        "vllm@main.service", ARGV, "http://127.0.0.1:8000", Line(ARGV[0], (*ARGV[:-1], "sec$$ret"), ""), tmp_path
+    )
 
 
 @pytest.fixture
@@ -94,7 +97,7 @@ def test_the_guard_knows_what_to_take_away_without_a_shell_reading_names(service
 
 def test_a_name_that_is_no_service_is_refused(service, systemd):
     with pytest.raises(TuneNotDone):
-        tune_unit.apply(Service("x; reboot.service", ARGV, "", service.runtime), Setting(16))
+        tune_unit.apply(Service("x; reboot.service", ARGV, "", service.line, service.runtime), Setting(16))
     assert systemd == []
 
 

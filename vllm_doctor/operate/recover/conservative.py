@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from vllm_doctor.gather.unit_line import Line
+from vllm_doctor.operate import launch_text
 from vllm_doctor.operate.tune.unit import number
 from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
-from vllm_doctor.remedy.argv import applied
-from vllm_doctor.remedy.dropin import quoted
 from vllm_doctor.rules.say import inventory_var
 
 UTILIZATION, SEQUENCES, TOKENS = 0.75, 16, 8192
@@ -47,21 +47,17 @@ def less(argv: tuple[str, ...], predict: Predict | None, resolved: Mapping[str, 
     return Less((), f"the plan foresees {told.outcome} for the launch as it stands, and less of anything does not help")
 
 
-def text(argv: tuple[str, ...], changes: tuple[Change, ...]) -> str:
+def text(line: Line, changes: tuple[Change, ...]) -> str:
     """The drop-in's text."""
-    line = " ".join(quoted(word) for word in applied(argv, changes))
-    # A list setting must be emptied before it is set again, or systemd refuses two ExecStart= lines.
-    return (
-        "# `vllm-doctor recover`: the launch with less, until the time in this file's name or the next reboot.\n"
-        f"[Service]\nExecStart=\nExecStart={line}\n"
-    )
+    comment = "`vllm-doctor recover`: the launch with less, until the time in this file's name or the next reboot."
+    return launch_text.text(comment, line, changes)
 
 
 def _value(argv: tuple[str, ...], flag: str, resolved: Mapping[str, float]) -> float | None:
     if flag != "gpu-memory-utilization":
         found = number(argv, flag)
         return resolved.get(flag) if found is None else found
-    for word, after in zip(argv, (*argv[1:], ""), strict=True):
+    for word, after in zip(argv, (*argv[1:], ""), strict=False):
         name, _, given = word.partition("=")
         if name.startswith("--") and name[2:].replace("_", "-") == flag:
             try:

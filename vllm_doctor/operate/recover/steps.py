@@ -12,6 +12,7 @@ import msgspec
 
 from vllm_doctor.gather import journal, look, nvml, systemd
 from vllm_doctor.gather.run import run
+from vllm_doctor.gather.unit_line import Line
 from vllm_doctor.operate.announce import announced
 from vllm_doctor.operate.guard.restart import LOCK, alone
 from vllm_doctor.operate.history import deeds
@@ -29,10 +30,11 @@ _GIB = 1 << 30
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What will be done. `gpus` are the unit's, `mine` what of its processes holds them, `others` who else does."""
+    """What will be done. `line` is the command line that `less` changes, `gpus` are the unit's, `mine` what of its
+    processes holds them, `others` who else does."""
 
     unit: str
-    argv: tuple[str, ...]
+    line: Line | None
     active: str
     drained: bool
     processes: tuple[int, ...]
@@ -107,19 +109,19 @@ def done(plan: Plan, ready_s: float, say: Callable[[str], None], now: datetime.d
         systemctl("stop", "--", plan.unit, deadline_s=_STOP_S)
         problem = _freed(plan, say)
         drop_in = Temporary(plan.unit, "recover", restart=False)
-        if plan.less.changes:
-            file = drop_in.put(conservative.text(plan.argv, plan.less.changes), int(plan.hours * 3600), now)
+        if plan.less.changes and plan.line is not None:
+            file = drop_in.put(conservative.text(plan.line, plan.less.changes), int(plan.hours * 3600), now)
             say(f"writes {file}")
             end_at = now + datetime.timedelta(hours=plan.hours)
             deeds.record(plan.unit, "recover", f"{deeds.UNTIL} {end_at.isoformat(timespec='seconds')}")
         say(f"starts {plan.unit}")
-        systemctl("reset-failed", "--", plan.unit)
+        _forget_failures(plan.unit)
         systemctl("start", "--", plan.unit, deadline_s=_STOP_S)
         run(["systemctl", "stop", f"{resume}.timer"], deadline_s=20)
         why = answers(plan.unit, ready_s)
         if why is not None and drop_in.take_away():
             say(f"{why}: starts it as it was")
-            systemctl("reset-failed", "--", plan.unit)
+            _forget_failures(plan.unit)
             systemctl("restart", "--", plan.unit, deadline_s=_STOP_S)
             why = answers(plan.unit, ready_s)
         took = time.monotonic() - began
@@ -128,6 +130,12 @@ def done(plan: Plan, ready_s: float, say: Callable[[str], None], now: datetime.d
     if why is not None:
         return Outcome(answers=False, why=f"{why}{f'; {problem}' if problem else ''}", seconds=took)
     return Outcome(answers=True, why=problem, seconds=took)
+
+
+def _forget_failures(unit: str) -> None:
+    """So that the start limit does not refuse the start. systemd has no state of a stopped unit that nothing refers
+    to, and then there is nothing to forget."""
+    run(["systemctl", "reset-failed", "--", unit], deadline_s=60)
 
 
 def _freed(plan: Plan, say: Callable[[str], None]) -> str:
@@ -180,6 +188,7 @@ def answers(unit: str, within_s: float) -> str | None:
                 return "the service failed (vllm-doctor diagnose)"
             if one.health == 200 and one.canary is not False:
                 return None
-            last = "no completion came back" if one.health == 200 else f"/health says {one.health}"
+            said = "no answer from /health" if one.health is None else f"/health says {one.health}"
+            last = "no completion came back" if one.health == 200 else said
         time.sleep(2)
     return f"{unit} does not answer within {within_s:.0f} s: {last}"

@@ -14,17 +14,20 @@ import msgspec
 from vllm_doctor.gather import systemd
 from vllm_doctor.gather.http import NoResponse, get
 from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.gather.unit_line import Line
+from vllm_doctor.operate import launch_text
 from vllm_doctor.operate.tune.decide import Setting
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
-from vllm_doctor.remedy.argv import applied
 from vllm_doctor.remedy.dropin import quoted
 
 NAME = "zzz-vllm-doctor-tune.conf"
 GUARD = "vllm-doctor-tune-guard"
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]+\.service")
 POLL_S = 0.5
+
+_NO_LINE = Line("", (), "")
 
 
 class OutOfTime(Exception):  # noqa: N818 - no error: the ramp's time ended inside a step
@@ -36,11 +39,12 @@ class TuneNotDone(Exception):  # noqa: N818 - it names what the operator meets
 
 
 class Service(msgspec.Struct, frozen=True):
-    """The unit's name, its command line without any trial, and where it answers."""
+    """The unit's name, its command line without any trial, where it answers, and what the unit says word for word."""
 
     unit: str
     argv: tuple[str, ...]
     base: str
+    line: Line = _NO_LINE
     runtime: Path = Path("/run/systemd/system")
 
     @property
@@ -75,7 +79,7 @@ def changes(argv: tuple[str, ...], setting: Setting, variable: Callable[[str], s
 
 def number(argv: tuple[str, ...], name: str) -> int | None:
     """A flag's whole number on a command line (`--name N`, `--name=N`, underscores too); None where it is not said."""
-    for word, after in zip(argv, (*argv[1:], ""), strict=True):
+    for word, after in zip(argv, (*argv[1:], ""), strict=False):
         flag, _, given = word.partition("=")
         if flag.startswith("--") and flag[2:].replace("_", "-") == name:
             text = given or after
@@ -85,12 +89,8 @@ def number(argv: tuple[str, ...], name: str) -> int | None:
 
 def trial(service: Service, setting: Setting) -> str:
     """The drop-in's text."""
-    words = applied(service.argv, changes(service.argv, setting, lambda _: None))
-    # A list setting must be emptied before it is set again, or systemd refuses two ExecStart= lines.
-    return (
-        "# A trial of `vllm-doctor tune`; it is taken away when the trial ends, and a reboot forgets it.\n"
-        f"[Service]\nExecStart=\nExecStart={' '.join(quoted(word) for word in words)}\n"
-    )
+    comment = "A trial of `vllm-doctor tune`; it is taken away when the trial ends, and a reboot forgets it."
+    return launch_text.text(comment, service.line, changes(service.argv, setting, lambda _: None))
 
 
 def apply(service: Service, setting: Setting) -> None:
