@@ -161,5 +161,22 @@ def test_links_that_are_down_and_throttling(nvml_machine: Make) -> None:
     assert (gpus.value[0].pcie_width, gpus.value[0].pcie_width_max) == (8, 16)
 
 
+@pytest.mark.parametrize(
+    ("said", "down"),
+    [
+        (("gpu.0.nvlink = 0 0 0 0", "gpu.1.nvlink = 0 0 0 0"), [(), ()]),  # no bridge: nothing is connected
+        (("gpu.0.nvlink = 0 0 0 0", "gpu.1.nvlink = 1 1 0 0"), [(0, 1), (2, 3)]),  # its sibling's links are up
+        (("gpu.0.nvlink = 1 0 1 1", "gpu.0.mig_mode = 1 1"), [(), ()]),  # MIG turns NVLink off
+    ],
+)
+def test_a_link_that_nothing_is_connected_to_is_not_down(
+    nvml_machine: Make, said: tuple[str, ...], down: list[tuple[int, ...]]
+) -> None:
+    nvml_machine("h100x2").say(*said)
+    gpus, _ = nvml.read(60)
+    assert isinstance(gpus, Known)
+    assert [gpu.nvlink_down for gpu in gpus.value if gpu.mig_parent is None] == down
+
+
 def test_a_minor_release_of_cuda_is_read_from_the_driver_s_number() -> None:
     assert [nvml._cuda(number) for number in (13000, 12080, 11040, 0, None)] == ["13.0", "12.8", "11.4", None, None]

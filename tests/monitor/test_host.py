@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,12 @@ CARD = Gpu(
     temperature_c=71,
     pcie_width_max=16,
 )
-XID = KernelEvent("NVRM: Xid (PCI:0000:05:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.")
+LOST = "NVRM: Xid (PCI:0000:05:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+XIDS = (
+    KernelEvent(LOST, "2026-01-01T00:01:00+00:00"),
+    KernelEvent(LOST, "2026-01-01T01:00:00,000000+01:00"),  # as dmesg writes it
+    KernelEvent(LOST, "Jan  1 00:02:00"),  # of a year that nobody knows
+)
 
 
 def snapshot(certificate: str = "") -> Snapshot:
@@ -40,11 +46,13 @@ def snapshot(certificate: str = "") -> Snapshot:
         taken_at="2026-01-01T00:00:00+00:00",
         subject=Subject(unit=UNIT),
         live=True,
-        unit=Known(Unit(UNIT, "loaded", "active", "running", "success", drop_ins=("/x/90-drained.conf",)), "t"),
+        unit=Known(
+            Unit(UNIT, "loaded", "active", "running", "success", drop_ins=("/x/90-drained.conf",), restarts=4), "t"
+        ),
         launch=Known(Launch(("vllm", "serve", "m"), "m", flags), "t"),
         gpus=Known((CARD,), "t"),
         driver=Known(Driver(module="580.1", library="580.2"), "t"),
-        kernel=Known(Kernel((XID, XID)), "t"),
+        kernel=Known(Kernel(XIDS), "t"),
     )
 
 
@@ -66,7 +74,10 @@ def test_figures_of_a_host() -> None:
     assert "vllm_gpu_row_remap_failed" not in got  # not read is not 0
     assert {labels["reason"]: v for labels, v in got["vllm_gpu_throttled"]}["hw-thermal"] == 1
     assert {labels["reason"]: v for labels, v in got["vllm_gpu_throttled"]}["sw-thermal"] == 0
-    assert got["vllm_gpu_xid_events_total"] == [({"pci": "0000:05:00", "xid": "79"}, 2.0)]
+    assert got["vllm_gpu_xid_events_total"] == [({"pci": "0000:05:00", "xid": "79"}, 3.0)]
+    assert got["vllm_gpu_xid_last_timestamp_seconds"] == [({"pci": "0000:05:00", "xid": "79"}, 1767225660.0)]
+    assert got["vllm_doctor_unit_failed"] == [({"unit": UNIT}, 0.0)]
+    assert got["vllm_unit_restarts_total"] == [({"unit": UNIT}, 4.0)]
     assert got["vllm_driver_library_mismatch"] == [({}, 1.0)]
     assert "vllm_fabric_manager_mismatch" not in got
     assert got["vllm_doctor_unit_drained"] == [({"unit": UNIT}, 1.0)]
@@ -106,4 +117,5 @@ def test_the_guards_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("vllm_doctor.operate.guard.policy.load", lambda: policy.Policy(units=(UNIT,), act=True))
     deeds.record(UNIT, "restarted", "by the guard")
     found = {r.name: r.value for r in rows([snapshot()]) if r.name.startswith("vllm_guard")}
+    assert found.pop("vllm_guard_last_restart_timestamp_seconds") == pytest.approx(time.time(), abs=60)
     assert found == {"vllm_guard_restarts_today": 1.0, "vllm_guard_restarts_left": 2.0}

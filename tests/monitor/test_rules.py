@@ -19,6 +19,7 @@ from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.monitor import rules
 from vllm_doctor.monitor.dashboards import dashboards
 from vllm_doctor.monitor.names import NoCommonNameError
+from vllm_doctor.monitor.page import page
 from vllm_doctor.rules.explain import about
 from vllm_doctor.rules.order import by_code
 
@@ -74,7 +75,7 @@ def test_every_alert_says_what_to_do_and_its_explain_is_a_command() -> None:
         assert told["do"]
         asked = told["explain"].removeprefix("vllm-doctor explain ")
         if not asked.startswith(("vllm-doctor diagnose", "{{")):
-            assert asked in by_code() or about(asked, None), told["explain"]
+            assert asked in by_code() or page(asked, None) or about(asked, None), told["explain"]
 
 
 @pytest.mark.parametrize("releases", [["0.32.0"], ["0.12.0", "0.8.5"]])
@@ -124,20 +125,23 @@ def test_an_empty_prometheus_has_one_alert(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _questions(alert: str) -> Iterator[tuple[str, dict[str, str], str, bool]]:
-    """Alert, series, when it is asked, whether it fires."""
+def _questions(alert: str) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Alert, its series with when they are asked, whether it fires."""
     case = CASES[alert]
     fires = case["fires"]
-    yield alert, fires["series"], fires["at"], True
+    for fired in (fires, *case.get("also", ())):
+        yield alert, fired, True
     for quiet in (*case["quiet"], *([case["reset"]] if "reset" in case else [])):
-        yield alert, quiet["series"], quiet["at"], False
+        yield alert, quiet, False
     for name in fires["series"]:
         left = {other: values for other, values in fires["series"].items() if other != name}
-        yield alert, left, fires["at"], name in case.get("without", ())
+        yield alert, {**fires, "series": left}, name in case.get("without", ())
 
 
-def _group(alert: str, series: dict[str, str], at: str, fires: bool) -> dict[str, Any]:
-    firing = f'count(group by (alertname) (ALERTS{{alertname="{alert}",alertstate="firing"}}))'
+def _group(alert: str, one: dict[str, Any], fires: bool) -> dict[str, Any]:
+    series, at = one["series"], one["at"]
+    grave = f',severity="{one["severity"]}"' if "severity" in one else ""
+    firing = f'count(group by (alertname) (ALERTS{{alertname="{alert}",alertstate="firing"{grave}}}))'
     expected = [{"labels": "{}", "value": 1}] if fires else []
     return {
         "name": f"{alert} {'fires' if fires else 'quiet'} {sorted(series)}",
@@ -180,6 +184,35 @@ def test_the_command_writes_the_file_and_refuses_what_it_cannot_use(tmp_path: Pa
         done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert told in done.stderr
+
+
+def test_a_release_newer_than_all_that_are_known_is_said(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("vllm-doctor")), "export", str(tmp_path / "new")]
+    done = subprocess.run([*command, "--vllm-version", "9.9"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert re.search(
+        r"vLLM 9\.9 is newer than (\S+), the newest release that is known here: the files have \1's", done.stderr
+    )
+
+
+def test_an_objective_is_a_warning_until_its_bound_is_set() -> None:
+    """No default suits a batch queue or a model that thinks for minutes; errors are the same everywhere."""
+
+    def grave(numbers: dict[str, float]) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for row in rules.groups(PINNED, numbers=numbers)[1]["rules"]:
+            if "window" in row["labels"]:
+                found.setdefault(row["alert"], set()).add(row["labels"]["severity"])
+        return found
+
+    both = {"critical", "warning"}
+    assert grave({}) == {
+        "VllmFirstTokenLate": {"warning"},
+        "VllmTokensLate": {"warning"},
+        "VllmRequestsLate": {"warning"},
+        "VllmErrors": both,
+    }
+    assert grave({"first_token_s": 2.5})["VllmFirstTokenLate"] == both
 
 
 def test_the_dashboards_are_what_the_builder_makes_of_the_charts() -> None:

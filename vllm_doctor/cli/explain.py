@@ -15,6 +15,7 @@ Examples:
   vllm-doctor explain VD121
   vllm-doctor explain swap-space --vllm-version 0.33.0
   vllm-doctor explain vllm:num_preemptions_total
+  vllm-doctor explain VllmDown
   vllm-doctor explain --list
 """
 
@@ -23,7 +24,7 @@ def explain(
     code: Annotated[
         str | None,
         typer.Argument(
-            help="A finding's code (VD121), or an option, variable or metric of vLLM (swap-space).",
+            help="A finding's code (VD121), an alert (VllmDown), an option, variable or metric of vLLM (swap-space).",
             show_default=False,
             autocompletion=complete.codes,
         ),
@@ -37,6 +38,7 @@ def explain(
     """Say what a finding means, how it is recognised, what to do, and which common advice is wrong."""
     from vllm_doctor.cli.errors import UsageProblem
     from vllm_doctor.knowledge.versions import parse_version
+    from vllm_doctor.monitor.page import page
     from vllm_doctor.rules.explain import about, explained, listing, nearest
     from vllm_doctor.rules.order import by_code
 
@@ -50,7 +52,7 @@ def explain(
         raise UsageProblem(f"--vllm-version {vllm_version[:40]!r}: needed is a version such as 0.11.0")
     wanted = code.strip()
     rule = by_code().get(wanted.upper())
-    text = explained(rule, at) if rule is not None else about(wanted, at)
+    text = explained(rule, at) if rule is not None else page(wanted, at) or about(wanted, at)
     if text is None:
         near = nearest(wanted)
         hint = f"; --{near} is near" if near is not None else ""

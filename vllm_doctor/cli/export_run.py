@@ -1,6 +1,7 @@
 """What `export` does with its options."""
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.output import settle
 from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.version import Version
-from vllm_doctor.knowledge.versions import parse_version
+from vllm_doctor.knowledge.versions import newest_known, parse_version
 from vllm_doctor.monitor import rules
 from vllm_doctor.monitor.dashboards import dashboards
 from vllm_doctor.monitor.names import NoCommonNameError
@@ -25,6 +26,10 @@ def run(
     if not _JOB.fullmatch(job):
         raise UsageProblem(f"--job {job[:60]!r}: needed is a word of letters, digits and _ . / -")
     at = [_release(r) for r in releases]
+    newest = newest_known()
+    for one in sorted({one for one in at if one > newest}):
+        told = f"vLLM {one} is newer than {newest}, the newest release that is known here"
+        print(f"vllm-doctor: export: {told}: the files have {newest}'s names", file=sys.stderr)
     try:
         files = {"rules/vllm.rules.yml": rules.text(at, numbers=_numbers(numbers), without=without, job=job)}
     except NoCommonNameError as problem:

@@ -125,16 +125,15 @@ def _health(gpu: Asker, handle: Any) -> None:
     gpu.ask("pcie_width", lambda: pynvml.nvmlDeviceGetCurrPcieLinkWidth(handle))
     gpu.ask("pcie_width_max", lambda: pynvml.nvmlDeviceGetMaxPcieLinkWidth(handle))
     gpu.ask("temperature", lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
-    down: list[int] = []
+    links: dict[int, bool] = {}
     for link in range(18):
         state = gpu.ask(f"nvlink{link}", partial(pynvml.nvmlDeviceGetNvLinkState, handle, link))
         gpu.values.pop(f"nvlink{link}", None)
         if state is None:
             gpu.errors.pop(f"nvlink{link}")
             break
-        if state == 0:
-            down.append(link)
-    gpu.values["nvlink_down"] = down
+        links[link] = state != 0
+    gpu.values["nvlinks"] = sorted(links.items())
 
 
 def _field(handle: Any, field: int) -> int:

@@ -45,6 +45,7 @@ class Said(msgspec.Struct):
     driver: str | None = None
     cuda: int | None = None
     gpus: tuple[Gpu, ...] = ()
+    linked: dict[int, frozenset[int]] = {}
     errors: dict[str, int] = {}
     ended: bool = False
     asked_system: bool = False
@@ -73,6 +74,7 @@ def parse(out: bytes) -> Said:
             _take(said, msgspec.json.decode(line, type=_Row))
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
+    said.gpus = _down(said)
     return said
 
 
@@ -85,6 +87,7 @@ def _take(said: Said, row: _Row) -> None:
             said.asked_system, said.driver, said.cuda = True, system.driver, system.cuda
         case "gpu":
             said.gpus += (_gpu(row.index, row.values, row.errors, None),)
+            said.linked[row.index] = _up(row.values)
         case "slice":
             said.gpus += (_gpu(row.index, row.values, row.errors, row.index),)
         case "end":
@@ -112,7 +115,31 @@ class _Values(msgspec.Struct):
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     temperature: int | None = None
-    nvlink_down: tuple[int, ...] = ()
+    nvlinks: tuple[tuple[int, bool], ...] = ()
+
+
+def _up(raw: Mapping[str, object]) -> frozenset[int]:
+    """The NVLinks of a card that are up."""
+    return frozenset(link for link, up in msgspec.convert(raw, _Values).nvlinks if up)
+
+
+def _down(said: Said) -> tuple[Gpu, ...]:
+    """The cards, each with those of its NVLinks that failed.
+
+    NVML says "disabled" of a link that nothing is connected to (no bridge, no NVSwitch) as of one that failed, and of
+    every link in MIG mode. A link failed where another of its card is up, or the same one of a card of its kind.
+    """
+    kinds: dict[str, set[int]] = {}
+    for gpu in said.gpus:
+        kinds.setdefault(gpu.name, set()).update(said.linked.get(gpu.index, ()))
+    return tuple(
+        msgspec.structs.replace(gpu, nvlink_down=())
+        if gpu.mig_mode
+        else msgspec.structs.replace(
+            gpu, nvlink_down=tuple(n for n in gpu.nvlink_down if said.linked.get(gpu.index) or n in kinds[gpu.name])
+        )
+        for gpu in said.gpus
+    )
 
 
 def _gpu(index: int, raw: Mapping[str, object], errors: Mapping[str, int], parent: int | None) -> Gpu:
@@ -139,7 +166,7 @@ def _gpu(index: int, raw: Mapping[str, object], errors: Mapping[str, int], paren
         persistence=bool(values.persistence) if values.persistence is not None else None,
         pcie_width=values.pcie_width,
         pcie_width_max=values.pcie_width_max,
-        nvlink_down=values.nvlink_down,
+        nvlink_down=tuple(link for link, up in values.nvlinks if not up),
         temperature_c=values.temperature,
         pci=values.pci,
         unified_memory=errors.get("memory") == NOT_SUPPORTED and "handle" not in errors,

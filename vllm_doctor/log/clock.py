@@ -29,6 +29,15 @@ def seconds_between(earlier: str | None, later: str | None) -> float | None:
     return abs((moments[1] - moments[0]).total_seconds())
 
 
+def epoch(at: str | None) -> float | None:
+    """An ISO time with its zone as seconds since 1970; None for any other, and for the journal's word for no time."""
+    try:
+        moment = datetime.fromisoformat((at or "").replace(",", "."))
+    except ValueError:
+        return None
+    return moment.timestamp() if moment.tzinfo is not None and moment.timestamp() > 0 else None
+
+
 def _moment(text: str) -> datetime | None:
     """vLLM's own stamps name no year: the same one stands in for it."""
     try:

@@ -111,19 +111,32 @@ def _driver(driver: Driver) -> Iterator[Row]:
 
 
 def _xids(snapshots: Sequence[Snapshot]) -> Iterator[Row]:
+    from vllm_doctor.log.clock import epoch
     from vllm_doctor.rules.gates.xid import xids
 
     kernel = next((s.kernel.value for s in snapshots if isinstance(s.kernel, Known)), None)
     counted = Counter((one.bus, str(one.code)) for one in xids(kernel)) if kernel is not None else Counter()
     for (bus, code), count in counted.items():
         yield Row("vllm_gpu_xid_events_total", "Xid lines of this boot.", {"pci": bus, "xid": code}, float(count))
+    # A time and not a growing count: it needs no earlier sample, and a reboot or a gap in the samples changes nothing.
+    last: dict[tuple[str, str], float] = {}
+    for one in xids(kernel) if kernel is not None else ():
+        moment = epoch(one.event.at)
+        if moment is not None:
+            last[one.bus, str(one.code)] = max(moment, last.get((one.bus, str(one.code)), 0.0))
+    for (bus, code), moment in last.items():
+        labels = {"pci": bus, "xid": code}
+        yield Row("vllm_gpu_xid_last_timestamp_seconds", "When the newest Xid line was logged.", labels, moment)
 
 
 def _unit(shot: Snapshot, unit: str, now: float) -> Iterator[Row]:
     if isinstance(shot.unit, Known):
-        yield Row(
-            "vllm_doctor_unit_drained", "Taken out of service on purpose.", {"unit": unit}, _drained(shot.unit.value)
-        )
+        found, who = shot.unit.value, {"unit": unit}
+        yield Row("vllm_doctor_unit_drained", "Taken out of service on purpose.", who, _drained(found))
+        failed = float(found.active_state == "failed")
+        yield Row("vllm_doctor_unit_failed", "It ended, and systemd does not restart it.", who, failed)
+        if found.restarts is not None:
+            yield Row("vllm_unit_restarts_total", "Restarts by systemd itself.", who, float(found.restarts))
     yield from _guard(unit, now)
     if isinstance(shot.launch, Known):
         path = shot.launch.value.flags.get("ssl-certfile")
@@ -148,9 +161,12 @@ def _guard(unit: str, now: float) -> Iterator[Row]:
         return
     if not policy.act or unit not in policy.units:
         return
-    done = sum(event.kind == DONE for event in deeds.events(unit, now - _DAY))
-    yield Row("vllm_guard_restarts_today", "The guard's restarts within a day.", {"unit": unit}, float(done))
-    left = float(max(0, policy.restarts_a_day - done))
+    done = [event.at for event in deeds.events(unit, now - _DAY) if event.kind == DONE]
+    yield Row("vllm_guard_restarts_today", "The guard's restarts within a day.", {"unit": unit}, float(len(done)))
+    if done:
+        when = "When the guard last restarted it."
+        yield Row("vllm_guard_last_restart_timestamp_seconds", when, {"unit": unit}, max(done))
+    left = float(max(0, policy.restarts_a_day - len(done)))
     yield Row("vllm_guard_restarts_left", "Restarts that the guard may still do today.", {"unit": unit}, left)
 
 

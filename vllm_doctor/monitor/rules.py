@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,11 @@ def alerts() -> tuple[str, ...]:
     return (*dict.fromkeys(told), "VllmMetricMissing")
 
 
+def more(name: str) -> str:
+    """What there is to know of an alert beside its rows; "" where they say it all."""
+    return str(source()["pages"].get(name, ""))
+
+
 def groups(
     releases: Sequence[Version],
     *,
@@ -50,7 +55,7 @@ def groups(
 ) -> list[dict[str, Any]]:
     """The groups of a rules file, as its YAML has them. Raises PolicyError, and NoCommonNameError for such releases."""
     known, lacking = names(releases)
-    told = {**known, **_numbers(numbers or {}), "job": job}
+    told = {**known, **_numbers(numbers or {}), **_xids(), "job": job}
     unknown = sorted(set(without) - set(alerts()))
     if unknown:
         raise PolicyError(f"no such alert: {', '.join(unknown)}; there are {', '.join(alerts())}")
@@ -58,7 +63,7 @@ def groups(
     firing = [_alert(row, told) for row in rows]
     objectives = [row for row in source()["objectives"] if row.get("metric") not in lacking]
     records = [record for row in objectives for record in _records(row, told)]
-    firing += [alert for row in objectives for alert in _burns(row, told)]
+    firing += [alert for row in objectives for alert in _burns(row, told, set(numbers or ()))]
     firing.append(_missing(known, lacking, objectives, told))
     firing = [row for row in firing if row["alert"] not in without]
     return [
@@ -80,6 +85,7 @@ def text(
     made = groups(releases, numbers=numbers, without=without, job=job)
     head = (
         f"# vllm-doctor {__version__}: alerts for vLLM {', '.join(map(str, releases))}; made by `vllm-doctor export`.\n"
+        "# Each target needs the labels host and unit (vllm@main.service), as its host's text file has them.\n"
     )
     return head + yaml.safe_dump({"groups": made}, sort_keys=False, width=10_000, allow_unicode=True)
 
@@ -99,6 +105,13 @@ def _numbers(given: Mapping[str, float]) -> dict[str, str]:
     return {name: _figure(value) for name, value in {**known, **given}.items()}
 
 
+def _xids() -> dict[str, str]:
+    from vllm_doctor.rules.gates.xid import APPLICATION, CONSEQUENCE, HARMLESS, SUMMARY
+
+    told = {"xid_application": APPLICATION, "xid_harmless": CONSEQUENCE | HARMLESS | {SUMMARY}}
+    return {word: "|".join(map(str, sorted(codes))) for word, codes in told.items()}
+
+
 def _figure(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
@@ -115,7 +128,7 @@ def _alert(row: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, Any]:
     return {
         "alert": row["alert"],
         "expr": _filled(row["expr"], told),
-        "for": row["for"],
+        "for": _filled(row["for"], told),
         "labels": {"severity": row["severity"]},
         "annotations": {word: _filled(row[word], told) for word in ("summary", "do", "explain")},
     }
@@ -160,12 +173,6 @@ def selected(selector: str, matcher: str) -> str:
     return f"{selector[:-1]},{matcher}}}" if selector.endswith("}") else f"{selector}{{{matcher}}}"
 
 
-def _count(row: Mapping[str, Any], told: Mapping[str, str]) -> str:
-    if "metric" not in row:
-        return f"sum without (engine, finished_reason, model_name) (increase({told['finished']}[WINDOW]))"
-    return f"sum without (engine, model_name) (increase({suffixed(told[row['metric']], '_count')}[WINDOW]))"
-
-
 def _records(row: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     for window in _WINDOWS:
         yield {
@@ -175,8 +182,10 @@ def _records(row: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[dict[s
         }
 
 
-def _burns(row: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    for long, short, factor, hold, severity in _BURNS:
+def _burns(row: Mapping[str, Any], told: Mapping[str, str], chosen: Set[str]) -> Iterator[dict[str, Any]]:
+    requests = f"sum by (job, instance) (increase({told['finished']}[WINDOW]))"
+    for long, short, factor, hold, gravest in _BURNS:
+        severity = gravest if row.get("bound", "") in {"", *chosen} else "warning"
         over = f"{factor:g} * {told[row['budget']]}"
         missed = f'vllm_objective:missed:ratio_rateWINDOW{{objective="{row["alert"]}"}}'
         yield {
@@ -184,7 +193,7 @@ def _burns(row: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[dict[str
             "expr": (
                 f"{missed.replace('WINDOW', long)} > {over}\n"
                 f"and {missed.replace('WINDOW', short)} > {over}\n"
-                f"and on (job, instance) {_count(row, told).replace('WINDOW', long)} >= {told['objective_requests']}"
+                f"and on (job, instance) {requests.replace('WINDOW', long)} >= {told['objective_requests']}"
             ),
             "for": hold,
             "labels": {"severity": severity, "window": long},

@@ -1,8 +1,11 @@
 """The pages of the rules, what is said about them and true of a release, and the flowchart drawn from the order."""
 
+from collections.abc import Sequence
+
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.claims import Claim, as_text, claims_about, claims_of, replacements
 from vllm_doctor.knowledge.history import History, history
+from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.rules.chart import NODES, Node
 from vllm_doctor.rules.order import INTERNAL, OrderRow, Retired, by_code, retired
@@ -95,14 +98,16 @@ def _named(name: str, at: Version | None) -> list[str]:
     end = next((e for e in ("_total", "_bucket", "_sum", "_count") if exported.endswith(e)), "")
     bare = exported.removesuffix(end)
     metrics = history("metrics", "metrics")
-    for metric in (exported, bare):
-        if metric in metrics:
-            known = metrics.value(metric, at or versions.newest_known())
-            labels = known.get("labels")
-            told = f", with the labels {', '.join(map(str, labels))}" if isinstance(labels, list) and labels else ""
-            note = versions.metric_note(metric)
-            more = [f"- {note[:1].upper()}{note[1:]}"] if note else []
-            return [f"# {metric}", "", f"- A {known.get('kind')}{told}.", *_releases(metrics, metric, at), *more]
+    # vLLM's V1 names a counter without the _total that the client library adds: a page has both as one name.
+    spelt = [metric for metric in dict.fromkeys((bare, exported)) if metric in metrics]
+    if spelt:
+        known = metrics.value(spelt[0], at or versions.newest_known())
+        labels = known.get("labels")
+        told = f", with the labels {', '.join(map(str, labels))}" if isinstance(labels, list) and labels else ""
+        notes = dict.fromkeys(filter(None, map(versions.metric_note, spelt)))
+        more = [f"- {note[:1].upper()}{note[1:]}" for note in notes]
+        name = exported if exported in spelt or known.get("kind") == "counter" else spelt[0]
+        return [f"# {name}", "", f"- A {known.get('kind')}{told}.", *_releases(metrics, spelt, at), *more]
     for (file, section), what in _KINDS.items():
         facts = history(file, section)
         if name in facts:
@@ -110,16 +115,20 @@ def _named(name: str, at: Version | None) -> list[str]:
             asks = f"; it asks for compute capability {known['capability']}" if "capability" in known else ""
             types = known.get("dtypes")
             also = f"; activations in {', '.join(map(str, types))}" if isinstance(types, list) else ""
-            return [f"# {name}", "", f"- {what}{asks}{also}.", *_releases(facts, name, at)]
+            return [f"# {name}", "", f"- {what}{asks}{also}.", *_releases(facts, [name], at)]
     return []
 
 
-def _releases(facts: History, name: str, at: Version | None) -> list[str]:
-    first, last = facts.span(name)
+def _releases(facts: History, names: Sequence[str], at: Version | None) -> list[str]:
+    """Where it is under any of these names."""
+    spans = [facts.span(name) for name in names]
+    first = min((span[0] for span in spans), key=as_version)
+    last = max((span[1] for span in spans), key=as_version)
     lines = [f"- In vLLM {first} to {last} (of the releases that were read)."]
     if at is not None:
         word = {True: "has it", False: "does not have it", None: "lies between two releases that disagree"}
-        lines.append(f"- vLLM {at} {word[facts.exists(name, at)]}.")
+        here = {facts.exists(name, at) for name in names}
+        lines.append(f"- vLLM {at} {word[True if True in here else None if None in here else False]}.")
     return lines
 
 
