@@ -127,28 +127,19 @@ def fast_rules() -> str:
 
 
 class Prometheus:
-    """A real one on a port of its own."""
+    """A real one on a port of its own, which scrapes itself as the job monitoring."""
 
-    def __init__(self, folder: Path, servers: list[Vllm]) -> None:
-        (folder / "rules.yml").write_text(fast_rules(), encoding="utf-8")
-        targets = [
-            {"targets": [f"127.0.0.1:{s.port}"], "labels": {"host": s.name, "unit": "vllm@main.service"}}
-            for s in servers
-        ]
-        config = {
-            "global": {"scrape_interval": "500ms", "scrape_timeout": "400ms", "evaluation_interval": "500ms"},
-            "rule_files": ["rules.yml"],
-            "scrape_configs": [
-                {"job_name": "vllm", "static_configs": targets},
-                {
-                    "job_name": "node",
-                    "static_configs": [{"targets": [f"127.0.0.1:{TEXT.port}"], "labels": {"host": "h"}}],
-                },
-            ],
-        }
-        (folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    def __init__(self, folder: Path, jobs: list[dict[str, Any]], rules_text: str, *, every: str = "500ms") -> None:
+        (folder / "rules.yml").write_text(rules_text, encoding="utf-8")
         with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as free:
             port = free.server_address[1]
+        itself = {"job_name": "monitoring", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+        config = {
+            "global": {"scrape_interval": every, "scrape_timeout": "400ms", "evaluation_interval": every},
+            "rule_files": ["rules.yml"],
+            "scrape_configs": [*jobs, itself],
+        }
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
         self.url = f"http://127.0.0.1:{port}"
         words = [f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]
         self.log = (folder / "log").open("w")
@@ -169,15 +160,25 @@ class Prometheus:
     def firing(self) -> dict[tuple[str, str], float]:
         """Alert and host, and when it began to fire."""
         told = self.ask("/api/v1/query", query='min_over_time((timestamp(ALERTS{alertstate="firing"}))[10m:500ms])')
-        return {
-            (one["metric"]["alertname"], one["metric"].get("host", "")): float(one["value"][1])
-            for one in told["result"]
-        }
+        began: dict[tuple[str, str], float] = {}
+        for one in told["result"]:  # an alert may fire as a warning, and later as critical
+            who = one["metric"]["alertname"], one["metric"].get("host", "")
+            began[who] = min(float(one["value"][1]), began.get(who, float("inf")))
+        return began
 
     def stop(self) -> None:
         self.process.terminate()
         self.process.wait(timeout=30)
         self.log.close()
+
+
+def jobs(servers: list[Vllm]) -> list[dict[str, Any]]:
+    """What is scraped: the servers, and the text file of a host."""
+    targets = [
+        {"targets": [f"127.0.0.1:{s.port}"], "labels": {"host": s.name, "unit": "vllm@main.service"}} for s in servers
+    ]
+    text = [{"targets": [f"127.0.0.1:{TEXT.port}"], "labels": {"host": "h"}}]
+    return [{"job_name": "vllm", "static_configs": targets}, {"job_name": "node", "static_configs": text}]
 
 
 class Text(Vllm):
@@ -218,7 +219,7 @@ def fired(folder: Path) -> Iterator[Seen]:
     """Every fault once, all at the same time, each on a server of its own."""
     servers = {name: Vllm(name) for name in (*FAULTS, KILLED, HUNG, "busy")}
     servers["idle"] = Vllm("idle", load=False)
-    prometheus = Prometheus(folder, list(servers.values()))
+    prometheus = Prometheus(folder, jobs(list(servers.values())), fast_rules())
     try:
         time.sleep(26)  # VllmNoRequests looks back on an hour and 20 minutes of use: 24 s
         began: dict[str, float] = {}
@@ -279,22 +280,22 @@ def every_panel_has_figures(seen: Seen) -> None:
 
 
 def every_selector_of_every_rule_is_a_series_or_is_listed(seen: Seen) -> None:
-    """What no server here has: the instrumentator's counters, node-exporter's own, and metrics of Prometheus itself."""
+    """What no server here has: the instrumentator's counters, node-exporter's own, and Alertmanager's."""
     absent = {
         "http_requests_total", "vllm:engine_sleep_state", "node_textfile_scrape_error",
-        "node_memory_MemAvailable_bytes",
-        "node_filesystem_avail_bytes", "node_filesystem_size_bytes", "prometheus_rule_evaluation_failures_total",
+        "node_memory_MemAvailable_bytes", "node_filesystem_avail_bytes", "node_filesystem_size_bytes",
         "alertmanager_notifications_failed_total", "prometheus_notifications_errors_total",
         "vllm_certificate_expiry_timestamp_seconds", "vllm_fabric_manager_mismatch", "vllm_gpu_row_remap_failed",
-        "vllm_guard_restarts_today", "vllm_guard_restarts_left", "vllm_plan_kv_cache_bytes",
+        "vllm_guard_last_restart_timestamp_seconds", "vllm_guard_restarts_left", "vllm_plan_kv_cache_bytes",
         "vllm_start_kv_cache_bytes",
     }  # fmt: skip
     names = set(seen.prometheus.ask("/api/v1/label/__name__/values"))
-    told = {name for group in rules.groups([as_version("0.32.0")]) for rule in group["rules"] for name in _names(rule)}
+    told = {name for group in rules.groups([as_version("0.32.0")]) for rule in group["rules"] for name in series(rule)}
     assert told - names == absent
 
 
-def _names(rule: dict[str, Any]) -> set[str]:
+def series(rule: dict[str, Any]) -> set[str]:
+    """The names of the series that an expression reads."""
     bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", rule["expr"])
     found = re.findall(r"\b(?:vllm|node|prometheus|alertmanager|http|up|process)[A-Za-z_:]*[A-Za-z_]\b|\bup\b", bare)
     return {name for name in found if not name.startswith("vllm_objective:")}
