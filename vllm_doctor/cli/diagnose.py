@@ -14,7 +14,7 @@ Examples:
 
 \b
   vllm-doctor diagnose                            every vLLM of this host
-  vllm-doctor diagnose docker:llm                 a container; podman:NAME, pod/NAME, pid:N, http://HOST:8000
+  vllm-doctor diagnose docker:llm                 a container; podman:NAME, pod/NAME, slurm:JOBID, pid:N, http://H:8000
   vllm-doctor diagnose inspect.json server.log    what docker inspect, or kubectl get pod -o json, and the log say
   vllm-doctor diagnose server.log                 a log that somebody sent
   journalctl -u vllm@main | vllm-doctor diagnose
@@ -31,7 +31,7 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         typer.Argument(
             metavar="[FILE|PLACE]...",
             help="Logs and descriptions (docker inspect, kubectl get pod -o json); or where it runs: docker:NAME, "
-            "podman:NAME, pod/[NAMESPACE/]NAME, pid:N, http://HOST:PORT.",
+            "podman:NAME, pod/[NAMESPACE/]NAME, slurm:JOBID, pid:N, http://HOST:PORT.",
             show_default=False,
         ),
     ] = None,

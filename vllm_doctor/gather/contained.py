@@ -6,25 +6,30 @@ from vllm_doctor.gather.inspected import Seen, version_of
 from vllm_doctor.gather.launch import is_vllm, parse_argv
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import Launch
-from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
+from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
 from vllm_doctor.redact.launch import secret_values
 
-_INSPECT = {"kubernetes": "kubectl get pod"}
+_INSPECT = {"kubernetes": "kubectl get pod", "slurm": "scontrol show job"}
 
 
 def launch_of(seen: Seen, medium: str | None = None) -> Reading[Launch]:
     """The launch in the container's description; secrets are not in it."""
     container = seen.container
+    if not is_vllm(seen.argv) and container.is_job:
+        remedy = f"give it: --launch 'vllm serve …' (scontrol write batch_script {container.name} -)"
+        return Unknown(f"the batch script of job {container.name} was not seen, or shows no vllm serve", remedy)
     if not is_vllm(seen.argv):
         told = " ".join(seen.argv[:3])[:100] or "nothing"
         return Unknown(f"{container.name} starts {told}, which is no vllm serve", "give it: --launch 'vllm serve …'")
     launch = parse_argv(seen.argv, seen.env)
-    kind = medium or ("pod" if container.is_pod else "docker")
+    kind = medium or ("pod" if container.is_pod else "slurm" if container.is_job else "docker")
     return Known(Launch(launch.argv, launch.model, launch.flags, launch.env, kind), source_of(seen))
 
 
 def version_in(seen: Seen) -> Reading[str]:
     """The release that the image's tag names."""
+    if seen.container.is_job:
+        return NOT_GIVEN
     found = version_of(seen.container.image)
     if found is not None:
         return Known(found, f"the image {seen.container.image}")
@@ -49,7 +54,8 @@ def subject_of(seen: Seen) -> Subject:
 
 def secrets_of(seen: Seen, beside: Sequence[str] = ()) -> frozenset[str]:
     """What the container is given and nobody else may know."""
-    return secret_values((*seen.argv, *beside), seen.env, (seen.container.name,))
+    own = secret_values((*seen.argv, *beside), seen.env, (seen.container.name,))
+    return own.union(*(secret_values(argv, env, (seen.container.name,)) for argv, env in seen.others))
 
 
 def no_unit(seen: Seen) -> Absent:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from vllm_doctor.gather import inspected, pod
+from vllm_doctor.gather import inspected, pod, slurm
 from vllm_doctor.gather.bounded import STDIN, json_value, start
 from vllm_doctor.gather.inspected import Seen
 from vllm_doctor.records.container import Event
@@ -28,11 +28,15 @@ class Documents(msgspec.Struct, frozen=True):
 
 
 def sort(names: Sequence[str]) -> Documents:
-    """`docker inspect`, `kubectl get pod -o json` (or yaml), `kubectl get events -o json`; all others are logs."""
+    """`docker inspect`, `kubectl get pod -o json` (or yaml), `kubectl get events -o json`,
+    `scontrol show job`; all others are logs."""
     logs: list[str] = []
     seen: list[Seen] = []
     told: list[Event] = []
     for name in names:
+        if job := _jobs(name):
+            seen += job
+            continue
         value = _value(name)
         if value is None:
             logs.append(name)
@@ -41,6 +45,18 @@ def sort(names: Sequence[str]) -> Documents:
         seen += found
         told += events
     return Documents(tuple(logs), pod.with_events(seen, tuple(told)) if told else tuple(seen), tuple(told))
+
+
+def _jobs(name: str) -> list[Seen]:
+    """What `scontrol show job` printed, kept in a file."""
+    size = None if name == STDIN else _size(name)
+    if size is None or size > _MOST_YAML:
+        return []
+    text = (start(name, _HEAD) or b"").decode(errors="replace")
+    if not slurm.holds(text):
+        return []
+    whole = (start(name, _MOST_YAML) or b"").decode(errors="replace")
+    return [slurm.seen(one) for one in slurm.jobs(whole)[:256] if "JobState" in one]
 
 
 def _taken(value: object) -> tuple[tuple[Seen, ...], tuple[Event, ...]]:

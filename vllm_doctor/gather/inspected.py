@@ -27,13 +27,18 @@ _OTHER_DEVICE = re.compile(r"/dev/(kfd|dri|accel|davinci|hl|xpu)")
 
 class Seen(msgspec.Struct, frozen=True):
     """A container and what is needed to look further but is not for the snapshot: secrets are still in `argv` and
-    `env`. `serves` says that its program is a vLLM server; `ports` are its published ports, by the one inside."""
+    `env`, and in `others`, the command lines and variables of a pod's other containers. `serves` says that its program
+    is a vLLM server; `ports` are its published ports, by the one inside; `files` is where a batch job writes, and
+    `owner` the job's user."""
 
     container: Container
     id: str
     argv: tuple[str, ...]
     env: dict[str, str]
     ports: dict[int, int] = {}
+    files: tuple[str, ...] = ()
+    owner: int | None = None
+    others: tuple[tuple[tuple[str, ...], dict[str, str]], ...] = ()
 
     @property
     def serves(self) -> bool:

@@ -12,10 +12,13 @@ from vllm_doctor.gather.run import NotRun, Ran, run
 from vllm_doctor.gather.target import POD
 from vllm_doctor.gather.together import Task
 from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.records.container import Beside
 from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
 _MAX_JSON, _MAX_LOG, _TAIL = 16 << 20, 24 << 20, 20_000
+# Of a container beside the server: enough for its error.
+_LAST_LINES, _LONGEST = 20, 500
 
 
 def environment() -> dict[str, str]:
@@ -47,13 +50,25 @@ def read(name: str, space: str | None, deadline_s: float) -> Reading[tuple[Seen,
     listed = happened.value if isinstance(happened, Known) else ()
     unseen = "" if isinstance(happened, Known) else happened.reason
     memory = size.within(deadline_s + 1, None)
-    found = tuple(
-        msgspec.structs.replace(
-            one, container=msgspec.structs.replace(one.container, host_memory=memory, unseen=unseen)
-        )
-        for one in pod.with_events(pod.containers(told.value), listed)
+    seen = pod.with_events(pod.containers(told.value), listed)
+    wrote = (
+        {one.name: _wrote(seen[0], one, deadline_s) for one in seen[0].container.beside if one.fails} if seen else {}
     )
-    return Known(found, "kubectl get pod")
+    return Known(tuple(_with(one, memory, unseen, wrote) for one in seen), "kubectl get pod")
+
+
+def _with(seen: Seen, memory: int | None, unseen: str, wrote: dict[str, tuple[str, ...]]) -> Seen:
+    beside = tuple(msgspec.structs.replace(one, wrote=wrote.get(one.name, ())) for one in seen.container.beside)
+    more = msgspec.structs.replace(seen.container, host_memory=memory, unseen=unseen, beside=beside)
+    return msgspec.structs.replace(seen, container=more)
+
+
+def _wrote(seen: Seen, one: Beside, deadline_s: float) -> tuple[str, ...]:
+    """The last lines of a container that failed: of the run that ended, where it waits for the next."""
+    space, name, _ = seen.container.name.split("/", 2)
+    scope = [name, "-c", one.name, "-n", space, f"--tail={_LAST_LINES}"]
+    lines = _lines([*scope, *(["--previous"] if one.state != "exited" and one.restarts else [])], deadline_s)
+    return tuple(line[:_LONGEST] for line in lines if line.strip()) if isinstance(lines, list) else ()
 
 
 def log(seen: Seen, deadline_s: float) -> Reading[Log]:

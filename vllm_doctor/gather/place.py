@@ -1,4 +1,4 @@
-"""Where a vLLM runs that is no unit of this host's: a container, a pod, a process, a URL; each as a snapshot."""
+"""Where a vLLM runs that is no unit of this host's: a container, a pod, a job, a process, a URL; each as a snapshot."""
 
 import datetime
 import re
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from vllm_doctor.gather import containers, kubectl, probe, procfs, release
+from vllm_doctor.gather import containers, kubectl, probe, procfs, release, slurm
 from vllm_doctor.gather.contained import (
     launch_of,
     no_unit,
@@ -24,6 +24,7 @@ from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.gather.target import Target
 from vllm_doctor.gather.together import Task
+from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Missing, Subject
 from vllm_doctor.records.host import Launch, Machine, Metrics, Probe, Process
 from vllm_doctor.records.log import Log
@@ -40,6 +41,8 @@ _Read: TypeAlias = tuple[Snapshot, tuple[str, ...]]
 
 def find(aim: Target, deadline_s: float) -> Reading[tuple[Seen, ...]]:
     """The containers of a target."""
+    if aim.kind == "slurm":
+        return slurm.read(aim.name, deadline_s)
     if aim.kind == "pod":
         return kubectl.read(aim.name, aim.space, deadline_s)
     return containers.inspect(aim.kind, [aim.name], deadline_s)
@@ -57,7 +60,7 @@ def of_container(seen: Seen, deadline_s: float, *, canary: bool | None) -> _Read
     scraping: Task[Reading[Metrics]] = Task(
         lambda: scrape_twice(base, deadline_s=2 * HTTP_S, given=given) if base else _no_answer(seen, running=running)
     )
-    log: Reading[Log] = kubectl.log(seen, deadline_s) if container.is_pod else containers.log(seen, deadline_s)
+    log = _log(seen, deadline_s)
     machine = _machine(seen, running=running)
     answered = asking.within(SILENCE_S + CANARY_S + 1, None)
     shot = Snapshot(
@@ -75,18 +78,31 @@ def of_container(seen: Seen, deadline_s: float, *, canary: bool | None) -> _Read
         live=True,
         unread=(Missing("container", container.unseen, "kubectl get events"),) if container.unseen else (),
     )
-    if container.is_pod:
-        there = Unknown(f"the pod's node {container.node or ''} is another machine", "run vllm-doctor diagnose there")
+    if _elsewhere(container):
+        owner = "the pod's" if container.is_pod else "the job's"
+        node = f"{owner} node {container.node}" if container.node else f"{owner} node"
+        there = Unknown(f"{node} is another machine", "run vllm-doctor diagnose there")
         shot = msgspec.structs.replace(shot, gpus=there, driver=there, kernel=there)
     secrets = secrets_of(seen)
     return without(shot, secrets), tuple(secrets)
+
+
+def _elsewhere(container: Container) -> bool:
+    """Does it run on a machine that another one chose? That may be this one, but nothing says so."""
+    return container.is_pod or container.is_job
+
+
+def _log(seen: Seen, deadline_s: float) -> Reading[Log]:
+    if seen.container.is_job:
+        return slurm.log(seen)
+    return kubectl.log(seen, deadline_s) if seen.container.is_pod else containers.log(seen, deadline_s)
 
 
 def base_url(seen: Seen, flags: dict[str, str | bool]) -> str | None:
     """Where the container's server is reached from this host: a published port, the host's network, its address."""
     inside = probe.port_of(flags)
     scheme = (probe.base_url(flags) or "http").partition(":")[0]
-    if seen.container.is_pod:
+    if _elsewhere(seen.container):
         return None  # the cluster's network is not this machine's
     if inside in seen.ports:
         return f"{scheme}://127.0.0.1:{seen.ports[inside]}"
@@ -106,6 +122,9 @@ def _ask(base: str, launch: Reading[Launch], given: Pass, *, canary: bool | None
 def _no_answer(seen: Seen, *, running: bool) -> Absent | Unknown:
     if not running:
         return Absent(f"{seen.container.name} is not running, so it has no metrics")
+    if seen.container.is_job:
+        where = f"http://{seen.container.node or 'NODE'}:8000"
+        return Unknown(f"job {seen.container.name}: its server is not asked from here", f"vllm-doctor diagnose {where}")
     port = "its port is not reached from here"
     space, _, rest = seen.container.name.partition("/")
     remedy = (
@@ -130,8 +149,8 @@ def _never_ran(seen: Seen) -> Absent:
 
 def _machine(seen: Seen, *, running: bool) -> Reading[Machine]:
     """This machine, with the container's own processes; of a pod another one, as a rule."""
-    if seen.container.is_pod:
-        return Absent("the pod's node is another machine")
+    if _elsewhere(seen.container):
+        return Absent("its node is another machine")
     pid = seen.container.pid if running else None
     whole = procfs.machine(main_pid=pid, port=None, folders=["/"])
     own = tuple(p for p in whole.processes if p.container is not None and seen.id.startswith(p.container[1]))
@@ -141,9 +160,8 @@ def _machine(seen: Seen, *, running: bool) -> Reading[Machine]:
 def _config(launch: Reading[Launch], seen: Seen) -> Reading[dict[str, object]]:
     """The model's config.json is in the container's own files: it is not looked for in the host's."""
     model = launch.value.model if isinstance(launch, Known) else None
-    return Unknown(
-        f"{model or 'the model'}: its config.json is inside {seen.container.name}", "give it: --model-config FILE"
-    )
+    where = "on the job's node" if seen.container.is_job else f"inside {seen.container.name}"
+    return Unknown(f"{model or 'the model'}: its config.json is {where}", "give it: --model-config FILE")
 
 
 def of_process(pid: int, *, canary: bool | None) -> _Read:

@@ -9,7 +9,7 @@ from vllm_doctor.gather import fields
 from vllm_doctor.gather.bounded import json_value
 from vllm_doctor.gather.inspected import Seen, unshelled, version_of
 from vllm_doctor.gather.launch import is_vllm
-from vllm_doctor.records.container import Check, Container, End, Event
+from vllm_doctor.records.container import Beside, Check, Container, End, Event
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
 _REMEDY = "kubectl get pod NAME -o json > FILE"
@@ -92,9 +92,41 @@ def events(value: object) -> tuple[Event, ...]:
 
 
 def containers(pod: object) -> tuple[Seen, ...]:
-    """The containers of a pod that serve vLLM, else the first."""
-    every = [_seen(pod, one) for one in fields.rows(pod, "spec", "containers") if isinstance(one, Mapping)]
-    return tuple(one for one in every if one.serves) or tuple(every[:1])
+    """The containers of a pod that serve vLLM, else the first; each with those before it and beside it."""
+    specs = [one for one in fields.rows(pod, "spec", "containers") if isinstance(one, Mapping)]
+    every = [_seen(pod, one) for one in specs]
+    ours = tuple(one for one in every if one.serves) or tuple(every[:1])
+    names = {one.container.name for one in ours}
+    rest = [spec for spec, one in zip(specs, every, strict=True) if one.container.name not in names]
+    before = [one for one in fields.rows(pod, "spec", "initContainers") if isinstance(one, Mapping)]
+    beside = (*(_beside(pod, one, first=True) for one in before), *(_beside(pod, one, first=False) for one in rest))
+    others = tuple(
+        ((*fields.words(one, "command"), *fields.words(one, "args")), _environment(one)) for one in (*before, *rest)
+    )
+    return tuple(
+        msgspec.structs.replace(one, container=msgspec.structs.replace(one.container, beside=beside), others=others)
+        for one in ours
+    )
+
+
+def _beside(pod: object, spec: Mapping[str, object], *, first: bool) -> Beside:
+    own = fields.text(spec, "name")
+    status = _status(pod, own, "initContainerStatuses" if first else "containerStatuses")
+    state, reason, error, _ = _own_state(status)
+    return Beside(
+        name=own[:100],
+        first=first,
+        state=state,
+        reason=reason,
+        error=error,
+        end=_end(status),
+        restarts=fields.whole(status, "restartCount"),
+        memory_limit=fields.quantity(spec, "resources", "limits", "memory"),
+    )
+
+
+def _status(pod: object, name: str, kind: str) -> object:
+    return next((one for one in fields.rows(pod, "status", kind) if fields.text(one, "name") == name), None)
 
 
 def named(pod: object) -> str:
@@ -105,8 +137,8 @@ def named(pod: object) -> str:
 
 def _seen(pod: object, spec: Mapping[str, object]) -> Seen:
     own = fields.text(spec, "name")
-    statuses = fields.rows(pod, "status", "containerStatuses")
-    status = next((one for one in statuses if fields.text(one, "name") == own), None)
+    status = _status(pod, own, "containerStatuses")
+    ready = fields.at(status, "ready")
     state, reason, error, started = _state(pod, status)
     image = fields.text(spec, "image")
     argv = unshelled((*fields.words(spec, "command"), *fields.words(spec, "args")))
@@ -129,6 +161,7 @@ def _seen(pod: object, spec: Mapping[str, object]) -> Seen:
         checks=tuple(_check(kind, probe) for name, kind in _KINDS.items() if (probe := _mapping(spec.get(name)))),
         node=fields.text(pod, "spec", "nodeName") or None,
         address=fields.text(pod, "status", "podIP") or None,
+        ready=ready if isinstance(ready, bool) else None,
     )
     return Seen(container, fields.text(pod, "metadata", "uid") or container.name, argv, _environment(spec))
 
@@ -140,20 +173,30 @@ def _mapping(value: object) -> Mapping[str, object]:
 def _state(pod: object, status: object) -> tuple[str, str, str, str | None]:
     """The state in one word, the reason and the message for it, and when the present run began."""
     reason, message = fields.text(pod, "status", "reason"), fields.text(pod, "status", "message")
-    running = fields.at(status, "state", "running")
-    if isinstance(running, Mapping):
-        return "running", reason, message, fields.moment(running, "startedAt")
-    ended = fields.at(status, "state", "terminated")
-    if isinstance(ended, Mapping):
-        word = reason or fields.text(ended, "reason")
-        return "exited", word, message or fields.text(ended, "message"), fields.moment(ended, "startedAt")
-    waiting = fields.at(status, "state", "waiting")
-    if isinstance(waiting, Mapping) and not reason:
-        return "waiting", fields.text(waiting, "reason"), fields.text(waiting, "message"), None
+    state, word, text, started = _own_state(status)
+    if state in {"running", "exited"}:
+        return state, reason or word, message or text, started
     if reason:
         return "exited", reason, message, None
+    if state:
+        return state, word, text, None
     unmet = next((one for one in fields.rows(pod, "status", "conditions") if _refused(one)), None)
     return "waiting", fields.text(unmet, "reason"), fields.text(unmet, "message"), None
+
+
+def _own_state(status: object) -> tuple[str, str, str, str | None]:
+    """What a container's own status says; "" where it has none."""
+    running = fields.at(status, "state", "running")
+    if isinstance(running, Mapping):
+        return "running", "", "", fields.moment(running, "startedAt")
+    ended = fields.at(status, "state", "terminated")
+    if isinstance(ended, Mapping):
+        began = fields.moment(ended, "startedAt")
+        return "exited", fields.text(ended, "reason"), fields.text(ended, "message"), began
+    waiting = fields.at(status, "state", "waiting")
+    if isinstance(waiting, Mapping):
+        return "waiting", fields.text(waiting, "reason"), fields.text(waiting, "message"), None
+    return "", "", "", None
 
 
 def _refused(condition: object) -> bool:
@@ -209,6 +252,7 @@ def _check(kind: str, probe: Mapping[str, object]) -> Check:
         timeout_s=number("timeoutSeconds", _TIMEOUT_S) or _TIMEOUT_S,
         failures=number("failureThreshold", _FAILURES) or _FAILURES,
         asks=f"GET {path}"[:200] if path else "",
+        port=str(fields.at(probe, "httpGet", "port") or fields.at(probe, "tcpSocket", "port") or "")[:40],
     )
 
 

@@ -1,4 +1,4 @@
-"""What a person names that is no file: a container, a pod, a process, a URL."""
+"""What a person names that is no file: a container, a pod, a batch job, a process, a URL."""
 
 import re
 from urllib.parse import urlsplit
@@ -7,13 +7,15 @@ import msgspec
 
 # Nothing in a name that a program would take for an option.
 CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+# Of Slurm: a job, or one task of an array.
+JOB = re.compile(r"[1-9]\d{0,9}(_\d{1,7})?")
 POD = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 # A name as the reader typed it, by kind; a file of such a name is given as ./NAME.
-_TARGET = re.compile(r"(docker|podman|pid):(.+)|(pods?)/(.+)|(https?)://(.+)", re.DOTALL)
+_TARGET = re.compile(r"(docker|podman|pid|slurm):(.+)|(pods?)/(.+)|(https?)://(.+)", re.DOTALL)
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a person named: `kind` is docker, podman, pod, pid or url."""
+    """What a person named: `kind` is docker, podman, pod, slurm, pid or url."""
 
     kind: str
     name: str
@@ -27,6 +29,9 @@ def target(word: str) -> Target | str | None:
         return None
     if found[1] == "pid":
         return Target("pid", found[2]) if re.fullmatch(r"[1-9]\d{0,9}", found[2]) else f"{word}: needed is pid:NUMBER"
+    if found[1] == "slurm":
+        good = JOB.fullmatch(found[2])
+        return Target("slurm", found[2]) if good else f"{word}: needed is slurm:JOBID or slurm:JOBID_TASK"
     if found[1]:
         good = CONTAINER.fullmatch(found[2])
         return Target(found[1], found[2]) if good else f"{word}: that is no name of a container"

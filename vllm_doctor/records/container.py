@@ -1,4 +1,4 @@
-"""What a container's runtime says of it: Docker and podman of a container, Kubernetes of a pod's."""
+"""What a runtime says of what it runs: Docker and podman of a container, Kubernetes of a pod's, Slurm of a job."""
 
 import msgspec
 
@@ -15,6 +15,7 @@ class Check(msgspec.Struct, frozen=True):
     timeout_s: float
     failures: int
     asks: str = ""
+    port: str = ""
 
     @property
     def patience_s(self) -> float:
@@ -41,12 +42,34 @@ class Event(msgspec.Struct, frozen=True):
     at: str | None = None
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """Another container of the pod: one that runs before the server (`first`), or beside it. `wrote` are its last
+    lines, where they could be read."""
+
+    name: str
+    first: bool
+    state: str = ""
+    reason: str = ""
+    error: str = ""
+    end: End | None = None
+    restarts: int | None = None
+    memory_limit: int | None = None
+    wrote: tuple[str, ...] = ()
+
+    @property
+    def fails(self) -> bool:
+        """Did its last run end with an error, and does it not run now?"""
+        return self.state != "running" and self.end is not None and self.end.exit_code not in {0, None}
+
+
 class Container(msgspec.Struct, frozen=True):
     """A container as its runtime reports it; sizes in bytes, None for what is not said.
 
     `state` is created, waiting, running, paused, restarting or exited; `reason` and `error` are the runtime's words for
     what keeps it there. `end` is the last run that ended, this one or the one before it. `shm_bytes` is the size of a
     /dev/shm of its own; `shares_shm` says that it uses the host's. `gpus` is how many it was given; -1 is all.
+    `limit` is a batch job's time limit as Slurm writes it.
+    `ready` says whether Kubernetes sends it requests; `beside` are the pod's containers that are no server of vLLM's.
     `host_memory` is what the machine under it has for containers, `unseen` what of all this could not be read.
     """
 
@@ -70,6 +93,19 @@ class Container(msgspec.Struct, frozen=True):
     pid: int | None = None
     address: str | None = None
     unseen: str = ""
+    ready: bool | None = None
+    beside: tuple[Beside, ...] = ()
+    limit: str = ""
+
+    @property
+    def is_job(self) -> bool:
+        """Is it a batch job?"""
+        return self.runtime == "slurm"
+
+    @property
+    def kind(self) -> str:
+        """What it is called."""
+        return "job" if self.is_job else "container"
 
     @property
     def is_pod(self) -> bool:

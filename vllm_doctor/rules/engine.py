@@ -205,7 +205,10 @@ def _verdict(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tup
         if others and reason == "not given":
             return Verdict.OK, "the given input shows no problem; no log was given"
         return Verdict.UNKNOWN, reason or "no log was read"
-    return _log_verdict(run)
+    verdict, because = _log_verdict(run)
+    if snapshot.live and verdict is Verdict.OK:
+        because += "; no completion was tried, because the server cannot be asked from here"
+    return verdict, because
 
 
 def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:

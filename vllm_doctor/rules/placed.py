@@ -5,6 +5,7 @@ from vllm_doctor.records.host import Probe
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
+from vllm_doctor.rules.gates.container import word
 
 # Exit codes of a program that a signal ended: TERM is a request to stop, KILL is none.
 _TERM, _KILL = 143, 137
@@ -16,7 +17,7 @@ def verdict(snapshot: Snapshot) -> tuple[Verdict, str] | None:
     if container is not None and container.state not in {"running", "paused"}:
         return _stopped(container)
     if container is not None and container.state == "paused":
-        return Verdict.UNKNOWN, f"the container is paused: {container.runtime} unpause {container.name}"
+        return Verdict.UNKNOWN, _paused(container)
     if not snapshot.live or (container is None and snapshot.subject.place is None):
         return None
     return _running(snapshot)
@@ -31,26 +32,41 @@ def tried(probe: Probe) -> str:
 
 def _stopped(container: Container) -> tuple[Verdict, str]:
     end = container.end
+    if container.is_job and container.reason == "CANCELLED":
+        return Verdict.OK, "the job was cancelled (scancel), and nothing had failed"
     if container.state in {"waiting", "created", ""} or end is None:
+        first = next((one for one in container.beside if one.first and one.state == "running"), None)
+        if first is not None and not container.started:
+            space, _, rest = container.name.partition("/")
+            where = f"kubectl logs -n {word(space)} {word(rest.partition('/')[0])} -c {word(first.name)}"
+            return Verdict.UNKNOWN, f"the init container {first.name} still runs, and vLLM starts after it: {where}"
         told = ": ".join(filter(None, (container.reason, container.error))) or _ask(container)
-        return Verdict.UNKNOWN, f"the container does not run ({container.state or 'unknown'}): {told}"
+        return Verdict.UNKNOWN, f"the {container.kind} does not run ({container.state or 'unknown'}): {told}"
     code = end.exit_code
     if code == 0:
-        return Verdict.OK, "the container ended by itself with exit code 0, and nothing had failed"
+        return Verdict.OK, f"the {container.kind} ended by itself with exit code 0, and nothing had failed"
     if code == _TERM:
-        return Verdict.OK, "the container was stopped (SIGTERM, exit code 143), and nothing had failed"
+        return Verdict.OK, f"the {container.kind} was stopped (SIGTERM, exit code 143), and nothing had failed"
     if code == _KILL:
         return Verdict.UNKNOWN, (
-            "the container was killed (SIGKILL, exit code 137) and its runtime records no lack of memory: a stop that "
-            "took too long, a kill by hand, or the host's own OOM killer (journalctl -k)"
+            f"the {container.kind} was killed (SIGKILL, exit code 137) and its runtime records no lack of memory: a "
+            "stop that took too long, a kill by hand, or the host's own OOM killer (journalctl -k)"
         )
-    return Verdict.UNKNOWN, f"the container ended with exit code {code}, and nothing that was read says why"
+    return Verdict.UNKNOWN, f"the {container.kind} ended with exit code {code}, and nothing that was read says why"
+
+
+def _paused(container: Container) -> str:
+    if container.is_job:
+        return f"the job is suspended: scontrol resume {container.name}"
+    return f"the container is paused: {container.runtime} unpause {container.name}"
 
 
 def _ask(container: Container) -> str:
     """podman tells its reason to who starts the container, and keeps it nowhere."""
     if container.is_pod:
         return "its events do not say why"
+    if container.is_job:
+        return f"squeue -j {container.name} -o '%T %r' shows what it waits for"
     return (
         f"the container runtime keeps no reason; {container.runtime} start --attach {container.name} shows the reason"
     )

@@ -6,7 +6,7 @@ from vllm_doctor.log.clock import seconds_between
 from vllm_doctor.log.match import read
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.container import Check, Container
-from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
@@ -27,6 +27,8 @@ def judge(case: Case) -> Outcome:
     if container is None:
         return none(case)
     told = first(container, "probe-ended-container")
+    if told is None and (unready := _unready(case, container)) is not None:
+        return unready
     if told is None:
         return Clear("no probe ended the container") if container.is_pod else NotHere("no orchestrator probes it")
     _, fields, where = told
@@ -59,6 +61,44 @@ def judge(case: Case) -> Outcome:
         arithmetic=(*_patience(check), *sums),
         changes=(_startup(check, needed),),
         refute="the start does not end within ten times the limit: then the start hangs",
+    )
+
+
+def _unready(case: Case, container: Container) -> Finding | None:
+    """The server became ready, and the readiness probe keeps the Service's requests from it."""
+    run = case.run
+    failed = first(container, "probe-failed")
+    if container.ready is not False or container.state != "running" or failed is None:
+        return None
+    if failed[1]["probe"] != "Readiness" or run is None or run.root is not None or not run.served(-1):
+        return None
+    check = next((c for c in container.checks if c.kind == "readiness"), None)
+    return finding(
+        RULE,
+        title="The readiness probe fails, so the Service sends no requests",
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=(failed[2], state(container)),
+        changes=(_readiness(case, check, failed[1]["why"]),),
+        refute="kubectl get pod shows READY 1/1: the probe failed while the server was starting",
+    )
+
+
+def _readiness(case: Case, check: Check | None, why: str) -> Change:
+    if "imeout" in why or "deadline exceeded" in why:
+        to = max(10, math.ceil((check.timeout_s if check is not None else 1) * 5))
+        told = "a server that is busy answers /health late"
+        return thing(ChangeKind.OS, "readiness-probe", Direction.RAISE, told, to=f"timeoutSeconds: {to}")
+    port = case.count("port") or 8000
+    before = " ".join(filter(None, (check.asks, f"port {check.port}" * bool(check.port)))) if check is not None else ""
+    told = "vLLM answers /health without a key; other paths and other ports do not say whether it serves"
+    return thing(
+        ChangeKind.OS,
+        "readiness-probe",
+        Direction.CHANGE,
+        told,
+        to=f"httpGet: {{path: /health, port: {port}}}",
+        before=before or None,
     )
 
 
@@ -136,4 +176,4 @@ def _timeout(check: Check | None) -> Change:
     )
 
 
-RULE = rule("VD002", reads=frozenset({Signal.CONTAINER, Signal.LOG}), judge=judge)
+RULE = rule("VD002", reads=frozenset({Signal.CONTAINER, Signal.LOG, Signal.LAUNCH}), judge=judge)

@@ -25,7 +25,7 @@ def judge(case: Case) -> Outcome:
     limit = container.memory_limit
     return finding(
         RULE,
-        title=_title(limit),
+        title=_title(container, limit),
         severity=Severity.WILL_FAIL_UNDER_LOAD if served else Severity.BLOCKS_START,
         evidence=(state(container),),
         arithmetic=_sums(case, container),
@@ -34,7 +34,12 @@ def judge(case: Case) -> Outcome:
             set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "this option takes this much host memory")
             if case.number("cpu-offload-gb")
             else None,
-            thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, "the host ran out of memory, not the container")
+            thing(
+                ChangeKind.HARDWARE,
+                "host-ram",
+                Direction.RAISE,
+                f"the host ran out of memory, not the {container.kind}",
+            )
             if limit is None
             else None,
         ),
@@ -42,20 +47,24 @@ def judge(case: Case) -> Outcome:
     )
 
 
-def _title(limit: int | None) -> str:
+def _title(container: Container, limit: int | None) -> str:
     if limit is None:
-        return "The container was killed for lack of memory; the container itself has no limit"
-    return f"The container was killed at its memory limit of {limit / GIB:.1f} GiB"
+        return f"The {container.kind} was killed for lack of memory; the {container.kind} itself has no limit"
+    return f"The {container.kind} was killed at its memory limit of {limit / GIB:.1f} GiB"
 
 
 def _sums(case: Case, container: Container) -> tuple[Arithmetic, ...]:
     limit, host = container.memory_limit, container.host_memory or _host(case)
     found: list[Arithmetic] = []
     if limit is not None:
-        found.append(gib("limit", limit / GIB, "limits.memory" if container.is_pod else "--memory", "the container"))
+        found.append(gib("limit", limit / GIB, _option(container), f"the {container.kind}"))
     if host is not None:
         found.append(gib("host memory", host / GIB, "allocatable" if container.is_pod else "MemTotal", "the host"))
     return tuple(found)
+
+
+def _option(container: Container) -> str:
+    return {"kubernetes": "limits.memory", "slurm": "--mem"}.get(container.runtime, "--memory")
 
 
 def _host(case: Case) -> int | None:
@@ -66,6 +75,9 @@ def _host(case: Case) -> int | None:
 def _raise(container: Container, limit: int) -> Change:
     """Half as much again: what it would have taken next is not known."""
     to = math.ceil(limit / GIB * 1.5)
+    if container.is_job:
+        why = "#SBATCH --mem= of one node; 1.5 times as much, because the log does not show how much more it needs"
+        return thing(ChangeKind.OS, "job-memory", Direction.RAISE, why, to=f"{to}G")
     name = f"{to}Gi" if container.is_pod else f"{to}g"
     how = "resources.limits.memory of the pod" if container.is_pod else "--memory"
     why = f"{how}; 1.5 times as much, because the log does not show how much more it needs; or set no limit"

@@ -45,6 +45,9 @@ def _give(case: Case, container: Container) -> Change:
             "resources.limits of the container",
             to=f"nvidia.com/gpu: {ranks}",
         )
+    if container.is_job:
+        why = "an option of the batch script; without it Slurm hides the node's GPUs from the job"
+        return thing(ChangeKind.OS, "job-gpus", Direction.ADD, why, to=f"#SBATCH --gres=gpu:{ranks}")
     option = "--device nvidia.com/gpu=all" if container.runtime == "podman" else "--gpus all"
     why = "an option of `run`, before the image; an existing container cannot get a GPU: create it again"
     return thing(ChangeKind.OS, "container-devices", Direction.ADD, why, to=option)

@@ -20,6 +20,8 @@ def none(case: Case) -> NotHere | Unseen:
 
 def source(container: Container) -> str:
     """Who told of the container's state."""
+    if container.is_job:
+        return "scontrol show job"
     return "pod" if container.is_pod else f"{container.runtime} inspect"
 
 
@@ -27,6 +29,9 @@ def said(container: Container) -> Iterator[Evidence]:
     """The state's own words, then the events, the newest first."""
     if container.error:
         yield Evidence(source(container), container.name, container.error, container.started_at)
+    for other in container.beside:
+        if other.error and not container.started:
+            yield Evidence(source(container), f"{container.name.rpartition('/')[0]}/{other.name}", other.error)
     for event in reversed(container.events):
         times = f" ({event.count} times)" if event.count > 1 else ""
         yield Evidence("event", f"{event.reason}{times}", event.text, event.at)

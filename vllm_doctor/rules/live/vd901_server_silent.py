@@ -156,7 +156,7 @@ def _no_token(unit: str, container: Container | None) -> Finding:
     """It was asked for one token and did not give it, though /health is content."""
     change = _change([], unit)
     if not unit:
-        runs = container is not None and not container.is_pod
+        runs = container is not None and container.runtime in {"docker", "podman"}
         command = f"{container.runtime} restart {container.name}" if container is not None and runs else None
         why = "first keep the evidence: py-spy dump of the engine's process"
         change = thing(ChangeKind.OS, "server", Direction.REPAIR, why, command=command)

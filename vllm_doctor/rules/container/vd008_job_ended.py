@@ -1,0 +1,104 @@
+"""VD008: Slurm ended the job, or will never start it: its state and its reason are the whole of the matter."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from vllm_doctor.records.container import Container
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.container import none, said, state, word
+from vllm_doctor.rules.registry import Clear, NotHere, Outcome, rule
+from vllm_doctor.rules.say import finding, thing
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A state of Slurm's: the title for it, and what to do."""
+
+    title: str
+    change: Callable[[Container], Change]
+
+
+def _do(name: str, why: str, command: str = "", direction: Direction = Direction.CHANGE) -> Change:
+    return thing(ChangeKind.OS, name, direction, why, command=command or None)
+
+
+def _longer(container: Container) -> Change:
+    why = "a server ends with its job: ask for a longer time, as far as the partition allows it"
+    return _do("job-time-limit", f"#SBATCH --time=; it was {container.limit or 'the default'}; {why}",
+               "sinfo -o '%P %l'   # the longest time of each partition", Direction.RAISE)  # fmt: skip
+
+
+def _again(container: Container) -> Change:
+    why = "#SBATCH --requeue starts a preempted job again; a partition or QOS that is not preempted keeps it"
+    return _do("job-requeue", why, f"scontrol requeue {word(container.name)}")
+
+
+def _elsewhere(container: Container) -> Change:
+    node = word(container.node or "NODE")
+    why = "the node or its slurmd stopped answering; run the job on another one until the node is repaired"
+    return _do("job-node", f"#SBATCH --exclude={node}; {why}", f"sinfo -R -n {node}", Direction.REPAIR)
+
+
+_STATES = {
+    "TIMEOUT": Ended("The job reached its time limit", _longer),
+    "DEADLINE": Ended("The job reached its deadline", _longer),
+    "PREEMPTED": Ended("A job of higher priority preempted this one", _again),
+    "NODE_FAIL": Ended("The job's node failed", _elsewhere),
+    "BOOT_FAIL": Ended("The job's node did not boot", _elsewhere),
+    "LAUNCH_FAILED": Ended("The job's node could not start it", _elsewhere),
+}
+
+# Reasons that no waiting ends. Those that name a limit begin alike: the association's, the QOS's, the partition's.
+_NEVER = (
+    (("BadConstraints", "ReqNodeNotAvail"), "no node has what the job asks for (--gres, --mem, --constraint, -w)",
+     "sinfo -o '%N %G %m %t %f'"),
+    (("PartitionTimeLimit", "PartitionNodeLimit", "PartitionDown", "PartitionInactive"),
+     "the partition does not take the job: its time limit, its number of nodes, or it is down",
+     "scontrol show partition"),
+    (("AssocMax", "MaxCpuPerAccount", "QOSMax", "QOSMin", "QOSUsageThreshold", "InvalidAccount", "InvalidQOS"),
+     "the job asks for more than its account or QOS allows to one job",
+     "sacctmgr show qos format=Name,MaxTRES,MaxTRESPU,MaxWall"),
+    (("DependencyNeverSatisfied",), "the job that this one waits for failed", "scancel"),
+    (("JobHeldUser", "JobHeldAdmin"), "somebody holds it", "scontrol release"),
+    (("launch_failed_requeued_held", "JobLaunchFailure"), "its node could not start it, and Slurm holds it now",
+     "scontrol release"),
+)  # fmt: skip
+
+
+def judge(case: Case) -> Outcome:
+    """Did Slurm end the job, or does it keep it from starting?"""
+    container = case.container
+    if container is None:
+        return none(case)
+    if not container.is_job:
+        return NotHere("it is no batch job")
+    ended = _STATES.get(container.reason)
+    if ended is not None:
+        return finding(
+            RULE,
+            title=ended.title,
+            severity=Severity.WILL_FAIL_UNDER_LOAD,
+            evidence=(state(container), *said(container)),
+            changes=(ended.change(container),),
+            refute=f"sacct -j {word(container.name)} shows another state",
+        )
+    told = container.error.partition("Reason=")[2]
+    never = next((row for row in _NEVER if told.startswith(row[0])), None)
+    if never is None or (container.started and container.reason != "FAILED"):
+        return Clear("Slurm did not end the job, and nothing keeps it from starting for ever")
+    _, why, command = never
+    if command in {"scancel", "scontrol release"}:
+        command = f"{command} {word(container.name)}"
+    return finding(
+        RULE,
+        title=f"Slurm will not start the job: {told}"[:70],
+        evidence=(state(container), *said(container)),
+        changes=(_do("job-request", why, command),),
+        refute="squeue shows another reason, or that the job runs",
+    )
+
+
+RULE = rule("VD008", reads=frozenset({Signal.CONTAINER}), judge=judge)
