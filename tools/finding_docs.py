@@ -8,6 +8,8 @@ import re
 import sys
 from pathlib import Path
 
+import generated
+
 from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.explain import meaning
 from vllm_doctor.rules.order import OrderRow, by_code
@@ -50,15 +52,7 @@ def text() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write or check."""
-    wanted = text()
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == wanted:
-        return 0
-    if "--check" in arguments:
-        print("docs/findings.md: not what the rules say; do: make docs")
-        return 1
-    TARGET.write_text(wanted, encoding="utf-8")
-    print("wrote docs/findings.md")
-    return 0
+    return generated.main(arguments, {TARGET: text()}, "the rules say")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import generated
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
@@ -100,19 +101,8 @@ def drawn(shown: str, theme: TerminalTheme) -> str:
 def main(arguments: list[str]) -> int:
     """Draw, or check."""
     shown = answer()
-    stale = []
-    for name, theme in THEMES.items():
-        target, made = FOLDER / f"answer-{name}.svg", drawn(shown, theme)
-        if target.is_file() and target.read_text(encoding="utf-8") == made:
-            continue
-        if "--check" in arguments:
-            stale.append(f"{target.relative_to(REPO)}: not what the doctor answers; do: make docs")
-            continue
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        target.write_text(made, encoding="utf-8")
-        print(f"wrote {target.relative_to(REPO)}")
-    print("\n".join(stale), end="\n" if stale else "")
-    return 1 if stale else 0
+    wanted = {FOLDER / f"answer-{name}.svg": drawn(shown, theme) for name, theme in THEMES.items()}
+    return generated.main(arguments, wanted, "the doctor answers")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import generated
 import yaml
 
 REPO = Path(__file__).resolve().parent.parent
@@ -92,23 +93,13 @@ def disagreements(role: Path) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Write or check."""
-    check = "--check" in arguments
-    found = []
-    for role in sorted(path for path in (REPO / "roles").iterdir() if (path / "tasks").is_dir()):
-        wrong = disagreements(role)
-        found += wrong
-        if any(line.endswith("missing") for line in wrong):
-            continue
-        wanted, target = readme(role), role / "README.md"
-        if target.exists() and target.read_text() == wanted:
-            continue
-        if check:
-            found.append(f"roles/{role.name}/README.md: not what argument_specs says; do: make docs")
-        else:
-            target.write_text(wanted)
-            print(f"wrote roles/{role.name}/README.md")
-    print("\n".join(found), end="\n" if found else "")
-    return 1 if found else 0
+    roles = sorted(path for path in (REPO / "roles").iterdir() if (path / "tasks").is_dir())
+    found = {role: disagreements(role) for role in roles}
+    for line in (line for wrong in found.values() for line in wrong):
+        print(line)
+    whole = [role for role, wrong in found.items() if not any(line.endswith("missing") for line in wrong)]
+    stale = generated.main(arguments, {role / "README.md": readme(role) for role in whole}, "argument_specs says")
+    return 1 if stale or any(found.values()) else 0
 
 
 if __name__ == "__main__":

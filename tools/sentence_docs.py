@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import generated
+
 from vllm_doctor.knowledge.layers import layers
 from vllm_doctor.rules.by_message import table
 from vllm_doctor.rules.chart import NODES
@@ -85,15 +87,7 @@ def text() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write or check."""
-    wanted = text()
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == wanted:
-        return 0
-    if "--check" in arguments:
-        print("docs/sentences.md: not what the rules say; do: make docs")
-        return 1
-    TARGET.write_text(wanted, encoding="utf-8")
-    print("wrote docs/sentences.md")
-    return 0
+    return generated.main(arguments, {TARGET: text()}, "the rules say")
 
 
 if __name__ == "__main__":

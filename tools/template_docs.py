@@ -6,6 +6,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import generated
+
 from vllm_doctor.knowledge import templates
 
 TARGET = Path(__file__).resolve().parent.parent / "templates/README.md"
@@ -20,17 +22,9 @@ def table() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write or check."""
-    text = TARGET.read_text()
-    before, _, rest = text.partition(BEGIN)
+    before, _, rest = TARGET.read_text().partition(BEGIN)
     wanted = f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
-    if wanted == text:
-        return 0
-    if "--check" in arguments:
-        print("templates/README.md: not what templates.json says; do: make docs")
-        return 1
-    TARGET.write_text(wanted)
-    print("wrote templates/README.md")
-    return 0
+    return generated.main(arguments, {TARGET: wanted}, "templates.json says")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.span import seconds
 from vllm_doctor.cli.unit_of import unit as the_unit
-from vllm_doctor.gather import look, release, systemd
+from vllm_doctor.gather import release, systemd
 from vllm_doctor.operate.debug import switch
 from vllm_doctor.operate.guard.restart import NotPermitted
 from vllm_doctor.operate.temporary import NotDone
@@ -51,7 +51,7 @@ def _on(asked: Asked, unit: str) -> int:
     if span is None or not 1 <= span <= _DAY:
         raise UsageProblem(f"--for: found {asked.span[:40]!r}; needed: a time such as 90s, 15m or 2h, at most a day")
     found = the_unit("debug", unit, changes=not asked.dry_run)
-    if look.drained(found):
+    if found.unit.drained:
         raise UsageProblem(f"debug: {unit} is drained; needed: playbooks/undrain.yml first")
     version = release.version(found.argv, found.unit.main_pid)
     known = version.value if isinstance(version, Known) else None

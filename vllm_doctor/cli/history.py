@@ -26,6 +26,7 @@ def history(
 ) -> None:
     """Say what happened: starts with their memory, crashes, the guard's decisions, recoveries, drop-ins, changes."""
     from vllm_doctor.cli.history_run import run
+    from vllm_doctor.records.unit_name import service
 
-    name = unit if unit is None or unit.endswith(".service") else f"{unit}.service"
+    name = service(unit) if unit is not None else None
     raise typer.Exit(run(name, since, json=format_ == "json"))

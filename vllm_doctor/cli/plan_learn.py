@@ -12,6 +12,7 @@ from vllm_doctor.cli.streams import say
 from vllm_doctor.plan.question.history import Difference, compare, read_log, recall, remember
 from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 from vllm_doctor.records.reading import Unknown
+from vllm_doctor.records.unit_name import service
 from vllm_doctor.render import plan as render
 
 JOURNAL = "journal"
@@ -57,7 +58,7 @@ def tell_history(unit: str, found: list[Difference]) -> None:
 
     told = "; ".join(f"{one.term} {one.planned:.2f} planned, {one.logged:.2f} logged" for one in found) + " (GiB)"
     with contextlib.suppress(OSError):
-        deeds.record(unit if unit.endswith(".service") else f"{unit}.service", "plan", told)
+        deeds.record(service(unit), "plan", told)
 
 
 def _file(source: str) -> list[str]:

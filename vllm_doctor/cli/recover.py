@@ -31,6 +31,7 @@ def recover(
 ) -> None:
     """Stop a unit with all its processes, free its GPUs, start it with a smaller launch, and wait for a completion."""
     from vllm_doctor.cli.recover_run import run
+    from vllm_doctor.records.unit_name import service
 
-    name = unit if unit.endswith(".service") else f"{unit}.service"
+    name = service(unit)
     raise typer.Exit(run(name, dry_run=dry_run, yes=yes, as_it_is=as_it_is, hours=hours, ready_s=ready_seconds))

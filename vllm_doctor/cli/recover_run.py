@@ -68,7 +68,7 @@ def _plan(found: Found, *, as_it_is: bool, hours: float) -> steps.Plan:
         unit=unit,
         line=line,
         active=found.unit.active_state,
-        drained=look.drained(found),
+        drained=found.unit.drained,
         processes=look.pids_of(found),
         gpus=tuple(g for g in gpus if not used or (g.uuid or f"GPU {g.index}") in used),
         gpus_unknown=unknown,

@@ -12,6 +12,7 @@ from vllm_doctor.knowledge.versions import newest_known, parse_version
 from vllm_doctor.monitor.figures import NotTold, of_guard, of_prometheus
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.store import Reader, Unreadable, place
+from vllm_doctor.records.unit_name import service
 from vllm_doctor.render.file import put
 from vllm_doctor.render.report import Report, Told, page
 
@@ -59,7 +60,7 @@ def _prometheus(url: str, since: float, until: float, version: str | None) -> li
 
 
 def _guard(unit: str | None, since: float, until: float) -> list[Report]:
-    name = unit if unit is None or unit.endswith(".service") else f"{unit}.service"
+    name = service(unit) if unit is not None else None
     try:
         reader = Reader(place())
     except FileNotFoundError:

@@ -72,6 +72,7 @@ def tune(
     """Find the largest safe max_num_seqs and max_num_batched_tokens under load, and put back what served before."""
     from vllm_doctor.cli.tune_options import Options
     from vllm_doctor.cli.tune_run import run
+    from vllm_doctor.records.unit_name import service
 
     if format_ not in {"human", "json"}:
         raise UsageProblem(f"--format: found {format_!r}; needed: human or json")
@@ -98,7 +99,7 @@ def tune(
         raise UsageProblem(f"--load: found {load!r}; needed: auto, vllm-bench, guidellm or own")
     code = run(
         Options(
-            unit=unit if unit.endswith(".service") else f"{unit}.service",
+            unit=service(unit),
             yes=yes,
             dry_run=dry_run,
             budget_s=minutes * 60,

@@ -31,6 +31,7 @@ def watch(
     """Show GPU memory, KV cache, requests, tokens, latency and findings as they change. The key for --url
     is VLLM_API_KEY."""
     from vllm_doctor.cli.watch_run import run
+    from vllm_doctor.records.unit_name import service
 
-    name = unit if unit is None or unit.endswith(".service") else f"{unit}.service"
+    name = service(unit) if unit is not None else None
     raise typer.Exit(run(name, tuple(url or ()), once=once, every_s=every, json=format_ == "json"))

@@ -26,7 +26,6 @@ from vllm_doctor.records.sample import CardUse, Counters, EngineUse, Look
 CHANGING = Path("/run/vllm-doctor/changing")
 # So long a change may take; an older file was left by one that was cut off.
 _CHANGE_S = 4 * 3600.0
-_DRAINED = "/90-drained.conf"
 _ASLEEP = {"weights_offloaded", "discard_all"}
 _TICKS = os.sysconf("SC_CLK_TCK")
 _HTTP_S = 3.0
@@ -101,11 +100,6 @@ def _gone(process: str) -> bool:
     return found is not None and procfs.started(int(found[1])) != int(found[2])
 
 
-def drained(found: Found) -> bool:
-    """Has playbooks/drain.yml, or a person in its way, taken the unit out of service?"""
-    return any(path.endswith(_DRAINED) for path in found.unit.drop_ins)
-
-
 def base_of(found: Found) -> tuple[str | None, Pass]:
     """Where the unit's server answers, and what opens it."""
     flags = parse_argv(found.argv, found.env).flags
@@ -142,7 +136,7 @@ def _look(
         unit.active_state,
         invocation=unit.invocation_id or "",
         restarts=unit.restarts or 0,
-        drained=drained(found),
+        drained=found.unit.drained,
         held=held,
         host=own,
         host_limit=_room(own, unit.memory_max),

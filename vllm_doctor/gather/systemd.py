@@ -15,6 +15,7 @@ from vllm_doctor.gather.launch import is_vllm
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.records.host import Unit
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
+from vllm_doctor.records.unit_name import service
 from vllm_doctor.redact.launch import scrub_argv
 from vllm_doctor.redact.text import scrub
 
@@ -52,7 +53,7 @@ def find(name: str | None, deadline_s: float) -> Reading[tuple[Found, ...]]:
     installed = _installed(deadline_s) if name is None else ()
     if isinstance(installed, NotRun):
         return _silent(installed)
-    wanted = (name if name.endswith(".service") else f"{name}.service") if name is not None else "vllm*.service"
+    wanted = service(name) if name is not None else "vllm*.service"
     pattern = [wanted, *installed]
     shown = run(["systemctl", "show", "--no-pager", f"--property={_ASKED}", "--", *pattern], deadline_s=deadline_s)
     if isinstance(shown, NotRun):

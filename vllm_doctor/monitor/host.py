@@ -13,7 +13,6 @@ from vllm_doctor.records.snapshot import Snapshot
 
 # Slowed down by heat or by the power supply; a power cap under load is how a card is meant to run.
 THROTTLED = ("hw-slowdown", "sw-thermal", "hw-thermal", "hw-power-brake", "board-limit", "reliability")
-_DRAINED = "/90-drained.conf"
 _OPENSSL_S = 2.0
 _DAY = 86400.0
 
@@ -132,7 +131,7 @@ def _xids(snapshots: Sequence[Snapshot]) -> Iterator[Row]:
 def _unit(shot: Snapshot, unit: str, now: float) -> Iterator[Row]:
     if isinstance(shot.unit, Known):
         found, who = shot.unit.value, {"unit": unit}
-        yield Row("vllm_doctor_unit_drained", "Taken out of service on purpose.", who, _drained(found))
+        yield Row("vllm_doctor_unit_drained", "Taken out of service on purpose.", who, float(found.drained))
         failed = float(found.active_state == "failed")
         yield Row("vllm_doctor_unit_failed", "It ended, and systemd does not restart it.", who, failed)
         if found.restarts is not None:
@@ -146,13 +145,8 @@ def _unit(shot: Snapshot, unit: str, now: float) -> Iterator[Row]:
             yield Row("vllm_certificate_expiry_timestamp_seconds", "When the certificate ends.", labels, end)
 
 
-def _drained(unit: Unit) -> float:
-    return float(any(path.endswith(_DRAINED) for path in unit.drop_ins))
-
-
 def _guard(unit: str, now: float) -> Iterator[Row]:
     from vllm_doctor.operate.guard.policy import PolicyProblem, load
-    from vllm_doctor.operate.guard.restart import DONE
     from vllm_doctor.operate.history import deeds
 
     try:
@@ -161,7 +155,7 @@ def _guard(unit: str, now: float) -> Iterator[Row]:
         return
     if not policy.act or unit not in policy.units:
         return
-    done = [event.at for event in deeds.events(unit, now - _DAY) if event.kind == DONE]
+    done = [event.at for event in deeds.events(unit, now - _DAY) if event.kind == deeds.RESTARTED]
     yield Row("vllm_guard_restarts_today", "The guard's restarts within a day.", {"unit": unit}, float(len(done)))
     if done:
         when = "When the guard last restarted it."

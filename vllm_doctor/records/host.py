@@ -46,6 +46,11 @@ class Unit(msgspec.Struct, frozen=True):
     settings: tuple[Setting, ...] = ()
     rendered: bool = False
 
+    @property
+    def drained(self) -> bool:
+        """Has playbooks/drain.yml, or a person in its way, taken the unit out of service?"""
+        return any(path.endswith("/90-drained.conf") for path in self.drop_ins)
+
 
 class GpuProcess(msgspec.Struct, frozen=True):
     """A process that holds memory of a GPU; `unit` is the systemd unit of its cgroup, if any."""

@@ -28,7 +28,6 @@ from vllm_doctor.records.reading import Known
 
 SOCKET = Path("/run/vllm-doctor/restart.sock")
 LOCK = Path("/run/vllm-doctor/lock")
-DONE = "restarted"
 # A stop may take as long as the unit's TimeoutStopSec, and a drain with it.
 _RESTART_S = 1800.0
 _ANSWER = 4096
@@ -71,7 +70,7 @@ def refused(unit: str, policy: Policy, now: float) -> str | None:
     """Why `unit` is not started anew now, or None; what systemd and the files say at this moment."""
     if policies.STOP.exists():
         return f"{policies.STOP} is there"
-    restarts = tuple(e.at for e in deeds.events(unit, 0.0) if e.kind == DONE)
+    restarts = tuple(e.at for e in deeds.events(unit, 0.0) if e.kind == deeds.RESTARTED)
     why = permitted(policy, unit, restarts, now)
     if why is not None:
         return why
@@ -81,7 +80,7 @@ def refused(unit: str, policy: Policy, now: float) -> str | None:
     found = systemd.find(unit, 5)
     if not isinstance(found, Known):
         return found.reason
-    if look.drained(found.value[0]):
+    if found.value[0].unit.drained:
         return "it is drained (playbooks/undrain.yml puts it into service again)"
     if not _of_vllm(found.value[0]):
         return "its command line does not start vLLM"
@@ -101,7 +100,7 @@ def here(ask: Ask, policy: Policy) -> None:
         if why is not None:
             raise NotPermitted(why)
         try:
-            deeds.record(ask.unit, DONE, f"by the guard: {ask.why[:1000]}")
+            deeds.record(ask.unit, deeds.RESTARTED, f"by the guard: {ask.why[:1000]}")
         except OSError as full:
             raise NotPermitted(
                 f"{deeds.place()}: {full.strerror}: a restart that is not written down is not done"

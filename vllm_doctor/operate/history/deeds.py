@@ -18,6 +18,8 @@ FOLDER = Path("/var/lib/vllm-doctor")
 _NAME = "deeds.jsonl"
 # With a moment behind it: what was put there takes itself away then.
 UNTIL = "holds until"
+# The kinds of what the guard and recover did to a service.
+RESTARTED, RECOVERED = "restarted", "recover"
 _MOST = 1 << 20
 # Of a playbook's deeds, each a file of its own, the newest.
 _MOST_FILES, _MOST_FILE = 500, 1 << 14

@@ -58,7 +58,7 @@ def _before_crash(reader: Reader, unit: str, now: float) -> str:
 
 def _restarted(unit: str, now: float) -> str:
     """The guard's last restart of the day: what looks like a crash is its deed."""
-    done = [e for e in deeds.events(unit, now - DAY) if e.kind == "restarted"]
+    done = [e for e in deeds.events(unit, now - DAY) if e.kind == deeds.RESTARTED]
     return f"{_when(done[-1].at)} {done[-1].text[:300]}" if done else ""
 
 

@@ -15,7 +15,7 @@ from vllm_doctor.records.temporary import until
 
 _STARTS = 12
 # Who ends a service to start it anew writes that down first, and the end follows at once.
-_MADE = {"restarted": "the guard", "recover": "recover"}
+_STARTED_BY = {deeds.RESTARTED: "the guard", deeds.RECOVERED: "recover"}
 _SOON_S = 120.0
 _S = 5.0
 # What a start says of its memory, with the words for a person.
@@ -78,16 +78,16 @@ def _expired(events: Sequence[Event], now: float) -> list[Event]:
 def _by_whom(events: list[Event]) -> list[Event]:
     """An end that the guard or `recover` made is no crash, though systemd calls it one. What they started, and ends at
     once, is."""
-    done = [e for e in events if e.kind in _MADE]
+    done = [e for e in events if e.kind in _STARTED_BY]
     began = {(e.unit, _run(e)): e.at for e in events if e.kind == "start"}
     told: list[Event] = []
     for one in events:
         since = began.get((one.unit, _run(one)), float("-inf"))
-        made = next((d for d in done if _made(d, one) and since < d.at), None) if one.kind == "crash" else None
+        made = next((d for d in done if _ended_by(d, one) and since < d.at), None) if one.kind == "crash" else None
         if made is None:
             told.append(one)
             continue
-        whom = f"{one.text} (by {_MADE[made.kind]}, which restarts it)"
+        whom = f"{one.text} (by {_STARTED_BY[made.kind]}, which restarts it)"
         told.append(msgspec.structs.replace(one, kind="end", text=whom))
     return told
 
@@ -97,7 +97,7 @@ def _run(event: Event) -> str:
     return event.text.partition(":")[0]
 
 
-def _made(deed: Event, end: Event) -> bool:
+def _ended_by(deed: Event, end: Event) -> bool:
     return deed.unit == end.unit and -1.0 <= end.at - deed.at <= _SOON_S and not deed.text.startswith(deeds.UNTIL)
 
 

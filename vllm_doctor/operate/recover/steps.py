@@ -102,7 +102,7 @@ def done(plan: Plan, ready_s: float, say: Callable[[str], None], now: datetime.d
     """Do it. Raises NotDone before anything was stopped; NotPermitted where another changes a service just now."""
     began = time.monotonic()
     with alone(), announced(f"vllm-doctor recover --unit {plan.unit}", plan.unit):
-        deeds.record(plan.unit, "recover", "begun: " + "; ".join(told(plan))[:1500])
+        deeds.record(plan.unit, deeds.RECOVERED, "begun: " + "; ".join(told(plan))[:1500])
         resume = f"vllm-doctor-resume-{plan.unit.removesuffix('.service')}"
         once_free(resume, LOCK, ["/bin/systemctl", "--no-block", "start", "--", plan.unit])
         say(f"stops {plan.unit}")
@@ -113,7 +113,7 @@ def done(plan: Plan, ready_s: float, say: Callable[[str], None], now: datetime.d
             file = drop_in.put(conservative.text(plan.line, plan.less.changes), int(plan.hours * 3600), now)
             say(f"writes {file}")
             end_at = now + datetime.timedelta(hours=plan.hours)
-            deeds.record(plan.unit, "recover", f"{deeds.UNTIL} {end_at.isoformat(timespec='seconds')}")
+            deeds.record(plan.unit, deeds.RECOVERED, f"{deeds.UNTIL} {end_at.isoformat(timespec='seconds')}")
         say(f"starts {plan.unit}")
         _forget_failures(plan.unit)
         systemctl("start", "--", plan.unit, deadline_s=_STOP_S)

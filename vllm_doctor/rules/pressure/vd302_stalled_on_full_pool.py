@@ -3,6 +3,7 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Direction, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.statistics import with_statistics
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag
 
@@ -12,11 +13,9 @@ _FULL = 97.0
 
 def judge(case: Case) -> Outcome:
     """Do the last lines of statistics show a full pool, a queue and no token?"""
-    run = case.run
-    if run is None:
-        return Unseen(frozenset({Signal.LOG}))
-    if not run.stats:
-        return NotHere("the log holds no statistics")
+    run = with_statistics(case)
+    if isinstance(run, Unseen | NotHere):
+        return run
     last = run.stats[-_LINES:]
     stuck = [
         s

@@ -7,6 +7,7 @@ from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.statistics import with_statistics
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding
 
@@ -16,11 +17,9 @@ _LINES = 5
 
 def judge(case: Case) -> Outcome:
     """Are the last lines of statistics all the same, with requests that run and no token?"""
-    run = case.run
-    if run is None:
-        return Unseen(frozenset({Signal.LOG}))
-    if not run.stats:
-        return NotHere("the log holds no statistics")
+    run = with_statistics(case)
+    if isinstance(run, Unseen | NotHere):
+        return run
     last = run.stats[-_LINES:]
     same = {(s.running, s.waiting, s.swapped, s.kv) for s in last}
     still = all(s.generation == 0 and s.prompt == 0 and s.running > 0 for s in last)

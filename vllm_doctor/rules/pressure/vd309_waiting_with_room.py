@@ -4,6 +4,7 @@ from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.statistics import with_statistics
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding
 
@@ -18,11 +19,9 @@ _NEXT = (
 
 def judge(case: Case) -> Outcome:
     """Do the last statistics show requests that wait, none that runs, and an empty pool?"""
-    run = case.run
-    if run is None:
-        return Unseen(frozenset({Signal.LOG}))
-    if not run.stats:
-        return NotHere("the log holds no statistics")
+    run = with_statistics(case)
+    if isinstance(run, Unseen | NotHere):
+        return run
     last = run.stats[-_LINES:]
     waits = all(s.waiting > 0 and s.running == 0 and s.generation == 0 and s.prompt == 0 for s in last)
     room = all(s.kv is not None and s.kv < _ROOM for s in last)
