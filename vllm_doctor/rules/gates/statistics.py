@@ -1,12 +1,12 @@
 """The question of every rule that reads the log's lines of statistics: are there any?"""
 
-from vllm_doctor.log.run import Run
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import NotHere, Unseen
 
 
-def with_statistics(case: Case) -> Run | Unseen | NotHere:
+def with_statistics(case: Case) -> AnalysedRun | Unseen | NotHere:
     """The run with its statistics; without a log they were not seen, and a run that printed none has no such fault."""
     if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
