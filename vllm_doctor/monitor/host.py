@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vllm_doctor.records.host import Driver, Gpu, Launch, Unit
+from vllm_doctor.records.host import Driver, Gpu, Launch
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 
