@@ -102,6 +102,11 @@ INPUTS = {
     "a config with a number of 400 digits": Input(_text(b'{"hidden_size": 1' + b"0" * 400 + b"}"), _CONFIG, (2,)),
     "a config that is a pipe": Input(os.mkfifo, _CONFIG, (2,), long=True),
     "a start to learn that is a device": Input(lambda path: path.symlink_to("/dev/zero"), (*_PLAN, "--learn"), (2,)),
+    "a launch of two thousand options that nobody has": Input(
+        _text(b"vllm serve m " + b" ".join(b"--max-model-lem%d 3" % n for n in range(2000))),
+        ("diagnose", "--vllm-version", "0.33.0", "--launch"),
+        (1,),
+    ),
     "metrics of one long line": Input(
         _text(b"vllm:x{" + b",".join(b'a%d="x"' % n for n in range(200_000)) + b"} 1\n"),
         ("diagnose", "--metrics"),

@@ -20,6 +20,8 @@ from vllm_doctor.launch.line import LaunchError, begin
 
 __all__ = ["LaunchError", "LaunchLine", "Refusal", "Why", "parse_launch"]
 
+_EXPLAINED = 8
+
 
 class Why(StrEnum):
     """What is wrong with an argument."""
@@ -228,22 +230,27 @@ class _Reading:
         word = self._words[self._at] if self._at < len(self._words) else None
         return word if word is not None and not _is_option(word) else None
 
+    def _near(self, name: str, like: float) -> str:
+        """The release's names that are most like it; for the first few refusals, since it takes milliseconds each."""
+        if self.version is None or len(self.refused) >= _EXPLAINED:
+            return ""
+        close = get_close_matches(name, table.names(self.version), 2, like)
+        return f"; near: --{', --'.join(close)}" if close else ""
+
     def _check(self, name: str, fact: FlagFact | None, value: str | bool | None) -> None:
         if self.version is None:
             if not table.is_known(name):
                 self.unknown.append(name)
         elif fact is None and name not in table.names(self.version):
             if complete(self.version) and name not in {"help", "config"}:
-                close = get_close_matches(name, table.names(self.version), 2, 0.6)
-                near = f"; near: --{', --'.join(close)}" if close else ""
+                near = self._near(name, 0.6)
                 self.refuse(f"--{name}", "a flag", f"a flag that vLLM {self.version} has{near}", Why.UNKNOWN)
             else:
                 self.unknown.append(name)
             return
         elif fact is not None and fact.exists is False:
-            close = get_close_matches(name, table.names(self.version), 2, 0.75)
             hint = f" (it was there from {fact.first} to {fact.last}{'; ' + fact.note if fact.note else ''})"
-            near = f"; near: --{', --'.join(close)}" if close else ""
+            near = self._near(name, 0.75)
             self.refuse(f"--{name}", "a flag", f"a flag that vLLM {self.version} has{hint}{near}", Why.GONE)
             return
         if isinstance(value, str):

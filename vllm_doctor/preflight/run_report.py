@@ -11,8 +11,10 @@ from vllm_doctor.preflight import report
 from vllm_doctor.preflight.records import Checked, Result
 from vllm_doctor.redact.launch import scrub_values
 from vllm_doctor.redact.text import scrub
+from vllm_doctor.render.text import visible
 
 _SHORTEST_SECRET = 6  # characters; a shorter one would hide half of the text
+_LONGEST = 20_000  # characters of one text of a host
 _HEAD = ("host", "state", "changed", "answers", "what failed")
 
 
@@ -46,7 +48,7 @@ def write(folder: Path, run: Report, hidden: Collection[str]) -> Path:
     """Write both files, named by time and playbook; gives the text's path. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{run.began:%Y%m%dT%H%M%SZ}-{Path(run.playbook).stem}-{os.getpid()}"
-    told = json.dumps(clean(machine(run), hidden), indent=1, ensure_ascii=False) + "\n"
+    told = json.dumps(clean(machine(run), hidden), indent=1) + "\n"
     for suffix, text in ((".json", told), (".txt", human(run, hidden))):
         path = folder / f"{stem}{suffix}"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o640), "w") as file:
@@ -93,7 +95,11 @@ def human(run: Report, hidden: Collection[str]) -> str:
         lines += ["", report.table(_by_host(run.refused))]
     for name, host in sorted(run.hosts.items()):
         for title, texts in _parts(host):
-            lines += ["", f"{name}: {title}", *(f"  {line}" for text in texts for line in text.splitlines())]
+            lines += [
+                "",
+                f"{name}: {title}",
+                *(f"  {visible(line)}" for text in texts for line in _short(text).splitlines()),
+            ]
     return str(clean("\n".join(lines) + "\n", hidden))
 
 
@@ -103,13 +109,18 @@ def clean(value: object, hidden: Collection[str]) -> object:
         return {str(name): clean(item, hidden) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [clean(item, hidden) for item in value]
-    return scrub(scrub_values(value, hidden), users=False) if isinstance(value, str) else value
+    return _short(scrub(scrub_values(_short(value), hidden), users=False)) if isinstance(value, str) else value
+
+
+def _short(text: str) -> str:
+    """What a host said may be of any length."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} […] {text[-_LONGEST // 2 :]}"
 
 
 def _host(name: str, host: Mapping[str, object]) -> tuple[str, ...]:
     failed = _mapping(host.get("failed"))
     changed = host.get("changed")
-    answers = ", ".join(f"{unit}: {model}" for unit, model in _mapping(host.get("answers")).items())
+    answers = visible(", ".join(f"{unit}: {model}" for unit, model in _mapping(host.get("answers")).items()), 200)
     state = "failed" if failed else "ok"
     count = str(len(changed)) if isinstance(changed, list) else "0"
     return (name, state, count, answers, str(failed.get("task", "")))

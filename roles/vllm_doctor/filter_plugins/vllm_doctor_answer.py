@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+_LARGEST = 4 << 20  # characters
 DRIVER = re.compile(r"^NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s", re.MULTILINE)
 
 
@@ -45,8 +46,11 @@ def _unit(row: Mapping[str, Any]) -> str:
 
 
 def _read(said: Mapping[str, Any]) -> dict[str, Any] | None:
+    text = str(said.get("stdout", ""))
+    if len(text) > _LARGEST:  # no host with a doctor says so much, and the page would not take it
+        return None
     try:
-        found = json.loads(str(said.get("stdout", "")))
+        found = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -3,6 +3,7 @@
 import difflib
 import itertools
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vllm_doctor.knowledge import parser, versions
@@ -107,8 +108,16 @@ def has(case: Case, option: str) -> bool:
     return fact is not None and fact.exists is True
 
 
-def hint(case: Case, option: str) -> str:
-    """Whose option it is, or which one was meant."""
+# How many options are compared with all names of a release: milliseconds each, and a launch may hold thousands.
+_COMPARED = 16
+
+
+def hints(case: Case, options: Iterable[str]) -> dict[str, str]:
+    """For each, whose option it is, or which one was meant."""
+    return {option: _hint(case, option, compared=at < _COMPARED) for at, option in enumerate(options)}
+
+
+def _hint(case: Case, option: str, *, compared: bool) -> str:
     other = replacements()[1].get(option.replace("_", "-"))
     if other is not None:
         return as_text(other)
@@ -116,7 +125,7 @@ def hint(case: Case, option: str) -> str:
     if has(case, option):
         return f"vLLM {at} has it, so another release, or another program, read this launch"
     names = parser.options(str(at)) or versions.flag_names(at)
-    near = difflib.get_close_matches(option.replace("_", "-"), list(names), 1, 0.8)
+    near = difflib.get_close_matches(option.replace("_", "-"), list(names), 1, 0.8) if compared else []
     return f"did you mean --{near[0]}?" if near else "no release of vLLM has it"
 
 

@@ -6,7 +6,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, shown
-from vllm_doctor.rules.gates.refused_options import Refused, has, hint, refused, remove
+from vllm_doctor.rules.gates.refused_options import Refused, has, hints, refused, remove
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, inventory_var, thing
 
@@ -25,16 +25,16 @@ def judge(case: Case) -> Outcome:
         return _words(got)
     if got.joined:
         return _joined(got)
-    hints = {o: hint(case, o) for o in got.unknown}
+    meant = hints(case, got.unknown)
     first = got.unknown[0]
     return finding(
         RULE,
-        title=f"--{first} was refused; {hints[first]}"
+        title=f"--{first} was refused; {meant[first]}"
         if has(case, first)
-        else f"vLLM has no --{first}: {hints[first]}",
+        else f"vLLM has no --{first}: {meant[first]}",
         confidence=got.confidence,
         evidence=got.evidence,
-        changes=tuple(remove(option, why) for option, why in hints.items()),
+        changes=tuple(remove(option, why) for option, why in meant.items()),
         refute="`vllm serve --help=all` of this very environment lists the option",
     )
 
