@@ -238,3 +238,27 @@ def test_a_model_of_mixers_alone_keeps_states_and_no_keys():
     a = describe(Section(FALCON_MAMBA))
     assert {layer.kind for layer in a.layers} == {"mamba"}
     assert (a.width, a.heads, a.linear.value_dim, a.linear.step_rank) == (0, 0, 8192, 256)
+
+
+def test_gemma_4_s_experts_stand_beside_an_mlp_of_the_layer_itself():
+    kinds = (["sliding_attention"] * 5 + ["full_attention"]) * 5
+    text = {
+        "model_type": "gemma4_text", "hidden_size": 2816, "intermediate_size": 2112, "num_hidden_layers": 30,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256, "global_head_dim": 512,
+        "num_global_key_value_heads": 2, "attention_k_eq_v": True, "vocab_size": 262144, "tie_word_embeddings": True,
+        "max_position_embeddings": 262144, "sliding_window": 1024, "layer_types": kinds, "torch_dtype": "bfloat16",
+        "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704,
+    }  # fmt: skip
+    sparse = of({**text, "enable_moe_block": True})
+    # 48.5 GiB is what 0.20.0 logged of gemma-4-26B-A4B, its vision tower of 1.1 GiB included.
+    assert sparse / GIB == pytest.approx(47.4, abs=0.05)
+    one = 3 * 2816 * 2112 * 2 * 30
+    assert sparse - of({**text, "enable_moe_block": True, "intermediate_size": 1056}) == pytest.approx(
+        one / 2, rel=1e-3
+    )
+
+
+def test_small_gemma_4_s_layers_without_keys_of_their_own_have_a_wide_mlp():
+    text = {**GEMMA3_LIKE, "model_type": "gemma4_text", "num_kv_shared_layers": 3}
+    wide = of({**text, "use_double_wide_mlp": True}) - of(text)
+    assert wide == pytest.approx(3 * 3 * text["hidden_size"] * text["intermediate_size"] * 2, rel=1e-3)

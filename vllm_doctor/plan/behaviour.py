@@ -38,6 +38,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     mla_block_64: bool
     video_beside_image: bool
     copies_encoder_outputs: bool
+    adapts_experts: bool
     mxfp4_for_triton: bool
     keeps_moe_workspace: bool
     chunks_experts_at_65536: bool
@@ -70,6 +71,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     v2_charges_graphs: bool
     v2_all: bool
     reserves_null_block: bool
+    shares_keys_without_weights: bool
     v2_sampler_warm_up: bool
     rejects_other_float_cache: bool
 

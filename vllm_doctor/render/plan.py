@@ -239,7 +239,9 @@ def _to_run(plan: Plan) -> list[str]:
 
 def _line(planner: Planner, choice: Choice) -> LaunchLine:
     flags = {n: v if isinstance(v, bool) else str(v) for n, v in choice.launch.items()}
-    return replace(planner.line, flags={**planner.line.flags, **flags})
+    refused = {r.flag.removeprefix("--") for r in planner.line.refusals}
+    kept = {n: v for n, v in planner.line.flags.items() if n not in refused}
+    return replace(planner.line, flags={**kept, **flags})
 
 
 def chosen(planner: Planner, bare: Prediction, choice: Choice) -> Planner:

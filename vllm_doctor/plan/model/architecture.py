@@ -37,7 +37,7 @@ class Linear(msgspec.Struct, frozen=True):
 
 
 class Moe(msgspec.Struct, frozen=True):
-    """Experts of the layers that have them; widths in channels."""
+    """Experts of the layers that have them; widths in channels. `beside_mlp`: such a layer has its own MLP too."""
 
     experts: int
     top_k: int
@@ -46,6 +46,7 @@ class Moe(msgspec.Struct, frozen=True):
     layers: frozenset[int]
     router_bias: bool = False
     shared_gate: bool = False
+    beside_mlp: bool = False
 
 
 class Vision(msgspec.Struct, frozen=True):
@@ -110,6 +111,8 @@ class Architecture(msgspec.Struct, frozen=True):
     per_layer_embedding: int = 0
     positions: int = 0
     per_layer_input: int = 0  # channels of the per-layer embedding of one layer (Gemma 3n, small Gemma 4)
+    double_wide: bool = False  # layers that share another's keys have an MLP of twice the width (small Gemma 4)
+    shares_weights: bool = False  # and no weights for keys and values
     ropes: tuple[tuple[int, int], ...] = ()  # (rows, rotary size) of each cos/sin table
     multimodal: bool = False
     text_prefix: str = "model"

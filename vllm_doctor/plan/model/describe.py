@@ -91,6 +91,7 @@ def _moe(text: Section, layers: int, width: int, model_type: str) -> Moe | None:
         or text.flag("use_routing_bias", default=False)
         or model_type == "gpt_oss",
         shared_gate=model_type.startswith(("qwen2_moe", "qwen3_next", "qwen3_5")),
+        beside_mlp=model_type.startswith("gemma4"),  # gemma4.py: experts run parallel to the MLP
     )
 
 
@@ -314,6 +315,7 @@ def describe(top: Section) -> Architecture:
         mtp_layers=text.whole("num_nextn_predict_layers", "mtp_num_hidden_layers", low=0, high=64, default=0),
         per_layer_embedding=_per_layer(text, count, hidden),
         per_layer_input=_per_layer_input(text),
+        double_wide=text.flag("use_double_wide_mlp", default=False),
         positions=text.whole("max_position_embeddings", "n_positions", low=0, high=100_000_000, default=0)
         if model_type in {"gpt2", "opt", "whisper"}
         else 0,

@@ -22,6 +22,7 @@ from vllm_doctor.plan.support import judge
 from vllm_doctor.plan.terms.activation import Activation, estimate
 from vllm_doctor.plan.terms.fragments import stranded
 from vllm_doctor.plan.terms.kv import Pool
+from vllm_doctor.plan.terms.lora import lora_bytes
 from vllm_doctor.plan.terms.outside_torch import Estimate, graphs, non_torch
 from vllm_doctor.plan.terms.pages import pool_of
 from vllm_doctor.plan.terms.term import Term
@@ -144,12 +145,13 @@ def _stage(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sche
         capability=gpu.capability if gpu else None,
         rope_element=s.element,
     )
-    shown = replace(a, vision=None) if s.language_only else a
+    own = a.model_type.startswith("gemma4") and s.does.shares_keys_without_weights
+    shown = replace(a, vision=None if s.language_only else a.vision, shares_weights=own)
 
     def load(to: Target) -> float:
         return _loaded(shown, (s.quantization, s.element, s.gguf), s.parallel, index, to, s.speculative)
 
-    weights, heavier = load(target) + step_buffers(shown, s.batched, s.element), 0.0
+    weights, heavier = load(target) + step_buffers(shown, s.batched, s.element) + lora_bytes(a, s, index), 0.0
     # Triton's layout or Marlin's: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
     if fmt.name == "mxfp4" and not s.does.mxfp4_for_triton and 9.0 <= (target.capability or 0) < 10.0:
         heavier = max(0.0, load(replace(target, capability=8.9)) - weights)
@@ -196,7 +198,9 @@ def stages(
     """The prediction of the first and of the last pipeline stage: one where there is one. Raises as `predict`."""
     fmt = quantisation(a, s)
     told = judge(a, s, gpu)
-    s = replace(s, refusals=(*s.refusals, *told.refusals), doubts=told.doubts)
+    # What is said of a method here says more than that the option's table lacks it.
+    judged = {"--quantization"} & {refusal.flag for refusal in told.refusals}
+    s = replace(s, refusals=(*(r for r in s.refusals if r.flag not in judged), *told.refusals), doubts=told.doubts)
     return [_one(a, s, gpu, total_gib, known or Known(), fmt, i) for i in sorted({0, s.parallel.pp - 1})]
 
 

@@ -72,8 +72,9 @@ def _attention(a: Architecture, layer: Attention, p: str, tp: int) -> Iterator[M
     k = _kv(layer.kv_heads, tp) * layer.head_dim
     v = _kv(layer.kv_heads, tp) * layer.value_dim
     yield Matrix(f"{p}.self_attn.q_proj", q * (2 if a.output_gate else 1), a.hidden, tensor="qkv")
-    yield Matrix(f"{p}.self_attn.k_proj", k, a.hidden, tensor="qkv")
-    yield Matrix(f"{p}.self_attn.v_proj", v, a.hidden, tensor="qkv")
+    if not (layer.shares_kv and a.shares_weights):
+        yield Matrix(f"{p}.self_attn.k_proj", k, a.hidden, tensor="qkv")
+        yield Matrix(f"{p}.self_attn.v_proj", v, a.hidden, tensor="qkv")
     yield Matrix(f"{p}.self_attn.o_proj", a.hidden, layer.heads * layer.value_dim // tp)
     if a.qkv_bias:
         yield Matrix("bias", q + k + v, 1, vector=True)
@@ -139,7 +140,8 @@ def feed_forward(a: Architecture, index: int, p: str, par: Parallel) -> Iterator
     moe = a.moe if a.moe is not None and index in a.moe.layers else None
     if moe is None:
         if a.width:
-            yield from _mlp(a, f"{p}.mlp", a.width / par.tp)
+            times = 2 if a.double_wide and a.layers[index].shares_kv else 1
+            yield from _mlp(a, f"{p}.mlp", times * a.width / par.tp)
         return
     held = ceil(moe.experts / par.expert_split) if par.expert else moe.experts
     wide = moe.width if par.expert else moe.width / par.tp
@@ -149,6 +151,8 @@ def feed_forward(a: Architecture, index: int, p: str, par: Parallel) -> Iterator
     yield Matrix(f"{p}.mlp.gate", moe.experts, a.hidden, vector=True)
     if moe.router_bias:
         yield Matrix("bias", moe.experts, 1, vector=True)
+    if moe.beside_mlp:
+        yield from _mlp(a, f"{p}.mlp", a.width / par.tp)
     if moe.shared_width:
         yield from _mlp(a, f"{p}.mlp.shared_expert" + ("" if moe.shared_gate else "s"), moe.shared_width / par.tp)
     if moe.shared_gate:

@@ -1,0 +1,48 @@
+"""Room for LoRA adapters is taken when the model is loaded, and "Model loading took" counts it."""
+
+import pytest
+
+from tests.plan.models import LLAMA_8B
+from vllm_doctor.plan.question.ask import Start, foresee
+
+MISTRAL_7B = {
+    **LLAMA_8B, "model_type": "mistral", "vocab_size": 32000, "max_position_embeddings": 32768, "rope_scaling": None,
+}  # fmt: skip
+EXPERTS = {
+    "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768,
+    "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936,
+    "num_experts": 128, "num_experts_per_tok": 8, "max_position_embeddings": 40960, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+GIB = 1 << 30
+
+
+def weights(config, *words: str, version: str) -> float:
+    """GiB that one GPU logs as its model's."""
+    start = Start(("vllm", "serve", "m", *words), version, config, "NVIDIA H100 80GB HBM3", 79.19)
+    told = foresee(start)
+    assert told is not None
+    return told.now.weights_gib
+
+
+def room(config, *words: str, version: str = "0.33.0") -> float:
+    """GiB that the options add to the weights of one GPU."""
+    return weights(config, *words, version=version) - weights(config, version=version)
+
+
+def test_a_mistral_7b_loads_with_the_room_that_a_start_logged():
+    # 0.14.0 on an L40S with LoRA at its default rank of 16 logged 13.58 GiB; without it the model takes 13.50.
+    assert weights(MISTRAL_7B, "--enable-lora", version="0.14.0") == pytest.approx(13.58, abs=0.005)
+
+
+def test_the_room_grows_with_adapters_and_rank_whatever_is_loaded_later():
+    one = room(LLAMA_8B, "--enable-lora")
+    assert one == pytest.approx(room(LLAMA_8B, "--enable-lora", "--max-loras", "8", "--max-lora-rank", "64") / 32)
+    assert room(LLAMA_8B, "--max-loras", "8") == 0
+
+
+def test_every_expert_has_its_room_since_0_11_1():
+    each = 16 * 2 * (2 * (2048 + 768) + 768 + 2048)  # rank, bytes, gate and up and down
+    before, since = (room(EXPERTS, "--enable-lora", version=version) for version in ("0.11.0", "0.11.1"))
+    assert since - before == pytest.approx(48 * 128 * each / GIB, rel=1e-3)
