@@ -26,6 +26,12 @@ def test_nothing_that_a_host_said_acts_on_the_terminal_that_shows_it(tmp_path: P
     assert json.loads(told(tmp_path, host)[1])["hosts"]["gpu01"]["said"][0].startswith(f"first{ACTS}")
 
 
+def test_the_report_of_many_hosts_is_whole(tmp_path: Path) -> None:
+    hosts = {f"gpu{at:03}": {"said": ["a line of some words " * 20]} for at in range(200)}
+    text = write(tmp_path, Report("site.yml", NOW, NOW, (), "", (), False, hosts, ()), [])
+    assert all(f"{name}: said" in text.read_text() for name in hosts)
+
+
 def test_a_host_that_says_megabytes_fills_no_report(tmp_path: Path) -> None:
     endless = "[" * 3_000_000
     host = {"answers": {"vllm@main": endless}, "said": [endless], "failed": {"task": "Ask", "message": endless}}

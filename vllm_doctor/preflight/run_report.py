@@ -95,25 +95,25 @@ def human(run: Report, hidden: Collection[str]) -> str:
         lines += ["", report.table(_by_host(run.refused))]
     for name, host in sorted(run.hosts.items()):
         for title, texts in _parts(host):
-            lines += [
-                "",
-                f"{name}: {title}",
-                *(f"  {visible(line)}" for text in texts for line in _short(text).splitlines()),
-            ]
-    return str(clean("\n".join(lines) + "\n", hidden))
+            said = [f"  {visible(line)}" for text in texts for line in _short(text).splitlines()]
+            lines += ["", f"{name}: {title}", *said]
+    return _without("\n".join(lines) + "\n", hidden)
 
 
 def clean(value: object, hidden: Collection[str]) -> object:
-    """`value` without secrets in any text of it."""
+    """`value` without secrets in any text of it, and each text bounded: what a host said may be of any length."""
     if isinstance(value, Mapping):
         return {str(name): clean(item, hidden) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [clean(item, hidden) for item in value]
-    return _short(scrub(scrub_values(_short(value), hidden), users=False)) if isinstance(value, str) else value
+    return _without(_short(value), hidden) if isinstance(value, str) else value
+
+
+def _without(text: str, hidden: Collection[str]) -> str:
+    return scrub(scrub_values(text, hidden), users=False)
 
 
 def _short(text: str) -> str:
-    """What a host said may be of any length."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} […] {text[-_LONGEST // 2 :]}"
 
 
