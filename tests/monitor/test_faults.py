@@ -285,6 +285,7 @@ def every_selector_of_every_rule_is_a_series_or_is_listed(seen: Seen) -> None:
         "http_requests_total", "vllm:engine_sleep_state", "node_textfile_scrape_error",
         "node_memory_MemAvailable_bytes", "node_filesystem_avail_bytes", "node_filesystem_size_bytes",
         "alertmanager_notifications_failed_total", "prometheus_notifications_errors_total",
+        "alertmanager_config_last_reload_successful",
         "vllm_certificate_expiry_timestamp_seconds", "vllm_fabric_manager_mismatch", "vllm_gpu_row_remap_failed",
         "vllm_guard_last_restart_timestamp_seconds", "vllm_guard_restarts_left", "vllm_plan_kv_cache_bytes",
         "vllm_start_kv_cache_bytes",
