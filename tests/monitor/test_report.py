@@ -1,15 +1,19 @@
 """`vllm-doctor report` from the guard's records."""
 
+import json
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.render.sample import HOSTILE
-from vllm_doctor.monitor.figures import of_guard, thinned
+from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.monitor.figures import of_guard, of_prometheus, thinned
 from vllm_doctor.operate.history.store import Event, Minute, Store
 from vllm_doctor.records.sample import CardUse, Counters, Look
 from vllm_doctor.render.report import Report, Told, page
@@ -93,3 +97,28 @@ def test_what_cannot_be_drawn_is_said(tmp_path: Path, words: list[str], told: st
     assert done.returncode == 2
     assert told in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_text_file_without_findings_is_no_missing_figure() -> None:
+    """A Prometheus that scrapes the text file and has nothing else: no finding is told apart from no file."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            row = {"metric": {"host": "a"}, "values": [[1, "1"]]}
+            series = [row] if "query=vllm_doctor_last_run" in self.path else []
+            body = json.dumps({"status": "success", "data": {"result": series}}).encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        notes = {c.title: c.note for c in of_prometheus(url, 0, 60, [as_version("0.32.0")])}
+        server.shutdown()
+    assert notes["Findings of the doctor"] == "no finding in this time"
+    assert notes["GPU memory"] == "the doctor's text file names no GPU"
+    assert notes["KV cache in use"] == "Prometheus has no figures of this"

@@ -18,6 +18,7 @@ from vllm_doctor.operate.history.store import CardMinute, Minute
 Point = tuple[float, float]
 _POINTS = 300
 _LINES = 24
+_TEXT_FILE = "vllm_doctor_last_run_timestamp_seconds"
 _ASK_S = 10.0
 _MOST = 32 << 20
 _WORD = re.compile(r"<([a-z_]+)>(_bucket|_count)?")
@@ -128,7 +129,10 @@ def of_prometheus(url: str, since: float, until: float, releases: Sequence[Versi
         lines.sort(key=lambda one: -max(v for _, v in one.points))
         more = f"{len(lines) - _LINES} more lines are not drawn" if len(lines) > _LINES else ""
         needs = f" ({row['needs']})" if "needs" in row else ""
-        note = more if lines else f"Prometheus has no figures of this{needs}"
+        lacking = f"Prometheus has no figures of this{needs}"
+        if not lines and "none" in row and _series(url, _TEXT_FILE, "", (since, until, step)):
+            lacking = row["none"]
+        note = more if lines else lacking
         charts.append(Chart(row["title"], row["unit"], tuple(lines[:_LINES]), row.get("top"), note))
     return tuple(charts)
 
