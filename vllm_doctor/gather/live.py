@@ -12,7 +12,19 @@ from typing import TypeAlias
 
 import msgspec
 
-from vllm_doctor.gather import containers, journal, kernel, nvml, place, probe, procfs, release, systemd, unit_line
+from vllm_doctor.gather import (
+    containers,
+    journal,
+    kernel,
+    nvml,
+    place,
+    probe,
+    procfs,
+    prometheus,
+    release,
+    systemd,
+    unit_line,
+)
 from vllm_doctor.gather.contained import place_of
 from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.http import Pass
@@ -128,6 +140,11 @@ def _works(
 def _aimed(aim: Target, deadline_s: float, *, canary: bool | None) -> list[_Work]:
     """What one target names. Raises NotThereError where nothing of that name is there to be read."""
     if aim.kind == "url":
+        told = prometheus.read(aim.name, _now())
+        if isinstance(told, Unknown):
+            raise NotThereError(told.reason, told.remedy)
+        if isinstance(told, Known):
+            return [(one.subject.place or aim.name, partial(_told, one)) for one in told.value]
         return [(aim.name, partial(place.of_url, aim.name, canary=canary))]
     if aim.kind == "pid":
         if not procfs.cmdline(int(aim.name)):
@@ -137,6 +154,10 @@ def _aimed(aim: Target, deadline_s: float, *, canary: bool | None) -> list[_Work
     if not isinstance(found, Known):
         raise NotThereError(found.reason, found.remedy if isinstance(found, Unknown) else "")
     return [(place_of(one), partial(place.of_container, one, deadline_s, canary=canary)) for one in found.value]
+
+
+def _told(shot: Snapshot) -> "_Read":
+    return shot, ()
 
 
 class NotThereError(Exception):

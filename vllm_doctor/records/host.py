@@ -125,11 +125,25 @@ class Scrape(msgspec.Struct, frozen=True):
     samples: tuple[Sample, ...]
 
 
+class Load(msgspec.Struct, frozen=True):
+    """A server's means over a window: requests that ran and that waited, the full part of its KV cache (0 to 1)."""
+
+    name: str
+    model: str
+    running: float
+    waiting: float
+    kv: float | None = None
+
+
 class Metrics(msgspec.Struct, frozen=True):
-    """One or two scrapes, oldest first; rates come from the pair and from nothing else."""
+    """One or two scrapes, oldest first; rates come from the pair and from nothing else.
+
+    `loads` is this server's load and that of others with the same model, where one place tells of all.
+    """
 
     url: str
     scrapes: tuple[Scrape, ...]
+    loads: tuple[Load, ...] = ()
 
 
 class KernelEvent(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.host import Probe
 from vllm_doctor.records.reading import Known, Unknown
-from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.records.snapshot import NO_CONTAINER, Snapshot
 from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.rules.gates.container import word
 
@@ -72,12 +72,21 @@ def _ask(container: Container) -> str:
     )
 
 
+def _by_figures(snapshot: Snapshot) -> tuple[Verdict, str]:
+    """Of what is known by its metrics alone."""
+    if isinstance(snapshot.metrics, Known):
+        return Verdict.OK, (
+            "its metrics show no problem; no completion was tried, and its log, its host and its GPUs were not seen"
+        )
+    if isinstance(snapshot.metrics, Unknown) and snapshot.container == NO_CONTAINER:
+        return Verdict.UNKNOWN, snapshot.metrics.reason
+    return Verdict.UNKNOWN, "neither the server nor its log was reached"
+
+
 def _running(snapshot: Snapshot) -> tuple[Verdict, str] | None:
     """A server that runs: does it answer, and was its log read?"""
     if not isinstance(snapshot.probe, Known):
-        return (
-            None if isinstance(snapshot.log, Known) else (Verdict.UNKNOWN, "neither the server nor its log was reached")
-        )
+        return None if isinstance(snapshot.log, Known) else _by_figures(snapshot)
     probe = snapshot.probe.value
     if probe.completion_unknown:
         return Verdict.UNKNOWN, probe.completion_unknown
