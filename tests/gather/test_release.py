@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,26 @@ def test_a_config_that_is_no_file_is_not_waited_for(tmp_path: Path, there: str, 
     found = release.model_config(launch(str(tmp_path)), {}, None)
     assert isinstance(found, Unknown)
     assert why in found.reason
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read what another user may not")
+def test_root_tells_nobody_what_the_services_own_user_may_not_read() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # pytest's own folder is closed to other users
+        closed, model = Path(name, "closed"), Path(name, "model")
+        Path(name).chmod(0o755)
+        closed.mkdir(mode=0o700)
+        model.mkdir(mode=0o755)
+        secret = closed / "docker.json"
+        secret.write_text('{"auths": {"r": "s"}, "model_type": "llama"}')
+        secret.chmod(0o644)
+        (model / "config.json").symlink_to(secret)
+        asked = launch(str(model))
+        told = release.model_config(asked, {}, "nobody")
+        assert isinstance(told, Unknown)
+        assert "user nobody may not read it" in told.reason
+        assert isinstance(release.model_config(asked, {}, "root"), Known)
+        closed.chmod(0o755)
+        assert isinstance(release.model_config(asked, {}, "nobody"), Known)
+        secret.chmod(0o600)
+        assert isinstance(release.model_config(asked, {}, "nobody"), Unknown)
+        assert isinstance(release.model_config(asked, {}, "61184"), Unknown)  # of DynamicUser=, without a name

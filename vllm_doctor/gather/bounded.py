@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from vllm_doctor.gather.trust import closed_to
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
 STDIN = "-"
@@ -47,10 +48,13 @@ def title(name: str) -> str:
     return "standard input" if name == STDIN else name
 
 
-def whole(path: str | os.PathLike[str], most: int, *, denied: str = "run as root") -> Reading[bytes]:
+def whole(
+    path: str | os.PathLike[str], most: int, *, denied: str = "run as root", reader: str | None = None
+) -> Reading[bytes]:
     """All of an ordinary file of at most `most` bytes, files of /proc and /sys included; Absent where there is none.
 
-    `denied` is what to do where this user may not read it. A pipe or a device is not opened.
+    `denied` is what to do where this user may not read it. `reader` is who named the file, or could make it a link:
+    root tells nobody what `reader` may not read. A pipe or a device is not opened.
     """
     name = os.fspath(path)
     try:
@@ -63,6 +67,8 @@ def whole(path: str | os.PathLike[str], most: int, *, denied: str = "run as root
     if handle is None:
         return Unknown(f"{name}: is {kind}, not a file", f"ls -lL {shlex.quote(name)}")
     try:
+        if reader is not None and os.geteuid() == 0 and closed_to(reader, handle):
+            return Unknown(f"{name}: user {reader} may not read it", f"namei -l {shlex.quote(name)}")
         data = _at_most(handle, most)
     except OSError as problem:
         return _refused(name, problem, denied)

@@ -55,9 +55,8 @@ def model_config(launch: Launch, env: Mapping[str, str], user: str | None) -> Re
     looked: list[str] = []
     for file in _candidates(launch, env, user):
         looked.append(str(file))
-        read = whole(
-            file, MAX_CONFIG, denied=f"run as root, or: sudo -u {shlex.quote(user or 'vllm')} vllm-doctor diagnose"
-        )
+        how = f"run as root, or: sudo -u {shlex.quote(user or 'vllm')} vllm-doctor diagnose"
+        read = whole(file, MAX_CONFIG, denied=how, reader=user)
         if isinstance(read, Absent):
             continue
         if isinstance(read, Unknown):

@@ -1,6 +1,7 @@
 """Who can change a file before we use it? Only root, and whoever runs us, may be able to."""
 
 import os
+import pwd
 import re
 import stat
 from pathlib import Path
@@ -26,6 +27,32 @@ def why_not(path: str | os.PathLike[str]) -> str | None:
         if found.st_mode & _OTHERS & ~_own_group(found) and not sticky:
             return f"{place} can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
     return None
+
+
+def closed_to(user: str, handle: int) -> bool:
+    """May root, who opened this file by a name that `user` could choose, tell what `user` himself may not read?
+
+    Told by owners and modes of the file and of every folder on the way, links resolved. A user without a name in the
+    system's list (DynamicUser=) has what all others have.
+    """
+    try:
+        known = pwd.getpwnam(user) if not user.isdecimal() else pwd.getpwuid(int(user))
+        uid, groups = known.pw_uid, os.getgrouplist(known.pw_name, known.pw_gid)
+    except (KeyError, OverflowError):
+        uid, groups = int(user) if user.isdecimal() else -1, []
+    if uid == 0:
+        return False
+    try:
+        real = Path(os.readlink(f"/proc/self/fd/{handle}"))  # noqa: PTH115 - /proc's links are no paths
+        ways = [(os.fstat(handle), 0o4), *((folder.stat(), 0o1) for folder in real.parents)]
+    except OSError:
+        return True
+    return any(not _right(found, uid, groups) & needed for found, needed in ways)
+
+
+def _right(found: os.stat_result, uid: int, groups: list[int]) -> int:
+    shift = 6 if found.st_uid == uid else 3 if found.st_gid in groups else 0
+    return found.st_mode >> shift & 0o7
 
 
 def _own_group(found: os.stat_result) -> int:

@@ -28,7 +28,7 @@ def settings(unit: Unit) -> tuple[Setting, ...]:
     found = [one for path in files for one in _of_unit_file(path)]
     for entry in unit.properties.get("EnvironmentFiles", "").splitlines():
         found += _of_environment_file(_SHOWN.sub("", entry.strip()))
-    return (*found, *_of_config(_config(found)))
+    return (*found, *_of_config(_config(found), unit.properties.get("User")))
 
 
 def rendered(unit: Unit) -> bool:
@@ -45,17 +45,18 @@ def _config(found: list[Setting]) -> str:
     return named[-1] if named and named[-1].startswith("/") else ""
 
 
-def _of_config(path: str) -> Iterator[Setting]:
+def _of_config(path: str, user: str | None) -> Iterator[Setting]:
     """vLLM's options in YAML, one a line: `max-model-len: 4096`. What is nested is left out."""
-    for number, line in enumerate(_lines(path) if path else (), 1):
+    for number, line in enumerate(_lines(path, user) if path else (), 1):
         found = _OPTION.fullmatch(line)
         if found is not None:
             value = "[hidden]" if is_secret_name(found[1]) else scrub(found[2])
             yield Setting(path, number, CONFIG, f"{found[1]}: {value}")
 
 
-def _lines(path: str) -> list[str]:
-    read = whole(path, _MOST_BYTES)
+def _lines(path: str, reader: str | None = None) -> list[str]:
+    """`reader` may make the file a link: what he may not read is not told."""
+    read = whole(path, _MOST_BYTES, reader=reader)
     return read.value.decode(errors="replace").splitlines()[:_MOST_LINES] if isinstance(read, Known) else []
 
 
