@@ -12,6 +12,7 @@ import pytest
 from sample import HOSTILE, diagnosis, finding
 
 from vllm_doctor.cli.fleet import EXAMPLES
+from vllm_doctor.cli.fleet_run import gathered as written
 from vllm_doctor.records.finding import Diagnosis, Subject
 from vllm_doctor.records.verdict import Severity, Verdict
 from vllm_doctor.render.fleet import Host, fleet, page
@@ -109,6 +110,29 @@ def test_the_first_example_of_help_makes_the_page_of_what_the_playbook_gathered(
     done = doctor(*example.partition("  what")[0].split()[2:])
     assert (done.returncode, done.stderr) == (1, "")
     assert "gpu003" in (tmp_path / "fleet.html").read_text()
+
+
+def test_what_a_playbook_gathered_replaces_what_an_earlier_run_did_and_is_its_users_own(tmp_path: Path) -> None:
+    folder = tmp_path / "reports" / "fleet"
+    said = {name: json.dumps({"host": name, "state": "drained", "said": ""}) for name in ("gpu01", "rack/gpu02")}
+    written({"gone": said["gpu01"]}, str(folder))
+    written(said, str(folder))
+    kept = sorted((folder / "answers").iterdir())
+    assert [file.name for file in kept] == ["gpu01.json", "rack%2Fgpu02.json"]
+    assert {file.stat().st_mode & 0o777 for file in kept} == {0o600}
+    assert (folder / "answers").stat().st_mode & 0o777 == 0o700
+    told = json.loads((folder / "fleet.json").read_text())
+    assert sorted(row["host"] for row in told["services"]) == ["gpu01", "rack/gpu02"]
+    assert "rack/gpu02" in (folder / "fleet.html").read_text()
+
+
+def test_answers_that_are_a_link_are_written_into_a_folder_of_our_own(tmp_path: Path) -> None:
+    (tmp_path / "anothers").mkdir()
+    (tmp_path / "anothers" / "file.json").write_text("{}")
+    (tmp_path / "answers").symlink_to("anothers")
+    written({"gpu01": json.dumps({"host": "gpu01", "state": "drained", "said": ""})}, str(tmp_path))
+    assert (tmp_path / "anothers" / "file.json").exists()
+    assert not (tmp_path / "answers").is_symlink()
 
 
 def test_its_own_page_is_no_answer_and_where_the_answers_are_is_said(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -41,6 +42,26 @@ def run(paths: Sequence[str], *, html: bool, output: str | None, force: bool) ->
         except OSError as problem:
             raise UsageProblem(f"--output {output}: {problem.strerror}: name a file that you may write") from None
     return _code(told)
+
+
+def gathered(said: Mapping[str, str], folder: str) -> None:
+    """Write what a playbook gathered, {host: answer}: FOLDER/answers, these alone, and of them fleet.html and .json.
+
+    Raises OSError, and UsageProblem where there is no answer.
+    """
+    answers = Path(folder, "answers")
+    if answers.is_symlink() or answers.is_file():
+        answers.unlink()
+    elif answers.exists():
+        shutil.rmtree(answers)
+    answers.mkdir(mode=0o700, parents=True)
+    for host, answer in said.items():
+        name = f"{host.replace('/', '%2F')}.json"
+        file = os.open(answers / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(file, "w", encoding="utf-8") as out:
+            out.write(answer)
+    for form in ("html", "json"):
+        run([str(answers)], html=form == "html", output=str(Path(folder, f"fleet.{form}")), force=True)
 
 
 def _code(told: Fleet) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 _LARGEST = 4 << 20  # characters
@@ -23,6 +23,16 @@ def answer(said: Mapping[str, Any], driver: Mapping[str, Any], host: str) -> str
         found = _read(said)
         told |= {"answer": found} if found is not None else {"state": "failed", "said": _why(said)}
     return json.dumps(told)
+
+
+def answers(hosts: Iterable[str], variables: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Give the JSON of each of these hosts that was asked, by the variables of all: {host: answer}."""
+    asked = {host: variables[host] for host in hosts}
+    return {
+        host: answer(told["vllm_doctor_said"], told.get("vllm_doctor_driver") or {}, host)
+        for host, told in asked.items()
+        if "vllm_doctor_said" in told
+    }
 
 
 def verdicts(said: Mapping[str, Any]) -> str:
@@ -74,4 +84,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., object]]:
         """Name the filters."""
-        return {"vllm_doctor_answer": answer, "vllm_doctor_verdicts": verdicts}
+        return {"vllm_doctor_answers": answers, "vllm_doctor_verdicts": verdicts}
