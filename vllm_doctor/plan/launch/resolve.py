@@ -102,16 +102,30 @@ def _speculative(flags: Flags, arch: Architecture) -> tuple[str | None, int]:
             raise SettingError(
                 f"--speculative-config: num_speculative_tokens is {tokens!r}; needed: a whole number from 1 to 1000"
             )
-        return (
-            method
-            if isinstance(method, str)
-            else "mtp"
-            if arch.mtp_layers and not config.get("model")
-            else "draft_model"
-        ), tokens
-    if flags.text("speculative-model"):
-        return "draft_model", flags.int("num-speculative-tokens", 1, 1, 1000)
+        drafter = config.get("model")
+        return _drafts(method if isinstance(method, str) else "", drafter, arch), tokens
+    drafter = flags.text("speculative-model")
+    if drafter:
+        method = "ngram" if drafter == "[ngram]" else ""  # as 0.5 to 0.8 spelled it
+        return _drafts(method, drafter, arch), flags.int("num-speculative-tokens", 1, 1, 1000)
     return None, 0
+
+
+def _drafts(method: str, drafter: object, arch: Architecture) -> str:
+    """The method as vLLM itself takes it (config/speculative.py): each model's own name of MTP is one, and where none
+    is given the drafter's name tells it."""
+    if method == "mtp" or method.endswith("_mtp"):
+        return "mtp"
+    if method:
+        return method
+    if not isinstance(drafter, str):
+        return "mtp" if arch.mtp_layers else "draft_model"
+    name = drafter.lower()
+    return next((said for mark, said in _DRAFTERS if mark in name), "draft_model")
+
+
+# What a drafter's name says of it, in vLLM's order.
+_DRAFTERS = (("eagle-", "eagle"), ("eagle3", "eagle3"), ("dflash", "dflash"), ("dspark", "dspark"))
 
 
 def resolve(  # noqa: PLR0917
@@ -189,12 +203,14 @@ def resolve(  # noqa: PLR0917
         or '"cudagraph_mode":"NONE"' in level
     )
     mm = flags.object("limit-mm-per-prompt")
-    v2 = v1 and _v2(version, env, arch, arch.quantization is not None or quant is not None)
+    quantized = arch.quantization is not None or quant is not None
+    v2 = v1 and _v2(version, env, arch, quantized)
     sampler = env.get("VLLM_USE_FLASHINFER_SAMPLER")
     return Settings(
         version=version,
         engine=which,
         v2_runner=v2,
+        runner_open=v1 and quantized and not v2 and _v2(version, env, arch, quantized=False),
         parallel=par,
         utilization=utilization,
         length=length,

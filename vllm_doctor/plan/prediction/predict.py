@@ -26,7 +26,7 @@ from vllm_doctor.plan.terms.lora import lora_bytes
 from vllm_doctor.plan.terms.outside_torch import Estimate, graphs, non_torch
 from vllm_doctor.plan.terms.pages import pool_of
 from vllm_doctor.plan.terms.term import Term
-from vllm_doctor.plan.terms.weights import Target, rank_weights, step_buffers
+from vllm_doctor.plan.terms.weights import EAGLE3_VOCAB, Target, rank_weights, step_buffers
 
 GIB = 1 << 30
 # Share of a step's activations lost to fragmentation: a public log of 200000 batched tokens on 80 GB shows 6.19 GiB
@@ -87,6 +87,8 @@ _TOLD_BY = {
     "weights": "--weights-gib, from the checkpoint's index or a log of any start of it",
     "layout of the weights": "whether triton_kernels is installed: with it MXFP4 experts are Triton's, else Marlin's",
     "sampler": "whether FlashInfer is installed, or VLLM_USE_FLASHINFER_SAMPLER set either way",
+    "runner": "VLLM_USE_V2_MODEL_RUNNER set either way",
+    "drafter": "--weights-gib, from a log of any start with this drafter",
     "memory outside torch": "the card's name, which says how cards are linked, and a log of any start on this host",
     "CUDA graphs": "--max-num-seqs or --max-cudagraph-capture-size in the launch: they say how many graphs there are",
     "activation": "--max-num-batched-tokens and --max-num-seqs in the launch, where they are left to the release",
@@ -116,6 +118,7 @@ class Stage(msgspec.Struct, frozen=True):
     checked: Pool | None  # the pool against which vLLM checks that one request fits
     stranded: float
     heavier: float  # what the weights are more if the host's kernels lay them out the other way
+    runner: float  # what the activations are more on the other runner, where it is open which one it is
 
 
 def quantisation(a: Architecture, s: Settings) -> Scheme:
@@ -134,8 +137,10 @@ def _loaded(  # noqa: PLR0917
 ) -> float:
     """Bytes of one rank's weights. Kept: a search varies what they do not depend on, and they are most of its work."""
     fmt = scheme(a.quantization, *quantized)
-    eagle = draft in {"eagle", "eagle3"}
-    return rank_weights(a, fmt, parallel, index, target, draft_mtp=draft == "mtp", draft_eagle=eagle)
+    eagle, third = draft in {"eagle", "eagle3"}, draft == "eagle3"
+    return rank_weights(
+        a, fmt, parallel, index, target, draft_mtp=draft == "mtp", draft_eagle=eagle, draft_eagle3=third
+    )
 
 
 def _stage(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Scheme) -> Stage:
@@ -155,18 +160,25 @@ def _stage(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sche
     # Triton's layout or Marlin's: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
     if fmt.name == "mxfp4" and not s.does.mxfp4_for_triton and 9.0 <= (target.capability or 0) < 10.0:
         heavier = max(0.0, load(replace(target, capability=8.9)) - weights)
-    activation = estimate(
-        shown,
-        s,
-        capability=gpu.capability if gpu else None,
-        multiprocessors=gpu.multiprocessors if gpu else 132,
-        experts=fmt.choose("model.layers.1.mlp.experts.0.up_proj", True).name if a.moe is not None else "",
-        first_stage=index == 0,
-        last_stage=index == s.parallel.pp - 1,
-    )
+
+    def estimate_of(asked: Settings) -> Activation:
+        return estimate(
+            shown,
+            asked,
+            capability=gpu.capability if gpu else None,
+            multiprocessors=gpu.multiprocessors if gpu else 132,
+            experts=fmt.choose("model.layers.1.mlp.experts.0.up_proj", True).name if a.moe is not None else "",
+            first_stage=index == 0,
+            last_stage=index == s.parallel.pp - 1,
+        )
+
+    activation, runner = estimate_of(s), 0.0
+    if s.runner_open:
+        other = estimate_of(replace(s, v2_runner=not s.v2_runner))
+        runner = other.peak + other.kept - activation.peak - activation.kept
     pool = pool_of(a, s, gpu, index)
     checked = pool_of(a, s, gpu, None) if _checks_all_layers(s) else pool
-    return Stage(weights, activation, pool, checked, stranded(a, s, gpu, index, fmt), heavier)
+    return Stage(weights, activation, pool, checked, stranded(a, s, gpu, index, fmt), heavier, runner)
 
 
 def _checks_all_layers(s: Settings) -> bool:
@@ -384,7 +396,7 @@ def _odds(
 
 
 # Spreads that are one way or the other, and no deviation from a middle: added whole.
-_WHOLE = frozenset({"layout of the weights", "sampler", "model type"})
+_WHOLE = frozenset({"layout of the weights", "sampler", "model type", "runner", "drafter"})
 
 
 def _range(spreads: Iterable[Spread]) -> tuple[float, float]:
@@ -453,7 +465,13 @@ def _spreads(  # noqa: PLR0917
     strange = 0.0 if a.known else 0.1 * (weights + act.peak / GIB) + 0.5
     heavier = stage.heavier / GIB if known.weights_gib is None else 0.0
     differs = (act.otherwise - act.peak) / GIB if known.activation_gib is None else 0.0
+    runner = stage.runner / GIB if known.activation_gib is None else 0.0
+    if runner and charged is not None and not s.does.v2_charges_graphs:
+        runner -= charged.gib
+    words = max(0, a.vocab - EAGLE3_VOCAB) if s.speculative == "eagle3" and known.weights_gib is None else 0
     whole = [
+        Spread("drafter", words * a.hidden * s.element / s.parallel.tp / GIB, 0.0),
+        Spread("runner", max(runner, 0.0), max(-runner, 0.0)),
         Spread("model type", strange, strange),
         Spread("layout of the weights", heavier, 0.0),
         Spread("sampler", max(differs, 0.0), max(-differs, 0.0)),

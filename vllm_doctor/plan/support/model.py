@@ -10,6 +10,9 @@ from vllm_doctor.plan.launch.cache_types import UNKNOWN
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 
+# Drafters whose memory follows from the model, or that have none.
+_DRAFTS_KNOWN = frozenset({"mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "[ngram]", "suffix"})
+
 
 def refusals(s: Settings) -> Iterator[Refusal]:
     """A cache of another plain type than the model's, where the release refuses that."""
@@ -30,5 +33,10 @@ def doubts(a: Architecture, s: Settings) -> Iterator[str]:
         yield f"{a.name or a.model_type} has an encoder and a decoder: no start of one was compared with a plan"
     elif not a.known:
         yield f"no start of model_type {a.model_type or '(none)'} was compared with a plan"
+    if s.speculative is not None and s.speculative not in _DRAFTS_KNOWN:
+        yield (
+            f"--speculative-config: a drafter of method {s.speculative} is a model of its own; its weights and its KV "
+            f"cache are not known here, and not in the figures"
+        )
     if s.kv_dtype in UNKNOWN:
         yield f"--kv-cache-dtype {s.kv_dtype}: how it lays out keys and values is not known here"

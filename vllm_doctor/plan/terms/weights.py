@@ -17,6 +17,8 @@ from vllm_doctor.plan.model.architecture import Architecture, Attention, Vision
 from vllm_doctor.plan.model.quantization import MXFP4, Format, Scheme, plain
 
 GIB = 1 << 30
+# Words that the published EAGLE-3 drafters choose from; one may have the model's whole vocabulary.
+EAGLE3_VOCAB = 32_000
 
 
 class Matrix(msgspec.Struct, frozen=True):
@@ -267,6 +269,7 @@ def rank_weights(
     *,
     draft_mtp: bool = False,
     draft_eagle: bool = False,
+    draft_eagle3: bool = False,
 ) -> float:
     """Bytes that "Model loading took" reports for one rank of pipeline stage `stage`."""
     base = plain(target.element)
@@ -295,6 +298,13 @@ def rank_weights(
             drafter = layer_matrices(a, len(a.layers) - 1, par, "draft.layers")
             total += _sum(drafter, Scheme("none", lambda _n, _e: base), base, target)
             total += 2 * a.hidden**2 * target.element
+        if draft_eagle3:
+            # Three hidden states are joined, attention sees embeddings beside them, and it has a head of its own
+            # (llama_eagle3.py).
+            first = next(x for x in a.layers if x.heads)
+            wide = (first.heads * first.head_dim + 2 * first.kv_heads * first.head_dim) / par.tp
+            own = min(EAGLE3_VOCAB, a.vocab) / par.tp
+            total += (wide + a.hidden + own) * a.hidden * target.element
     if stage == 0:
         total += a.per_layer_embedding * target.element
         # An encoder beside the decoder, and the decoder's attention to it (whisper.py).
