@@ -49,7 +49,7 @@ class _Answer(msgspec.Struct):
 def read(base: str, taken_at: str) -> Reading[tuple[Snapshot, ...]]:
     """One picture for each server; Absent where something else than a Prometheus answers."""
     health = get(f"{base}/-/healthy", deadline_s=DEADLINE_S, max_bytes=1 << 16)
-    if isinstance(health, NoResponse) or health.status != 200 or b"rometheus" not in health.body:
+    if isinstance(health, NoResponse) or health.status != 200 or b"Healthy" not in health.body:
         return Absent(f"{base} is no Prometheus")
     now = time.time()
     last, before = _asked(base, _ALL, now), _asked(base, _ALL, now - WINDOW_S)

@@ -39,8 +39,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "load-balancer",
                 Direction.CHANGE,
-                "send a request to the replica with the fewest that run and wait (least requests), not in turn and not "
-                "by connection: requests differ by a factor of a thousand in length",
+                "send each request to the replica with the fewest requests: not in turn, not by connection",
             ),
         ),
         refute=f"{best.name} is drained, or requests are bound to a replica on purpose (sessions, prefix cache)",
