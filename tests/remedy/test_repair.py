@@ -8,7 +8,7 @@ import pytest
 
 from tests.render.sample import diagnosis, finding
 from vllm_doctor.records.finding import Change, Repair
-from vllm_doctor.records.host import Launch, Listener, Machine, Setting, Unit, WeightFile, WeightFiles
+from vllm_doctor.records.host import Launch, Listener, Machine, Program, Setting, Unit, WeightFile, WeightFiles
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
@@ -195,6 +195,15 @@ def test_a_model_is_no_option_that_was_taken_out() -> None:
     told = repair(MODEL, OWN, code="VD511")
     assert told.commands == ()
     assert told.now == ("the unit failed; systemd gave up after 3 starts (its start limit)",)
+
+
+def test_a_program_that_is_gone_is_linked_to_the_only_one_beside_it() -> None:
+    at = "/opt/vllm/current"
+    one = repair(STOP, code="VD514", machine=Machine("gpu7", program=Program(at, ("/opt/vllm/releases/0.32.0",))))
+    assert one.now[1] == f"{at} is not there; the same program is beside it in: /opt/vllm/releases/0.32.0"
+    assert one.commands == (f"ln -sfn /opt/vllm/releases/0.32.0 {at}", START)
+    for beside in ((), ("/opt/vllm/releases/0.31.0", "/opt/vllm/releases/0.32.0")):
+        assert repair(STOP, code="VD514", machine=Machine("gpu7", program=Program(at, beside))).commands == ()
 
 
 def test_a_models_folder_that_is_gone_is_told_with_what_lies_beside() -> None:

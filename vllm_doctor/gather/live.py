@@ -31,6 +31,7 @@ from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.inspected import Seen
 from vllm_doctor.gather.launch import is_vllm, parse_argv
 from vllm_doctor.gather.metrics import scrape_twice
+from vllm_doctor.gather.program import gone
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.target import Target
 from vllm_doctor.gather.together import Task
@@ -222,7 +223,10 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool | None) -> _Read
         answered = probe.one_token(base, launch.value, answered, asked=own, deadline_s=CANARY_S, given=given)
     log = judged_log(chosen, runs, healthy=healthy, deadline_s=deadline_s)
     if host is not None:
-        host = msgspec.structs.replace(host, weights=weights.result(max(until, time.monotonic() + HTTP_S), None))
+        lost = gone(chosen.argv[0]) if chosen.argv and not healthy else None
+        host = msgspec.structs.replace(
+            host, program=lost, weights=weights.result(max(until, time.monotonic() + HTTP_S), None)
+        )
     lines, by_playbook = stands.result(max(until, time.monotonic() + HTTP_S), ((), False))
     state = msgspec.structs.replace(state, settings=lines, rendered=by_playbook)
     # What the unit is given and nobody else may know is looked for in all that was read.

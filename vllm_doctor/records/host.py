@@ -219,9 +219,16 @@ class WeightFiles(msgspec.Struct, frozen=True):
     why: str = ""
 
 
+class Program(msgspec.Struct, frozen=True):
+    """The first part of a program's path that is not there, and what beside it holds the same program."""
+
+    missing: str
+    beside: tuple[str, ...] = ()
+
+
 class Machine(msgspec.Struct, frozen=True):
-    """Memory, shared memory, disk and processes of the host; sizes in bytes. `weights` is looked at where the server
-    does not run."""
+    """Memory, shared memory, disk and processes of the host; sizes in bytes. `weights` and `program` are looked at
+    where the server does not run."""
 
     hostname: str
     memory_total: int | None = None
@@ -234,6 +241,7 @@ class Machine(msgspec.Struct, frozen=True):
     processes: tuple[Process, ...] = ()
     listeners: tuple[Listener, ...] = ()
     weights: WeightFiles | None = None
+    program: Program | None = None
 
 
 class Probe(msgspec.Struct, frozen=True):

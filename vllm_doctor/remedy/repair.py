@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.records.finding import Change, Diagnosis, Finding, Repair
-from vllm_doctor.records.host import Machine, Setting, Unit, WeightFiles
+from vllm_doctor.records.host import Machine, Program, Setting, Unit, WeightFiles
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
@@ -16,7 +16,7 @@ from vllm_doctor.redact.records import answer
 from vllm_doctor.remedy.argv import exact, placed, written
 from vllm_doctor.remedy.dropin import quoted
 
-_PORT_TAKEN, _WEIGHTS_CUT, _NO_MODEL = "VD510", "VD512", "VD511"
+_PORT_TAKEN, _WEIGHTS_CUT, _NO_MODEL, _NO_PROGRAM = "VD510", "VD512", "VD511", "VD514"
 # A line of the file that vLLM's --config names (gather/unit_files.py).
 _CONFIG = "--config"
 _START = "start it"
@@ -54,6 +54,8 @@ def _repair(diagnosis: Diagnosis, finding: Finding, unit: Unit, machine: Machine
         told = _model(machine.weights)
     elif finding.code == _WEIGHTS_CUT and machine is not None and machine.weights is not None:
         told = _weights(machine.weights)
+    elif finding.code == _NO_PROGRAM and machine is not None and machine.program is not None:
+        told = _program(machine.program)
     elif change is not None and place is not None:
         told = _edited(place, change)
     elif change is not None and _is_gone(change, unit, diagnosis.launch):
@@ -270,6 +272,16 @@ def _model(found: WeightFiles) -> _Told:
         return _Told(now)
     link = f"ln -s {shlex.quote(found.beside[0])} {shlex.quote(found.missing)}"
     return _Told(now, (link,), "let the name lead to the folder beside it, if that is the model")
+
+
+def _program(found: Program) -> _Told:
+    """What of the program's path is gone, and the one thing beside it that leads to such a program."""
+    beside = ", ".join(found.beside[:6]) or "nothing"
+    now = (f"{found.missing} is not there; the same program is beside it in: {beside}",)
+    if len(found.beside) != 1:
+        return _Told(now)
+    link = f"ln -sfn {shlex.quote(found.beside[0])} {shlex.quote(found.missing)}"
+    return _Told(now, (link,), "let the name lead to the only such program beside it")
 
 
 def _weights(found: WeightFiles) -> _Told:
