@@ -184,3 +184,25 @@ def test_a_bus_that_says_something_else_says_nothing(on_path: Put, said: str) ->
 
 def put_bus(put: Put, said: str) -> None:
     put("busctl", f"cat <<'EOF'\n{said}\nEOF")
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [
+        ("StandardOutput=append:/var/log/%p/%i.log", "/var/log/vllm/a.log"),
+        ("StandardOutput=journal\nStandardOutput = truncate:/var/log/%N", "/var/log/vllm@a"),
+        ("StandardOutput=append:%S/x", ""),  # a specifier that systemd alone knows
+        ("StandardOutput=journal", ""),
+        ("", ""),
+    ],
+)
+def test_the_file_that_a_unit_writes_to_stands_in_its_own_files(
+    on_path: Put, tmp_path: Path, said: str, path: str
+) -> None:
+    (tmp_path / "unit").write_text(f"[Service]\n{said}\n")
+    shown = UNIT.replace("Id=vllm.service", "Id=vllm@a.service").replace("append:/var/log/vllm.log", "append")
+    shown = shown.replace("/etc/systemd/system/vllm.service\n", f"{tmp_path}/unit\n")
+    answers(on_path, shown)
+    found = systemd.find("vllm@a", 60)
+    assert isinstance(found, Known)
+    assert found.value[0].output_file == path

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from vllm_doctor.gather import nvml, trust
-from vllm_doctor.records.reading import Unknown
+from vllm_doctor.gather.logfile import read_logs
+from vllm_doctor.records.reading import Known, Unknown
 
 ROOT = os.geteuid() == 0
 NOBODY = 65534
@@ -74,3 +75,24 @@ def test_a_driver_s_library_that_anybody_could_have_put_there_is_not_loaded(
     assert gpus.reason == (
         f"NVML: {folder}/libnvidia-ml.so.1 was not loaded: {folder} can be written by others (mode 777)"
     )
+
+
+@pytest.mark.skipif(not ROOT, reason="makes links of another user's")
+def test_a_service_s_log_is_read_where_no_link_but_root_s_leads_to_it(tmp_path: Path) -> None:
+    secret, log = tmp_path / "secret", tmp_path / "log"
+    secret.write_text("nobody else's line\n")
+    log.write_text("INFO 01-01 00:00:00 [api_server.py:1] vLLM API server version 0.11.0\n")
+    theirs, roots, folder = tmp_path / "theirs.log", tmp_path / "roots.log", tmp_path / "folder"
+    theirs.symlink_to(secret)
+    roots.symlink_to("log")
+    folder.symlink_to(tmp_path)
+    for link in (theirs, folder):
+        os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
+    os.mkfifo(tmp_path / "pipe")
+    assert isinstance(read_logs([str(log)], theirs=True), Known)
+    assert isinstance(read_logs([str(roots)], theirs=True), Known)
+    for name in (theirs, folder / "secret", folder / "log", tmp_path / "pipe"):
+        told = read_logs([str(name)], theirs=True)
+        assert isinstance(told, Unknown), name
+        assert "is not read for a service" in told.reason
+    assert isinstance(read_logs([str(folder / "log")]), Known)  # a person may name what he likes

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from vllm_doctor.gather.trust import closed_to
+from vllm_doctor.gather.trust import closed_to, led_astray
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
 STDIN = "-"
@@ -178,10 +178,15 @@ class Opened:
 
 
 @contextmanager
-def opened(name: str) -> Iterator[Opened | Unknown]:
-    """What a person named: a file, a pipe (`<(command)`, a FIFO), `-` for standard input. A device is refused."""
+def opened(name: str, *, theirs: bool = False) -> Iterator[Opened | Unknown]:
+    """What a person named: a file, a pipe (`<(command)`, a FIFO), `-` for standard input. A device is refused.
+
+    `theirs` is for a file where others may have put a link: none of a user's is followed, and a pipe is refused.
+    """
     try:
         found = _stdin() if name == STDIN else _named(name)
+        if theirs and isinstance(found, Opened):
+            found = _ordinary(found)
     except FileNotFoundError:
         yield Unknown(f"{name}: no such file", "check the path")
         return
@@ -203,6 +208,14 @@ def _named(name: str) -> Opened | Unknown:
         return Unknown(f"{name}: {_kind(mode)}, not a file", "name a file, or pipe what it says and give `-`")
     handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     return Opened(handle, name, size=_length(handle))
+
+
+def _ordinary(found: Opened) -> Opened | Unknown:
+    if found.size is not None and not led_astray(found.name, found.handle):
+        return found
+    os.close(found.handle)
+    what = "a named pipe" if found.size is None else "a user's link led to another file"
+    return Unknown(f"{found.name}: {what}, which is not read for a service", f"namei -l {shlex.quote(found.name)}")
 
 
 def _stdin() -> Opened | Unknown:

@@ -20,14 +20,17 @@ _MAGIC = 16
 _ROTATED = re.compile(r"\.(\d{1,4})(?:\.(?:gz|bz2|xz))?$")
 
 
-def read_logs(names: Sequence[str]) -> Reading[Log]:
-    """The logs of one service, in any mix: plain, gzip, bzip2, xz, UTF-16, rotated; `-` is standard input."""
+def read_logs(names: Sequence[str], *, theirs: bool = False) -> Reading[Log]:
+    """The logs of one service, in any mix: plain, gzip, bzip2, xz, UTF-16, rotated; `-` is standard input.
+
+    `theirs`: the service, not a person, says where they are.
+    """
     lines: list[LogLine] = []
     notes: list[str] = []
     skipped = 0
     problems: list[Unknown] = []
     for name in sorted(names, key=_rotation, reverse=True):
-        got = _read_one(name)
+        got = _read_one(name, theirs=theirs)
         if isinstance(got, Unknown):
             problems.append(got)
             continue
@@ -62,8 +65,8 @@ def text_lines(name: str) -> list[str] | Unknown:
     return [line for piece in got.pieces for line in raw_lines(piece.data.decode("utf-8-sig", "replace"))]
 
 
-def _read_one(name: str) -> Read | Unknown:
-    with opened(name) as source:
+def _read_one(name: str, *, theirs: bool = False) -> Read | Unknown:
+    with opened(name, theirs=theirs) as source:
         if isinstance(source, Unknown):
             return source
         try:

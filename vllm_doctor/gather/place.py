@@ -183,7 +183,7 @@ def of_process(pid: int, *, canary: bool | None) -> _Read:
     shot = Snapshot(
         taken_at=_now(),
         subject=Subject(host=socket.gethostname(), place=f"pid:{pid}"),
-        log=read_logs([written])
+        log=read_logs([written], theirs=True)
         if written
         else Unknown(f"process {pid} writes to a terminal or a pipe", "vllm-doctor diagnose FILE, with what it wrote"),
         unit=Absent(f"no unit of systemd's started process {pid}"),

@@ -13,6 +13,7 @@ from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.exec_variables import expanded
 from vllm_doctor.gather.launch import is_vllm
 from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.gather.unit_files import output_path
 from vllm_doctor.records.host import Unit
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 from vllm_doctor.records.unit_name import service
@@ -37,7 +38,10 @@ _OURS = re.compile(r"^vllm-(doctor|gateway|monitoring)")
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A unit and what is needed to look further but is not for the snapshot: secrets are still in `argv` and `env`."""
+    """A unit and what is needed to look further but is not for the snapshot: secrets are still in `argv` and `env`.
+
+    `output_file` is where it writes, "" for a file that is not known, None for the journal.
+    """
 
     unit: Unit
     argv: tuple[str, ...]
@@ -127,7 +131,6 @@ def _found(shown: Mapping[str, str]) -> Found:
     group = shown.get("ControlGroup", "")
     cgroup = Path("/sys/fs/cgroup") / group.lstrip("/") if group else None
     argv, env = exec_start(shown.get("ExecStart", "")), _environment(shown.get("Environment", ""))
-    output = shown.get("StandardOutput", "")
     unit = Unit(
         name=shown["Id"],
         load_state=shown.get("LoadState", ""),
@@ -152,8 +155,22 @@ def _found(shown: Mapping[str, str]) -> Found:
         argv=effective(argv, env, shown.get("EnvironmentFiles", "")),
         env=env,
         control_group=group,
-        output_file=output.partition(":")[2] if output.startswith(("file:", "append:", "truncate:")) else None,
+        output_file=_output_file(unit, shown.get("StandardOutput", "")),
     )
+
+
+def _output_file(unit: Unit, shown: str) -> str | None:
+    """Where a unit writes that writes to a file, "" where that is not known; None for the journal. systemd tells the
+    kind alone (`append`); the path stands in the unit's own files."""
+    kind, _, path = shown.partition(":")
+    if kind not in {"file", "append", "truncate"}:
+        return None
+    said = path or output_path(unit)
+    name, suffix = unit.name.rpartition(".")[::2]
+    prefix, _, instance = name.partition("@")
+    known = {"%n": f"{name}.{suffix}", "%N": name, "%p": prefix, "%i": instance, "%%": "%"}
+    said = re.sub("%.?", lambda found: known.get(found[0], "\0"), said)
+    return said if said.startswith("/") and "\0" not in said else ""
 
 
 def effective(argv: tuple[str, ...], env: Mapping[str, str], files: str) -> tuple[str, ...]:

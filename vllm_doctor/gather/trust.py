@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_MOST_STEPS = 400
 _BETWEEN = re.compile("[:;]")
 
 
@@ -48,6 +49,30 @@ def closed_to(user: str, handle: int) -> bool:
     except OSError:
         return True
     return any(not _right(found, uid, groups) & needed for found, needed in ways)
+
+
+def led_astray(name: str, handle: int) -> bool:
+    """Did somebody's link (root's apart) lead to the file that was opened by `name`? Whatever stands there by now."""
+    try:
+        return os.readlink(f"/proc/self/fd/{handle}") != _by_roots_links(os.path.abspath(name))  # noqa: PTH100, PTH115
+    except OSError:
+        return True
+
+
+def _by_roots_links(name: str) -> str:
+    """Where the path leads by root's links alone."""
+    at, rest = "/", [part for part in name.split("/") if part]
+    for _ in range(_MOST_STEPS):
+        if not rest:
+            break
+        step = os.path.join(at, rest.pop(0))  # noqa: PTH118
+        found = os.lstat(step)
+        if not stat.S_ISLNK(found.st_mode) or found.st_uid != 0:
+            at = step
+            continue
+        target = os.path.normpath(os.path.join(at, os.readlink(step)))  # noqa: PTH115, PTH118
+        at, rest = "/", [*(part for part in target.split("/") if part), *rest]
+    return at
 
 
 def _right(found: os.stat_result, uid: int, groups: list[int]) -> int:

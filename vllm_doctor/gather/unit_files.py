@@ -14,6 +14,7 @@ from vllm_doctor.redact.text import scrub
 _MOST_BYTES = 1 << 18
 _MOST_LINES = 4000
 _DIRECTIVE = re.compile(r"\s*(ExecStart|Environment)\s*=\s*(.*)")
+_OUTPUT = re.compile(r"\s*StandardOutput\s*=\s*(\S.{0,4095}?)\s*\Z")
 _OPTION = re.compile(r"([A-Za-z][\w-]{0,100})\s*:\s+(\S.{0,400}?)\s*(?:\s#.*)?")
 # The directive of a line of the file that vLLM's --config names.
 CONFIG = "--config"
@@ -29,6 +30,13 @@ def settings(unit: Unit) -> tuple[Setting, ...]:
     for entry in unit.properties.get("EnvironmentFiles", "").splitlines():
         found += _of_environment_file(_SHOWN.sub("", entry.strip()))
     return (*found, *_of_config(_config(found), unit.properties.get("User")))
+
+
+def output_path(unit: Unit) -> str:
+    """The path of StandardOutput=append:PATH (file:, truncate:) as it is written, the last one; "" for none."""
+    files = ((unit.fragment,) if unit.fragment else ()) + unit.drop_ins
+    said = [found[1] for path in files for line in _lines(path) if (found := _OUTPUT.match(line))]
+    return said[-1].partition(":")[2] if said else ""
 
 
 def rendered(unit: Unit) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from vllm_doctor.gather import journal, kernel
+from vllm_doctor.gather import journal, kernel, procfs
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.together import Task
@@ -32,7 +32,12 @@ def judged_log(
 ) -> Reading[Log]:
     """The run that is judged: this one; but the failed one before it while this one is still starting."""
     if found.output_file is not None:
-        return read_logs([found.output_file])
+        file = found.output_file or (procfs.output_of(found.unit.main_pid) if found.unit.main_pid else None)
+        if not file:
+            name = shlex.quote(found.unit.name)
+            how = f"systemctl cat {name}, and then: vllm-doctor diagnose FILE"
+            return Unknown(f"{name} writes to a file whose name systemd does not tell", how)
+        return read_logs([file], theirs=True)
     if isinstance(runs, Unknown):
         return runs
     known = runs.value if isinstance(runs, Known) else ()
