@@ -14,6 +14,7 @@ from vllm_doctor.gather.systemd import Found
 from vllm_doctor.operate.announce import announced
 from vllm_doctor.operate.tune.unit import number
 from vllm_doctor.records.host import Unit
+from vllm_doctor.records.reading import Unknown
 
 VLLM = 'vllm:num_requests_running{engine="0"} 3.0\nvllm:kv_cache_usage_perc{engine="0"} 0.25\n'
 
@@ -91,6 +92,14 @@ def test_what_cannot_be_read_is_said(serve, page: str, more: dict[str, object], 
 def test_where_nobody_listens_health_is_zero_and_not_silence() -> None:
     told = look.look_at("http://127.0.0.1:9", Pass())
     assert (told.health, told.counters) == (0, None)
+
+
+def test_a_server_on_a_unix_socket_is_said_not_to_be_asked() -> None:
+    unit = Unit("vllm@main.service", "loaded", "active", "running", "success")
+    found = Found(unit, ("vllm", "serve", "m", "--uds", "/run/m.sock"), {}, "", None)
+    seen = look._look(found, Unknown("no NVML", ""), (0.0, 0.0, 0.0), "", None)
+    assert (seen.state, seen.health, seen.silent_s) == ("not asked", None, None)
+    assert seen.why == "it listens on a Unix socket (--uds), which the guard does not ask: only its memory is watched"
 
 
 def test_a_unit_whose_command_line_cannot_be_read_has_no_key_there() -> None:

@@ -1,5 +1,6 @@
 """What `guard` does with its options."""
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -34,13 +35,19 @@ def run(*, policy: str | None, store: str | None, once: bool, check: bool, dry: 
     if once:
         return _once(chosen, hands, json=json)
     path = Path(store) if store is not None else stores.place()
+    if path.exists() and not os.access(path, os.W_OK):
+        raise UsageProblem(
+            f"guard: {path}: this user may not write it; needed: the guard's user (systemctl start vllm-doctor-guard), "
+            "or --store FILE"
+        )
     try:
         kept = stores.Store(path, keep_days=chosen.keep_days, keep_mib=chosen.keep_mib)
     except OSError as refused:
         raise UsageProblem(f"guard: {path}: {refused.strerror}; needed: a folder that this user may write") from None
     signal.signal(signal.SIGTERM, _ended)
     acts = "dry run" if dry else f"may restart {named}" if chosen.act else "only watches"
-    _tell(f"guard: every {chosen.beat_s:g} s; {acts}; records in {path}")
+    pace = f"looks at the services every {chosen.beat_s:g} s, at the GPUs every {chosen.every_s:g} s"
+    _tell(f"guard: {pace}; {acts}; a record a minute in {path}")
     watch = Guard(chosen, kept, hands, _tell, dry=dry)
     try:
         while True:

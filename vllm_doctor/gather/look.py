@@ -20,7 +20,7 @@ from vllm_doctor.gather.together import Task
 from vllm_doctor.knowledge import serving
 from vllm_doctor.records.host import Gpu, Scrape
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
-from vllm_doctor.records.sample import CardUse, Counters, EngineUse, Look
+from vllm_doctor.records.sample import UNIX_SOCKET, CardUse, Counters, EngineUse, Look
 
 # Who changes the host's services just now writes a line here, and takes the file away; a reboot forgets it.
 CHANGING = Path("/run/vllm-doctor/changing")
@@ -145,7 +145,9 @@ def _look(
     )
     base, given = base_of(found)
     if unit.active_state != "active" or base is None:
-        return msgspec.structs.replace(look, health=None if base is None else 0)
+        return msgspec.structs.replace(
+            look, health=None if base is None else 0, why=UNIX_SOCKET if base is None else ""
+        )
     answer = get_keyed(f"{base}/health", given, deadline_s=_HTTP_S, max_bytes=1 << 16)
     health = (None if answer.connected else 0) if isinstance(answer, NoResponse) else answer.status
     if health == 0:

@@ -57,6 +57,10 @@ class CardUse(msgspec.Struct, frozen=True):
     free: int | None
 
 
+# Why of a server on a Unix socket nothing but its processes is seen.
+UNIX_SOCKET = "it listens on a Unix socket (--uds), which the guard does not ask: only its memory is watched"
+
+
 class Look(msgspec.Struct, frozen=True):
     """A unit at one moment. `at` is the wall clock; `up` counts since boot, suspend included; `awake` without it.
 
@@ -90,6 +94,8 @@ class Look(msgspec.Struct, frozen=True):
     @property
     def state(self) -> str:
         """How it answers, in words. Any program may answer /health; healthy is one whose figures are vLLM's."""
+        if self.why == UNIX_SOCKET:
+            return "not asked"
         if self.health == 200:
             return "healthy" if self.counters is not None else "/health 200"
         return {0: "not listening", None: "silent"}.get(self.health, f"/health {self.health}")
