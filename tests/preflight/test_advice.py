@@ -104,7 +104,7 @@ def test_the_card_that_is_advised_is_the_one_that_was_meant(said: str, meant: st
     assert table().gpu_like(said) == meant
     wanted = replace(INTENT, gpus=(said,))
     (row,) = (row for row in wants.contradictions({}, wanted, table()) if row.check == "GPU name")
-    assert row.action == (f"preflight_gpus: {meant}" if meant else f"name one of {', '.join(table().gpu_names())}")
+    assert row.action == (f"preflight_gpus: [{meant}]" if meant else f"name one of {', '.join(table().gpu_names())}")
 
 
 def test_every_card_is_like_itself_in_other_letters() -> None:

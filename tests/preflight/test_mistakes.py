@@ -11,6 +11,7 @@ from tests.preflight.test_checks import HOST, INTENT, locks
 from tests.preflight.test_site import GOOD, run
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.preflight import driver, release
+from vllm_doctor.preflight.intent import contradictions
 from vllm_doctor.preflight.records import Checked, HostToJudge, Result
 
 # host: (its variables, the check that refuses it, what is said)
@@ -20,7 +21,7 @@ MISTAKES: dict[str, tuple[dict[str, object], str, str]] = {
     "no-lock": ({"vllm_version": "0.33.0"}, "vLLM release", "set vllm_version: 0.32.0; or make its lock"),
     "hub": ({"vllm_model": "org/llama"}, "launch", "vllm_revision: the first column of"),
     "branch": ({"vllm_model": "org/llama", "vllm_revision": "main"}, "launch", "git ls-remote"),
-    "card": ({"preflight_gpus": ["NVIDIA H100 SXM 80GB"]}, "GPU name", "preflight_gpus: NVIDIA H100 80GB HBM3"),
+    "card": ({"preflight_gpus": ["NVIDIA H100 SXM 80GB"]}, "GPU name", "preflight_gpus: [NVIDIA H100 80GB HBM3]"),
     "template": ({"vllm_unit_template": "h100"}, "launch", "vllm_unit_template: auto"),
     "groups": ({}, "two groups", "host_vars/groups.yml"),
     "type": ({"vllm_max_model_len": "long"}, "variable type", "write it as a number, without quotes"),
@@ -89,3 +90,11 @@ def test_a_lock_for_another_architecture() -> None:
     assert row.verdict is Result.FAIL
     assert row.found == "a host of aarch64; 0.32.0+cu130 has a lock for x86_64"
     assert row.needed == "a lock for aarch64"
+
+
+@pytest.mark.parametrize("names", [("NVIDIA H100 SXM 80GB",), ("NVIDIA L4", "NVIDIA H100 SXM 80GB")])
+def test_the_line_that_is_advised_for_a_card_is_one_that_is_accepted(names: tuple[str, ...]) -> None:
+    (row,) = contradictions({}, replace(INTENT, gpus=names), table())
+    advised = yaml.safe_load(row.action)
+    assert advised == {"preflight_gpus": [*names[:-1], "NVIDIA H100 80GB HBM3"]}
+    assert not list(contradictions({}, replace(INTENT, gpus=tuple(advised["preflight_gpus"])), table()))

@@ -73,7 +73,11 @@ def test_good_variables_draw_no_complaint(inventory: Inventory) -> None:
         ("vllm_port: '8000'\n", "variable type", "group_vars/gpu.yml:1: write it as a number, without quotes"),
         ("vllm_port: true\n", "variable type", "group_vars/gpu.yml:1: write it as a number, without quotes"),
         ("nvidia_driver_flavour: opne\n", "variable type", "group_vars/gpu.yml:1: write open"),
-        ("vllm_extra_args: --port 1\n", "variable type", "group_vars/gpu.yml:1: write a list"),
+        (
+            "vllm_extra_args: --port 1\n",
+            "variable type",
+            "group_vars/gpu.yml:1: write a list, in brackets: vllm_extra_args: [",
+        ),
         ("vllm_port: 1\nvllm_port: 2\n", "variable twice", "group_vars/gpu.yml:2: remove one of both"),
         ("vllm_prot: 1\n", "variable name", "group_vars/gpu.yml:1: write vllm_port"),
         ("VLLM_VERSION: '1'\n", "variable name", "group_vars/gpu.yml:1: write vllm_version"),

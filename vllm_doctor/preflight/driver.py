@@ -48,7 +48,7 @@ def gpu_present(case: HostToJudge) -> Checked:
             name,
             _FAIL,
             ", ".join(_counted(case.gpus)),
-            f"preflight_gpus: {', '.join(case.intent.gpus)}",
+            f"preflight_gpus: [{', '.join(case.intent.gpus)}]",
             f"set preflight_gpus: [{labels}] for this host, or move it to the group of its cards",
         )
     return Checked(name, _OK, ", ".join(_counted(case.gpus)))

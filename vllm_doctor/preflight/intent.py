@@ -74,7 +74,8 @@ def contradictions(values: Mapping[str, object], wanted: Intent, table: Table) -
     for name in wanted.gpus:
         if table.gpu_named(name) is None:
             close = table.gpu_like(name)
-            action = f"preflight_gpus: {close}" if close else f"name one of {', '.join(table.gpu_names())}"
+            whole = ", ".join(close if gpu == name and close else gpu for gpu in wanted.gpus)
+            action = f"preflight_gpus: [{whole}]" if close else f"name one of {', '.join(table.gpu_names())}"
             yield Checked("GPU name", Result.FAIL, name, "a GPU of the compatibility table", action)
     if wanted.driver and not _is_version(wanted.driver_version):
         yield Checked(

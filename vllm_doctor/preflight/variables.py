@@ -226,7 +226,7 @@ def _type_problem(option: Option, value: object) -> tuple[str, str] | None:
     if kind in {"str", "path"} and not isinstance(value, str):
         return "text", "put it in quotes" if isinstance(value, int | float) else "write text"
     if kind == "list" and not isinstance(value, list | tuple):
-        return "a list", "write a list"
+        return "a list", f"write a list, in brackets: {option.name}: [one, another]"
     if kind == "dict" and not isinstance(value, Mapping):
         return "a mapping", "write a mapping"
     if isinstance(value, list | tuple) and option.elements not in {"", "raw", "str", "path"}:
