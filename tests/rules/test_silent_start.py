@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from vllm_doctor.log.read.lines import log_of_lines
 from vllm_doctor.records.host import Gpu, Probe, Unit
 from vllm_doctor.records.log import Log, LogLine, RunLines
 from vllm_doctor.records.reading import Known, Unknown
@@ -65,3 +66,43 @@ def test_a_file_says_where_to_look_if_minutes_pass() -> None:
     text = said(snapshot("2026-03-14T09:08:00+00:00", live=False))
     assert "if the log stays silent for minutes" in text
     assert "py-spy dump" in text
+
+
+HANGS = (
+    ("INFO 03-14 09:11:00 [pynccl.py:70] vLLM is using nccl==2.27.5", "NCCL_P2P_DISABLE=1"),
+    (
+        "INFO 03-14 09:11:00 [custom_all_reduce_utils.py:208] generating GPU P2P access cache in /c/gpu_p2p_0,1.json",
+        "--disable-custom-all-reduce skips the test",
+    ),
+    ("INFO 03-14 09:11:00 [custom_all_reduce.py:216] Registering 5635 cuda graph addresses", "own all-reduce"),
+    ("Loading safetensors checkpoint shards:  50% Completed | 2/4 [09:01<09:01, 270s/it]", "load-strategy prefetch"),
+    ("Capturing CUDA graphs (decode, FULL):   0%|          | 0/35 [00:00<?, ?it/s]", "--enforce-eager captures none"),
+)
+
+
+@pytest.mark.parametrize(("last", "told"), HANGS)
+def test_a_log_that_ends_where_starts_are_known_to_hang_says_what_ends_it(last: str, told: str) -> None:
+    head = "INFO 03-14 09:01:00 [api_server.py:1839] vLLM API server version 0.19.1"
+    assert told in said_of(head, last)
+    assert told not in said_of(head, last, "INFO 03-14 09:12:00 [gpu_model_runner.py:2602] Starting to load model m...")
+
+
+def test_the_rank_that_stays_behind_is_named_among_three() -> None:
+    lines = [
+        f"(Worker_TP{rank} pid=41{rank}) INFO 03-14 09:05:00 [gpu_model_runner.py:2602] Starting to load model m..."
+        for rank in range(3)
+    ]
+    done = [
+        f"(Worker_TP{rank} pid=41{rank}) INFO 03-14 09:06:00 [gpu_worker.py:300] Available KV cache memory: 20.1 GiB"
+        for rank in (0, 2)
+    ]
+    assert "Worker_TP1 is behind" in said_of(*lines, *done)
+    assert "behind" not in said_of(*lines)
+    assert "behind" not in said_of(*lines, done[0])
+
+
+def said_of(*texts: str) -> str:
+    log = log_of_lines(texts, "t")
+    verdict = diagnose(Snapshot(taken_at="2026-03-14T09:30:00+00:00", log=Known(log, "t")))
+    assert verdict.verdict is Verdict.UNKNOWN
+    return verdict.path[-1].because

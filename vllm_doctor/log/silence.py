@@ -4,6 +4,7 @@ from datetime import datetime
 
 import msgspec
 
+from vllm_doctor.log.match import Hit
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 
@@ -56,6 +57,51 @@ _STEPS: dict[StartupPhase | None, Usual] = {
         "ten seconds; up to ten minutes where kernels are compiled for the first time", 15, _COMPILED
     ),
 }
+_DEVICES = "seconds; a minute or two where ranks of several hosts meet"
+_OWN = "--disable-custom-all-reduce uses NCCL's all-reduce instead"
+_WEIGHTS = _STEPS[StartupPhase.WEIGHTS]
+# By the line after which starts are known to stand still: what the ranks do next, and what is known to end it.
+_WAITS: dict[str, Usual] = {
+    "wait-nccl": Usual(
+        _DEVICES,
+        10,
+        "NCCL opens its paths between the GPUs next; on one host an IOMMU or ACS that breaks direct copies stops it: "
+        "start once with NCCL_P2P_DISABLE=1; between hosts it is the interface or a firewall: NCCL_DEBUG=INFO shows "
+        "which, NCCL_SOCKET_IFNAME names it",
+    ),
+    "wait-peer-test": Usual(
+        "seconds for each pair of GPUs, once",
+        10,
+        "vLLM tries direct copies between each pair of GPUs next, in processes of their own: "
+        "--disable-custom-all-reduce skips the test; what a test that was cut off left in the cache folder "
+        "(gpu_p2p_access_cache_for_*.json) can be removed",
+    ),
+    "wait-queue": Usual(
+        _DEVICES,
+        10,
+        "the ranks connect to this queue next, each over its own host's address: is every rank there, and does "
+        f"VLLM_HOST_IP name an address that the others reach? {_DUMP}",
+    ),
+    "wait-graph-addresses": Usual(
+        "seconds", 10, f"the ranks exchange the addresses of vLLM's own all-reduce next: {_OWN}"
+    ),
+    "graphs-start": Usual(
+        "ten seconds; up to ten minutes where kernels are compiled for the first time",
+        15,
+        f"a graph is captured: on several GPUs {_OWN}, --enforce-eager captures none; {_COMPILED}",
+    ),
+    "weights-shards": Usual(
+        _WEIGHTS.usual,
+        _WEIGHTS.minutes,
+        f"{_WEIGHTS.look} safetensors are mapped, and a network reads a mapping in small pieces: "
+        "--safetensors-load-strategy prefetch (eager before 0.19) reads each file whole, into memory of the host",
+    ),
+}
+# Ranks write the same line one after another, and a page adds a mark where it was cut.
+_LAST = 24
+_RANKS = ("Worker", "VllmWorker", "RayWorkerWrapper")
+_STAGES = tuple(StartupPhase)
+_TELLING = 3
 _ANY = Usual("a few minutes", 15, _DUMP)
 
 
@@ -68,6 +114,59 @@ def current(run: AnalysedRun) -> StartupPhase | None:
 def step(reached: StartupPhase | None) -> Usual:
     """What is known of the silence that follows this step."""
     return _STEPS.get(reached, _ANY)
+
+
+def wait(run: AnalysedRun) -> Hit | None:
+    """The line with which the run ends, where starts are known to stand still after it; None where it is another."""
+    end = len(run.lines)
+    found = next((h for h in reversed(run.hits) if h.id in _WAITS), None)
+    if found is None or end - found.index > _LAST:
+        return None
+    own = run.lines[found.index]
+    after = (line for line in run.lines[found.index + 1 :] if line.text.strip())
+    spoken = any(line.level is not None and line.module != own.module for line in after)
+    return None if spoken else found
+
+
+class Behind(msgspec.Struct, frozen=True):
+    """A rank whose last step is an earlier one than all others'; `index` is its last line of a step."""
+
+    rank: str
+    index: int
+    step: StartupPhase
+    others: StartupPhase
+
+    def __str__(self) -> str:
+        """In one clause."""
+        return (
+            f"{self.rank} is behind: last seen in the phase {self.step.value}, the others reached {self.others.value}"
+        )
+
+
+def behind(run: AnalysedRun) -> Behind | None:
+    """The one rank that stays behind, where the ranks sign what they write and all others came further."""
+    if run.served(-1):
+        return None
+    last: dict[str, tuple[int, StartupPhase]] = {}
+    for index, stage in run.miles:
+        name = run.lines[index].process or ""
+        if name.startswith(_RANKS):
+            key = name if "_" in name else f"{name} of process {run.lines[index].pid}"
+            if key not in last or _STAGES.index(stage) >= _STAGES.index(last[key][1]):
+                last[key] = (index, stage)
+    least = min((stage for _, stage in last.values()), key=_STAGES.index, default=None)
+    found = [(name, index) for name, (index, stage) in last.items() if stage is least]
+    others = {stage for _, stage in last.values()} - {least}
+    # Where the first rank alone says what all do, of two ranks neither can be told from the other.
+    if least is None or len(found) != 1 or len(last) < _TELLING or not others:
+        return None
+    return Behind(*found[0], least, min(others, key=_STAGES.index))
+
+
+def usual(run: AnalysedRun) -> Usual:
+    """What is known of the silence in which the run ends: by its last line, else by its step."""
+    last = wait(run)
+    return _WAITS[last.id] if last is not None else step(current(run))
 
 
 def minutes(run: AnalysedRun, taken_at: str) -> float:

@@ -249,10 +249,17 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
     if run.stopped is not None:
         return Verdict.OK, "the start was stopped from outside before it was complete; nothing had failed"
     reached = run.reached()
+    late = silence.behind(run)
+    if late is not None:
+        where = f"line {run.lines[late.index].number}"
+        return Verdict.UNKNOWN, (
+            f"the log ends during the start, and {late} ({where}): look at that rank's own lines and at its GPU; "
+            f"{silence.usual(run).look}"
+        )
     return Verdict.UNKNOWN, (
         f"the log ends during the start (last step seen: {reached.value if reached else 'none'}) without an "
         f"error: the server is still starting, was killed from outside, or the log is not complete; if the "
-        f"log stays silent for minutes: {silence.step(silence.current(run)).look}"
+        f"log stays silent for minutes: {silence.usual(run).look}"
     )
 
 
@@ -287,7 +294,7 @@ def _live_verdict(case: Case, snapshot: Snapshot) -> tuple[Verdict, str]:
     silent = silence.minutes(run, case.taken_at) if run is not None else 0
     if silent >= silence.WORTH_TELLING:
         reached = run.reached() if run is not None else None
-        where = silence.step(silence.current(run) if run is not None else None).look
+        where = (silence.usual(run) if run is not None else silence.step(None)).look
         return Verdict.UNKNOWN, (
             f"the unit is {state} and does not serve; its last line is {silent:.0f} minutes old (last step seen: "
             f"{reached.value if reached else 'none'}), and the log shows no error: {where}"

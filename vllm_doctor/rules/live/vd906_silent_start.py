@@ -9,7 +9,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.rank_wait import ways_out
+from vllm_doctor.rules.remedies.rank_wait import known, ways_out
 from vllm_doctor.rules.say import finding, thing
 
 
@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
     if case.root is not None or unit.active_state not in {"activating", "active"}:
         return NotHere("the server failed, or does not run")
     reached = silence.current(run)
-    step, silent = silence.step(reached), silence.minutes(run, case.taken_at)
+    step, silent = silence.usual(run), silence.minutes(run, case.taken_at)
     if silent < step.minutes:
         return Clear(f"its last line is {max(silent, 0):.0f} minutes old")
     name = reached.value if reached is not None else "none"
@@ -54,6 +54,7 @@ def judge(case: Case) -> Outcome:
                 f"{step.look}; save the output of this command, then restart the service",
                 command=f"systemctl restart {shlex.quote(unit.name)}",
             ),
+            *known(case, silence.wait(run)),
             *(ways_out(case) if ranks else ()),
         ),
         refute="another line follows while you look, or the worker's GPU and disk are busy all the time",

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 
+from vllm_doctor.log import silence
 from vllm_doctor.log.clock import minute_of_day
 from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.root_cause import AnalysedRun
@@ -88,11 +89,17 @@ def _alone(case: Case) -> bool:
 
 
 def _ranks(case: Case, waits: Sequence[Hit], minutes: int) -> Outcome:
+    late = silence.behind(case.run) if case.run is not None else None
     return finding(
         RULE,
         title=f"Ranks have waited {minutes} minutes for each other",
+        detail=str(late) if late is not None else "",
         confidence=Confidence.LIKELY,
-        evidence=(case.line(waits[0].index), case.line(waits[-1].index)),
+        evidence=(
+            *((case.line(late.index),) if late is not None else ()),
+            case.line(waits[0].index),
+            case.line(waits[-1].index),
+        ),
         changes=ways_out(case),
         refute="a rank computes meanwhile: its GPU is busy in `nvidia-smi`, its memory changes",
     )
