@@ -17,7 +17,8 @@ from vllm_doctor.knowledge.answers import Answer
 
 class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One part: `said` matches an exception's text, `files` a call's file. `next` is the step where no setting cures,
-    with what to send along. `kernels`: its calls compute on the card, and another kernel may do the same."""
+    with what to send along. `kernels`: its calls compute on the card, and another kernel may do the same.
+    `broken` is the problem where code of this part fails on a state of its own."""
 
     id: str
     name: str
@@ -26,6 +27,7 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: str = ""
     kernels: bool = False
     answers: tuple[Answer, ...] = ()
+    broken: str = ""
 
 
 @cache

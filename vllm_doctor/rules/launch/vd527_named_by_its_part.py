@@ -10,7 +10,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import severity, text
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.layer import cures, layer
+from vllm_doctor.rules.remedies.layer import cures, layer, unforeseen
 from vllm_doctor.rules.say import finding
 
 
@@ -23,12 +23,13 @@ def judge(case: Case) -> Outcome:
         return NotHere("there is no traceback of a failure that is not memory")
     part = layer(case, root)
     answer = _answer(case, root, part) if part is not None else None
-    if part is None or answer is None:
+    title = answer.title if answer is not None else part.broken if part is not None and unforeseen(root) else ""
+    if part is None or not title:
         return Clear("no part of vLLM has a name for what failed")
     at = root.crash.root.at
     return finding(
         RULE,
-        title=answer.title,
+        title=title,
         severity=severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=(case.line(at if at is not None else root.index),),

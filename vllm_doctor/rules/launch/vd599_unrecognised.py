@@ -4,7 +4,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence, Direction, Severity
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
@@ -33,7 +33,7 @@ def judge(case: Case) -> Outcome:
         severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, root.index) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=_shown(case, root),
-        changes=(
+        changes=_once(
             _without_graphs(case, root),
             by_place(case, root),
             *(cures(case, root, part) if part is not None else ()),
@@ -42,6 +42,15 @@ def judge(case: Case) -> Outcome:
         layer=part.id if part is not None else "",
         then=part.next if part is not None else "",
     )
+
+
+def _once(*changes: Change | None) -> tuple[Change, ...]:
+    """Each option once: what the place tells stands before what its layer does."""
+    told: dict[tuple[ChangeKind, str], Change] = {}
+    for change in changes:
+        if change is not None:
+            told.setdefault((change.kind, change.name), change)
+    return tuple(told.values())
 
 
 def _title(root: Fault, part: str) -> str:

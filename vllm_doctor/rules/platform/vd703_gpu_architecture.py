@@ -57,6 +57,8 @@ def judge(case: Case) -> Outcome:
         return Clear("xFormers has no code for any card: it was built without CUDA")
     return finding(
         RULE,
+        # An image that is invalid may also be one that this driver, or another compiler, does not read.
+        confidence=Confidence.LIKELY if fault.ids & set(_IDS) <= {"kernel-image-invalid"} else Confidence.CONFIRMED,
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(

@@ -8,7 +8,7 @@ from vllm_doctor.records.verdict import ChangeKind
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies.answer import changes_of
-from vllm_doctor.rules.remedies.kernel import kind, other_kernel
+from vllm_doctor.rules.remedies.kernel import kind, other_attention, other_kernel
 from vllm_doctor.rules.say import upgrade
 
 # What Python raises where code did not expect its own state: no refusal of a value, so a defect of the release.
@@ -16,6 +16,7 @@ _DEFECTS = frozenset(
     {"AssertionError", "IndexError", "AttributeError", "UnboundLocalError", "KeyError", "TypeError", "NameError"}
     | {"ZeroDivisionError", "StopIteration", "RecursionError", "InvalidStateError"}
 )
+_OF_PYTHON = frozenset({"UnboundLocalError", "NameError", "ZeroDivisionError", "RecursionError", "StopIteration"})
 _CHANGES = 3
 
 
@@ -30,6 +31,8 @@ def layer(case: Case, fault: Fault) -> Layer | None:
 def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     """What cures failures of this part, as far as the release has it."""
     offered: list[Change | None] = [*changes_of(case, part.answers, text(case, fault))[:_CHANGES]]
+    if _in(part, fault):
+        offered.append(other_attention(case, fault, "another attention backend does not run this code"))
     if part.kernels and not _of_python(fault) and kind(case, fault) is not None:
         offered += other_kernel(case, fault)
     if _defect(fault):
@@ -42,6 +45,24 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     return tuple(once.values())[:_CHANGES]
 
 
+def unforeseen(fault: Fault) -> bool:
+    """Did code of vLLM fail on its own state, in a way that nobody wrote a sentence for?
+
+    A bare `assert`, a name that was never bound, a key that another part should have put there. What has a sentence of
+    its own was thought of: it may be about the launch.
+    """
+    root = fault.crash.root if fault.crash is not None else None
+    if root is None or not _defect(fault):
+        return False
+    return root.kind != "AssertionError" or not root.message.strip()
+
+
+def _in(part: Layer, fault: Fault) -> bool:
+    """Was the innermost call one of an attention backend, which another one replaces whole?"""
+    root = fault.crash.root if fault.crash is not None and fault.crash.root.frames else None
+    return _of_python(fault) and part.id == "attention" and root is not None and "/backends/" in root.frames[-1].file
+
+
 def _of_python(fault: Fault) -> bool:
     """Did Python fail before any kernel ran?"""
     return fault.crash is not None and fault.crash.root.kind in _DEFECTS
@@ -52,5 +73,6 @@ def _defect(fault: Fault) -> bool:
     if fault.crash is None or not fault.crash.root.frames:
         return False
     root = fault.crash.root
-    refusal = says(root.message, "refusal")  # a sentence that says what is not supported was foreseen
+    # A sentence that says what is not supported was foreseen, unless Python itself wrote it.
+    refusal = root.kind not in _OF_PYTHON and says(root.message, "refusal")
     return root.kind in _DEFECTS and not refusal and says(root.frames[-1].file, "call-of-vllm")
