@@ -60,7 +60,12 @@ def unforeseen(fault: Fault) -> bool:
 def _in(part: Layer, fault: Fault) -> bool:
     """Was the innermost call one of an attention backend, which another one replaces whole?"""
     root = fault.crash.root if fault.crash is not None and fault.crash.root.frames else None
-    return _of_python(fault) and part.id == "attention" and root is not None and "/backends/" in root.frames[-1].file
+    return (
+        _of_python(fault)
+        and part.id == "attention"
+        and root is not None
+        and says(root.frames[-1].file, "call-attention-backend")
+    )
 
 
 def _of_python(fault: Fault) -> bool:

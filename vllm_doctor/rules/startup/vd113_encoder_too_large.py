@@ -108,16 +108,25 @@ def _smaller_items(case: Case) -> Change | None:
 
 
 def _fewer_items(case: Case) -> Change | None:
+    most = {"audio": 1} if _hears(case) else {"image": 1, "video": 0}
     return set_flag(
         case,
         "limit-mm-per-prompt",
-        limit(case, image=1, video=0),
+        limit(case, **most),
         Direction.LOWER,
         (
             "the profile run takes the largest items of every modality that is allowed: set unused ones "
             "to 0; --mm-processor-kwargs caps the size of the others"
         ),
     )
+
+
+def _hears(case: Case) -> bool:
+    """Was it the encoder of audio, by the names of its calls?"""
+    crash = case.root.crash if case.root is not None else None
+    frames = [frame for link in crash.links for frame in link.frames] if crash is not None else []
+    named = [name for frame in frames for name in (frame.function, frame.code)]
+    return any("audio" in name for name in named) and not any("image" in name or "video" in name for name in named)
 
 
 RULE = rule("VD113", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)
