@@ -1,18 +1,21 @@
 """`vllm-doctor report` from the guard's records."""
 
 import json
+import socket
 import subprocess
 import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from unittest import mock
 
 import msgspec
 import pytest
 
 from tests.render.sample import HOSTILE
 from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.monitor import figures
 from vllm_doctor.monitor.figures import of_guard, of_prometheus, thinned
 from vllm_doctor.operate.history.store import Event, Minute, Store
 from vllm_doctor.records.sample import CardUse, Counters, Look
@@ -122,3 +125,11 @@ def test_a_text_file_without_findings_is_no_missing_figure() -> None:
     assert notes["Findings of the doctor"] == "no finding in this time"
     assert notes["GPU memory"] == "the doctor's text file names no GPU"
     assert notes["KV cache in use"] == "Prometheus has no figures of this"
+
+
+def test_why_a_prometheus_did_not_answer_is_told_without_the_query() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:  # takes the connection, and says nothing
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        with mock.patch.object(figures, "_ASK_S", 0.3), pytest.raises(figures.NotTold) as raised:
+            figures.of_prometheus(url, 0, 100, (as_version("0.33.0"),))
+    assert str(raised.value) == f"{url}/api/v1/query_range took the connection and sent nothing within 0.3 s"

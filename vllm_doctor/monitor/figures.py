@@ -145,9 +145,7 @@ def _series(url: str, query: str, legend: str, span: tuple[float, float, float])
     words = urlencode({"query": query, "start": span[0], "end": span[1], "step": span[2]})
     told = get(f"{url.rstrip('/')}/api/v1/query_range?{words}", deadline_s=_ASK_S, max_bytes=_MOST)
     if isinstance(told, NoResponse):
-        raise NotTold(
-            told.reason.partition("?")[0] + (": " + told.reason.rpartition(": ")[2] if ": " in told.reason else "")
-        )
+        raise NotTold(told.reason.replace(f"?{words}", ""))
     try:
         answer = msgspec.json.decode(told.body, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
