@@ -197,6 +197,15 @@ def test_a_model_is_no_option_that_was_taken_out() -> None:
     assert told.now == ("the unit failed; systemd gave up after 3 starts (its start limit)",)
 
 
+def test_a_run_that_cannot_start_is_not_waited_for_and_one_that_serves_is() -> None:
+    starting = msgspec.structs.replace(FAILED, active_state="active", sub_state="running", restarts=0)
+    name = "vllm@main.service"
+    lost = f"systemctl reset-failed {name}; systemctl kill -s KILL {name}; systemctl restart {name}"
+    assert repair(SHORTER, *OVER, unit=starting).commands[-1] == f"systemctl daemon-reload && {lost}"
+    between = msgspec.structs.replace(starting, active_state="activating", sub_state="auto-restart")
+    assert "kill" not in repair(SHORTER, *OVER, unit=between).commands[-1]
+
+
 def test_a_program_that_is_gone_is_linked_to_the_only_one_beside_it() -> None:
     at = "/opt/vllm/current"
     one = repair(STOP, code="VD514", machine=Machine("gpu7", program=Program(at, ("/opt/vllm/releases/0.32.0",))))

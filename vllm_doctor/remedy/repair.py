@@ -63,7 +63,7 @@ def _repair(diagnosis: Diagnosis, finding: Finding, unit: Unit, machine: Machine
     commands = list(told.commands)
     failing = finding.severity is Severity.BLOCKS_START
     if commands or (told.starts and (failing or finding.code == _PORT_TAKEN)):
-        commands.append(_start(unit, reload=place is not None))
+        commands.append(_start(unit, reload=place is not None, failing=failing))
     by_hand = place is not None and place.setting.path != unit.fragment
     return Repair(
         where=_where(place, unit) if place is not None else "",
@@ -99,15 +99,19 @@ def _state(unit: Unit, *, failing: bool) -> str:
     return f"the unit is {unit.active_state} ({unit.sub_state}){at}{again}"
 
 
-def _start(unit: Unit, *, reload: bool) -> str:
+def _start(unit: Unit, *, reload: bool, failing: bool) -> str:
+    """What starts it. A run that is still starting does not end on SIGTERM; one that fails serves nobody, so it is not
+    waited for."""
     name = shlex.quote(unit.name)
-    again = f"systemctl reset-failed {name}; systemctl restart {name}"
+    running = unit.active_state in {"active", "activating", "deactivating", "reloading"}
+    lost = failing and running and unit.sub_state != "auto-restart"
+    end = f"systemctl kill -s KILL {name}; " if lost else ""
+    again = f"systemctl reset-failed {name}; {end}systemctl restart {name}"
     line = (
         f"systemctl daemon-reload && {again}" if reload or unit.properties.get("NeedDaemonReload") == "yes" else again
     )
     wait = unit.properties.get("TimeoutStopUSec")
-    running = unit.active_state in {"active", "activating", "deactivating", "reloading"}
-    return f"{line}   # may take {wait} until the old run has stopped" if running and wait else line
+    return f"{line}   # may take {wait} until the old run has stopped" if running and wait and not lost else line
 
 
 class Place(msgspec.Struct, frozen=True):
