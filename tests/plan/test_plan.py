@@ -384,6 +384,19 @@ def test_where_no_change_does_alone_a_shorter_length_goes_with_it_and_cards_are_
     assert "cards that hold it as asked: 1 × NVIDIA A100-SXM4-40GB" in told
 
 
+def test_the_longest_context_is_said_once_with_its_reason_where_memory_alone_sets_it(model, capsys):
+    asked = ["--vllm-version", "0.33.0", "--gpu", "L4", "--model-config", model(LLAMA_8B)]
+    assert command(*asked, "--", "vllm", "serve", "m") == 1
+    told = capsys.readouterr().out
+    assert "  longest  32512 tokens: one such request fills the 3.98 GiB of the range's low end" in told
+    assert "one of 131072 needs 16.00" in told
+    assert "the longest request that fits" not in told
+    assert command(*asked, "--context", "4096", "--", "vllm", "serve", "m") == 1
+    told = capsys.readouterr().out
+    assert "  longest  " not in told
+    assert "the longest request that fits" in told
+
+
 SLICE = "NVIDIA A100-SXM4-80GB MIG 3g.40gb"
 
 

@@ -20,6 +20,8 @@ from vllm_doctor.render.text import visible
 
 SCHEMA_VERSION = 1
 _BAR = 56
+# The share of the range's low end that one request must fill before its length is called the longest.
+_FILLED = 0.95
 _OUTCOMES = {
     "ok": "starts",
     "kv-too-small": "does not start: the KV pool cannot hold one request",
@@ -187,16 +189,17 @@ def _bar(p: Prediction, whose: str, *, whole: bool) -> list[str]:
 
 
 def _remedies(plan: Plan) -> list[str]:
-    if not plan.remedies:
+    remedies = [r for r in plan.remedies if r.flag != "max-model-len" or not _shortened(plan)]
+    if not remedies:
         return []
-    first = plan.remedies[0]
+    first = remedies[0]
     beside = [
         *([] if first.cards is None else [f"--tensor-parallel-size {first.cards}"]),
         *([] if first.length is None else [f"--max-model-len {first.length}"]),
     ]
     with_ = f", each with {' '.join(beside)}" if beside else ""
     lines = ["", f"  any one of these lets it start{with_}:"]
-    return lines + [f"    --{r.flag} {r.value:<10} pool {r.pool_gib:.2f} GiB; {r.cost}" for r in plan.remedies]
+    return lines + [f"    --{r.flag} {r.value:<10} pool {r.pool_gib:.2f} GiB; {r.cost}" for r in remedies]
 
 
 def _recommended(plan: Plan, *, explain: bool) -> list[str]:
@@ -234,7 +237,27 @@ def _to_run(plan: Plan) -> list[str]:
         *pasted(line, planner),
         f"  holds    {p.concurrency or 0.0:.1f} requests of {p.length} tokens at once, {p.kv_tokens or 0:,} tokens",
         f"  spare    {low - p.needed_kv_gib:.2f} GiB{each} at the low end of the range",
+        *_longest(plan, low),
     ]
+
+
+def _shortened(plan: Plan) -> bool:
+    """Does memory alone set the recommended launch's length? Then that length is the one that is told."""
+    if plan.choice is None or plan.choice.predicted.margin_gib is None:
+        return False
+    p, low, asked = plan.choice.predicted, plan.choice.predicted.margin_gib[0], plan.predicted
+    if (p.settings.parallel, p.settings.kv_dtype) != (asked.settings.parallel, asked.settings.kv_dtype):
+        return False
+    return p.length < asked.length and _FILLED * low <= p.needed_kv_gib <= low < asked.needed_kv_gib
+
+
+def _longest(plan: Plan, low: float) -> list[str]:
+    """The longest context that these cards surely hold, and why no longer one."""
+    if not _shortened(plan) or plan.choice is None:
+        return []
+    length, asked = plan.choice.predicted.length, plan.predicted
+    why = f"one such request fills the {low:.2f} GiB of the range's low end; one of {asked.length} needs"
+    return [f"  longest  {length} tokens: {why} {asked.needed_kv_gib:.2f}"]
 
 
 def _line(planner: Planner, choice: Choice) -> LaunchLine:
@@ -342,7 +365,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
             lines.append(
                 f"           {p.kv_tokens:,} tokens, {p.concurrency:.2f} requests of {p.length} tokens at once"
             )
-        if p.outcome == "kv-too-small":
+        if p.outcome == "kv-too-small" and not _shortened(plan):
             lines.append(f"           the longest request that fits: {p.longest or 0} tokens")
         lines += _uncertain(p)
     lines += _bars(plan.planner, whole=explain)

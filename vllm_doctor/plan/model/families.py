@@ -57,6 +57,7 @@ KNOWN = frozenset(
         "smollm3",
         "whisper",
         "kimi_linear",
+        "exaone4",
         "lfm2",
         "mamba",
         "falcon_mamba",

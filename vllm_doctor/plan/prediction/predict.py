@@ -34,6 +34,8 @@ GIB = 1 << 30
 FRAGMENTED = 6.19 / 19.5
 # How far the activations of 0.20 and later may be off, in GiB and as a share. Fitted: 28 starts of 0.20 to 0.30.
 RECENT, RECENT_SHARE, DRAFTS = 0.35, 0.12, 0.8
+# How far they may be off, in GiB, where LoRA's kernels keep the compiler from fusing. One start: 0.15 more.
+ADAPTERS = 0.25
 
 
 Verdict = Literal["starts", "does-not-start", "uncertain", "unknown"]
@@ -439,6 +441,8 @@ def _spreads(  # noqa: PLR0917
             + (0.1 * peak if a.moe is not None else 0.0)
             + (0.15 * peak if s.speculative else 0.0)
         )
+        if s.loras:
+            step += ADAPTERS
         sure = s.version >= Version((0, 19))  # logs of six starts: the encoder's own peak is within a tenth
         more.append(step + (0.1 if sure else 0.5) * encoder)
         less.append(step + ((0.1 if sure else 0.3) * peak if encoder > 0.8 * peak else 0.0))
