@@ -72,6 +72,12 @@ def doctor(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([BIN / "vllm-doctor", "fleet", *words], capture_output=True, text=True, check=False)
 
 
+def test_a_dash_is_standard_output(tmp_path: Path) -> None:
+    told = doctor(str(answers(tmp_path / "answers", 4)), "-o", "-")
+    assert told.stdout.startswith("<!doctype html>")
+    assert not Path("-").exists()
+
+
 def test_a_hundred_hosts_are_one_page_in_seconds(tmp_path: Path) -> None:
     folder, began = answers(tmp_path / "answers", 100), time.process_time()
     done = doctor(str(folder), "--output", str(tmp_path / "fleet.html"))

@@ -30,4 +30,4 @@ def fleet(
     """Put the answers of many hosts on one page: worst first, grouped by cause, with the inventory lines to change."""
     from vllm_doctor.cli.fleet_run import run
 
-    raise typer.Exit(run(paths, html=format_ == "html", output=output, force=force))
+    raise typer.Exit(run(paths, html=format_ == "html", output=None if output == "-" else output, force=force))

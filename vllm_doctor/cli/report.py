@@ -41,4 +41,4 @@ def report(
     """Draw KV cache, requests, tokens, latencies and GPU memory of the last hours on one page; no Grafana is needed."""
     from vllm_doctor.cli.report_run import run
 
-    raise typer.Exit(run(since, unit, prometheus, vllm_version, output=output, force=force))
+    raise typer.Exit(run(since, unit, prometheus, vllm_version, output=None if output == "-" else output, force=force))
