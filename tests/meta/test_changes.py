@@ -45,6 +45,7 @@ NOT_KNOWN = {
     "kv-transfer-config": "which of two connectors is meant is the owner's choice",
     "chat-template": "which file was meant is the owner's knowledge",
     "port": "the message does not name the port that is taken",
+    "load-balancer": "which balancer stands in front, and what it calls this, no server tells",
     "tensor-parallel-size": "how many GPUs the cluster has is Ray's knowledge: `ray status`",
     "host-ram": "how much more would have been taken is not known after a kill",
     "guard": "what stands in front of a server is the owner's choice",
