@@ -31,6 +31,11 @@ def schema() -> dict[str, object]:
         **reference,
         "$defs": definitions,
     }
+    from inspect import cleandoc
+
+    for one in definitions.values():  # Python 3.13 takes the indentation out of docstrings, those before it leave it in
+        if "description" in one:
+            one["description"] = cleandoc(one["description"])
     return msgspec.json.decode(msgspec.json.encode(made), type=dict[str, object])
 
 
