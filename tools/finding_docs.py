@@ -26,15 +26,19 @@ which common advice about it is wrong.
 """
 
 
+_PREVIEW = " (In preview: asked only with `VLLM_DOCTOR_PREVIEW=1`.)"
+
+
 def first_sentence(rule: OrderRow) -> str:
     """What the finding means, in a line."""
-    return re.split(r"(?<=\.)\s(?=[A-Z`-])", meaning(rule), maxsplit=1)[0].replace("|", "\\|")
+    return re.split(r"(?<=\.)\s(?=[A-Z`-]|vLLM)", meaning(rule), maxsplit=1)[0].replace("|", "\\|")
 
 
 def row(rule: OrderRow) -> str:
     """One line of a table; the code leads to the page."""
     link = os.path.relpath(rule.page, TARGET.parent)
-    return f"| [{rule.code}]({link}) | {rule.title} | `{rule.cause.value}` | {first_sentence(rule)} |"
+    meant = first_sentence(rule) + (_PREVIEW if rule.preview else "")
+    return f"| [{rule.code}]({link}) | {rule.title} | `{rule.cause.value}` | {meant} |"
 
 
 def text() -> str:

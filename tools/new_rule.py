@@ -188,6 +188,9 @@ def main(words: list[str], repo: Path = REPO) -> int:
         print(f"tools/new_rule.py: {why}", file=sys.stderr)
         return 2
     print("now: write what WRITE asks for in the page, add the answers, then `make approve docs` and read the diff")
+    print(
+        "then `tools/release.py add` with the newest wheel, so that the next release is compared with the new message"
+    )
     return 0
 
 

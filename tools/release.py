@@ -124,20 +124,31 @@ def spans() -> int:
         return 2
     before, newest = read_ones[-2], read_ones[-1]
     old, new = (store.section(store.load(v), "messages") for v in (before, newest))
-    same = {name for name in new if isinstance(old.get(name), dict) and old[name] == new[name]}
+    # A message that only moved to another file is the same message.
+    same = {name for name in new if _wording(old.get(name)) == _wording(new[name]) is not None}
     short = before.removesuffix(".0")
-    count = 0
+    count, left = 0, []
     for file in sorted(CATALOGUE.glob("*.json")):
         lines, row = file.read_text(encoding="utf-8").splitlines(keepends=True), ""
         for at, line in enumerate(lines):
             found = re.match(r'\s*"id": "([^"]+)"', line)
             row = found[1] if found else row
+            last = rf'"versions": "(?P<first>[\d.]+?\.\.)?({re.escape(before)}|{re.escape(short)})"'
             if row in same:
-                lines[at], times = re.subn(rf'\.\.({re.escape(before)}|{re.escape(short)})"', f'..{newest}"', line)
+                lines[at], times = re.subn(last, lambda m: f'"versions": "{m["first"] or before + ".."}{newest}"', line)
                 count += times
+            elif re.search(last, line):
+                left.append(row)
         store.write(file, "".join(lines))
     print(f"{count} wordings of {len(same)} unchanged messages now reach {newest}")
+    if left:
+        print(f"their spans end with {before}, since {newest} says them otherwise or not at all: {', '.join(left)}")
     return 0
+
+
+def _wording(found: object) -> object:
+    """What is compared: a message that only moved to another file is the same message."""
+    return found.get("as") if isinstance(found, dict) else None
 
 
 def check_history() -> int:

@@ -8,10 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import Server
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gather.conftest import Server
 from vllm_doctor.gather import http as http_module
 from vllm_doctor.gather import metrics
 from vllm_doctor.gather.metrics import parse, read_file, scrape_twice

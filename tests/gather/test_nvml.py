@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Nvml
 
+from tests.gather.conftest import Nvml
 from tests.nvml_sim.build import build
 from vllm_doctor.gather import nvml
 from vllm_doctor.records.reading import Absent, Known, Unknown

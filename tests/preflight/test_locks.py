@@ -107,8 +107,8 @@ def test_upgrade_and_rollback_exist_on_gpu_hosts_of_both_architectures_and_on_ol
     of = {(lock.variant, lock.machine): [] for lock in LOCKS}  # type: ignore[var-annotated]
     for lock in LOCKS:
         of[lock.variant, lock.machine].append(lock.version)
-    assert of["cu130", "x86_64"] == of["cu130", "aarch64"] == ["0.31.0", "0.32.0"]
-    assert of["cu128", "x86_64"] == ["0.18.1", "0.19.1"]
+    assert of["cu130", "x86_64"] == of["cu130", "aarch64"]
+    assert len(of["cu130", "x86_64"]) >= 2 <= len(of["cu128", "x86_64"])  # fewer than two are no way back
 
 
 def test_the_installer_is_pinned_for_both_architectures() -> None:

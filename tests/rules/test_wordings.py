@@ -48,7 +48,7 @@ SAMPLES = [(m, s) for m in messages() if m.kind == "cause" and m.scope == "log" 
 
 
 def judged(lines: list[str]) -> Diagnosis:
-    return diagnose(Snapshot(taken_at="", log=Known(log_of_lines(lines, "log"), "log")))
+    return diagnose(Snapshot(taken_at="", log=Known(log_of_lines(lines, "log"), "log")), preview=True)
 
 
 def code(message: Message, sample: Sample, prefix: Callable[[str], str]) -> str:

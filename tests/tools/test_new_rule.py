@@ -16,7 +16,12 @@ REPO = Path(__file__).resolve().parents[2]
 EXAMPLE = re.search(
     r"tools/new_rule\.py (launch .*?)\n\.venv", (REPO / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL
 )
-TESTED = ("tests/meta/test_registry.py", "tests/scenarios", "tests/log/test_catalogue.py")
+TESTED = (
+    "tests/meta/test_registry.py",
+    "tests/scenarios",
+    "tests/log/test_catalogue.py",
+    "tests/rules/test_wordings.py",
+)
 
 
 def words() -> list[str]:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from releases import texts
 from releases.wheel import Wheel
 
-_FILES = 8  # further files with the same text are not looked at
+_FILES = 8  # words that stand in more files than these tell no message
+_OWN = 16  # characters of a text that no other message has
 
 
 class Sought(NamedTuple):
@@ -28,7 +29,11 @@ def read(wheel: Wheel, catalogue: Iterable[Sought]) -> dict[str, dict[str, str]]
     for message in catalogue:
         bare = message.anchor.rstrip(" :.,(=")
         found = (
-            reading.literal(message.anchor) or reading.literal(bare) or reading.by_lines(message) or reading.error(bare)
+            reading.literal(message, message.anchor)
+            or reading.literal(message, bare)
+            or reading.by_lines(message)
+            or reading.only_home(bare)
+            or reading.error(bare)
         )
         if found is not None:
             made[message.id] = {"in": found[0], "as": texts.digest(found[1])}
@@ -42,24 +47,28 @@ class _Reading:
         self.whole = "\n".join(self.outlines.values())
         self.said: dict[str, list[str]] = {}
 
-    def literal(self, anchor: str) -> tuple[str, list[str]] | None:
-        """(file, templates) that hold the text as it is."""
-        for path in self._files(anchor) if len(anchor) > 5 else ():
-            found = [t for t in self._templates(path) if anchor in t]
-            if found:
-                return path, found
-        return None
+    def literal(self, message: Sought, anchor: str) -> tuple[str, list[str]] | None:
+        """(file, templates) that hold the text as it is and make one of the message's lines: a short text stands in
+        many sentences. What several files say is one message."""
+        homes = {
+            path: [t for t in self._templates(path) if anchor in t and self._says(t, message)]
+            for path in (self._likeliest(self._files(anchor), message) if len(anchor) > 5 else ())
+        }
+        said = [template for found in homes.values() for template in found]
+        return (next(path for path, found in homes.items() if found), said) if said else None
+
+    def only_home(self, anchor: str) -> tuple[str, list[str]] | None:
+        """(file, templates) of a text so long that it is nobody else's, though no line of ours is made by it."""
+        files = self._files(anchor) if len(anchor) >= _OWN else []
+        found = [t for t in self._templates(files[0]) if anchor in t] if len(files) == 1 else []
+        return (files[0], found) if found else None
 
     def by_lines(self, message: Sought) -> tuple[str, list[str]] | None:
         """(file, templates) that make one of the message's lines, where a value stands inside its literal text."""
         words = sorted(re.findall(r"[A-Za-z_]{4,}", message.anchor), key=len, reverse=True)[:3]
         files = self._with_all(words)
         for path in files if len(files) <= _FILES else ():
-            found = [
-                t
-                for t in self._templates(path)
-                if words[0] in t and any(_makes(t, message.anchor, line) for line in message.lines)
-            ]
+            found = [t for t in self._templates(path) if words[0] in t and self._says(t, message)]
             if found:
                 return path, found
         return None
@@ -79,8 +88,21 @@ class _Reading:
     def _files(self, text: str) -> list[str]:
         if text not in self.whole:
             return []
-        files = [path for path, outline in self.outlines.items() if text in outline]
-        return files[:_FILES]
+        return [path for path, outline in self.outlines.items() if text in outline]
+
+    @staticmethod
+    def _says(template: str, message: Sought) -> bool:
+        """Does a line of the template make one of the message's?"""
+        pieces = [piece for piece in template.split("\n") if piece.strip()]
+        return any(_makes(piece, message.anchor, line) for piece in pieces for line in message.lines)
+
+    def _likeliest(self, paths: list[str], message: Sought) -> list[str]:
+        """Of the files, those that have most of the words of one of the message's lines: to parse all is slow."""
+        lines = [set(re.findall(r"[A-Za-z_]{4,}", line)) for line in message.lines]
+        told = {
+            path: max((sum(w in self.outlines[path] for w in words) for words in lines), default=0) for path in paths
+        }
+        return sorted(paths, key=lambda path: (-told[path], path))[:_FILES]
 
     def _templates(self, path: str) -> list[str]:
         if path not in self.said:

@@ -43,13 +43,15 @@ class Wheel:
     files: Mapping[str, str]
     metadata: Mapping[str, list[str]]
     code: Mapping[str, str] = field(default_factory=dict)  # compute capability → what code there is for it
+    tags: str = ""  # .dist-info/WHEEL, which a folder has too
 
     @cached_property
     def glibc(self) -> str | None:
-        """The glibc that the wheel's platform tag asks for; None where the name has no such tag."""
+        """The glibc that the wheel's platform tag asks for; None where there is no such tag."""
         found = _NAMED.fullmatch(self.name)
-        new = re.search(r"manylinux_(\d+)_(\d+)_", found["platform"]) if found else None
-        old = re.search(r"manylinux(1|2010|2014)_", found["platform"]) if found else None
+        tag = found["platform"] if found else self.tags
+        new = re.search(r"manylinux_(\d+)_(\d+)_", tag)
+        old = re.search(r"manylinux(1|2010|2014)_", tag)
         if new:
             return f"{new[1]}.{new[2]}"
         return {"1": "2.5", "2010": "2.12", "2014": "2.17"}[old[1]] if old else None
@@ -74,7 +76,8 @@ def read(place: Path) -> Wheel:
     if not place.exists():
         raise WheelError(f"{place}: no such file or folder; needed: a vLLM wheel, or a folder with one unpacked")
     try:
-        texts = dict(_of_folder(place) if place.is_dir() else _of_archive(place))
+        # A wheel and the same wheel unpacked are read in one order.
+        texts = dict(sorted(_of_folder(place) if place.is_dir() else _of_archive(place)))
         code = build.of_wheel(place)
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as problem:
         raise WheelError(f"{place}: {problem or type(problem).__name__}; needed: a whole vLLM wheel") from None
@@ -84,6 +87,7 @@ def read(place: Path) -> Wheel:
     if len(headers) != 1:
         raise WheelError(f"{place}: {len(headers)} METADATA files; needed: a vLLM wheel, which has one")
     parsed = HeaderParser().parsestr(texts.pop(headers[0]))
+    tags = "".join(texts.pop(path) for path in list(texts) if path.endswith(".dist-info/WHEEL"))
     metadata: dict[str, list[str]] = {}
     for key, value in parsed.items():
         metadata.setdefault(key, []).append(str(value))
@@ -92,7 +96,7 @@ def read(place: Path) -> Wheel:
         raise WheelError(f"{place}: a wheel of {project[:60]!r}; needed: one of vllm")
     if "vllm/engine/arg_utils.py" not in texts:
         raise WheelError(f"{place}: holds no vllm/engine/arg_utils.py; needed: a vLLM wheel of 0.2.0 or newer")
-    return Wheel(place.name, _release_of(place, (metadata.get("Version") or [""])[0]), texts, metadata, code)
+    return Wheel(place.name, _release_of(place, (metadata.get("Version") or [""])[0]), texts, metadata, code, tags)
 
 
 def _release_of(place: Path, said: str) -> str:
@@ -110,7 +114,9 @@ def _release_of(place: Path, said: str) -> str:
 
 
 def _wanted(path: str) -> bool:
-    return (path.startswith("vllm/") and path.endswith(".py")) or path.endswith(".dist-info/METADATA")
+    return (path.startswith("vllm/") and path.endswith(".py")) or path.endswith(
+        (".dist-info/METADATA", ".dist-info/WHEEL")
+    )
 
 
 def _of_archive(place: Path) -> Iterator[tuple[str, str]]:
@@ -140,7 +146,7 @@ def _of_archive(place: Path) -> Iterator[tuple[str, str]]:
 
 def _of_folder(place: Path) -> Iterator[tuple[str, str]]:
     left = _ALL_BYTES
-    files = sorted([*place.glob("vllm/**/*.py"), *place.glob("*.dist-info/METADATA")])
+    files = sorted([*place.glob("vllm/**/*.py"), *place.glob("*.dist-info/METADATA"), *place.glob("*.dist-info/WHEEL")])
     if len(files) > _MEMBERS:
         raise WheelError(f"{place}: more than {_MEMBERS} sources; needed: a folder with one vLLM wheel unpacked")
     for file in files:

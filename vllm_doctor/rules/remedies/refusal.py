@@ -59,8 +59,9 @@ def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     if wanted is None:
         return ()
     direction = Direction.UPGRADE if wanted.newer else Direction.ADD
-    why = "the message names this variable; set it in the environment of the unit"
-    return (thing(ChangeKind.PACKAGE, wanted.name, direction, why, to=wanted.spec),)
+    why = "the message names this package; install it in the environment that runs vLLM"
+    to = wanted.spec if wanted.spec != wanted.name else None
+    return (thing(ChangeKind.PACKAGE, wanted.name, direction, why, to=to),)
 
 
 def by_place(case: Case, fault: Fault) -> Change | None:
