@@ -110,9 +110,12 @@ def _by_hand(old: store.Release | None, new: store.Release) -> list[str]:
     known = replacements()[0]
     gone = [n for n in store.section(old, "options") if n not in store.section(new, "options") and n not in known]
     todo += [f"knowledge/replacements.json: what does the work of --{name} now?" for name in gone]
-    todo.append(f"roles/vllm/files/locks: tools/vllm_lock.py {version}+cu130-x86_64 …, and one by one the other builds")
+    both = f"{version}+cu130-x86_64 {version}+cu130-aarch64"
+    todo.append(f"tools/vllm_lock.py {both}; a build that cannot be locked: say why in docs/support.md")
+    todo.append("vllm_version in roles/vllm/defaults and inventories/, once both locks are there")
     todo.append("tools/release.py spans, then read the messages above and their rows in vllm_doctor/log/catalogue")
-    todo.append("pytest tests/knowledge tests/tools/test_release.py tests/meta tests/plan; CHANGELOG.md")
+    rooms = ("knowledge", "launch", "meta", "plan", "preflight", "tools/test_release.py")
+    todo.append(f"pytest {' '.join(f'tests/{room}' for room in rooms)}; CHANGELOG.md")
     return todo
 
 

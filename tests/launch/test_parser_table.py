@@ -25,6 +25,6 @@ def test_the_table_of_a_release_is_its_own_parser_s(version: str) -> None:
             assert sorted(option.choices or ()) == sorted(own.get("choices", ())), name
 
 
-@pytest.mark.parametrize("version", ["0.30.0", "0.33.0", "0.34.0", "0.33.0+cpu"])
+@pytest.mark.parametrize("version", ["0.30.0", "0.33.0", "99.0.0", "0.33.0+cpu"])
 def test_a_release_whose_parser_nobody_asked_has_a_table_too_unless_it_was_not_read(version: str) -> None:
-    assert (parser.options(version) is None) is (version == "0.34.0")
+    assert (parser.options(version) is None) is (version == "99.0.0")

@@ -115,11 +115,14 @@ def _makes(template: str, anchor: str, line: str) -> bool:
     parts = [p for p in template.split(texts.HOLE) if p.strip()]
     at = line.find(anchor)
     place = end = -1
+    said, found = 0, 0
     for part in parts:
         place = line.find(part.strip(), max(end, 0))
+        if place < 0 and found > 1:
+            break  # the line was cut there
         if place < 0:
             return False
         end = place + len(part.strip())
+        said, found = said + len(part.strip()), found + 1
     begin = line.find(parts[0].strip()) if parts else -1
-    said = sum(len(p.strip()) for p in parts)
     return bool(parts) and at >= 0 and begin <= at + len(anchor) and end >= at and said >= max(8, len(anchor) // 2)

@@ -72,7 +72,7 @@ def _once(policy: policies.Policy, hands: RealHands, *, json: bool) -> int:
     seen = hands.look(policy.units, cards=True, canaries={})
     if isinstance(seen, Absent):
         say(line({"schema_version": 1, "units": []}) if json else f"{seen.reason}\n")
-        return Exit.OK
+        return Exit.INCOMPLETE
     if isinstance(seen, Unknown):
         raise UsageProblem(f"guard: {seen.reason}. {seen.remedy}")
     spoken: list[str] = []

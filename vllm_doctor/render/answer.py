@@ -75,7 +75,9 @@ def answer(page: Page, finding: Finding, repair: Repair | None = None) -> None:
 def _deed(page: Page, finding: Finding, repair: Repair | None) -> None:
     if not finding.changes:
         nothing = "nothing is certain enough to change yet" if finding.confidence is Confidence.POSSIBLE else ""
-        page.field("do", finding.next or nothing or f"no setting cures it: vllm-doctor explain {finding.code}", most=3)
+        page.field(
+            "do", finding.next or nothing or f"no setting is known for it: vllm-doctor explain {finding.code}", most=3
+        )
         return
     change = finding.changes[0]
     if repair is not None and repair.commands:
