@@ -33,6 +33,7 @@ def read(wheel: Wheel, catalogue: Iterable[Sought]) -> dict[str, dict[str, str]]
             or reading.literal(message, bare)
             or reading.by_lines(message)
             or reading.only_home(bare)
+            or reading.raised(message)
             or reading.error(bare)
         )
         if found is not None:
@@ -69,6 +70,16 @@ class _Reading:
         files = self._with_all(words)
         for path in files if len(files) <= _FILES else ():
             found = [t for t in self._templates(path) if words[0] in t and self._says(t, message)]
+            if found:
+                return path, found
+        return None
+
+    def raised(self, message: Sought) -> tuple[str, list[str]] | None:
+        """(file, templates) of the text that an exception of this name is raised with; a traceback joins the two."""
+        kind = message.anchor
+        said = [line.removeprefix(f"{kind}: ") for line in message.lines if line.startswith(f"{kind}: ")]
+        for path, text in self.wheel.files.items() if said and kind.isidentifier() else ():
+            found = [t for t in self._templates(path) if t in said] if f"{kind}(" in text else []
             if found:
                 return path, found
         return None

@@ -15,7 +15,7 @@ from releases.wheel import Wheel
 HOLE = "\0"
 _JOIN = re.compile(r"""["']\s*\n\s*[rRfFbBuU]{0,2}["']""")
 _LEFT_OUT = re.compile(r"vllm/(benchmarks|assets)/.*")
-_SLOTS = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d.]*[sdrfgixX]|\{[^{}]*\}")
+_SLOTS = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d.]*[sdrfgixX]|\$?\{[^{}]*\}")
 
 
 def outlines(wheel: Wheel) -> dict[str, str]:
