@@ -222,3 +222,26 @@ def test_prices_need_a_goal_and_the_card_that_was_named(say, priced):
     assert (code, "found no --goal" in told) == (Exit.USAGE, True)
     code, told = say("--goal", "context=8k", "--gpu", "H200", "--prices", priced(CARDS))
     assert (code, "holds no price of NVIDIA H200" in told) == (Exit.USAGE, True)
+
+
+ODD = {**LLAMA_8B, "hidden_size": 5120, "num_attention_heads": 40, "num_key_value_heads": 10, "head_dim": 128}
+
+
+def test_cards_that_heads_do_not_divide_among_are_made_stages_as_few_as_there_must_be(ask, say, tmp_path):
+    """Ten KV heads: two ranks, not four."""
+    code, goal = ask("context=32k,concurrency=16", "--gpu", "L4", "--gpus", "8", config=ODD)
+    assert code == Exit.OK
+    row = next(row for row in goal["rows"] if row["format"] == "as stored")
+    assert row["gpus"] == row["tensor_parallel_size"] * row["pipeline_parallel_size"]
+    assert (row["tensor_parallel_size"], row["pipeline_parallel_size"] > 1) == (2, True)
+    assert "--tensor-parallel-size 2 --pipeline-parallel-size" in row["launch"]
+    words = tuple(shlex.split(row["launch"]))
+    asked = Question(words, row["gpu"], row["gpus"], None, "0.33.0", str(tmp_path / "config.json"))
+    assert figures(planner(asked).predict()) == row["predicted"]
+
+
+def test_a_model_that_vllm_makes_no_stages_of_gets_none(say):
+    phi4mm = {**ODD, "model_type": "phi4mm", "architectures": ["Phi4MMForCausalLM"]}
+    code, told = say("--gpu", "L4", "--gpus", "2", config=phi4mm, launch=("vllm", "serve", "m", "-pp", "2"))
+    assert code != Exit.OK
+    assert "vLLM makes no stages of phi4mm" in told

@@ -170,7 +170,7 @@ def _with(line: LaunchLine, goal: Goal, count: int, fmt: str) -> LaunchLine:
 
 def _one(planner: Planner, goal: Goal, card: Card, fmt: str) -> SetUp:
     """The launch on these cards: as the release would run it, else with narrower or wider steps or less of the card."""
-    predicted = planner.predict()
+    planner, predicted = _in_stages(planner, planner.predict())
     refused = {r.flag for r in predicted.settings.refusals}
     if "--max-num-batched-tokens" in refused and "max-num-batched-tokens" not in planner.line.flags:
         planner = _flagged(planner, "max-num-batched-tokens", str(goal.concurrency))
@@ -185,6 +185,21 @@ def _one(planner: Planner, goal: Goal, card: Card, fmt: str) -> SetUp:
                 planner, predicted = tried, then
                 break
     return _judged(planner, predicted, goal, card, fmt)
+
+
+def _in_stages(planner: Planner, p: Prediction) -> tuple[Planner, Prediction]:
+    """The same cards in stages, as few as there must be, where tensor parallelism does not divide the model among
+    them. None with a drafter: which releases take both was not looked up."""
+    if p.settings.speculative or not any(r.flag == "--tensor-parallel-size" for r in p.settings.refusals):
+        return planner, p
+    for tp in (n for n in range(planner.gpus // 2, 0, -1) if planner.gpus % n == 0):
+        flags = {**planner.line.flags, "pipeline-parallel-size": str(planner.gpus // tp)}
+        flags |= {"tensor-parallel-size": str(tp)}
+        staged = replace(planner, line=replace(planner.line, flags=flags))
+        then = staged.predict()
+        if not any("parallel-size" in r.flag for r in then.settings.refusals):
+            return staged, then
+    return planner, p
 
 
 def _flagged(planner: Planner, name: str, value: str) -> Planner:

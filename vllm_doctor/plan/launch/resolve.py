@@ -126,6 +126,19 @@ def _drafts(method: str, drafter: object, arch: Architecture) -> str:
 
 # What a drafter's name says of it, in vLLM's order.
 _DRAFTERS = (("eagle-", "eagle"), ("eagle3", "eagle3"), ("dflash", "dflash"), ("dspark", "dspark"))
+# Model types whose class takes no SupportsPP: vLLM refuses stages. The same in seven wheels of 0.11.0 to 0.33.0.
+WHOLE = frozenset(
+    {
+        "gemma3n",
+        "gemma3n_text",
+        "idefics3",
+        "mamba2",
+        "phi4mm",
+        "smolvlm",
+        "whisper",
+        "zamba2",
+    }
+)
 
 
 def resolve(  # noqa: PLR0917
@@ -145,6 +158,10 @@ def resolve(  # noqa: PLR0917
         flags.on("enable-expert-parallel", default=False),
     )
     _check_parallel(par, arch, gpus, refusals)
+    if par.pp > 1 and arch.model_type in WHOLE and flags.text("model-impl") != "transformers":
+        refusals.append(
+            Refusal("--pipeline-parallel-size", str(par.pp), f"1: vLLM makes no stages of {arch.model_type}")
+        )
     if gpu is not None and gpu.slice and par.tp * par.pp > 1:
         refusals.append(
             Refusal(
