@@ -119,6 +119,14 @@ def test_a_replica_without_figures_is_unknown_and_named(
     assert told["path"][-1]["because"] == f"{base} has no figures of gpu3:8000 any more"
 
 
+def test_a_name_of_a_server_is_no_command(
+    base: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Api, "told", {**EVEN, "gpu3:8000'; $(id)\n": None})
+    told = judged(capsys, base)[1]
+    assert told["subject"]["place"] == f"gpu3:8000id by {base}"
+
+
 @pytest.mark.parametrize(("status", "wanted"), [(200, "has no metric of vLLM"), (503, "timed out")])
 def test_a_prometheus_that_tells_nothing_says_why(
     status: int, wanted: str, base: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

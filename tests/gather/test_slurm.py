@@ -221,6 +221,14 @@ def test_the_same_is_said_of_the_file_that_scontrol_printed(tmp_path: Path, caps
     )
 
 
+def test_a_name_in_somebody_s_file_is_no_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = shown(tmp_path, "SUSPENDED").replace("JobId=4711", "JobId=47;$(id)").replace("=gpu01", "=gpu01;`id`")
+    (tmp_path / "job.txt").write_text(told)
+    answer = answered(capsys, str(tmp_path / "job.txt"))[1]
+    assert answer["subject"] == {"host": "gpu01id", "unit": None, "gpu": None, "place": "slurm:47id"}
+    assert "scontrol resume 47id" in answer["path"][-1]["because"]
+
+
 def test_no_gpu_is_said_only_of_a_job_that_asked_for_none(tmp_path: Path) -> None:
     (job,) = slurm.jobs(shown(tmp_path, "FAILED", tres="TRES=cpu=64,mem=128G,node=2,billing=64"))
     assert slurm.seen(job).container.gpus is None

@@ -1,6 +1,7 @@
 """A Prometheus behind a URL: each vLLM that it scrapes, as two scrapes with a window between them."""
 
 import math
+import shlex
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -17,8 +18,9 @@ from vllm_doctor.records.snapshot import Snapshot
 
 # Long enough for a rate at a scrape a minute, short enough to be about now.
 WINDOW_S = 300
-DEADLINE_S = 5.0
-_MAX_BYTES = 64 << 20
+HEALTH_S, DEADLINE_S = 2.0, 5.0
+# A hundred servers with all their series are 5 MiB.
+_MAX_BYTES = 16 << 20
 _ALL = '{__name__=~"vllm:.+",__name__!~".+_bucket"}'
 _RUNNING, _WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
 _KV = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
@@ -48,7 +50,7 @@ class _Answer(msgspec.Struct):
 
 def read(base: str, taken_at: str) -> Reading[tuple[Snapshot, ...]]:
     """One picture for each server; Absent where something else than a Prometheus answers."""
-    health = get(f"{base}/-/healthy", deadline_s=DEADLINE_S, max_bytes=1 << 16)
+    health = get(f"{base}/-/healthy", deadline_s=HEALTH_S, max_bytes=1 << 16)
     if isinstance(health, NoResponse) or health.status != 200 or b"Healthy" not in health.body:
         return Absent(f"{base} is no Prometheus")
     now = time.time()
@@ -75,7 +77,7 @@ def _metrics(
     """The server's two scrapes, its load and that of the model's other servers."""
     older, newer = (one.get(name) for one in told)
     if newer is None:
-        return Unknown(f"{base} has no figures of {name} any more", f"curl -m 5 http://{name}/health")
+        return Unknown(f"{base} has no figures of {name} any more", f"curl -m 5 {shlex.quote(f'http://{name}/health')}")
     scrapes = (Scrape(now - WINDOW_S, older),) if older is not None else ()
     own = loads.get(name)
     peers = tuple(one for other, one in loads.items() if other != name and own and one.model == own.model)
@@ -108,7 +110,7 @@ def _by_server(rows: Iterable[_Row]) -> _Samples:
     found: dict[str, list[Sample]] = defaultdict(list)
     for row in rows:
         labels = dict(row.metric)
-        name, server = labels.pop("__name__", ""), labels.pop(_INSTANCE, "")
+        name, server = labels.pop("__name__", ""), _named(labels.pop(_INSTANCE, ""))
         value = _number(row.value[1])
         if name and server and value is not None:
             found[server].append(Sample(name, labels, value))
@@ -126,7 +128,7 @@ def _loads(base: str, now: float) -> dict[str, Load] | Unknown:
         for row in rows:
             value = _number(row.value[1])
             if value is not None:
-                told[row.metric.get(_INSTANCE, "")].append((value, row.metric.get("model_name", "")))
+                told[_named(row.metric.get(_INSTANCE, ""))].append((value, row.metric.get("model_name", "")[:200]))
         kinds[name] = told
     found = {}
     for server, running in kinds[_RUNNING].items():
@@ -153,6 +155,11 @@ def _asked(base: str, query: str, at: float) -> list[_Row] | Unknown:
     if answer.status != "success" or answer.data is None:
         return Unknown(f"{base}: {answer.error[:300]}", remedy)
     return answer.data.result
+
+
+def _named(label: str) -> str:
+    """A server's name: what others wrote into a label is shown, and stands in commands."""
+    return "".join(sign for sign in label if sign.isalnum() or sign in ".:-_[]/@")[:100]
 
 
 def _number(text: str) -> float | None:

@@ -101,10 +101,10 @@ def seen(job: Mapping[str, str], script: str | None = None) -> Seen:
     state = "running" if status in _RUNNING else "waiting" if status in _WAITING else "exited"
     number = job.get("ArrayJobId", job.get("JobId", "?"))
     task = job.get("ArrayTaskId", "")
-    name = f"{number}_{task}" if task.isdecimal() else job.get("JobId", number)
+    name = _word(f"{number}_{task}" if task.isdecimal() else job.get("JobId", number))
     argv, env = _launch(script)
     container = Container(
-        name=name[:60],
+        name=name,
         runtime="slurm",
         state="paused" if status in _PAUSED else state,
         reason=status,
@@ -115,7 +115,7 @@ def seen(job: Mapping[str, str], script: str | None = None) -> Seen:
         memory_limit=_memory(job),
         shares_shm=True,
         gpus=_gpus(job),
-        node=job.get("BatchHost") or job.get("NodeList"),
+        node=_word(job.get("BatchHost") or job.get("NodeList", "")) or None,
         limit=job.get("TimeLimit", "")[:40],
     )
     files = tuple(dict.fromkeys(f"{job[kind]}" for kind in ("StdOut", "StdErr") if job.get(kind, "").startswith("/")))
@@ -196,6 +196,11 @@ def _gpus(job: Mapping[str, str]) -> int | None:
     asked = [value for name, value in job.items() if name.startswith(("Tres", "Gres")) and "gpu" in value]
     whole_node = job.get("OverSubscribe") == "NO"
     return None if asked or whole_node or "OverSubscribe" not in job else 0
+
+
+def _word(text: str) -> str:
+    """A job's or a node's name: it stands in commands, and a file of somebody else's may hold anything there."""
+    return re.sub(r"[^\w.,+\[\]-]", "", text)[:100]
 
 
 def _whole(text: str | None) -> int | None:
