@@ -109,7 +109,7 @@ class _Reading:
 
     def _likeliest(self, paths: list[str], message: Sought) -> list[str]:
         """Of the files, those that have most of the words of one of the message's lines: to parse all is slow."""
-        lines = [set(re.findall(r"[A-Za-z_]{4,}", line)) for line in message.lines]
+        lines = [set(re.findall(r"[A-Za-z_]{4,}|[^\x00-\x7f]{2,}", line)) for line in message.lines]
         told = {
             path: max((sum(w in self.outlines[path] for w in words) for words in lines), default=0) for path in paths
         }
