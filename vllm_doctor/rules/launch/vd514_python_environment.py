@@ -105,12 +105,13 @@ def judge(case: Case) -> Outcome:
     if fits and (lacking := case.run.first("arch-fallback")) is not None and lacking.index < fault.index:
         return Clear("the architecture is not in this release: it ran on Transformers' code")
     tool = next((_TOOLS[h.id] for h in fault.hits if h.id in _TOOLS), None)
+    lacks = missing[0] if missing and not known else None
     unfit = next((words for wanted, words in _UNFIT.items() if wanted in fault.ids), None) if tool is None else None
     return finding(
         RULE,
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (case.line(fault.last),),
-        title=_title(fault, tool, unfit),
+        title=_title(fault, tool, unfit) if lacks is None else _lacking(lacks),
         # Which of the two is too old, or whether the model is newer than both, the attribute does not tell.
         confidence=Confidence.LIKELY if fits else Confidence.CONFIRMED,
         changes=(
@@ -131,8 +132,19 @@ def judge(case: Case) -> Outcome:
             else None,
             None if missing and not fault.ids else _program(case) if fault.ids & _PROGRAM else _repair(case),
         ),
-        refute=_REFUTE,
+        refute=_REFUTE if lacks is None else _installed(lacks),
     )
+
+
+def _installed(change: Change) -> str:
+    return f"`pip install --dry-run {shlex.quote(str(change.after or change.name))}` there has nothing to install"
+
+
+def _lacking(change: Change) -> str:
+    """The title where vLLM itself names the package that it needs."""
+    if change.direction is Direction.UPGRADE:
+        return f"The package {change.name} is missing or too old"
+    return f"The package {change.name} is not installed"
 
 
 def _program(case: Case) -> Change:

@@ -1,5 +1,7 @@
 """The changes that a refusal of vLLM itself asks for, under the names of this release."""
 
+import shlex
+
 from vllm_doctor.knowledge.refusals import Place, package, place_of, wishes, words
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says, without
@@ -60,8 +62,9 @@ def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
         return ()
     direction = Direction.UPGRADE if wanted.newer else Direction.ADD
     why = "the message names this package; install it in the environment that runs vLLM"
+    spec = wanted.spec or wanted.name
     to = wanted.spec if wanted.spec != wanted.name else None
-    return (thing(ChangeKind.PACKAGE, wanted.name, direction, why, to=to),)
+    return (thing(ChangeKind.PACKAGE, wanted.name, direction, why, to=to, command=f"pip install {shlex.quote(spec)}"),)
 
 
 def by_place(case: Case, fault: Fault) -> Change | None:

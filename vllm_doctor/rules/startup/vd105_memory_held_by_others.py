@@ -13,6 +13,8 @@ from vllm_doctor.rules.say import HOLDERS, finding, gib, stop_others, thing
 # What the fraction does not bound: it is applied when the KV cache is sized.
 _BEFORE_KV = frozenset({StartupPhase.DEVICE, StartupPhase.WEIGHTS, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER})
 
+_MOST = 0.8
+
 
 def judge(case: Case) -> Outcome:
     """Does torch's own message show that others hold a large part of the card?"""
@@ -35,6 +37,10 @@ def judge(case: Case) -> Outcome:
             f"{oom.torch.gpu if oom.torch.gpu is not None else '?'}; this engine held {mine / GIB:.2f}"
         ),
         severity=Severity.WILL_FAIL_UNDER_LOAD if oom.run.served(-1, oom.fault.index) else Severity.BLOCKS_START,
+        # More weights may follow than the others leave, where this engine holds most of the card already.
+        confidence=Confidence.LIKELY
+        if oom.fault.startup_phase is StartupPhase.WEIGHTS and mine > total * _MOST
+        else Confidence.CONFIRMED,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(
             gib("held by others", held / GIB, "total − free − this process", "torch's message"),
