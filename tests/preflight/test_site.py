@@ -146,6 +146,19 @@ def test_what_cannot_be_read_is_refused_without_composing_anything_of_it(tmp_pat
     assert "vllm_max_model_len refers to" in said
 
 
+def test_a_vault_without_its_password_is_said_with_the_words_that_give_it(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("of-the-vault")
+    (tmp_path / "group_vars").mkdir()
+    vault = tmp_path / "group_vars" / "vllm.yml"
+    vault.write_text("vllm_api_key: a-long-random-key\n")
+    program = Path(sys.executable).parent / "ansible-vault"
+    words = ["encrypt", "--vault-password-file", tmp_path / "password", vault]
+    subprocess.run([program, *words], check=True, capture_output=True)
+    said = " ".join(played(tmp_path).split())
+    assert "no vault secrets found. Give the password of the vault: --ask-vault-pass, or --vault-password-file" in said
+    assert "Refuse a proxy" not in said
+
+
 def test_a_proxys_password_would_be_seen_on_the_hosts_and_is_refused_unread(tmp_path: Path) -> None:
     proxies = {"no_proxy": "10.0.0.0/8", "https_proxy": "http://ops:s3cr3t@proxy.example:3128"}
     said = " ".join(played(tmp_path, site_environment=proxies).split())
