@@ -210,3 +210,29 @@ def test_no_line_that_is_lost_turns_a_failure_into_ok(name: str) -> None:
     shown = {e.locator for e in whole.findings[0].evidence}
     kept = [line for number, line in enumerate(lines, 1) if f"line {number}" in shown or chance.random() > 0.03]
     assert said(kept)[0] is not Verdict.OK
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "logout",
+        "[1]+  Done                    vllm serve m",
+        "[1]  + 1201 exit 1     vllm serve m",
+        'pod "vllm-0" deleted',
+        "reboot: Restarting system",
+        "-- Boot 0123456789abcdef0123456789abcdef --",
+        "Powering off.",
+        "Connection reset by peer",
+        "Process VLLM::EngineCore:",
+        "of a wrapper that nobody has heard of: it is gone",
+    ],
+)
+def test_a_log_whose_last_line_is_a_strangers_is_not_ok(line: str) -> None:
+    assert said([*material.RUNNING["0.27"], line]) == (Verdict.UNKNOWN, None)
+    goes_on = [*material.RUNNING["0.27"], line, *material.server_answers_on()]
+    assert said(goes_on)[0] is not Verdict.FINDING
+
+
+@pytest.mark.parametrize("line", material.BENIGN)
+def test_what_libraries_print_is_no_strangers_word(line: str) -> None:
+    assert said([*material.RUNNING["0.27"], line]) == (Verdict.OK, None)

@@ -29,6 +29,8 @@ _ENDS = (
     "end-by-kernel",
     "end-by-memory-guard",
 )
+_OF_NO_CONCERN = ("information-line", "python-warning", "aside-heading", "survived-by-design")
+_HARMLESS = (*_OF_NO_CONCERN, "warning-line", "calls-itself-harmless", "library-chat")
 
 
 def last_words(run: AnalysedRun) -> LogLine | None:
@@ -63,6 +65,20 @@ def last_words(run: AnalysedRun) -> LogLine | None:
     return None
 
 
+def strange_end(run: AnalysedRun) -> LogLine | None:
+    """The log's very last line, where nothing says whose it is: who writes after a server that runs on? Ends cannot be
+    listed, and whoever tells of one has the last word."""
+    if run.stopped is not None or run.first("app-stopped", "uvicorn-finished") is not None:
+        return None
+    index = next((i for i in reversed(range(len(run.lines))) if run.lines[i].text.strip()), -1)
+    if index <= run.worked or any(h.index == index for h in run.hits):
+        return None
+    line = run.lines[index]
+    told = any(crash.first <= index <= crash.last for crash in run.crashes)
+    harmless = told or line.level is not None or _own(line) or says(line.text, *_HARMLESS)
+    return None if harmless else line
+
+
 def _heading(run: AnalysedRun, crash: Crash) -> Iterator[int]:
     """The line above a traceback, and what its process said right before, whoever wrote in between."""
     for index in range(max(0, crash.first - _ABOVE), crash.first):
@@ -89,7 +105,7 @@ def _complains(run: AnalysedRun, index: int) -> bool:
     text = line.text
     if says(text, "heading-of-nothing"):
         return not any(index < crash.first <= index + _ABOVE for crash in run.crashes)
-    if says(text, "information-line", "python-warning", "aside-heading", "survived-by-design"):
+    if says(text, *_OF_NO_CONCERN):
         return False
     if says(text, *_ENDS):
         return True

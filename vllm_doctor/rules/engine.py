@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.log import silence
-from vllm_doctor.log.last_words import last_words
+from vllm_doctor.log.last_words import last_words, strange_end
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Diagnosis, Evidence, Finding, Missing, Scalar, Step, Subject
@@ -234,6 +234,11 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
         return Verdict.UNKNOWN, (
             f"line {told.number} says that something ended or failed, and nothing after it shows that the engine "
             f"works{still}: {told.text.strip()[:120]}"
+        )
+    if (run.served(-1) or run.answered) and (told := strange_end(run)) is not None:
+        return Verdict.UNKNOWN, (
+            "the log ends in a line that vLLM did not write, and who did may tell of the server's end: "
+            f"{told.text.strip()[:120]}"
         )
     if run.served(-1):
         end = (
