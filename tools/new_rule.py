@@ -12,6 +12,8 @@ import re
 import sys
 from pathlib import Path
 
+from vllm_doctor.records.verdict import Cause, Phase
+from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.order import FAMILIES
 
 REPO = Path(__file__).resolve().parent.parent
@@ -148,6 +150,12 @@ def check(given: argparse.Namespace) -> None:
         raise RefusalError(f"{given.name!r} is no name; needed: small letters and digits with dashes")
     if not 0 < len(given.title) <= TITLE or "|" in given.title:
         raise RefusalError(f"--title has {len(given.title)} characters; needed: 1 to {TITLE}, without a bar")
+    of = {"box": [node.id for node in NODES], "cause": [*Cause], "phase": [*Phase]}
+    for option, known in of.items():
+        if getattr(given, option) not in known:
+            raise RefusalError(
+                f"--{option} {getattr(given, option)}: found none of that name; needed: {', '.join(known)}"
+            )
     if given.anchor not in given.message:
         raise RefusalError("--anchor does not stand in --message")
 

@@ -130,4 +130,5 @@ def wheel(
         for path, text in (FILES | (more or {})).items():
             made.writestr(path, text.replace("{LIMIT}", str(limit)).replace("ADVICE", advice))
         made.writestr(f"vllm-{version}.dist-info/METADATA", METADATA.format(name=name, version=version))
+        made.writestr(f"vllm-{version}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: cp38-abi3-manylinux_2_28_x86_64\n")
     return file

@@ -82,6 +82,7 @@ def test_the_order_stays_a_table_and_the_row_stands_where_it_was_asked_for(check
         ("kv-scales-missing", "KV_scales", "is no name"),
         ("VD599", "VD598", "no rule has this code"),
         ("KV cache scales are missing", "nowhere", "does not stand in --message"),
+        ("other", "nothing", "--cause nothing: found none of that name; needed: "),
         ("The checkpoint has no scales for an FP8 KV cache", "x" * 71, "needed: 1 to 70"),
     ],
 )

@@ -105,13 +105,25 @@ class CacheConfig:
             "vllm/v1/worker/utils.py::request_memory",
         }
 
-    def test_a_folder_with_it_unpacked_says_the_same(self, tmp_path: Path) -> None:
+    def test_a_folder_of_any_name_with_it_unpacked_says_the_same(self, tmp_path: Path) -> None:
         packed = wheel(tmp_path)
-        folder = tmp_path / packed.stem
+        folder = tmp_path / "unpacked"
         with zipfile.ZipFile(packed) as archive:
             archive.extractall(folder)
         one, other = (read.release(read_wheel(place), release.sought()) for place in (packed, folder))
         assert one | {"source": ""} == other | {"source": ""}
+
+    def test_a_message_is_followed_where_it_is_said_though_its_words_also_stand_elsewhere(self, tmp_path: Path) -> None:
+        said = 'logger.info("Model loading took %s GiB memory and %.2f seconds", size, seconds)\n'
+        more = {
+            "vllm/a_first.py": 'logger.info("Loading lora %s failed, which no person needs to know", name)\n',
+            "vllm/v1/worker/runner.py": said,
+        }
+        found = read.release(read_wheel(wheel(tmp_path, more=more)), release.sought())["messages"]
+        assert found["weights-took"]["in"] == "vllm/v1/worker/runner.py"
+        more["vllm/v1/worker/runner.py"] = said.replace("Model loading took", "The model was read in")
+        reworded = read.release(read_wheel(wheel(tmp_path, more=more)), release.sought())["messages"]
+        assert "weights-took" not in reworded
 
     def test_nothing_of_it_runs(self, tmp_path: Path) -> None:
         trap = tmp_path / "ran"

@@ -11,17 +11,26 @@ _JUDGE = "vllm-doctor diagnose --log"
 
 
 def unjudged(snapshot: Snapshot) -> tuple[Missing, ...]:
-    """One entry for each server or engine without a unit, with what to run instead."""
+    """One entry for each container, log or server without a unit, with what to run instead."""
     if not snapshot.live or not isinstance(snapshot.unit, Absent) or not isinstance(snapshot.machine, Known):
         return ()
     if snapshot.subject.place is not None:
         return ()  # it is the one that is judged
     found = {p.pid: p for p in snapshot.machine.value.processes if p.serves}
     roots = [p for p in found.values() if p.ppid not in found]
+    together: dict[str, list[Process]] = {}
+    for one in roots:
+        together.setdefault(_instead(one), []).append(one)
     return tuple(
-        Missing("unit", f"this host also runs a vLLM that the doctor did not check: {_who(p)}", _instead(p))
-        for p in roots[:20]
+        Missing("unit", f"this host also runs a vLLM that the doctor did not check: {_who(p)}{_more(others)}", instead)
+        for instead, (p, *others) in list(together.items())[:20]
     )
+
+
+def _more(others: list[Process]) -> str:
+    if not others:
+        return ""
+    return f", and process{'es' if len(others) > 1 else ''} {', '.join(str(p.pid) for p in others[:9])}"
 
 
 def _who(process: Process) -> str:
