@@ -15,6 +15,7 @@ import pytest
 from tests.rules import log_material as material
 from tests.scenarios.loading import log_text, with_a_log
 from vllm_doctor.gather.logfile import read_logs
+from vllm_doctor.log.match import messages
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
@@ -231,6 +232,23 @@ def test_a_log_whose_last_line_is_a_strangers_is_not_ok(line: str) -> None:
     assert said([*material.RUNNING["0.27"], line]) == (Verdict.UNKNOWN, None)
     goes_on = [*material.RUNNING["0.27"], line, *material.server_answers_on()]
     assert said(goes_on)[0] is not Verdict.FINDING
+
+
+def test_a_script_prints_its_answers_last_and_a_neighbour_in_the_log_is_another_program() -> None:
+    script = [
+        "INFO 03-14 09:00:01 [utils.py:233] non-default args: {'model': 'example/model-8b'}",
+        "(EngineCore_DP0 pid=42) INFO 03-14 09:00:15 [kv_cache_utils.py:1087] GPU KV cache size: 300,000 tokens",
+        "(EngineCore_DP0 pid=42) INFO 03-14 09:00:20 [core.py:218] init engine (profile, create kv cache) took 12 s",
+        "Processed prompts: 100%|██████████| 4/4 [00:01<00:00,  3.00it/s, est. speed input: 20.00 toks/s]",
+    ]
+    assert said([*script, "Prompt: 'a', generated text: 'b'"]) == (Verdict.OK, None)
+    beside = [*(f"vllm-1  | {line}" for line in material.RUNNING["0.27"]), "proxy-1  | one that nobody knows"]
+    assert said(beside) == (Verdict.OK, None)
+
+
+@pytest.mark.parametrize("line", [s.line for m in messages() if m.id == "library-chat" for s in m.samples])
+def test_what_many_programs_print_is_no_stranger_s_word(line: str) -> None:
+    assert said([*material.RUNNING["0.27"], line]) == (Verdict.OK, None)
 
 
 @pytest.mark.parametrize("line", material.BENIGN)

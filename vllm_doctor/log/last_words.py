@@ -67,15 +67,19 @@ def last_words(run: AnalysedRun) -> LogLine | None:
 
 def strange_end(run: AnalysedRun) -> LogLine | None:
     """The log's very last line, where nothing says whose it is: who writes after a server that runs on? Ends cannot be
-    listed, and whoever tells of one has the last word."""
-    if run.stopped is not None or run.first("app-stopped", "uvicorn-finished") is not None:
+    listed, and whoever tells of one has the last word. A script prints its answers there, and its neighbour in a log of
+    several containers is another stream."""
+    if run.stopped is not None or run.is_script or run.first("app-stopped", "uvicorn-finished") is not None:
         return None
-    index = next((i for i in reversed(range(len(run.lines))) if run.lines[i].text.strip()), -1)
+    stream = next((line.stream for line in reversed(run.lines) if _own(line)), None)
+    last = (i for i in reversed(range(len(run.lines))) if run.lines[i].text.strip())
+    index = next((i for i in last if stream is None or run.lines[i].stream in {None, stream}), -1)
     if index <= run.worked or any(h.index == index for h in run.hits):
         return None
     line = run.lines[index]
     told = any(crash.first <= index <= crash.last for crash in run.crashes)
-    harmless = told or line.level is not None or _own(line) or says(line.text, *_HARMLESS)
+    whole = line.excerpt or line.text  # with the head that a logger of another form wrote, where its level stands
+    harmless = told or line.level is not None or _own(line) or says(line.text, *_HARMLESS) or says(whole, *_HARMLESS)
     return None if harmless else line
 
 
