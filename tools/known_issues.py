@@ -27,11 +27,13 @@ from vllm_doctor.log.last_run import judged
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.rules.engine import diagnose
+from vllm_doctor.rules.remedies.layer import unforeseen
 
 # The innermost calls tell a defect apart; those further out are every request's.
 _CALLS = 2
 # The rule that shows a failure which nothing knows.
-UNKNOWN = "VD599"
+# A failure that no rule knows, and one that is only known as a defect of its part.
+UNKNOWN = ("VD599", DEFECT := "VD527")
 
 
 def draft(log: str, address: str) -> dict[str, object] | str:
@@ -75,7 +77,9 @@ def queue(logs: list[str]) -> list[tuple[int, str, str]]:
             continue
         found = diagnose(Snapshot(taken_at="", log=read)).findings
         root = judged(read.value).root
-        if not found or found[0].code != UNKNOWN or root is None or root.crash is None:
+        if not found or found[0].code not in UNKNOWN or root is None or root.crash is None:
+            continue
+        if found[0].code == DEFECT and not unforeseen(root):
             continue
         link = root.crash.root
         where = f"{link.frames[-1].file.rsplit('/', 1)[-1]}:{link.frames[-1].function}" if link.frames else ""

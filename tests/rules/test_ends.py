@@ -19,6 +19,7 @@ from vllm_doctor.rules.engine import diagnose
 ROWS = json.loads(Path(match.FOLDER, "ends.json").read_text(encoding="utf-8"))
 ENDS = [sample["line"] for row in ROWS if row["kind"] != "benign" for sample in row["samples"]]
 NONE = [sample["line"] for row in ROWS if row["kind"] == "benign" for sample in row["samples"]]
+IN_ORDER = [sample["line"] for row in ROWS if row["id"] == "ended-in-order" for sample in row["samples"]]
 for row in ROWS:
     (ENDS if row["kind"] == "benign" else NONE).extend(row.get("near_misses", ()))
 # No message that is known, but a last word like any other.
@@ -71,10 +72,11 @@ def test_the_manager_s_own_stop_stays_what_it_is() -> None:
     assert verdict(f"{stopping}vllm.service: State 'stop-sigterm' timed out. Killing.\n") is not Verdict.FINDING
 
 
-@pytest.mark.parametrize("line", ["sig=31", "sig=0"])
-def test_a_filter_of_system_calls_that_only_writes_ends_nothing(line: str) -> None:
-    audit = f'audit: type=1326 audit(1767348300.100:42): pid=902 comm="vllm" {line} syscall=62'
-    assert (verdict(f"{SERVED}{audit}\n") is Verdict.OK) is (line == "sig=0")
+def test_a_filter_of_system_calls_that_only_writes_ends_nothing() -> None:
+    audit = 'audit: type=1326 audit(1767348300.100:42): pid=902 comm="vllm" {} syscall=62'
+    went_on = f"(APIServer pid=1) INFO 01-02 10:07:00 [loggers.py:236] {material.STATS}\n" * 2
+    assert verdict(f"{SERVED}{audit.format('sig=31')}\n") is not Verdict.OK
+    assert verdict(f"{SERVED}{audit.format('sig=0')}\n{went_on}") is Verdict.OK
 
 
 @pytest.mark.parametrize("busy", [True, False])
@@ -156,7 +158,15 @@ def test_a_line_that_means_nothing_means_nothing_at_the_end(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", sorted({*NONE} - UNSURE))
-def test_what_ends_nothing_leaves_it_ok(line: str) -> None:
+def test_what_ends_nothing_leaves_it_ok_where_the_server_goes_on_and_is_never_a_finding(line: str) -> None:
+    """The very last line of a log is another matter: there nobody knows what a stranger's word means."""
+    went_on = [f"(APIServer pid=70811) INFO 01-02 10:0{n}:00 [loggers.py:236] {material.STATS}" for n in (6, 7)]
+    assert verdict("\n".join([*material.RUNNING["0.27"], line, *went_on])) is Verdict.OK
+    assert verdict(f"{SERVED}{line}\n") in {Verdict.OK, Verdict.UNKNOWN}
+
+
+@pytest.mark.parametrize("line", IN_ORDER)
+def test_an_end_in_order_is_ok(line: str) -> None:
     assert verdict(f"{SERVED}{line}\n") is Verdict.OK
 
 

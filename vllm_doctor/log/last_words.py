@@ -30,7 +30,7 @@ _ENDS = (
     "end-by-memory-guard",
 )
 _OF_NO_CONCERN = ("information-line", "python-warning", "aside-heading", "survived-by-design")
-_HARMLESS = (*_OF_NO_CONCERN, "warning-line", "calls-itself-harmless", "library-chat")
+_HARMLESS = (*_OF_NO_CONCERN, "warning-line", "ended-in-order", "calls-itself-harmless", "library-chat")
 
 
 def last_words(run: AnalysedRun) -> LogLine | None:
