@@ -6,11 +6,9 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import TypeAlias
-from urllib.parse import urlencode
-
-import msgspec
 
 from vllm_doctor.gather.http import NoResponse, get
+from vllm_doctor.gather.prometheus_query import Refused, Series, Silent, Strange, ask
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import Load, Metrics, Sample, Scrape
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
@@ -31,21 +29,6 @@ _MOST = 64
 
 
 _Samples: TypeAlias = dict[str, tuple[Sample, ...]]
-
-
-class _Row(msgspec.Struct):
-    metric: dict[str, str] = {}
-    value: tuple[float, str] = (0.0, "")
-
-
-class _Data(msgspec.Struct):
-    result: list[_Row] = []
-
-
-class _Answer(msgspec.Struct):
-    status: str
-    data: _Data | None = None
-    error: str = ""
 
 
 def read(base: str, taken_at: str) -> Reading[tuple[Snapshot, ...]]:
@@ -106,7 +89,7 @@ def _snapshot(base: str, name: str, taken_at: str, metrics: Reading[Metrics]) ->
     )
 
 
-def _by_server(rows: Iterable[_Row]) -> _Samples:
+def _by_server(rows: Iterable[Series]) -> _Samples:
     found: dict[str, list[Sample]] = defaultdict(list)
     for row in rows:
         labels = dict(row.metric)
@@ -142,19 +125,17 @@ def _loads(base: str, now: float) -> dict[str, Load] | Unknown:
     return found
 
 
-def _asked(base: str, query: str, at: float) -> list[_Row] | Unknown:
-    words = urlencode({"query": query, "time": f"{at:.3f}"})
-    told = get(f"{base}/api/v1/query?{words}", deadline_s=DEADLINE_S, max_bytes=_MAX_BYTES)
-    remedy = f"curl -m 5 '{base}/api/v1/query?query=up'"
-    if isinstance(told, NoResponse):
-        return Unknown(f"{base}/api/v1/query: {told.reason.rpartition(': ')[2]}", remedy)
-    try:
-        answer = msgspec.json.decode(told.body, type=_Answer)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return Unknown(f"{base}/api/v1/query answers {told.status}, not as a Prometheus does", remedy)
-    if answer.status != "success" or answer.data is None:
-        return Unknown(f"{base}: {answer.error[:300]}", remedy)
-    return answer.data.result
+def _asked(base: str, query: str, at: float) -> list[Series] | Unknown:
+    address, remedy = f"{base}/api/v1/query", f"curl -m 5 '{base}/api/v1/query?query=up'"
+    match ask(address, {"query": query, "time": f"{at:.3f}"}, deadline_s=DEADLINE_S, max_bytes=_MAX_BYTES):
+        case Silent(why):
+            return Unknown(why, remedy)
+        case Strange(status, _):
+            return Unknown(f"{address} answers {status}, not as a Prometheus does", remedy)
+        case Refused(why):
+            return Unknown(f"{base}: {why}", remedy)
+        case list(series):
+            return series
 
 
 def _named(label: str) -> str:

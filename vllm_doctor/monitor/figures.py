@@ -138,42 +138,23 @@ def of_prometheus(url: str, since: float, until: float, releases: Sequence[Versi
 
 
 def _series(url: str, query: str, legend: str, span: tuple[float, float, float]) -> list[Line]:
-    from urllib.parse import urlencode
+    from vllm_doctor.gather.prometheus_query import Refused, Silent, Strange, ask
 
-    from vllm_doctor.gather.http import NoResponse, get
-
-    words = urlencode({"query": query, "start": span[0], "end": span[1], "step": span[2]})
-    told = get(f"{url.rstrip('/')}/api/v1/query_range?{words}", deadline_s=_ASK_S, max_bytes=_MOST)
-    if isinstance(told, NoResponse):
-        raise NotTold(told.reason.replace(f"?{words}", ""))
-    try:
-        answer = msgspec.json.decode(told.body, type=_Answer)
-    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-        raise NotTold(f"{url}: no answer of a Prometheus (HTTP {told.status}, {str(wrong)[:80]})") from None
-    if answer.status != "success":
-        raise NotTold(f"{url}: {answer.error[:300]}")
+    words = {"query": query, "start": span[0], "end": span[1], "step": span[2]}
+    told = ask(f"{url.rstrip('/')}/api/v1/query_range", words, deadline_s=_ASK_S, max_bytes=_MOST)
+    if isinstance(told, Silent):
+        raise NotTold(told.why)
+    if isinstance(told, Strange):
+        raise NotTold(f"{url}: no answer of a Prometheus (HTTP {told.status}, {told.why})")
+    if isinstance(told, Refused):
+        raise NotTold(f"{url}: {told.why}")
     lines = []
-    for one in answer.data.result if answer.data is not None else ():
+    for one in told:
         points = thinned([(at, value) for at, text in one.values if (value := _number(text)) is not None])
         if points:
             name = _LEGEND.sub(lambda found, one=one: one.metric.get(found[1], ""), legend)  # type: ignore[misc]
             lines.append(Line(" ".join(name.split()), points))
     return lines
-
-
-class _Series(msgspec.Struct):
-    metric: dict[str, str] = {}
-    values: list[tuple[float, str]] = []
-
-
-class _Data(msgspec.Struct):
-    result: list[_Series] = []
-
-
-class _Answer(msgspec.Struct):
-    status: str
-    data: _Data | None = None
-    error: str = ""
 
 
 def _number(text: str) -> float | None:

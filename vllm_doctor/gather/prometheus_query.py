@@ -1,0 +1,62 @@
+"""A query of a Prometheus' HTTP API, bounded in time and size: its series, or why there are none."""
+
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+import msgspec
+
+from vllm_doctor.gather.http import NoResponse, get
+
+
+class Series(msgspec.Struct):
+    """One series of an answer: `value` of a query at a moment, `values` of one over a range; (seconds, number)."""
+
+    metric: dict[str, str] = {}
+    value: tuple[float, str] = (0.0, "")
+    values: list[tuple[float, str]] = []
+
+
+class Silent(msgspec.Struct, frozen=True):
+    """Nobody answered; `why` names the address without the query."""
+
+    why: str
+
+
+class Strange(msgspec.Struct, frozen=True):
+    """What answered with this HTTP status is no Prometheus."""
+
+    status: int
+    why: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Prometheus did not run the query; `why` is its own word."""
+
+    why: str
+
+
+class _Data(msgspec.Struct):
+    result: list[Series] = []
+
+
+class _Answer(msgspec.Struct):
+    status: str
+    data: _Data | None = None
+    error: str = ""
+
+
+def ask(
+    address: str, words: Mapping[str, object], *, deadline_s: float, max_bytes: int
+) -> list[Series] | Silent | Strange | Refused:
+    """`address` is that of the API's call, /api/v1/query or query_range, and `words` are its parameters."""
+    query = urlencode(words)
+    told = get(f"{address}?{query}", deadline_s=deadline_s, max_bytes=max_bytes)
+    if isinstance(told, NoResponse):
+        return Silent(told.reason.replace(f"?{query}", ""))
+    try:
+        answer = msgspec.json.decode(told.body, type=_Answer)
+    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+        return Strange(told.status, str(wrong)[:80])
+    if answer.status != "success":
+        return Refused(answer.error[:300])
+    return answer.data.result if answer.data is not None else []
