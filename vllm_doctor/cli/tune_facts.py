@@ -9,9 +9,9 @@ import msgspec
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.tune_options import Options
 from vllm_doctor.gather import probe, release, systemd, unit_line
-from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.launch import parse_argv
+from vllm_doctor.gather.look import key_of
 from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.knowledge import serving
 from vllm_doctor.operate.launch_text import can_change
@@ -59,7 +59,7 @@ def facts(o: Options) -> Facts:
             f"tune: a shell or a wrapper starts vLLM in {o.unit}; needed: ExecStart= with vLLM's own command line"
         )
     service = Service(found.unit.name, found.argv, base, line)
-    scrape = _metrics(base, Pass(_key(found), probe.certificate_of(flags)))
+    scrape = _metrics(base, Pass(key_of(found), probe.certificate_of(flags)))
     waiting = (serving.total(scrape, serving.RUNNING) or 0) + (serving.total(scrape, serving.WAITING) or 0)
     if waiting and not (o.busy or o.dry_run):
         raise UsageProblem(
@@ -209,15 +209,7 @@ def _target(
         raise UsageProblem(
             "tune: the served model's name is unknown; needed: /v1/models that answers, or --served-model-name"
         )
-    return LoadTarget(base, model, prompt, output, _key(found)), source
-
-
-def _key(found: systemd.Found) -> str | None:
-    """The API key, from where the unit has it: its secrets file or its command line. It is only sent to the server."""
-    for word, after in zip(found.argv, (*found.argv[1:], ""), strict=False):
-        if word.partition("=")[0] == "--api-key":
-            return word.partition("=")[2] or after
-    return environment_files(found.unit.properties.get("EnvironmentFiles", "")).get("VLLM_API_KEY")
+    return LoadTarget(base, model, prompt, output, key_of(found)), source
 
 
 def _pool(scrape: Scrape) -> int | None:

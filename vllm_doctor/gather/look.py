@@ -18,6 +18,7 @@ from vllm_doctor.gather.metrics import scrape_few
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.together import Task
 from vllm_doctor.knowledge import serving
+from vllm_doctor.launch.words import said
 from vllm_doctor.records.host import Gpu, Scrape
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 from vllm_doctor.records.sample import UNIX_SOCKET, CardUse, Counters, EngineUse, Look
@@ -108,9 +109,9 @@ def base_of(found: Found) -> tuple[str | None, Pass]:
 
 def key_of(found: Found) -> str | None:
     """The API key, from where the unit has it."""
-    for word, after in zip(found.argv, (*found.argv[1:], ""), strict=False):
-        if word.partition("=")[0] == "--api-key":
-            return word.partition("=")[2] or after
+    given = said(found.argv, "api-key")
+    if given is not None:
+        return given
     files = environment_files(found.unit.properties.get("EnvironmentFiles", ""))
     return found.env.get("VLLM_API_KEY") or files.get("VLLM_API_KEY")
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from vllm_doctor.gather.unit_line import Line
+from vllm_doctor.launch.words import said
 from vllm_doctor.operate import launch_text
 from vllm_doctor.operate.tune.unit import number
 from vllm_doctor.plan.prediction.predict import Prediction
@@ -57,14 +58,13 @@ def _value(argv: tuple[str, ...], flag: str, resolved: Mapping[str, float]) -> f
     if flag != "gpu-memory-utilization":
         found = number(argv, flag)
         return resolved.get(flag) if found is None else found
-    for word, after in zip(argv, (*argv[1:], ""), strict=False):
-        name, _, given = word.partition("=")
-        if name.startswith("--") and name[2:].replace("_", "-") == flag:
-            try:
-                return float(given or after)
-            except ValueError:
-                return None
-    return resolved.get(flag)
+    text = said(argv, flag)
+    if text is None:
+        return resolved.get(flag)
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _changes(argv: tuple[str, ...], wanted: Mapping[str, float | int]) -> tuple[Change, ...]:

@@ -15,6 +15,7 @@ from vllm_doctor.gather import systemd
 from vllm_doctor.gather.http import NoResponse, get
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.gather.unit_line import Line
+from vllm_doctor.launch.words import said
 from vllm_doctor.operate import launch_text
 from vllm_doctor.operate.tune.decide import Setting
 from vllm_doctor.records.finding import Change
@@ -79,12 +80,8 @@ def changes(argv: tuple[str, ...], setting: Setting, variable: Callable[[str], s
 
 def number(argv: tuple[str, ...], name: str) -> int | None:
     """A flag's whole number on a command line (`--name N`, `--name=N`, underscores too); None where it is not said."""
-    for word, after in zip(argv, (*argv[1:], ""), strict=False):
-        flag, _, given = word.partition("=")
-        if flag.startswith("--") and flag[2:].replace("_", "-") == name:
-            text = given or after
-            return int(text) if text.isdecimal() else None
-    return None
+    text = said(argv, name) or ""
+    return int(text) if text.isdecimal() else None
 
 
 def trial(service: Service, setting: Setting) -> str:
