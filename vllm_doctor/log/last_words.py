@@ -13,13 +13,13 @@ from itertools import chain
 
 from vllm_doctor.log.match import kinds, milestones, says, stops
 from vllm_doctor.log.root_cause import AnalysedRun
-from vllm_doctor.log.run import PROCESSES
+from vllm_doctor.log.run import PROCESSES, RANKS
 from vllm_doctor.log.traceback import Crash
 from vllm_doctor.records.log import LogLine
 
 _SERIOUS = frozenset({"ERROR", "CRITICAL", "FATAL"})
 _ABOVE = 3
-_ENGINE = ("EngineCore", "Worker", "VllmWorker", "RayWorkerWrapper")
+_ENGINE = ("EngineCore", *RANKS)
 # Of such a line its writer's level says nothing: it tells of another process, or of the host.
 _ENDS = (
     "end-by-signal",

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from vllm_doctor.log.client import Client
     from vllm_doctor.log.stats import Stats
 
-_ORDER = {stage: rank for rank, stage in enumerate(StartupPhase)}
+# The steps of a start by their place in it.
+ORDER = {stage: rank for rank, stage in enumerate(StartupPhase)}
+# How the processes of GPU ranks sign what they write.
+RANKS = ("Worker", "VllmWorker", "RayWorkerWrapper")
 # What only vLLM writes, or lm-eval of it, though it is no step of a start: its own end, a batch and its results.
 _OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-progress", "eval-results")
 PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
@@ -123,7 +126,7 @@ class Run:
     def exited(self) -> bool:
         """Did the program come to its end by itself, with its engine made, or with the results of an evaluation?"""
         reached = self.reached()
-        made = reached is not None and _ORDER[reached] >= _ORDER[StartupPhase.KV]
+        made = reached is not None and ORDER[reached] >= ORDER[StartupPhase.KV]
         return self.first("eval-results") is not None or (made and self.first(*_EXITS) is not None)
 
     @cached_property
@@ -177,7 +180,7 @@ class Run:
     def reached(self, before: int | None = None) -> StartupPhase | None:
         """The furthest stage that was reached (before a line)."""
         found = [s for i, s in self.miles if before is None or i < before]
-        return max(found, key=_ORDER.__getitem__, default=None)
+        return max(found, key=ORDER.__getitem__, default=None)
 
     def served(self, after: int, until: int | None = None, *, least: StartupPhase = StartupPhase.READY) -> bool:
         """Did it serve, or become ready to (`least`), between two lines?
@@ -185,7 +188,7 @@ class Run:
         After a line that failed, statistics count only with tokens, and only the second ones: the server prints them
         whether its engine runs or not, and the first ones tell of the time before, too.
         """
-        found = {i for i, s in self.miles if after < i and (until is None or i < until) and _ORDER[s] >= _ORDER[least]}
+        found = {i for i, s in self.miles if after < i and (until is None or i < until) and ORDER[s] >= ORDER[least]}
         found -= self._without_progress(after)
         if after < 0:
             return bool(found)

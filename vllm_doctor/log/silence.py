@@ -6,6 +6,7 @@ import msgspec
 
 from vllm_doctor.log.match import Hit
 from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.log.run import ORDER, RANKS
 from vllm_doctor.log.startup_phase import StartupPhase
 
 # Compiling kernels and loading from a slow disk print nothing for a few minutes in starts that are in order.
@@ -99,8 +100,6 @@ _WAITS: dict[str, Usual] = {
 }
 # Ranks write the same line one after another, and a page adds a mark where it was cut.
 _LAST = 24
-_RANKS = ("Worker", "VllmWorker", "RayWorkerWrapper")
-_STAGES = tuple(StartupPhase)
 _TELLING = 3
 _ANY = Usual("a few minutes", 15, _DUMP)
 
@@ -150,17 +149,17 @@ def behind(run: AnalysedRun) -> Behind | None:
     last: dict[str, tuple[int, StartupPhase]] = {}
     for index, stage in run.miles:
         name = run.lines[index].process or ""
-        if name.startswith(_RANKS):
+        if name.startswith(RANKS):
             key = name if "_" in name else f"{name} of process {run.lines[index].pid}"
-            if key not in last or _STAGES.index(stage) >= _STAGES.index(last[key][1]):
+            if key not in last or ORDER[stage] >= ORDER[last[key][1]]:
                 last[key] = (index, stage)
-    least = min((stage for _, stage in last.values()), key=_STAGES.index, default=None)
+    least = min((stage for _, stage in last.values()), key=ORDER.__getitem__, default=None)
     found = [(name, index) for name, (index, stage) in last.items() if stage is least]
     others = {stage for _, stage in last.values()} - {least}
     # Where the first rank alone says what all do, of two ranks neither can be told from the other.
     if least is None or len(found) != 1 or len(last) < _TELLING or not others:
         return None
-    return Behind(*found[0], least, min(others, key=_STAGES.index))
+    return Behind(*found[0], least, min(others, key=ORDER.__getitem__))
 
 
 def usual(run: AnalysedRun) -> Usual:

@@ -272,20 +272,21 @@ def _model(found: WeightFiles) -> _Told:
         return _Told(("the folder of the model is there now",), deed=_START, starts=found.checked > 0)
     beside = ", ".join(found.beside[:6]) or "none"
     now = (f"{found.missing} is not there; folders with a model beside it: {beside}",)
-    if len(found.beside) != 1:
-        return _Told(now)
-    link = f"ln -s {shlex.quote(found.beside[0])} {shlex.quote(found.missing)}"
-    return _Told(now, (link,), "let the name lead to the folder beside it, if that is the model")
+    return _linked(found, now, "-s", "let the name lead to the folder beside it, if that is the model")
 
 
 def _program(found: Program) -> _Told:
     """What of the program's path is gone, and the one thing beside it that leads to such a program."""
     beside = ", ".join(found.beside[:6]) or "nothing"
     now = (f"{found.missing} is not there; the same program is beside it in: {beside}",)
+    return _linked(found, now, "-sfn", "let the name lead to the only such program beside it")
+
+
+def _linked(found: WeightFiles | Program, now: tuple[str, ...], how: str, deed: str) -> _Told:
+    """What is missing, as a link to the one thing beside it; where there are several a person chooses."""
     if len(found.beside) != 1:
         return _Told(now)
-    link = f"ln -sfn {shlex.quote(found.beside[0])} {shlex.quote(found.missing)}"
-    return _Told(now, (link,), "let the name lead to the only such program beside it")
+    return _Told(now, (f"ln {how} {shlex.quote(found.beside[0])} {shlex.quote(found.missing)}",), deed)
 
 
 def _weights(found: WeightFiles) -> _Told:

@@ -1,7 +1,7 @@
 """Where a server's GPU memory went: each term as the log, /metrics and NVML tell it, beside the plan."""
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
 
 from vllm_doctor.knowledge import serving
 from vllm_doctor.records.finding import GpuHolders, MemoryTerm, MemoryUse
@@ -19,7 +19,9 @@ _NO_LOG = "not seen: no log of this start was read"
 _NO_START = "not seen: the log that was read does not have it"
 # Two figures of two decimals each, and what the driver rounds.
 _SLACK = 0.1
+_POOL = (("kv-available", "size"), ("profile-breakdown", "kv"))
 _Said = tuple[float, str] | None
+_Rank = Literal["largest", "smallest"]  # of several ranks
 
 
 def memory_use(case: Case, unit: str | None, place: str | None) -> MemoryUse | None:
@@ -34,12 +36,12 @@ def memory_use(case: Case, unit: str | None, place: str | None) -> MemoryUse | N
     outside = _outside(case, weights)
     active = _logged(case, (("memory-breakdown", "activation"), ("profile-breakdown", "activation")))
     graphs = _graphs(case)
-    pool = _pool(case, plan)
+    logged_pool, pool = _logged(case, _POOL, "smallest"), _pool(case, plan)
     terms = [
         _term(case, "weights", weights, plan.weights_gib if plan else None),
         _term(case, "memory outside torch", outside, plan.non_torch_gib if plan else None, _DEBUG),
         _term(case, "activation peak", active, plan.activation_gib if plan else None, _DEBUG),
-        *_both(case, plan, weights, pool, seen=outside is not None and active is not None),
+        *_both(case, plan, weights, logged_pool, seen=outside is not None and active is not None),
         _term(case, "CUDA graphs", graphs, plan.cudagraph_gib if plan else None),
         _term(case, "KV cache", pool, plan.available_kv_gib if plan else None),
         *_in_use(case, pool),
@@ -55,16 +57,18 @@ def _term(case: Case, name: str, said: _Said, wanted: float | None, unseen: str 
     return MemoryTerm(name, _round(measured), _round(wanted), source)
 
 
-def _logged(case: Case, wordings: Iterable[tuple[str, str]], pick: Callable[[Iterable[float]], float] = max) -> _Said:
-    """The figure of the first message that has it: of several ranks' last ones the largest, or what `pick` takes."""
+def _logged(
+    case: Case, wordings: Iterable[tuple[str, str]], which: _Rank = "largest"
+) -> _Said:
+    """The figure of the first message that has it: of several ranks' last ones the largest, or the smallest."""
     run = case.run
     if run is None:
         return None
     for message, field in wordings:
         by_rank = {run.lines[h.index].process: float(h.fields[field]) for h in run.all(message) if h.fields.get(field)}
         if by_rank:
-            which = f", the {pick.__name__} of {len(by_rank)} ranks" if len(by_rank) > 1 else ""
-            return pick(by_rank.values()), f"the log{which.replace('max', 'largest').replace('min', 'smallest')}"
+            of = f", the {which} of {len(by_rank)} ranks" if len(by_rank) > 1 else ""
+            return (max if which == "largest" else min)(by_rank.values()), f"the log{of}"
     return None
 
 
@@ -86,8 +90,7 @@ def _graphs(case: Case) -> _Said:
 
 def _pool(case: Case, plan: "Prediction | None") -> _Said:
     """As it is logged; else the blocks that /metrics tells, each of the planned size."""
-    said = _logged(case, (("kv-available", "size"), ("profile-breakdown", "kv")), min)
-    metrics = case.metrics
+    said, metrics = _logged(case, _POOL, "smallest"), case.metrics
     if said is not None or metrics is None or plan is None or plan.pool is None:
         return said
     blocks = serving.whole(serving.cache_config(metrics.scrapes[-1]).get("num_gpu_blocks"))
@@ -102,8 +105,6 @@ def _both(case: Case, plan: "Prediction | None", weights: _Said, pool: _Said, *,
     total = plan.total_gib if plan is not None else case.total_gib
     own_size = case.effective("kv-cache-memory-bytes") or case.effective("kv-cache-memory")
     if seen or total is None or weights is None or pool is None or own_size or not case.budgeted:
-        return
-    if not pool[1].startswith("the log"):
         return
     estimate = _logged(case, (("graphs-estimate", "size"),))
     charged = estimate[0] if estimate is not None and plan is not None and plan.settings.estimate_graphs else 0.0

@@ -7,16 +7,14 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
-from vllm_doctor.rules.gates.shared_memory import said_by_nccl
+from vllm_doctor.rules.gates.shared_memory import SAID, said_by_nccl
 from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import SHM, finding, thing
 
 _SIGBUS = {"signal": "7"}
 _IDS = (
     "shm-space",
-    "nccl-shm",
-    "nccl-fallocate",
-    "shm-full",
+    *SAID,
     "shm-bus",
     "bus-error",
     "sigbus",

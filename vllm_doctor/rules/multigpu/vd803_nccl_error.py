@@ -6,7 +6,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
-from vllm_doctor.rules.gates.shared_memory import said_by_nccl
+from vllm_doctor.rules.gates.shared_memory import SAID, said_by_nccl
 from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.nccl_call import told
 from vllm_doctor.rules.say import SHM, environment, finding, set_flag, thing
@@ -30,7 +30,7 @@ def judge(case: Case) -> Outcome:
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
         return _alone(case) or fault
-    if fault.ids & {"nccl-shm", "nccl-fallocate", "shm-full"} or said_by_nccl(case) is not None:
+    if fault.ids & set(SAID) or said_by_nccl(case) is not None:
         return Clear("/dev/shm is full")
     said = told(case)
     if said is not None:
