@@ -3,9 +3,7 @@
 import json
 import shutil
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.gather.api_server import DISCOVERY, serve
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.gather import containers, inspected, kubectl, pod
@@ -331,16 +330,7 @@ def api(tmp_path: Path) -> Iterator[str]:
     base = "/api/v1/namespaces/llm"
     log = "2026-03-01T10:00:01Z INFO 03-01 10:00:01 [api_server.py:1] vLLM API server version 0.11.0\n"
     answers: dict[str, object] = {
-        "/api": {"kind": "APIVersions", "versions": ["v1"]},
-        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
-        "/api/v1": {
-            "kind": "APIResourceList",
-            "groupVersion": "v1",
-            "resources": [
-                {"name": name, "singularName": "", "namespaced": name != "nodes", "kind": kind, "verbs": ["get"]}
-                for name, kind in (("pods", "Pod"), ("events", "Event"), ("nodes", "Node"))
-            ],
-        },
+        **DISCOVERY,
         f"{base}/pods/vllm-0": POD,
         f"{base}/pods/vllm-0/log": log,
         f"{base}/events": {**EVENTS, "kind": "EventList", "apiVersion": "v1", "metadata": {}},
@@ -348,31 +338,8 @@ def api(tmp_path: Path) -> Iterator[str]:
                                 "status": {"allocatable": {"memory": "500Gi"}}},
     }  # fmt: skip
 
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found = answers.get(self.path.partition("?")[0])
-            missing = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
-                       "message": f'pods "{self.path.rsplit("/", 1)[-1]}" not found'}  # fmt: skip
-            body = (found if isinstance(found, str) else json.dumps(found or missing)).encode()
-            self.send_response(200 if found is not None else 404)
-            self.send_header("Content-Type", "text/plain" if isinstance(found, str) else "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     config = tmp_path / "kubeconfig"
-    url = f"http://127.0.0.1:{server.server_address[1]}"
-    named = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "t",
-        "clusters": [{"name": "t", "cluster": {"server": url}}], "users": [{"name": "t", "user": {}}],
-        "contexts": [{"name": "t", "context": {"cluster": "t", "user": "t", "namespace": "llm"}}],
-    }  # fmt: skip
-    config.write_text(json.dumps(named))
+    server = serve(lambda path, _: answers.get(path), config)
     yield str(config)
     server.shutdown()
 

@@ -6,15 +6,14 @@ Pods are asked with the real kubectl, of a small API server; docker is a program
 import copy
 import json
 import shutil
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 import pytest
 
+from tests.gather.api_server import DISCOVERY, serve
 from tests.gather.test_containers import INSPECT, POD, answered, docker
 from vllm_doctor.cli.exit_codes import Exit
 
@@ -157,36 +156,10 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.case = Case("", "", "", {})
-        cluster = self
-
-        class Answer(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                found = cluster.answer(*self.path.partition("?")[::2])
-                body = (found if isinstance(found, str) else json.dumps(found)).encode()
-                self.send_response(404 if found is None else 200)
-                self.send_header("Content-Type", "text/plain" if isinstance(found, str) else "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.config = folder / "kubeconfig"
-        named = {
-            "apiVersion": "v1", "kind": "Config", "current-context": "t", "users": [{"name": "t", "user": {}}],
-            "clusters": [{"name": "t", "cluster": {"server": f"http://127.0.0.1:{self.server.server_address[1]}"}}],
-            "contexts": [{"name": "t", "context": {"cluster": "t", "user": "t", "namespace": "llm"}}],
-        }  # fmt: skip
-        self.config.write_text(json.dumps(named))
+        self.server = serve(self.answer, self.config)
 
     def answer(self, path: str, query: str) -> object:
-        kinds = (("pods", "Pod"), ("events", "Event"), ("nodes", "Node"))
-        known = [
-            {"name": n, "singularName": "", "namespaced": n != "nodes", "kind": k, "verbs": ["get"]} for n, k in kinds
-        ]
         happened = [
             {"apiVersion": "v1", "kind": "Event", "metadata": {"name": f"e{n}", "namespace": "llm"},
              "involvedObject": {"kind": "Pod", "name": "vllm-0"}, "reason": reason, "message": text,
@@ -195,9 +168,7 @@ class Cluster:
         ]  # fmt: skip
         node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "gpu-1"}, "status": {"allocatable": {}}}
         found: dict[str, object] = {
-            "/api": {"kind": "APIVersions", "versions": ["v1"]},
-            "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
-            "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": known},
+            **DISCOVERY,
             "/api/v1/namespaces/llm/pods/vllm-0": described(self.case),
             "/api/v1/namespaces/llm/pods/vllm-0/log": self.case.log if "container=vllm" in query else self.case.tail,
             "/api/v1/namespaces/llm/events": {
