@@ -57,9 +57,7 @@ def _term(case: Case, name: str, said: _Said, wanted: float | None, unseen: str 
     return MemoryTerm(name, _round(measured), _round(wanted), source)
 
 
-def _logged(
-    case: Case, wordings: Iterable[tuple[str, str]], which: _Rank = "largest"
-) -> _Said:
+def _logged(case: Case, wordings: Iterable[tuple[str, str]], which: _Rank = "largest") -> _Said:
     """The figure of the first message that has it: of several ranks' last ones the largest, or the smallest."""
     run = case.run
     if run is None:
