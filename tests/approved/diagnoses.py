@@ -12,7 +12,8 @@ from vllm_doctor.remedy import dropin, inventory
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.engine import ask
-from vllm_doctor.rules.registry import Unseen, loaded
+from vllm_doctor.rules.outcome import Unseen
+from vllm_doctor.rules.registry import loaded
 
 # A launch to which every change is put, so that the whole line is seen.
 ARGV = ("/opt/vllm/bin/vllm", "serve", "acme/chat", "--port", "8000")

@@ -20,7 +20,8 @@ from vllm_doctor.rules import engine
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.order import INTERNAL
-from vllm_doctor.rules.registry import Outcome, rules
+from vllm_doctor.rules.outcome import Outcome
+from vllm_doctor.rules.registry import rules
 
 ROLE_VARIABLES = {
     name

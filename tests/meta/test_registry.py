@@ -14,7 +14,8 @@ from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.engine import ask
 from vllm_doctor.rules.explain import HEADINGS, page
 from vllm_doctor.rules.order import FAMILIES, INTERNAL, TABLE, by_code, retired, rows
-from vllm_doctor.rules.registry import Rule, rules
+from vllm_doctor.rules.outcome import Rule
+from vllm_doctor.rules.registry import rules
 from vllm_doctor.rules.say import TITLE
 
 PACKAGE = Path(vllm_doctor.__file__).parent

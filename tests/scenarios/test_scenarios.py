@@ -8,7 +8,8 @@ from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.engine import ask
-from vllm_doctor.rules.registry import Clear, NotHere, Unseen, loaded
+from vllm_doctor.rules.outcome import Clear, NotHere, Unseen
+from vllm_doctor.rules.registry import loaded
 
 ANSWERS = {"finding": Finding, "clear": Clear, "not-here": NotHere, "unseen": Unseen}
 

@@ -11,7 +11,8 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen, loaded, rule
+from vllm_doctor.rules.order import by_code
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Rule, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of, reads
 from vllm_doctor.rules.say import finding
 
@@ -61,7 +62,7 @@ def _judge(code: str, case: Case) -> Outcome:
         return Clear(row.because)
     fields = _fields(fault, row)
     return finding(
-        loaded(code),
+        by_code()[code],
         title=filled(row.title, fields) or "",
         severity=severity(case, fault),
         confidence=row.confidence,

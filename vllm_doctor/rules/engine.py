@@ -19,7 +19,8 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.foresight import foreseen, planned_kv_gib
 from vllm_doctor.rules.memory_use import memory_use
 from vllm_doctor.rules.order import INTERNAL, by_code
-from vllm_doctor.rules.registry import Outcome, Rule, rules
+from vllm_doctor.rules.outcome import Outcome, Rule
+from vllm_doctor.rules.registry import rules
 from vllm_doctor.rules.strays import unjudged as strays_of
 from vllm_doctor.rules.trial import tried
 from vllm_doctor.rules.walk import Asked, walk

@@ -1,61 +1,18 @@
-"""A rule: its row in the order, the signals that its judge reads, and the judge with its possible outcomes."""
+"""All rules by their code: rows of by_message.toml, and modules with a `RULE`."""
 
-from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeAlias
 
-import msgspec
-
-from vllm_doctor.records.finding import Finding
-from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.rules.order import OrderRow, by_code
-
-if TYPE_CHECKING:
-    from vllm_doctor.rules.case import Case
-
-
-class Clear(msgspec.Struct, frozen=True):
-    """Looked, and it is not that; `because` goes on the printed path."""
-
-    because: str
-
-
-class NotHere(msgspec.Struct, frozen=True):
-    """The question does not arise here (no GPU, another engine generation)."""
-
-    because: str
-
-
-class Unseen(msgspec.Struct, frozen=True):
-    """A signal that the question needs could not be read."""
-
-    signals: frozenset[Signal]
-    because: str = ""
-
-
-Outcome: TypeAlias = Finding | Clear | NotHere | Unseen
-Judge: TypeAlias = "Callable[[Case], Outcome]"
-
-
-class Rule(OrderRow, frozen=True):
-    """One finding: its row, and `reads`, the signals that its judge touches."""
-
-    reads: frozenset[Signal]
-    judge: Judge
-
-
-def rule(code: str, *, reads: frozenset[Signal], judge: Judge) -> Rule:
-    """The rule of this code. Raises KeyError for a code that has no row in ORDER.md."""
-    return Rule(**msgspec.structs.asdict(by_code()[code]), reads=reads, judge=judge)
+from vllm_doctor.rules.by_message import by_message
+from vllm_doctor.rules.order import by_code
+from vllm_doctor.rules.outcome import Rule
 
 
 def loaded(code: str) -> Rule:
-    """The rule of this code: a row of by_message.toml, or the `RULE` of its module. Raises KeyError for a code that
-    has no row in ORDER.md."""
+    """The rule of this code. Raises KeyError for a code that has no row in ORDER.md."""
     row = by_code()[code]
-    found: Rule | None = import_module("vllm_doctor.rules.by_message").by_message(code)
-    return found or import_module(row.module).RULE
+    found: Rule = by_message(code) or import_module(row.module).RULE
+    return found
 
 
 @cache

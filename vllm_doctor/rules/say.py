@@ -12,7 +12,7 @@ from vllm_doctor.launch.values import typed
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Finding, Scalar
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Rule
+from vllm_doctor.rules.order import OrderRow
 
 # The most characters of a title: one line of a terminal, with the code before it.
 TITLE = 70
@@ -36,7 +36,7 @@ def inventory_var(flag: str) -> str:
 
 
 def finding(
-    rule: Rule,
+    rule: OrderRow,
     *,
     evidence: tuple[Evidence, ...],
     refute: str,
@@ -50,9 +50,10 @@ def finding(
     layer: str = "",
     then: str = "",
 ) -> Finding:
-    """A finding of `rule`. Changes that this version does not have (None) fall away; `possible` carries none.
+    """A finding of the rule in this row. Changes that this version does not have (None) fall away.
 
-    `detail` is what the title cannot hold; without it, what a long title says after its first clause.
+    `possible` carries no change. `detail` is what the title cannot hold; without it, what a long title says after its
+    first clause.
     """
     offered = tuple(c for c in changes if c is not None) if confidence is not Confidence.POSSIBLE else ()
     short, beyond = _parted(title or rule.title, rule.title)

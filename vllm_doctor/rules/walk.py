@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from vllm_doctor.records.finding import Finding, Step
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.chart import NODES, Node
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Rule, Unseen
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Rule, Unseen
 
 YES, NO, NOT_SEEN = "yes", "no", "unknown"
 # What a rule looks at for evidence; the others only say how to take it.

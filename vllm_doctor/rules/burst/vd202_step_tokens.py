@@ -5,7 +5,7 @@ from vllm_doctor.records.verdict import Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import sums, tenants
 from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_tokens, tensor
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, gib

@@ -7,7 +7,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.named_fault import severity
-from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.say import environment, finding, gib, upgrade
 

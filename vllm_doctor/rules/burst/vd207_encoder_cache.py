@@ -3,7 +3,7 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag
 
 

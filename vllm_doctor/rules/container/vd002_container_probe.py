@@ -11,7 +11,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.container import first, none, state
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
 from vllm_doctor.rules.say import finding, thing
 
 # What comes after the weights (profile run, graphs) took up to as long again in logged starts.

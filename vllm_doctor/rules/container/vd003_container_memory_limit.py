@@ -8,7 +8,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.container import none, state
-from vllm_doctor.rules.registry import Clear, Outcome, rule
+from vllm_doctor.rules.outcome import Clear, Outcome, rule
 from vllm_doctor.rules.say import finding, gib, set_flag, thing
 
 

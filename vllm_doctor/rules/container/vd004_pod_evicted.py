@@ -4,7 +4,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.container import describe, first, none, state
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
 from vllm_doctor.rules.say import finding, thing
 
 

@@ -8,7 +8,7 @@ from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.reading import Unknown
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import NotHere, Unseen
+from vllm_doctor.rules.outcome import NotHere, Unseen
 
 
 def none(case: Case) -> NotHere | Unseen:

@@ -6,7 +6,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
-from vllm_doctor.rules.registry import NotHere, Unseen
+from vllm_doctor.rules.outcome import NotHere, Unseen
 
 
 def named(case: Case, *ids: str) -> Fault | NotHere | Unseen:

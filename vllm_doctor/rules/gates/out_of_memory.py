@@ -10,7 +10,7 @@ from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.registry import NotHere, Unseen
+from vllm_doctor.rules.outcome import NotHere, Unseen
 from vllm_doctor.rules.say import gib
 
 # A name rounds its count, and leaves out encoders and embeddings; a draft model may lie beside it.

@@ -17,7 +17,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named
-from vllm_doctor.rules.registry import NotHere, Unseen
+from vllm_doctor.rules.outcome import NotHere, Unseen
 from vllm_doctor.rules.say import thing
 
 

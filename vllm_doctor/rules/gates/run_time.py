@@ -3,7 +3,7 @@
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted
-from vllm_doctor.rules.registry import NotHere, Unseen
+from vllm_doctor.rules.outcome import NotHere, Unseen
 
 _LOGPROBS = (
     "prompt_logprobs",

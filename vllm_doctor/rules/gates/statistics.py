@@ -3,7 +3,7 @@
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import NotHere, Unseen
+from vllm_doctor.rules.outcome import NotHere, Unseen
 
 
 def with_statistics(case: Case) -> AnalysedRun | Unseen | NotHere:

@@ -8,7 +8,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.oom_killer import UNNAMED, Kill, in_log, kills
-from vllm_doctor.rules.registry import Clear, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, Outcome, Unseen, rule
 from vllm_doctor.rules.say import environment, finding, gib, set_flag, thing
 
 # Who else than the kernel tells of such a kill: systemd, Kubernetes, Docker, Slurm, Ray.

@@ -5,7 +5,7 @@ from vllm_doctor.log.match import says
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import MEMLOCK, finding, set_flag, thing
 
 # The calls that take memory of the host, by their names; CUDA's own word for both is the same.

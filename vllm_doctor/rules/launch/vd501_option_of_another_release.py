@@ -8,7 +8,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.refused_options import hints, history, instead, note, refused, remove
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, inventory_var, set_flag, thing
 
 

@@ -15,7 +15,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.cuda_libraries import CUDA_LIBRARIES
 from vllm_doctor.rules.gates.named_fault import severity, shown, text
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.refusal import packages
 from vllm_doctor.rules.say import environment, finding, thing
 

@@ -9,7 +9,7 @@ from vllm_doctor.records.verdict import Confidence
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import severity, text
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.layer import cures, layer, unforeseen
 from vllm_doctor.rules.say import finding
 

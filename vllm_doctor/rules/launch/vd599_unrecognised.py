@@ -7,7 +7,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
-from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.layer import cures, layer
 from vllm_doctor.rules.remedies.refusal import by_place
 from vllm_doctor.rules.say import finding, set_flag

@@ -11,7 +11,7 @@ from vllm_doctor.records.log import LogLine
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, thing
 
 # /proc/PID/stat's letters that a process does not leave by itself.

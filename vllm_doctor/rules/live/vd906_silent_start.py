@@ -8,7 +8,7 @@ from vllm_doctor.records.finding import Arithmetic, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.rank_wait import known, ways_out
 from vllm_doctor.rules.say import finding, thing
 

@@ -8,7 +8,7 @@ from vllm_doctor.records.reading import NOT_GIVEN
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag, thing
 
 # What an operator who means it to be open writes into the unit; role vllm does for vllm_allow_open.

@@ -11,7 +11,7 @@ from vllm_doctor.records.temporary import until
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.unit_launch import effective, of_its_file, words
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, inventory_var, thing
 
 _HIDDEN = "[hidden]"

@@ -8,7 +8,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Sever
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.gates.shared_memory import SAID, said_by_nccl
-from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import SHM, finding, thing
 
 _SIGBUS = {"signal": "7"}

@@ -7,7 +7,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.gates.shared_memory import SAID, said_by_nccl
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.nccl_call import told
 from vllm_doctor.rules.say import SHM, environment, finding, set_flag, thing
 

@@ -12,7 +12,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.last_wait import final_run
-from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.rank_wait import ways_out
 from vllm_doctor.rules.say import environment, finding
 

@@ -5,7 +5,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.last_wait import final_run
 from vllm_doctor.rules.gates.named_fault import named, shown
-from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag, thing
 
 _IDS = ("ray-placement", "ray-node-empty", "ray-node-outside")

@@ -7,7 +7,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.cuda_libraries import CUDA_LIBRARIES
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import environment, finding, thing
 
 _IDS = (

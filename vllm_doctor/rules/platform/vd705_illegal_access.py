@@ -6,7 +6,7 @@ from vllm_doctor.records.verdict import Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.gates.xid import APPLICATION, Xid, xids
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kernel import other_kernel
 from vllm_doctor.rules.say import finding, upgrade
 

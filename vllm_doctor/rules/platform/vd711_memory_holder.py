@@ -9,7 +9,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import HOLDERS, finding, gib, thing
 
 # Less than this is a desktop, an exporter, a driver context.

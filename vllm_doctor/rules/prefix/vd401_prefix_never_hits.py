@@ -6,7 +6,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.prefix_queries import ENOUGH, counted
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag
 
 _NEVER = 0.001

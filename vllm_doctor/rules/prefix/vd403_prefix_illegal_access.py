@@ -5,7 +5,7 @@ from vllm_doctor.log.match import says
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag, thing
 
 # Reported for 0.4 and 0.5 with prefix caching on and never with it off (issues 5537, 6833, 7900, 8230).

@@ -8,7 +8,7 @@ from vllm_doctor.records.host import Scrape
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import sequences
 from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.remedies.weights import more_gpus

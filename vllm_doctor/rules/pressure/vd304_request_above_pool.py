@@ -4,7 +4,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.say import finding, set_flag
 

@@ -5,7 +5,7 @@ from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.remedies.weights import more_gpus
 from vllm_doctor.rules.say import finding, set_flag

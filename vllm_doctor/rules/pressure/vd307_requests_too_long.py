@@ -8,7 +8,7 @@ from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag, thing
 
 # Fewer say nothing of the clients: anybody tries the limit once.

@@ -8,7 +8,7 @@ from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding
 
 # Lines of statistics in a row, ten seconds each: the best of the log is a mean over three, what is slow lasts a minute.

@@ -5,7 +5,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.statistics import with_statistics
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding
 
 # Lines of statistics in a row (ten seconds each), and the use of the pool, in percent, that leaves room for anything.

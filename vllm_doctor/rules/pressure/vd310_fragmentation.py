@@ -6,7 +6,7 @@ from vllm_doctor.records.verdict import Applicability, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import sums, tenants
 from vllm_doctor.rules.gates.run_time import at_run_time
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import environment, finding, gib
 

@@ -3,7 +3,7 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, gib, upgrade
 
 # A sleeping engine keeps its context, NCCL's buffers and its graphs: some GiB, not the larger part.

@@ -5,7 +5,7 @@ from itertools import pairwise
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, gib, stop_others
 
 # Fewer starts, or a smaller loss, may be chance: another model's cache, a desktop.

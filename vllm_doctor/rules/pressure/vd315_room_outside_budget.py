@@ -9,7 +9,7 @@ from vllm_doctor.records.host import Gpu, GpuProcess
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import HOLDERS, finding, gib, set_flag, stop_others
 
 # The usual mark of a GPU that fills up. For the whole card it says nothing: the KV cache takes its part at the start.

@@ -3,7 +3,7 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.free_memory import shortage
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import pass_free_memory_check
 from vllm_doctor.rules.say import finding, gib, stop_others
 

@@ -7,7 +7,7 @@ from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
 from vllm_doctor.rules.gates.profile_run import weights_fill
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_tokens, tensor
 from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import finding, gib, set_flag

@@ -8,7 +8,7 @@ from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, in_sampler, weights_fill
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import Tensor, fewer_tokens, sequences, tensor, tokens
 from vllm_doctor.rules.say import finding, gib, set_flag
 

@@ -6,7 +6,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.prompt_items import limit
 from vllm_doctor.rules.remedies.step import fewer_tokens, tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization

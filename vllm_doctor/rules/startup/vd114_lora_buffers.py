@@ -7,7 +7,7 @@ from vllm_doctor.records.verdict import Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, set_flag

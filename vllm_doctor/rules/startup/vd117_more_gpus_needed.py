@@ -5,7 +5,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import exhausted, tenants
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.weights import more_gpus
 from vllm_doctor.rules.say import finding, gib
 

@@ -4,7 +4,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import too_small
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kv_cache import half_size_kv
 from vllm_doctor.rules.say import finding, gib
 

@@ -6,7 +6,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import left_over, on_cpu
-from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import sequences, tokens
 from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.remedies.weights import more_gpus, quantise

@@ -7,7 +7,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import BLOCK, TooSmall, on_cpu, too_small
-from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kv_cache import half_size_kv
 from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.say import environment, finding, gib, set_flag

@@ -3,7 +3,7 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import left_over
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.say import finding, gib
 

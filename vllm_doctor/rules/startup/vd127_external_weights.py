@@ -5,7 +5,7 @@ import math
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, gib, set_flag
 
 # Room for a KV cache, activations and the context of this process, GiB.

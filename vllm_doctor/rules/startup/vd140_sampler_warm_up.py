@@ -9,7 +9,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED, sums, tenants
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_sequences, sequences
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding

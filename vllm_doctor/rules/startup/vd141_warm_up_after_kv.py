@@ -6,7 +6,7 @@ from vllm_doctor.records.verdict import Confidence, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import exhausted, refused_though_free, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_sampler
-from vllm_doctor.rules.registry import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding

@@ -3,7 +3,7 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.registry import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, gib, set_flag, thing
 
 # vLLM refuses above this share of the host's memory and warns above 0.4 (config.py).
