@@ -147,9 +147,9 @@ def test_a_job_s_log_launch_memory_and_cards_come_from_slurm(
         (("NODE_FAIL", "NodeDown", "1:0"), "VD008", "The job's node failed", "sinfo -R -n gpu01"),
         (("PREEMPTED", "None", "0:0"), "VD008", "A job of higher priority preempted this one", "requeue 4711"),
         (
-            ("PENDING", "QOSMaxGRESPerUser"),
+            ("PENDING", "QOSMaxGRESPerJob"),
             "VD008",
-            "Slurm will not start the job: QOSMaxGRESPerUser",
+            "Slurm will not start the job: QOSMaxGRESPerJob",
             "sacctmgr show qos",
         ),
     ],
@@ -164,9 +164,34 @@ def test_what_slurm_itself_did_is_a_finding(
 
 
 @pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        ("AssocMaxWallDurationPerJobLimit", "allows to one job"),
+        ("QOSMaxGRESMinutesPerJob", "allows to one job"),
+        ("QOSMaxCpuPerNode", "allows to one job"),
+        ("QOSMinGRES", "requires of each job"),
+        ("QOSNotAllowed", "QOS is unknown, or not one of its account"),
+        ("AccountNotAllowed", "not one of the partition"),
+    ],
+)
+def test_a_bound_on_one_job_never_ends(reason: str, why: str, answer_of: Callable[..., dict[str, Any]]) -> None:
+    first = answer_of("PENDING", reason, wrote="")["findings"][0]
+    assert (first["code"], first["confidence"]) == ("VD008", "confirmed")
+    assert why in first["changes"][0]["why"]
+
+
+# Slurm's job reason codes that end when other jobs end, or when a node comes back.
+WAITS = (
+    *("QOSMaxGRESPerUser", "QOSMaxJobsPerUserLimit", "AssocMaxJobsLimit", "AssocMaxSubmitJobLimit", "AssocGrpGRES"),
+    *("MaxCpuPerAccount", "QOSGrpNodeLimit", "QOSUsageThreshold", "ReqNodeNotAvail"),
+)
+
+
+@pytest.mark.parametrize(
     ("stands", "verdict", "because"),
     [
         (("PENDING", "Priority"), "unknown", "the job does not run (waiting): PENDING: Reason=Priority"),
+        *((("PENDING", reason), "unknown", f"PENDING: Reason={reason}") for reason in WAITS),
         (("CANCELLED",), "ok", "the job was cancelled (scancel), and nothing had failed"),
         (("FAILED", "NonZeroExitCode", "0:9"), "unknown", "the job was killed (SIGKILL, exit code 137)"),
         (("RUNNING",), "ok", "no completion was tried"),
