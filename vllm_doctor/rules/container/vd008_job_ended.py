@@ -1,10 +1,10 @@
 """VD008: Slurm ended the job, or will never start it: its state and its reason are the whole of the matter."""
 
-import re
 from collections.abc import Callable
 
 import msgspec
 
+from vllm_doctor.log.match import read
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
@@ -56,30 +56,30 @@ _STATES = {
 # an account or a QOS has at one time (...PerUser, ...PerAccount, ...JobsLimit, ...Grp...) ends when other jobs do, and
 # a node that is not available may come back.
 _NEVER = (
-    (r"BadConstraints", "no node has what the job asks for (--gres, --mem, --constraint, -w)",
+    ("slurm-unmeetable", "no node has what the job asks for (--gres, --mem, --constraint, -w)",
      "sinfo -o '%N %G %m %t %f'"),
-    (r"Partition(?:TimeLimit|NodeLimit|Config)",
+    ("slurm-partition-refuses",
      "the partition does not take the job: its time limit, its number of nodes, or nodes that it needs are down",
      "scontrol show partition"),
-    (r"Partition(?:Down|Inactive)", "the partition starts no jobs until its administrators open it",
+    ("slurm-partition-closed", "the partition starts no jobs until its administrators open it",
      "scontrol show partition"),
-    (r"(?:AssocMax|QOSMax)\w+Per(?:Job|Node)(?:Limit)?",
+    ("slurm-job-above-limit",
      "the job asks for more than its account or QOS allows to one job",
      "sacctmgr show qos format=Name,MaxTRES,MaxWall"),
-    (r"QOSMin\w+", "the job asks for less than its QOS requires of each job",
+    ("slurm-job-below-limit", "the job asks for less than its QOS requires of each job",
      "sacctmgr show qos format=Name,MinTRES"),
-    (r"MaxMemPerLimit", "the job asks for more memory per CPU or node than Slurm allows",
+    ("slurm-memory-refused", "the job asks for more memory per CPU or node than Slurm allows",
      "scontrol show config | grep MaxMemPer"),
-    (r"InvalidAccount|AccountNotAllowed", "its account is unknown, or not one of the partition",
+    ("slurm-account-refused", "its account is unknown, or not one of the partition",
      "sacctmgr show associations user=$USER format=Account,Partition"),
-    (r"InvalidQOS|QOSNotAllowed", "its QOS is unknown, or not one of its account or partition",
+    ("slurm-qos-refused", "its QOS is unknown, or not one of its account or partition",
      "sacctmgr show associations user=$USER format=Account,QOS"),
-    (r"ReservationDeleted", "the reservation that it asks for is gone", "scontrol show reservation"),
-    (r"DependencyNeverSatisfied", "the job that this one waits for failed", "scancel"),
-    (r"JobHeld(?:User|Admin)", "somebody holds it", "scontrol release"),
-    (r"JobHoldMaxRequeue", "it was requeued as often as Slurm allows; read why it ended before", "scontrol release"),
-    (r"launch_failed_requeued_held|JobLaunchFailure", "its node could not start it, and Slurm holds it now",
+    ("slurm-reservation-gone", "the reservation that it asks for is gone", "scontrol show reservation"),
+    ("slurm-dependency-failed", "the job that this one waits for failed", "scancel"),
+    ("slurm-held", "somebody holds it", "scontrol release"),
+    ("slurm-held-after-requeues", "it was requeued as often as Slurm allows; read why it ended before",
      "scontrol release"),
+    ("slurm-launch-failed", "its node could not start it, and Slurm holds it now", "scontrol release"),
 )  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def judge(case: Case) -> Outcome:
             refute=f"sacct -j {word(container.name)} shows another state",
         )
     told = container.error.partition("Reason=")[2]
-    never = next((row for row in _NEVER if re.match(rf"(?:{row[0]})\b", told)), None)
+    never = next((row for row in _NEVER if read(row[0], told) is not None), None)
     if never is None or (container.started and container.reason != "FAILED"):
         return Clear("Slurm did not end the job, and nothing keeps it from starting for ever")
     _, why, command = never
