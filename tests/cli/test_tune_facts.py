@@ -10,6 +10,7 @@ from tests.nvml_sim.build import build
 from tests.plan.models import LLAMA_8B
 from vllm_doctor.cli import tune_facts
 from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.gather.look import key_of
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.operate.tune.decide import Setting
 from vllm_doctor.operate.tune.plan import allowance
@@ -83,7 +84,7 @@ def test_without_a_plan_it_needs_consent(host, tmp_path):
 def test_the_key_is_read_where_systemd_reads_it(host, tmp_path, line, key):
     (tmp_path / "secrets").write_text(f"# kept by the role\n{line}\n")
     unit = host(EnvironmentFiles=f"{tmp_path / 'secrets'} (ignore_errors=no)")
-    assert tune_facts._key(unit) == key
+    assert key_of(unit) == key
 
 
 def test_the_pool_is_what_this_version_tells_of_it():

@@ -55,10 +55,10 @@ def app(word: str) -> typer.Typer:
     return made
 
 
-def _examples(module: ModuleType, name: str) -> str | None:
+def _examples(module: ModuleType, name: str) -> str:
     """Examples of this very command: a module may declare two."""
-    shown = getattr(module, "EXAMPLES", None)
-    return shown if shown is not None and f"vllm-doctor {name}" in shown else None
+    shown: str = getattr(module, f"{name.upper()}_EXAMPLES", "") or module.EXAMPLES
+    return shown
 
 
 def _version(value: bool) -> None:

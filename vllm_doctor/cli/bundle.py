@@ -4,12 +4,24 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = """\
+Examples:
+
+\b
+  vllm-doctor bundle                                every vLLM of this host, in one file
+  vllm-doctor bundle --unit vllm@main -o case.tar.gz
+  vllm-doctor diagnose --from case.tar.gz           elsewhere
+"""
+
 
 def bundle(
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="The file to write; by default named after the time.")
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write; by default named after the time."),
     ] = None,
-    unit: Annotated[str | None, typer.Option(help="The systemd unit; all vLLM units if left out.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(metavar="UNIT", help="The systemd unit; all vLLM units if left out.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file, if it is there.")] = False,
 ) -> None:
     """Write what this host tells into one redacted file, which `diagnose --from FILE` judges elsewhere."""

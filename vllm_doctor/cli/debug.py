@@ -35,19 +35,25 @@ class What(StrEnum):
 
 
 def debug(
-    action: Annotated[Literal["on", "off", "status"], typer.Argument(help="on, off or status.")],
+    action: Annotated[
+        Literal["on", "off", "status"], typer.Argument(metavar="on|off|status", help="on, off or status.")
+    ],
     *,
     unit: Annotated[
-        str | None, typer.Option(help="The unit, such as vllm@main.", autocompletion=complete.units)
+        str | None, typer.Option(metavar="UNIT", help="The unit, such as vllm@main.", autocompletion=complete.units)
     ] = None,
-    for_: Annotated[str, typer.Option("--for", help="How long: 90s, 15m, 2h; at most a day.")] = "15m",
+    for_: Annotated[str, typer.Option("--for", metavar="SPAN", help="How long: 90s, 15m, 2h; at most a day.")] = "15m",
     with_: Annotated[
         list[What] | None,
-        typer.Option("--with", help="What to turn on; may be repeated. Default: log."),
+        typer.Option(
+            "--with", metavar="[log|nccl|nccl-trace|cuda|trace]", help="What to turn on; may be repeated. Default: log."
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the change and its cost; change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    ready_seconds: Annotated[float, typer.Option(min=1, max=86400, help="Time the start may take.")] = 1800,
+    ready_seconds: Annotated[
+        float, typer.Option(min=1, max=86400, metavar="SECONDS", help="Time the start may take.")
+    ] = 1800,
 ) -> None:
     """Turn debug logging of one unit on for a while; the service restarts at the start and at the end."""
     from vllm_doctor.cli.debug_run import Asked, run

@@ -18,12 +18,20 @@ Examples:
   vllm-doctor explain VllmDown
   vllm-doctor explain --list
 """
+FLOWCHART_EXAMPLES = """\
+Examples:
+
+\b
+  vllm-doctor flowchart | less
+  vllm-doctor flowchart --format mermaid > flowchart.mmd
+"""
 
 
 def explain(
     code: Annotated[
         str | None,
         typer.Argument(
+            metavar="[NAME]",
             help="A finding's code (VD121), an alert (VllmDown), an option, variable or metric of vLLM (swap-space).",
             show_default=False,
             autocompletion=complete.codes,
@@ -32,7 +40,7 @@ def explain(
     *,
     every: Annotated[bool, typer.Option("--list", help="List every code with its cause and title.")] = False,
     vllm_version: Annotated[
-        str | None, typer.Option(help="Say what is true of this release.", show_default=False)
+        str | None, typer.Option(metavar="VERSION", help="Say what is true of this release.", show_default=False)
     ] = None,
 ) -> None:
     """Say what a finding means, how it is recognised, what to do, and which common advice is wrong."""
@@ -80,7 +88,13 @@ def _rendered(text: str) -> None:
 
 def flowchart(
     output: Annotated[
-        str, typer.Option("--format", help="text or mermaid.", autocompletion=complete.of("text", "mermaid"))
+        str,
+        typer.Option(
+            "--format",
+            metavar="[text|mermaid]",
+            help="The format of the chart.",
+            autocompletion=complete.of("text", "mermaid"),
+        ),
     ] = "text",
 ) -> None:
     """Print the whole flowchart of the diagnosis."""

@@ -17,21 +17,29 @@ Examples:
 
 
 def export(
-    folder: Annotated[str, typer.Argument(help="The folder to write into; the command makes a missing folder.")],
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="The folder to write into; the command makes a missing folder.")
+    ],
     *,
     vllm_version: Annotated[
-        list[str], typer.Option(help="A vLLM release that runs; may be repeated.", show_default=False)
+        list[str],
+        typer.Option(metavar="VERSION", help="A vLLM release that runs; may be repeated.", show_default=False),
     ],
     number: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="NAME=VALUE",
             help="Change a limit of the alerts, NAME=VALUE (kv_high=0.85); a wrong name lists all names. "
             "May be repeated.",
             show_default=False,
         ),
     ] = None,
-    without: Annotated[list[str] | None, typer.Option(help="Leave this alert out.", show_default=False)] = None,
-    job: Annotated[str, typer.Option(help="The job under which Prometheus scrapes the servers.")] = "vllm",
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="ALERT", help="Leave this alert out.", show_default=False)
+    ] = None,
+    job: Annotated[
+        str, typer.Option(metavar="JOB", help="The job under which Prometheus scrapes the servers.")
+    ] = "vllm",
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> None:
     """Write alert rules for Prometheus and dashboards for Grafana, under the names that the releases give metrics."""

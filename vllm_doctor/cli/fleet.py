@@ -17,13 +17,20 @@ Examples:
 
 def fleet(
     paths: Annotated[
-        list[str], typer.Argument(help="Folders or files with answers (diagnose --format json).", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="PATH...", help="Folders or files with answers (diagnose --format json).", show_default=False
+        ),
     ],
     *,
-    format_: Annotated[Literal["html", "json"], typer.Option("--format", help="html or json.")] = "html",
+    format_: Annotated[
+        Literal["html", "json"], typer.Option("--format", metavar="[html|json]", help="The format of the page.")
+    ] = "html",
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="The file to write. Default: standard output.", show_default=False),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file to write. Default: standard output.", show_default=False
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:

@@ -22,13 +22,15 @@ def guard(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what the guard would do; restart nothing.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Only check the policy file, and name its errors.")] = False,
     policy: Annotated[
-        str | None, typer.Option(help="The policy's JSON file. Default: /etc/vllm-doctor/guard.json.")
+        str | None, typer.Option(metavar="FILE", help="The policy's JSON file. Default: /etc/vllm-doctor/guard.json.")
     ] = None,
     store: Annotated[
-        str | None, typer.Option(help="The store's file. Default: /var/lib/vllm-doctor-guard/history.sqlite.")
+        str | None,
+        typer.Option(metavar="FILE", help="The store's file. Default: /var/lib/vllm-doctor-guard/history.sqlite."),
     ] = None,
     format_: Annotated[
-        Literal["human", "json"], typer.Option("--format", help="Output of --once: human or json.")
+        Literal["human", "json"],
+        typer.Option("--format", metavar="[human|json]", help="The format of what --once prints."),
     ] = "human",
 ) -> None:
     """Watch the vLLM units, keep records, and restart a unit only if a restart helps and the policy allows it."""

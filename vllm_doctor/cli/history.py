@@ -20,9 +20,15 @@ Examples:
 
 def history(
     *,
-    unit: Annotated[str | None, typer.Option(help="One unit alone.", autocompletion=complete.units)] = None,
-    since: Annotated[str, typer.Option(help="A span (90m, 12h, 7d) or a date (2026-11-20, 2026-11-20T03:00).")] = "7d",
-    format_: Annotated[Literal["human", "json"], typer.Option("--format", help="human or json.")] = "human",
+    unit: Annotated[
+        str | None, typer.Option(metavar="UNIT", help="One unit alone.", autocompletion=complete.units)
+    ] = None,
+    since: Annotated[
+        str, typer.Option(metavar="SPAN|DATE", help="A span (90m, 12h, 7d) or a date (2026-11-20, 2026-11-20T03:00).")
+    ] = "7d",
+    format_: Annotated[
+        Literal["human", "json"], typer.Option("--format", metavar="[human|json]", help="The format of the answer.")
+    ] = "human",
 ) -> None:
     """Say what happened: starts with their memory, crashes, the guard's decisions, recoveries, drop-ins, changes."""
     from vllm_doctor.cli.history_run import run

@@ -22,12 +22,18 @@ recover names a needed GPU reset or reboot, and leaves both to you.
 
 def recover(
     *,
-    unit: Annotated[str, typer.Option(help="The unit, such as vllm@main.", autocompletion=complete.units)],
+    unit: Annotated[
+        str, typer.Option(metavar="UNIT", help="The unit, such as vllm@main.", autocompletion=complete.units)
+    ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; touch nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for consent.")] = False,
     as_it_is: Annotated[bool, typer.Option("--as-it-is", help="Start the unit with its present launch.")] = False,
-    hours: Annotated[float, typer.Option(min=0.1, max=168, help="How long the smaller launch holds.")] = 24,
-    ready_seconds: Annotated[float, typer.Option(min=1, max=86400, help="Time the start may take.")] = 1800,
+    hours: Annotated[
+        float, typer.Option(min=0.1, max=168, metavar="HOURS", help="How long the smaller launch holds.")
+    ] = 24,
+    ready_seconds: Annotated[
+        float, typer.Option(min=1, max=86400, metavar="SECONDS", help="Time the start may take.")
+    ] = 1800,
 ) -> None:
     """Stop a unit with all its processes, free its GPUs, start it with a smaller launch, and wait for a completion."""
     from vllm_doctor.cli.recover_run import run

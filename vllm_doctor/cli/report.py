@@ -20,21 +20,30 @@ Examples:
 
 def report(
     *,
-    since: Annotated[str, typer.Option(help="How far back: 90m, 24h, 7d.")] = "24h",
+    since: Annotated[str, typer.Option(metavar="SPAN", help="How far back: 90m, 24h, 7d.")] = "24h",
     unit: Annotated[
-        str | None, typer.Option(help="One unit alone, of the guard's records.", autocompletion=complete.units)
+        str | None,
+        typer.Option(metavar="UNIT", help="One unit alone, of the guard's records.", autocompletion=complete.units),
     ] = None,
     prometheus: Annotated[
         str | None,
-        typer.Option(help="A Prometheus that scrapes vLLM, instead of the guard's records.", show_default=False),
+        typer.Option(
+            metavar="URL", help="A Prometheus that scrapes vLLM, instead of the guard's records.", show_default=False
+        ),
     ] = None,
     vllm_version: Annotated[
         str | None,
-        typer.Option(help="The vLLM release that Prometheus scrapes. Default: the newest known.", show_default=False),
+        typer.Option(
+            metavar="VERSION",
+            help="The vLLM release that Prometheus scrapes. Default: the newest known.",
+            show_default=False,
+        ),
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="The file to write. Default: standard output.", show_default=False),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file to write. Default: standard output.", show_default=False
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:

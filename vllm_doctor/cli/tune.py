@@ -10,12 +10,22 @@ import typer
 from vllm_doctor.cli import complete
 from vllm_doctor.cli.errors import UsageProblem
 
+EXAMPLES = """\
+Examples:
+
+\b
+  vllm-doctor tune --unit vllm@main --dry-run                       what would be tried
+  vllm-doctor tune --unit vllm@main --yes --minutes 60
+  vllm-doctor tune --unit vllm@main --yes --itl-ms 50 --ttft-ms 2000
+"""
+
 
 def tune(
     *,
     unit: Annotated[
         str,
         typer.Option(
+            metavar="UNIT",
             help="The unit to tune, such as vllm@main. Every step restarts the unit and cuts its requests.",
             autocompletion=complete.units,
         ),
@@ -25,40 +35,71 @@ def tune(
     minutes: Annotated[
         float,
         typer.Option(
-            min=0.1, max=10080, help="Minutes for the whole ramp, without the restart of the old configuration."
+            min=0.1,
+            max=10080,
+            metavar="MINUTES",
+            help="Minutes for the whole ramp, without the restart of the old configuration.",
         ),
     ] = 30,
-    step_seconds: Annotated[float, typer.Option(min=1, max=86400, help="Time of load for a step.")] = 30,
-    ready_seconds: Annotated[float, typer.Option(min=1, max=86400, help="Time a start may take.")] = 900,
+    step_seconds: Annotated[
+        float, typer.Option(min=1, max=86400, metavar="SECONDS", help="Time of load for a step.")
+    ] = 30,
+    ready_seconds: Annotated[
+        float, typer.Option(min=1, max=86400, metavar="SECONDS", help="Time a start may take.")
+    ] = 900,
     from_seqs: Annotated[
-        int | None, typer.Option(min=1, max=1 << 20, help="Begin with this max_num_seqs, not the unit's own.")
+        int | None,
+        typer.Option(min=1, max=1 << 20, metavar="N", help="Begin with this max_num_seqs, not the unit's own."),
     ] = None,
     from_tokens: Annotated[
-        int | None, typer.Option(min=1, max=1 << 30, help="Begin with this max_num_batched_tokens, not the unit's own.")
+        int | None,
+        typer.Option(
+            min=1, max=1 << 30, metavar="N", help="Begin with this max_num_batched_tokens, not the unit's own."
+        ),
     ] = None,
-    most_seqs: Annotated[int | None, typer.Option(min=1, max=1 << 20, help="Highest max_num_seqs to try.")] = None,
+    most_seqs: Annotated[
+        int | None, typer.Option(min=1, max=1 << 20, metavar="N", help="Highest max_num_seqs to try.")
+    ] = None,
     prompt_tokens: Annotated[
         int | None,
         typer.Option(
-            min=1, max=1 << 24, help="Prompt length of the load. Default: the mean that the server measured, else 512."
+            min=1,
+            max=1 << 24,
+            metavar="TOKENS",
+            help="Prompt length of the load. Default: the mean that the server measured, else 512.",
         ),
     ] = None,
     output_tokens: Annotated[
         int | None,
-        typer.Option(min=1, max=1 << 24, help="Output length of the load. Default: the mean measured, else 128."),
+        typer.Option(
+            min=1,
+            max=1 << 24,
+            metavar="TOKENS",
+            help="Output length of the load. Default: the mean measured, else 128.",
+        ),
     ] = None,
     kv_use: Annotated[
-        float, typer.Option(min=0.05, max=1, help="Stop raising when the KV cache is this full, 0 to 1.")
+        float,
+        typer.Option(min=0.05, max=1, metavar="0..1", help="Stop raising when the KV cache is this full, 0 to 1."),
     ] = 0.90,
     slowdown: Annotated[
-        float, typer.Option(min=1, max=1000, help="Limit: p99 between tokens, as a multiple of the first step's.")
+        float,
+        typer.Option(
+            min=1, max=1000, metavar="FACTOR", help="Limit: p99 between tokens, as a multiple of the first step's."
+        ),
     ] = 2.0,
     ttft_ms: Annotated[
-        float | None, typer.Option(min=1, max=3_600_000, help="Limit of the p99 to the first token.")
+        float | None, typer.Option(min=1, max=3_600_000, metavar="MS", help="Limit of the p99 to the first token.")
     ] = None,
-    itl_ms: Annotated[float | None, typer.Option(min=1, max=3_600_000, help="Limit of the p99 between tokens.")] = None,
+    itl_ms: Annotated[
+        float | None, typer.Option(min=1, max=3_600_000, metavar="MS", help="Limit of the p99 between tokens.")
+    ] = None,
     load: Annotated[
-        str, typer.Option(help="auto, vllm-bench (the release's own benchmark), guidellm (0.8) or own.")
+        str,
+        typer.Option(
+            metavar="[auto|vllm-bench|guidellm|own]",
+            help="auto, vllm-bench (the release's own benchmark), guidellm (0.8) or own.",
+        ),
     ] = "auto",
     without_plan: Annotated[
         bool, typer.Option("--without-plan", help="Go on where no plan can be made; the KV pool alone bounds the ramp.")
@@ -67,7 +108,9 @@ def tune(
         bool, typer.Option("--busy", help="Start although requests are running; the running requests are lost.")
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore the results of an earlier ramp.")] = False,
-    format_: Annotated[str, typer.Option("--format", help="human or json.")] = "human",
+    format_: Annotated[
+        str, typer.Option("--format", metavar="[human|json]", help="The format of the answer.")
+    ] = "human",
 ) -> None:
     """Find the largest safe max_num_seqs and max_num_batched_tokens under load, and put back what served before."""
     from vllm_doctor.cli.tune_options import Options

@@ -20,13 +20,20 @@ Examples:
 
 def watch(
     *,
-    unit: Annotated[str | None, typer.Option(help="One unit alone.", autocompletion=complete.units)] = None,
+    unit: Annotated[
+        str | None, typer.Option(metavar="UNIT", help="One unit alone.", autocompletion=complete.units)
+    ] = None,
     url: Annotated[
-        list[str] | None, typer.Option(help="A server's address, instead of this host's units; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="URL", help="A server's address, instead of this host's units; may be repeated."),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Measure twice, print one answer, stop.")] = False,
-    every: Annotated[float, typer.Option(min=0.5, max=3600, help="Seconds between two measurements.")] = 2.0,
-    format_: Annotated[Literal["human", "json"], typer.Option("--format", help="human or json.")] = "human",
+    every: Annotated[
+        float, typer.Option(min=0.5, max=3600, metavar="SECONDS", help="Seconds between two measurements.")
+    ] = 2.0,
+    format_: Annotated[
+        Literal["human", "json"], typer.Option("--format", metavar="[human|json]", help="The format of the answer.")
+    ] = "human",
 ) -> None:
     """Show GPU memory, KV cache, requests, tokens, latency and findings as they change. The key for --url
     is VLLM_API_KEY."""
