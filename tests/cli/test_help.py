@@ -1,0 +1,57 @@
+"""`--help` of every command: each option says what it takes, and the examples are commands that parse."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from vllm_doctor.cli.app import _MODULES, app
+
+
+def command(name: str) -> Any:
+    """The command of this name as it is parsed; typer's own copy of click has no public types."""
+    whole: Any = typer.main.get_command(app(name))
+    return whole.commands[name]
+
+
+def page(name: str) -> str:
+    made = command(name)
+    text: str = made.get_help(typer.Context(made, info_name=name, terminal_width=80, max_content_width=80))
+    return text
+
+
+def examples(name: str) -> Iterator[str]:
+    """The commands among the examples, without what is said beside them, and without what a pipe or a file gets."""
+    for line in (command(name).epilog or "").splitlines():
+        typed = re.split(r"\s{2,}", line.strip())[0]
+        _, found, rest = typed.rpartition("vllm-doctor ")
+        if found:
+            yield re.split(r" [|>] ", rest)[0]
+
+
+@pytest.mark.parametrize("name", _MODULES)
+def test_every_option_says_what_it_takes(name: str) -> None:
+    # typer's own word for a plain text or number.
+    assert not re.findall(r"<[a-z ]+(?:\|[a-z ]+)*>|\b(?:TEXT|INTEGER|FLOAT)\b", page(name))
+
+
+@pytest.mark.parametrize("name", _MODULES)
+def test_the_help_has_examples_that_parse(name: str) -> None:
+    own = [words for words in map(shlex.split, examples(name)) if words[0] == name]
+    assert own or any("| vllm-doctor" in line for line in (command(name).epilog or "").splitlines())
+    for example in examples(name):
+        called, *words = shlex.split(example)
+        command(called).make_context(called, words)
+
+
+@pytest.mark.parametrize("name", _MODULES)
+def test_an_example_of_one_command_has_no_option_of_another(name: str) -> None:
+    known = {option for parameter in command(name).params for option in parameter.opts + parameter.secondary_opts}
+    for example in examples(name):
+        called, *words = shlex.split(example)
+        if called == name:
+            before = words[: words.index("--")] if "--" in words else words
+            assert {word for word in before if word.startswith("-") and word != "-"} <= known
