@@ -31,6 +31,19 @@ def program(name: str) -> str:
     return str(place / "usr/bin" / name)
 
 
+def command(name: str) -> list[str]:
+    """The words that start it; one of an unpacked package sees that package's /usr/share, in a namespace of its own."""
+    path = program(name)
+    if not path.startswith(str(FOLDER)):
+        return [path]
+    share = FOLDER / PACKAGES[name] / "usr/share"
+    mount = f"mount -t overlay overlay -o lowerdir={share}:/usr/share /usr/share"
+    words = ["unshare", "--mount", "--map-root-user", "bash", "-c", f'{mount} && exec "$0" "$@"']
+    if subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
+        pytest.skip(f"{PACKAGES[name]} is not installed here, and nobody may mount its /usr/share in a namespace")
+    return [*words, path]
+
+
 def _unpack(package: str, place: Path) -> None:
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         pytest.skip(f"{package} is not installed here, and there is no apt-get to fetch it with")

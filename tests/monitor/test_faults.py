@@ -129,16 +129,20 @@ def fast_rules() -> str:
 class Prometheus:
     """A real one on a port of its own, which scrapes itself as the job monitoring."""
 
-    def __init__(self, folder: Path, jobs: list[dict[str, Any]], rules_text: str, *, every: str = "500ms") -> None:
+    def __init__(
+        self, folder: Path, jobs: list[dict[str, Any]], rules_text: str, *, every: str = "500ms", alertmanager: str = ""
+    ) -> None:
         (folder / "rules.yml").write_text(rules_text, encoding="utf-8")
         with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as free:
             port = free.server_address[1]
         itself = {"job_name": "monitoring", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
-        config = {
+        config: dict[str, Any] = {
             "global": {"scrape_interval": every, "scrape_timeout": "400ms", "evaluation_interval": every},
             "rule_files": ["rules.yml"],
             "scrape_configs": [*jobs, itself],
         }
+        if alertmanager:
+            config["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]}
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
         self.url = f"http://127.0.0.1:{port}"
         words = [f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]

@@ -17,6 +17,22 @@ LOOPBACK = {"127.0.0.1", "localhost", "::1", "[::1]"}
 NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
 EVERY = {"0.0.0.0", "::", "[::]"}  # noqa: S104 - compared, not bound
 SEVERITIES = ("critical", "warning", "info")
+# What a message says, in Alertmanager's templates: of what fires, else of what is over. One message may be of several
+# alerts, all of one name and service.
+_FIRST = (
+    "{{ with .Alerts.Firing }}{{ (index . 0).Annotations.summary }}"
+    "{{ else }}{{ (index .Alerts 0).Annotations.summary }}{{ end }}"
+)
+_TITLE = (
+    "{{ .Status | toUpper }} {{ .CommonLabels.host }} {{ .CommonLabels.unit }}: "
+    + _FIRST
+    + "{{ if gt (len .Alerts) 1 }} ({{ len .Alerts }} alerts){{ end }}"
+)
+_TEXT = (
+    "{{ range .Alerts.Firing }}{{ .Annotations.summary }}\n{{ .Annotations.do }}\n{{ .Annotations.explain }}\n{{ end }}"
+    "{{ range .Alerts.Resolved }}Resolved: {{ .Annotations.summary }}\n{{ end }}"
+)
+_SEVERITY = "{{ with .CommonLabels.severity }}{{ . }}{{ else }}critical{{ end }}"
 
 
 def servers(hostvars: Mapping[str, Any], hosts: Iterable[str], here: str) -> list[dict[str, Any]]:
@@ -159,16 +175,28 @@ def _receiver(one: Mapping[str, Any], secret: str) -> dict[str, Any]:
     if kind == "slack":
         said("secret")
         channel = {"channel": one["channel"]} if one.get("channel") else {}
-        lines = [f"{{{{ .Annotations.{word} }}}}" for word in ("summary", "do", "explain")]
-        text = "{{ range .Alerts }}" + "\n".join(lines) + "\n{{ end }}"
-        return {"name": one["name"], "slack_configs": [{"api_url_file": secret, **channel, "text": text, **more}]}
+        shown = {"title": _slack(_TITLE), "fallback": _slack(_TITLE), "text": _slack(_TEXT), **channel}
+        return {"name": one["name"], "slack_configs": [{"api_url_file": secret, **shown, **more}]}
     if kind == "pagerduty":
         said("secret")
-        return {"name": one["name"], "pagerduty_configs": [{"routing_key_file": secret, **more}]}
+        shown = {"description": _TITLE, "details": {"alerts": _TEXT}, "severity": _SEVERITY}
+        at = {"url": one["url"]} if one.get("url") else {}
+        return {"name": one["name"], "pagerduty_configs": [{"routing_key_file": secret, **at, **shown, **more}]}
     if kind == "webhook":
         return {"name": one["name"], "webhook_configs": [{**said("url"), **more}]}
     account = {"auth_username": one["username"], "auth_password_file": secret} if one.get("secret") else {}
-    return {"name": one["name"], "email_configs": [{**said("to", "from", "smarthost"), **account, **more}]}
+    shown = {"headers": {"Subject": _TITLE}, "html": "", "text": _TEXT, "require_tls": one.get("starttls", True)}
+    return {
+        "name": one["name"],
+        "email_configs": [{**said("to", "from", "smarthost"), **account, **shown, **more}],
+    }
+
+
+def _slack(template: str) -> str:
+    """The template with what Slack would read as a mention or a link written out in its texts."""
+    signs = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
+    written = "".join(f' | reReplaceAll "{sign}" "{word}"' for sign, word in signs)
+    return re.sub(r"(\.(?:host|unit|summary|do|explain)) \}\}", rf"\1{written} }}}}", template)
 
 
 class FilterModule:
