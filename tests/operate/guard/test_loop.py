@@ -1,6 +1,7 @@
 # ruff: noqa: ARG002 - the hands have the names of the protocol
 """The guard's loop with hands that are told what to see: what it does, says, keeps, and leaves alone."""
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,8 +10,10 @@ import msgspec
 import pytest
 
 from tests.operate.guard.test_store import look
-from vllm_doctor.operate.guard import helper, restart
+from vllm_doctor.operate.guard import act, helper, restart
+from vllm_doctor.operate.guard.act import End
 from vllm_doctor.operate.guard.loop import Guard
+from vllm_doctor.operate.guard.memory import Decision, Kind
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.guard.restart import Ask, NotPermitted
 from vllm_doctor.operate.history.store import Reader, Store
@@ -90,6 +93,74 @@ def test_a_restart_that_was_refused_is_not_tried_with_every_look(tmp_path: Path,
         guard.beat()
     assert len(hands.asked) == 1
     assert len([line for line in told if "would restart it (the last try did not succeed)" in line]) == 1
+
+
+class Script(Hands):
+    """A host that shows one look after the other, the last one for ever."""
+
+    def __init__(self, *looks: dict[str, object]) -> None:
+        super().__init__()
+        self.looks = list(looks)
+
+    def look(self, names: tuple[str, ...], *, cards: bool, canaries: Mapping[str, float]) -> Known[tuple[Look, ...]]:
+        now = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        return Known((look(**{"invocation": "mine", "canary": None, **now}),), "here")
+
+
+LOADING: dict[str, object] = {"health": 0}
+SERVES: dict[str, object] = {"canary": True}
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "said"),
+    [
+        ({"drained": True}, "it was drained"),
+        ({"active": "inactive"}, "it was stopped"),
+        ({"held": "playbooks/rollback.yml"}, "it is being changed (playbooks/rollback.yml)"),
+        ({"invocation": "another's"}, "it was started anew, and not by its Restart="),
+    ],
+)
+def test_an_answer_after_another_took_the_unit_in_hand_is_not_the_guards(
+    meanwhile: dict[str, object], said: str
+) -> None:
+    assert acted(LOADING, LOADING | meanwhile, SERVES)[-1][0] == "left-alone"
+    assert f"started anew; {said}, so nobody waits for it any more, after" in acted(LOADING, LOADING | meanwhile)[-1][1]
+
+
+def test_a_start_that_systemd_repeats_is_waited_for_and_one_that_it_gave_up_is_not() -> None:
+    second: dict[str, object] = {"invocation": "second", "restarts": 1}
+    assert acted(LOADING, LOADING | second, SERVES | second)[0] == ("answers", "a completion came back")
+    assert acted(LOADING, {"active": "failed", "health": 0})[0] == ("no-answer", "the service failed")
+
+
+def acted(*looks: dict[str, object]) -> list[tuple[str, str]]:
+    steps: list[tuple[str, str]] = []
+    policy = msgspec.structs.replace(POLICY, beat_s=0.01)
+    why = Decision(Kind.GROWTH, "it grows", restart=True)
+    hands = Script(*looks)
+    hands.run = 1  # nothing to be found before
+    assert act.restarted(hands, policy, UNIT, why, lambda kind, text: steps.append((kind, text))) is End.RESTARTED
+    assert [ask.why for ask in hands.asked] == ["growth: it grows"]
+    return [(kind, text.removeprefix("started anew; ").rpartition(" after ")[0] if kind != "left-alone" else text)
+            for kind, text in steps]  # fmt: skip
+
+
+def test_each_step_of_a_restart_is_said_when_it_is_done(told: list[str]) -> None:
+    hands = Hands()
+    waits = threading.Event()
+    hands.restart = lambda _ask: waits.wait(60)  # type: ignore[method-assign]
+    guard = Guard(POLICY, None, hands, told.append)
+    beat(guard, lambda: any("diagnosed: before the restart" in line for line in told))
+    assert not any("answers" in line for line in told)
+    waits.set()
+
+
+def test_what_a_store_says_of_itself_does_not_wait_for_systemd(tmp_path: Path, told: list[str]) -> None:
+    (tmp_path / "s").write_bytes(b"x" * 5000)
+    hands = Hands()
+    hands.look = lambda *_, **__: Unknown("systemd: did not answer", "")  # type: ignore[method-assign]
+    Guard(POLICY, Store(tmp_path / "s"), hands, told.append).beat()
+    assert "not readable (file is not a database); kept as s.spoiled-" in told[0]
 
 
 def test_a_rehearsal_and_a_refusal_do_nothing_and_are_said_once(told: list[str]) -> None:

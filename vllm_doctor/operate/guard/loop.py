@@ -1,46 +1,35 @@
 """Look, remember, decide, keep, say; and act in a thread of its own, one unit at a time."""
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
 
 import msgspec
 
 from vllm_doctor.gather.together import Task
+from vllm_doctor.operate.guard.act import End, Hands, Tell, restarted, why_ended
 from vllm_doctor.operate.guard.decide import decide
 from vllm_doctor.operate.guard.memory import Decision, Kind, Memory
 from vllm_doctor.operate.guard.policy import Policy
-from vllm_doctor.operate.guard.restart import Ask, NotPermitted
 from vllm_doctor.operate.history.slope import Slope
 from vllm_doctor.operate.history.slopes import slopes
 from vllm_doctor.operate.history.store import Event, Reader, Store, Unreadable
-from vllm_doctor.records.reading import Known, Reading
+from vllm_doctor.records.reading import Known
 from vllm_doctor.records.sample import Look
 from vllm_doctor.redact.text import safe
 
 MINUTE = 60.0
 _SLOPES_EVERY_S = 600.0
-_POLL_S = 3.0
 HOST = "the host"
 
 
-class Hands(Protocol):
-    """The world as the guard meets it."""
+class _Deed(msgspec.Struct, frozen=True):
+    """What is under way: of which unit, and what is done with it, in words."""
 
-    def look(self, names: tuple[str, ...], *, cards: bool, canaries: Mapping[str, float]) -> Reading[tuple[Look, ...]]:
-        """Look at the units."""
-
-    def kernel(self, since: float) -> tuple[str, ...]:
-        """The kernel's lines since that time."""
-
-    def refused(self, unit: str) -> str | None:
-        """Why it would not be restarted now."""
-
-    def restart(self, ask: Ask) -> None:
-        """Start it anew. Raises NotPermitted."""
-
-    def explain(self, unit: str) -> str:
-        """The doctor's first finding."""
+    unit: str
+    what: str
+    task: Task[End | None]
 
 
 class Guard:
@@ -57,13 +46,15 @@ class Guard:
         self._cards: dict[str, Look] = {}
         self._next = {"cards": 0.0, "kept": 0.0, "slopes": 0.0}
         self._kernel_at: float | None = None
-        self._acting: tuple[str, Task[list[Event] | None]] | None = None
+        self._acting: _Deed | None = None
+        self._steps: SimpleQueue[Event] = SimpleQueue()
         self._silent: frozenset[str] = frozenset()
         self._rests: dict[str, float] = {}
 
     def beat(self) -> tuple[tuple[Look, Decision], ...]:
         """One look at everything; the decisions, each with its look."""
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._noted()
         self._finished()
         full = now >= self._next["cards"]
         asked = {unit: self.policy.canary_s for unit, memory in self._memories.items() if memory.ask}
@@ -97,7 +88,7 @@ class Guard:
 
     def _decided(self, look: Look) -> tuple[Decision, ...]:
         memory = self._memories.get(look.unit, Memory())
-        if self._acting is not None and self._acting[0] == look.unit:
+        if self._acting is not None and self._acting.unit == look.unit:
             return ()
         memory, decisions = decide(self.policy, memory, look, self._slopes.get(look.unit, ()))
         self._memories[look.unit] = memory
@@ -112,12 +103,12 @@ class Guard:
         if not one.restart:
             self._event(look.unit, one.kind, one.sum)
             if one.kind is Kind.CRASHED and not self.dry:
-                self._act(look.unit, lambda: self._why_ended(look.unit))
+                self._act(look.unit, "diagnosed", partial(why_ended, self.hands, look.unit))
             return
         why = f"{one.kind}: {one.sum}"
         refusal = self.hands.refused(look.unit) if not self.dry else "a rehearsal (--dry-run)"
         if self._acting is not None:
-            refusal = refusal or f"{self._acting[0]} is being restarted"
+            refusal = refusal or f"{self._acting.unit} is being {self._acting.what}"
         if look.up < self._rests.get(look.unit, 0.0):
             refusal = refusal or "the last try did not succeed"
         if refusal is not None:
@@ -125,73 +116,32 @@ class Guard:
             self._say_once(look.unit, f"would restart it ({refusal}): {why}", key=f"would {one.kind} {refusal[:40]}")
             return
         self._event(look.unit, one.kind, f"restarts it: {one.sum}")
-        self._act(look.unit, lambda: self._restarted(look.unit, one))
+        self._act(look.unit, "restarted", partial(restarted, self.hands, self.policy, look.unit, one))
 
-    def _act(self, unit: str, work: Callable[[], list[Event] | None]) -> None:
-        if self._acting is None:
-            self._acting = (unit, Task(work))
-
-    def _finished(self) -> None:
-        """Take what the thread that acts has to say, once it has ended."""
-        if self._acting is None:
-            return
-        told = self._acting[1].within(0.0, None)
-        if told is None:
-            return
-        unit = self._acting[0]
-        self._acting = None
-        for event in told:
-            self._event(event.unit, event.kind, event.text)
-        if any(event.kind == "not-restarted" for event in told):
-            self._rests[unit] = time.clock_gettime(time.CLOCK_BOOTTIME) + self.policy.cool_down_s
-            return
-        if not any(event.kind in {"answers", "no-answer"} for event in told):
-            return
-        before = self._memories.get(unit, Memory())
-        self._memories[unit] = Memory(starts=before.starts)
-        self._silent = frozenset(key for key in self._silent if not key.startswith(f"{unit} "))
-
-    def _why_ended(self, unit: str) -> list[Event]:
-        finding = self.hands.explain(unit)
-        return [Event(time.time(), unit, "diagnosed", f"after it ended: {finding}")] if finding else []
-
-    def _restarted(self, unit: str, one: Decision) -> list[Event]:
-        """Diagnose, restart, wait for a real completion, diagnose again."""
-        told: list[Event] = []
+    def _act(self, unit: str, what: str, work: Callable[[Tell], End]) -> None:
+        """Begin it, unless another deed is under way. Its steps come back by a queue: the store has one thread."""
 
         def tell(kind: str, text: str) -> None:
-            told.append(Event(time.time(), unit, kind, text))
+            self._steps.put(Event(time.time(), unit, kind, text))
 
-        before = self.hands.explain(unit)
-        if before:
-            tell("diagnosed", f"before the restart: {before}")
-        began = time.monotonic()
-        try:
-            self.hands.restart(Ask(unit, cut=one.cut, why=f"{one.kind}: {one.sum}"))
-        except NotPermitted as refused:
-            tell("not-restarted", str(refused))
-            return told
-        took = self._answers(unit, began)
-        if took is None:
-            tell("no-answer", f"started anew, and no completion within {self.policy.ready_s:.0f} s")
-        else:
-            tell("answers", f"started anew; {took} after {time.monotonic() - began:.1f} s")
-        after = self.hands.explain(unit)
-        tell("diagnosed", f"after the restart: {after or 'no finding'}")
-        return told
+        if self._acting is None:
+            self._acting = _Deed(unit, what, Task(partial(work, tell)))
 
-    def _answers(self, unit: str, began: float) -> str | None:
-        """How it showed that it serves again; None where it did not in time."""
-        while time.monotonic() - began < self.policy.ready_s:
-            seen = self.hands.look((unit,), cards=False, canaries={unit: self.policy.canary_s})
-            look = seen.value[0] if isinstance(seen, Known) and seen.value else None
-            if look is not None and look.health == 200:
-                if look.canary is True:
-                    return "a completion came back"
-                if look.canary is None:
-                    return "/health says 200, and it cannot be asked for a completion"
-            time.sleep(min(_POLL_S, self.policy.beat_s))
-        return None
+    def _finished(self) -> None:
+        """Write down the steps of what is under way; once it has ended, watch its unit anew."""
+        if self._acting is None:
+            return
+        unit, end = self._acting.unit, self._acting.task.within(0.0, None)
+        while not self._steps.empty():
+            self._written(self._steps.get())
+        if end is None:
+            return
+        self._acting = None
+        if end is End.REFUSED:
+            self._rests[unit] = time.clock_gettime(time.CLOCK_BOOTTIME) + self.policy.cool_down_s
+        elif end is End.RESTARTED:
+            self._memories[unit] = Memory(starts=self._memories.get(unit, Memory()).starts)
+            self._silent = frozenset(key for key in self._silent if not key.startswith(f"{unit} "))
 
     def _keep(self, seen: tuple[Look, ...], now: float) -> None:
         """One record a minute of each unit, and the slopes now and then."""
@@ -204,9 +154,14 @@ class Guard:
         if now >= self._next["slopes"]:
             self._next["slopes"] = now + _SLOPES_EVERY_S
             self._slopes = {look.unit: self._grown(look) for look in seen}
-        notes, self._store.notes = self._store.notes, []
-        for note in notes:
-            self._tell(note)
+        self._noted()
+
+    def _noted(self) -> None:
+        """Say what the store has to say of itself."""
+        if self._store is not None:
+            notes, self._store.notes = self._store.notes, []
+            for note in notes:
+                self._tell(note)
 
     def _grown(self, look: Look) -> tuple[Slope, ...]:
         if self._store is None:
@@ -229,10 +184,13 @@ class Guard:
         self._kernel_at = now
 
     def _event(self, unit: str, kind: str, text: str) -> None:
-        text = safe(text)
-        self._tell(f"{unit}: {kind}: {text}")
+        self._written(Event(time.time(), unit, kind, text))
+
+    def _written(self, event: Event) -> None:
+        event = msgspec.structs.replace(event, text=safe(event.text))
+        self._tell(f"{event.unit}: {event.kind}: {event.text}")
         if self._store is not None and not self.dry:
-            self._store.event(Event(time.time(), unit, kind, text))
+            self._store.event(event)
 
     def _say_once(self, unit: str, text: str, key: str = "") -> None:
         name = f"{unit} {key or text}"

@@ -1,6 +1,8 @@
 """What the guard may do and from when on: a JSON file that role vllm_doctor writes. Nothing of it is needed."""
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +14,11 @@ from vllm_doctor.records.reading import Absent, Known
 FILE = Path("/etc/vllm-doctor/guard.json")
 STOP = Path("/etc/vllm-doctor/guard.stop")
 _MOST = 1 << 16
-_PLAIN = {"Expected": "needed:", "got": "found", "`float`": "a number", "`int`": "a whole number", "`str`": "text",
-          "`bool`": "true or false", "`object`": "a mapping", "`array`": "a list"}  # fmt: skip
+_PLAIN = {
+    "Input data was truncated": "is empty, or ends in the middle of its JSON",
+    "Expected": "needed:", "got": "found", "`float`": "a number", "`int`": "a whole number", "`str`": "text",
+    "`bool`": "true or false", "`object`": "a mapping", "`array`": "a list",
+}  # fmt: skip
 _UNIT = re.compile(r"(?!vllm-doctor)[A-Za-z0-9:_.\\@-]{1,200}\.service")
 
 Part = Annotated[float, msgspec.Meta(gt=0, le=1)]
@@ -90,21 +95,49 @@ def load(path: Path = FILE) -> Policy:
     try:
         policy = msgspec.json.decode(read.value, type=Policy)
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-        raise PolicyProblem(f"--policy {path}: {_told(str(wrong))}") from None
+        raise PolicyProblem(f"--policy {path}: {_told(str(wrong), read.value)}") from None
     for unit in policy.units:
         if not _UNIT.fullmatch(unit):
             raise PolicyProblem(
                 f"--policy {path}: units: found {unit[:100]!r}; needed: a unit such as vllm@main.service"
             )
-    if policy.pressure.kv_off >= policy.pressure.kv:
-        raise PolicyProblem(
-            f"--policy {path}: pressure: found kv_off {policy.pressure.kv_off:g} and kv {policy.pressure.kv:g}; "
-            "needed: kv_off below kv, or it is said again and again"
-        )
+    for place, found, needed in _at_odds(policy):
+        raise PolicyProblem(f"--policy {path}: {place}: found {found}; needed: {needed}")
     return policy
 
 
-def _told(wrong: str) -> str:
+def _at_odds(policy: Policy) -> Iterator[tuple[str, str, str]]:
+    """Values that are right one by one and together make the guard blind: where, what was found, what is needed."""
+    pressure, growth = policy.pressure, policy.growth
+    if pressure.kv_off >= pressure.kv:
+        found = f"kv_off {pressure.kv_off:g} and kv {pressure.kv:g}"
+        yield "pressure", found, "kv_off below kv, or it is said again and again"
+    if policy.beat_s > policy.every_s:
+        found = f"beat_s {policy.beat_s:g} and every_s {policy.every_s:g}"
+        yield "beat_s", found, "beat_s at most every_s: the GPUs are looked at with the services, never more often"
+    if policy.engine_silent_s > policy.engine_busy_silent_s:
+        found = f"engine_silent_s {policy.engine_silent_s:g} and engine_busy_silent_s {policy.engine_busy_silent_s:g}"
+        yield "engine_silent_s", found, "engine_silent_s at most engine_busy_silent_s: an engine that computes may live"
+    if (pressure.times - 1) * policy.beat_s >= pressure.within_s:
+        found = f"times {pressure.times} and within_s {pressure.within_s:g}, with a look every {policy.beat_s:g} s"
+        yield "pressure", found, "fewer times or a longer within_s: so many looks never fall into that time"
+    if growth.hours > policy.keep_days * 24:
+        found = f"hours {growth.hours:g}, and keep_days {policy.keep_days:g}"
+        yield "growth", found, "hours of records that are kept"
+
+
+def _found(written: bytes, place: str) -> str:
+    """`found 0; `: the value that stands at this place."""
+    try:
+        value = json.loads(written)
+        for word in place.split("."):
+            value = value[word]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""
+    return f"found {json.dumps(value)[:60]}; "
+
+
+def _told(wrong: str, written: bytes) -> str:
     """What msgspec says, in the words of who wrote the policy."""
     said, _, at = wrong.partition(" - at `$")
     place = at.strip("`.") or "the policy"
@@ -112,7 +145,8 @@ def _told(wrong: str) -> str:
     if unknown is None:
         for word, plain in _PLAIN.items():
             said = said.replace(word, plain)
-        return f"{place}: {said}"
+        found = "" if "found" in said else _found(written, place)
+        return f"{place}: {found}{said}"
     kinds: dict[str, type[msgspec.Struct]] = {"pressure": Pressure, "growth": Growth}
     words = [field.name for field in msgspec.structs.fields(kinds.get(place, Policy))]
     return f"{place}: found {unknown[1]}; needed: one of {', '.join(sorted(words))}"

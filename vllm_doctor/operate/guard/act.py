@@ -1,0 +1,104 @@
+"""A restart from the diagnosis before it to the completion after it: minutes, in a thread of its own."""
+
+import time
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Protocol
+
+from vllm_doctor.operate.guard.memory import Decision, Kind
+from vllm_doctor.operate.guard.policy import Policy
+from vllm_doctor.operate.guard.restart import Ask, NotPermitted
+from vllm_doctor.records.reading import Known, Reading
+from vllm_doctor.records.sample import Look
+
+_POLL_S = 3.0
+
+
+class Hands(Protocol):
+    """The world as the guard meets it."""
+
+    def look(self, names: tuple[str, ...], *, cards: bool, canaries: Mapping[str, float]) -> Reading[tuple[Look, ...]]:
+        """Look at the units."""
+
+    def kernel(self, since: float) -> tuple[str, ...]:
+        """The kernel's lines since that time."""
+
+    def refused(self, unit: str) -> str | None:
+        """Why it would not be restarted now."""
+
+    def restart(self, ask: Ask) -> None:
+        """Start it anew. Raises NotPermitted."""
+
+    def explain(self, unit: str) -> str:
+        """The doctor's first finding."""
+
+
+class End(Enum):
+    """How a deed ended; TOLD where nothing was done but a diagnosis."""
+
+    TOLD = "told"
+    REFUSED = "refused"
+    RESTARTED = "restarted"
+
+
+Tell = Callable[[str, str], None]
+
+
+def why_ended(hands: Hands, unit: str, tell: Tell) -> End:
+    """What the doctor says of a unit that ended by itself."""
+    finding = hands.explain(unit)
+    if finding:
+        tell("diagnosed", f"after it ended: {finding}")
+    return End.TOLD
+
+
+def restarted(hands: Hands, policy: Policy, unit: str, one: Decision, tell: Tell) -> End:
+    """Diagnose, restart, wait for a real completion, diagnose again. `tell` gets each step as it is done."""
+    before = hands.explain(unit)
+    if before:
+        tell("diagnosed", f"before the restart: {before}")
+    began = time.monotonic()
+    try:
+        hands.restart(Ask(unit, cut=one.cut, why=f"{one.kind}: {one.sum}"))
+    except NotPermitted as refused:
+        tell("not-restarted", str(refused))
+        return End.REFUSED
+    kind, how = _answer(hands, policy, unit, began)
+    tell(kind, f"started anew; {how} after {time.monotonic() - began:.1f} s")
+    if kind != Kind.HELD:  # of what another started there is nothing to say
+        tell("diagnosed", f"after the restart: {hands.explain(unit) or 'no finding'}")
+    return End.RESTARTED
+
+
+def _answer(hands: Hands, policy: Policy, unit: str, began: float) -> tuple[str, str]:
+    """Wait for the run that the restart began to serve: the event's kind, and what was seen. A run that another began
+    meanwhile says nothing of this restart."""
+    first: Look | None = None
+    while time.monotonic() - began < policy.ready_s:
+        seen = hands.look((unit,), cards=False, canaries={unit: policy.canary_s})
+        look = seen.value[0] if isinstance(seen, Known) and seen.value else None
+        if look is not None:
+            first = first or look
+            taken = _taken(first, look)
+            if taken:
+                return Kind.HELD, f"{taken}, so nobody waits for it any more,"
+            if look.active == "failed":
+                return "no-answer", "the service failed"
+            if look.health == 200 and look.canary is True:
+                return Kind.ANSWERS, "a completion came back"
+            if look.health == 200 and look.canary is None:
+                return Kind.ANSWERS, "/health says 200, and it cannot be asked for a completion"
+        time.sleep(min(_POLL_S, policy.beat_s))
+    return "no-answer", "no completion came"
+
+
+def _taken(first: Look, now: Look) -> str:
+    """Who else has taken the unit in hand since the restart; empty where nobody has."""
+    if now.drained:
+        return "it was drained"
+    if now.held:
+        return f"it is being changed ({now.held})"
+    if now.active == "inactive":
+        return "it was stopped"
+    anew = bool(first.invocation and now.invocation) and first.invocation != now.invocation
+    return "it was started anew, and not by its Restart=" if anew and now.restarts <= first.restarts else ""
