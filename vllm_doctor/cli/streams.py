@@ -136,6 +136,17 @@ def guarded() -> Iterator[None]:
                 guard.flush()
 
 
+def left(within_s: float) -> bool:
+    """Wait so long, or until the reader of standard output has gone (`| head`, a terminal that was closed); has it?"""
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)  # whether it can be written is not asked
+        gone = poll.poll(within_s * 1000)
+    except (OSError, ValueError):  # closed from the start: nobody ever read
+        return True
+    return any(event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) for _, event in gone)
+
+
 def say(text: str) -> None:
     """Write to standard output. A reader that went away (`| head -1`) saw what it wanted; the exit code stays.
 

@@ -15,8 +15,13 @@ def width() -> int:
 
 
 def colored() -> bool:
-    """Is it a terminal whose reader did not ask for none (NO_COLOR)?"""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    """Is it a terminal that has colours, and whose reader did not ask for none (NO_COLOR)?"""
+    return obeys() and not os.environ.get("NO_COLOR")
+
+
+def obeys() -> bool:
+    """Is it a terminal that does what an escape sequence says? One that calls itself dumb shows it as signs."""
+    return sys.stdout.isatty() and os.environ.get("TERM") not in {"dumb", "unknown"}
 
 
 def told(text: str) -> None:

@@ -2,16 +2,17 @@
 
 import datetime
 import os
-import sys
 import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
+
+import msgspec
 
 from vllm_doctor.cli import terminal
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.span import stamp
-from vllm_doctor.cli.streams import say
+from vllm_doctor.cli.streams import left, say
 from vllm_doctor.gather import journal, look
 from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.together import Task
@@ -45,13 +46,13 @@ def run(unit: str | None, urls: tuple[str, ...], *, once: bool, every_s: float, 
 
 
 def _live(view: "View", every_s: float, *, json: bool) -> int:
-    live = sys.stdout.isatty() and not json
-    while True:
-        time.sleep(every_s)
+    live = terminal.obeys() and not json
+    while not left(every_s):
         seen = view.take(findings=True, wait=False)
         if live:
             say("\x1b[H\x1b[J")
         _show(seen, json=json)
+    return Exit.OK
 
 
 class View:
@@ -111,7 +112,19 @@ def _of_host(unit: str | None) -> Callable[[], tuple[Look, ...]]:
 
 def _of_urls(bases: tuple[str, ...]) -> Callable[[], tuple[Look, ...]]:
     given = Pass(os.environ.get("VLLM_API_KEY") or None)
-    return lambda: tuple(look.look_at(base, given) for base in bases)
+
+    def see(base: str) -> Look:
+        seen = look.look_at(base, given)
+        if seen.health not in {401, 403}:
+            return seen
+        more = "VLLM_API_KEY=… in the environment gives a key"
+        if given.key is not None and base.startswith("https:"):
+            more = "a key goes over https only to a server whose certificate file is known: watch it on its host"
+        elif given.key is not None:
+            more = "VLLM_API_KEY does not open it"
+        return msgspec.structs.replace(seen, why=f"{seen.why}; {more}")
+
+    return lambda: tuple(see(base) for base in bases)
 
 
 def _base(url: str) -> str:

@@ -14,6 +14,8 @@ CHUNK = 1 << 16
 # A read that began within the deadline says itself that it came to nothing.
 GRACE_S = 0.5
 MAX_PEM = 1 << 20
+# What a header may hold; a line break or a space at an end comes from a file that was read with its last line.
+_KEY = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 
 
@@ -112,6 +114,8 @@ def _get(
     import urllib3
     from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
+    if given.key and not _KEY.fullmatch(given.key):
+        return NoResponse(f"{url}: the key has a line break or another sign that no header may hold", connected=True)
     end = time.monotonic() + deadline_s
     headers = {"Accept": "text/plain, application/json", "User-Agent": "vllm-doctor"}
     if body is not None:

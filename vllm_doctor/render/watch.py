@@ -7,7 +7,10 @@ from vllm_doctor.render.bar import draw
 from vllm_doctor.render.page import Page
 from vllm_doctor.render.text import figure, visible
 
+_KV = "  KV cache  "
 _KV_COLUMNS = 30
+# " 100%" behind the bar.
+_PERCENT = 5
 
 
 def page(seen: Sequence[Figures], at: str, *, width: int, color: bool) -> str:
@@ -15,11 +18,11 @@ def page(seen: Sequence[Figures], at: str, *, width: int, color: bool) -> str:
     out = Page(width, color=color)
     out.line((at, "dim"))
     for one in seen:
-        out.line((visible(one.name, 60), "bold"), (f"  {visible(one.state, 60)}", ""))
+        _head(out, visible(one.name, 60), visible(one.state, 60))
         for memory in one.cards:
             draw(out, memory)
         if one.running is not None:
-            out.line(("  KV cache  ", ""), *_meter(one.kv))
+            out.line((_KV, ""), *_meter(one.kv, min(_KV_COLUMNS, out.width - len(_KV) - _PERCENT)))
             preempted = f"{figure(one.preempted or 0)} preempted{_rate(one.preempted_rate)}"
             out.text(f"{figure(one.running)} running, {figure(one.waiting or 0)} waiting, {preempted}", indent=2)
             tokens = f"tokens a second: {_or(one.output_rate)} out, {_or(one.prompt_rate)} in"
@@ -34,12 +37,21 @@ def page(seen: Sequence[Figures], at: str, *, width: int, color: bool) -> str:
     return str(out)
 
 
-def _meter(kv: float | None) -> tuple[tuple[str, str], ...]:
+def _head(out: Page, name: str, state: str) -> None:
+    """Both on one line, where they have room there."""
+    if len(name) + 2 + len(state) <= out.width:
+        out.line((name, "bold"), (f"  {state}", ""))
+        return
+    out.line((name, "bold"))
+    out.text(state, indent=2)
+
+
+def _meter(kv: float | None, columns: int) -> tuple[tuple[str, str], ...]:
     if kv is None:
         return (("not told", "dim"),)
-    full = round(kv * _KV_COLUMNS)
+    full = round(kv * columns)
     style = "red" if kv > 0.95 else "yellow" if kv > 0.85 else "green"
-    return (("█" * full, style), ("░" * (_KV_COLUMNS - full), ""), (f" {kv:.0%}", ""))
+    return (("█" * full, style), ("░" * (columns - full), ""), (f" {kv:.0%}", ""))
 
 
 def _or(value: float | None) -> str:
