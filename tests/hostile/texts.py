@@ -249,6 +249,12 @@ REFUSED = (
     "vllm serve x --max-model-len=",
     "vllm serve x --hf-overrides {", "vllm serve x --speculative-config '['", "vllm serve x -O.mode nine",
     "vllm serve x --kv-cache-dtype fp2", "vllm serve x --chat-template-content-format json", "vllm serve x -q fp88",
-    "vllm serve x --attention-backend FLASH_ATTN4",
+    "vllm serve x --attention-backend FLASH_ATTN4", "vllm serve x -O9", "vllm serve x --optimization-level O2",
+    "vllm serve x --max-logprobs -5", "vllm serve x --long-prefill-token-threshold -1", "vllm serve x --watermark 1",
+    "vllm serve x --attention-config.backend NOPE", "vllm serve x -ac '{\"backend\": \"NOPE\"}'",
+    "vllm serve x --structured-outputs-config.backend nope", "vllm serve x --eplb-config.window_size 0",
+    "vllm serve x --attention-config.no_such_key 1", "vllm serve x --load-format nope",
+    "vllm serve x --tokenizer-mode nope", "vllm serve x --enable-auto-tool-choice --tool-call-parser nope",
+    "vllm serve x --reasoning-parser nope",
     "vllm serve x --cpu-offload-gb nan", "vllm serve x --swap-space -4", "vllm serve x --max-loras 0",
 )  # fmt: skip

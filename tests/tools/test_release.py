@@ -65,6 +65,80 @@ class CacheConfig:
             option = read.release(read_wheel(made), [])["options"]["kv-cache-dtype"]
             assert option.get("choices") == choices
 
+    def test_the_keys_of_an_option_are_those_of_the_class_that_pydantic_validates(self, tmp_path: Path) -> None:
+        more = {
+            "vllm/config/utils.py": "from pydantic.dataclasses import dataclass\nConfigDict(extra='forbid')\n",
+            "vllm/config/more.py": """
+from enum import Enum, IntEnum
+class Level(IntEnum):
+    L0 = 0
+    L1 = 1
+class Way(Enum):
+    FAST = (1, 2)
+    SLOW = 2
+@config
+class Inner:
+    size: int = Field(default=1, ge=1, le=HALF)
+@config
+class OuterConfig:
+    level: Level = Level.L0
+    way: Way = Way.FAST
+    inner: Inner = field(default_factory=Inner)
+    kind: Literal["a", "b"] | None = None
+    free: Literal["a"] | str = "a"
+    changed: int = 3
+    @field_validator("way", mode="before")
+    def _way(cls, value):
+        if value.lower() == "auto":
+            return None
+        return Way[value.upper()]
+    @field_validator("changed", mode="before")
+    def _changed(cls, value):
+        return anything(value)
+@config
+class FirstConfig:
+    size: int = Field(default=1, ge=1)
+    @model_validator(mode="before")
+    def _all(cls, values):
+        return anything(values)
+@config
+class VllmConfig:
+    outer_config: OuterConfig = field(default_factory=OuterConfig)
+    level: Level = Level.L0
+""",
+            "vllm/engine/more_args.py": "",
+        }
+        more["vllm/entrypoints/api_cli_args.py"] = """
+vllm_kwargs = get_kwargs(VllmConfig)
+group.add_argument("--outer-config", **vllm_kwargs["outer_config"])
+group.add_argument("--level", **vllm_kwargs["level"])
+"""
+        said = read.release(read_wheel(wheel(tmp_path, more=more)), [])
+        assert said["options"]["outer-config"]["config"] == "OuterConfig"
+        assert said["options"]["level"]["names"] == [0, 1]
+        assert said["fields"] == {
+            "Inner": {"closed": True},
+            "Inner.size": {"type": "int", "range": {"ge": 1}},
+            "OuterConfig": {"closed": True},
+            "OuterConfig.changed": {},
+            "OuterConfig.free": {},
+            "OuterConfig.inner": {"config": "Inner"},
+            "OuterConfig.kind": {"choices": ["a", "b"], "optional": True},
+            "OuterConfig.level": {"choices": [0, 1]},
+            "OuterConfig.way": {"choices": ["FAST", "SLOW", "auto"], "any_case": True},
+        }
+
+    def test_the_names_that_a_release_registers_are_read_where_each_can_be(self, tmp_path: Path) -> None:
+        more = {
+            "vllm/model_executor/model_loader/__init__.py": "_LOAD_FORMAT_TO_MODEL_LOADER = {'auto': A, 'pt': B}\n",
+            "vllm/tool_parsers/__init__.py": "_TOOL_PARSERS_TO_REGISTER = {'hermes': ('f', 'C'), **more}\n",
+            "vllm/reasoning/one.py": "@ReasoningParserManager.register_module(['r1', 'r2'])\nclass One: ...\n",
+        }
+        said = read.release(read_wheel(wheel(tmp_path, more=more)), [])
+        assert said["load_formats"] == {"auto": {}, "pt": {}}
+        assert said["reasoning_parsers"] == {"r1": {}, "r2": {}}
+        assert "tool_parsers" not in said  # not the whole list
+
     def test_a_type_of_the_front_end_may_stand_anywhere_in_the_package_that_hands_it_on(self, tmp_path: Path) -> None:
         more = {
             "vllm/entrypoints/cli_args.py": "from vllm.chat import Form\nclass FrontendArgs:\n    form: Form = 'a'\n",

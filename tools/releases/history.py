@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from releases import store
+from releases import registered, store
 from vllm_doctor.knowledge.version import Version, as_version
 
 FOLDER = store.FOLDER.parent / "history"
 _KERNELS = ("attention", "compilation", "linear", "moe", "pass_config")
 FILES: dict[str, tuple[str, ...]] = {
     "options": ("options",),
+    "fields": ("fields",),
+    "registered": tuple(registered.TABLES),
     "environment": ("environment",),
     "kernels": _KERNELS,
     "packages": ("packages",),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from releases.config import Classes, Hint
+from releases.fields import Fields
 from releases.wheel import Wheel
 
 _SOURCES = re.compile(
@@ -36,6 +37,8 @@ class Option:
     no_form: bool = False
     aliases: list[str] = field(default_factory=list)
     deprecated: bool = False
+    config: str = ""
+    said: dict[str, object] = field(default_factory=dict)  # its class's own bounds or names, see fields.py
 
     def record(self) -> dict[str, object]:
         """What is written down: what differs from an option that takes one word of any text."""
@@ -47,17 +50,19 @@ class Option:
             "no_form": self.no_form,
             "aliases": self.aliases,
             "deprecated": self.deprecated,
+            "config": self.config,
+            **self.said,
         }
         return made | {key: value for key, value in said.items() if value}
 
 
-def read(wheel: Wheel) -> dict[str, dict[str, object]]:
+def read(wheel: Wheel, fields: Fields) -> dict[str, dict[str, object]]:
     """Every option by its long name without dashes."""
     modules = {path: wheel.tree(path) for path in wheel.files if _SOURCES.fullmatch(path)}
     if "vllm/envs.py" in wheel.files:
         modules.pop(_OLD_FRONTEND, None)
     named = [wheel.tree(path) for path in _imported(wheel, modules)]
-    reading = _Reading(modules, named, wheel.files["vllm/engine/arg_utils.py"])
+    reading = _Reading(modules, named, wheel.files["vllm/engine/arg_utils.py"], fields)
     found: dict[str, Option] = {}
     for module in modules.values():
         for call in ast.walk(module):
@@ -95,7 +100,8 @@ def _sources(wheel: Wheel, module: str) -> list[str]:
 class _Reading:
     """The configuration's classes, and what the source changes in the kwargs made of them."""
 
-    def __init__(self, modules: dict[str, ast.Module], named: list[ast.Module], arg_utils: str) -> None:
+    def __init__(self, modules: dict[str, ast.Module], named: list[ast.Module], arg_utils: str, fields: Fields) -> None:
+        self.validated = fields
         self.classes = Classes(modules.values())
         beside = Classes(named)
         self.classes.types = beside.types | self.classes.types
@@ -185,6 +191,11 @@ class _Reading:
         option.default = self.classes.default(
             engine[fed][1] if fed in engine else owner[1] if owner is not None else None
         )
+        said = self.validated.key(self.classes.tables.get(table, ""), fed)
+        option.config = str(said.get("config", ""))
+        option.said = {"range": said["range"]} if "range" in said else {}
+        if "choices" in said and option.choices is None:  # the parser takes any text
+            option.said = {"names": said["choices"]} | ({"any_case": True} if "any_case" in said else {})
         return option
 
     def _of_field(self, name: str, table: str, kind: str | None) -> Option:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from releases import cited, environment, kernels, messages, metrics, models, options, packages, refusals
+from releases import cited, environment, kernels, messages, metrics, models, options, packages, refusals, registered
+from releases.fields import Fields
 from releases.messages import Sought
 from releases.store import Release
 from releases.wheel import Wheel
@@ -12,16 +13,19 @@ from releases.wheel import Wheel
 
 def release(wheel: Wheel, catalogue: Iterable[Sought]) -> Release:
     """All sections of a release. Raises WheelError where a source does not parse."""
-    taken = options.read(wheel)
+    fields = Fields(wheel)
+    taken = options.read(wheel, fields)
     return {
         "version": wheel.version,
         "source": f"wheel {wheel.name}",
         "packages": packages.read(wheel),
         **({"build": dict(wheel.code)} if wheel.code else {}),
         "options": taken,
+        "fields": fields.section(taken),
         "environment": environment.read(wheel),
         **kernels.read(wheel),
         "quantizations": models.quantizations(wheel),
+        **registered.read(wheel),
         "architectures": models.architectures(wheel),
         "metrics": metrics.read(wheel),
         "messages": messages.read(wheel, catalogue),

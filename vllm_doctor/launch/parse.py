@@ -14,6 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from vllm_doctor.knowledge import parser
+from vllm_doctor.knowledge.parser import keys
 from vllm_doctor.knowledge.versions import FlagFact, Version, canonical, complete, env, flag, newest_known
 from vllm_doctor.launch import table
 from vllm_doctor.launch.line import LaunchError, begin
@@ -61,6 +62,7 @@ _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _DASHES = "Pd"
 # From here on all that stands right behind -O is a level (vLLM's utils/argparse_utils.py), so `-O.mode` takes no word.
 _LEVELS_FROM = Version((0, 13))
+_LEVEL = "optimization-level"
 
 
 def parse_launch(argv: Sequence[str], version: Version | None) -> LaunchLine:
@@ -127,6 +129,16 @@ class _Reading:
                 self._option(word)
             else:
                 self._positional(word)
+        self._plugged()
+
+    def _plugged(self) -> None:
+        """Names that a file of the launch may bring are judged where it has none."""
+        for name, (file, switch) in parser.PLUGGED.items():
+            value = self.flags.get(name)
+            if self.version is not None and isinstance(value, str) and not self.flags.get(file):
+                said = parser.unregistered(name, value, self.version)
+                if said is not None and (not switch or self.flags.get(switch) is True) and "$" not in value:
+                    self.refuse(f"--{name}", repr(value[:60]), said.needed)
 
     def _positional(self, word: str) -> None:
         if unicodedata.category(word[:1] or "x") == _DASHES and word[:1] != "-":
@@ -141,6 +153,8 @@ class _Reading:
         value = text if equals else None
         if re.fullmatch(r"-O\d", given):
             given, value = "-O", given[2:]
+        if self._is_level(word):
+            given, value = f"--{_LEVEL}", word[2:].removeprefix("=") or self._level()
         bare, _, nested = given.partition(".")
         spelled = self._spelled(bare)
         if spelled is None:
@@ -162,6 +176,17 @@ class _Reading:
             if before is not None and before != now:
                 self.notes.append(f"--{name} is given twice, as {before} and as {now}; vLLM takes the last one")
             self._check(name, fact, None if switched_off else now)
+
+    def _is_level(self, word: str) -> bool:
+        """Is it `-O…`, of which all that follows is a level in this release (vLLM's utils/argparse_utils.py)?"""
+        known = self.version is not None and flag(_LEVEL, self.version)
+        return word.startswith("-O") and bool(known and known.exists)
+
+    def _level(self) -> str | None:
+        """The word after a lone -O."""
+        following = self._next()
+        self._at += following is not None
+        return following
 
     def _spelled(self, bare: str) -> str | None:
         """The long name behind what was written, `no-…` where that is a spelling of its own; None: refused."""
@@ -190,10 +215,15 @@ class _Reading:
             )
             self._at += self._next() is not None
             return
-        if value is None and self._next() is None:
+        if value is None:
+            value = self._next()
+            self._at += value is not None
+        if value is None:
             self.refuse(f"--{name}.{nested}", "no value", "a value")
-        elif value is None:
-            self._at += 1
+        elif self.version is not None and "$" not in value and "[hidden]" not in value:
+            given = keys.nested(nested.split("."), keys.typed(value))
+            for key, found, needed in keys.wrong_keys(name, given, self.version):
+                self.refuse(f"--{name}.{key}", found, needed)
         self.notes.append(f"--{name}.{nested} is passed on; the plan does not read nested keys of --{name}")
 
     def _switch(self, name: str, value: str | None) -> None:

@@ -129,7 +129,7 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
     for index, line in enumerate(lines):
         stream = (line.process, line.pid, line.module is not None and line.module != "uvicorn")
         text = line.text
-        if stream == _BARE and _BARE not in opened and _broken_off(opened.get(speaking), text):
+        if stream == _BARE and line.module is None and _BARE not in opened and _broken_off(opened.get(speaking), text):
             stream = speaking  # a message that was broken into lines after its prefixes were written
         speaking = stream
         current = opened.get(stream)

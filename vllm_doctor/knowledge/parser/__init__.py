@@ -15,6 +15,7 @@ from functools import cache
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.history import Record, history
+from vllm_doctor.knowledge.parser.keys import beyond, unnamed, wrong_keys
 from vllm_doctor.knowledge.parser.ranges import JSON, RANGES
 from vllm_doctor.knowledge.version import Version, parse_version
 
@@ -124,7 +125,9 @@ def value_complaint(name: str, value: str, version: Version | None) -> Complaint
         listed: Value = value.split(",") if option.words == "+" else value
         wrong = _mismatch(name, listed, told, f"--{name} {value}") if option.words != 0 else None
         if wrong is None and read is not None and version is not None:
-            wrong = _unregistered(name, value, version)
+            if name not in PLUGGED:
+                wrong = unregistered(name, value, version)
+            wrong = wrong or _not_taken(name, value, version)
         if wrong is not None:
             return wrong
     elif fact is not None and fact.choices is not None and value not in {str(c) for c in fact.choices}:
@@ -134,10 +137,22 @@ def value_complaint(name: str, value: str, version: Version | None) -> Complaint
 
 
 # Options that take any text, of which a table of the release then has the names: (its file, its section).
-_REGISTRIES = {"quantization": ("models", "quantizations"), "attention-backend": ("kernels", "attention")}
+_REGISTRIES = {
+    "quantization": ("models", "quantizations"),
+    "attention-backend": ("kernels", "attention"),
+    "load-format": ("registered", "load_formats"),
+    "tokenizer-mode": ("registered", "tokenizers"),
+    "tool-call-parser": ("registered", "tool_parsers"),
+    "reasoning-parser": ("registered", "reasoning_parsers"),
+}
+# Of them, those that another option may bring: (the option that names the file, the switch that it works behind).
+PLUGGED = {
+    "tool-call-parser": ("tool-parser-plugin", "enable-auto-tool-choice"),
+    "reasoning-parser": ("reasoning-parser-plugin", ""),
+}
 
 
-def _unregistered(name: str, value: str, version: Version) -> Complaint | None:
+def unregistered(name: str, value: str, version: Version) -> Complaint | None:
     """A name that the release's own table lacks, in any letters; a plugin may bring more, as `needed` says."""
     place = _REGISTRIES.get(name)
     if place is None or value.lower() in {"auto", "none"} or "." in value:
@@ -150,6 +165,22 @@ def _unregistered(name: str, value: str, version: Version) -> Complaint | None:
     return Complaint(
         f"--{name} {value}", f"a name that vLLM {version} or a plugin has: {listed}", f"choose one of these for {name}"
     )
+
+
+def _not_taken(name: str, value: str, version: Version) -> Complaint | None:
+    """A number out of the range, or an object with a key, that the class behind the option refuses."""
+    record = history("options", "options").value(versions.canonical(name), version)
+    if needed := beyond(record, value) or unnamed(record.get("names"), record, value):
+        return Complaint(f"--{name} {value}", needed, f"set {name} to {needed}")
+    if "config" not in record or not value.lstrip().startswith("{"):
+        return None
+    try:
+        given = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    for key, found, what in wrong_keys(versions.canonical(name), given, version) if isinstance(given, dict) else ():
+        return Complaint(f"--{name} {value}", f"for its key {key}, {found}: {what}", f"change {key} in {name}")
+    return None
 
 
 def _no_value_of_it(name: str, value: Value) -> Complaint | None:

@@ -43,9 +43,9 @@ class Range(msgspec.Struct, frozen=True):
 
     def _read(self, text: str) -> float | None:
         """The number, or None for what is none; `nan` is none either."""
-        scaled = _scaled(text) if self.scaled else None
+        human = scaled(text) if self.scaled else None
         try:
-            value = scaled if scaled is not None else int(text) if self.whole else float(text)
+            value = human if human is not None else int(text) if self.whole else float(text)
         except ValueError:
             return None
         return None if isinstance(value, float) and isnan(value) else value
@@ -54,7 +54,8 @@ class Range(msgspec.Struct, frozen=True):
 _SCALE = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-def _scaled(text: str) -> int | None:
+def scaled(text: str) -> int | None:
+    """A whole number with a suffix, 8k or 1.5M; None for anything else."""
     found = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)([kKmMgGtT])", text.strip(), re.ASCII)
     return int(float(found[1]) * _SCALE[found[2]]) if found is not None else None
 

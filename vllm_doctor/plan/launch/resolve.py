@@ -215,7 +215,7 @@ def resolve(  # noqa: PLR0917
         flags.object("compilation-config")
     eager = (
         flags.on("enforce-eager", default=False)
-        or level == "0"
+        or "0" in {level, flags.text("optimization-level")}
         or '"cudagraph_mode": "NONE"' in level
         or '"cudagraph_mode":"NONE"' in level
     )
