@@ -198,8 +198,35 @@ int nvmlDeviceGetPciInfo_v3(device_t device, pci_t *out) {
     return SUCCESS;
 }
 
+/* With `living = 1` a process that has ended holds nothing any more, as on a real card. */
+static int ended(device_t device, unsigned pid) {
+    unsigned long long living = 0;
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%u", pid);
+    return gpu_number(device, "living", &living) && living && access(path, F_OK) != 0;
+}
+
+static int process_line(device_t device, unsigned n, char *kind, unsigned *pid, char *used) {
+    char what[32], text[128];
+    snprintf(what, sizeof what, "process.%u", n);
+    if (gpu_text(device, what, text, sizeof text)) return 0;
+    if (sscanf(text, "%15s %u %31s", kind, pid, used) != 3) *kind = 0;
+    return 1;
+}
+
+/* Bytes of processes that have ended since the description was written. */
+static unsigned long long given_back(device_t device) {
+    unsigned long long all = 0;
+    char kind[16], used[32];
+    unsigned pid;
+    for (unsigned n = 0; n < 64 && process_line(device, n, kind, &pid, used); n++)
+        if (*kind && used[0] != '-' && ended(device, pid)) all += strtoull(used, NULL, 0);
+    return all;
+}
+
 static int memory(device_t device, memory_v2 *out) {
     if (!gpu_number(device, "total", &out->total) || !gpu_number(device, "free", &out->free)) return NOT_SUPPORTED;
+    out->free += given_back(device);
     if (!gpu_number(device, "reserved", &out->reserved)) out->reserved = 0;
     out->used = out->total - out->free - out->reserved;
     return SUCCESS;
@@ -233,11 +260,10 @@ int nvmlDeviceGetCudaComputeCapability(device_t device, int *major, int *minor) 
 static int processes(device_t device, const char *kind, unsigned *count, process_t *out) {
     unsigned room = out ? *count : 0, found = 0;
     for (unsigned n = 0; n < 64; n++) {
-        char what[32], text[128], is[16], used[32];
+        char is[16], used[32];
         unsigned pid;
-        snprintf(what, sizeof what, "process.%u", n);
-        if (gpu_text(device, what, text, sizeof text)) break;
-        if (sscanf(text, "%15s %u %31s", is, &pid, used) != 3 || strcmp(is, kind)) continue;
+        if (!process_line(device, n, is, &pid, used)) break;
+        if (strcmp(is, kind) || ended(device, pid)) continue;
         if (found < room) {
             out[found].pid = pid;
             out[found].used = used[0] == '-' ? ~0ULL : strtoull(used, NULL, 0);

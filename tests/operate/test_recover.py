@@ -6,12 +6,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from vllm_doctor.gather import procfs
 from vllm_doctor.gather.unit_line import Line
+from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.launch_text import can_change
+from vllm_doctor.operate.recover import steps
 from vllm_doctor.operate.recover.conservative import less, text
 from vllm_doctor.operate.recover.orphans import Holder, end, holders
 from vllm_doctor.plan.prediction.predict import Prediction
@@ -144,3 +147,38 @@ def test_a_launch_that_cannot_start_is_not_made_better_by_less() -> None:
     told = less(ARGV, foresees(lambda _: "oom-weights"), EFFECT)
     assert told.changes == ()
     assert "less of anything does not help" in told.why
+
+
+def plan_of(*gpus: Gpu) -> steps.Plan:
+    return steps.Plan(
+        unit="vllm@a.service",
+        line=None,
+        active="active",
+        drained=False,
+        processes=(),
+        gpus=gpus,
+        gpus_unknown="",
+        mine=(),
+        others=(),
+        less=steps.Less((), ""),
+        hours=1,
+    )
+
+
+def test_memory_that_nobody_holds_is_waited_for_on_the_units_own_gpus_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = Gpu(0, "NVIDIA H100 80GB HBM3", uuid="GPU-0", total_bytes=80 << 30, free_bytes=79 << 30)
+    held = Gpu(1, "NVIDIA H100 80GB HBM3", uuid="GPU-1", total_bytes=80 << 30, free_bytes=20 << 30)
+    monkeypatch.setattr(steps, "seen", lambda _unit: ((free, held), "", ()))
+    monkeypatch.setattr(steps, "_FREE_S", 0.0)
+    monkeypatch.setattr("time.sleep", lambda _s: None)
+    said: list[str] = []
+    assert steps._freed(plan_of(free), said.append) == ""
+    assert said == ["GPU 0: 79.00 of 80.00 GiB free"]
+    assert "GPU 1: 60.00 GiB are held by no process" in steps._freed(plan_of(free, held), said.append)
+
+
+def test_ctrl_c_leaves_a_word_in_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt), steps._cut_off("vllm@a.service"):
+        raise KeyboardInterrupt
+    assert [(e.kind, e.text[:12]) for e in deeds.events("vllm@a.service")] == [("not-recovered", "interrupted:")]

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from vllm_doctor.gather import journal
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.past import past
 from vllm_doctor.operate.history.store import Event, Store
-from vllm_doctor.operate.history.timeline import _by_whom, _expired
+from vllm_doctor.operate.history.timeline import _by_whom, _expired, starts
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.sample import Look
 
@@ -68,6 +69,33 @@ def test_what_took_itself_away_has_its_end_unless_it_was_turned_off_before() -> 
     assert [e.at for e in _expired([holds, again], 2000)] == [1200]
     assert len(_expired([holds, Event(300, "vllm@two.service", "debug", "off")], 700)) == 1
     assert _expired([Event(100, UNIT, "debug", "holds until soon")], 700) == []
+
+
+def test_a_restart_of_the_host_takes_it_away_before_its_time() -> None:
+    holds = Event(100, UNIT, "recover", "holds until 1970-01-01T00:10:00+00:00")
+    told = [Event(300, UNIT, "recover", "expired: the host's restart took the drop-in away")]
+    assert _expired([holds], 400, booted=300) == told
+    assert [e.at for e in _expired([holds], 700, booted=50)] == [600]
+
+
+def test_a_start_has_systemds_time_and_runs_of_earlier_boots_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = (
+        journal.Run("a" * 32, ("Stopped vLLM.", "vllm@main.service: Deactivated successfully."), False, NOW, NOW + 1),
+        journal.Run(
+            "b" * 32, ("Starting vLLM...", "vllm@main.service: Failed with result 'x'."), True, NOW + 2, NOW + 9
+        ),
+    )
+    asked: list[float | None] = []
+
+    def invocations(_unit: str, _deadline_s: float, *, since: float | None = None) -> Known[tuple[journal.Run, ...]]:
+        asked.append(since)
+        return Known(runs, "journal")
+
+    monkeypatch.setattr(journal, "invocations", invocations)
+    monkeypatch.setattr(journal, "head", lambda *_: ("2023-11-14T22:14:30+00:00 h vllm[7]: it loads",))
+    told, why = starts(UNIT, NOW)
+    assert (why, asked) == ("", [NOW])
+    assert [(e.at - NOW, e.kind) for e in told] == [(1, "end"), (2, "start"), (9, "crash")]
 
 
 def test_a_diagnosis_knows_the_guards_restart_of_the_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,12 @@ def _on(asked: Asked, unit: str) -> int:
     if not asked.yes and not agreed("debug"):
         terminal.told("nothing was done\n")
         return Exit.OK
-    why = switch.on(unit, chosen, int(span), asked.ready_s, datetime.datetime.now(tz=datetime.UTC))
+    try:
+        why = switch.on(unit, chosen, int(span), asked.ready_s, datetime.datetime.now(tz=datetime.UTC))
+    except KeyboardInterrupt:
+        # The timer that is armed first counts the start's time in, as nobody says any more when it serves.
+        terminal.told(f"interrupted; vllm-doctor debug status --unit {unit} says until when the variables stay\n")
+        raise
     if why is not None:
         terminal.told(f"{why}; the variables were taken away again\n")
         return Exit.FINDINGS

@@ -13,6 +13,7 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.span import stamp
 from vllm_doctor.cli.streams import say
 from vllm_doctor.operate.guard import policy as policies
+from vllm_doctor.operate.guard.explain import Told
 from vllm_doctor.operate.guard.hands import RealHands
 from vllm_doctor.operate.guard.loop import Guard
 from vllm_doctor.operate.history import store as stores
@@ -119,9 +120,9 @@ class _Seen(msgspec.Struct, frozen=True):
     def restart(self, _ask: object) -> None:
         """Nothing is done."""
 
-    def explain(self, _unit: str) -> str:
+    def explain(self, _unit: str) -> Told:
         """Nothing is asked."""
-        return ""
+        return Told()
 
 
 def _line(one: Look, refused: str | None) -> str:

@@ -17,6 +17,7 @@ from vllm_doctor.operate.guard.restart import NotPermitted
 from vllm_doctor.operate.launch_text import can_change
 from vllm_doctor.operate.recover import conservative, steps
 from vllm_doctor.operate.recover.conservative import Less, Predict
+from vllm_doctor.operate.recover.orphans import gpu_name
 from vllm_doctor.operate.temporary import NotDone
 
 
@@ -34,6 +35,9 @@ def run(unit: str, *, dry_run: bool, yes: bool, as_it_is: bool, hours: float, re
         return Exit.OK
     try:
         ended = steps.done(plan, ready_s, _say, datetime.datetime.now(tz=datetime.UTC))
+    except KeyboardInterrupt:
+        _say(f"interrupted: where {unit} is stopped, systemd starts it within half a minute")
+        raise
     except (NotPermitted, NotDone) as refused:
         raise UsageProblem(f"recover: {refused}") from None
     except OSError as refused:
@@ -41,7 +45,7 @@ def run(unit: str, *, dry_run: bool, yes: bool, as_it_is: bool, hours: float, re
     if ended.answers:
         terminal.told(f"a completion came back after {ended.seconds:.0f} s\n" + (f"{ended.why}\n" if ended.why else ""))
         return Exit.FINDINGS if ended.why else Exit.OK
-    finding = explained(unit)
+    finding = explained(unit).finding
     terminal.told(
         f"{ended.why}\n" + (f"{finding}\n" if finding else "") + f"more: vllm-doctor diagnose --unit {unit}\n"
     )
@@ -63,14 +67,14 @@ def _plan(found: Found, *, as_it_is: bool, hours: float) -> steps.Plan:
         predict, effect, why = _planner(unit, argv)
         less = conservative.less(argv, predict, effect)
         if why:
-            less = Less(less.changes, f"{less.why}; {why}")
+            less = Less(less.changes, f"{less.why}, and there is none: {why}")
     return steps.Plan(
         unit=unit,
         line=line,
         active=found.unit.active_state,
         drained=found.unit.drained,
         processes=look.pids_of(found),
-        gpus=tuple(g for g in gpus if not used or (g.uuid or f"GPU {g.index}") in used),
+        gpus=tuple(g for g in gpus if not used or gpu_name(g) in used),
         gpus_unknown=unknown,
         mine=mine,
         others=tuple(one for one in holders if one.why_not),

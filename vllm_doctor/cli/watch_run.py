@@ -89,7 +89,7 @@ class View:
         at = time.monotonic()
         asked, task = self._asked.get(unit, (0.0, None))
         if task is None or (at - asked > _FINDINGS_EVERY_S and unit in self._found):
-            task = Task(lambda: explained(unit))
+            task = Task(lambda: explained(unit).finding)
             self._asked[unit] = (at, task)
         told: str | None = task.within(60.0 if wait else 0.0, None)  # type: ignore[arg-type]
         if told is not None:

@@ -34,11 +34,14 @@ class Entries(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One invocation of the unit in this boot, as systemd told of it; `failed` with the words of its failure."""
+    """One invocation of the unit, as systemd told of it; `failed` with the words of its failure. `began` and `last`
+    are when systemd first and last spoke of it, seconds since the epoch: where it ended, its end."""
 
     invocation: str
     said: tuple[str, ...]
     failed: bool
+    began: float = 0.0
+    last: float = 0.0
 
 
 def remedy() -> str:
@@ -53,20 +56,28 @@ def _user() -> str:
         return str(os.geteuid())
 
 
-def invocations(unit: str, deadline_s: float) -> Reading[tuple[Run, ...]]:
-    """The unit's invocations of this boot, oldest first, from systemd's own few messages."""
-    got = _journalctl(["-b", "_PID=1", f"UNIT={unit}", "-n", "2000"], "MESSAGE,INVOCATION_ID", deadline_s)
+def invocations(unit: str, deadline_s: float, *, since: float | None = None) -> Reading[tuple[Run, ...]]:
+    """The unit's invocations, oldest first, from systemd's own few messages: of this boot, or with `since` (seconds
+    since the epoch) all that the journal still has from then on."""
+    scope = "-b" if since is None else f"--since=@{since:.0f}"
+    got = _journalctl([scope, "_PID=1", f"UNIT={unit}", "-n", "2000"], "MESSAGE,INVOCATION_ID", deadline_s)
     if isinstance(got, Unknown):
         return got
-    said: dict[str, list[str]] = {}
+    said: dict[str, list[tuple[float, str]]] = {}
     for row in _rows(got.out):
-        said.setdefault(_text(row.get("INVOCATION_ID")), []).append(_text(row.get("MESSAGE")))
+        said.setdefault(_text(row.get("INVOCATION_ID")), []).append((_at(row) or 0.0, _text(row.get("MESSAGE"))))
     runs = tuple(
-        Run(invocation, tuple(dict.fromkeys(lines)), any(_ENDED_BY_ITSELF.search(line) for line in lines))
+        Run(
+            invocation,
+            tuple(dict.fromkeys(line for _, line in lines)),
+            any(_ENDED_BY_ITSELF.search(line) for _, line in lines),
+            began=lines[0][0],
+            last=lines[-1][0],
+        )
         for invocation, lines in said.items()
         if invocation
     )
-    return Known(runs, f"journalctl -b UNIT={unit}")
+    return Known(runs, f"journalctl {scope} UNIT={unit}")
 
 
 def entries(invocation: str, deadline_s: float) -> Reading[Entries]:
@@ -99,16 +110,8 @@ def silent_s(invocation: str, now: float, deadline_s: float) -> float | None:
     """Seconds since the service wrote its last line in this invocation; None where there is none to be read."""
     got = _journalctl(["-n", "1", f"_SYSTEMD_INVOCATION_ID={invocation}"], "MESSAGE", deadline_s)
     row = next(_rows(got.out), None) if isinstance(got, Ran) else None
-    stamp = _text(row.get("__REALTIME_TIMESTAMP")) if row is not None else ""
-    return max(0.0, now - int(stamp) / 1e6) if re.fullmatch(r"[0-9]{1,17}", stamp) else None
-
-
-def ended(invocation: str, deadline_s: float) -> float | None:
-    """When systemd last spoke of this invocation, seconds since the epoch: where it ended, its end."""
-    got = _journalctl(["-n", "1", "_PID=1", f"INVOCATION_ID={invocation}"], "MESSAGE", deadline_s)
-    row = next(_rows(got.out), None) if isinstance(got, Ran) else None
-    stamp = _text(row.get("__REALTIME_TIMESTAMP")) if row is not None else ""
-    return int(stamp) / 1e6 if re.fullmatch(r"[0-9]{1,17}", stamp) else None
+    at = _at(row) if row is not None else None
+    return max(0.0, now - at) if at is not None else None
 
 
 def _journalctl(arguments: list[str], fields: str, deadline_s: float, max_bytes: int = MAX_BYTES) -> Ran | Unknown:
@@ -173,8 +176,10 @@ def _line(row: dict[str, object]) -> str:
 
 def when(row: dict[str, object]) -> str:
     """The entry's time in ISO 8601, UTC."""
+    return datetime.datetime.fromtimestamp(_at(row) or 0.0, tz=datetime.UTC).isoformat(timespec="seconds")
+
+
+def _at(row: dict[str, object]) -> float | None:
+    """The entry's time, seconds since the epoch; None where it has none."""
     stamp = _text(row.get("__REALTIME_TIMESTAMP"))
-    if not re.fullmatch(r"[0-9]{1,17}", stamp):
-        return "1970-01-01T00:00:00+00:00"
-    moment = datetime.datetime.fromtimestamp(int(stamp) / 1e6, tz=datetime.UTC)
-    return moment.isoformat(timespec="seconds")
+    return int(stamp) / 1e6 if re.fullmatch(r"[0-9]{1,17}", stamp) else None

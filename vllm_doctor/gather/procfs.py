@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
@@ -166,6 +167,12 @@ def started(pid: int) -> int | None:
     gone."""
     fields = (words(PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 else None
+
+
+def booted() -> float:
+    """When this system began, seconds since the epoch: a container's with its own PID 1."""
+    kernel = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return kernel + (started(1) or 0) / os.sysconf("SC_CLK_TCK")
 
 
 def _named(comm: str, argv: tuple[str, ...]) -> str:

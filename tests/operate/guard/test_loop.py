@@ -12,15 +12,18 @@ import pytest
 from tests.operate.guard.test_store import look
 from vllm_doctor.operate.guard import act, helper, restart
 from vllm_doctor.operate.guard.act import End
+from vllm_doctor.operate.guard.explain import Told, beside
 from vllm_doctor.operate.guard.loop import Guard
 from vllm_doctor.operate.guard.memory import Decision, Kind
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.guard.restart import Ask, NotPermitted
 from vllm_doctor.operate.history.store import Reader, Store
+from vllm_doctor.records.finding import MemoryTerm, MemoryUse
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.sample import Counters, Look
 
 UNIT = "vllm@main.service"
+MEMORY = "weights 14.90 GiB (15.10 planned)"
 POLICY = Policy(units=(UNIT,), act=True, beat_s=1, every_s=1, engine_silent_s=4, cool_down_s=3600)
 
 
@@ -30,7 +33,7 @@ class Hands:
     def __init__(self, refuses: str = "", refused: str | None = None) -> None:
         self.asked: list[Ask] = []
         self.refuses, self._refused = refuses, refused
-        self.up = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self.up = self.begun = time.clock_gettime(time.CLOCK_BOOTTIME)
         self.run = 0
 
     def look(self, names: tuple[str, ...], *, cards: bool, canaries: Mapping[str, float]) -> Known[tuple[Look, ...]]:
@@ -52,8 +55,8 @@ class Hands:
             raise NotPermitted(self.refuses)
         self.run += 1
 
-    def explain(self, unit: str) -> str:
-        return "VD909: the engine is dead" if not self.run else ""
+    def explain(self, unit: str) -> Told:
+        return Told("", MEMORY) if self.run else Told("VD909: the engine is dead")
 
 
 def beat(guard: Guard, until: Callable[[], bool]) -> None:
@@ -153,6 +156,32 @@ def test_each_step_of_a_restart_is_said_when_it_is_done(told: list[str]) -> None
     beat(guard, lambda: any("diagnosed: before the restart" in line for line in told))
     assert not any("answers" in line for line in told)
     waits.set()
+
+
+def test_each_start_is_kept_with_its_planned_memory_and_no_unit_s_diagnosis_is_lost(told: list[str]) -> None:
+    hands = Two()
+    guard = Guard(msgspec.structs.replace(POLICY, units=(UNIT, "vllm@two.service")), None, hands, told.append)
+    beat(guard, lambda: sum("memory:" in line for line in told) == 2)
+    assert sorted(line for line in told if "memory:" in line) == [
+        f"{UNIT}: memory: {MEMORY}",
+        f"vllm@two.service: memory: {MEMORY}",
+    ]
+
+
+class Two(Hands):
+    """Two services that load at first, and then begin to serve in the same moment."""
+
+    def look(self, names: tuple[str, ...], *, cards: bool, canaries: Mapping[str, float]) -> Known[tuple[Look, ...]]:
+        seen = super().look(names, cards=cards, canaries=canaries).value[0]
+        self.run = 1
+        seen = msgspec.structs.replace(seen, invocation="one", health=200 if self.up - self.begun > 3 else 0)
+        return Known((seen, msgspec.structs.replace(seen, unit="vllm@two.service")), "here")
+
+
+def test_what_a_start_took_is_told_where_it_was_planned() -> None:
+    terms = (MemoryTerm("weights", 14.9, 15.1, "the log"), MemoryTerm("CUDA graphs", 0.5, None, "the log"))
+    assert beside(MemoryUse(terms, ())) == MEMORY
+    assert beside(MemoryUse(terms[1:], ())) == beside(None) == ""
 
 
 def test_what_a_store_says_of_itself_does_not_wait_for_systemd(tmp_path: Path, told: list[str]) -> None:

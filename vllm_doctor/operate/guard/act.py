@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Protocol
 
+from vllm_doctor.operate.guard.explain import Told
 from vllm_doctor.operate.guard.memory import Decision, Kind
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.guard.restart import Ask, NotPermitted
@@ -29,8 +30,8 @@ class Hands(Protocol):
     def restart(self, ask: Ask) -> None:
         """Start it anew. Raises NotPermitted."""
 
-    def explain(self, unit: str) -> str:
-        """The doctor's first finding."""
+    def explain(self, unit: str) -> Told:
+        """What the doctor says of it now."""
 
 
 class End(Enum):
@@ -46,15 +47,26 @@ Tell = Callable[[str, str], None]
 
 def why_ended(hands: Hands, unit: str, tell: Tell) -> End:
     """What the doctor says of a unit that ended by itself."""
-    finding = hands.explain(unit)
+    finding = hands.explain(unit).finding
     if finding:
         tell("diagnosed", f"after it ended: {finding}")
     return End.TOLD
 
 
+def what_it_took(hands: Hands, unit: str, tell: Tell) -> End:
+    """The memory of a start that has ended well."""
+    _memory(hands.explain(unit), tell)
+    return End.TOLD
+
+
+def _memory(told: Told, tell: Tell) -> None:
+    if told.memory:
+        tell("memory", told.memory)
+
+
 def restarted(hands: Hands, policy: Policy, unit: str, one: Decision, tell: Tell) -> End:
     """Diagnose, restart, wait for a real completion, diagnose again. `tell` gets each step as it is done."""
-    before = hands.explain(unit)
+    before = hands.explain(unit).finding
     if before:
         tell("diagnosed", f"before the restart: {before}")
     began = time.monotonic()
@@ -66,7 +78,9 @@ def restarted(hands: Hands, policy: Policy, unit: str, one: Decision, tell: Tell
     kind, how = _answer(hands, policy, unit, began)
     tell(kind, f"started anew; {how} after {time.monotonic() - began:.1f} s")
     if kind != Kind.HELD:  # of what another started there is nothing to say
-        tell("diagnosed", f"after the restart: {hands.explain(unit) or 'no finding'}")
+        after = hands.explain(unit)
+        _memory(after, tell)
+        tell("diagnosed", f"after the restart: {after.finding or 'no finding'}")
     return End.RESTARTED
 
 

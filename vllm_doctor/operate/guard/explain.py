@@ -1,25 +1,52 @@
-"""`diagnose` of one unit in a process of its own, so that the guard stays small: prints the first finding, if any."""
+"""`diagnose` of one unit in a process of its own, so that the guard stays small: the first finding, and what the start
+took of the GPU beside what was planned."""
 
 import sys
 
+import msgspec
+
 from vllm_doctor.gather.live import gather_live
 from vllm_doctor.gather.run import NotRun, python
+from vllm_doctor.records.finding import MemoryUse
 from vllm_doctor.redact.text import safe
 from vllm_doctor.rules.engine import diagnose
 
 _DEADLINE_S = 40.0
 
 
-def explained(unit: str) -> str:
-    """The doctor's first finding on the unit as "VD123: title"; empty where it has none or takes too long."""
+class Told(msgspec.Struct, frozen=True):
+    """`finding` is the doctor's first one as "VD123: title", `memory` the measured terms beside the planned ones; each
+    is empty where there is none, or where it takes too long."""
+
+    finding: str = ""
+    memory: str = ""
+
+
+def explained(unit: str) -> Told:
+    """What the doctor says of the unit now."""
     told = python("vllm_doctor.operate.guard.explain", unit, deadline_s=_DEADLINE_S, max_bytes=4096)
-    return "" if isinstance(told, NotRun) or told.code else told.out.decode(errors="replace").strip()[:500]
+    if isinstance(told, NotRun) or told.code:
+        return Told()
+    try:
+        read = msgspec.json.decode(told.out, type=Told)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Told()
+    return Told(read.finding[:500], read.memory[:500])
+
+
+def beside(use: MemoryUse | None) -> str:
+    """`weights 14.90 GiB (15.10 planned), …`: of the terms that a start takes, those that are measured; empty where
+    nothing was planned, as the log alone has the rest."""
+    terms = [t for t in use.terms if t.measured is not None and t.planned is not None] if use is not None else []
+    return ", ".join(f"{t.name} {t.measured:.2f} GiB ({t.planned:.2f} planned)" for t in terms)
 
 
 def main() -> None:
-    """Print the finding."""
-    found = diagnose(gather_live(sys.argv[1])).findings
-    sys.stdout.write(safe(f"{found[0].code}: {found[0].title}") if found else "")
+    """Print it as JSON."""
+    told = diagnose(gather_live(sys.argv[1]))
+    found = told.findings
+    first = safe(f"{found[0].code}: {found[0].title}") if found else ""
+    sys.stdout.write(msgspec.json.encode(Told(first, safe(beside(told.memory_use)))).decode())
 
 
 if __name__ == "__main__":

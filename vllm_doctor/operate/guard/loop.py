@@ -1,6 +1,7 @@
 """Look, remember, decide, keep, say; and act in a thread of its own, one unit at a time."""
 
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
@@ -8,7 +9,7 @@ from queue import SimpleQueue
 import msgspec
 
 from vllm_doctor.gather.together import Task
-from vllm_doctor.operate.guard.act import End, Hands, Tell, restarted, why_ended
+from vllm_doctor.operate.guard.act import End, Hands, Tell, restarted, what_it_took, why_ended
 from vllm_doctor.operate.guard.decide import decide
 from vllm_doctor.operate.guard.memory import Decision, Kind, Memory
 from vllm_doctor.operate.guard.policy import Policy
@@ -22,6 +23,9 @@ from vllm_doctor.redact.text import safe
 MINUTE = 60.0
 _SLOPES_EVERY_S = 600.0
 HOST = "the host"
+_RESTARTED = "restarted"
+# Diagnoses that wait their turn; a host has fewer services.
+_MOST_LATER = 64
 
 
 class _Deed(msgspec.Struct, frozen=True):
@@ -48,6 +52,7 @@ class Guard:
         self._kernel_at: float | None = None
         self._acting: _Deed | None = None
         self._steps: SimpleQueue[Event] = SimpleQueue()
+        self._later: deque[tuple[str, Callable[[Tell], End]]] = deque(maxlen=_MOST_LATER)
         self._silent: frozenset[str] = frozenset()
         self._rests: dict[str, float] = {}
 
@@ -71,6 +76,9 @@ class Guard:
             found += [(look, one) for one in self._decided(look)]
         for missing in set(self.policy.units) - {look.unit for look in seen.value}:
             self._say_once(missing, "there is no such unit on this host; it is named in the policy")
+        if self._acting is None and self._later:  # a restart goes first
+            unit, work = self._later.popleft()
+            self._act(unit, "diagnosed", work)
         self._keep(seen.value, now)
         return tuple(found)
 
@@ -88,7 +96,7 @@ class Guard:
 
     def _decided(self, look: Look) -> tuple[Decision, ...]:
         memory = self._memories.get(look.unit, Memory())
-        if self._acting is not None and self._acting.unit == look.unit:
+        if self._acting is not None and self._acting.unit == look.unit and self._acting.what == _RESTARTED:
             return ()
         memory, decisions = decide(self.policy, memory, look, self._slopes.get(look.unit, ()))
         self._memories[look.unit] = memory
@@ -102,8 +110,9 @@ class Guard:
         """Say it and, where it asks for a restart, do it."""
         if not one.restart:
             self._event(look.unit, one.kind, one.sum)
-            if one.kind is Kind.CRASHED and not self.dry:
-                self._act(look.unit, "diagnosed", partial(why_ended, self.hands, look.unit))
+            asks = {Kind.CRASHED: why_ended, Kind.ANSWERS: what_it_took}.get(one.kind)
+            if asks is not None and not self.dry:
+                self._later.append((look.unit, partial(asks, self.hands, look.unit)))
             return
         why = f"{one.kind}: {one.sum}"
         refusal = self.hands.refused(look.unit) if not self.dry else "a rehearsal (--dry-run)"
@@ -116,16 +125,15 @@ class Guard:
             self._say_once(look.unit, f"would restart it ({refusal}): {why}", key=f"would {one.kind} {refusal[:40]}")
             return
         self._event(look.unit, one.kind, f"restarts it: {one.sum}")
-        self._act(look.unit, "restarted", partial(restarted, self.hands, self.policy, look.unit, one))
+        self._act(look.unit, _RESTARTED, partial(restarted, self.hands, self.policy, look.unit, one))
 
     def _act(self, unit: str, what: str, work: Callable[[Tell], End]) -> None:
-        """Begin it, unless another deed is under way. Its steps come back by a queue: the store has one thread."""
+        """Begin it. Its steps come back by a queue: the store has one thread."""
 
         def tell(kind: str, text: str) -> None:
             self._steps.put(Event(time.time(), unit, kind, text))
 
-        if self._acting is None:
-            self._acting = _Deed(unit, what, Task(partial(work, tell)))
+        self._acting = _Deed(unit, what, Task(partial(work, tell)))
 
     def _finished(self) -> None:
         """Write down the steps of what is under way; once it has ended, watch its unit anew."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vllm_doctor.gather import journal, systemd
+from vllm_doctor.gather import journal, procfs, systemd
 from vllm_doctor.log.match import anchors, read
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.store import Event, Reader, Unreadable, place
@@ -14,6 +14,8 @@ from vllm_doctor.records.reading import Absent, Known
 from vllm_doctor.records.temporary import until
 
 _STARTS = 12
+# systemd's first words on a run.
+_BEGINS = ("Starting ", "Started ")
 # Who ends a service to start it anew writes that down first, and the end follows at once.
 _STARTED_BY = {deeds.RESTARTED: "the guard", deeds.RECOVERED: "recover"}
 _SOON_S = 120.0
@@ -58,20 +60,24 @@ def timeline(unit: str | None, since: float) -> Timeline:
         runs, why = starts(name, since)
         found += runs
         unread += [f"{name}: {why}"] if why else []
-    found += _expired(found, time.time())
+    found += _expired(found, time.time(), booted=procfs.booted())
     told = _by_whom(sorted(set(found), key=lambda e: (e.at, e.unit)))
     return Timeline(tuple(told), tuple(dict.fromkeys(unread)), tuple(absent))
 
 
-def _expired(events: Sequence[Event], now: float) -> list[Event]:
-    """The ends of what took itself away: nobody was there to write them down."""
+def _expired(events: Sequence[Event], now: float, *, booted: float = 0.0) -> list[Event]:
+    """The ends of what took itself away: nobody was there to write them down. A boot takes it away before its time."""
     found: list[Event] = []
     for one in events:
         end = _moment(one.text.removeprefix(deeds.UNTIL).strip()) if one.text.startswith(deeds.UNTIL) else None
         over = ("off", deeds.UNTIL)  # turned off, or another put in its place
         ends = (e.at for e in events if (e.unit, e.kind) == (one.unit, one.kind) and e.text.startswith(over))
-        if end is not None and end < now and not any(one.at < at < end for at in ends):
-            found.append(Event(end, one.unit, one.kind, "expired: its timer took the drop-in away"))
+        if end is None:
+            continue
+        rebooted = one.at < booted < end
+        gone, whom = (booted, "the host's restart") if rebooted else (end, "its timer")
+        if gone < now and not any(one.at < at < gone for at in ends):
+            found.append(Event(gone, one.unit, one.kind, f"expired: {whom} took the drop-in away"))
     return found
 
 
@@ -110,22 +116,20 @@ def _holding(unit: str, drop_ins: Sequence[str]) -> list[Event]:
 
 
 def starts(unit: str, since: float) -> tuple[list[Event], str]:
-    """The runs of this boot: when each began, with the memory that it logged, and how it ended; why they cannot be
-    read."""
-    runs = journal.invocations(unit, _S)
+    """The runs that the journal has, also of earlier boots: when each began, with the memory that it logged, and how it
+    ended; why they cannot be read."""
+    runs = journal.invocations(unit, _S, since=since)
     if not isinstance(runs, Known):
         return [], runs.reason
     found: list[Event] = []
     for run in runs.value[-_STARTS:]:
-        lines = journal.head(run.invocation, _S)
-        began = _moment(lines[0]) if lines else None
-        if began is not None and began >= since:
-            found.append(Event(began, unit, "start", f"run {run.invocation[:8]}: {_told(memory(lines))}"))
+        if any(line.startswith(_BEGINS) for line in run.said):  # of an older run only the end lies in this time
+            logged = _told(memory(journal.head(run.invocation, _S)))
+            found.append(Event(run.began, unit, "start", f"run {run.invocation[:8]}: {logged}"))
         told = [line for line in run.said if "Failed with result" in line or "Deactivated" in line or "killed" in line]
-        last = journal.ended(run.invocation, _S) if told else None
-        if last is not None and last >= since:
+        if told:
             kind = "crash" if run.failed else "end"
-            found.append(Event(last, unit, kind, f"run {run.invocation[:8]}: {'; '.join(told)}"))
+            found.append(Event(run.last, unit, kind, f"run {run.invocation[:8]}: {'; '.join(told)}"))
     return found, ""
 
 

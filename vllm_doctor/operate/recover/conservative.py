@@ -36,9 +36,8 @@ def less(argv: tuple[str, ...], predict: Predict | None, resolved: Mapping[str, 
     if predict is None:
         wanted.pop("gpu-memory-utilization", None)
         wanted.pop("max-num-batched-tokens", None)
-        return Less(
-            _changes(argv, wanted), "no plan: only the number of sequences, which never keeps a start from working"
-        )
+        seqs = "lowered" if wanted else f"at most {SEQUENCES} already"
+        return Less(_changes(argv, wanted), f"max_num_seqs is {seqs}; more is lowered with a plan alone")
     for left_out in ((), ("gpu-memory-utilization",), ("gpu-memory-utilization", "max-num-batched-tokens"), _FLAGS):
         kept = {flag: value for flag, value in wanted.items() if flag not in left_out}
         told = predict({flag: f"{value:g}" for flag, value in kept.items()})

@@ -44,7 +44,7 @@ def holders(gpus: Iterable[Gpu], unit: str, invocations: frozenset[str]) -> tupl
     for gpu in gpus:
         for process in gpu.processes:
             began = procfs.started(process.pid)
-            name = gpu.uuid or f"GPU {gpu.index}"
+            name = gpu_name(gpu)
             if began is None:
                 found.append(
                     Holder(process.pid, 0, name, process.used_bytes, "unknown", "", "gone, or in another namespace")
@@ -63,6 +63,11 @@ def holders(gpus: Iterable[Gpu], unit: str, invocations: frozenset[str]) -> tupl
                 )
             )
     return tuple(found)
+
+
+def gpu_name(gpu: Gpu) -> str:
+    """Its UUID, which stays when GPUs are counted anew; its number where the driver tells none."""
+    return gpu.uuid or f"GPU {gpu.index}"
 
 
 def _why_not(pid: int, whose: str, unit: str, invocations: frozenset[str]) -> str:

@@ -7,6 +7,7 @@ nothing where it was done before, so the whole may be run twice.
 import datetime
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -18,7 +19,7 @@ from vllm_doctor.operate.guard.restart import LOCK, alone
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.recover import conservative
 from vllm_doctor.operate.recover.conservative import Less
-from vllm_doctor.operate.recover.orphans import Holder, end, holders
+from vllm_doctor.operate.recover.orphans import Holder, end, gpu_name, holders
 from vllm_doctor.operate.temporary import Temporary, once_free, systemctl
 from vllm_doctor.records.host import Gpu
 from vllm_doctor.records.reading import Known
@@ -101,7 +102,7 @@ def _hardware(gpus: tuple[Gpu, ...]) -> Iterator[str]:
 def done(plan: Plan, ready_s: float, say: Callable[[str], None], now: datetime.datetime) -> Outcome:
     """Do it. Raises NotDone before anything was stopped; NotPermitted where another changes a service just now."""
     began = time.monotonic()
-    with alone(), announced(f"vllm-doctor recover --unit {plan.unit}", plan.unit):
+    with alone(), announced(f"vllm-doctor recover --unit {plan.unit}", plan.unit), _cut_off(plan.unit):
         deeds.record(plan.unit, deeds.RECOVERED, "begun: " + "; ".join(told(plan))[:1500])
         resume = f"vllm-doctor-resume-{plan.unit.removesuffix('.service')}"
         once_free(resume, LOCK, ["/bin/systemctl", "--no-block", "start", "--", plan.unit])
@@ -132,6 +133,16 @@ def done(plan: Plan, ready_s: float, say: Callable[[str], None], now: datetime.d
     return Outcome(answers=True, why=problem, seconds=took)
 
 
+@contextmanager
+def _cut_off(unit: str) -> Iterator[None]:
+    """Whoever ends us by Ctrl-C leaves a word of it; the timer that was armed first does the rest."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        deeds.record(unit, "not-recovered", "interrupted: where it is stopped, a timer starts it in half a minute")
+        raise
+
+
 def _forget_failures(unit: str) -> None:
     """So that the start limit does not refuse the start. systemd has no state of a stopped unit that nothing refers
     to, and then there is nothing to forget."""
@@ -142,11 +153,13 @@ def _freed(plan: Plan, say: Callable[[str], None]) -> str:
     """End what was left behind and read the memory until it is free; who holds it where it is not."""
     if not plan.gpus:
         return ""
+    of_unit = {gpu_name(gpu) for gpu in plan.gpus}  # what another service's GPU holds is not waited for
     until = time.monotonic() + _FREE_S
     while True:
         gpus, why, found = seen(plan.unit)
         if why:
             return f"GPUs: {why}"
+        gpus = tuple(gpu for gpu in gpus if gpu_name(gpu) in of_unit)
         mine = tuple(one for one in found if not one.why_not)
         if mine:
             for one in mine:
