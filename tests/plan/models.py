@@ -100,3 +100,12 @@ GPT_OSS_20B: dict[str, object] = {
 def arch(config: dict[str, object], **changes: object) -> Architecture:
     """The architecture of a config with some keys changed."""
     return describe(Section({**config, **changes}))
+
+
+DSA_LIKE: dict[str, object] = {
+    **DEEPSEEK_LIKE,
+    "model_type": "deepseek_v32",
+    "index_head_dim": 128,
+    "index_n_heads": 64,
+    "index_topk": 2048,
+}

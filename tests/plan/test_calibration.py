@@ -82,7 +82,7 @@ def test_every_start_is_of_a_kind_and_every_kind_has_a_fit():
         ("0.12.0", "H100", "--tensor-parallel-size 8", 1.703),
         ("0.19.0", "H100", "", 0.24),
         ("0.19.0", "H100", "--tensor-parallel-size 2", 2.1),
-        ("0.21.0", "RTX 3090", "--tensor-parallel-size 2", 0.06),
+        ("0.21.0", "RTX 3090", "--tensor-parallel-size 2", 0.09),
         ("0.21.0", "RTX 5090", "--tensor-parallel-size 2", 0.69),
         ("0.21.0", "H100", "--pipeline-parallel-size 2", 0.07),
     ],
@@ -98,7 +98,15 @@ def test_releases_that_count_all_used_memory_lose_a_part_of_the_card():
 
 
 def test_an_unnamed_card_is_joined_as_cards_of_its_memory_are():
-    assert outside("0.19.0", None, "--tensor-parallel-size 2", total=24.0).gib == pytest.approx(0.06)
+    assert outside("0.19.0", None, "--tensor-parallel-size 2", total=24.0).gib == pytest.approx(0.09)
     unsure = outside("0.19.0", None, "--tensor-parallel-size 2", total=80.0)
     assert unsure.gib - unsure.below <= 0.06
     assert unsure.gib + unsure.above >= 2.1
+
+
+def test_only_the_last_stage_keeps_the_second_runner_s_counts_of_output():
+    v, a, gpu = as_version("0.29.0"), arch(LLAMA_8B), find("H100")
+    line = parse_launch(["vllm", "serve", "m", "--pipeline-parallel-size", "2"], v)
+    s = resolve(line, v, a, gpu, gpu.total_gib, 2)
+    first, last = (non_torch(a, s, gpu, gpu.total_gib, last_stage=last).gib for last in (False, True))
+    assert last - first == pytest.approx(1024 * 128256 * 4.125 / 2**30)

@@ -114,7 +114,7 @@ def least_sure(tmp_path, monkeypatch, capsys):
     ("card", "term", "fact"),
     [
         (("--gpu-memory-gib", "80"), "memory outside torch", "the card's name, which says how cards are linked"),
-        (("--gpu", "RTX 5090"), "memory outside torch", "a log of any start on this host"),
+        (("--gpu", "RTX 5090"), "CUDA graphs", "--max-num-seqs or --max-cudagraph-capture-size"),
         (("--gpu", "H100"), "activation", "--max-num-batched-tokens and --max-num-seqs in the launch"),
     ],
 )

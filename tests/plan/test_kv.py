@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, HYBRID_LIKE, LLAMA_8B, arch
+from tests.plan.models import DEEPSEEK_LIKE, DSA_LIKE, GEMMA3_LIKE, HYBRID_LIKE, LLAMA_8B, arch
+from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.plan.launch.resolve import resolve
@@ -137,3 +138,35 @@ def test_the_printed_tokens_follow_the_concurrency_from_0201():
     hybrid = cache(HYBRID_LIKE, "--max-model-len 65536", "0.20.1")
     assert hybrid.tokens(1000, 65536) == int(hybrid.concurrency(1000, 65536) * 65536)
     assert cache(HYBRID_LIKE, "--max-model-len 65536", "0.20.0").tokens(1000, 65536) != hybrid.tokens(1000, 65536)
+
+
+def test_an_indexer_keeps_132_bytes_a_token_beside_the_latents():
+    # A start of 78 such layers on eight H200 (0.19.1): 32.11 GiB, 344,192 tokens in blocks of 64.
+    assert cache(DSA_LIKE, "-tp 8").block_bytes == 64 * 61 * (1152 + 132)
+    layers = {**DSA_LIKE, "num_hidden_layers": 78}
+    p = cache(layers, "-tp 8 --max-model-len 8192")
+    assert p.tokens(p.blocks(32.11 * GIB), 8192) == 344_192
+
+
+def test_layers_that_use_another_s_choice_keep_no_keys_of_an_indexer():
+    # Of 61 layers the first two and then every fourth choose.
+    every = cache({**DSA_LIKE, "index_topk_freq": 4}, "-tp 8")
+    assert every.block_bytes == 64 * (61 * 1152 + 16 * 132)
+    listed = cache({**DSA_LIKE, "index_topk_pattern": "F" + "S" * 60}, "-tp 8")
+    assert listed.block_bytes == 64 * (61 * 1152 + 132)
+
+
+@pytest.mark.parametrize(
+    ("version", "card", "line", "each"),
+    [
+        ("0.11.0", "H200", "", 656),  # packed unasked to 0.17
+        ("0.11.0", "H200", "--kv-cache-dtype bfloat16", 1152),
+        ("0.19.0", "H200", "", 1152),
+        ("0.19.0", "H200", "--kv-cache-dtype fp8", 656),
+        ("0.33.0", "B200", "--kv-cache-dtype fp8", 576),
+    ],
+)
+def test_sparse_attention_packs_its_latents_by_release_and_card(version, card, line, each):
+    v, a, gpu = as_version(version), arch(DSA_LIKE), find(card)
+    s = resolve(parse_launch(["vllm", "serve", "m", "-tp", "8", *line.split()], v), v, a, gpu, gpu.total_gib, 8)
+    assert pool_of(a, s, gpu).block_bytes == 64 * 61 * (each + 132)

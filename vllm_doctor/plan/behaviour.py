@@ -50,6 +50,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     checks_all_stages: bool
     connector_ends_groups: bool
     triton_sampler: bool
+    packs_sparse_latents: bool
     strands_mxfp4: bool
     can_estimate_graphs: bool
     state_page_by_kernel_block: bool
@@ -70,6 +71,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     refines_expert_blocks: bool
     v2_charges_graphs: bool
     v2_all: bool
+    glm_sparse_in_fp8: bool
     reserves_null_block: bool
     shares_keys_without_weights: bool
     v2_sampler_warm_up: bool

@@ -21,6 +21,7 @@ class Mla(msgspec.Struct, frozen=True):
     value: int
     indexer_heads: int = 0
     indexer_dim: int = 0
+    indexer_top: int = 0  # tokens that an indexer chooses (DeepSeek V3.2's sparse attention); 0 where there is none
 
 
 class Linear(msgspec.Struct, frozen=True):
@@ -77,6 +78,7 @@ class Attention(msgspec.Struct, frozen=True):
     window: int | None = None
     shares_kv: bool = False
     k_is_v: bool = False
+    indexed: bool = False  # has an indexer, and a cache for it, of its own
 
 
 class Architecture(msgspec.Struct, frozen=True):

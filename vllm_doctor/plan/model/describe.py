@@ -106,7 +106,20 @@ def _mla(text: Section) -> Mla | None:
         value=text.whole("v_head_dim", high=4096, default=128),
         indexer_heads=text.whole("index_n_heads", low=0, high=4096, default=0),
         indexer_dim=text.whole("index_head_dim", low=0, high=4096, default=0),
+        indexer_top=text.whole("index_topk", low=0, high=1_000_000, default=0),
     )
+
+
+def _indexed(text: Section, mla: Mla | None, index: int) -> bool:
+    """Has this layer an indexer of its own? Layers may use the choice of one before them (deepseek_v2.py,
+    index_topk_pattern or index_topk_freq)."""
+    if mla is None or not mla.indexer_top:
+        return False
+    pattern = text.text("index_topk_pattern")
+    if pattern:
+        return not (index < len(pattern) and pattern[index] == "S")
+    every = text.whole("index_topk_freq", low=1, high=10_000, default=1)
+    return max(index - text.whole("index_skip_topk_offset", low=0, high=10_000, default=2) + 1, 0) % every == 0
 
 
 def _linear(text: Section, hidden: int, kinds: set[LayerKind], model_type: str) -> Linear | None:
@@ -417,7 +430,7 @@ def _attention(  # noqa: PLR0917
     if kind in {"linear", "mamba", "conv", "none"}:
         return Attention(kind, 0, 0, 0, 0)
     if mla is not None and kind == "full":
-        return Attention("mla", heads, 1, mla.kv_rank + mla.rope, 0)
+        return Attention("mla", heads, 1, mla.kv_rank + mla.rope, 0, indexed=_indexed(text, mla, index))
     shared = text.whole("num_kv_shared_layers", low=0, high=count, default=0)
     if kind == "full" and text.has("global_head_dim"):
         same = text.values.get("attention_k_eq_v") is True

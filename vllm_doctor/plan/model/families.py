@@ -37,6 +37,8 @@ KNOWN = frozenset(
         "gpt_oss",
         "deepseek_v2",
         "deepseek_v3",
+        "deepseek_v32",
+        "glm_moe_dsa",
         "kimi_k2",
         "minimax_m2",
         "glm4",

@@ -223,7 +223,7 @@ def _one(  # noqa: PLR0917
 ) -> Prediction:
     stage = _stage(a, s, gpu, index, fmt)
     weights = known.weights_gib if known.weights_gib is not None else max(0.0, stage.weights / GIB - s.offload_gib)
-    outside = non_torch(a, s, gpu, total_gib)
+    outside = non_torch(a, s, gpu, total_gib, last_stage=index == s.parallel.pp - 1)
     kept = stage.activation.kept / GIB
     rest = known.non_torch_gib if known.non_torch_gib is not None else outside.gib + kept
     active = known.activation_gib if known.activation_gib is not None else stage.activation.peak / GIB

@@ -15,7 +15,7 @@ import msgspec
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.settings import Settings
-from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.architecture import Architecture, Mla
 from vllm_doctor.plan.terms.encoder import encoder, text_only, v0_rows
 from vllm_doctor.plan.terms.term import Term
 from vllm_doctor.plan.terms.weights import padded_vocab
@@ -111,9 +111,9 @@ def _forward(a: Architecture, s: Settings, tokens: int) -> Term:
     mlp = e * tokens * (4 * a.hidden + (3 if a.gated_mlp else 2) * width)
     attention = e * tokens * (4 * a.hidden + 2 * q + 2 * kv)
     if a.mla is not None:
-        attention = (
-            e * tokens * (4 * a.hidden + a.heads // tp * (2 * (a.mla.nope + a.mla.rope) + a.mla.nope + 2 * a.mla.value))
-        )
+        # Sparse attention reads the latents as they are, and makes no keys and values of them.
+        made = a.mla.value if a.mla.indexer_top else a.mla.nope + 2 * a.mla.value
+        attention = e * tokens * (4 * a.hidden + a.heads // tp * (2 * (a.mla.nope + a.mla.rope) + made))
     if a.linear is not None and a.linear.kind == "gdn":
         keys, values = a.linear.key_heads * a.linear.key_dim // tp, a.linear.value_heads * a.linear.value_dim // tp
         attention = max(attention, e * tokens * (4 * a.hidden + 2 * (2 * keys + 2 * values) + 2 * values))
@@ -164,6 +164,24 @@ def _moe(a: Architecture, s: Settings, *, direct: bool = False) -> Term | None:
         f"{tokens} × {moe.top_k} × (max({width}, {a.hidden}) + max({2 * width}, {a.hidden})) × {s.element} B",
         "fused_moe/fused_moe.py workspace_shapes",
     )
+
+
+# Entries of the indexer's workspace for each token of the length (attention/backends/mla/indexer.py
+# get_max_prefill_buffer_size: 576 x 2 // 132 times 5; above 256 Ki tokens times 2).
+_GATHERED = 8
+
+
+def _mla(mla: Mla, s: Settings) -> Term | None:
+    """What a prefill of latent attention reserves: sparse, for the indexer's gathered keys, else for the latents of a
+    chunk; nothing on V0."""
+    if mla.indexer_top:
+        rows = s.length * _GATHERED * (5 if s.length <= 256 * 1024 else 2)
+        each = mla.indexer_dim + 4
+        return Term("indexer workspace", rows * each, f"{rows} × {each} B", "layers/sparse_attn_indexer.py")
+    if s.engine != "V1":
+        return None
+    rows, wide = min(max(8 * s.length, 4 * s.seqs * 16), 65536), mla.kv_rank + mla.rope
+    return Term("MLA prefill workspace", s.element * rows * wide, f"{rows} × {wide} × {s.element} B", "mla/common.py")
 
 
 def estimate(
@@ -237,17 +255,12 @@ def estimate(
             f"{stages[0].formula} + 2 × {a.width} × {a.hidden} × {e} B unpacked",
             stages[0].source,
         )
-    if a.mla is not None and s.engine == "V1":
-        rows = min(max(8 * s.length, 4 * s.seqs * 16), 65536)
-        under += e * rows * (a.mla.kv_rank + a.mla.rope)
-        terms.append(
-            Term(
-                "MLA prefill workspace",
-                e * rows * (a.mla.kv_rank + a.mla.rope),
-                f"{rows} × {a.mla.kv_rank + a.mla.rope} × {e} B",
-                "mla/common.py",
-            )
-        )
+    latent = _mla(a.mla, s) if a.mla is not None else None
+    if latent is not None:
+        # One workspace serves indexer and experts (v1/worker/workspace.py).
+        shared = moe.bytes if a.mla is not None and a.mla.indexer_top and moe is not None and keeps_workspace else 0.0
+        under += max(0.0, latent.bytes - shared)
+        terms.append(latent)
     sampler = _sampler(a, s, seqs, multiprocessors) if logits else None
     other = _otherwise(s, sampler, seqs, padded_vocab(a.vocab, s.parallel.tp))
     alone = max(t.bytes for t in stages)

@@ -113,7 +113,7 @@ def _qwen2_video(v: Vision, s: Settings) -> int:
 def _room(v: Vision, s: Settings) -> int:
     """Tokens that the profile keeps room for beyond what its item has: in 0.11 and 0.12 outputs were copied into
     tensors as long as the encoder budget, which for Qwen3-VL was a video's (gpu_model_runner.py expanded_outputs)."""
-    copied = s.does.copies_encoder_outputs
+    copied = s.does.copies_encoder_outputs and s.video_limit != 0
     return QWEN3_VIDEO if copied and v.kind.startswith("qwen3_vl") and s.length > QWEN_IMAGE else 0
 
 

@@ -29,15 +29,20 @@ class Estimate(msgspec.Struct, frozen=True):
 
 # What comes on top in releases that measure what stays in one figure: tensors that the profile keeps, unnamed.
 _KEPT_BELOW, _KEPT_ABOVE = 0.15, 0.3
+# What ranks over NVLink may keep less, in GiB, where nothing is compiled: with it goes the workspace of the fused
+# all-reduce (compilation/passes, allreduce_rms). One host, eight H200 of 0.19: 0.59 where compiled starts keep 2.1.
+_EAGER = 1.5
 # GB10 and Jetson: what is free is what the host calls available (utils/mem_utils.py MemorySnapshot, psutil), so the
 # process' own host memory counts too. Four logs of GB10, 1.0 to 4.6 GiB.
 _UNIFIED = Estimate(2.5, 2.2, 2.4)
 
 
-def non_torch(a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None = None) -> Estimate:
+def non_torch(
+    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None = None, *, last_stage: bool = True
+) -> Estimate:
     """Growth of non-torch memory between the first snapshot and the end of the profile run, in GiB, as published
     starts of its kind show it (calibration/outside_torch.json). `total_gib` is the card's memory."""
-    kept = persistent(a, s) if s.does.measures_consumed else 0.0
+    kept = persistent(a, s) if s.does.measures_consumed and last_stage else 0.0
     if gpu is not None and gpu.unified:
         return Estimate(_UNIFIED.gib + kept, _UNIFIED.below, _UNIFIED.above)
     fit = _fit(s, gpu, total_gib)
@@ -46,6 +51,8 @@ def non_torch(a: Architecture, s: Settings, gpu: Card | None, total_gib: float |
         unit = total_gib or (gpu.total_gib if gpu is not None else 0.0)
     middle = unit * (fit.middle + fit.each * (s.parallel.tp - 2))
     below, above = unit * fit.below, unit * fit.above
+    if s.eager and fit.middle > _EAGER:
+        below = max(below, _EAGER)
     if s.does.measures_consumed:
         return Estimate(middle + kept, below + _KEPT_BELOW, above + _KEPT_ABOVE)
     return Estimate(middle, below, above)
@@ -65,8 +72,9 @@ def _fit(s: Settings, gpu: Card | None, total_gib: float | None) -> Fit:
 
 def persistent(a: Architecture, s: Settings) -> float:
     """GiB that the runner keeps for its whole life: with the V2 runner 4 bytes of output counts and one bit of
-    prompt mask per (sequence x vocabulary) (v1/worker/gpu/sample/penalties.py)."""
-    if not s.v2_runner:
+    prompt mask per (sequence x vocabulary) (v1/worker/gpu/sample/penalties.py). The sampler is the last stage's, and
+    pooling models have none (v1/worker/gpu/model_runner.py)."""
+    if not s.v2_runner or s.pooling:
         return 0.0
     return s.seqs * padded_vocab(a.vocab, 1) * 4.125 / GIB
 
@@ -105,7 +113,30 @@ def graphs(a: Architecture, s: Settings, gpu: Card | None = None) -> Estimate:
     moe = 0.35 * largest / 512 if a.moe is not None and s.version < Version((0, 20)) else 0.0
     workspace = FLASHINFER_WORKSPACE if flashinfer and full else 0.0
     size = shared + moe + count * layers * 0.122 / 1024 + workspace
-    return Estimate(size, 0.1 + 0.5 * (size - workspace), 0.1 + 0.25 * size)
+    below, above = 0.1 + 0.5 * (size - workspace), 0.1 + 0.25 * size
+    plans = count * layers * COLLECTIVES * CAPTURED
+    joined = _joins_by_nccl(s, gpu)
+    if joined:
+        return Estimate(size + plans, below + 0.25 * plans, above + 0.25 * plans)
+    return Estimate(size, below, above + (plans if joined is None else 0.0))
+
+
+# An all-reduce ends attention, and one ends the MLP. NCCL keeps the plan of each that a graph captured, 80 KiB in GiB.
+# Fitted to two hosts of four PCIe cards: 1.08 GiB beyond the rest in 13,760 of them (0.19), 0.71 in 9,792 (0.11).
+COLLECTIVES, CAPTURED = 2, 80 / (1 << 20)
+
+
+def _joins_by_nccl(s: Settings, gpu: Card | None) -> bool | None:
+    """Are the ranks' results added up by NCCL, and not by vLLM's own kernel, which needs NVLink between more than two
+    cards, and between two that each reads the other's memory (distributed/device_communicators/custom_all_reduce.py)?
+    None where only the driver knows that."""
+    if s.parallel.tp == 1 or s.engine != "V1":
+        return False
+    if not s.custom_all_reduce:
+        return True
+    if gpu is None or gpu.link == "nvlink":
+        return False
+    return True if s.parallel.tp > 2 else None
 
 
 # VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE, taken when the first full graph plans its attention (v1/attention/backends/

@@ -22,7 +22,7 @@ def block_size(a: Architecture, s: Settings, gpu: Card | None) -> int:
     if s.engine == "V0":
         return 16
     if a.mla is not None:
-        if s.backend in {"FLASHMLA", "FLASHINFER_MLA", "FLASHMLA_SPARSE"} or a.mla.indexer_heads:
+        if s.backend in {"FLASHMLA", "FLASHINFER_MLA", "FLASHMLA_SPARSE"} or a.mla.indexer_top:
             return 64
         if s.backend == "CUTLASS_MLA":
             return 128
@@ -47,9 +47,29 @@ def _state_bytes(r: Linear, s: Settings) -> int:
     return values // tp * (r.conv - 1) * e + values // tp * r.key_dim * wide
 
 
-def _token(layer: Attention, a: Architecture, s: Settings) -> int:
+# Values of an indexer's key that share a scale of 4 bytes (deepseek_v2.py Indexer quant_block_size).
+_INDEXED = 128
+
+
+def _sparse_dtype(a: Architecture, s: Settings, gpu: Card | None) -> str:
+    """The layout of sparse attention's latents: packed where fp8 is asked for on Hopper and on consumer Blackwell
+    (mla_attention.py), to 0.17 also where nothing is; bfloat16 is the model's own (models/config.py)."""
+    asked = {"bfloat16": "auto"}.get(s.kv_dtype, s.kv_dtype)
+    capability = gpu.capability if gpu is not None and gpu.capability is not None else 9.0
+    data_centre = 10.0 <= capability < 12.0
+    if asked == "auto" and s.kv_dtype == "auto" and s.does.packs_sparse_latents:
+        return "fp8_ds_mla"
+    if asked == "auto" and data_centre and a.model_type == "glm_moe_dsa" and s.does.glm_sparse_in_fp8:
+        return "fp8"
+    if asked == "auto" and capability >= 12.0:
+        return "fp8_ds_mla"
+    return "fp8_ds_mla" if asked in {"fp8", "fp8_e4m3"} and not data_centre else asked
+
+
+def _token(layer: Attention, a: Architecture, s: Settings, gpu: Card | None) -> int:
     if layer.kind == "mla" and a.mla is not None:
-        return mla_token_bytes(a.mla.kv_rank + a.mla.rope, s.kv_dtype, s.element)
+        dtype = _sparse_dtype(a, s, gpu) if a.mla.indexer_top else s.kv_dtype
+        return mla_token_bytes(a.mla.kv_rank + a.mla.rope, dtype, s.element)
     heads = max(1, layer.kv_heads // s.parallel.tp)
     return token_bytes(heads, layer.head_dim, layer.value_dim, s.kv_dtype, s.element)
 
@@ -60,7 +80,7 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
         return []
     block = block_size(a, s, gpu)
     attention = [
-        _token(a.layers[i], a, s)
+        _token(a.layers[i], a, s, gpu)
         for i in range(len(a.layers))
         if a.layers[i].kind not in {"linear", "mamba", "conv", "none"}
     ]
@@ -91,7 +111,10 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
                 if layer.kind == "chunked"
                 else "full"
             )
-            out.append(Spec(kind, block, _token(layer, a, s), layer.window or 0))
+            out.append(Spec(kind, block, _token(layer, a, s, gpu), layer.window or 0))
+            if layer.indexed and a.mla is not None:
+                # The indexer's keys: a byte a value, and the scales (deepseek_v2.py DeepseekV32IndexerCache).
+                out.append(Spec("mla", block, a.mla.indexer_dim + a.mla.indexer_dim // _INDEXED * 4))
     if a.encoder_context:
         # Attention to the encoder's output: a cache of its own, as long as the encoder's input.
         out += [replace(x, kind="cross", window=a.encoder_context) for x in out if x.kind == "full"]

@@ -68,7 +68,7 @@ def _kv(heads: int, tp: int) -> int:
 
 def _attention(a: Architecture, layer: Attention, p: str, tp: int) -> Iterator[Matrix]:
     if layer.kind == "mla" and a.mla is not None:
-        yield from _mla(a, p, tp)
+        yield from _mla(a, p, tp, indexed=layer.indexed)
         return
     q = layer.heads * layer.head_dim // tp
     k = _kv(layer.kv_heads, tp) * layer.head_dim
@@ -86,7 +86,7 @@ def _attention(a: Architecture, layer: Attention, p: str, tp: int) -> Iterator[M
         yield Matrix("norm", 2 * layer.head_dim, 1, vector=True)
 
 
-def _mla(a: Architecture, p: str, tp: int) -> Iterator[Matrix]:
+def _mla(a: Architecture, p: str, tp: int, *, indexed: bool) -> Iterator[Matrix]:
     m = a.mla
     if m is None:
         return
@@ -101,9 +101,10 @@ def _mla(a: Architecture, p: str, tp: int) -> Iterator[Matrix]:
     # process_weights_after_loading keeps W_UK_T and W_UV in the model dtype beside kv_b_proj.
     yield Matrix("absorbed", heads * (m.nope + m.value), m.kv_rank, vector=True)
     yield Matrix(f"{p}.self_attn.o_proj", a.hidden, heads * m.value)
-    if m.indexer_heads:
+    if indexed:
+        # On every rank whole; keys and weights are one matrix in the model dtype (deepseek_v2.py Indexer).
         yield Matrix(f"{p}.self_attn.indexer.wq_b", m.indexer_heads * m.indexer_dim, m.q_rank or a.hidden)
-        yield Matrix(f"{p}.self_attn.indexer.wk", m.indexer_dim, a.hidden)
+        yield Matrix("indexer", m.indexer_dim + m.indexer_heads, a.hidden, vector=True)
 
 
 def _recurrent(a: Architecture, p: str, tp: int) -> Iterator[Matrix]:
@@ -220,7 +221,10 @@ def rope_bytes(a: Architecture, target: Target) -> float:
 def step_buffers(a: Architecture, tokens: int, element: int) -> float:
     """Bytes that a model allocates with its weights for the widest step of `tokens`, and that "Model loading took"
     counts: the inner features of Qwen3-VL's encoder, one hidden state a level (qwen3_vl.py deepstack_input_embeds),
-    and the per-layer embeddings of multimodal Gemma 3n and 4 (gemma4_mm.py, gemma3n_mm.py per_layer_embeddings)."""
+    the per-layer embeddings of multimodal Gemma 3n and 4 (gemma4_mm.py, gemma3n_mm.py per_layer_embeddings), and the
+    tokens that an indexer chooses, 4 bytes each (deepseek_v2.py topk_indices_buffer)."""
+    if a.mla is not None and a.mla.indexer_top:
+        return 4.0 * tokens * a.mla.indexer_top
     if a.vision is None:
         return 0.0
     levels = a.vision.deepstack * a.hidden if a.vision.kind.startswith("qwen3_vl") else 0
