@@ -10,8 +10,9 @@ from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.past import past
 from vllm_doctor.operate.history.store import Event, Store
 from vllm_doctor.operate.history.timeline import _by_whom, _expired, starts
+from vllm_doctor.records.past import Peak
 from vllm_doctor.records.reading import Known
-from vllm_doctor.records.sample import Look
+from vllm_doctor.records.sample import CardUse, Look
 
 UNIT = "vllm@main.service"
 NOW = 1_700_000_000.0
@@ -108,3 +109,19 @@ def test_a_diagnosis_knows_the_guards_restart_of_the_day(tmp_path: Path, monkeyp
     later = past(UNIT, NOW + 2 * 86400)
     assert isinstance(later, Known)
     assert later.value.restarted == ""
+
+
+def test_the_fullest_minute_of_the_present_run_knows_the_other_services(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path))
+    store = Store(tmp_path / "history.sqlite")
+    store.event(Event(NOW - 4000, UNIT, "started", "a new run"))
+    held = {-3900: (1, 70), -600: (40, 38), -60: (40, 33)}  # the first one while it loads
+    for at, (own, others) in held.items():
+        for unit, mine, rest in ((UNIT, own, others), ("vllm@two.service", 30, own)):
+            store.keep(Look(unit, NOW + at, 0, 0, cards=(CardUse("GPU-1", mine, rest, 80, 80 - own - others),)))
+    found = past(UNIT, NOW)
+    store.close()
+    assert isinstance(found, Known)
+    assert found.value.peaks == (Peak("GPU-1", "2023-11-14 22:03:20Z", 40, 30, 8),)

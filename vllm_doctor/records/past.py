@@ -26,10 +26,22 @@ class Growth(msgspec.Struct, frozen=True):
         return max(0.0, (self.limit - self.now) / self.pace)
 
 
+class Peak(msgspec.Struct, frozen=True):
+    """One GPU at the moment of the present run in which most of it was held, bytes: by the unit, by the other services
+    that the guard watches, and by all the rest. `at` is the moment in words."""
+
+    gpu: str
+    at: str
+    own: int
+    servers: int
+    others: int
+
+
 class Past(msgspec.Struct, frozen=True):
     """The unit's memories; how it stood at the last look before it last ended by itself, and when and why the guard
-    last restarted it (empty: it never did)."""
+    last restarted it (empty: it never did); and each of its GPUs when it was fullest."""
 
     growths: tuple[Growth, ...] = ()
     before_crash: str = ""
     restarted: str = ""
+    peaks: tuple[Peak, ...] = ()

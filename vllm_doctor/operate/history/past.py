@@ -4,9 +4,9 @@ import time
 
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.slope import GIB
-from vllm_doctor.operate.history.slopes import slopes
+from vllm_doctor.operate.history.slopes import level_since, slopes
 from vllm_doctor.operate.history.store import Minute, Reader, Unreadable, place
-from vllm_doctor.records.past import Growth, Past
+from vllm_doctor.records.past import Growth, Past, Peak
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
 HOURS = 48.0
@@ -40,7 +40,8 @@ def past(unit: str, now: float | None = None) -> Reading[Past]:
             )
             for s in found
         )
-        return Known(Past(growths, _before_crash(reader, unit, at), _restarted(unit, at)), str(place()))
+        told = Past(growths, _before_crash(reader, unit, at), _restarted(unit, at), _peaks(reader, unit, at))
+        return Known(told, str(place()))
     except Unreadable as problem:
         return Unknown(f"the guard's records: {problem}", "journalctl -u vllm-doctor-guard")
     finally:
@@ -54,6 +55,14 @@ def _before_crash(reader: Reader, unit: str, now: float) -> str:
         return ""
     rows = [row for row in reader.minutes(unit, ends[-1] - _BEFORE_S) if row.at < ends[-1]]
     return told(rows[-1]) if rows else ""
+
+
+def _peaks(reader: Reader, unit: str, now: float) -> tuple[Peak, ...]:
+    since = level_since(reader, unit, now, HOURS)
+    return tuple(
+        Peak(one.uuid, _when(one.at), one.own, min(one.servers, one.others), max(0, one.others - one.servers))
+        for one in reader.fullest(unit, since)
+    )
 
 
 def _restarted(unit: str, now: float) -> str:

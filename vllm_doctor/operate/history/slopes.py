@@ -8,10 +8,15 @@ _WARM_S = 900.0
 _BEGINS = {"started", "crashed", "answers"}
 
 
+def level_since(reader: Reader, unit: str, now: float, hours: float) -> float:
+    """From when on, within these hours, the memory of the unit's present run is no longer that of its start."""
+    starts = [e.at for e in reader.events(unit, now - hours * 3600) if e.kind in _BEGINS]
+    return max((now - hours * 3600, *(at + _WARM_S for at in starts)))
+
+
 def slopes(reader: Reader, unit: str, now: float, hours: float) -> tuple[Slope, ...]:
     """How the memories of the unit's present run grow: the host's, and what it holds of each GPU."""
-    starts = [e.at for e in reader.events(unit, now - hours * 3600) if e.kind in _BEGINS]
-    since = max((now - hours * 3600, *(at + _WARM_S for at in starts)))
+    since = level_since(reader, unit, now, hours)
     rows = reader.minutes(unit, since)
     found = [slope("host memory", [(r.at, r.host) for r in rows if r.host], _last([r.host_limit for r in rows]))]
     by_card: dict[str, list[tuple[float, int]]] = {}

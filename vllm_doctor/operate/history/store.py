@@ -77,6 +77,17 @@ class CardMinute(msgspec.Struct, frozen=True):
     free: int | None
 
 
+class CardPeak(msgspec.Struct, frozen=True):
+    """A GPU's memory when most of it was held, bytes; `servers` is the part of `others` that the guard's other units
+    held at that moment."""
+
+    uuid: str
+    at: float
+    own: int
+    others: int
+    servers: int
+
+
 def place() -> Path:
     """The store of this host."""
     given = os.environ.get("VLLM_DOCTOR_STATE")
@@ -349,6 +360,27 @@ class Reader:
             since,
         )
         return self._taken(CardMinute, rows)  # type: ignore[return-value]
+
+    def fullest(self, unit: str, since: float) -> list[CardPeak]:
+        """Each GPU of a unit at the moment when most of it was held."""
+        rows = self._rows(
+            "SELECT c.uuid, c.at, c.own, c.others, MAX(c.own + c.others) FROM card c JOIN unit u ON u.id = c.unit "
+            "WHERE u.name = ? AND c.at >= ? AND c.own IS NOT NULL AND c.others IS NOT NULL GROUP BY c.uuid LIMIT 64",
+            unit,
+            since,
+        )
+        told = [(*row[:4], self._held_by_others(unit, row[0], row[1])) for row in rows]
+        return self._taken(CardPeak, told)  # type: ignore[return-value]
+
+    def _held_by_others(self, unit: str, uuid: object, at: object) -> object:
+        """What the other units held of this GPU in that record."""
+        return self._rows(
+            "SELECT COALESCE(SUM(c.own), 0) FROM unit u JOIN card c ON c.unit = u.id AND c.uuid = ? AND c.at = ? "
+            "WHERE u.name != ?",
+            uuid,
+            at,
+            unit,
+        )[0][0]
 
     def events(self, unit: str | None, since: float, most: int = 1000) -> list[Event]:
         """The newest events, oldest first; of all units where none is named."""

@@ -1,6 +1,7 @@
-"""VD315: what vLLM's own budget leaves of a GPU is nearly used up while it serves."""
+"""VD315: what vLLM's own budget leaves of a GPU is nearly used up while it serves, now or by the guard's records."""
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
@@ -20,13 +21,15 @@ _OWN_LIMITS = ("kv-cache-memory-bytes", "kv-cache-memory")
 
 
 class _Room(msgspec.Struct, frozen=True):
-    """One GPU outside vLLM's budget, GiB: what there is, what the service itself and what others use of it."""
+    """One GPU outside vLLM's budget, GiB: what there is, what the service itself and what others use of it; `at` is
+    when, where it is not now."""
 
     gpu: Gpu
     budget: float
     room: float
     own: float
     others: float
+    at: str = ""
 
     @property
     def used(self) -> float:
@@ -52,16 +55,20 @@ def judge(case: Case) -> Outcome:
     rooms = [room for gpu in gpus if (room := _room(gpu, unit.name, case.utilization[0])) is not None]
     if not rooms:
         return NotHere("no GPU reports memory of this service and a budget below its size")
-    worst = max(rooms, key=lambda one: one.part)
+    before = _before(case, rooms)
+    worst = max((*rooms, *before), key=lambda one: one.part)
     if worst.part <= _MARK:
         return Clear(f"{worst.room - worst.used:.2f} GiB outside the budget are free")
     left = max(0.0, worst.room - worst.used)
+    when = f"were free at {worst.at}" if worst.at else "are free"
     return finding(
         RULE,
-        title=f"Only {left:.2f} GiB of GPU {worst.gpu.index} are free outside vLLM's budget",
+        title=f"Only {left:.2f} GiB of GPU {worst.gpu.index} {when} outside vLLM's budget",
         severity=Severity.ADVICE,
         confidence=Confidence.LIKELY,
-        evidence=tuple(Evidence("NVML", f"GPU {one.gpu.index}", _told(one)) for one in rooms if one.part > _MARK)[:8],
+        evidence=tuple(
+            Evidence(_source(one), f"GPU {one.gpu.index}", _told(one)) for one in (*rooms, *before) if one.part > _MARK
+        )[:8],
         arithmetic=_sums(worst, case.utilization),
         changes=_changes(case, worst),
         refute=f"{HOLDERS} shows less memory once the load is over",
@@ -88,21 +95,41 @@ def _room(gpu: Gpu, unit: str, utilization: float) -> _Room | None:
     return _Room(gpu, budget, room, max(0.0, held - budget), others)
 
 
+def _before(case: Case, rooms: Sequence[_Room]) -> list[_Room]:
+    """The same GPUs when they were fullest in this run, from the guard's records."""
+    peaks = {peak.gpu: peak for peak in case.past.peaks} if case.past is not None else {}
+    found = []
+    for now in rooms:
+        peak = peaks.get(now.gpu.uuid or f"GPU {now.gpu.index}")
+        if peak is None or not now.gpu.cuda_bytes:
+            continue
+        room = now.gpu.cuda_bytes / GIB - now.budget - peak.servers / GIB
+        if room >= _LEAST_ROOM_GIB:
+            own = max(0.0, peak.own / GIB - now.budget)
+            found.append(_Room(now.gpu, now.budget, room, own, peak.others / GIB, peak.at))
+    return found
+
+
+def _source(one: _Room) -> str:
+    return "the guard's records" if one.at else "NVML"
+
+
 def _serves(process: GpuProcess) -> bool:
     return "vllm" in f"{process.unit or ''} {process.name or ''}".lower()
 
 
 def _told(one: _Room) -> str:
-    return f"{one.used:.2f} of {one.room:.2f} GiB outside the budget are used ({one.part:.0%})"
+    when = f"were used at {one.at}" if one.at else "are used"
+    return f"{one.used:.2f} of {one.room:.2f} GiB outside the budget {when} ({one.part:.0%})"
 
 
 def _sums(one: _Room, utilization: tuple[float, str]) -> tuple[Arithmetic, ...]:
     asked, where = utilization
     return (
         gib("budget", one.budget, f"{asked:g} × total", where),
-        gib("outside the budget", one.room, "total − budget − other vLLM servers", "NVML"),
-        gib("used by this service", one.own, "its processes − budget: graphs, NCCL, late allocations", "NVML"),
-        gib("used by others", one.others, "all other processes", "NVML"),
+        gib("outside the budget", one.room, "total − budget − other vLLM servers", _source(one)),
+        gib("used by this service", one.own, "its processes − budget: graphs, NCCL, late allocations", _source(one)),
+        gib("used by others", one.others, "all other processes", _source(one)),
     )
 
 
@@ -124,5 +151,7 @@ def _changes(case: Case, one: _Room) -> tuple[Change | None, ...]:
 
 
 RULE = rule(
-    "VD315", reads=frozenset({Signal.GPUS, Signal.UNIT, Signal.LAUNCH, Signal.LOG, Signal.VERSION}), judge=judge
+    "VD315",
+    reads=frozenset({Signal.GPUS, Signal.UNIT, Signal.LAUNCH, Signal.LOG, Signal.VERSION, Signal.PAST}),
+    judge=judge,
 )
