@@ -36,27 +36,34 @@ def run(*, policy: str | None, store: str | None, once: bool, check: bool, dry: 
     if once:
         return _once(chosen, hands, json=json)
     path = Path(store) if store is not None else stores.place()
-    if path.exists() and not os.access(path, os.W_OK):
-        raise UsageProblem(
-            f"guard: {path}: this user may not write it; needed: the guard's user (systemctl start vllm-doctor-guard), "
-            "or --store FILE"
-        )
-    try:
-        kept = stores.Store(path, keep_days=chosen.keep_days, keep_mib=chosen.keep_mib)
-    except OSError as refused:
-        raise UsageProblem(f"guard: {path}: {refused.strerror}; needed: a folder that this user may write") from None
+    kept = None if dry else _store(path, chosen)
     signal.signal(signal.SIGTERM, _ended)
     acts = "dry run" if dry else f"may restart {named}" if chosen.act else "only watches"
     pace = f"looks at the services every {chosen.beat_s:g} s, at the GPUs every {chosen.every_s:g} s"
-    _tell(f"guard: {pace}; {acts}; a record a minute in {path}")
-    watch = Guard(chosen, kept, hands, _tell, dry=dry)
+    _tell(f"guard: {pace}; {acts}; {'keeps nothing' if dry else f'a record a minute in {path}'}")
+    watch = Guard(chosen, kept, hands, _tell, dry=dry, records=path)
     try:
         while True:
             watch.beat()
             watch.wait()
     except SystemExit:
-        kept.close()
+        if kept is not None:
+            kept.close()
         return Exit.OK
+
+
+def _store(path: Path, chosen: policies.Policy) -> stores.Store:
+    """The store, opened to be written. Another user's is left alone, root's hand included: a file that root makes
+    beside it keeps its owner from writing."""
+    try:
+        if path.parent.exists() and path.parent.stat().st_uid != os.geteuid():
+            raise UsageProblem(
+                f"guard: {path}: the folder is another user's; needed: the guard's user (systemctl start "
+                "vllm-doctor-guard), --dry-run, or --store FILE"
+            )
+        return stores.Store(path, keep_days=chosen.keep_days, keep_mib=chosen.keep_mib)
+    except OSError as refused:
+        raise UsageProblem(f"guard: {path}: {refused.strerror}; needed: a folder that this user may write") from None
 
 
 def _ended(_number: int, _frame: FrameType | None) -> None:

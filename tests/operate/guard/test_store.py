@@ -82,12 +82,26 @@ def test_no_room_loses_records_says_so_once_and_goes_on_when_there_is_room(tmp_p
     assert store.notes[-1].endswith(f"can be written again; {lost} records were lost")
 
 
-def test_a_folder_that_cannot_be_written_is_said_and_nothing_raises(tmp_path: Path) -> None:
-    (tmp_path / "history.sqlite").mkdir()
-    store = Store(tmp_path / "history.sqlite")
+def test_a_folder_that_cannot_be_written_is_said_and_nothing_raises() -> None:
+    store = Store(Path("/proc/self/history.sqlite"))
     store.keep(look())
     assert store.lost > 0
     assert "unable to open database file" in store.notes[0]
+
+
+def test_what_another_left_in_its_place_is_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    for _ in range(4):
+        path.mkdir()
+        (path / "what.txt").write_text("is whose")
+        time.sleep(0.002)
+        store = Store(path)
+        assert "not readable (it is no file of this user's); kept as history.sqlite.spoiled-" in store.notes[0]
+        store.keep(look())
+        assert store.lost == 0
+        store.close()
+        path.unlink()
+    assert len(list(tmp_path.glob("*.spoiled-*/what.txt"))) == 4  # a folder is nobody's to remove
 
 
 @pytest.mark.parametrize("ruin", [b"nonsense" * 1000, b"SQLite format 3\0" + b"\xff" * 5000])

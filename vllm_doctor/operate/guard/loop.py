@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 
 import msgspec
@@ -40,11 +41,20 @@ class Guard:
     """The state of the watch over all units. `say` gets each line of the journal."""
 
     def __init__(
-        self, policy: Policy, store: Store | None, hands: Hands, say: Callable[[str], None], *, dry: bool = False
+        self,
+        policy: Policy,
+        store: Store | None,
+        hands: Hands,
+        say: Callable[[str], None],
+        *,
+        dry: bool = False,
+        records: Path | None = None,
     ) -> None:
-        """With `dry`, and without a store, nothing is done or kept."""
+        """With `dry` nothing is done, and without a store nothing is kept. `records` is where a guard's records lie,
+        which tell how memory grows; the store's own where it is not given."""
         self.policy, self.hands, self.dry = policy, hands, dry
         self._store, self._tell = store, say
+        self._records = records or (store.path if store is not None else None)
         self._memories: dict[str, Memory] = {}
         self._slopes: dict[str, tuple[Slope, ...]] = {}
         self._cards: dict[str, Look] = {}
@@ -153,9 +163,7 @@ class Guard:
 
     def _keep(self, seen: tuple[Look, ...], now: float) -> None:
         """One record a minute of each unit, and the slopes now and then."""
-        if self._store is None:
-            return
-        if now >= self._next["kept"]:
+        if self._store is not None and now >= self._next["kept"]:
             self._next["kept"] = now + MINUTE - min(1.0, self.policy.beat_s / 2)
             for look in seen:
                 self._store.keep(self._with_cards(look, full=False))
@@ -172,10 +180,10 @@ class Guard:
                 self._tell(note)
 
     def _grown(self, look: Look) -> tuple[Slope, ...]:
-        if self._store is None:
+        if self._records is None:
             return ()
         try:
-            reader = Reader(self._store.path)
+            reader = Reader(self._records)
             try:
                 return slopes(reader, look.unit, look.at, self.policy.growth.hours)
             finally:
@@ -197,7 +205,7 @@ class Guard:
     def _written(self, event: Event) -> None:
         event = msgspec.structs.replace(event, text=safe(event.text))
         self._tell(f"{event.unit}: {event.kind}: {event.text}")
-        if self._store is not None and not self.dry:
+        if self._store is not None:
             self._store.event(event)
 
     def _say_once(self, unit: str, text: str, key: str = "") -> None:

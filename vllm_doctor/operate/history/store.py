@@ -113,8 +113,10 @@ class Store:
             try:
                 self._base = self._opened()
             except sqlite3.OperationalError as refused:  # full, read-only, locked: not ruined
-                self._failed(refused)
-                return
+                if attempt or not self._is_anothers():
+                    self._failed(refused)
+                    return
+                self._put_aside("it is no file of this user's")
             except sqlite3.DatabaseError as ruined:
                 if attempt:
                     self._failed(ruined)
@@ -149,6 +151,11 @@ class Store:
         self._units = {}  # numbers of another file say nothing here
         return base
 
+    def _is_anothers(self) -> bool:
+        """A folder, or what another user made there (root's hand): it would keep every record from being written."""
+        beside = (self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm"))
+        return any(one.exists() and not (one.is_file() and os.access(one, os.W_OK)) for one in beside)
+
     def _is_gone(self) -> bool:
         """SQLite goes on writing into a file that was removed or replaced; nobody would ever read that."""
         try:
@@ -168,9 +175,11 @@ class Store:
         kept = sorted({p.name.removesuffix("-wal").removesuffix("-shm") for p in self.path.parent.glob("*.spoiled-*")})
         for name in kept[:-_SPOILED]:
             for end in ("", "-wal", "-shm"):
-                self.path.with_name(name + end).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # a folder stays: it was never ours
+                    self.path.with_name(name + end).unlink(missing_ok=True)
         self._units = {}
-        self.notes.append(f"{self.path}: not readable ({why}); kept as {aside.name}, and begun anew")
+        if not self.path.exists():
+            self.notes.append(f"{self.path}: not readable ({why}); kept as {aside.name}, and begun anew")
 
     def _failed(self, why: Exception) -> None:
         self.lost += 1

@@ -1,10 +1,16 @@
 """The guard on a host with two services: what it may do, what it does, and what it leaves alone. In this order."""
 
+import base64
 import json
 import re
 import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.nvml_sim.build import build
 
 KEY = "molecule-guard"
 PORTS = {"chat": 8000, "code": 8001}
@@ -146,6 +152,77 @@ def test_recover_brings_it_back_with_less_twice_and_leaves_the_neighbour_alone(h
     assert pid(host, "code") == neighbour
     assert post(host, "chat")[0] == 200
     assert not host.file("/run/vllm-doctor/changing").exists
+
+
+LEFT = """[Service]
+KillMode=process
+ExecStartPost=/bin/bash -c 'setsid bash -c "trap : TERM; while :; do sleep 1; done" & setsid sleep 4242 & exit 0'
+"""
+CARD = """driver = 580.105.08
+nvml = 13.580.105.08
+cuda = 13000
+gpu.0.name = NVIDIA H100 80GB HBM3
+gpu.0.uuid = GPU-11111111-2222-3333-4444-000000000000
+gpu.0.pci = 00000000:18:00.0
+gpu.0.total = {total}
+gpu.0.free = {free}
+gpu.0.capability = 9.0
+gpu.0.living = 1
+gpu.0.process.0 = compute {deaf} {deaf_bytes}
+gpu.0.process.1 = compute {strayed} {strayed_bytes}
+gpu.0.process.2 = compute {neighbour} {neighbour_bytes}
+gpu.0.process.3 = compute {namesake} {namesake_bytes}
+"""
+LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+GIB = 1 << 30
+
+
+def put(host, path, content):
+    """A file on the host, bytes as they are."""
+    host.check_output(f"mkdir -p {Path(path).parent} && echo {base64.b64encode(content).decode()} | base64 -d > {path}")
+
+
+@pytest.fixture
+def left_behind(host, tmp_path):
+    """What chat left on the GPU of a simulated driver, beside the neighbour's process and a stranger with an engine's
+    name: one process in its control group that is deaf to SIGTERM, and one that left the group."""
+    drop_in = "/etc/systemd/system/vllm@chat.service.d/left.conf"
+    put(host, drop_in, LEFT.encode())
+    host.check_output("systemctl daemon-reload && systemctl restart vllm@chat")
+    until(lambda: post(host, "chat", seconds=5)[0] == 200)
+    namesake = host.check_output("bash -c 'exec -a VLLM::EngineCore sleep 4243' > /dev/null 2>&1 & echo $!")
+    holders = {
+        "deaf": (host.check_output("pgrep -f 'trap : TERM; while' | head -1"), 40 * GIB),
+        "strayed": (host.check_output("pgrep -fx 'sleep 4242' | head -1"), 30 * GIB),
+        "neighbour": (engine(host, "code"), 5 * GIB),
+        "namesake": (namesake, 3 * GIB),
+    }
+    away = "/sys/fs/cgroup/away"
+    host.check_output(f"mkdir -p {away} && echo {holders['strayed'][0]} > {away}/cgroup.procs")
+    words = {name: one[0] for name, one in holders.items()} | {f"{name}_bytes": one[1] for name, one in holders.items()}
+    put(host, "/etc/nvml-sim", CARD.format(total=85520809984, free=85520809984 - 78 * GIB, **words).encode())
+    put(host, LIBRARY, build(tmp_path).read_bytes())
+    put(host, drop_in, b"[Service]\nKillMode=process\n")
+    host.check_output("systemctl daemon-reload")
+    yield words
+    host.run(f"rm -f /etc/nvml-sim {LIBRARY} {drop_in} /run/systemd/system/vllm@chat.service.d/*; kill {namesake}")
+    host.check_output("systemctl daemon-reload && systemctl restart vllm@chat")
+
+
+def test_recover_frees_what_the_unit_left_on_its_gpu_and_ends_nobody_elses(host, left_behind):
+    neighbour = pid(host, "code")
+    plan = host.check_output("vllm-doctor recover --unit vllm@chat --dry-run")
+    assert f"end what it left behind: pid {left_behind['strayed']} of user vllm, of no unit, holds 30.00 GiB" in plan
+    assert f"left alone: pid {left_behind['neighbour']} of user vllm, vllm@code.service" in plan
+    assert "holds 3.00 GiB of GPU-11111111-2222-3333-4444-000000000000: nothing says that this unit started it" in plan
+    assert "start it with --gpu-memory-utilization 0.75" in plan
+    done = host.run("vllm-doctor recover --unit vllm@chat --yes --hours 1 --ready-seconds 240")
+    assert done.rc == 0, done.stdout + done.stderr
+    assert "GPU 0: 71.65 of 79.65 GiB free" in done.stderr
+    assert pid(host, "code") == neighbour
+    living = host.run(f"ps -o pid= -p {','.join(left_behind[n] for n in ('deaf', 'strayed', 'neighbour', 'namesake'))}")
+    assert living.stdout.split() == sorted((left_behind["neighbour"], left_behind["namesake"]), key=int)
+    assert "VD910" in host.run("vllm-doctor diagnose --unit vllm@chat --no-canary").stdout
 
 
 def test_debug_goes_away_by_itself(host):
