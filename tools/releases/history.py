@@ -26,8 +26,6 @@ FILES: dict[str, tuple[str, ...]] = {
     "models": ("architectures", "quantizations"),
     "build": ("build",),
 }
-# Of a release's eighty packages, those that a rule or a check asks for.
-_PACKAGES = frozenset({"python", "glibc", "torch", "transformers"})
 
 
 def texts(folder: Path = store.FOLDER) -> dict[str, str]:
@@ -59,8 +57,6 @@ def _without_posts(read: dict[str, store.Release]) -> dict[str, store.Release]:
 def _lines(read: dict[str, store.Release], section: str) -> dict[str, list[list[object]]]:
     """Name → [[release, what is known from it on, or null where the name is gone], …]."""
     names = sorted({name for release in read.values() for name in store.section(release, section)})
-    if section == "packages":
-        names = [name for name in names if name in _PACKAGES]
     made: dict[str, list[list[object]]] = {name: [] for name in names}
     for version, release in read.items():
         have = store.section(release, section)

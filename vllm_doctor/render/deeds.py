@@ -63,6 +63,9 @@ _DEEDS = {
     "xformers": "install an xformers that was built with CUDA",
     "code": "install {to}",
     "image": "use an image that fits",
+    "foreign-module": "install the package that has {to}",
+    "hiding-file": "rename {to}",
+    "python": "run another Python",
     "python-env": "install {to} into a fresh environment",
     "transformers": "install another transformers",
     "triton-version": "install another triton",
@@ -94,13 +97,16 @@ def deed(change: Change) -> str:
     told = _DEEDS.get(change.name)
     if told is not None and ("{to}" not in told or change.after is not None):
         return told.format(to=scalar(change.after))
+    if change.kind is ChangeKind.PACKAGE and change.direction in {Direction.ADD, Direction.CHANGE}:
+        return f"install {scalar(change.after) if change.after is not None else change.name}"
     to = f" to {scalar(change.after)}" if change.after is not None else ""
     return f"{change.direction.value} {change.name}{to}"
 
 
 def _option(change: Change) -> str:
     if change.name == "model" and change.after is None:
-        return "a smaller or more quantised checkpoint"
+        smaller = change.direction is Direction.SMALLER
+        return "a smaller or more quantised checkpoint" if smaller else "another checkpoint"
     if change.after is not None:
         return " ".join(quote.word(scalar(word)) for word in written(change))
     if change.direction is Direction.REMOVE:

@@ -39,6 +39,8 @@ _TAG = re.compile(
     r"\s?\((?P<name>[A-Za-z][\w.:-]*)(?: rank=(?P<rank>\d{1,6}))? pid=(?P<pid>\d{1,10})(?:, ip=[\w.:]+)?\)"
     r"(?: \[repeated \d+x[^\]]*\])? ?"
 )
+# Ray prints a line once for all workers that wrote it, and says so behind it (RAY_DEDUP_LOGS).
+_REPEATED = re.compile(r" \[repeated \d{1,9}x across cluster\](?: \(Ray deduplicates logs .*)?$")
 _RANK = re.compile(r"\[rank(\d+)\]: ?")
 _HEADER = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL) {1,4}(?P<at>\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?) "
@@ -109,10 +111,12 @@ class Stripper:
             owner = int(quick["pid"]) if quick["pid"] else None
             module = quick["module"] or "uvicorn"
             level = quick["level"] or quick["plain"]
-            found.append(LogLine(number, quick["text"], level, quick["name"], owner, quick["at"], module, raw))
+            told = _once(quick["text"])
+            found.append(LogLine(number, told, level, quick["name"], owner, quick["at"], module, raw))
             return
         text = plain(shorten(raw))
         excerpt = text if len(text) <= EXCERPT_LIMIT else shorten(text, EXCERPT_LIMIT)
+        text = _once(text)
         at: str | None = None
         pid: int | None = None
         unit: str | None = None
@@ -195,6 +199,11 @@ class Stripper:
             return False
         count = self._seen[left] = self._seen.get(left, 0) + 1
         return count > 1 or not left.strip()
+
+
+def _once(text: str) -> str:
+    """The line as its worker wrote it."""
+    return _REPEATED.sub("", text) if "x across cluster]" in text else text
 
 
 def _json_line(text: str) -> tuple[str, str | None, int | None]:

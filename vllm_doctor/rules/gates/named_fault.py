@@ -28,7 +28,13 @@ def shown(case: Case, fault: Fault, *ids: str) -> tuple[Evidence, ...]:
     seen: dict[int, None] = {}
     for wanted in ids:
         seen.update({h.index: None for h in fault.hits if h.id == wanted and h.index not in seen})
-    return tuple(case.line(i) for i in sorted(seen)[:3]) or (case.line(fault.index),)
+    return tuple(case.line(i) for i in sorted(seen)[:3]) or (exception_line(case, fault),)
+
+
+def exception_line(case: Case, fault: Fault) -> Evidence:
+    """The line that says what failed: of a traceback the exception's own, which its first and last lines may not be."""
+    at = fault.crash.root.at if fault.crash is not None else None
+    return case.line(at if at is not None else fault.index if fault.crash is None else fault.last)
 
 
 def severity(case: Case, fault: Fault) -> Severity:

@@ -12,7 +12,7 @@ from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.named_fault import named, shown, text
+from vllm_doctor.rules.gates.named_fault import exception_line, named, shown, text
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.allowed_value import replacement
 from vllm_doctor.rules.remedies.prompt_items import limit
@@ -114,7 +114,7 @@ def judge(case: Case) -> Outcome:
         title=_title(message, changes),
         detail=message,
         confidence=Confidence.LIKELY if likely else Confidence.CONFIRMED,
-        evidence=(case.line(fault.last),) if likely else shown(case, fault, *_IDS),
+        evidence=(exception_line(case, fault),) if likely else shown(case, fault, *_IDS),
         changes=changes,
         refute="vLLM accepts the same value when started by hand in the same environment",
     )

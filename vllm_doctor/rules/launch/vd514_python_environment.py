@@ -3,7 +3,6 @@
 import shlex
 from pathlib import PurePosixPath
 
-from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
@@ -13,9 +12,10 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.cuda_libraries import CUDA_LIBRARIES
-from vllm_doctor.rules.gates.named_fault import severity, shown, text
+from vllm_doctor.rules.gates.named_fault import exception_line, severity, shown, text
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.missing_module import fitting, missing_module
 from vllm_doctor.rules.remedies.refusal import packages
 from vllm_doctor.rules.say import environment, finding, thing
 
@@ -106,17 +106,23 @@ def judge(case: Case) -> Outcome:
         return Clear("the architecture is not in this release: it ran on Transformers' code")
     tool = next((_TOOLS[h.id] for h in fault.hits if h.id in _TOOLS), None)
     lacks = missing[0] if missing and not known else None
+    module = missing_module(case, fault) if lacks is None else None
     unfit = next((words for wanted, words in _UNFIT.items() if wanted in fault.ids), None) if tool is None else None
     return finding(
         RULE,
         severity=severity(case, fault),
-        evidence=shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (case.line(fault.last),),
-        title=_title(fault, tool, unfit) if lacks is None else _lacking(lacks),
+        evidence=shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (exception_line(case, fault),),
+        title=_lacking(lacks)
+        if lacks is not None
+        else module.title
+        if module is not None
+        else _title(fault, tool, unfit),
         # Which of the two is too old, or whether the model is newer than both, the attribute does not tell.
-        confidence=Confidence.LIKELY if fits else Confidence.CONFIRMED,
+        confidence=Confidence.LIKELY if fits or "import-name" in fault.ids else Confidence.CONFIRMED,
         changes=(
             _ON_LINUX if any(says(file, "call-of-windows") for file in fault.files) else None,
             *missing,
+            *(module.changes if module is not None else ()),
             _tools(case, tool) if tool else None,
             thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit, command=_COMPILERS) if unfit else None,
             _sampler(case, fault) if unfit else None,
@@ -125,14 +131,20 @@ def judge(case: Case) -> Outcome:
                 "transformers",
                 Direction.CHANGE,
                 "this vLLM release was built with these versions",
-                to=_transformers(case),
-                command=f"pip install '{_transformers(case)}'" if _transformers(case) else "pip show -v vllm",
+                to=fitting(case, "transformers"),
+                command=f"pip install '{fitting(case, 'transformers')}'"
+                if fitting(case, "transformers")
+                else "pip show -v vllm",
             )
             if fits
             else None,
-            None if missing and not fault.ids else _program(case) if fault.ids & _PROGRAM else _repair(case),
+            None
+            if (missing and not fault.ids) or (module is not None and module.changes)
+            else _program(case)
+            if fault.ids & _PROGRAM
+            else _repair(case),
         ),
-        refute=_REFUTE if lacks is None else _installed(lacks),
+        refute=_installed(lacks) if lacks is not None else module.refute if module is not None else _REFUTE,
     )
 
 
@@ -211,14 +223,6 @@ def _tools(case: Case, tool: str) -> Change:
     return thing(
         ChangeKind.OS, "build-tools", Direction.ADD, why, to=to, inventory="cuda_toolkit_version", command=command
     )
-
-
-def _transformers(case: Case) -> str | None:
-    """What the release's own metadata asks for; releases before 0.11.2 name no upper end and were made for 4.x."""
-    wanted = versions.requires("transformers", case.version) if case.version is not None else None
-    if wanted is None:
-        return None
-    return f"transformers{wanted}" + ("" if "<" in wanted or "5." in wanted else ",<5")
 
 
 def _repair(case: Case) -> Change:

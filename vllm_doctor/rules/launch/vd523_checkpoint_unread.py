@@ -6,7 +6,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.gates.named_fault import exception_line, named, severity, shown
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.prompt_items import limit
 from vllm_doctor.rules.say import finding, set_flag, upgrade
@@ -41,7 +41,7 @@ def judge(case: Case) -> Outcome:
         title=_TITLES[known] if known else f"{_TENSORS}: {_said(case, fault, None)}",
         severity=severity(case, fault),
         confidence=Confidence.LIKELY,
-        evidence=shown(case, fault, *_TITLES) if known else (case.line(fault.index), case.line(fault.last)),
+        evidence=shown(case, fault, *_TITLES) if known else (exception_line(case, fault),),
         changes=_changes(case, fault, known),
         refute="another checkpoint of the same architecture fails in the same way",
     )

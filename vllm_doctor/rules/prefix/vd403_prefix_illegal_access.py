@@ -5,6 +5,7 @@ from vllm_doctor.log.match import says
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import exception_line
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag, thing
 
@@ -27,7 +28,7 @@ def judge(case: Case) -> Outcome:
         RULE,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
         confidence=Confidence.LIKELY,
-        evidence=(case.line(root.last),),
+        evidence=(exception_line(case, root),),
         changes=(
             set_flag(
                 case,

@@ -2,6 +2,7 @@
 
 import shlex
 
+from vllm_doctor.knowledge.distributions import listed
 from vllm_doctor.knowledge.refusals import Place, package, place_of, wishes, words
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says, without
@@ -64,7 +65,9 @@ def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     why = "the message names this package; install it in the environment that runs vLLM"
     spec = wanted.spec or wanted.name
     to = wanted.spec if wanted.spec != wanted.name else None
-    return (thing(ChangeKind.PACKAGE, wanted.name, direction, why, to=to, command=f"pip install {shlex.quote(spec)}"),)
+    # A log is written by others: only a package whose name is known comes into a command.
+    command = f"pip install {shlex.quote(spec)}" if listed(wanted.name) is not None else None
+    return (thing(ChangeKind.PACKAGE, wanted.name, direction, why, to=to, command=command),)
 
 
 def by_place(case: Case, fault: Fault) -> Change | None:

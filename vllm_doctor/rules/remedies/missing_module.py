@@ -1,0 +1,119 @@
+"""A module that Python does not find, or that lacks a name: its distribution, and what installs the right one.
+
+Python says "No module named 'a.b'" where a is there and b is not, and "'a' is not a package" where a file a.py stands
+before the package (docs.python.org/3/reference/import.html). Only a distribution that is known comes into a command.
+"""
+
+import shlex
+import sys
+from typing import NamedTuple
+
+from vllm_doctor.knowledge import distributions, versions
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.say import thing
+
+_OWN = "vllm"
+_BUILT_WITH = "this vLLM release was built with these versions"
+
+
+class Missing(NamedTuple):
+    """The title, what to change (empty: the whole environment is to be made anew), and what would show otherwise."""
+
+    title: str
+    changes: tuple[Change, ...]
+    refute: str
+
+
+def missing_module(case: Case, fault: Fault) -> Missing | None:
+    """What the failed import says; None where it names no module."""
+    said = fault.fields("module-missing")
+    if "module" in said:
+        return _not_found(case, fault, said["module"], said.get("hidden"))
+    said = fault.fields("import-name")
+    return _lacks_name(case, said["module"], said["name"]) if said.get("module") else None
+
+
+def fitting(case: Case, package: str) -> str | None:
+    """What this release's metadata asks of a package, as pip takes it; None where it asks nothing, or is not known."""
+    asked = versions.requires(package, case.version) if case.version is not None else None
+    if not asked:
+        return None
+    # Releases before 0.11.2 name no upper end for transformers, and were made for 4.x.
+    if package == "transformers" and "<" not in asked and "5." not in asked:
+        asked += ",<5"
+    return f"{package}{asked}"
+
+
+def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Missing:
+    top = module.partition(".")[0]
+    refute = f"`python -I -c 'import {module}'` works in the environment of the unit"
+    if hidden:
+        why = f"Python takes this file for the package {hidden}: it lies in the folder from which the server starts"
+        where = f"python -c 'import importlib.util as u; print(u.find_spec(\"{hidden}\").origin)'"
+        change = thing(
+            ChangeKind.OS,
+            "hiding-file",
+            Direction.REPAIR,
+            why,
+            to=f"{hidden}.py",
+            command=f"{where}   # rename that file",
+        )
+        return Missing(f"A file {hidden}.py hides the package {hidden}", (change,), refute)
+    if top == _OWN:
+        return Missing(f"This vLLM has no module {module}", (), refute)
+    if top in sys.stdlib_module_names:
+        return Missing(f"This Python has no {module}, a module of Python's own", (_python(case),), refute)
+    package = distributions.distribution(module)
+    if package is None:
+        title = f"The Python module {module} is not installed"
+        if top != module:
+            title = f"The installed {top} has no module {module}"
+        return Missing(title, _of_others(fault, module), refute)
+    if top != module:
+        title = f"{package} does not fit this vLLM: it has no module {module}"
+        return Missing(title, (_another(case, package),), refute)
+    needs = package in distributions.required()
+    why = "vLLM requires it" if needs else "vLLM does not bring it along, and this launch needs it"
+    to = fitting(case, package)
+    command = f"pip install {shlex.quote(to or package)}"
+    change = thing(ChangeKind.PACKAGE, package, Direction.ADD, why, to=to, command=command)
+    return Missing(f"The package {package} is not installed", (change,), refute)
+
+
+def _lacks_name(case: Case, module: str, name: str) -> Missing | None:
+    top = module.partition(".")[0]
+    refute = f"`python -I -c 'from {module} import {name}'` works in the environment of the unit"
+    if top == _OWN:
+        return None
+    if top in sys.stdlib_module_names:
+        return Missing(f"This Python does not fit this vLLM: {module} has no {name}", (_python(case),), refute)
+    package = distributions.distribution(module)
+    if package is None:
+        return None
+    title = f"{package} does not fit this vLLM: {module} has no {name}"
+    return Missing(title, (_another(case, package),), refute)
+
+
+def _another(case: Case, package: str) -> Change:
+    to = fitting(case, package)
+    command = f"pip install {shlex.quote(to)}" if to else f"pip check; pip show -v vllm {package}"
+    return thing(ChangeKind.PACKAGE, package, Direction.CHANGE, _BUILT_WITH, to=to, command=command)
+
+
+def _python(case: Case) -> Change:
+    asked = versions.requires("python", case.version) if case.version is not None else None
+    why = f"this vLLM release runs on Python {asked}" if asked else "vLLM was made for another Python, or a whole one"
+    return thing(ChangeKind.PACKAGE, "python", Direction.CHANGE, why, command="python3 --version; ls /usr/bin/python3*")
+
+
+def _of_others(fault: Fault, module: str) -> tuple[Change, ...]:
+    """A module that no release of vLLM requires: who imports it needs it; its name alone is no package to install."""
+    frames = fault.crash.root.frames if fault.crash is not None else ()
+    if not frames or says(frames[-1].file, "call-of-vllm"):
+        return ()
+    why = f"{frames[-1].file} imports it, and no release of vLLM requires it: install what that code asks for"
+    return (thing(ChangeKind.PACKAGE, "foreign-module", Direction.ADD, why, to=module),)
