@@ -53,4 +53,4 @@ def distribution(module: str) -> str | None:
 def listed(name: str) -> str | None:
     """The name as the index writes it, of a distribution that is known; None for any other."""
     written = name.lower().replace("_", "-").partition("[")[0]
-    return written if written in known() else None
+    return written if written in known() or written == "vllm" else None

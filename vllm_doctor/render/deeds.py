@@ -94,10 +94,12 @@ def deed(change: Change) -> str:
         return (
             f"let {change.name} go on" if (change.command or "").startswith("kill -CONT") else f"look at {change.name}"
         )
+    if change.kind is ChangeKind.PACKAGE and change.direction is Direction.ADD and change.name != "foreign-module":
+        return f"install {scalar(change.after) if change.after is not None else change.name}"
     told = _DEEDS.get(change.name)
     if told is not None and ("{to}" not in told or change.after is not None):
         return told.format(to=scalar(change.after))
-    if change.kind is ChangeKind.PACKAGE and change.direction in {Direction.ADD, Direction.CHANGE}:
+    if change.kind is ChangeKind.PACKAGE and change.direction is Direction.CHANGE:
         return f"install {scalar(change.after) if change.after is not None else change.name}"
     to = f" to {scalar(change.after)}" if change.after is not None else ""
     return f"{change.direction.value} {change.name}{to}"
