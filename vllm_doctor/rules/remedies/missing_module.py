@@ -30,11 +30,10 @@ class Missing(NamedTuple):
 
 def missing_module(case: Case, fault: Fault) -> Missing | None:
     """What the failed import says; None where it names no module."""
-    said = fault.fields("module-missing")
-    if "module" in said:
-        return _not_found(case, fault, said["module"], said.get("hidden"))
-    said = fault.fields("import-name")
-    return _lacks_name(case, said["module"], said["name"]) if said.get("module") else None
+    missing, lacking = fault.fields("module-missing"), fault.fields("import-name")
+    if missing:
+        return _not_found(case, fault, missing["module"], missing.get("hidden"))
+    return _lacks_name(case, lacking["module"], lacking["name"]) if lacking.get("module") else None
 
 
 def fitting(case: Case, package: str) -> str | None:
