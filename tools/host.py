@@ -63,7 +63,7 @@ def run_arguments(group: str, host: str | None, options: argparse.Namespace) -> 
     arguments += ["--volume", f"{CACHE / 'uv'}:/var/cache/vllm-doctor-uv"]
     # Half of what a task costs on a host is Python compiling Ansible's modules, which come as source each time.
     arguments += ["--volume", f"{CACHE / 'compiled'}:/var/cache/vllm-doctor-compiled"]
-    for file in sorted((TOOLS / "host_python").glob("compiled_once.*")):
+    for file in sorted((TOOLS / "host_python").glob("*.p*")):
         arguments += ["--volume", f"{file}:/usr/lib/python3/dist-packages/{file.name}:ro"]
     for folder in wheel_folders():
         arguments += ["--volume", f"{folder}:{folder}:ro"]
