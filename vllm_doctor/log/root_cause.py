@@ -9,7 +9,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import Hit, anchors, kinds, messages, of_exceptions, read, says
 from vllm_doctor.log.run import Run
 from vllm_doctor.log.startup_phase import StartupPhase, encodes, startup_phase_of
-from vllm_doctor.log.traceback import Crash
+from vllm_doctor.log.traceback import Crash, Link
 from vllm_doctor.records.log import LogLine
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
 # The server's own process, in which no step of the engine runs.
 _FRONT_END = ("APIServer", "ApiServer")
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
+_BUILDS = frozenset({"build-failed", "build-failed-command"})
+# A parent's lines that quote what its child said.
+_QUOTES = frozenset({"worker-error-relay"})
 IMPORTS = frozenset({"module-missing", "import-name"})
 # No single request ends with these: the port is not had, or the CUDA context of the whole process is gone.
 _NEVER_OF_A_REQUEST = frozenset(
@@ -83,8 +86,9 @@ class AnalysedRun(Run):
                 continue
             heading = self._heading(crash)
             owner.update(dict.fromkeys(heading, crash))
-            told = (h for i in (*heading, *own) for h in said.get(i, ()))
-            hits = tuple(h for h in told if "shell" not in h.fields) or _wrapped(crash)
+            told = [h for i in (*heading, *own) for h in said.get(i, ())]
+            built = any(h.id in _BUILDS for h in told)  # what a build asked a shell for, the build cannot do without
+            hits = tuple(h for h in told if built or "shell" not in h.fields) or _wrapped(crash)
             if not hits and not crash.root.name:
                 continue  # cut off before it said what it is
             stage = self._stage_in(crash, crash.first)
@@ -103,7 +107,20 @@ class AnalysedRun(Run):
             stage = self._stage_in(calls, index)
             last, hits = self._with_why(index, here, said) if relay is None else (index, tuple(here))
             (relayed if asked or relay is not None else found).append(Fault(index, last, None, hits, stage))
-        return found or relayed
+        return found or relayed or self._quoted()
+
+    def _quoted(self) -> list[Fault]:
+        """Where only the parent's line is left: the child's exception that it quotes, whose calls nobody kept."""
+        told: list[Fault] = []
+        for hit in self.hits:
+            error = hit.fields.get("error", "").strip() if hit.id in _QUOTES else ""
+            if not error or says(error, "says-nothing"):
+                continue
+            line = self.lines[hit.index]
+            link = Link("RuntimeError", error, (), hit.index)
+            crash = Crash((link,), line.process, line.pid, hit.index, hit.index, line.level)
+            told.append(Fault(hit.index, hit.index, crash, (), self._stage_in(None, hit.index)))
+        return told
 
     def _informs(self, hit: Hit) -> bool:
         """Does its own writer call it no error: NCCL information, a warning that an optional import failed?"""

@@ -15,8 +15,9 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import exception_line, named, shown, text
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.allowed_value import replacement
+from vllm_doctor.rules.remedies.layer import answer_of
 from vllm_doctor.rules.remedies.prompt_items import limit
-from vllm_doctor.rules.remedies.refusal import asked, by_place
+from vllm_doctor.rules.remedies.refusal import asked, asks_by_name, by_place
 from vllm_doctor.rules.say import environment, finding, set_flag, upgrade, upgrade_to
 
 _IDS = (
@@ -100,6 +101,8 @@ def judge(case: Case) -> Outcome:
         if root is None or root.ids or not (_while_checking(root) or asked(case, root)):
             return fault
         fault = root
+    if (likely or fault.ids & frozenset(_IDS) == {"validation-error"}) and _of_its_part(case, fault):
+        return Clear("the part that failed has a name for it, and no option is asked for")
     if not likely and fault.ids & frozenset(_IDS) == {"validation-error"} and fault.ids & _OTHERS:
         return Clear("the message in that line says what vLLM refuses")
     if fault.ids & frozenset(_IDS) == {"validation-error"} and _of_another(fault):
@@ -118,6 +121,11 @@ def judge(case: Case) -> Outcome:
         changes=changes,
         refute="vLLM accepts the same value when started by hand in the same environment",
     )
+
+
+def _of_its_part(case: Case, fault: Fault) -> bool:
+    """Does the part that failed name it, while the sentence asks for no option by its name?"""
+    return answer_of(case, fault) is not None and not asks_by_name(case, fault)
 
 
 def _of_another(fault: Fault) -> bool:

@@ -1,16 +1,13 @@
 """VD527: a failure that the part of vLLM which failed names by its own sentence, with what cures it."""
 
-from vllm_doctor.knowledge.answers import Answer, applies
-from vllm_doctor.knowledge.layers import Layer
-from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.root_cause import IMPORTS
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence
+from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.named_fault import severity, text
+from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.layer import cures, layer, unforeseen
+from vllm_doctor.rules.remedies.layer import answer_of, component, cures, layer, unforeseen
 from vllm_doctor.rules.say import finding
 
 
@@ -22,15 +19,16 @@ def judge(case: Case) -> Outcome:
     if root is None or root.crash is None or root.ids & (EXHAUSTED | IMPORTS):
         return NotHere("there is no traceback of a failure that is not memory")
     part = layer(case, root)
-    answer = _answer(case, root, part) if part is not None else None
-    title = answer.title if answer is not None else part.broken if part is not None and unforeseen(root) else ""
+    answer = answer_of(case, root)
+    broken = part.broken if part is not None and unforeseen(root) else ""
+    title = answer.title if answer is not None else (component(case, root) if not root.ids else "") or broken
     if part is None or not title:
         return Clear("no part of vLLM has a name for what failed")
     at = root.crash.root.at
     return finding(
         RULE,
         title=title,
-        severity=severity(case, root),
+        severity=Severity.DEGRADED if part.id == "requests" else severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=(case.line(at if at is not None else root.index),),
         changes=cures(case, root, part),
@@ -38,11 +36,6 @@ def judge(case: Case) -> Outcome:
         layer=part.id,
         then=part.next,
     )
-
-
-def _answer(case: Case, root: Fault, part: Layer) -> Answer | None:
-    said = text(case, root)
-    return next((answer for answer in part.answers if answer.title and applies(answer, said)), None)
 
 
 RULE = rule("VD527", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -8,6 +8,7 @@ from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.gates.xid import APPLICATION, Xid, xids
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kernel import other_kernel
+from vllm_doctor.rules.remedies.layer import off
 from vllm_doctor.rules.say import finding, upgrade
 
 _IDS = (
@@ -35,7 +36,7 @@ def judge(case: Case) -> Outcome:
         phase=Phase.GPU_FAULT if told else None,
         evidence=(*shown(case, fault, *_IDS), *evidence),
         changes=(
-            *other_kernel(case, fault),
+            *(off(case, fault) or other_kernel(case, fault)),
             upgrade(case, "its release notes say whether the newest release fixes this kernel"),
         ),
         refute="CUDA_LAUNCH_BLOCKING=1 shows another failure first, or the kernel log an Xid of the hardware",

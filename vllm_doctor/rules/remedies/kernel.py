@@ -244,6 +244,8 @@ _REMEDIES = {
 
 # Compiled by Triton when first used, XFormers' decode of 0.11 too: what Triton cannot compile or fit, all share.
 _OF_TRITON = ("TRITON_ATTN", "FLEX_ATTENTION", "XFORMERS")
+_LATENT = "TRITON_MLA"
+_LATENT_OTHERS = ("flashmla", "flash_mla", "cutlass_mla", "flashinfer_mla", "flashattn_mla", "aiter_mla")
 # The least compute capability of each (v1/attention/backends, `supports_compute_capability`), in the order to try.
 _GENERAL = (("FLASH_ATTN", 8.0), ("FLASHINFER", 7.5), ("TRITON_ATTN", 0.0), ("FLEX_ATTENTION", 0.0))
 _FILE_OF = (
@@ -269,10 +271,9 @@ def other_attention(
     # The innermost file that tells a backend is the one that failed.
     told = next((names for file in reversed(called(case, fault)) for mark, names in _FILE_OF if mark in file), ())
     failed = {*told, *((said.name,) if said is not None else ()), *(_OF_TRITON if not_triton else ())}
-    if not _listed(said) and (
-        any(says(f, "call-latent-attention") for f in called(case, fault)) or (said is not None and "MLA" in said.name)
-    ):
-        return None  # latent attention has kernels of its own
+    latent = any(says(f, "call-latent-attention") for f in called(case, fault))
+    if not _listed(said) and (latent or (said is not None and "MLA" in said.name)):
+        return _other_latent(case, fault, why, said)
     candidates = (*((first,) if first is not None else ()), *_candidates(case, said))
     to = next((name for name in candidates if name not in failed and _selectable(name, at)), None)
     if to is None:
@@ -283,6 +284,17 @@ def other_attention(
     if case.has_flag("attention-backend") is not None:
         return set_flag(case, "attention-backend", to, Direction.CHANGE, f"{why}{now}")
     return _by_variable(case, _spelt(to, at), f"{why}{now}")
+
+
+def _other_latent(case: Case, fault: Fault, why: str, said: Chosen | None) -> Change | None:
+    """Triton's kernels for latent attention run on every card; sparse attention has no kernels in common with it."""
+    names = " ".join((*called(case, fault), said.name if said is not None else "")).lower()
+    known = any(backend in names for backend in _LATENT_OTHERS)
+    if not known or "sparse" in names or case.has_flag("attention-backend") is None:
+        return None
+    if not kernels.has("attention", _LATENT, case.version or versions.newest_known()):
+        return None
+    return set_flag(case, "attention-backend", _LATENT, Direction.CHANGE, f"{why}; Triton's runs on every card")
 
 
 def _listed(said: Chosen | None) -> bool:

@@ -1,6 +1,8 @@
 """Which layer a failure belongs to that no rule knows, and what cures that layer's failures in general."""
 
+from vllm_doctor.knowledge.answers import Answer, applies
 from vllm_doctor.knowledge.layers import Layer, layer_of
+from vllm_doctor.knowledge.layers.switches import Switch, switches_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
@@ -8,7 +10,7 @@ from vllm_doctor.records.verdict import ChangeKind
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies.answer import changes_of
-from vllm_doctor.rules.remedies.kernel import kind, other_attention, other_kernel
+from vllm_doctor.rules.remedies.kernel import called, kind, other_attention, other_kernel
 from vllm_doctor.rules.say import upgrade
 
 # What Python raises where code did not expect its own state: no refusal of a value, so a defect of the release.
@@ -18,6 +20,8 @@ _DEFECTS = frozenset(
 )
 _OF_PYTHON = frozenset({"UnboundLocalError", "NameError", "ZeroDivisionError", "RecursionError", "StopIteration"})
 _CHANGES = 3
+# Only tells which kernel failed.
+_TO_NAME_IT = "CUDA_LAUNCH_BLOCKING"
 
 
 def layer(case: Case, fault: Fault) -> Layer | None:
@@ -31,10 +35,12 @@ def layer(case: Case, fault: Fault) -> Layer | None:
 def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     """What cures failures of this part, as far as the release has it."""
     offered: list[Change | None] = [*changes_of(case, part.answers, text(case, fault))[:_CHANGES]]
+    offered += off(case, fault)
     if _in(part, fault):
         offered.append(other_attention(case, fault, "another attention backend does not run this code"))
     if part.kernels and not _of_python(fault) and kind(case, fault) is not None:
-        offered += other_kernel(case, fault)
+        others = other_kernel(case, fault)
+        offered += [c for c in others if c is not None and (c.name != _TO_NAME_IT or not any(offered))]
     if _defect(fault):
         why = "vLLM's own code did not expect this: a defect of the release; a newer one may have fixed it"
         offered.append(upgrade(case, why))
@@ -43,6 +49,36 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
         if change is not None:
             once.setdefault((change.kind, change.name), change)
     return tuple(once.values())[:_CHANGES]
+
+
+def off(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """The switch that turns off the smallest component which failed and has a substitute; empty where none did."""
+    return changes_of(case, _switches(case, fault), text(case, fault))[:1]
+
+
+def answer_of(case: Case, fault: Fault) -> Answer | None:
+    """The answer that gives this failure a name of its own; None where its part has none."""
+    part = layer(case, fault)
+    said = text(case, fault)
+    named = (answer for answer in part.answers if answer.title and applies(answer, said)) if part is not None else ()
+    return next(iter(named), None)
+
+
+def component(case: Case, fault: Fault) -> str:
+    """The problem, where a component failed that has a substitute in this release; empty otherwise."""
+    offered = off(case, fault)
+    told = (one for one in _switches(case, fault) if offered and offered[0].name in one.options)
+    return next((one.title for one in told), "")
+
+
+def _switches(case: Case, fault: Fault) -> tuple[Switch, ...]:
+    return switches_of(called(case, fault), text(case, fault)) if _of_the_release(fault) else ()
+
+
+def _of_the_release(fault: Fault) -> bool:
+    """A package that is not there, and a value that was refused, are other matters than the component's failure."""
+    kind = fault.crash.root.kind if fault.crash is not None else ""
+    return kind not in {"ImportError", "ModuleNotFoundError"}
 
 
 def unforeseen(fault: Fault) -> bool:

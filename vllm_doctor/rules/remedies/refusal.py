@@ -56,6 +56,12 @@ def asked(case: Case, fault: Fault) -> tuple[Change, ...]:
     return tuple(reversed(once.values()))[:_CHANGES]
 
 
+def asks_by_name(case: Case, fault: Fault) -> bool:
+    """Does the refusal say what to do with an option, and not only that two things do not go together?"""
+    told = said(case, fault)
+    return refused_by_vllm(case, fault) and any(w.exact for w in wishes(told, lambda name: is_option(case, name)))
+
+
 def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     """The package that the refusal asks for."""
     wanted = package(said(case, fault)) if refused_by_vllm(case, fault) else None
