@@ -9,6 +9,7 @@ SITE = "/opt/v/lib/python3.12/site-packages"
 # Switches of the newest release that no failing call tells, or whose other side is no substitute.
 OF_NO_COMPONENT = {
     "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE",
+    "VLLM_BEAM_ALWAYS_CONSTRAIN_OUTPUT",
     "VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER",
     "VLLM_CONFIGURE_LOGGING",
     "VLLM_CPU_ATTN_SPLIT_KV",
@@ -33,7 +34,6 @@ OF_NO_COMPONENT = {
     "VLLM_USE_DEEP_GEMM_TMA_ALIGNED_SCALES",
     "VLLM_USE_FLASHINFER_SAMPLER",  # rules/remedies/kernel.py
     "VLLM_USE_LAYERNAME",
-    "VLLM_USE_RAY_WRAPPED_PP_COMM",
     "VLLM_XPU_PP_MICROBATCH",
     "VLLM_XPU_USE_SAMPLER_KERNEL",
     "VLLM_ZENTORCH_WEIGHT_PREPACK",
