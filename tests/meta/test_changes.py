@@ -43,6 +43,8 @@ NOT_KNOWN = {
     "mm-processor-kwargs": "the launch's own words, only parted: the message shows them cut",
     "mamba-backend": "the message lists what the release has; which of them the card can run is not told",
     "kv-transfer-config": "which of two connectors is meant is the owner's choice",
+    "lora-modules": "which adapter was meant is the owner's knowledge",
+    "tool-call-parser": "in which format a model writes its calls, its own page says",
     "chat-template": "which file was meant is the owner's knowledge",
     "port": "the message does not name the port that is taken",
     "load-balancer": "which balancer stands in front, and what it calls this, no server tells",

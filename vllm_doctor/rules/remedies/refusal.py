@@ -59,7 +59,10 @@ def asked(case: Case, fault: Fault) -> tuple[Change, ...]:
 def asks_by_name(case: Case, fault: Fault) -> bool:
     """Does the refusal say what to do with an option, and not only that two things do not go together?"""
     told = said(case, fault)
-    return refused_by_vllm(case, fault) and any(w.exact for w in wishes(told, lambda name: is_option(case, name)))
+    if not refused_by_vllm(case, fault):
+        return False
+    exact = any(w.exact for w in wishes(told, lambda name: is_option(case, name)))
+    return exact or smaller_split(case, fault, told) is not None
 
 
 def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
