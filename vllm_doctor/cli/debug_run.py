@@ -63,7 +63,9 @@ def _on(asked: Asked, unit: str) -> int:
         raise UsageProblem("--with: found nccl and nccl-trace; needed: one of them")
     lines = [f"{unit}, vLLM {known or 'of unknown version'}"]
     lines += [f"  {one.variable}={one.value}: {one.cost}" for one in chosen]
-    lines.append(f"  restarts the service now and after {asked.span}; what it serves is drained each time")
+    state = found.unit.active_state
+    now = "restarts the service now" if state == "active" else f"starts the service, which is {state},"
+    lines.append(f"  {now} and restarts it after {asked.span}; what it serves is drained each time")
     terminal.told("\n".join(lines) + "\n")
     if asked.dry_run:
         return Exit.OK
@@ -97,8 +99,10 @@ def _status(unit: str | None) -> int:
     if isinstance(listed, Unknown) or (isinstance(listed, Absent) and unit is not None):
         raise UsageProblem(f"debug status: {listed.reason}")
     found = listed.value if isinstance(listed, Known) else ()
+    now = datetime.datetime.now(tz=datetime.UTC)
     held = [
-        f"{one.unit.name}: {path}, until {end.isoformat(timespec='minutes')}\n"
+        f"{one.unit.name}: {path}, until {end.isoformat(timespec='minutes')}"
+        f"{'' if end > now else f', which is over: its timer is gone (vllm-doctor debug off --unit {one.unit.name})'}\n"
         for one in found
         for path in one.unit.drop_ins
         if (end := until(path)) is not None

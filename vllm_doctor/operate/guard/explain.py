@@ -12,6 +12,8 @@ from vllm_doctor.redact.text import safe
 from vllm_doctor.rules.engine import diagnose
 
 _DEADLINE_S = 40.0
+# What a start takes and keeps; the other rows of the table say how they come about.
+_TERMS = frozenset({"weights", "memory outside torch", "activation peak", "CUDA graphs", "KV cache"})
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -37,8 +39,11 @@ def explained(unit: str) -> Told:
 def beside(use: MemoryUse | None) -> str:
     """`weights 14.90 GiB (15.10 planned), …`: of the terms that a start takes, those that are measured; empty where
     nothing was planned, as the log alone has the rest."""
-    terms = [t for t in use.terms if t.measured is not None and t.planned is not None] if use is not None else []
-    return ", ".join(f"{t.name} {t.measured:.2f} GiB ({t.planned:.2f} planned)" for t in terms)
+    return ", ".join(
+        f"{term.name} {term.measured:.2f} GiB ({term.planned:.2f} planned)"
+        for term in (use.terms if use is not None else ())
+        if term.name in _TERMS and term.measured is not None and term.planned is not None
+    )
 
 
 def main() -> None:
