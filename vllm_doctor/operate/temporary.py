@@ -5,17 +5,16 @@ Its file's name says until when, so that `systemctl status`, `diagnose` and a pe
 
 import datetime
 import os
-import re
 from pathlib import Path
 
 import msgspec
 
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.records.temporary import name, until
+from vllm_doctor.records.unit_name import is_service
 from vllm_doctor.remedy.dropin import quoted
 
 RUNTIME = Path("/run/systemd/system")
-_UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,250}\.service")
 
 
 class NotDone(Exception):  # noqa: N818 - it names what the operator meets
@@ -47,7 +46,7 @@ class Temporary(msgspec.Struct, frozen=True):
 
     def put(self, text: str, seconds: int, now: datetime.datetime) -> Path:
         """Arm what ends it, then write it and have systemd read it. Raises NotDone; then nothing is left behind."""
-        if not _UNIT.fullmatch(self.unit):
+        if not is_service(self.unit):
             raise NotDone(f"{self.unit!r} is no name of a service")
         self.take_away()
         file = self.folder / name(self.purpose, now + datetime.timedelta(seconds=seconds))

@@ -89,7 +89,6 @@ class Look(msgspec.Struct, frozen=True):
     cards: tuple[CardUse, ...] = ()
     engine_cpu: float | None = None
     silent_s: float | None = None
-    kernel: tuple[str, ...] = ()
 
     @property
     def state(self) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from vllm_doctor.gather.bounded import whole
 from vllm_doctor.records.reading import Absent, Known
+from vllm_doctor.records.unit_name import is_service
 
 FILE = Path("/etc/vllm-doctor/guard.json")
 STOP = Path("/etc/vllm-doctor/guard.stop")
@@ -19,7 +20,6 @@ _PLAIN = {
     "Expected": "needed:", "got": "found", "`float`": "a number", "`int`": "a whole number", "`str`": "text",
     "`bool`": "true or false", "`object`": "a mapping", "`array`": "a list",
 }  # fmt: skip
-_UNIT = re.compile(r"(?!vllm-doctor)[A-Za-z0-9:_.\\@-]{1,200}\.service")
 
 Part = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Seconds = Annotated[float, msgspec.Meta(ge=1, le=31 * 86400)]
@@ -97,7 +97,7 @@ def load(path: Path = FILE) -> Policy:
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
         raise PolicyProblem(f"--policy {path}: {_told(str(wrong), read.value)}") from None
     for unit in policy.units:
-        if not _UNIT.fullmatch(unit):
+        if not is_service(unit) or unit.startswith("vllm-doctor"):
             raise PolicyProblem(
                 f"--policy {path}: units: found {unit[:100]!r}; needed: a unit such as vllm@main.service"
             )

@@ -4,7 +4,6 @@ A guard is a timer of systemd's own: if this program is killed or the login lost
 """
 
 import os
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,12 +19,12 @@ from vllm_doctor.operate import launch_text
 from vllm_doctor.operate.tune.decide import Setting
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.reading import Known
+from vllm_doctor.records.unit_name import is_service
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
 from vllm_doctor.remedy.dropin import quoted
 
 NAME = "zzz-vllm-doctor-tune.conf"
 GUARD = "vllm-doctor-tune-guard"
-_UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]+\.service")
 POLL_S = 0.5
 
 _NO_LINE = Line("", (), "")
@@ -92,7 +91,7 @@ def trial(service: Service, setting: Setting) -> str:
 
 def apply(service: Service, setting: Setting) -> None:
     """Write the drop-in and restart. Raises NotDone."""
-    if not _UNIT.fullmatch(service.unit):
+    if not is_service(service.unit):
         raise TuneNotDone(f"{service.unit!r} is no name of a service")
     service.drop_in.parent.mkdir(parents=True, exist_ok=True)
     # Not for all eyes: a command line may hold a key.
