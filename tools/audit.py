@@ -100,7 +100,7 @@ def ask(requirements: Path, service: str) -> list[dict[str, Any]]:
     """pip-audit's answer; none for a database that broke off in the middle."""
     command = [str(Path(sys.executable).with_name("pip-audit")), "--format=json", "--progress-spinner=off"]
     command += ["--disable-pip", "--no-deps", f"--vulnerability-service={service}", f"--osv-url={OSV}/v1/query"]
-    done = subprocess.run([*command, "-r", str(requirements)], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "-r", str(requirements)], cwd=REPO, capture_output=True, text=True, check=False)
     try:
         return json.loads(done.stdout)["dependencies"]  # type: ignore[no-any-return]
     except (ValueError, KeyError):

@@ -198,7 +198,7 @@ def main() -> int:
         "--output-path",
         str(OUT),
     ]
-    done = subprocess.run([*build, str(TREE)], capture_output=True, text=True, check=False)
+    done = subprocess.run([*build, str(TREE)], cwd=REPO, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         print(done.stdout + done.stderr, file=sys.stderr)
         return 1

@@ -31,7 +31,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         download = ["pip", "download", "--quiet", "--no-deps", "--require-hashes", "--dest", scratch, "-r", str(LOCK)]
-        subprocess.run([sys.executable, "-m", *download], check=True)
+        subprocess.run([sys.executable, "-I", "-m", *download], check=True)
         with zipfile.ZipFile(next(Path(scratch).glob("*.whl"))) as wheel:
             for name in COLLECTIONS:
                 prefix = f"ansible_collections/{name.replace('.', '/')}/"

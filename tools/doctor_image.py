@@ -26,12 +26,12 @@ def fill(python: str) -> None:
     (CONTEXT / "dist").mkdir(parents=True)
     site = str(CONTEXT / "site")
     build = [str(UV), "build", "--quiet", "--wheel", "--no-build-isolation", "--python", str(UV.parent / "python")]
-    subprocess.run([*build, "--out-dir", str(CONTEXT / "dist"), str(REPO)], check=True)
+    subprocess.run([*build, "--out-dir", str(CONTEXT / "dist"), str(REPO)], cwd=REPO, check=True)
     into = [str(UV), "pip", "install", "--quiet", "--python-version", python, "--python-platform", "linux"]
     into += ["--only-binary", ":all:", "--target", site]
-    subprocess.run([*into, "--require-hashes", "-r", str(LOCK)], check=True)
+    subprocess.run([*into, "--require-hashes", "-r", str(LOCK)], cwd=REPO, check=True)
     (wheel,) = (CONTEXT / "dist").glob("*.whl")
-    subprocess.run([*into, "--no-deps", str(wheel)], check=True)
+    subprocess.run([*into, "--no-deps", str(wheel)], cwd=REPO, check=True)
     for folder in ("bin", ".lock"):  # uv's own, and commands that start with this machine's Python
         path = CONTEXT / "site" / folder
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -69,6 +69,5 @@ def test_of_a_release_whose_classes_were_not_read_nothing_is_said(version: str) 
     assert refusals("--attention-config.backend NOPE --load-format nope --max-logprobs -5", version) == []
 
 
-def test_the_first_ten_keys_of_a_bottomless_object_take_no_time() -> None:
-    deep = '{"pass_config": ' * 2000 + "1" + "}" * 2000
-    assert refusals(f"--compilation-config '{deep}'") in ([], refusals(f"--compilation-config '{deep}'"))
+def test_a_key_whose_value_the_class_may_change_first_is_not_judged() -> None:
+    assert refusals("-cc '" + '{"pass_config": ' * 900 + "1" + "}" * 900 + "'") == []

@@ -109,3 +109,11 @@ def test_a_sentence_goes_on_only_behind_its_own_message(between: str) -> None:
 )
 def test_what_a_reader_broke_within_a_message_is_put_together(parts: tuple[str, str]) -> None:
     assert unwrapped([*parts, SAID]) == [" ".join(parts), "", SAID]
+
+
+def test_what_systemd_says_of_a_unit_is_a_line_of_its_own() -> None:
+    """It is no rest of a line above that is as wide as any."""
+    said = ["Platform plugin cpu could not be loaded: No module named 'vllm_cpu', which is as wide as a page is"]
+    said += ["vllm@main.service: Failed at step EXEC spawning /opt/vllm/bin/vllm: No such file or directory"]
+    said += ["vllm@main.service: Failed with result 'exit-code'."]
+    assert unwrapped(["WARNING " + said[0], *said[1:]]) == ["WARNING " + said[0], *said[1:]]
