@@ -117,3 +117,12 @@ def test_what_systemd_says_of_a_unit_is_a_line_of_its_own() -> None:
     said += ["vllm@main.service: Failed at step EXEC spawning /opt/vllm/bin/vllm: No such file or directory"]
     said += ["vllm@main.service: Failed with result 'exit-code'."]
     assert unwrapped(["WARNING " + said[0], *said[1:]]) == ["WARNING " + said[0], *said[1:]]
+
+
+def test_a_whole_record_of_json_is_a_line_of_its_own() -> None:
+    said = [
+        "INFO 01-01 00:00:00 [api_server.py:1] vLLM API server version 0.10.0",
+        "INFO:     Application startup complete.",
+    ]
+    said += ['{"level":"fatal","msg":"the engine is gone","pid":3}']
+    assert unwrapped(said) == said

@@ -54,6 +54,34 @@ def test_a_value_on_the_line_behind_its_name() -> None:
 
 
 @pytest.mark.parametrize(
+    "lines",
+    [
+        ("    password: |", "      @", "      @", "    user: ops"),
+        ("ERROR 01-01 00:00:00 [a.py:1] hf: api_key: >-", "  @", "", "  @", "next"),
+        ("api_key", "  Input should be a valid list [type=list_type, input_value='@', input_type=str]"),
+        (
+            "(APIServer pid=7) hf_token",
+            "(APIServer pid=7)   Extra inputs [type=extra, input_value='@', input_type=str]",
+        ),
+    ],
+)
+def test_a_text_of_several_lines_behind_the_name_of_a_secret(lines: tuple[str, ...]) -> None:
+    following = Lines()
+    kept = [following.scrub(line.replace("@", WEAK)) for line in lines]
+    assert WEAK not in "\n".join(kept)
+    assert kept[-1] == lines[-1].replace("@", HIDDEN)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [("description: |", f"  {WEAK}"), ("max_tokens", f"  x [input_value='{WEAK}']"), ("max tokens: |", f"  {WEAK}")],
+)
+def test_a_text_of_several_lines_behind_another_name_stays(lines: tuple[str, ...]) -> None:
+    following = Lines()
+    assert [following.scrub(line) for line in lines] == list(lines)
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "DBPASS=@", "PW=@", "pw: @", "passcode=@", "db_pw = '@'", '--model-loader-extra-config={"pw":"@"}', "sig=@",

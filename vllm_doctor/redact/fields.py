@@ -24,6 +24,12 @@ _PAIR = Pattern(
     rf"(?:[,;]|\\{{1,8}}[nrt]|[\s+-]){{1,60}}+{_QUOTE}?(?:{_VALUES}){_QUOTE}?{_GAP}(?=\S)",
     re.IGNORECASE,
 )
+# The same the other way round: `{"value": V, "name": N}`.
+_PAIR_TURNED = Pattern(
+    rf"(?<![\w.-])(?:{_VALUES}){_QUOTE}{_GAP}(?P<open>{_QUOTE})(?P<value>[^\"'\\]{{1,400}}+)(?P=open)"
+    rf"[ \t]{{0,4}},[ \t]{{0,4}}{_QUOTE}(?:{_NAMES}){_QUOTE}{_GAP}{_QUOTE}(?P<name>[A-Za-z_][\w.-]{{1,120}}+){_QUOTE}",
+    re.IGNORECASE,
+)
 _NAME_AT_THE_END = Pattern(
     rf"(?<![\w.-])(?:{_NAMES}){_QUOTE}?{_GAP}{_QUOTE}?(?P<name>[A-Za-z_][\w.-]{{1,120}}+){_QUOTE}?,?[ \t]{{0,4}}\Z",
     re.IGNORECASE,
@@ -50,6 +56,8 @@ def pairs(text: str, tells: Tells) -> Iterator[Place]:
                     begin, end, after = scan.value(text, at)
                 places.append((begin, end, FIELD))
                 at = after
+        turned = _PAIR_TURNED.finditer(text) if "name" in lower or "key" in lower else ()
+        places += [(*f.span("value"), FIELD) for f in turned if tells(f["name"], f["value"])]
     if "</" in text:
         places += [(*f.span("value"), ELEMENT) for f in _ELEMENT.finditer(text) if tells(f["name"], f["value"])]
     yield from sorted(places)
@@ -79,6 +87,35 @@ def value_of(name: str, text: str, tells: Tells) -> Iterator[Place]:
         begin, end, _ = scan.value(text, found.end())
         if not _REFERENCE.match(text, begin) and tells(name, text[begin:end]):
             yield begin, end, FIELD
+
+
+# `password: |` of YAML, whose text is what stands further in on the next lines.
+_BLOCK = Pattern(r"(?<![\w.-])(?P<name>[A-Za-z_][\w.-]{1,120}+)[\"']?:[ \t]{1,4}[|>][-+]?\Z")
+# A line of pydantic's that names the field; what it found there is on the next one.
+_ALONE = Pattern(r"(?:\([^()]{1,120}\)[ \t])?[ \t]{0,8}(?P<name>[A-Za-z_][\w.]{1,120})")
+
+
+def block_begins(text: str) -> int | None:
+    """How far a line is indented that begins a secret of several lines; None for any other line."""
+    begun = text.rstrip()
+    if not begun.endswith(("|", ">", "|-", ">-", "|+", ">+")):
+        return None
+    found = _BLOCK.search(begun, max(0, len(begun) - 140))
+    told = found is not None and kind(found["name"]) is Kind.SECRET
+    return len(begun) - len(begun.lstrip()) if told else None
+
+
+def is_secret_alone(text: str) -> bool:
+    """Is the name of a secret all that stands on a line?"""
+    if len(text) > 300:
+        return False
+    found = _ALONE.fullmatch(text.rstrip())
+    return found is not None and kind(found["name"]) is Kind.SECRET
+
+
+def goes_on(text: str) -> bool:
+    """May the next line hold the value of what this one names?"""
+    return bool(name_at_the_end(text)) or block_begins(text) is not None or is_secret_alone(text)
 
 
 _ARROW = re.compile(r"(?:->|\u2192)[ \t]{0,4}")
@@ -152,8 +189,27 @@ _WORD = re.compile(r"\S{1,200}[ \t]{1,4}")
 _LABEL = re.compile(r"(?:pass|env|file|fd|stdin):")
 
 
+# What a client logs in with: `auth=('user', 'V')`, `HTTPBasicAuth('user', 'V')`.
+_TWO = Pattern(
+    r"(?:(?<![\w.-])auth[\"']?[ \t]{0,4}[=:][ \t]{0,4}[(\[]|\w{0,30}BasicAuth\(|\w{0,30}DigestAuth\()"
+    r"[ \t]{0,4}(?:\"[^\"]{0,100}\"|'[^']{0,100}')[ \t]{0,4},[ \t]{0,4}(?=[bBrRuU]{0,2}[\"'])"
+)
+
+
 def wrapped(text: str, tells: Tells) -> Iterator[Place]:
-    """`SecretStr('V')`."""
+    """`SecretStr('V')`, `auth=('user', 'V')`."""
+    yield from sorted([*_wrapped(text, tells), *_in_twos(text, tells)])
+
+
+def _in_twos(text: str, tells: Tells) -> Iterator[Place]:
+    at = 0
+    while (found := _TWO.search(text, at)) is not None:
+        begin, end, at = scan.value(text, found.end())
+        if tells("password", text[begin:end]):
+            yield begin, end, "name before the value"
+
+
+def _wrapped(text: str, tells: Tells) -> Iterator[Place]:
     at = 0
     while (found := _SECRET_STR.search(text, at)) is not None:
         begin, end, at = scan.value(text, found.end())

@@ -64,6 +64,8 @@ def _kind(name: str) -> Kind:
 def _secret(parts: list[str], squashed: str) -> Kind:
     if any(word in squashed for word in words("secret")):
         return Kind.SECRET
+    if parts[-2:] == ["id", "token"]:  # OpenID's; ids of tokens are `token_id`
+        return Kind.SECRET
     if "token" in parts:
         return Kind.OPEN if words("token_of_text").intersection(parts) else Kind.SECRET
     if "tokens" in parts:

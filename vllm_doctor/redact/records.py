@@ -6,11 +6,13 @@ from typing import TypeVar
 import msgspec
 
 from vllm_doctor.records.finding import Change, Diagnosis
+from vllm_doctor.records.log import LogLine
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.redact.fields import goes_on
 from vllm_doctor.redact.launch import SHORTEST_SECRET, scrub_values, secret_values
 from vllm_doctor.redact.names import is_secret_name
-from vllm_doctor.redact.text import HIDDEN, opaque, scrub, secret_under
+from vllm_doctor.redact.text import HIDDEN, Lines, opaque, scrub, secret_under
 
 _Record = TypeVar("_Record")
 _YOURS = f"{HIDDEN} stands for what is kept secret here: put your own in its place."
@@ -47,10 +49,26 @@ def _of_the_launch(snapshot: Snapshot) -> Iterable[str]:
         for line in snapshot.log.value.last.lines[:_HEAD]:
             if any(mark in line.text for mark in _LAUNCHES):
                 scrub(line.text, collect, users=False)
+        found += _on_the_next_line(snapshot.log.value.last.lines)
         for what in found:
             parts = what.strip("[]()").split(",") if what[:1] in {"[", "("} else [what]
             values = (part.strip().strip("\"'") for part in parts)
             yield from (value for value in values if len(value) >= SHORTEST_SECRET and opaque(value))
+
+
+def _on_the_next_line(lines: Iterable[LogLine]) -> list[str]:
+    """Values whose names stand on the line before theirs."""
+    found: list[str] = []
+    following = Lines()
+
+    def collect(what: str, _why: str) -> str:
+        found.append(what)
+        return HIDDEN
+
+    for line in lines:
+        if following.waits or goes_on(line.text):
+            following.scrub(line.text, collect)
+    return found
 
 
 def without(record: _Record, secrets: Collection[str]) -> _Record:

@@ -26,6 +26,9 @@ def quoted(text: str, at: int) -> tuple[int, int, int] | None:
         return None
     depth, quote = len(opened["escape"]), opened["quote"]
     begin = look = opened.end()
+    if not depth and text.startswith(quote * 2, begin):  # of Python and TOML
+        end = text.find(quote * 3, begin + 2)
+        return (begin + 2, len(text), len(text)) if end < 0 else (begin + 2, end, end + 3)
     while (found := text.find(quote, look)) >= 0:
         escapes = 0
         while found - escapes - 1 >= begin and text[found - escapes - 1] == "\\":

@@ -155,6 +155,14 @@ def passwords(text: str) -> Iterator[Place]:
             yield begin, begin + at, "user and password in an address"
 
 
+_IN_PERCENTS = Pattern(r"(?<=%3[Aa]%2[Ff]%2[Ff])(?P<both>(?:[^\s\"'<>&%/\\]|%(?!40|2[Ff])[0-9A-Fa-f]{2}){1,200}+)%40")
+
+
+def passwords_in_percents(text: str) -> Iterator[Place]:
+    """The same in an address that is a parameter of another one: `url=https%3A%2F%2Fuser%3Apassword%40host`."""
+    yield from ((*f.span("both"), "user and password in an address") for f in _IN_PERCENTS.finditer(text))
+
+
 _USERINFO = Pattern(
     r"(?<![\w.:/@+%-])(?://)?[\w.+-]{1,64}+:(?P<password>[^\s\"'<>`\\@/]{3,200}+)@(?!sha\d)(?=[A-Za-z0-9\[])"
 )

@@ -21,10 +21,11 @@ NAMED, HEADER, OPTION, ASKED = (
 )
 
 _QUOTE = r"(?:\\{0,64}+[\"']|&(?:quot|apos|\#34|\#39|\#x27);)"
-# A name and what joins it with its value: `=`, `:`, `%3D`; a comma in `('name', 'value')` and in `['--name', 'value']`;
-# a space behind an option.
+# A name and what joins it with its value: `=`, `:`, `%3D`, as JSON and HTML may write them; a comma in
+# `('name', 'value')` and in `['--name', 'value']`; a space behind an option.
 _NAMED = re.compile(
-    rf"(?<![\w.-])(?P<name>[\w.-]++)(?:(?P<joint>{_QUOTE}?+\]?+\s*+(?:[:=]{{1,3}}+>?+|%3[DdAa])\s*+)"
+    rf"(?<![\w.-])(?P<name>[\w.-]++)(?:(?P<joint>{_QUOTE}?+\]?+\s*+"
+    rf"(?:[:=]{{1,3}}+>?+|%3[DdAa]|\\{{1,8}}+u003[DdAa]|&#(?:61|58|[xX]3[DdAa]);)\s*+)"
     rf"|(?P<comma>{_QUOTE}\s*+,\s*+(?=[bBrRuU]{{0,2}}{_QUOTE}))|(?P<space>(?<=[\w.]){_QUOTE}?+\s++(?=[^\s|&;<>])))"
 )
 _PHRASE = re.compile(
@@ -34,9 +35,11 @@ _PHRASE = re.compile(
     r"(?:(?: is| was|:| =)[ ]{1,4}(?=\S)|[ ]{1,4}(?=[\"']))",
     re.IGNORECASE,
 )
-_BEARER = Pattern(r"\b(?:Bearer|Basic|ApiKey|Token)[ ]{1,4}(?!--)(?P<credential>[\w.~+/=-]{8,}+)", re.IGNORECASE)
+_BEARER = Pattern(
+    r"\b(?:Bearer|Basic|ApiKey|Token)(?:[ ]{1,4}|%20)(?!--)(?P<credential>[\w.~+/=-]{8,}+)", re.IGNORECASE
+)
 _OPTION_OF_PROGRAM = Pattern(
-    r"(?<!\S)(?:(?:-u|-U|--user|--proxy-user)[ =]?(?=[\"']?[^\s:\"'-][^\s:\"']{0,100}:)|-p[ ]?|-a (?=\S{6})|-w )"
+    r"(?<!\S)(?:(?:-u|-U|--user|--proxy-user)[ =]?(?=[\"']?[^\s:%\"'-][^\s:%\"']{0,100}[:%])|-p[ ]?|-a (?=\S{6})|-w )"
     r"(?=[\"']?[^\s-])"
 )
 # `docker run -p 8000:8000`
@@ -112,6 +115,8 @@ def scrub(text: str, replace: Replace = _hide, *, users: bool = True) -> str:
         text = _replaced(
             text, ((at.begin, at.end, at.why) for at in shapes.userinfo(text) if opaque(at.password)), replace
         )
+    if "%40" in text:
+        text = _replaced(text, shapes.passwords_in_percents(text), replace)
     if "://" in text:
         text = _replaced(text, shapes.passwords(text), replace)
         text = _replaced(text, shapes.webhooks(text, lower), replace)
@@ -140,7 +145,7 @@ def _json(line: str) -> str:
     if line.lstrip()[:1] not in {'"', "{", "["} or '"' not in line or not _BETWEEN.fullmatch(_LITERAL.sub("", line)):
         return ""
     kept: list[str] = []
-    at, name = 0, ""
+    at, name, option = 0, "", ""
     for found in _LITERAL.finditer(line):
         try:
             text = json.loads(found[0])
@@ -149,12 +154,17 @@ def _json(line: str) -> str:
         told = scrub(text, users=False)
         if line[found.end() : found.end() + 1] == ":":
             name = text
-        elif name and secret_under(name, text):
+        elif (name and secret_under(name, text)) or (
+            option and not text.startswith("-") and secret_under(option, text)
+        ):
             told = HIDDEN
+        option = text.lstrip("-") if text.startswith("-") else ""
         if told != text:
             kept += (line[at : found.start()], json.dumps(told))
             at = found.end()
-    return "".join((*kept, line[at:]))
+    told = "".join((*kept, line[at:]))
+    paired = _replaced(told, fields.pairs(told, _tells), _hide)
+    return paired if _BETWEEN.fullmatch(_LITERAL.sub("", paired)) else told
 
 
 # What signs a request or names a session has a digit; the same names in code have a class, a call or a word.
@@ -233,7 +243,9 @@ def _named(text: str, *, users: bool) -> Iterator[Place]:
         if _DONE.match(text, at):
             continue
         what = kind(found["name"])
-        query = text[found.start() - 1 : found.start()] in {"?", "&"} or text.startswith("&amp;", found.start() - 5)
+        query = text[found.start() - 1 : found.start()] in {"?", "&", "#"} or text.startswith(
+            "&amp;", found.start() - 5
+        )
         if query and in_a_query(found["name"]):
             what = Kind.SECRET
         if what is Kind.OPEN or (what is Kind.TEXT and not users):
@@ -500,6 +512,13 @@ class Lines:
     def __init__(self) -> None:
         self._left = 0
         self._name = ""
+        self._block: int | None = None  # how far the name of a text is indented, whose lines stand further in
+        self._alone = False
+
+    @property
+    def waits(self) -> bool:
+        """Does it look for the rest of something on the next line?"""
+        return bool(self._left or self._name or self._alone) or self._block is not None
 
     def scrub(self, text: str, replace: Replace = _hide) -> str:
         """The next line without secrets."""
@@ -516,4 +535,16 @@ class Lines:
         if self._name:
             text = _replaced(text, fields.value_of(self._name, text, _tells), replace)
         self._name = fields.name_at_the_end(text)
+        if self._block is not None and text.strip():
+            inside = len(text) - len(text.lstrip())
+            if inside > self._block:
+                text = _replaced(text, [(inside, len(text), NAMED)], replace)
+            else:
+                self._block = None
+        elif self._alone and (given := text.find("input_value=")) >= 0:
+            told = scan.value(text, given + len("input_value="))
+            text = _replaced(text, [(told[0], told[1], NAMED)], replace)
+        if self._block is None:
+            self._block = fields.block_begins(text)
+        self._alone = fields.is_secret_alone(text)
         return scrub(text, replace)
