@@ -142,6 +142,7 @@ def _look(
         host=own,
         host_limit=_room(own, unit.memory_max),
         engine_cpu=_cpu(pid for pid in pids if pid != unit.main_pid) if len(pids) > 1 else None,
+        engine_processes=max(1, len(pids) - 1),
         cards=_used(gpus, frozenset(pids)),
     )
     base, given = base_of(found)

@@ -68,7 +68,7 @@ class Look(msgspec.Struct, frozen=True):
     listens, None where it is silent. `why` says what of /metrics could not be read. `canary` is whether a
     completion of one token came back; None where none was asked for. `held` is who changes the unit just now.
     `host` is the memory of the unit's processes that no file backs, `engine_cpu` the processor time of those beside
-    the main one, `silent_s` the age of the last line of a start.
+    the main one, which are `engine_processes`; `silent_s` the age of the last line of a start.
     """
 
     unit: str
@@ -88,6 +88,7 @@ class Look(msgspec.Struct, frozen=True):
     host_limit: int | None = None
     cards: tuple[CardUse, ...] = ()
     engine_cpu: float | None = None
+    engine_processes: int = 1
     silent_s: float | None = None
 
     @property

@@ -4,8 +4,10 @@ Where a trace tells of /metrics it is the text of a page in the release's own na
 service is read by.
 """
 
+import json
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -78,6 +80,39 @@ def test_an_engine_that_stops_under_load_is_restarted_once_a_completion_did_not_
         "4 running, 0 waiting, no token for 50 s (limit 45: the engine's processes do not compute); /health 200; "
         "a completion of one token did not come within 15 s"
     )
+
+
+RECORDED = Path(__file__).with_name("recorded") / "stopped_engine.json"
+
+
+def recorded(*phases: str) -> Iterator[Look]:
+    """A real vLLM 0.32.0 (CPU) on the sandbox, a look every eight seconds or so: idle, three streams, its engine sent
+    SIGSTOP and, 90 s later, SIGCONT; then the clients give up. Its worker takes 0.019 of a processor while it waits."""
+    for one in json.loads(RECORDED.read_text()):
+        if one["phase"] in phases:
+            yield at(
+                one["seconds"],
+                counters=Counters(**one["counters"]),
+                canary=one["phase"] != "stopped",
+                engine_cpu=one["engine_cpu"],
+                engine_processes=one["engine_processes"],
+            )
+
+
+def test_a_recorded_engine_that_was_stopped_under_load_is_found_within_its_limit_and_no_other_time() -> None:
+    found = restarts(recorded("idle", "load", "stopped"))
+    assert found[0][1] is Kind.ENGINE_DEAD
+    stop = next(one.up for one in recorded("stopped")) - 1000
+    assert 45 <= found[0][0] - stop <= 60
+    assert restarts(recorded("idle", "load")) == []
+    assert restarts(recorded("idle", "load", "goes-on", "given-up")) == []
+
+
+@pytest.mark.parametrize(("part", "limit"), [(0.019, 45), (1.0, 600)])
+def test_eight_workers_that_wait_do_not_compute_and_one_of_them_that_computes_does(part: float, limit: int) -> None:
+    waiting = 8 * 0.019 if part < 1 else part
+    trace = [msgspec.structs.replace(one, engine_processes=9) for one in stopped(300, cpu=waiting, until=1200)]
+    assert limit <= restarts(trace)[0][0] - 300 <= limit + 30
 
 
 def test_an_engine_that_spins_may_be_in_one_long_step_and_has_ten_minutes() -> None:
