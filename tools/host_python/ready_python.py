@@ -23,12 +23,7 @@ def taken_over() -> None:
     if sys.orig_argv[1:] or os.getuid() != 0 or os.isatty(0):
         return
     script = b"".join(iter(lambda: os.read(0, 1 << 20), b""))
-    copy = os.memfd_create("script")
-    with open(copy, "wb", closefd=False) as file:
-        file.write(script)
-    os.lseek(copy, 0, os.SEEK_SET)
-    os.dup2(copy, 0)  # Python reads it from here, if we return
-    os.close(copy)
+    pipe(script)  # Python reads it, if we return; what a module starts sees the end of a pipe, as ever
     if MARK not in script[:400] or any(name.startswith("PYTHON") for name in os.environ):
         return
     import _socket  # what `socket` adds takes longer than the module
@@ -37,7 +32,7 @@ def taken_over() -> None:
     try:
         server.connect(f"{FOLDER}/socket")
     except OSError:
-        begin()
+        begin(script)
         return
     umask = os.umask(0o022)
     os.umask(umask)
@@ -49,7 +44,26 @@ def taken_over() -> None:
     os._exit(code[0] if code else 137)
 
 
-def begin() -> None:
+def pipe(script: bytes) -> None:
+    """Make standard input a pipe that has all of this in it and no writer any more."""
+    import fcntl
+
+    reads, writes = os.pipe()
+    try:
+        fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, max(len(script), 1 << 16))
+        os.write(writes, script)
+        os.dup2(reads, 0)
+    except OSError:  # larger than this machine's pipes may be: a file of no name
+        copy = os.memfd_create("script")
+        os.write(copy, script)
+        os.lseek(copy, 0, os.SEEK_SET)
+        os.dup2(copy, 0)
+        os.close(copy)
+    os.close(reads)
+    os.close(writes)
+
+
+def begin(script: bytes) -> None:
     """Leave a server behind: a grandchild that nobody waits for, with this module's archive on its standard input."""
     if child := os.fork():
         os.waitpid(child, 0)
@@ -57,8 +71,8 @@ def begin() -> None:
     os.setsid()
     if os.fork():
         os._exit(0)
+    pipe(script)
     null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(os.open("/proc/self/fd/0", os.O_RDONLY), 0)  # its own place in the same script
     os.dup2(null, 1)
     os.dup2(null, 2)
     os.closerange(3, 1 << 16)
