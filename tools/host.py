@@ -19,7 +19,7 @@ from pathlib import Path
 
 from host_image import SUITES, ensure_image, remove_images
 from podman import CACHE, PODMAN, PREFIX, REPO, TOOLS, HostError, locked, podman, say
-from ready_image import EXTRA_CAS, ensure_ready_image, ready_name
+from ready_image import EXTRA_CAS, ensure_installed_image, installed_name
 
 BOOT_SECONDS = 300
 
@@ -79,11 +79,11 @@ def run_arguments(group: str, host: str | None, options: argparse.Namespace) -> 
 def up(group: str, host: str | None, options: argparse.Namespace) -> str:
     """Make sure that this host runs; return its container's name."""
     name = container_name(group, host)
-    image = ready_name(options.release)
+    image = installed_name(options.release, options.has)
     arguments = run_arguments(group, host, options)
     digest = hashlib.sha256(json.dumps([image, arguments]).encode()).hexdigest()[:16]
     if not resumed(name, digest):
-        ensure_ready_image(options.release)
+        ensure_installed_image(options.release, options.has)
         with locked("network"):
             if podman("network", "exists", f"{PREFIX}-{group}", check=False).returncode != 0:
                 podman("network", "create", "--label", f"vllm-doctor.checkout={PREFIX}", f"{PREFIX}-{group}")
@@ -153,6 +153,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
         command.add_argument("host", nargs="?")
         if name == "up":
             command.add_argument("--release", choices=SUITES, default="12", help="of Debian")
+            command.add_argument(
+                "--has", action="append", default=[], metavar="PACKAGE", help="of Debian, from the start"
+            )
             command.add_argument("--publish", action="append", default=[], metavar="HOSTPORT:PORT")
             command.add_argument("--volume", action="append", default=[], metavar="FROM:TO[:ro]")
     command = commands.add_parser("down", help="remove a group's hosts and network")

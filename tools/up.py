@@ -101,7 +101,7 @@ def main(argv: list[str]) -> int:
         step(3, "the host image")
         ensure_image("12")
         step(4, "the host")
-        name = host.up(SANDBOX, None, argparse.Namespace(release="12", publish=[f"{PORT}:8000"], volume=[]))
+        name = host.up(SANDBOX, None, argparse.Namespace(release="12", has=[], publish=[f"{PORT}:8000"], volume=[]))
     except HostError as error:
         print(f"make up: {error}", file=sys.stderr)
         return 1

@@ -43,7 +43,7 @@ def test_checkouts_do_not_meet() -> None:
 
 
 def options(**changes: list[str]) -> argparse.Namespace:
-    return argparse.Namespace(**{"release": "12", "publish": [], "volume": [], **changes})
+    return argparse.Namespace(**{"release": "12", "has": [], "publish": [], "volume": [], **changes})
 
 
 def test_ports_are_published_on_loopback_only() -> None:

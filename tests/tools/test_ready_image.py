@@ -17,12 +17,17 @@ class Podman:
 
     def __init__(self, age: float | None, *, runs: bool = True) -> None:
         self.age, self.runs, self.calls = age, runs, list[tuple[str, ...]]()
+        self.parent = "0ld"  # of an image with packages
 
     def __call__(self, *words: str, **_: bool) -> subprocess.CompletedProcess[str]:
         self.calls.append(words)
         if words[:2] == ("image", "inspect"):
             found = self.age is not None
             told = f"0ld {int(time.time() - self.age)}\n" if self.age is not None else ""
+            if words[3] == "{{.Id}} {{.Parent}}":
+                told = f"0ther {self.parent}\n"
+            elif words[3] == "{{.Id}}":
+                told = "0ld\n"
             return subprocess.CompletedProcess(words, 0 if found else 1, stdout=told, stderr="")
         if words[0] == "run" and not self.runs:
             raise HostError("podman run failed: apt-get could not reach the archive")
@@ -70,3 +75,21 @@ def test_another_ca_is_another_image(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     before = ready_image.ready_name("12")
     (tmp_path / "ours.crt").write_text("a certificate")
     assert ready_image.ready_name("12") != before
+
+
+def test_packages_are_installed_once_for_each_ready_image(podman: Callable[..., Podman]) -> None:
+    asked = podman(59 * MINUTE)
+    image = ready_image.ensure_installed_image("12", ["gcc", "g++"])
+    assert image == ready_image.installed_name("12", ["g++", "gcc"]) != ready_image.ready_name("12")
+    assert "run" not in asked.did()
+    asked.parent = "0lder"
+    assert ready_image.ensure_installed_image("12", ["gcc", "g++"]) == image
+    (ran,) = [words for words in asked.calls if words[0] == "run"]
+    assert ran[-2:] == ("g++", "gcc")
+    assert ready_image.ready_name("12") in ran
+    assert asked.calls[-1] == ("rmi", "0ther")
+
+
+def test_without_packages_it_is_the_ready_image(podman: Callable[..., Podman]) -> None:
+    podman(59 * MINUTE)
+    assert ready_image.ensure_installed_image("12", []) == ready_image.ready_name("12")

@@ -211,6 +211,47 @@ def test_drained_stays_drained_until_it_is_undrained(host):
     assert changed(play("playbooks/undrain.yml")[1]) == 0
 
 
+TUNE = (
+    "vllm-doctor tune --unit vllm@code --fresh --yes --most-seqs 8 --slowdown 20 --without-plan --load own "
+    "--prompt-tokens 64 --output-tokens 8 --step-seconds 5 --format json"
+)
+TRIAL = "/run/systemd/system/vllm@code.service.d/zzz-vllm-doctor-tune.conf"
+
+
+def in_a_trial(host, script):
+    """Start a ramp on the host, wait for its first trial, and go on with the script; its output."""
+    begins = f"{TUNE} >/run/tuned 2>&1 & ramp=$!; until test -e {TRIAL}; do kill -0 $ramp; sleep 0.2; done; "
+    return host.check_output(f"timeout 900 bash -euc {shlex.quote(begins + script)}")
+
+
+def launch(host):
+    """What systemd would start for the second service."""
+    return show(host, "code", "ExecStart")[0].partition(" ; start_time")[0]
+
+
+def test_ctrl_c_in_a_trial_of_tune_puts_back_what_served(host):
+    before, neighbour = launch(host), pid(host, "chat")
+    said = in_a_trial(host, 'kill -INT $ramp; wait $ramp || echo "ended with $?"')
+    assert "ended with 130" in said, host.check_output("cat /run/tuned")
+    assert launch(host) == before
+    assert not host.file(TRIAL).exists
+    assert post(host, "code")[0] == 200
+    assert pid(host, "chat") == neighbour
+
+
+def test_the_guard_ends_a_trial_whose_program_was_killed(host):
+    before, guard = launch(host), "vllm-doctor-tune-guard"
+    in_a_trial(
+        host,
+        f"kill -KILL $ramp; wait $ramp || true; test -e {TRIAL}; systemctl is-active {guard}.timer; "
+        f"systemctl start {guard}.service; while test -e {TRIAL}; do sleep 0.2; done",  # its time, come early
+    )
+    served = f"[ \"$(systemctl show -P ExecStart vllm@code | sed 's/ ; start_time.*//')\" = {shlex.quote(before)} ]"
+    host.check_output(f"timeout 600 bash -c {shlex.quote(f'until {served}; do sleep 0.2; done')}")
+    host.check_output(f"systemctl stop {guard}.timer")
+    assert post(host, "code")[0] == 200
+
+
 def test_a_hook_that_fails_before_leaves_what_serves(host):
     before = pid(host, "chat"), pid(host, "code")
     status, output = play("playbooks/drain.yml", vllm_hook_before=["sh", "-c", "echo no such pool >&2; exit 3"])
