@@ -1,11 +1,13 @@
 """VD601: a process of the engine is gone without a word of its own: it was killed from outside."""
 
+from vllm_doctor.knowledge.layers.switches import switches_of
 from vllm_doctor.log.match import read
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.say import finding
 
 _SILENT = frozenset(
@@ -17,6 +19,7 @@ _SILENT = frozenset(
         "engine-process-failed",
         "core-abort",
         "native-crash",
+        "native-dump",
         "fatal-python",
         "signal-received",
         "engine-exited",
@@ -25,10 +28,12 @@ _SILENT = frozenset(
     }
 )
 # A fault in native code ends no script in order.
-_NATIVE = frozenset({"native-crash", "fatal-python", "signal-received", "core-abort"})
+_NATIVE = frozenset({"native-crash", "native-dump", "fatal-python", "signal-received", "core-abort"})
 # Messages that name the signal by a word.
-_NAMED = {"shell-killed": "9", "native-crash": "11", "core-abort": "6"}
+_NAMED = {"shell-killed": "9", "native-crash": "11", "native-dump": "11", "core-abort": "6"}
 _WORDS = {"SIGSEGV": "11", "SIGABRT": "6", "Aborted": "6"}
+# Lines of a dump that are looked at.
+_DUMP = 80
 _SIGNALS = {
     "9": "killed (SIGKILL; only the kernel log can say by whom)",
     "11": "a crash in native code (SIGSEGV)",
@@ -55,16 +60,24 @@ def judge(case: Case) -> Outcome:
     if number == "7":
         return NotHere("SIGBUS: a page of shared memory could not be allocated")
     how = _SIGNALS[number] if number is not None else "something outside ended it"
-    changes: tuple[Change | None, ...] = ()
+    changes = _switches(case, first.index) if first.id in _NATIVE else ()
     return finding(
         RULE,
         title=f"An engine process died without a traceback: {how}",
         severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, first.index) else Severity.BLOCKS_START,
-        confidence=Confidence.POSSIBLE,
+        # Where the dump names the component, only its version and its input are open.
+        confidence=Confidence.LIKELY if changes else Confidence.POSSIBLE,
         evidence=(case.line(first.index),),
         changes=changes,
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill, and an earlier line shows a failure",
     )
 
 
-RULE = rule("VD601", reads=frozenset({Signal.LOG}), judge=judge)
+def _switches(case: Case, at: int) -> tuple[Change, ...]:
+    """Python's own dump below names the calls: what turns the component off in which the native code crashed."""
+    lines = case.run.lines[at : at + _DUMP] if case.run is not None else ()
+    told = [found["file"] for line in lines if (found := read("native-frame", line.text)) is not None]
+    return changes_of(case, switches_of(told[::-1], ""), "")[:1]
+
+
+RULE = rule("VD601", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

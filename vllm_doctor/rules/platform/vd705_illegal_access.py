@@ -1,15 +1,17 @@
 """VD705: a kernel read or wrote outside its memory: a defect, never a shortage."""
 
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence, Phase, Severity
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.gates.xid import APPLICATION, Xid, xids
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kernel import other_kernel
 from vllm_doctor.rules.remedies.layer import off
-from vllm_doctor.rules.say import finding, upgrade
+from vllm_doctor.rules.say import finding, thing, upgrade
 
 _IDS = (
     "illegal-access",
@@ -30,6 +32,9 @@ def judge(case: Case) -> Outcome:
         return _alone(told[0], evidence) if told else Clear("no Xid of an application") if case.kernel else fault
     if isinstance(fault, NotHere):
         return fault
+    asleep = _asleep(case, fault)
+    if asleep is not None:
+        return _of_a_sleeper(case, fault, asleep)
     return finding(
         RULE,
         severity=severity(case, fault),
@@ -40,6 +45,34 @@ def judge(case: Case) -> Outcome:
             upgrade(case, "its release notes say whether the newest release fixes this kernel"),
         ),
         refute="CUDA_LAUNCH_BLOCKING=1 shows another failure first, or the kernel log an Xid of the hardware",
+    )
+
+
+def _asleep(case: Case, fault: Fault) -> int | None:
+    """The line in which the engine fell asleep, where nothing woke it before the fault; None otherwise."""
+    before = range(fault.index - 1, -1, -1) if case.run is not None else ()
+    lines = case.run.lines if case.run is not None else ()
+    told = (i for i in before if says(lines[i].text, "engine-asleep") or says(lines[i].text, "engine-awake"))
+    last = next(told, None)
+    return last if last is not None and says(lines[last].text, "engine-asleep") else None
+
+
+def _of_a_sleeper(case: Case, fault: Fault, asleep: int) -> Finding:
+    """Sleep mode unmaps the weights and the KV cache: whatever runs then reads addresses that are gone."""
+    why = (
+        "sleep mode gives the weights' and the KV cache's memory back: nothing can be computed before the engine wakes"
+    )
+    return finding(
+        RULE,
+        title="A request reached an engine that sleeps",
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(asleep), *shown(case, fault, *_IDS)),
+        changes=(
+            thing(ChangeKind.OS, "wake-up", Direction.ADD, why, command="curl -X POST http://HOST:PORT/wake_up"),
+            upgrade(case, "later releases hold back requests while the engine sleeps"),
+        ),
+        refute="the engine was woken between the two lines, by another way than /wake_up",
     )
 
 

@@ -6,7 +6,7 @@ from vllm_doctor.knowledge.layers.switches import Switch, switches_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
-from vllm_doctor.records.verdict import ChangeKind
+from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies.answer import changes_of
@@ -20,6 +20,8 @@ _DEFECTS = frozenset(
 )
 _OF_PYTHON = frozenset({"UnboundLocalError", "NameError", "ZeroDivisionError", "RecursionError", "StopIteration"})
 _CHANGES = 3
+# Parts that serve one option, without which the rest runs.
+_FEATURES = frozenset({"speculative", "kv-transfer"})
 # Only tells which kernel failed.
 _TO_NAME_IT = "CUDA_LAUNCH_BLOCKING"
 
@@ -41,6 +43,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     if part.kernels and not _of_python(fault) and kind(case, fault) is not None:
         others = other_kernel(case, fault)
         offered += [c for c in others if c is not None and (c.name != _TO_NAME_IT or not any(offered))]
+    offered += _around(case, fault, part)
     if _defect(fault):
         why = "vLLM's own code did not expect this: a defect of the release; a newer one may have fixed it"
         offered.append(upgrade(case, why))
@@ -49,6 +52,17 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
         if change is not None:
             once.setdefault((change.kind, change.name), change)
     return tuple(once.values())[:_CHANGES]
+
+
+def _around(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
+    """What turns off the feature for which the failing code ran, where the code itself belongs to another part."""
+    files = called(case, fault)
+    outer = (layer_of((), (file,)) for file in reversed(files))
+    feature = next((one for one in outer if one is not None and one.id in _FEATURES), None)
+    if feature is None or feature.id == part.id:
+        return ()
+    plain = [a for a in feature.answers if not a.said and a.direction is Direction.REMOVE]
+    return changes_of(case, plain, text(case, fault))
 
 
 def off(case: Case, fault: Fault) -> tuple[Change, ...]:
