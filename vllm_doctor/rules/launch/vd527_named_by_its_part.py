@@ -38,4 +38,4 @@ def judge(case: Case) -> Outcome:
     )
 
 
-RULE = rule("VD527", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)
+RULE = rule("VD527", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -38,6 +38,7 @@ def judge(case: Case) -> Outcome:
         return finding(RULE, severity=severity(case, fault), evidence=evidence, changes=said.changes, refute=_REFUTE)
     return finding(
         RULE,
+        title="Gloo failed: the ranks' processes do not reach each other" if "gloo" in fault.ids else "",
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(
