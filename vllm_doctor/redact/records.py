@@ -66,7 +66,8 @@ def _on_the_next_line(lines: Iterable[LogLine]) -> list[str]:
         return HIDDEN
 
     for line in lines:
-        if following.waits or goes_on(line.text):
+        # A logger's own line of information ends in no name; most lines of a long log are such.
+        if following.waits or ((line.module is None or line.level != "INFO") and goes_on(line.text)):
             following.scrub(line.text, collect)
     return found
 
