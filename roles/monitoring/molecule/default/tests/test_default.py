@@ -6,11 +6,13 @@ import time
 import pytest
 
 ETC = "/etc/prometheus/vllm-doctor"
+DOORS = {9090: "Prometheus", 9093: "Alertmanager", 9100: "node-exporter"}
+ASK = "curl --silent --max-time 10 --cacert /etc/ssl/site/cert.pem"
 MODEL = 'a"} or vector(1) # {{ 7*7 }}'
 
 
 def asked(host, path, port=9090):
-    got = host.run(f"curl --silent --fail --max-time 10 'http://127.0.0.1:{port}{path}'")
+    got = host.run(f"{ASK} --fail --user ops:molecule-secret-four 'https://host:{port}{path}'")
     assert got.rc == 0, got.stderr
     return json.loads(got.stdout)
 
@@ -57,8 +59,9 @@ def test_the_text_file_of_the_doctor_is_served(host):
 def test_alertmanager_has_the_receivers_and_no_secret(host):
     told = asked(host, "/api/v2/status", 9093)
     assert all(name in told["config"]["original"] for name in ("chat-ops", "duty", "mail", "own"))
+    assert "molecule-secret" not in told["config"]["original"]
     everything = host.run("grep -rl 'molecule-secre[t]' /etc /var/log /run 2>/dev/null").stdout.split()
-    assert sorted(everything) == [f"{ETC}/secrets/{name}" for name in ("chat-ops", "duty", "mail")]
+    assert sorted(everything) == [f"{ETC}/secrets/{name}" for name in (".scrape-password", "chat-ops", "duty", "mail")]
 
 
 @pytest.mark.parametrize("name", ["chat-ops", "duty", "mail"])
@@ -67,11 +70,33 @@ def test_only_alertmanager_reads_a_secret(host, name):
     assert (file.user, file.group, file.mode) == ("root", "prometheus", 0o640)
 
 
-def test_all_listeners_are_on_loopback(host):
+@pytest.mark.parametrize("port", DOORS, ids=DOORS.values())
+@pytest.mark.parametrize(
+    ("user", "url", "status"),
+    [
+        ("", "https://host", "401"),
+        ("--user ops:wrong", "https://host", "401"),
+        ("--user ops:molecule-secret-four", "https://host", "200"),
+        ("--user ops:molecule-secret-four", "http://host", "400"),
+    ],
+    ids=["no-password", "wrong-password", "password", "no-tls"],
+)
+def test_a_listener_answers_over_tls_to_the_password_alone(host, port, user, url, status):
+    code = "--output /dev/null --write-out '%{http_code}'"
+    assert host.run(f"{ASK} {code} {user} {url}:{port}/metrics").stdout == status
+
+
+def test_prometheus_scrapes_exporter_and_itself_over_tls_with_the_password(host):
+    up = waited(lambda: len(found := query(host, 'up{job=~"node|monitoring"} == 1')) == 3 and found)
+    assert sorted((one["metric"]["job"], one["metric"]["instance"]) for one in up) == [
+        ("monitoring", "127.0.0.1:9090"),
+        ("monitoring", "127.0.0.1:9093"),
+        ("node", "host:9100"),
+    ]
+
+
+def test_no_listener_beside_these(host):
     listening = host.run("ss --no-header --tcp --listening --numeric").stdout
-    for port in (9090, 9093, 9100):
-        assert f"127.0.0.1:{port}" in listening
-        assert f"*:{port}" not in listening
     assert ":9094" not in listening  # no cluster of Alertmanagers
 
 
