@@ -21,12 +21,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import yaml
 
 from tests.debian import program
 from tests.monitor.test_host import snapshot
 from tests.monitor.test_rules import expressions
-from tests.render.sample import diagnosis, finding
+from tests.render.sample import MEMORY, diagnosis, finding
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.monitor import figures, rules
 from vllm_doctor.monitor.dashboards import dashboards
@@ -189,7 +190,8 @@ class Text(Vllm):
     """The doctor's text file, as node-exporter serves it."""
 
     def page(self) -> str:
-        return prometheus_text.text([diagnosis(finding(title=HOSTILE))], time.time(), rows=rows([snapshot()]))
+        told = msgspec.structs.replace(diagnosis(finding(title=HOSTILE)), memory_use=MEMORY)
+        return prometheus_text.text([told], time.time(), rows=rows([snapshot()]))
 
 
 TEXT = Text("text")

@@ -1,6 +1,18 @@
 """One diagnosis with everything in it, and one that an attacker wrote."""
 
-from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Evidence, Finding, Missing, Step, Subject
+from vllm_doctor.records.finding import (
+    Arithmetic,
+    Change,
+    Diagnosis,
+    Evidence,
+    Finding,
+    GpuHolders,
+    MemoryTerm,
+    MemoryUse,
+    Missing,
+    Step,
+    Subject,
+)
 from vllm_doctor.records.verdict import (
     Applicability,
     Cause,
@@ -50,5 +62,14 @@ def diagnosis(*findings: Finding, verdict: Verdict = Verdict.FINDING, unit: str 
         subject=Subject(host="gpu7", unit=unit),
     )
 
+
+MEMORY = MemoryUse(
+    (
+        MemoryTerm("weights", 12.54, 12.6, "the log"),
+        MemoryTerm("CUDA graphs", None, 0.5, "not seen: no log of this start was read"),
+        MemoryTerm("KV cache", 40.25, 41.5, "/metrics | cache_config_info"),
+    ),
+    (GpuHolders("0", 79.19, 60.1, 2.5, 16.59),),
+)
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J[bold]<script>alert(1)</script>{{ 7*7 }}$(reboot)\u202etxt.exe\r\n\x00 :smile: end"

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.browser import Browser, browser
-from tests.render.sample import diagnosis, finding
+from tests.render.sample import MEMORY, diagnosis, finding
 from tests.render.test_fleet import FLEET
 from vllm_doctor.monitor.figures import Chart, Line
+from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.render import fleet as fleet_page
 from vllm_doctor.render.html import page as diagnosis_page
 from vllm_doctor.render.report import Report, page
@@ -43,10 +45,15 @@ def report() -> str:
     return page([told])
 
 
+def diagnosis_of() -> Diagnosis:
+    told = diagnosis(finding(title=f"the KV cache of {LONG} is too small"))
+    return msgspec.structs.replace(told, memory_use=MEMORY)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "report": report,
     "fleet": lambda: fleet_page.page(fleet_page.fleet(FLEET, "2026-01-01T00:00:00+00:00")),
-    "diagnosis": lambda: diagnosis_page([(diagnosis(finding(title=f"the KV cache of {LONG} is too small")), ())]),
+    "diagnosis": lambda: diagnosis_page([(diagnosis_of(), ())]),
 }
 
 

@@ -2,7 +2,8 @@
 
 from html.parser import HTMLParser
 
-from sample import ARGV, HOSTILE, diagnosis, finding
+import msgspec
+from sample import ARGV, HOSTILE, MEMORY, diagnosis, finding
 
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.verdict import Confidence
@@ -52,6 +53,15 @@ def test_what_is_not_proved_or_has_no_change_promises_none() -> None:
     without = html.page([(diagnosis(finding(changes=())), ARGV)])
     assert "No setting is known that cures it" in without
     assert "What to change is below" not in possible + without
+
+
+def test_measured_memory_stands_beside_the_plan() -> None:
+    told = msgspec.structs.replace(diagnosis(finding()), memory_use=MEMORY)
+    page = html.page([(told, ARGV)])
+    row = '<td>KV cache</td><td class="figure" data-of="measured">40.25</td><td class="figure" data-of="planned">41.50'
+    assert row in page
+    assert "GPU 0: 60.10 of 79.19 GiB held by this server, 2.50 by others, 16.59 free (NVML)" in page
+    assert "memory went" not in html.page([(diagnosis(finding()), ARGV)])
 
 
 def test_hostile_text_stays_text() -> None:

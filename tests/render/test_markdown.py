@@ -1,7 +1,9 @@
 """Markdown for a ticket: the answer with its change, and nothing that a log says is markup."""
 
+import msgspec
 import pytest
 
+from tests.render.sample import MEMORY
 from tests.scenarios.loading import diagnosis, names
 from vllm_doctor.render.markdown import fenced, plain, text
 
@@ -12,6 +14,13 @@ def test_a_ticket_has_the_problem_the_sum_and_the_change() -> None:
     assert "### VD002 The liveness probe ended the server while it was starting" in told
     assert "- **why**: the probe waits 90 s, a whole start 552 s, weights 240 s" in told
     assert "**Do**: give the start-up probe more time: periodSeconds: 10, failureThreshold: 83" in told
+
+
+def test_a_ticket_has_measured_memory_beside_the_plan() -> None:
+    told = text([msgspec.structs.replace(diagnosis("vd002-while-loading-fires"), memory_use=MEMORY)])
+    assert "| weights | 12.54 | 12.60 | the log |" in told
+    assert "| KV cache | 40.25 | 41.50 | /metrics &#124; cache&#95;config&#95;info |" in told
+    assert "- GPU 0: 60.10 of 79.19 GiB held by this server" in told
 
 
 @pytest.mark.parametrize(

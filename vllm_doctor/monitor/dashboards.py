@@ -13,7 +13,7 @@ from vllm_doctor.monitor.rules import selected
 FOLDER = Path(__file__).with_name("dashboards")
 _CHOSEN = 'host=~"$host",model=~"$model",card=~"$card"'
 _HOST = 'host=~"$host"'
-_BARE = re.compile(r"\b((?:vllm:|vllm_gpu_|vllm_doctor_)[a-z_:]+)(\{([^}]*)\})?(?=[\[\s)]|$)")
+_BARE = re.compile(r"\b(vllm[:_][a-z_:]+)(\{([^}]*)\})?(?=[\[\s)]|$)")
 
 
 def dashboards(releases: Sequence[Version], job: str = "vllm") -> dict[str, str]:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from vllm_doctor.launch import quote
-from vllm_doctor.records.finding import Change, Diagnosis, Memory
+from vllm_doctor.records.finding import Change, Diagnosis, Memory, MemoryUse
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Severity, Verdict
 from vllm_doctor.remedy.argv import exact
+from vllm_doctor.render import memory_use
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.grounds import emergency
 from vllm_doctor.render.sentences import facts, predicted, subject, was
@@ -108,6 +109,11 @@ def _bar(memory: Memory) -> dict[str, object]:
     return {"of": visible(memory.of, 40), "total": memory.total_gib, "parts": parts, "asked": memory.asked}
 
 
+def _memory(use: MemoryUse) -> dict[str, object]:
+    """Each term as measured and as planned, and who holds the GPUs."""
+    return {"heading": memory_use.HEADING, "rows": memory_use.rows(use), "beside": memory_use.beside(use)}
+
+
 def _beside(change: Change) -> str:
     """What it was, who may do it, what then follows."""
     then = f"then {predicted(change)}" if change.predicted else ""
@@ -136,6 +142,7 @@ def _part(diagnosis: Diagnosis, argv: tuple[str, ...]) -> dict[str, object]:
         "meanings": {f.code: _meaning(f.code) for f in diagnosis.findings},
         "named": named(diagnosis),
         "bar": _bar(diagnosis.memory) if diagnosis.memory is not None else None,
+        "memory": _memory(diagnosis.memory_use) if diagnosis.memory_use is not None else None,
         "paste": _paste(diagnosis),
         "emergency": {f.code: emergency(f, diagnosis.subject.unit, argv) for f in diagnosis.findings},
     }

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from vllm_doctor.launch import quote
-from vllm_doctor.records.finding import Diagnosis, Finding
+from vllm_doctor.records.finding import Diagnosis, Finding, MemoryUse
 from vllm_doctor.records.verdict import ChangeKind, Verdict
 from vllm_doctor.remedy.argv import exact
+from vllm_doctor.render import memory_use
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.sentences import aside, because, subject
 from vllm_doctor.render.text import figure, visible
@@ -46,9 +47,19 @@ def _part(diagnosis: Diagnosis) -> Iterator[str]:
     yield from _about(diagnosis)
     for number, finding in enumerate(roots):
         yield from _finding(diagnosis, finding, first=number == 0)
+    if diagnosis.memory_use is not None:
+        yield from _memory(diagnosis.memory_use)
     if diagnosis.unknown and (not roots or diagnosis.verdict is Verdict.UNKNOWN):
         yield "### Not seen\n"
         yield "".join(f"- {plain(one.signal)}: {plain(one.reason)}\n" for one in diagnosis.unknown)
+
+
+def _memory(use: MemoryUse) -> Iterator[str]:
+    yield f"### {memory_use.HEADING}\n"
+    rows = ["| " + " | ".join(map(plain, row)) + " |" for row in memory_use.rows(use)]
+    yield "\n".join((f"| {' | '.join(memory_use.HEAD)} |", "|---|---:|---:|---|", *rows)) + "\n"
+    if lines := memory_use.beside(use):
+        yield "\n".join(f"- {plain(line)}" for line in lines) + "\n"
 
 
 def _about(diagnosis: Diagnosis) -> Iterator[str]:

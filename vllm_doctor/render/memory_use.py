@@ -7,20 +7,32 @@ from vllm_doctor.render.text import visible
 _NOTHING = "nothing of it was seen: neither a start's log nor a GPU with the server's processes"
 
 
+HEADING = "Where the GPU's memory went (GiB of one GPU)"
+HEAD = ("", "measured", "planned", "")
+
+
 def draw(page: Page, use: MemoryUse | None) -> None:
     """The table, GiB of one GPU; what was not measured says why."""
-    page.heading("Where the GPU's memory went (GiB of one GPU)")
+    page.heading(HEADING)
     if use is None:
         page.text(_NOTHING, indent=2)
         return
-    rows = [("", "measured", "planned", "")]
-    rows += [(term.name, _size(term.measured), _size(term.planned), visible(term.source, 200)) for term in use.terms]
-    wide = max(len(planned) for _, _, planned, _ in rows)
-    page.table([(name, measured, planned.rjust(wide), source) for name, measured, planned, source in rows])
-    for gpu in use.gpus:
-        page.text(_held(gpu), indent=2)
-    if use.why_no_plan:
-        page.text(f"not planned; to give: {visible(use.why_no_plan, 300)}", indent=2)
+    told = [HEAD, *rows(use)]
+    wide = max(len(planned) for _, _, planned, _ in told)
+    page.table([(name, measured, planned.rjust(wide), source) for name, measured, planned, source in told])
+    for line in beside(use):
+        page.text(line, indent=2)
+
+
+def rows(use: MemoryUse) -> list[tuple[str, str, str, str]]:
+    """Each term with its figures of two decimals, "-" for none, and where the measured one stands."""
+    return [(t.name, _size(t.measured), _size(t.planned), visible(t.source, 200)) for t in use.terms]
+
+
+def beside(use: MemoryUse) -> list[str]:
+    """Who holds each GPU now, a line each, and what a plan lacks."""
+    lacks = [f"not planned; to give: {visible(use.why_no_plan, 300)}"] if use.why_no_plan else []
+    return [_held(gpu) for gpu in use.gpus] + lacks
 
 
 def _held(gpu: GpuHolders) -> str:
