@@ -63,7 +63,7 @@ def frame(title: str, uid: str) -> builder.Dashboard:
     """What both dashboards share: variables, and the findings as annotations."""
     made = builder.Dashboard(title).uid(uid).tags(["vllm"]).refresh("30s").time("now-6h", "now").readonly()
     made = made.with_variable(builder.DatasourceVariable("source").label("Prometheus").type("prometheus"))
-    for name in ("host", "model", "card"):
+    for name in ("site", "host", "model", "card"):
         asked = f'label_values(up{{job="vllm"}}, {name})'
         made = made.with_variable(
             builder.QueryVariable(name).label(name).query(asked).datasource(SOURCE).multi(True).include_all(True)

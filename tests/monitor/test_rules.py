@@ -228,11 +228,12 @@ def test_dashboards_ask_for_the_releases_own_names_and_for_what_is_chosen() -> N
     asked = [query for made in told.values() for query in expressions(made)]
     assert len(asked) > 30
     assert not [query for query in asked if "<" in query.replace("<=", "")]
-    assert 'max by (host, unit) (vllm:gpu_cache_usage_perc{host=~"$host",model=~"$model",card=~"$card"})' in asked
+    chosen = 'site=~"$site",host=~"$host",model=~"$model",card=~"$card"'
+    assert f"max by (host, unit) (vllm:gpu_cache_usage_perc{{{chosen}}})" in asked
     unchosen = [q for q in asked if "$host" not in q and "ALERTS" not in q]
     assert not unchosen
     variables = [one["name"] for one in told["host.json"]["templating"]["list"]]
-    assert variables == ["source", "host", "model", "card"]
+    assert variables == ["source", "site", "host", "model", "card"]
     for text, at in product(map(json.dumps, told.values()), variables):
         assert f"${at}" in text or f"${{{at}}}" in text, f"nothing asks for {at}"
 

@@ -11,8 +11,8 @@ from vllm_doctor.monitor.figures import filled
 from vllm_doctor.monitor.rules import selected
 
 FOLDER = Path(__file__).with_name("dashboards")
-_CHOSEN = 'host=~"$host",model=~"$model",card=~"$card"'
-_HOST = 'host=~"$host"'
+_HOST = 'site=~"$site",host=~"$host"'
+_CHOSEN = f'{_HOST},model=~"$model",card=~"$card"'
 _BARE = re.compile(r"\b(vllm[:_][a-z_:]+)(\{([^}]*)\})?(?=[\[\s)]|$)")
 
 

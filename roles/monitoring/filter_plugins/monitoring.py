@@ -14,6 +14,8 @@ from vllm_doctor.monitor.dashboards import dashboards
 from vllm_doctor.monitor.names import NoCommonNameError
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1", "[::1]"}
+LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
+TAKEN = {"host", "unit", "model", "release", "card", "job", "instance", "severity", "alertname"}
 NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
 EVERY = {"0.0.0.0", "::", "[::]"}  # noqa: S104 - compared, not bound
 SEVERITIES = ("critical", "warning", "info")
@@ -75,6 +77,17 @@ def exporters(
         labels = {"host": host, "__scheme__": "https" if tls else "http"}
         found.append({"targets": [f"{at}:9100"], "labels": labels})
     return found
+
+
+def labelled(targets: Sequence[dict[str, Any]], more: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Give the targets with the site's own labels. Raises AnsibleFilterError for a name that cannot be one or is taken."""
+    for name in more:
+        if not LABEL.fullmatch(name) or name in TAKEN:
+            raise AnsibleFilterError(
+                f"monitoring_labels: {name[:60]!r}: a label is letters, digits and _, and none of {', '.join(sorted(TAKEN))}"
+            )
+    own = {name: str(value) for name, value in more.items()}
+    return [{**one, "labels": {**own, **one["labels"]}} for one in targets]
 
 
 def releases(hostvars: Mapping[str, Any], hosts: Iterable[str]) -> list[str]:
@@ -207,6 +220,7 @@ class FilterModule:
         return {
             "monitoring_servers": servers,
             "monitoring_exporters": exporters,
+            "monitoring_labelled": labelled,
             "monitoring_releases": releases,
             "monitoring_rules": rules_text,
             "monitoring_alertmanager": alertmanager,
