@@ -80,11 +80,12 @@ def exporters(
 
 
 def labelled(targets: Sequence[dict[str, Any]], more: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Give the targets with the site's own labels. Raises AnsibleFilterError for a name that cannot be one or is taken."""
+    """Give the targets with the site's own labels. Raises AnsibleFilterError for a name that is none or is taken."""
     for name in more:
         if not LABEL.fullmatch(name) or name in TAKEN:
             raise AnsibleFilterError(
-                f"monitoring_labels: {name[:60]!r}: a label is letters, digits and _, and none of {', '.join(sorted(TAKEN))}"
+                f"monitoring_labels: {name[:60]!r}: a label is letters, digits and _, "
+                f"and none of {', '.join(sorted(TAKEN))}"
             )
     own = {name: str(value) for name, value in more.items()}
     return [{**one, "labels": {**own, **one["labels"]}} for one in targets]

@@ -5,6 +5,7 @@ import shlex
 from vllm_doctor.log import silence
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Evidence
+from vllm_doctor.records.host import Probe
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
@@ -29,14 +30,16 @@ def judge(case: Case) -> Outcome:
     step, silent = silence.usual(run), silence.minutes(run, case.taken_at)
     if silent < step.minutes:
         return Clear(f"its last line is {max(silent, 0):.0f} minutes old")
-    name = reached.value if reached is not None else "none"
+    if reached is None and not _nobody_listens(probe):
+        return NotHere("no line of vLLM says that it starts, and nothing says that nobody listens at its port")
+    name = f"the phase {reached.value}" if reached is not None else "its first line"
     ranks = reached is StartupPhase.DEVICE and (case.count("tensor-parallel-size") or 1) > 1
     stuck = [p for p in (case.machine.processes if case.machine is not None else ()) if p.state == "D"]
     last = max(i for i, line in enumerate(run.lines) if line.at)
     return finding(
         RULE,
         phase=Phase.NCCL_OR_MULTIGPU if ranks else Phase.NOT_MEMORY,
-        title=f"The start is silent for {silent:.0f} min; the phase {name} takes {step.usual}",
+        title=f"The start is silent for {silent:.0f} min; {name} takes {step.usual}",
         confidence=Confidence.LIKELY,
         evidence=(
             case.line(last),
@@ -44,7 +47,7 @@ def judge(case: Case) -> Outcome:
         ),
         arithmetic=(
             Arithmetic("silent", round(silent), "min", "now − the last line's time", "the journal"),
-            Arithmetic("a fault from", step.minutes, "min", f"in the phase {name}", "measured over 120 starts"),
+            Arithmetic("a fault from", step.minutes, "min", f"before the end of {name}", "measured over 120 starts"),
         ),
         changes=(
             thing(
@@ -59,6 +62,11 @@ def judge(case: Case) -> Outcome:
         ),
         refute="another line follows while you look, or the worker's GPU and disk are busy all the time",
     )
+
+
+def _nobody_listens(probe: Probe | None) -> bool:
+    """A busy host may not ask, or be answered, in time: that is no start."""
+    return probe is not None and "refused" in (probe.health_error or "")
 
 
 RULE = rule(
