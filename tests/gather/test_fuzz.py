@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from vllm_doctor.gather import journal, kernel, nvidia_smi, nvml_said, systemd
 from vllm_doctor.gather.launch import is_vllm, parse_argv
 from vllm_doctor.records.reading import Known, Unknown
-from vllm_doctor.render.text import visible
+from vllm_doctor.redact.visible import visible
 
 TEXT = st.text(max_size=200)
 WORDS = st.lists(

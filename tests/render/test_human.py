@@ -7,9 +7,9 @@ from sample import ARGV, HOSTILE, diagnosis, finding
 
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Memory, Missing, Part
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Verdict
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.render import human, sentences
 from vllm_doctor.render.deeds import deed
-from vllm_doctor.render.text import visible
 
 
 def test_what_why_what_to_do_and_how_sure_are_within_ten_lines() -> None:

@@ -34,8 +34,8 @@ def bundle(
     from vllm_doctor.cli.streams import say
     from vllm_doctor.gather.bundle import write_bundle
     from vllm_doctor.gather.live import gather_all
+    from vllm_doctor.redact.visible import visible
     from vllm_doctor.render.file import replaceable
-    from vllm_doctor.render.text import visible
     from vllm_doctor.rules.engine import diagnose
 
     if output is not None and not replaceable(output):

@@ -12,8 +12,8 @@ from vllm_doctor.cli.span import seconds, stamp
 from vllm_doctor.cli.streams import say
 from vllm_doctor.operate.history.timeline import timeline
 from vllm_doctor.redact.text import safe
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.machine import line
-from vllm_doctor.render.text import visible
 
 
 def run(unit: str | None, since: str, *, json: bool) -> int:

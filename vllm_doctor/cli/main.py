@@ -93,7 +93,7 @@ def _refused(why: str) -> int:
 
 
 def _complain(text: str) -> None:
-    from vllm_doctor.render.text import visible
+    from vllm_doctor.redact.visible import visible
 
     print("vllm-doctor:", "\n".join(map(visible, text.splitlines())), file=sys.stderr)
 

@@ -110,7 +110,8 @@ class Guarded:
 
     def _pass(self, text: str) -> None:
         from vllm_doctor.redact.text import safe
-        from vllm_doctor.render.text import harmless, visible
+        from vllm_doctor.redact.visible import visible
+        from vllm_doctor.render.text import harmless
 
         told = safe(text)
         told = "\n".join(visible(line) for line in told.split("\n")) if self._plain else harmless(told)

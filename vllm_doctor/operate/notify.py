@@ -14,10 +14,9 @@ import msgspec
 from vllm_doctor.gather.bounded import whole
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.gather.together import Task
-from vllm_doctor.records.finding import Diagnosis
+from vllm_doctor.records.finding import Diagnosis, subject
 from vllm_doctor.records.reading import Known
-from vllm_doctor.render.sentences import subject
-from vllm_doctor.render.text import visible
+from vllm_doctor.redact.visible import visible
 
 DEADLINE_S = 10.0
 _MOST_FILE = 1 << 14

@@ -11,7 +11,7 @@ from vllm_doctor.preflight import report
 from vllm_doctor.preflight.records import Checked, Result
 from vllm_doctor.redact.launch import scrub_values
 from vllm_doctor.redact.text import scrub
-from vllm_doctor.render.text import visible
+from vllm_doctor.redact.visible import visible
 
 _SHORTEST_SECRET = 6  # characters; a shorter one would hide half of the text
 _LONGEST = 20_000  # characters of one text of a host

@@ -71,6 +71,14 @@ class Subject(msgspec.Struct, frozen=True):
     place: str | None = None
 
 
+def subject(who: Subject) -> str:
+    """`vllm.service on gpu7 (GPU-…)`, as far as it is known."""
+    text = who.unit or who.place or ""
+    if who.host:
+        text += f" on {who.host}" if text else who.host
+    return f"{text} ({who.gpu})" if who.gpu else text
+
+
 class Finding(msgspec.Struct, frozen=True):
     """A cause, proved. `title` is the problem in 70 characters at most, `detail` what it could not hold. `refute` is
     what one would see if it were wrong. Of a failure that no rule knows `layer` is the part that failed, and `next` the

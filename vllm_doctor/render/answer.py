@@ -1,12 +1,12 @@
 """The answer on a terminal: the verdict, what, why, where, what to do and how sure, within ten lines."""
 
-from vllm_doctor.records.finding import Change, Diagnosis, Finding, Repair
+from vllm_doctor.records.finding import Change, Diagnosis, Finding, Repair, subject
 from vllm_doctor.records.verdict import ChangeKind, Confidence
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.remedy.argv import exact
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.page import Page
-from vllm_doctor.render.sentences import aside, because, facts, subject
-from vllm_doctor.render.text import visible
+from vllm_doctor.render.sentences import aside, because, facts
 from vllm_doctor.render.words import CERTAINTIES, FIELD, HEADLINES, HINTS, MEDIA, STYLES, effect, failed_while_serving
 
 # The most lines of a corrected launch that are shown unasked.

@@ -1,8 +1,8 @@
 """A memory as a bar: who has how much of it, and what was asked for."""
 
 from vllm_doctor.records.finding import Memory, Part
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.page import Page
-from vllm_doctor.render.text import visible
 
 # Darkest first; what is free or missing is always the lightest.
 _SIGNS = ("█", "▓", "▒", "▞", "▚")

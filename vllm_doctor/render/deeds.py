@@ -3,8 +3,8 @@
 from vllm_doctor.launch import quote
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.remedy.argv import written
-from vllm_doctor.render.text import visible
 
 # What to do with a thing that is no setting of vLLM, by its name in the JSON; `{to}` is the value to have.
 _RESTARTS = ("systemctl restart", "systemctl daemon-reload && systemctl restart")

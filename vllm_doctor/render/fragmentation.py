@@ -6,10 +6,10 @@ import msgspec
 
 from vllm_doctor.plan.usage.allocator import Allocator, TorchError
 from vllm_doctor.plan.usage.kv_use import ENOUGH, KvUse, Waste
-from vllm_doctor.records.finding import Subject
+from vllm_doctor.records.finding import Subject, subject
 from vllm_doctor.records.reading import Absent, Unknown
-from vllm_doctor.render.sentences import subject
-from vllm_doctor.render.text import figure, visible
+from vllm_doctor.redact.visible import visible
+from vllm_doctor.render.text import figure
 
 GIB = 1 << 30
 # A smaller block must give back at least this share of what requests take to be worth a word.

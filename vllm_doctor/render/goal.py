@@ -10,8 +10,8 @@ from vllm_doctor.launch import quote
 from vllm_doctor.launch.write import words
 from vllm_doctor.plan.advice.set_ups import AS_STORED, FP8, Answer, SetUp
 from vllm_doctor.plan.question.goal import Goal
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.plan import SCHEMA_VERSION, figures, pasted
-from vllm_doctor.render.text import visible
 
 # Rows of the short list, beside the first of a format that is not among them; --explain and JSON have all.
 SHORT = 8

@@ -3,11 +3,12 @@
 import shlex
 
 from vllm_doctor.records.finding import Arithmetic, Diagnosis, Finding
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.remedy import dropin, inventory
 from vllm_doctor.render.answer import offer
 from vllm_doctor.render.page import Page
 from vllm_doctor.render.sentences import decisive, of_the_host_alone, unseen
-from vllm_doctor.render.text import figure, visible
+from vllm_doctor.render.text import figure
 from vllm_doctor.render.words import SIGNALS
 from vllm_doctor.rules.chart import NODES
 

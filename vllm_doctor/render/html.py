@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from vllm_doctor.launch import quote
-from vllm_doctor.records.finding import Change, Diagnosis, Memory, MemoryUse
+from vllm_doctor.records.finding import Change, Diagnosis, Memory, MemoryUse, subject
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Severity, Verdict
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.remedy.argv import exact
 from vllm_doctor.render import memory_use
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.grounds import emergency
-from vllm_doctor.render.sentences import facts, predicted, subject, was
+from vllm_doctor.render.sentences import facts, predicted, was
 from vllm_doctor.render.template import rendered
-from vllm_doctor.render.text import visible
 from vllm_doctor.render.words import APPLICABILITY, MEDIA, SEVERITIES, failed_while_serving
 from vllm_doctor.rules.explain import meaning
 from vllm_doctor.rules.order import by_code

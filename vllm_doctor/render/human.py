@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from vllm_doctor.records.finding import Diagnosis, Finding
+from vllm_doctor.records.finding import Diagnosis, Finding, subject
 from vllm_doctor.records.verdict import Verdict
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.render import bar, memory_use
 from vllm_doctor.render.answer import answer, head, paste
 from vllm_doctor.render.grounds import grounds, not_seen, path_
 from vllm_doctor.render.page import Page
-from vllm_doctor.render.sentences import of_the_host_alone, subject
-from vllm_doctor.render.text import visible
+from vllm_doctor.render.sentences import of_the_host_alone
 from vllm_doctor.render.words import HEADLINES, SEVERITIES, SIGNALS
 
 

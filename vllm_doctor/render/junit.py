@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from xml.etree import ElementTree as Xml
 
-from vllm_doctor.records.finding import Diagnosis, Finding
+from vllm_doctor.records.finding import Diagnosis, Finding, subject
 from vllm_doctor.records.verdict import Confidence, Verdict
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.deeds import deed
-from vllm_doctor.render.sentences import aside, because, subject
-from vllm_doctor.render.text import visible
+from vllm_doctor.render.sentences import aside, because
 from vllm_doctor.render.words import CERTAINTIES, HEADLINES
 
 # What `visible` leaves and XML does not have.

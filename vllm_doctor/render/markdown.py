@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from vllm_doctor.launch import quote
-from vllm_doctor.records.finding import Diagnosis, Finding, MemoryUse
+from vllm_doctor.records.finding import Diagnosis, Finding, MemoryUse, subject
 from vllm_doctor.records.verdict import ChangeKind, Verdict
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.remedy.argv import exact
 from vllm_doctor.render import memory_use
 from vllm_doctor.render.deeds import deed
-from vllm_doctor.render.sentences import aside, because, subject
-from vllm_doctor.render.text import figure, visible
+from vllm_doctor.render.sentences import aside, because
+from vllm_doctor.render.text import figure
 from vllm_doctor.render.words import CERTAINTIES, HEADLINES, MEDIA, SEVERITIES, effect, failed_while_serving
 
 # What would be markup, a mention or a reference in the ticket of any of the usual trackers.

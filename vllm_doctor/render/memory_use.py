@@ -1,8 +1,8 @@
 """Where a server's GPU memory went, as a table: each term measured beside planned, and who holds each GPU."""
 
 from vllm_doctor.records.finding import GpuHolders, MemoryUse
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.page import Page
-from vllm_doctor.render.text import visible
 
 _NOTHING = "nothing of it was seen: neither a start's log nor a GPU with the server's processes"
 

@@ -16,7 +16,7 @@ from vllm_doctor.plan.advice.remedies import Remedy
 from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.plan.question.history import Difference
 from vllm_doctor.plan.question.planner import Planner
-from vllm_doctor.render.text import visible
+from vllm_doctor.redact.visible import visible
 
 SCHEMA_VERSION = 1
 _BAR = 56

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from vllm_doctor.monitor.host import Row
 from vllm_doctor.records.finding import Diagnosis, Finding
 from vllm_doctor.records.verdict import Verdict
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.file import put
-from vllm_doctor.render.text import visible
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -2,10 +2,11 @@
 
 import re
 
-from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Finding, Missing, Step, Subject
+from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Finding, Missing, Step
 from vllm_doctor.records.reading import NOT_GIVEN
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.deeds import scalar
-from vllm_doctor.render.text import figure, visible
+from vllm_doctor.render.text import figure
 from vllm_doctor.render.words import APPLICABILITY
 
 _EXCEPTION = re.compile(
@@ -42,14 +43,6 @@ _OUTCOMES = {
     "oom-cudagraph": "as planned, graph capture still runs out of memory",
     "rejected": "as planned, vLLM refuses the launch",
 }
-
-
-def subject(who: Subject) -> str:
-    """`vllm.service on gpu7 (GPU-…)`, as far as it is known."""
-    text = who.unit or who.place or ""
-    if who.host:
-        text += f" on {who.host}" if text else who.host
-    return f"{text} ({who.gpu})" if who.gpu else text
 
 
 def because(finding: Finding) -> str:

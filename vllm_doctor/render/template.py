@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_doctor import __version__
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.deeds import scalar
-from vllm_doctor.render.text import figure, visible
+from vllm_doctor.render.text import figure
 
 if TYPE_CHECKING:
     import jinja2

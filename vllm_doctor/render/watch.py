@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from vllm_doctor.operate.watch.figures import Figures
+from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.bar import draw
 from vllm_doctor.render.page import Page
-from vllm_doctor.render.text import figure, visible
+from vllm_doctor.render.text import figure
 
 _KV = "  KV cache  "
 _KV_COLUMNS = 30
