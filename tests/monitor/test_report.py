@@ -127,6 +127,24 @@ def test_a_text_file_without_findings_is_no_missing_figure() -> None:
     assert notes["KV cache in use"] == "Prometheus has no figures of this"
 
 
+def test_a_prometheus_behind_a_password_is_called_so() -> None:
+    class Door(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(401)
+            self.end_headers()
+            self.wfile.write(b"Unauthorized")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        with pytest.raises(figures.NotTold, match=r"wants a password \(HTTP 401\), and this command sends none"):
+            figures.of_prometheus(url, 0, 100, (as_version("0.33.0"),))
+        server.shutdown()
+
+
 def test_why_a_prometheus_did_not_answer_is_told_without_the_query() -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:  # takes the connection, and says nothing
         url = f"http://127.0.0.1:{held.getsockname()[1]}"

@@ -144,6 +144,10 @@ def _series(url: str, query: str, legend: str, span: tuple[float, float, float])
     told = ask(f"{url.rstrip('/')}/api/v1/query_range", words, deadline_s=_ASK_S, max_bytes=_MOST)
     if isinstance(told, Silent):
         raise NotTold(told.why)
+    if isinstance(told, Strange) and told.status in {401, 403}:
+        raise NotTold(
+            f"{url}: it wants a password (HTTP {told.status}), and this command sends none: name a proxy that adds it"
+        )
     if isinstance(told, Strange):
         raise NotTold(f"{url}: no answer of a Prometheus (HTTP {told.status}, {told.why})")
     if isinstance(told, Refused):
