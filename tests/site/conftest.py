@@ -175,10 +175,17 @@ def copied(folder: Path) -> Path:
     return checkout
 
 
+# What a vendor's image may have already; without it a host has all of it to install.
+COMPILER = ["gcc", "g++", "libc6-dev", "python3-dev", "libnuma1", "numactl"]
+COMES_WITH: dict[str, list[str]] = {"gpu01": COMPILER, "edge01": COMPILER, "edge02": []}
+WITHOUT_ARCHIVE = {"gpu01"}  # Debian's 60,000 packages cost each question to apt half a second
+
+
 def booted(wheels: Path, name: str) -> None:
     """A host that sees the wheels as it would see a folder of its own."""
     environment = {**os.environ, "PIP_FIND_LINKS": f"{os.environ.get('PIP_FIND_LINKS', '')} {wheels}".strip()}
-    subprocess.run([sys.executable, TOOLS / "host.py", "up", "site", name], env=environment, check=True)
+    has = [f"--has={package}" for package in COMES_WITH[name]]
+    subprocess.run([sys.executable, TOOLS / "host.py", "up", "site", name, *has], env=environment, check=True)
 
 
 @pytest.fixture(scope="session")
@@ -220,7 +227,10 @@ def prepared(folder: Path, prefix: str) -> None:
         "models": models,
         "stub_versions": "580.65.06 580.105.08",
     }
-    hosts = {name: {**machine, "ansible_host": f"{prefix}-site-{name}"} for name, machine in MACHINES.items()}
+    hosts = {
+        name: {**machine, "ansible_host": f"{prefix}-site-{name}", "archive": name not in WITHOUT_ARCHIVE}
+        for name, machine in MACHINES.items()
+    }
     inventory = folder / "machines.yml"
     inventory.write_text(yaml.safe_dump({"all": {"vars": common, "hosts": hosts}}))
     done = subprocess.run(
