@@ -60,7 +60,19 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     tokens_by_concurrency: bool
     splits_large_blocks: bool
     direct_integer_experts: bool
+    refuses_experts_of_dense: bool
+    checks_stored_method: bool
+    checks_lora_slots: bool
+    keeps_gemma_from_float16: bool
+    checks_balanced_experts: bool
+    checks_context_ranks: bool
+    checks_state_block: bool
+    checks_capture_sizes: bool
+    asks_connector_role: bool
+    checks_asked_backend: bool
     v2_qwen3: bool
+    plans_by_overridden_blocks: bool
+    refuses_nvfp4_latents: bool
     v2_llama: bool
     v2_listed_experts: bool
     v2_dense: bool
@@ -74,6 +86,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     glm_sparse_in_fp8: bool
     reserves_null_block: bool
     shares_keys_without_weights: bool
+    refuses_activation_order: bool
     v2_sampler_warm_up: bool
     rejects_other_float_cache: bool
 

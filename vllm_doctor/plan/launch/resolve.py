@@ -12,6 +12,7 @@ from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.cache_types import ELEMENT, UNKNOWN
 from vllm_doctor.plan.launch.flags import Flags, SettingError, whole
 from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refused
 from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Settings
 from vllm_doctor.plan.model.architecture import Architecture
 
@@ -67,13 +68,19 @@ def _caches_prefixes(version: Version, arch: Architecture) -> bool:
     return not arch.hybrid or behaviour(version).caches_recurrent_prefixes
 
 
-def _dtype(flags: Flags, arch: Architecture, gpu: Card | None, refusals: list[Refusal], notes: list[str]) -> str:
+def _dtype(  # noqa: PLR0917
+    flags: Flags, version: Version, arch: Architecture, gpu: Card | None, refusals: list[Refusal], notes: list[str]
+) -> str:
     asked = flags.text("dtype") or "auto"
     asked = {"half": "float16", "float": "float32"}.get(asked, asked)
     old = gpu is not None and gpu.capability is not None and gpu.capability < 8.0
+    overflows = arch.model_type in NOT_IN_FLOAT16 and behaviour(version).keeps_gemma_from_float16
     if asked == "auto":
-        asked = "bfloat16" if arch.dtype in {None, "float32", "bfloat16"} else arch.dtype
-        if asked == "bfloat16" and old:
+        asked = "bfloat16" if arch.dtype in {None, "float32", "bfloat16"} or overflows else arch.dtype
+        if asked == "bfloat16" and old and overflows:
+            notes.append(f"dtype: {arch.model_type} is not run in float16, and bfloat16 needs 8.0: float32 is planned")
+            asked = "float32"
+        elif asked == "bfloat16" and old:
             notes.append(
                 f"dtype: bfloat16 needs compute capability 8.0; {gpu.name if gpu else ''} has "
                 f"{gpu.capability if gpu else ''}, so float16 is planned"
@@ -87,6 +94,8 @@ def _dtype(flags: Flags, arch: Architecture, gpu: Card | None, refusals: list[Re
                 f"float16 on {gpu.name} (compute capability {gpu.capability}); bfloat16 needs 8.0",
             )
         )
+    elif asked == "float16" and overflows:
+        refusals.append(Refusal("--dtype", asked, f"bfloat16 or float32: {arch.model_type} overflows in float16"))
     if asked not in DTYPE_BYTES:
         notes.append(f"dtype {asked} is not a plain type; planned as 2 bytes a value")
         return "bfloat16"
@@ -185,6 +194,7 @@ def resolve(  # noqa: PLR0917
     defaults = batch_defaults(version, total_gib, gpu.name if gpu else "", use_v1=v1)
     # Asked for throughput, both defaults are doubled (engine/arg_utils.py, since 0.17).
     times = 2 if flags.text("performance-mode") == "throughput" else 1
+    refusals += refused(flags, arch, par, length, does)
     seqs = flags.int("max-num-seqs", defaults.seqs * times, 1, 10**7)
     tokens = None if defaults.tokens is None else defaults.tokens * times
     batched = _batched(flags, version, which, arch, length, seqs, chunked, tokens)
@@ -202,7 +212,7 @@ def resolve(  # noqa: PLR0917
         )
     quant = flags.text("quantization")
     gguf = line.model if line.model and line.model.lower().endswith(".gguf") else None
-    dtype = _dtype(flags, arch, gpu, refusals, notes)
+    dtype = _dtype(flags, version, arch, gpu, refusals, notes)
     method, draft = _speculative(flags, arch)
     utilization = flags.number(
         "gpu-memory-utilization", default_utilization(version), 0.0, 1.0, "a fraction of the card's memory"

@@ -218,82 +218,137 @@ def stages(
     return [_one(a, s, gpu, total_gib, known or Known(), fmt, i) for i in sorted({0, s.parallel.pp - 1})]
 
 
-def _one(  # noqa: PLR0917
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """One stage's memory in GiB as vLLM counts it; `available` and `margin` None where the question gave no card."""
+
+    weights: float
+    rest: float
+    active: float
+    captured: Estimate
+    charged: float
+    budget: float | None
+    available: float | None
+    margin: tuple[float, float] | None
+    spreads: tuple[Spread, ...] = ()
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pool holds; None where there is no pool, or no memory for one."""
+
+    length: int
+    longest: int | None = None
+    blocks: int | None = None
+    tokens: int | None = None
+    concurrency: float | None = None
+
+
+def _figures(  # noqa: PLR0917
     a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: Known, fmt: Scheme, index: int
-) -> Prediction:
+) -> tuple[Figures, Stage]:
+    """Each term as it is planned or known, and what they leave for the cache."""
     stage = _stage(a, s, gpu, index, fmt)
-    weights = known.weights_gib if known.weights_gib is not None else max(0.0, stage.weights / GIB - s.offload_gib)
     outside = non_torch(a, s, gpu, total_gib, last_stage=index == s.parallel.pp - 1)
-    kept = stage.activation.kept / GIB
-    rest = known.non_torch_gib if known.non_torch_gib is not None else outside.gib + kept
+    weights = known.weights_gib if known.weights_gib is not None else max(0.0, stage.weights / GIB - s.offload_gib)
+    rest = known.non_torch_gib if known.non_torch_gib is not None else outside.gib + stage.activation.kept / GIB
     active = known.activation_gib if known.activation_gib is not None else stage.activation.peak / GIB
     captured = graphs(a, s, gpu) if known.graphs_gib is None else Estimate(known.graphs_gib, 0.02, 0.02)
     charged = _charged(s, captured, known)
-    sized = total_gib is not None and (gpu is None or gpu.backend == "CUDA")  # else only weights and KV are known
-    budget = total_gib * s.utilization if total_gib is not None and sized else None
-    available: float | None = known.available_kv_gib
-    margin: tuple[float, float] | None = None
-    spreads: list[Spread] = []
+    budget = total_gib * s.utilization if total_gib is not None and _counts_all(gpu) else None
+    available = known.available_kv_gib
     if available is None and s.kv_bytes:
         available = s.kv_bytes / GIB
+    margin = None if available is None else (available, available)
+    spreads: list[Spread] = []
     if available is None and budget is not None:
         available = budget - weights - rest - active - charged
         spreads = _spreads(a, s, fmt, weights, stage, outside, captured if charged else None, known)
         below, above = _range(spreads)
         margin = (available - below, available + above)
-    elif available is not None:
-        margin = (available, available)
-    pool = stage.pool
-    length = s.length
-    longest: int | None = None
-    blocks: int | None = None
-    tokens: int | None = None
-    concurrency: float | None = None
-    short = _too_little_free(s, gpu, total_gib) if sized and known.available_kv_gib is None else None
-    if short is not None:
-        s = replace(s, refusals=(*s.refusals, short))
-    outcome = "rejected" if s.refusals else "unknown" if s.doubts else "ok"
-    checked = stage.checked
-    if pool is not None and checked is not None and available is not None and available > 0:
-        size = available * GIB
-        blocks = s.blocks_override or pool.blocks(size)
-        longest = checked.longest(size, s.length)
-        if s.auto_length and longest:
-            length = longest
-        tokens, concurrency = pool.tokens(blocks, length), pool.concurrency(blocks, length)
-        if outcome == "ok" and longest < length:
-            outcome = "kv-too-small"
-    elif available is not None and pool is not None and outcome == "ok":
-        outcome = "kv-too-small"
-    if outcome == "unknown" and not sized and total_gib is not None and weights > total_gib:
-        outcome = "oom-weights"
-    if outcome in {"ok", "kv-too-small"} and total_gib is not None and sized and known.available_kv_gib is None:
-        outcome = _failure(s, gpu, total_gib, weights, rest, active, captured, available or 0.0, outcome, stage)
-    needed = checked.needed(length) / GIB if checked is not None else 0.0
-    odds = (
-        _odds(checked, needed, available, margin) if outcome in {"ok", "kv-too-small"} and not s.auto_length else None
+    found = Figures(
+        weights=weights,
+        rest=rest,
+        active=active,
+        captured=captured,
+        charged=charged,
+        budget=budget,
+        available=available,
+        margin=margin,
+        spreads=tuple(spreads),
     )
+    return found, stage
+
+
+def _counts_all(gpu: Card | None) -> bool:
+    """Are all terms known of this device? Of another maker's only weights and cache are."""
+    return gpu is None or gpu.backend == "CUDA"
+
+
+def _held(s: Settings, stage: Stage, available: float | None) -> Held:
+    """The pool of `available` GiB in blocks and tokens."""
+    pool, checked = stage.pool, stage.checked
+    if pool is None or checked is None or available is None or available <= 0:
+        return Held(length=s.length)
+    blocks = s.blocks_override or pool.blocks(available * GIB)
+    overridden = s.blocks_override and s.does.plans_by_overridden_blocks
+    longest = checked.longest(blocks * checked.block_bytes if overridden else available * GIB, s.length)
+    length = longest if s.auto_length and longest else s.length
+    return Held(
+        length=length,
+        longest=longest,
+        blocks=blocks,
+        tokens=pool.tokens(blocks, length),
+        concurrency=pool.concurrency(blocks, length),
+    )
+
+
+def _outcome(  # noqa: PLR0917
+    s: Settings, gpu: Card | None, total_gib: float | None, known: Known, f: Figures, held: Held, stage: Stage
+) -> str:
+    """What vLLM would end with, the first thing that ends it."""
+    outcome = "rejected" if s.refusals else "unknown" if s.doubts else "ok"
+    full = held.longest is None or held.longest < held.length
+    if outcome == "ok" and stage.pool is not None and f.available is not None and full:
+        outcome = "kv-too-small"
+    if total_gib is None or known.available_kv_gib is not None:
+        return outcome
+    if _counts_all(gpu):
+        return _failure(s, gpu, total_gib, f, outcome, stage) if outcome in {"ok", "kv-too-small"} else outcome
+    return "oom-weights" if outcome == "unknown" and f.weights > total_gib else outcome
+
+
+def _one(  # noqa: PLR0917
+    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: Known, fmt: Scheme, index: int
+) -> Prediction:
+    f, stage = _figures(a, s, gpu, total_gib, known, fmt, index)
+    if f.budget is not None and known.available_kv_gib is None:
+        short = _too_little_free(s, gpu, total_gib)
+        s = s if short is None else replace(s, refusals=(*s.refusals, short))
+    held = _held(s, stage, f.available)
+    outcome = _outcome(s, gpu, total_gib, known, f, held, stage)
+    checked = stage.checked
+    needed = checked.needed(held.length) / GIB if checked is not None else 0.0
+    judged = outcome in {"ok", "kv-too-small"} and not s.auto_length
     return Prediction(
         outcome=outcome,
-        odds=odds,
-        widest=max(spreads, key=lambda x: x.below + x.above, default=None),
-        weights_gib=weights,
-        non_torch_gib=rest,
-        activation_gib=active,
-        cudagraph_gib=captured.gib,
-        cudagraph_budget_gib=charged,
-        available_kv_gib=available,
-        margin_gib=margin,
-        kv_tokens=tokens,
-        gpu_blocks=blocks,
-        length=length,
-        concurrency=concurrency,
-        longest=longest,
+        odds=_odds(checked, needed, f.available, f.margin) if judged else None,
+        widest=max(f.spreads, key=lambda x: x.below + x.above, default=None),
+        weights_gib=f.weights,
+        non_torch_gib=f.rest,
+        activation_gib=f.active,
+        cudagraph_gib=f.captured.gib,
+        cudagraph_budget_gib=f.charged,
+        available_kv_gib=f.available,
+        margin_gib=f.margin,
+        kv_tokens=held.tokens,
+        gpu_blocks=held.blocks,
+        length=held.length,
+        concurrency=held.concurrency,
+        longest=held.longest,
         needed_kv_gib=needed,
-        budget_gib=budget,
+        budget_gib=f.budget,
         total_gib=total_gib,
         terms=_terms(stage),
-        pool=pool,
+        pool=stage.pool,
         checked=checked,
         activation=stage.activation,
         settings=s,
@@ -346,38 +401,25 @@ def _too_little_free(s: Settings, gpu: Card | None, total_gib: float | None) -> 
 
 
 def _failure(  # noqa: PLR0917
-    s: Settings,
-    gpu: Card | None,
-    total: float,
-    weights: float,
-    rest: float,
-    active: float,
-    captured: Estimate,
-    available: float,
-    outcome: str,
-    stage: Stage,
+    s: Settings, gpu: Card | None, total: float, f: Figures, outcome: str, stage: Stage
 ) -> str:
     """The first point at which memory would run out, in the order of the start."""
     free = total - held_before_start(s, gpu)
-    if weights > free:
+    if f.weights > free:
         return "oom-weights"
-    if weights + rest + active > free:
+    if f.weights + f.rest + f.active > free:
         return "oom-profile"
     if outcome != "ok":
         return outcome
-    left = free - weights - rest - max(available, 0.0) - captured.gib - stage.stranded / GIB
+    left = free - f.weights - f.rest - max(f.available or 0.0, 0.0) - f.captured.gib - stage.stranded / GIB
     if left < 0:
         return "oom-cudagraph"
     forward = max((t.bytes for t in stage.activation.terms if t.name.startswith("forward")), default=0.0) / GIB
-    if forward > 0.5 * active and left < forward * (1 + FRAGMENTED):
+    if forward > 0.5 * f.active and left < forward * (1 + FRAGMENTED):
         # A full step needs its widest tensors in one piece, and blocks freed by earlier steps do not join.
         return "oom-profile"
-    warm = 0.0
-    if s.engine == "V1" and not s.v2_runner and stage.activation.winner == "logits and sampler":
-        warm = active
-    if left < warm:
-        return "oom-cudagraph"
-    return "ok"
+    samples = s.engine == "V1" and not s.v2_runner and stage.activation.winner == "logits and sampler"
+    return "oom-cudagraph" if samples and left < f.active else "ok"
 
 
 # The range is claimed to hold nine starts of ten: so many standard deviations lie on each side of the middle.

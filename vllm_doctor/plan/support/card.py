@@ -42,7 +42,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
         return
     yield from _build(s, gpu, gpu.capability)
     yield from _quantised(a, s, gpu, gpu.capability)
-    yield from _backend(s, gpu, gpu.capability)
+    yield from _backend(a, s, gpu, gpu.capability)
 
 
 def _build(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
@@ -106,9 +106,27 @@ def _quantised(a: Architecture, s: Settings, gpu: Card, capability: float) -> It
         yield Refusal("--dtype", s.dtype, f"{' or '.join(listed)}, which {s.version} takes with {asked[-1]}")
 
 
-def _backend(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
+def _asked(a: Architecture, s: Settings, capability: float) -> Iterator[Refusal]:
+    """A backend that is asked for and does not take the model, the cache or the block."""
+    name = (s.backend or "").upper()
+    if not history("kernels", "attention").exists(name, s.version):
+        return  # a plugin's, or one that the next question refuses
+    latent, sparse = a.mla is not None, a.mla is not None and a.mla.indexer_top > 0
+    if latent != ("MLA" in name):
+        yield Refusal("--attention-backend", name, "one of latent attention (MLA)" if latent else "one not of MLA")
+    elif latent and sparse != ("SPARSE" in name):
+        yield Refusal("--attention-backend", name, "a sparse one" if sparse else "one that is not sparse")
+    if name == "FLASH_ATTN" and s.kv_dtype.startswith("fp8") and not 9.0 <= capability < 12.0:
+        yield Refusal("--kv-cache-dtype", s.kv_dtype, "auto, or another backend: FlashAttention 2 has none")
+    if name == "FLASH_ATTN" and s.block and s.block % 16:
+        yield Refusal("--block-size", str(s.block), "a multiple of 16, which FlashAttention asks for")
+
+
+def _backend(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
     if s.backend is None:
         return
+    if s.does.checks_asked_backend and s.engine == "V1":
+        yield from _asked(a, s, capability)
     name, table = s.backend.upper(), history("kernels", "attention")
     asks = table.value(name, s.version).get("capability") if table.exists(name, s.version) else None
     if not isinstance(asks, str):

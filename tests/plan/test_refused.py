@@ -1,0 +1,116 @@
+"""What a release refuses of options alone or with the model: each with a launch beside it that differs in one thing and
+is taken."""
+
+import pytest
+
+from tests.plan.models import DEEPSEEK_LIKE, DSA_LIKE, GEMMA3_LIKE, LLAMA_8B, arch
+from vllm_doctor.knowledge.gpus import find
+from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.launch.parse import parse_launch
+from vllm_doctor.plan.launch.resolve import resolve
+from vllm_doctor.plan.prediction.predict import predict
+from vllm_doctor.plan.support import judge
+
+EXPERTS = {**LLAMA_8B, "model_type": "qwen3_moe", "num_experts": 64, "num_experts_per_tok": 8}
+AWQ = {**LLAMA_8B, "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}
+ORDERED = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": True, "sym": True}
+GPTQ = {**LLAMA_8B, "quantization_config": ORDERED}
+
+
+def settings(config, flags, version="0.33.0", card="H100"):
+    v, a, gpu = as_version(version), arch(config), find(card)
+    s = resolve(parse_launch(["vllm", "serve", "m", *flags.split()], v), v, a, gpu, gpu.total_gib, 16)
+    return a, s, gpu
+
+
+def refused(config, flags, version="0.33.0", card="H100"):
+    a, s, gpu = settings(config, flags, version, card)
+    return [r.flag for r in (*s.refusals, *judge(a, s, gpu).refusals)]
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "flag", "taken"),
+    [
+        (LLAMA_8B, "--enable-expert-parallel", "--enable-expert-parallel", ""),
+        (LLAMA_8B, "-dp 2 --data-parallel-size-local 4", "--data-parallel-size-local", "-dp 2 -dpl 1"),
+        (EXPERTS, "-tp 4 --enable-eplb", "--enable-eplb", "-tp 4 --enable-eplb --enable-expert-parallel"),
+        (EXPERTS, "--enable-eplb --enable-expert-parallel", "--enable-eplb", "--enable-expert-parallel"),
+        (LLAMA_8B, "-tp 8 -dcp 2", "--decode-context-parallel-size", "-tp 16 -dcp 2"),
+        (DEEPSEEK_LIKE, "-tp 8 -dcp 3", "--decode-context-parallel-size", "-tp 8 -dcp 8"),
+        (AWQ, "--quantization gptq_marlin", "--quantization", "--quantization awq_marlin"),
+        (
+            LLAMA_8B,
+            "--mamba-block-size 64 --no-enable-prefix-caching",
+            "--mamba-block-size",
+            "--mamba-block-size 64 --enable-prefix-caching",
+        ),
+        (
+            LLAMA_8B,
+            "--max-model-len 8192 --long-prefill-token-threshold 9000",
+            "--long-prefill-token-threshold",
+            "--max-model-len 8192 --long-prefill-token-threshold 8192",
+        ),
+        (LLAMA_8B, "--kv-cache-dtype fp8_ds_mla", "--kv-cache-dtype", "--kv-cache-dtype fp8"),
+        (DEEPSEEK_LIKE, "-tp 8 --kv-cache-dtype nvfp4", "--kv-cache-dtype", "-tp 8 --kv-cache-dtype fp8"),
+        (
+            LLAMA_8B,
+            '--kv-transfer-config {"kv_connector":"OffloadingConnector"}',
+            "--kv-transfer-config",
+            '--kv-transfer-config {"kv_connector":"OffloadingConnector","kv_role":"kv_both"}',
+        ),
+        (
+            LLAMA_8B,
+            "--cudagraph-capture-sizes 1,2,128 --max-cudagraph-capture-size 64",
+            "--max-cudagraph-capture-size",
+            "--cudagraph-capture-sizes 1,2,64 --max-cudagraph-capture-size 64",
+        ),
+        (
+            LLAMA_8B,
+            "--enable-lora --max-loras 4 --max-cpu-loras 2",
+            "--max-cpu-loras",
+            "--enable-lora --max-loras 4 --max-cpu-loras 4",
+        ),
+        (LLAMA_8B, "--attention-backend FLASHMLA", "--attention-backend", "--attention-backend FLASH_ATTN"),
+        (DEEPSEEK_LIKE, "-tp 8 --attention-backend FLASH_ATTN", "--attention-backend", "-tp 8"),
+        (DSA_LIKE, "-tp 8 --attention-backend FLASHMLA", "--attention-backend", "-tp 8"),
+        (
+            LLAMA_8B,
+            "--attention-backend FLASH_ATTN --block-size 24",
+            "--block-size",
+            "--attention-backend FLASH_ATTN --block-size 32",
+        ),
+        (GEMMA3_LIKE, "--dtype float16", "--dtype", "--dtype bfloat16"),
+    ],
+)
+def test_what_ends_a_start_is_foreseen_and_what_differs_in_one_thing_is_taken(config, flags, flag, taken):
+    assert flag in refused(config, flags)
+    assert refused(config, taken) == []
+
+
+def test_an_fp8_cache_of_flash_attention_needs_hopper_or_newer():
+    asked = "--attention-backend FLASH_ATTN --kv-cache-dtype fp8"
+    assert refused(LLAMA_8B, asked, card="A100-SXM4-80GB") == ["--kv-cache-dtype"]
+    assert refused(LLAMA_8B, asked, card="RTX 5090") == ["--kv-cache-dtype"]
+    assert refused(LLAMA_8B, asked) == refused(LLAMA_8B, asked, card="B200") == []
+
+
+@pytest.mark.parametrize(("version", "flags"), [("0.29.0", []), ("0.30.0", ["quantization_config"])])
+def test_activation_order_within_groups_is_refused_from_0_30(version, flags):
+    assert refused(GPTQ, "", version) == flags
+    whole = {**GPTQ, "quantization_config": {**ORDERED, "group_size": -1}}
+    assert refused(whole, "", version) == []
+
+
+def test_a_card_without_bfloat16_runs_gemma_3_in_float32():
+    # Twice the weights and twice the cache of a T4: what a plan in float16 would have promised.
+    a, s, _ = settings(GEMMA3_LIKE, "--max-model-len 8192", "0.19.0", "T4")
+    assert (s.dtype, s.element) == ("float32", 4)
+    assert any("float32 is planned" in note for note in s.notes)
+    assert settings(LLAMA_8B, "", "0.19.0", "T4")[1].dtype == "float16"
+    assert a.model_type == "gemma3_text"
+
+
+@pytest.mark.parametrize(("version", "outcome"), [("0.19.0", "ok"), ("0.33.0", "kv-too-small")])
+def test_blocks_that_are_asked_for_are_the_pool_that_a_request_is_checked_against(version, outcome):
+    a, s, gpu = settings(LLAMA_8B, "--num-gpu-blocks-override 100 --max-model-len 8192", version)
+    assert predict(a, s, gpu, gpu.total_gib).outcome == outcome

@@ -1,0 +1,104 @@
+"""What a release refuses of options alone or of options with the model, whatever the card: read in the wheels from
+0.9.2 to 0.33.0; which release does which is in behaviours.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.behaviour import Behaviour
+from vllm_doctor.plan.launch.flags import Flags, whole
+from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.model.architecture import Architecture
+
+# Model types that float16 overflows (config/model.py _FLOAT16_NOT_SUPPORTED_MODELS).
+NOT_IN_FLOAT16 = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
+# Names by which a checkpoint of one kind may be asked for (the methods' override_quantization_method). A name that is
+# in no kind is not judged: it may be a plugin's.
+_KINDS = (
+    frozenset({"awq", "awq_marlin", "auto_awq"}),
+    frozenset({"gptq", "gptq_marlin", "gptq_marlin_24", "gptq_bitblas", "auto_gptq", "exllamav2"}),
+    frozenset({"fp8"}),
+    frozenset({"compressed-tensors"}),
+    frozenset({"bitsandbytes"}),
+    frozenset({"mxfp4", "gpt_oss_mxfp4"}),
+)
+
+
+def refused(flags: Flags, a: Architecture, par: Parallel, length: int, does: Behaviour) -> Iterator[Refusal]:
+    """Each thing that ends the start before memory counts. Raises SettingError for values that are not of their
+    kind."""
+    yield from _ranks(flags, a, par, does)
+    yield from _quantised(flags, a, does)
+    yield from _cache(flags, a, length, does)
+    if does.checks_lora_slots and flags.on("enable-lora", default=False):
+        loras, held = flags.int("max-loras", 1, 1, 10_000), flags.int("max-cpu-loras", 0, 0, 10**6)
+        if held and held < loras:
+            yield Refusal("--max-cpu-loras", str(held), f"at least --max-loras, {loras}")
+    listed = flags.text("cudagraph-capture-sizes")
+    largest = flags.int("max-cudagraph-capture-size", 0, 0, 10**6)
+    if does.checks_capture_sizes and listed and largest:
+        sizes = [whole("cudagraph-capture-sizes", n) for n in listed.replace(",", " ").strip("[]").split()]
+        if sizes and max(sizes) != largest:
+            yield Refusal("--max-cudagraph-capture-size", str(largest), f"the largest that is listed, {max(sizes)}")
+
+
+def _ranks(flags: Flags, a: Architecture, par: Parallel, does: Behaviour) -> Iterator[Refusal]:
+    if par.expert and a.moe is None and does.refuses_experts_of_dense:
+        yield Refusal("--enable-expert-parallel", "set", f"a model with experts; {a.name or a.model_type} has none")
+    here = flags.int("data-parallel-size-local", 0, 0, 4096)
+    if does.refuses_experts_of_dense and here > max(par.dp, 1):
+        yield Refusal("--data-parallel-size-local", str(here), f"at most --data-parallel-size, {par.dp}")
+    if does.checks_balanced_experts and flags.on("enable-eplb", default=False):
+        if not par.expert:
+            yield Refusal("--enable-eplb", "set", "--enable-expert-parallel beside it")
+        elif par.tp * par.dp * flags.int("prefill-context-parallel-size", 1, 1, 4096) == 1:
+            yield Refusal("--enable-eplb", "set", "more than one rank of tensor or data parallelism")
+    split = flags.int("decode-context-parallel-size", 1, 1, 4096)
+    if split == 1 or not does.checks_context_ranks:
+        return
+    if par.tp % split and flags.int("prefill-context-parallel-size", 1, 1, 4096) == 1:
+        yield Refusal("--decode-context-parallel-size", str(split), f"a divisor of --tensor-parallel-size, {par.tp}")
+    elif a.mla is None and a.kv_heads and split > max(par.tp // a.kv_heads, 1):
+        most = max(par.tp // a.kv_heads, 1)
+        why = f"ranks that hold the same of {a.kv_heads} KV heads in {par.tp}"
+        yield Refusal("--decode-context-parallel-size", str(split), f"at most {most}, the {why}")
+    elif a.mla is None and a.kv_heads and (a.heads // a.kv_heads) % split:
+        each = a.heads // a.kv_heads
+        yield Refusal("--decode-context-parallel-size", str(split), f"a divisor of {each}, the heads of one KV head")
+
+
+def _quantised(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refusal]:
+    config = a.quantization
+    if config is None:
+        return
+    stored, asked = config.text("quant_method").lower(), flags.text("quantization")
+    kind = next((k for k in _KINDS if stored in k), None)
+    other = asked is not None and kind is not None and asked not in kind and any(asked in k for k in _KINDS)
+    if does.checks_stored_method and other:
+        yield Refusal("--quantization", str(asked), f"{stored}, as the checkpoint says, or no --quantization")
+    group = config.values.get("group_size")
+    if does.refuses_activation_order and "gptq" in stored and config.values.get("desc_act") is True and group != -1:
+        yield Refusal(
+            "quantization_config",
+            "desc_act true with groups",
+            "a checkpoint with desc_act false: activation order within groups is no longer served",
+        )
+
+
+def _cache(flags: Flags, a: Architecture, length: int, does: Behaviour) -> Iterator[Refusal]:
+    block, caches = flags.int("mamba-block-size", 0), flags.on("enable-prefix-caching", default=True)
+    if does.checks_state_block and block and block != length and not caches:
+        yield Refusal("--mamba-block-size", str(block), "--enable-prefix-caching beside it")
+    threshold = flags.int("long-prefill-token-threshold", 0)
+    if does.checks_stored_method and threshold > length:
+        yield Refusal("--long-prefill-token-threshold", str(threshold), f"at most --max-model-len, {length}")
+    layout = flags.text("kv-cache-dtype") or "auto"
+    if a.mla is None and layout.endswith("_ds_mla"):
+        yield Refusal("--kv-cache-dtype", layout, "a layout for keys and values: this is one of latent attention (MLA)")
+    if does.refuses_nvfp4_latents and a.mla is not None and layout in {"nvfp4", "nvfp4_4over6"}:
+        yield Refusal("--kv-cache-dtype", layout, "fp8 or auto: latent attention (MLA) has no such layout")
+    transfer = flags.object("kv-transfer-config")
+    if does.asks_connector_role and transfer.get("kv_connector") and not transfer.get("kv_role"):
+        yield Refusal("--kv-transfer-config", json.dumps(transfer), "kv_role: kv_producer, kv_consumer or kv_both")
