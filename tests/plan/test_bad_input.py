@@ -354,3 +354,12 @@ def test_a_small_model_is_not_taken_for_another_one_by_its_rope_table(planned, t
     tiny |= {"num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 258}
     write(tmp_path / "model.safetensors.index.json", json.dumps({"metadata": {"total_size": 2_360_000}}))
     assert not any("--weights-gib" in note for note in planned(tiny)["notes"])
+
+
+def test_a_model_s_folder_alone_is_a_whole_question_wherever_it_is_named_from(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "models" / "llama"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(LLAMA_8B))
+    monkeypatch.chdir(tmp_path)
+    assert run(["plan", "models/llama", *CARD, *RELEASE]) is Exit.OK
+    assert f"vllm serve {folder}" in capsys.readouterr().out

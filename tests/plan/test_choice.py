@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.plan.models import DEEPSEEK_LIKE, GPT_OSS_20B, HYBRID_LIKE, LLAMA_8B
+from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, GPT_OSS_20B, HYBRID_LIKE, LLAMA_8B
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.plan.advice.choice import choose
 from vllm_doctor.plan.advice.recommendation import Workload, safe, table_tokens
@@ -154,3 +154,11 @@ def test_an_fp8_cache_is_offered_for_a_length_that_was_asked_and_where_the_card_
     assert ("kv-cache-dtype" in (asked.launch if asked else {})) is offered
     silent = choose(plan(file, card, "0.19.1"), Workload(), "balanced")
     assert silent is None or "kv-cache-dtype" not in silent.launch
+
+
+def test_what_a_window_keeps_in_flight_is_not_paid_with_the_length(tmp_path):
+    # 52 of 62 layers keep two steps beside their window: 28672 tokens of length were left, where the card holds 64256.
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**GEMMA3_LIKE, "intermediate_size": 22528}))
+    choice = choose(plan(str(file), "A100-SXM4-80GB", "0.33.0"), Workload(), "balanced")
+    assert choice.launch["max-model-len"] > 60_000

@@ -1,5 +1,5 @@
 """What a release refuses of options alone or with the model: each with a launch beside it that differs in one thing and
-is taken."""
+is taken. And what it takes that looks as if it would not."""
 
 import pytest
 
@@ -114,3 +114,28 @@ def test_a_card_without_bfloat16_runs_gemma_3_in_float32():
 def test_blocks_that_are_asked_for_are_the_pool_that_a_request_is_checked_against(version, outcome):
     a, s, gpu = settings(LLAMA_8B, "--num-gpu-blocks-override 100 --max-model-len 8192", version)
     assert predict(a, s, gpu, gpu.total_gib).outcome == outcome
+
+
+def test_a_classifier_is_served_by_the_code_of_the_model_that_generates_and_without_its_head():
+    classes = {**LLAMA_8B, "architectures": ["LlamaForSequenceClassification"]}
+    a, s, gpu = settings(classes, "")
+    assert s.pooling
+    assert judge(a, s, gpu).doubts == ()
+    whole, headless = (predict(x, y, gpu, gpu.total_gib) for x, y, _ in (settings(LLAMA_8B, ""), (a, s, gpu)))
+    assert whole.weights_gib - headless.weights_gib == pytest.approx(128256 * 4096 * 2 / 2**30, abs=0.01)
+    assert not any(t.name == "logits and sampler" for t in headless.activation.terms)
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "pools"),
+    [
+        ("Qwen3ForCausalLM", "", False),
+        ("Qwen3ForCausalLM", "--runner pooling", True),
+        ("BertModel", "", True),
+        ("XLMRobertaForSequenceClassification", "", True),
+        ("LlamaForSequenceClassification", "--runner generate", False),
+        ("Qwen2_5_VLForConditionalGeneration", "", False),
+    ],
+)
+def test_the_runner_follows_the_architecture_s_name_where_nothing_is_asked(name, flags, pools):
+    assert settings({**LLAMA_8B, "architectures": [name]}, flags)[1].pooling is pools

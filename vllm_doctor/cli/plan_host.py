@@ -28,7 +28,10 @@ def fill(q: Question, *, unit: str | None, count: int | None) -> Question:
     found = _unit(unit) if not q.launch else None
     argv = q.launch or (found.argv if found is not None else ())
     if not argv:
-        raise PlanProblem("no launch line and no vLLM unit on this host; needed: -- vllm serve MODEL [flags]")
+        raise PlanProblem(
+            "no launch line and no vLLM unit on this host; needed: a model (org/name, or its folder), or "
+            "-- vllm serve MODEL [flags]"
+        )
     settings = tuple(f"{k}={v}" for k, v in found.env.items() if k.startswith("VLLM_")) if found is not None else ()
     q = replace(q, launch=(*settings, *argv))
     if q.gpu is None and q.gpu_memory_gib is None and q.available_kv_gib is None:

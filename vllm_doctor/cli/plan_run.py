@@ -93,8 +93,10 @@ def _question(o: Options, config: str | None) -> Question:
 
 
 def _whole_line(words: tuple[str, ...]) -> tuple[str, ...]:
-    """A model alone, with flags or without, is `vllm serve` of it."""
+    """A model alone, a name of the hub or a folder that is here, with flags or without, is `vllm serve` of it."""
     first = words[0] if words else ""
+    if first and first not in _STARTERS and (Path(first).expanduser() / "config.json").is_file():
+        return ("vllm", "serve", str(Path(first).expanduser().absolute()), *words[1:])
     alone = bool(first) and is_name(first) and ("/" in first or len(words) == 1) and first not in _STARTERS
     return ("vllm", "serve", *words) if alone else words
 

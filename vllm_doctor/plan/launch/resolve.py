@@ -15,6 +15,7 @@ from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refused
 from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Settings
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.families import pools_by_name
 
 
 def _length(flags: Flags, arch: Architecture, env: dict[str, str], refusals: list[Refusal]) -> tuple[int, bool]:
@@ -60,6 +61,17 @@ def _v2(version: Version, env: dict[str, str], arch: Architecture, quantized: bo
     if does.v2_dense:
         return not arch.hybrid and (arch.moe is None or listed)
     return listed or arch.name in (_V2_LISTED_DENSE if does.v2_llama else {"Qwen3ForCausalLM"})
+
+
+def _pools(flags: Flags, arch: Architecture) -> bool:
+    """Does it answer with vectors or classes: as asked, else by what the architecture's name ends with (config/model.py
+    _SUFFIX_TO_DEFAULTS)?"""
+    runner, task = flags.text("runner"), flags.text("task")
+    if runner in {"generate", "pooling"}:
+        return runner == "pooling"
+    if task not in {None, "auto"}:
+        return task in {"embed", "embedding", "classify", "score", "reward"}
+    return pools_by_name(arch.name)
 
 
 def _caches_prefixes(version: Version, arch: Architecture) -> bool:
@@ -180,13 +192,7 @@ def resolve(  # noqa: PLR0917
             )
         )
     length, auto = _length(flags, arch, env, refusals)
-    pooling = flags.text("runner") == "pooling" or flags.text("task") in {
-        "embed",
-        "embedding",
-        "classify",
-        "score",
-        "reward",
-    }
+    pooling = _pools(flags, arch)
     chunked = flags.on(
         "enable-chunked-prefill",
         default=v1 or (length > 32768 and does.chunks_long_prompts and not arch.multimodal),

@@ -139,3 +139,28 @@ ENCODER_ONLY = frozenset({"bert", "roberta", "xlm-roberta", "modernbert", "nomic
 
 # Queries carry a gate of their own size though config.json may leave the key out (qwen3_next.py).
 OUTPUT_GATE = frozenset({"qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe"})
+
+# Endings of architectures that vLLM serves by its pooling runner, adapted from the model that generates where it has no
+# code of that name (config/model.py _SUFFIX_TO_DEFAULTS, models/adapters.py); the last takes what no other one names.
+GENERATES = ("ForCausalLM", "ForConditionalGeneration", "ChatModel", "LMHeadModel")
+POOLS = (
+    "ForTextEncoding",
+    "EmbeddingModel",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ClassificationModel",
+    "ForRewardModeling",
+    "RewardModel",
+    "Model",
+)
+
+
+def pools_by_name(architecture: str) -> bool:
+    """Does an architecture of this name answer with vectors or classes where nothing is asked?"""
+    return not architecture.endswith(GENERATES) and architecture.endswith(POOLS)
+
+
+def generating(architecture: str) -> str:
+    """The name of the model that generates, of which one that pools is made."""
+    ending = next((end for end in POOLS if architecture.endswith(end)), "")
+    return architecture.removesuffix(ending) + "ForCausalLM" if ending else architecture

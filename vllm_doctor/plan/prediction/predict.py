@@ -153,7 +153,9 @@ def _stage(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sche
         rope_element=s.element,
     )
     own = a.model_type.startswith("gemma4") and s.does.shares_keys_without_weights
-    shown = replace(a, vision=None if s.language_only else a.vision, shares_weights=own)
+    # A model that pools is built without the head (models/adapters.py StageMissingLayer).
+    headless = a.tied or s.pooling
+    shown = replace(a, vision=None if s.language_only else a.vision, shares_weights=own, tied=headless)
 
     def load(to: Target) -> float:
         return _loaded(shown, (s.quantization, s.element, s.gguf), s.parallel, index, to, s.speculative)

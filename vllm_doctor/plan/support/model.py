@@ -9,6 +9,7 @@ from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.cache_types import UNKNOWN
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.families import generating
 
 # Drafters whose memory follows from the model, or that have none.
 _DRAFTS_KNOWN = frozenset({"mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "[ngram]", "suffix"})
@@ -23,7 +24,8 @@ def refusals(s: Settings) -> Iterator[Refusal]:
 def doubts(a: Architecture, s: Settings) -> Iterator[str]:
     """What is known of neither the release nor this plan, each in a sentence."""
     table = history("models", "architectures")
-    if a.name and table.exists(a.name, s.version) is False:
+    adapted = s.pooling and table.exists(generating(a.name), s.version)
+    if a.name and table.exists(a.name, s.version) is False and not adapted:
         since = f", which {table.span(a.name)[0]} has" if a.name in table else ""
         yield (
             f"vLLM {s.version} has no model code for {a.name}{since}; where Transformers has, it may run through that, "

@@ -17,7 +17,7 @@ def settle_length(draft: Draft, wanted: int) -> None:
         limited = _make_room(draft, wanted)
     limited = max(limited, 1)
     draft.useful = limited >= min(wanted, LEAST)
-    shrunk = f" (asked: {wanted}; more does not fit even once)" if limited < wanted else ""
+    shrunk = f" (asked: {wanted}; more does not fit even once beside this step)" if limited < wanted else ""
     named = (
         f"the workload's longest request, {draft.work.context}, {draft.work.source}"
         if draft.work.context
@@ -96,6 +96,10 @@ def _reach(draft: Draft, wanted: int, more: dict[str, str]) -> int:
     return 0
 
 
+# So many times longer must a request be, that a narrower step pays.
+_MUCH = 4
+
+
 def _make_room(draft: Draft, wanted: int) -> int:
     """The length that is recommended: `wanted`, or what the first way that gives one of use reaches; that way is
     taken over."""
@@ -105,11 +109,13 @@ def _make_room(draft: Draft, wanted: int) -> int:
     best, taken, last = -1, {}, None
     for more in list(ways(draft, narrow=True))[0 if asked else 1 :]:
         place = {k: v for k, v in more.items() if k != "max_num_seqs"}
-        if best >= goal and place != last:
+        narrower = best >= goal and place != last
+        if narrower and _MUCH * best >= wanted:
             break
         reach = _reach(draft, wanted, more)
-        # Slots are given up for a much longer request, not for a little.
-        if reach > best * (1.25 if best >= goal else 1):
+        # Slots are given up for a much longer request, not for a little, and the step's width for one far longer:
+        # layers with a window keep every step in flight beside it.
+        if reach > best * (_MUCH if narrower else 1.25 if best >= goal else 1):
             best, taken = reach, more
         last = place
     share = taken.get("gpu_memory_utilization")
