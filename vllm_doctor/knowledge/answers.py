@@ -19,9 +19,10 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One change: the first of `options` that the release has; `to` as it is written.
 
     It applies where `said` matches the message, one of `messages` (ids of the catalogue) is in the fault, and the
-    launch uses the option `given` (`or_unknown`: or no launch is known). `command` may name a field of the message as
-    `{field}`, or as `{model}` a model of the hub; `otherwise` is what to type where that is not known. `kernel` means
-    another kernel than the one that failed. `title` is the problem, where `said` and a layer tell which one it is.
+    launch uses the option `given` (`or_unknown`: or no launch is known). `command` may name a field of the message, or
+    a group of `said`, as `{field}`, or as `{model}` a model of the hub; `otherwise` is what to type where that is not
+    known. `kernel` means another kernel than the one that failed. `title` is the problem, where `said` and a layer tell
+    which one it is.
     """
 
     kind: Literal["flag", "env", "os", "package", "hardware", "upgrade", "kernel"]
@@ -41,6 +42,12 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def applies(answer: Answer, text: str) -> bool:
     """Is what an answer is for in what a failure says?"""
     return not answer.said or _compiled(answer.said).search(text) is not None
+
+
+def groups(answer: Answer, text: str) -> dict[str, str]:
+    """What `said` read by name in a failure's text."""
+    found = _compiled(answer.said).search(text) if answer.said else None
+    return {name: value for name, value in found.groupdict().items() if value} if found is not None else {}
 
 
 def filled(text: str, fields: Mapping[str, str], *, quoted: bool = False) -> str | None:

@@ -59,12 +59,22 @@ _DEEDS = {
     "volume": "repair the volume",
     "vllm_api_key": "set an API key",
     "weights": "fetch the weight files again",
+    "file-access": "let the service's user use the file",
+    "path": "name a path that is there",
+    "disk": "repair the disk or the share",
+    "mount": "mount the share again",
+    "local-copy": "keep the files on a local disk",
+    "LimitNOFILE": "raise the limit of open files (LimitNOFILE)",
+    "read-only": "use a writable folder",
+    "host-address": "use an address of this host",
+    "peer": "open the way to the other side",
     "who-killed-it": "find out who stopped it",
     "xformers": "install an xformers that was built with CUDA",
     "code": "install {to}",
     "image": "use an image that fits",
     "foreign-module": "install the package that has {to}",
     "hiding-file": "rename {to}",
+    "model-files": "fetch the model onto this host",
     "python": "run another Python",
     "python-env": "install {to} into a fresh environment",
     "transformers": "install another transformers",
@@ -108,7 +118,7 @@ def deed(change: Change) -> str:
 def _option(change: Change) -> str:
     if change.name == "model" and change.after is None:
         smaller = change.direction is Direction.SMALLER
-        return "a smaller or more quantised checkpoint" if smaller else "another checkpoint"
+        return "a smaller or more quantised checkpoint" if smaller else "another model or checkpoint"
     if change.after is not None:
         return " ".join(quote.word(scalar(word)) for word in written(change))
     if change.direction is Direction.REMOVE:

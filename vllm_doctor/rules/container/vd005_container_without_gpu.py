@@ -11,7 +11,7 @@ from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, thing
 
 # vLLM, torch and NVML where no device is there for them.
-_IDS = ("driver-silent", "no-gpus", "device-type", "device-empty")
+_IDS = ("driver-silent", "no-gpus", "cuda-init-failed", "device-type", "device-empty")
 
 
 def judge(case: Case) -> Outcome:

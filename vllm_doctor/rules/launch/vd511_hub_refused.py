@@ -1,5 +1,11 @@
 """VD511: files of the model could not be fetched."""
 
+import shlex
+from enum import Enum
+
+from vllm_doctor.knowledge.hub import is_name
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -28,6 +34,38 @@ _IDS = (
 _CLIENTS = ("requests.exceptions.", "huggingface_hub.", "httpx.", "httpcore.", "urllib3.exceptions.", "modelscope.hub.")
 
 
+class Why(Enum):
+    """What the hub, or the way to it, said. The value is the title."""
+
+    ACCESS = "The hub refused access to the model"
+    NAME = "No folder and no repository of this name exists"
+    NOT_SHOWN = "The hub shows no model of this name to this token"
+    REVISION = "The model's repository has no such revision"
+    FILE = "The model's repository lacks a file that is fetched"
+    LIMIT = "The hub limits the requests of this host"
+    OFFLINE = "The model is not on disk, and fetching is switched off"
+    NETWORK = "The model hub refused access or could not be reached"
+
+
+# By the classes of huggingface_hub's exceptions (errors.py); a name that a token may not see is told as not found.
+_CLASSES = {
+    "GatedRepoError": Why.ACCESS,
+    "RevisionNotFoundError": Why.REVISION,
+    "RepositoryNotFoundError": Why.NOT_SHOWN,
+    "RemoteEntryNotFoundError": Why.FILE,
+    "EntryNotFoundError": Why.FILE,
+    "OfflineModeIsEnabled": Why.OFFLINE,
+}
+_MESSAGES = {
+    "hub-gated": Why.ACCESS,
+    "hub-offline": Why.OFFLINE,
+    "repo-id-invalid": Why.NAME,
+    "hub-unknown-model": Why.NAME,
+    "hub-folder-missing": Why.NAME,
+}
+_STATUS = {"401": Why.ACCESS, "403": Why.ACCESS, "404": Why.NOT_SHOWN, "429": Why.LIMIT}
+
+
 def judge(case: Case) -> Outcome:
     """Did the hub refuse, or not answer?"""
     fault = named(case, *_IDS)
@@ -38,52 +76,78 @@ def judge(case: Case) -> Outcome:
         if root is None or root.crash is None or not any(k.name.startswith(_CLIENTS) for k in root.crash.links):
             return fault
         fault = root
-    missing = fault.ids & {"repo-id-invalid", "hub-unknown-model", "hub-folder-missing"}
-    refused = "hub-gated" in fault.ids or fault.fields("hub-status").get("status") in {"401", "403"}
+    why = _why(fault)
     return finding(
         RULE,
-        title=_title(refused=refused, missing=bool(missing)),
+        title=why.value,
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
-        changes=(
-            environment(
-                "HF_TOKEN",
-                Direction.CHANGE,
-                "use a token whose account has access to this repository: vllm_secrets, in the vault",
-                command="hf auth whoami   # as the service's user: whose token it is",
-            )
-            if refused
-            else None,
-            thing(
-                ChangeKind.OS,
-                "network",
-                Direction.REPAIR,
-                ("give the host a route to the hub (DNS, proxy), or put the model on disk and set HF_HUB_OFFLINE=1"),
-                command="curl -sSI https://huggingface.co   # as the service's user, with its proxy variables",
-            )
-            if not refused
-            else None,
-            environment(
-                "TIKTOKEN_ENCODINGS_BASE",
-                Direction.SET,
-                "name a folder with o200k_base.tiktoken, which gpt-oss needs beside its weights",
-                to=_ENCODINGS,
-                command=f"mkdir -p {_ENCODINGS} && curl -fo {_ENCODINGS}/o200k_base.tiktoken {_O200K}",
-            )
-            if "harmony-vocab" in fault.ids
-            else None,
-            set_flag(case, "model", None, Direction.CHANGE, "name a repository or a folder that exists")
-            if missing
-            else None,
-        ),
+        changes=(*_changes(case, why), _vocabulary() if "harmony-vocab" in fault.ids else None),
         refute="the same files are fetched with the same token by `hf download`",
     )
 
 
-def _title(*, refused: bool, missing: bool) -> str:
-    if refused:
-        return "The hub refused access to the model"
-    return "No folder and no repository of this name exists" if missing else RULE.title
+def _why(fault: Fault) -> Why:
+    """The class of an exception says more than its status, and that more than what vLLM made of it."""
+    links = fault.crash.links if fault.crash is not None else ()
+    by_class = next((_CLASSES[link.kind] for link in links if link.kind in _CLASSES), None)
+    by_status = _STATUS.get(fault.fields("hub-status").get("status", ""))
+    by_message = next((why for said, why in _MESSAGES.items() if said in fault.ids), None)
+    return by_class or (by_message if by_message is Why.ACCESS else by_status or by_message) or Why.NETWORK
+
+
+def _changes(case: Case, why: Why) -> tuple[Change | None, ...]:
+    match why:
+        case Why.ACCESS:
+            return (_token("use a token whose account has access to this repository: vllm_secrets, in the vault"),)
+        case Why.NAME:
+            return (_model(case, "name a repository or a folder that exists, as the service sees it"),)
+        case Why.NOT_SHOWN:
+            return (
+                _model(case, "name the repository as the hub writes it: ORGANISATION/NAME"),
+                _token("a private repository is shown to an account that may read it, and to nobody else"),
+            )
+        case Why.REVISION:
+            wanted = "name a branch, a tag or a commit of this repository"
+            return (set_flag(case, "revision", None, Direction.CHANGE, wanted),)
+        case Why.FILE:
+            return (_model(case, "use a repository that holds the file which the message names, in this layout"),)
+        case Why.LIMIT:
+            return (
+                _token("an account may ask more often than a host without one"),
+                _on_disk(case, "keep the model on disk"),
+            )
+        case Why.OFFLINE:
+            return (_on_disk(case, "fetch it once, as the service's user, into the same HF_HOME"),)
+        case Why.NETWORK:
+            said = "give the host a route to the hub (DNS, proxy), or put the model on disk and set HF_HUB_OFFLINE=1"
+            command = "curl -sSI https://huggingface.co   # as the service's user, with its proxy variables"
+            return (thing(ChangeKind.OS, "hub-access", Direction.REPAIR, said, command=command),)
+
+
+def _model(case: Case, why: str) -> Change | None:
+    return set_flag(case, "model", None, Direction.CHANGE, why)
+
+
+def _token(why: str) -> Change:
+    whose = "hf auth whoami   # as the service's user: whose token it is"
+    return environment("HF_TOKEN", Direction.CHANGE, why, command=whose)
+
+
+def _on_disk(case: Case, why: str) -> Change:
+    name = case.model if case.model is not None and is_name(case.model) else "MODEL"
+    command = f"HF_HUB_OFFLINE=0 hf download {shlex.quote(name)}"
+    return thing(ChangeKind.OS, "model-files", Direction.ADD, why, command=command)
+
+
+def _vocabulary() -> Change:
+    return environment(
+        "TIKTOKEN_ENCODINGS_BASE",
+        Direction.SET,
+        "name a folder with o200k_base.tiktoken, which gpt-oss needs beside its weights",
+        to=_ENCODINGS,
+        command=f"mkdir -p {_ENCODINGS} && curl -fo {_ENCODINGS}/o200k_base.tiktoken {_O200K}",
+    )
 
 
 RULE = rule("VD511", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

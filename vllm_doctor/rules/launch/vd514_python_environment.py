@@ -42,6 +42,7 @@ _IDS = (
     "toolkit-mismatch",
     "build-failed",
     "build-failed-command",
+    "extension-build-failed",
     "xformers-no-cuda",
     "compiler-crashed",
     "ops-name-missing",
@@ -63,6 +64,7 @@ _UNFIT = {
     "toolkit-mismatch": "the CUDA toolkit that torch was built with (CUDA_HOME)",
     "build-failed": "the tools that compile kernels at start; the compiler's error stands below",
     "build-failed-command": "the tools that compile kernels at start; the compiler's error stands above",
+    "extension-build-failed": "the tools that compile kernels at start; the compiler's error stands beside",
     "compiler-crashed": "a newer CUDA toolkit, whose compiler does not crash on this code (or fewer jobs: MAX_JOBS)",
 }
 _PROGRAM = frozenset({"program-missing", "program-not-there"})

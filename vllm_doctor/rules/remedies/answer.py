@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from vllm_doctor.knowledge import versions
-from vllm_doctor.knowledge.answers import Answer, applies, filled
+from vllm_doctor.knowledge.answers import Answer, applies, filled, groups
 from vllm_doctor.knowledge.hub import is_name
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.log.fault import Fault
@@ -53,7 +53,7 @@ def changes_of(
         if answer.kind == "kernel":
             found += other_kernel(case, fault) if fault is not None else ()
         else:
-            found.append(_change(case, answer, _command(case, answer, fields)))
+            found.append(_change(case, answer, _command(case, answer, {**groups(answer, said), **fields})))
     return tuple(change for change in found if change is not None)
 
 
