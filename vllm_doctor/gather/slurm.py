@@ -3,7 +3,8 @@
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 from vllm_doctor.gather import containers, trust
@@ -21,7 +22,7 @@ _MAX_SCRIPT = 1 << 20
 # Of an array's tasks: as many as anybody reads.
 _MOST = 16
 # scontrol's own words stand between blanks; a path may hold one, so a value ends where the next NAME= begins.
-_FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w:/]{0,40})=(.*?)(?=\s+[A-Za-z][\w:/]{0,40}=|\s*$)")
+_NAME = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w:/]{0,40}+)=")
 _USER = re.compile(r"[^()]{0,64}\((\d{1,10})\)")
 _MEMORY = re.compile(r"(\d{1,12})(?:\.\d{1,4})?([KMGTP]?)[nc]?")
 _UNITS = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
@@ -65,8 +66,15 @@ def jobs(text: str) -> list[dict[str, str]]:
         if line.startswith("JobId="):
             found.append({})
         if found:
-            found[-1] |= {name: value for name, value in _FIELD.findall(line[:8192]) if value not in _NONE}
+            found[-1] |= {name: value for name, value in _fields(line[:8192]) if value not in _NONE}
     return found
+
+
+def _fields(line: str) -> Iterator[tuple[str, str]]:
+    names = list(_NAME.finditer(line))
+    for name, following in pairwise([*names, None]):
+        if name is not None:
+            yield name[1], line[name.end() : following.start() if following is not None else len(line)].rstrip()
 
 
 def accounted(text: str) -> list[dict[str, str]]:

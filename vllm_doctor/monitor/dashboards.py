@@ -13,7 +13,7 @@ from vllm_doctor.monitor.rules import selected
 FOLDER = Path(__file__).with_name("dashboards")
 _HOST = 'site=~"$site",host=~"$host"'
 _CHOSEN = f'{_HOST},model=~"$model",card=~"$card"'
-_BARE = re.compile(r"\b(vllm[:_][a-z_:]+)(\{([^}]*)\})?(?=[\[\s)]|$)")
+_BARE = re.compile(r"\b(vllm[:_][a-z_:]{1,120}+)(\{([^{}]{0,1000}+)\})?(?=[\[\s)]|$)")
 
 
 def dashboards(releases: Sequence[Version], job: str = "vllm") -> dict[str, str]:

@@ -9,7 +9,7 @@ from vllm_doctor.knowledge.version import Version
 from vllm_doctor.monitor import rules
 
 _LABEL = re.compile(r"\{\{\s*\$labels\.([a-z_]+)\s*\}\}")
-_VALUE = re.compile(r"\{\{[^}]*\$value[^}]*\}\}")
+_VALUE = re.compile(r"\{\{(?:(?!\$value)[^{}]){0,200}+\$value[^{}]{0,200}+\}\}")
 
 
 def page(name: str, at: Version | None) -> str | None:
