@@ -366,13 +366,27 @@ def test_before_012_the_range_holds_both_layouts_of_mxfp4_on_hopper(model):
 
 
 def test_a_length_that_serves_nobody_is_not_recommended(model):
-    # 8B on a T4: 14.99 of 14.56 GiB. What fits is said with the length that it serves, or that nothing does.
-    p = plan(model(LLAMA_8B), gpu="T4", version="0.33.0")
+    # 64 layers on a T4: too much for two of them. What fits is said with the length that it serves, or that nothing does.
+    p = plan(model({**LLAMA_8B, "num_hidden_layers": 64}), gpu="T4", version="0.33.0")
     choice = choose(p, Workload(), "balanced")
     assert choice.launch["cpu-offload-gb"] > 0
     assert choice.launch["max-model-len"] >= 1024
     big = {**LLAMA_8B, "num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64}
     assert choose(plan(model(big), gpu="T4", version="0.33.0"), Workload(), "balanced") is None
+
+
+def test_weights_in_host_memory_are_not_recommended_where_two_cards_or_8_bits_would_do(model):
+    # 8B: 14.99 of a T4's 14.56 GiB, and two hold it; with 256 layers 106 of an H100's 79.19, and 8 bits hold it.
+    assert choose(plan(model(LLAMA_8B), gpu="T4", version="0.33.0"), Workload(), "balanced") is None
+    deep = {**LLAMA_8B, "num_hidden_layers": 256}
+    assert choose(plan(model(deep), gpu="H100", version="0.33.0"), Workload(), "balanced") is None
+
+
+def test_an_option_that_is_refused_is_not_in_the_launch_to_paste(model):
+    asked = plan(model(LLAMA_8B), "-tp 2 --decode-context-parallel-size 2", gpu="H200", gpus=2, version="0.33.0")
+    choice = choose(asked, Workload(), "balanced")
+    assert choice.dropped == {"decode-context-parallel-size"}
+    assert choice.predicted.outcome == "ok"
 
 
 def test_where_no_change_does_alone_a_shorter_length_goes_with_it_and_cards_are_named(model, capsys):

@@ -37,6 +37,11 @@ class Card:
     other_gib: float | None = None
     backend: str = "CUDA"
 
+    @property
+    def computes_fp8(self) -> bool:
+        """Does it multiply FP8 matrices itself, from compute capability 8.9 on?"""
+        return (self.capability or 0) >= 8.9
+
 
 @cache
 def _table() -> dict[str, Card]:

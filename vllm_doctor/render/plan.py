@@ -207,7 +207,7 @@ def _recommended(plan: Plan, *, explain: bool) -> list[str]:
     if c is None:
         if plan.predicted.total_gib is None or plan.predicted.outcome == "unknown" or plan.predicted.sizes_only:
             return []
-        return ["", "  no launch of this model as it is stored is safe on these cards"]
+        return ["", "  no launch is recommended on these cards: take others, or a smaller or more quantised checkpoint"]
     lines = ["", "  recommended"]
     for r in c.because:
         value = "" if c.launch.get(r.flag) is True else c.launch.get(r.flag)
@@ -262,8 +262,7 @@ def _longest(plan: Plan, low: float) -> list[str]:
 
 def _line(planner: Planner, choice: Choice) -> LaunchLine:
     flags = {n: v if isinstance(v, bool) else str(v) for n, v in choice.launch.items()}
-    refused = {r.flag.removeprefix("--") for r in planner.line.refusals}
-    kept = {n: v for n, v in planner.line.flags.items() if n not in refused}
+    kept = {n: v for n, v in planner.line.flags.items() if n not in choice.dropped}
     return replace(planner.line, flags={**kept, **flags})
 
 

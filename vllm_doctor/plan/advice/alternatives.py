@@ -11,9 +11,6 @@ from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.prediction.predict import GIB, Prediction
 from vllm_doctor.plan.question.planner import Planner
 
-# FP8 is computed natively from this compute capability on.
-_FP8 = 8.9
-
 
 def left(planner: Planner, launch: Mapping[str, int | float | str | bool]) -> tuple[Reason, ...]:
     """The flags that the launch does not set, each with its sum on these cards."""
@@ -26,7 +23,7 @@ def left(planner: Planner, launch: Mapping[str, int | float | str | bool]) -> tu
 
 
 def _open(planner: Planner, now: Prediction, chosen: Changes) -> Iterator[Reason]:
-    native = planner.gpu is not None and (planner.gpu.capability or 0) >= _FP8
+    native = planner.gpu is not None and planner.gpu.computes_fp8
     if native and now.settings.kv_dtype == "auto":
         yield from _instead(planner, now, chosen, "kv-cache-dtype", "keys and values in 8 bits")
     if native and planner.arch.quantization is None and now.settings.gguf is None:

@@ -42,11 +42,13 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The recommended flags, what they predict, and why."""
+    """The recommended flags, what they predict, and why. `dropped` are options of the launch that the release refuses
+    beside the model or the cards: the recommended launch has them not."""
 
     launch: dict[str, int | float | str | bool]
     predicted: Prediction
     because: tuple[Reason, ...]
+    dropped: frozenset[str] = frozenset()
 
 
 def safe(p: Prediction) -> bool:

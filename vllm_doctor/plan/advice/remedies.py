@@ -110,7 +110,7 @@ def _flags(planner: Planner, p: Prediction) -> list[Try]:
         fits = p.checked.longest(max(0.0, p.margin_gib[0]) * GIB - p.checked.block_bytes, s.length) // 256 * 256
         if fits:
             tries.append(("max-model-len", [str(fits)], "longer requests are refused"))
-    if planner.gpu is not None and (planner.gpu.capability or 0) >= 8.9 and s.kv_dtype == "auto":
+    if planner.gpu is not None and planner.gpu.computes_fp8 and s.kv_dtype == "auto":
         tries.append(("kv-cache-dtype", ["fp8"], "keys and values in 8 bits"))
     if not s.eager:
         fact = flag("max-cudagraph-capture-size", planner.version)
@@ -128,7 +128,7 @@ def _quantised(planner: Planner, p: Prediction) -> list[Try]:
     if planner.arch.quantization is not None or s.quantization is not None or s.gguf is not None:
         return []
     four = ("quantization", ["bitsandbytes"], "weights in 4 bits, made while loading: slower; or a 4-bit checkpoint")
-    if planner.gpu is not None and (planner.gpu.capability or 0) >= 8.9:
+    if planner.gpu is not None and planner.gpu.computes_fp8:
         return [("quantization", ["fp8"], "weights in 8 bits, made while loading"), four]
     return [four]
 

@@ -18,6 +18,8 @@ from vllm_doctor.plan.advice.recommendation import Changes, Choice, Profile, Wor
 from vllm_doctor.plan.question.history import History
 from vllm_doctor.plan.question.planner import Planner, PlanProblem
 
+_SPLITS = frozenset({"tensor-parallel-size", "pipeline-parallel-size"})
+
 
 def choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None:
     """The recommended launch for a workload on these cards; None when nothing that was tried is safe.
@@ -59,7 +61,8 @@ def _choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None
     final = draft.planner.predict(draft.changes)
     if not (safe(final) and draft.useful):
         return None
-    return Choice(_values(draft.changes), final, tuple(draft.reasons))
+    dropped = planner.line.flags.keys() - draft.planner.line.flags.keys()
+    return Choice(_values(draft.changes), final, tuple(draft.reasons), frozenset(dropped))
 
 
 def _wanted(draft: Draft, asked: int, *, auto: bool) -> int:
@@ -78,28 +81,14 @@ def _wanted(draft: Draft, asked: int, *, auto: bool) -> int:
 
 
 def _mended(planner: Planner) -> Planner:
-    """The launch without what this release or these cards refuse."""
-    if any(r.flag in {"--tensor-parallel-size", "--pipeline-parallel-size"} for r in planner.settings().refusals):
-        planner = replace(
-            planner,
-            line=replace(
-                planner.line,
-                flags={
-                    k: v
-                    for k, v in planner.line.flags.items()
-                    if k not in {"tensor-parallel-size", "pipeline-parallel-size"}
-                },
-            ),
-        )
-    if planner.line.refusals:
-        dropped = {r.flag.lstrip("-") for r in planner.line.refusals}
-        planner = replace(
-            planner,
-            line=replace(
-                planner.line, refusals=(), flags={k: v for k, v in planner.line.flags.items() if k not in dropped}
-            ),
-        )
-    return planner
+    """The launch without the options that this release or these cards refuse."""
+    refused = {r.flag.lstrip("-") for r in (*planner.settings().refusals, *planner.line.refusals)}
+    if refused & _SPLITS:
+        refused |= _SPLITS  # each is checked against the other
+    if not refused & planner.line.flags.keys() and not planner.line.refusals:
+        return planner
+    kept = {name: value for name, value in planner.line.flags.items() if name not in refused}
+    return replace(planner, line=replace(planner.line, refusals=(), flags=kept))
 
 
 def _values(changes: Changes) -> dict[str, int | float | str | bool]:

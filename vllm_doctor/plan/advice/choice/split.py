@@ -38,12 +38,31 @@ def spread(draft: Draft, length: int) -> int:
                     _spread_reason(draft, tp, pp)
                 return length
     widest = max(tp for tp, pp in tensor if pp == 1)
+    if _better_than_offload(draft, widest):
+        return length
     return next((n for tp in (widest, 1) if (n := _offload(draft, length, tp))), length)
 
 
 def _divides(draft: Draft, tp: int) -> bool:
     heads, kv = draft.arch.heads, draft.arch.kv_heads
     return not (heads and heads % tp) and not (kv and draft.arch.mla is None and kv % tp and tp % kv)
+
+
+def _better_than_offload(draft: Draft, widest: int) -> bool:
+    """Would weights in 8 bits, or twice as many cards, hold it? Both are faster than weights that cross PCIe at every
+    step, and both are a person's choice."""
+    planner = draft.planner
+    if planner.gpu is None:
+        return False
+    few: Changes = {"max-model-len": str(min(LEAST, draft.arch.context)), "max-num-seqs": "8"}
+    twice: Changes = {"tensor-parallel-size": str(2 * widest), "pipeline-parallel-size": None}
+    tries = [(planner.on(planner.gpu, 2 * widest), twice)] if _divides(draft, 2 * widest) else []
+    if planner.gpu.computes_fp8 and draft.arch.quantization is None:
+        tries.append((planner, {"tensor-parallel-size": str(widest), "quantization": "fp8"}))
+    try:
+        return any(safe(other.predict({**draft.changes, **few, **more})) for other, more in tries)
+    except (SettingError, LaunchError):
+        return False
 
 
 def _offload(draft: Draft, length: int, tp: int) -> int:
