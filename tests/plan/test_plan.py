@@ -481,7 +481,7 @@ def test_where_only_all_cards_and_another_change_do_both_are_told(model, capsys)
     said = capsys.readouterr().out
     assert "any one of these lets it start, each with --tensor-parallel-size 2:" in said
     assert "--quantization bitsandbytes" in said
-    assert "no launch of this model as it is stored is safe" in said
+    assert "no launch is recommended on these cards" in said
 
 
 def test_fewer_graphs_are_tried_before_none(model):
