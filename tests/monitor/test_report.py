@@ -127,12 +127,25 @@ def test_a_text_file_without_findings_is_no_missing_figure() -> None:
     assert notes["KV cache in use"] == "Prometheus has no figures of this"
 
 
-def test_a_prometheus_behind_a_password_is_called_so() -> None:
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (401, b"Unauthorized", r"wants a password \(HTTP 401\), and this command sends none"),
+        # What Go's server says, without a header, on its TLS listener.
+        (
+            400,
+            b"Client sent an HTTP request to an HTTPS server.\n",
+            r"HTTP 400, Client sent an HTTP request to an HTTPS",
+        ),
+        (200, b"<html>", r"no answer of a Prometheus \(HTTP 200, JSON is malformed"),
+    ],
+)
+def test_why_a_prometheus_refuses_is_told(status: int, body: bytes, told: str) -> None:
     class Door(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(401)
+            self.send_response(status)
             self.end_headers()
-            self.wfile.write(b"Unauthorized")
+            self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -140,7 +153,7 @@ def test_a_prometheus_behind_a_password_is_called_so() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}"
-        with pytest.raises(figures.NotTold, match=r"wants a password \(HTTP 401\), and this command sends none"):
+        with pytest.raises(figures.NotTold, match=told):
             figures.of_prometheus(url, 0, 100, (as_version("0.33.0"),))
         server.shutdown()
 

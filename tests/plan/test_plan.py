@@ -366,7 +366,7 @@ def test_before_012_the_range_holds_both_layouts_of_mxfp4_on_hopper(model):
 
 
 def test_a_length_that_serves_nobody_is_not_recommended(model):
-    # 64 layers on a T4: too much for two of them. What fits is said with the length that it serves, or that nothing does.
+    # 64 layers: too much for two T4s. What fits is said with the length that it serves, or that nothing does.
     p = plan(model({**LLAMA_8B, "num_hidden_layers": 64}), gpu="T4", version="0.33.0")
     choice = choose(p, Workload(), "balanced")
     assert choice.launch["cpu-offload-gb"] > 0

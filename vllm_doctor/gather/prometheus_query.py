@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from vllm_doctor.gather.http import NoResponse, get
+from vllm_doctor.gather.http import NoResponse, Response, get
 
 
 class Series(msgspec.Struct):
@@ -56,7 +56,13 @@ def ask(
     try:
         answer = msgspec.json.decode(told.body, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-        return Strange(told.status, str(wrong)[:80])
+        return Strange(told.status, _own_words(told) or str(wrong)[:80])
     if answer.status != "success":
         return Refused(answer.error[:300])
     return answer.data.result if answer.data is not None else []
+
+
+def _own_words(told: Response) -> str:
+    """What a refusal says in plain text, such as a TLS listener of a client that does not speak TLS."""
+    plain = told.status >= 400 and told.content_type.partition(";")[0] in {"", "text/plain"}
+    return told.body[:80].decode("utf-8", "replace").partition("\n")[0].strip() if plain else ""
