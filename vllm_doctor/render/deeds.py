@@ -62,6 +62,7 @@ _DEEDS = {
     "file-access": "let the service's user use the file",
     "path": "name a path that is there",
     "disk": "repair the disk or the share",
+    "distribution": "use a newer distribution, or a container image",
     "mount": "mount the share again",
     "local-copy": "keep the files on a local disk",
     "LimitNOFILE": "raise the limit of open files (LimitNOFILE)",

@@ -27,6 +27,7 @@ _IDS = (
     "ops-missing",
     "transformers-attribute",
     "libstdcxx",
+    "glibc-old",
     "operator-missing",
     "compiler-missing",
     "headers-missing",
@@ -127,6 +128,7 @@ def judge(case: Case) -> Outcome:
             *(module.changes if module is not None else ()),
             _tools(case, tool) if tool else None,
             thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit, command=_COMPILERS) if unfit else None,
+            _newer_system(fault),
             _sampler(case, fault) if unfit else None,
             thing(
                 ChangeKind.PACKAGE,
@@ -141,7 +143,7 @@ def judge(case: Case) -> Outcome:
             if fits
             else None,
             None
-            if (missing and not fault.ids) or (module is not None and module.changes)
+            if (missing and not fault.ids) or (module is not None and module.changes) or "glibc-old" in fault.ids
             else _program(case)
             if fault.ids & _PROGRAM
             else _repair(case),
@@ -243,6 +245,15 @@ def _fresh(case: Case) -> str:
     return f"python3 -m venv /opt/vllm-new && /opt/vllm-new/bin/pip install {wanted}"
 
 
+def _newer_system(fault: Fault) -> Change | None:
+    """Nothing that is installed beside it makes a distribution's C library newer."""
+    needed = fault.fields("glibc-old").get("version")
+    if needed is None:
+        return None
+    why = f"this build runs where glibc is {needed} or newer: a newer distribution, or an image, which has its own"
+    return thing(ChangeKind.OS, "distribution", Direction.UPGRADE, why, command="ldd --version | head -1")
+
+
 def _title(fault: Fault, tool: str | None, unfit: str | None) -> str:
     if unfit:
         return f"vLLM cannot compile kernels: it needs {unfit}"
@@ -252,6 +263,8 @@ def _title(fault: Fault, tool: str | None, unfit: str | None) -> str:
         return "xFormers was built without CUDA: it has no attention for any GPU"
     if tool:
         return f"A tool to compile kernels is missing: {tool}"
+    if "glibc-old" in fault.ids:
+        return f"The system's C library is too old: GLIBC_{fault.fields('glibc-old')['version']} is needed"
     lacks = fault.fields("transformers-attribute")
     if lacks:
         return f"transformers does not fit this vLLM: {lacks['kind']} has no {lacks['name']}"

@@ -20,6 +20,7 @@ _REFUSING = frozenset(
     {"ValueError", "TypeError", "AssertionError", "NotImplementedError", "KeyError", "RuntimeError", "ValidationError"}
     | {"VLLMValidationError", "MemoryError", "ImportError", "ModuleNotFoundError", "ArgumentTypeError"}
 )
+_IMPORTING = frozenset({"ImportError", "ModuleNotFoundError"})
 # More are other words for the same.
 _CHANGES = 3
 
@@ -67,7 +68,9 @@ def asks_by_name(case: Case, fault: Fault) -> bool:
 
 def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     """The package that the refusal asks for."""
-    wanted = package(said(case, fault)) if refused_by_vllm(case, fault) else None
+    # An import that failed says which package it wants, whoever's code it is.
+    imports = fault.crash is not None and fault.crash.root.kind in _IMPORTING
+    wanted = package(said(case, fault)) if imports or refused_by_vllm(case, fault) else None
     if wanted is None:
         return ()
     direction = Direction.UPGRADE if wanted.newer else Direction.ADD

@@ -18,6 +18,10 @@ WHY = {
     Direction.LOWER: "the check that failed allows no more than this",
     Direction.CHANGE: "a value that the message accepts",
 }
+# What else an option does than the message says.
+_BESIDE = {
+    "trust-remote-code": "Python code of the model's repository then runs on this host: read it, and pin its revision",
+}
 # On by themselves in newer releases, or given by a variable or a file.
 _ALSO_UNSAID = frozenset(
     {"enable-prefix-caching", "enable-chunked-prefill", "async-scheduling", "attention-backend", "reasoning-parser"}
@@ -79,7 +83,7 @@ def _option(case: Case, wish: Wish) -> Change | None:
     if (turned_off or not wish.exact) and not used:
         return None
     direction, to = _value(case, wish, given)
-    return set_flag(case, name, to, direction, WHY[wish.direction])
+    return set_flag(case, name, to, direction, _BESIDE.get(name, WHY[wish.direction]))
 
 
 def _value(case: Case, wish: Wish, given: str | bool | None) -> tuple[Direction, Scalar]:
