@@ -90,6 +90,9 @@ _OTHERS = frozenset(
 _OF_A_FIELD = frozenset(f"{string.ascii_lowercase}_")
 
 
+_NO_SUCH_GPU = "A rank asks for a GPU that is not there"
+
+
 def judge(case: Case) -> Outcome:
     """Was a value refused?"""
     fault = named(case, *_IDS)
@@ -114,7 +117,7 @@ def judge(case: Case) -> Outcome:
     changes = _changes(case, fault)
     return finding(
         RULE,
-        title=_title(message, changes),
+        title=_NO_SUCH_GPU if "device-ordinal" in fault.ids else _title(message, changes),
         detail=message,
         confidence=Confidence.LIKELY if likely else Confidence.CONFIRMED,
         evidence=(exception_line(case, fault),) if likely else shown(case, fault, *_IDS),
