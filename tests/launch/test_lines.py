@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plan.models import LLAMA_8B
+from tests.plan.models import GPT_OSS_20B, LLAMA_8B
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.knowledge.versions import Version, as_version
@@ -47,7 +47,8 @@ def verdicts(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> t
     codes = {f["code"] for f in told["findings"]}
     diagnosed = "refused" if codes & {"VD501", "VD502", "VD503"} else told["verdict"]
     config = tmp_path / "config.json"
-    config.write_text(json.dumps(LLAMA_8B))
+    # Expert parallelism is refused for a model without experts.
+    config.write_text(json.dumps(GPT_OSS_20B if " -ep" in line else LLAMA_8B))
     code = run(["plan", *card, "--model-config", str(config), "--format", "json", "--", *shlex.split(line)])
     said = capsys.readouterr()
     if code == Exit.USAGE:

@@ -95,13 +95,23 @@ def _question(o: Options, config: str | None) -> Question:
 def _whole_line(words: tuple[str, ...]) -> tuple[str, ...]:
     """A model alone, a name of the hub or a folder that is here, with flags or without, is `vllm serve` of it."""
     first = words[0] if words else ""
-    if first and first not in _STARTERS and (Path(first).expanduser() / "config.json").is_file():
-        return ("vllm", "serve", str(Path(first).expanduser().absolute()), *words[1:])
+    folder = _folder(first) if first and first not in _STARTERS else None
+    if folder is not None:
+        return ("vllm", "serve", str(folder), *words[1:])
     alone = bool(first) and is_name(first) and ("/" in first or len(words) == 1) and first not in _STARTERS
     return ("vllm", "serve", *words) if alone else words
 
 
 _STARTERS = frozenset({"vllm", "serve", "python", "python3", "docker", "podman"})
+
+
+def _folder(name: str) -> Path | None:
+    """The model's folder that is here under this name; None where there is none, or can be none."""
+    try:
+        folder = Path(name).expanduser().absolute()
+        return folder if (folder / "config.json").is_file() else None
+    except (OSError, RuntimeError, ValueError):  # a name too long, of no user, or with a zero byte
+        return None
 
 
 def _remembered(plan: Planner, question: Question) -> Planner:
