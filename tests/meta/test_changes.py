@@ -47,6 +47,7 @@ NOT_KNOWN = {
     "tool-call-parser": "in which format a model writes its calls, its own page says",
     "chat-template": "which file was meant is the owner's knowledge",
     "revision": "which branch, tag or commit is wanted is the owner's knowledge",
+    "ssl-certfile": "which certificate and key are meant is the owner's knowledge",
     "port": "the message does not name the port that is taken",
     "load-balancer": "which balancer stands in front, and what it calls this, no server tells",
     "tensor-parallel-size": "how many GPUs the cluster has is Ray's knowledge: `ray status`",
