@@ -70,8 +70,15 @@ class TestFit:
     def test_what_the_inventory_leaves_open_the_plan_chooses(self, config: str) -> None:
         assert judge((L4,), config).verdict is Result.OK  # a shorter context than the model's own
 
-    def test_weights_that_spill_into_host_memory_are_a_warning(self, config: str) -> None:
+    def test_weights_that_two_cards_would_hold_are_refused(self, config: str) -> None:
         row = judge((T4,), config)
+        assert row.verdict is Result.FAIL
+        assert row.action == "take a smaller or quantised model, more cards, or larger ones"
+
+    def test_weights_that_spill_into_host_memory_are_a_warning(self, tmp_path: Path) -> None:
+        deep = tmp_path / "deep.json"  # too much for two of these cards
+        deep.write_text(json.dumps({**LLAMA_8B, "num_hidden_layers": 64}))
+        row = judge((T4,), str(deep))
         assert row.verdict is Result.WARN
         assert "in host memory" in row.found
 
