@@ -45,13 +45,3 @@ def test_the_help_has_examples_that_parse(name: str) -> None:
     for example in examples(name):
         called, *words = shlex.split(example)
         command(called).make_context(called, words)
-
-
-@pytest.mark.parametrize("name", _MODULES)
-def test_an_example_of_one_command_has_no_option_of_another(name: str) -> None:
-    known = {option for parameter in command(name).params for option in parameter.opts + parameter.secondary_opts}
-    for example in examples(name):
-        called, *words = shlex.split(example)
-        if called == name:
-            before = words[: words.index("--")] if "--" in words else words
-            assert {word for word in before if word.startswith("-") and word != "-"} <= known

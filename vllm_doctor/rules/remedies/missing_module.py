@@ -76,6 +76,8 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
         title = f"{package} does not fit this vLLM: it has no module {module}"
         return Missing(title, (_another(case, package),), refute)
     needs = package in distributions.required()
+    if case.version is not None:
+        needs = versions.requires(package, case.version) is not None
     why = "vLLM requires it" if needs else "vLLM does not bring it along, and this launch needs it"
     to = fitting(case, package)
     command = f"pip install {shlex.quote(to or package)}"
