@@ -35,3 +35,8 @@ def test_every_name_is_written_as_the_index_writes_it() -> None:
     assert list(distributions.table().optional) == sorted(distributions.table().optional)
     # What a release requires is known from its metadata; a second list of it would contradict the first some day.
     assert set(distributions.table().optional) & distributions.required() == set()
+
+
+def test_a_module_stands_in_the_table_only_where_its_name_does_not_tell() -> None:
+    same = [m for m, package in distributions.table().modules.items() if m.lower().replace("_", "-") == package]
+    assert same == []
