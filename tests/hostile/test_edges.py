@@ -54,6 +54,25 @@ def test_ctrl_c_at_any_moment_is_130_without_a_word(words: list[str], after_ms: 
     assert not said or said.startswith("VD"), said
 
 
+def test_ctrl_c_inside_a_callback_whose_exceptions_python_drops_is_heard_a_moment_later() -> None:
+    """Met in an import lock's callback: the interrupt was printed as ignored, and the command went on."""
+    start = DOCTOR.read_text().partition("\n'''\n")[2].partition("    import site\n")[0]
+    script = f"""{start}
+    import weakref
+
+    class Lock: pass
+
+    lock = Lock()
+    seen = weakref.ref(lock, lambda _: signal.raise_signal(signal.SIGINT))
+    del lock
+    time.sleep(100)
+except KeyboardInterrupt:
+    raise SystemExit(130) from None
+"""
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (Exit.INTERRUPTED, b"")
+
+
 @pytest.mark.parametrize(
     ("script", "code"),
     [
