@@ -78,7 +78,7 @@ def test_an_option_a_variable_or_a_metric_by_name(name: str, told: str) -> None:
         (["explain", "VD000"], "there is no 'VD000'"),
         (["explain", "gpu-memory-utilisation"], "--gpu-memory-utilization is near"),
         (["explain", "VD501", "--vllm-version", "new"], "needed is a version"),
-        (["flowchart", "--format", "png"], "needed is text or mermaid"),
+        (["flowchart", "--format", "png"], "'png' is not one of 'text', 'mermaid'"),
     ],
 )
 def test_a_wrong_word_is_a_usage_error(words: list[str], told: str) -> None:

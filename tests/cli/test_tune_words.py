@@ -11,8 +11,8 @@ from vllm_doctor.cli.main import run
     ("words", "said"),
     [
         (["--unit", "vllm@main"], "needed: --yes, or --dry-run"),
-        (["--unit", "vllm@main", "--yes", "--load", "wrk"], "needed: auto, vllm-bench, guidellm or own"),
-        (["--unit", "vllm@main", "--yes", "--format", "xml"], "needed: human or json"),
+        (["--unit", "vllm@main", "--yes", "--load", "wrk"], "'wrk' is not one of 'auto', 'vllm-bench',"),
+        (["--unit", "vllm@main", "--yes", "--format", "xml"], "'xml' is not one of 'human', 'json'"),
         (["--unit", "vllm@main", "--yes", "--minutes", "inf"], "inf is not in the range 0.1<=x<=10080"),
         (["--unit", "vllm@main", "--yes", "--minutes", "0.1"], "--minutes: found 0.1; needed: at least 0.6, one step"),
         (["--unit", "vllm@main", "--yes", "--slowdown", "nan"], "--slowdown: found nan; needed: a number"),

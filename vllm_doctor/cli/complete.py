@@ -1,6 +1,6 @@
 """What the shell offers after <Tab>; nothing is imported before it is asked."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 
 def codes(incomplete: str) -> Iterator[tuple[str, str]]:
@@ -8,15 +8,6 @@ def codes(incomplete: str) -> Iterator[tuple[str, str]]:
     from vllm_doctor.rules.explain import listing
 
     return ((code, title) for code, _, _, title in listing() if code.startswith(incomplete.upper()))
-
-
-def of(*words: str) -> Callable[[str], list[str]]:
-    """One of these words."""
-
-    def beginning(incomplete: str) -> list[str]:
-        return [word for word in words if word.startswith(incomplete)]
-
-    return beginning
 
 
 def units(incomplete: str) -> list[str]:

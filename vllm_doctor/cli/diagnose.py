@@ -5,10 +5,8 @@ from typing import Annotated
 import typer
 
 from vllm_doctor.cli import complete
+from vllm_doctor.cli.choices import WORDS, FailOn, Format, Medium, metavar
 
-_FORMATS = ("human", "json", "html", "markdown", "junit", "prometheus")
-_SEVERITIES = ("blocks-start", "will-fail-under-load", "degraded", "advice")
-_MEDIA = ("command", "unit", "docker", "compose", "pod", "slurm", "python", "inventory")
 EXAMPLES = """\
 Examples:
 
@@ -92,22 +90,16 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         bool, typer.Option("--memory", help="Also show where the GPU's memory went: each term measured beside planned.")
     ] = False,
     medium: Annotated[
-        str | None,
+        Medium | None,
         typer.Option(
             "--as",
-            metavar=f"[{'|'.join(_MEDIA)}]",
+            metavar=metavar(WORDS["--as"]),
             help="Write the change for this launcher; default: the one for what starts the server.",
-            autocompletion=complete.of(*_MEDIA),
         ),
     ] = None,
     output: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar=f"[{'|'.join(_FORMATS)}]",
-            help="The format of the answer.",
-            autocompletion=complete.of(*_FORMATS),
-        ),
+        Format,
+        typer.Option("--format", metavar=metavar(WORDS["--format"]), help="The format of the answer."),
     ] = "human",
     target: Annotated[
         str | None,
@@ -120,12 +112,8 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --output, if it is there.")] = False,
     fail_on: Annotated[
-        str,
-        typer.Option(
-            metavar=f"[{'|'.join(_SEVERITIES)}]",
-            help="The mildest severity that makes exit 1.",
-            autocompletion=complete.of(*_SEVERITIES),
-        ),
+        FailOn,
+        typer.Option(metavar=metavar(WORDS["--fail-on"]), help="The mildest severity that makes exit 1."),
     ] = "advice",
     tell: Annotated[
         str | None,

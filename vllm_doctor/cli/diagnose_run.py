@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 Judged: TypeAlias = Sequence[tuple[Diagnosis, Snapshot]]
 
-FORMATS = ("human", "json", "html", "markdown", "junit", "prometheus")
-MEDIA = ("command", "unit", "docker", "compose", "pod", "slurm", "python", "inventory")
 _GIB = 1 << 30
 _MOST_LAUNCH = 1 << 16
 _MOST_GIB = 1024
@@ -63,12 +61,6 @@ def run(
     says whom to tell of findings."""
     given = _unit_named(_piped(given))
     whom = _whom(tell)
-    if output not in FORMATS:
-        raise UsageProblem(f"--format {output}: needed is one of {', '.join(FORMATS)}")
-    if fail_on not in tuple(Severity):
-        raise UsageProblem(f"--fail-on {fail_on}: needed is one of {', '.join(Severity)}")
-    if given.medium is not None and given.medium not in MEDIA:
-        raise UsageProblem(f"--as {given.medium}: needed is one of {', '.join(MEDIA)}")
     if given.gpu_gib is not None and not given.gpu_gib <= _MOST_GIB:  # nan is no size either
         raise UsageProblem(f"--gpu-memory-gib {given.gpu_gib:g}: needed is one card's memory in GiB, up to {_MOST_GIB}")
     if len(piped := given.piped) > 1:

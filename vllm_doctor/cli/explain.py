@@ -1,6 +1,6 @@
 """`vllm-doctor explain` and `vllm-doctor flowchart`."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -88,21 +88,13 @@ def _rendered(text: str) -> None:
 
 def flowchart(
     output: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar="[text|mermaid]",
-            help="The format of the chart.",
-            autocompletion=complete.of("text", "mermaid"),
-        ),
+        Literal["text", "mermaid"],
+        typer.Option("--format", metavar="[text|mermaid]", help="The format of the chart."),
     ] = "text",
 ) -> None:
     """Print the whole flowchart of the diagnosis."""
-    from vllm_doctor.cli.errors import UsageProblem
     from vllm_doctor.rules.explain import chart, mermaid
 
-    if output not in {"text", "mermaid"}:
-        raise UsageProblem(f"--format {output}: needed is text or mermaid")
     if output == "text":
         told(chart())
     else:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from vllm_doctor.cli import complete
+from vllm_doctor.cli.choices import Form
 
 EXAMPLES = """\
 Examples:
@@ -34,7 +35,7 @@ def fragmentation(
         int | None, typer.Option(metavar="TOKENS", help="The longest request of a saved scrape, in tokens.", min=1)
     ] = None,
     output: Annotated[
-        str, typer.Option("--format", metavar="[human|json]", help="The format of the answer.")
+        Form, typer.Option("--format", metavar="[human|json]", help="The format of the answer.")
     ] = "human",
 ) -> None:
     """Count the KV blocks: used, free, held by requests, lost inside blocks; and how many more requests fit."""

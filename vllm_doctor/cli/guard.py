@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
+
+from vllm_doctor.cli.choices import Form
 
 EXAMPLES = """\
 Examples:
@@ -29,7 +31,7 @@ def guard(
         typer.Option(metavar="FILE", help="The store's file. Default: /var/lib/vllm-doctor-guard/history.sqlite."),
     ] = None,
     format_: Annotated[
-        Literal["human", "json"],
+        Form,
         typer.Option("--format", metavar="[human|json]", help="The format of what --once prints."),
     ] = "human",
 ) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from vllm_doctor.cli import complete
+from vllm_doctor.cli.choices import Form
 
 EXAMPLES = """\
 Examples:
@@ -27,7 +28,7 @@ def history(
         str, typer.Option(metavar="SPAN|DATE", help="A span (90m, 12h, 7d) or a date (2026-11-20, 2026-11-20T03:00).")
     ] = "7d",
     format_: Annotated[
-        Literal["human", "json"], typer.Option("--format", metavar="[human|json]", help="The format of the answer.")
+        Form, typer.Option("--format", metavar="[human|json]", help="The format of the answer.")
     ] = "human",
 ) -> None:
     """Say what happened: starts with their memory, crashes, the guard's decisions, recoveries, drop-ins, changes."""

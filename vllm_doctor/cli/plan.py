@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from vllm_doctor.cli import complete
-from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.cli.choices import Form
 
 EXAMPLES = """\
 Examples:
@@ -113,14 +113,12 @@ def plan(  # noqa: PLR0917
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Draw the memory of one GPU and list every term.")] = False,
     format_: Annotated[
-        str, typer.Option("--format", metavar="[human|json]", help="The format of the answer.")
+        Form, typer.Option("--format", metavar="[human|json]", help="The format of the answer.")
     ] = "human",
 ) -> None:
     """Predict the memory of a launch before it runs, and choose the largest safe one."""
     from vllm_doctor.cli.plan_run import Options, run
 
-    if format_ not in {"human", "json"}:
-        raise UsageProblem(f"--format: found {format_!r}; needed: human or json")
     code = run(
         Options(
             launch=tuple(launch or ()),

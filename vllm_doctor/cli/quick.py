@@ -7,6 +7,8 @@ None, and the full command line answers it. A test proves that both know the sam
 import gc
 from collections.abc import Sequence
 
+from vllm_doctor.cli.choices import WORDS
+
 TEXTS = (
     "--launch",
     "--vllm-version",
@@ -57,6 +59,8 @@ def diagnose(words: Sequence[str]) -> int | None:
         if name == "--log":
             logs.append(value)
         elif name in TEXTS:
+            if value not in WORDS.get(name, (value,)):
+                return None
             texts[name] = value
         else:
             try:

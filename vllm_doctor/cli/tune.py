@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from math import ceil, isfinite
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from vllm_doctor.cli import complete
+from vllm_doctor.cli.choices import Form
 from vllm_doctor.cli.errors import UsageProblem
 
 EXAMPLES = """\
@@ -95,7 +96,7 @@ def tune(
         float | None, typer.Option(min=1, max=3_600_000, metavar="MS", help="Limit of the p99 between tokens.")
     ] = None,
     load: Annotated[
-        str,
+        Literal["auto", "vllm-bench", "guidellm", "own"],
         typer.Option(
             metavar="[auto|vllm-bench|guidellm|own]",
             help="auto, vllm-bench (the release's own benchmark), guidellm (0.8) or own.",
@@ -109,7 +110,7 @@ def tune(
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore the results of an earlier ramp.")] = False,
     format_: Annotated[
-        str, typer.Option("--format", metavar="[human|json]", help="The format of the answer.")
+        Form, typer.Option("--format", metavar="[human|json]", help="The format of the answer.")
     ] = "human",
 ) -> None:
     """Find the largest safe max_num_seqs and max_num_batched_tokens under load, and put back what served before."""
@@ -117,8 +118,6 @@ def tune(
     from vllm_doctor.cli.tune_run import run
     from vllm_doctor.records.unit_name import service
 
-    if format_ not in {"human", "json"}:
-        raise UsageProblem(f"--format: found {format_!r}; needed: human or json")
     bounds = {
         "minutes": minutes,
         "step-seconds": step_seconds,
@@ -138,8 +137,6 @@ def tune(
             f"--minutes: found {minutes:g}; needed: at least {least:g}, one step of --step-seconds {step_seconds:g} "
             "(and for each further step as much again and a restart)"
         )
-    if load not in {"auto", "vllm-bench", "guidellm", "own"}:
-        raise UsageProblem(f"--load: found {load!r}; needed: auto, vllm-bench, guidellm or own")
     code = run(
         Options(
             unit=service(unit),

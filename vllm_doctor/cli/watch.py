@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from vllm_doctor.cli import complete
+from vllm_doctor.cli.choices import Form
 
 EXAMPLES = """\
 Examples:
@@ -32,7 +33,7 @@ def watch(
         float, typer.Option(min=0.5, max=3600, metavar="SECONDS", help="Seconds between two measurements.")
     ] = 2.0,
     format_: Annotated[
-        Literal["human", "json"], typer.Option("--format", metavar="[human|json]", help="The format of the answer.")
+        Form, typer.Option("--format", metavar="[human|json]", help="The format of the answer.")
     ] = "human",
 ) -> None:
     """Show GPU memory, KV cache, requests, tokens, latency and findings as they change. The key for --url
