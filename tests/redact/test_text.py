@@ -1,13 +1,19 @@
 """Secrets go, what tells about memory stays."""
 
 import base64
+import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import vllm_doctor.knowledge
 from vllm_doctor.redact.launch import scrub_argv, scrub_env, scrub_values, secret_values
+from vllm_doctor.redact.names import words
 from vllm_doctor.redact.text import HIDDEN, Lines, scrub
+
+RELEASES = Path(vllm_doctor.knowledge.__file__).parent / "releases"
 
 SECRET = "hunter2-Xyz-42-canary"  # noqa: S105 - a canary
 
@@ -40,6 +46,53 @@ SECRET = "hunter2-Xyz-42-canary"  # noqa: S105 - a canary
 def test_secrets_by_the_name_beside_them(line: str) -> None:
     assert SECRET not in scrub(line)
     assert HIDDEN in scrub(line)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "api\u200b_key",
+        "api_\u2060key",
+        "\uff41\uff50\uff49_\uff4b\uff45\uff59",
+        "api\x08_key",
+        "\x1b[1mapi_\x1b[0mkey",
+        "\U0001d68a\U0001d699\U0001d692_key",
+    ],
+)
+@pytest.mark.parametrize("joint", ["=", ": ", "\uff1d", "\uff1a"])
+def test_a_name_is_the_same_with_letters_that_nobody_sees_or_of_another_width(name: str, joint: str) -> None:
+    assert scrub(f"INFO {name}{joint}{SECRET}").endswith(HIDDEN)
+
+
+def test_text_without_a_secret_keeps_its_letters_of_double_width() -> None:
+    line = "\u2502 loss\u2026 \u00bd \u2502 KV\uff1a50\uff05\u200b \u2502"
+    assert scrub(line) == line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"error: ambiguous option: --api={SECRET} could match --api-key, --api-server-count",
+        f"error: argument --api-key: invalid str value: '{SECRET}'",
+        f"error: argument --hf-token: expected one word, got '{SECRET}'",
+        f"vllm serve m --api-k {SECRET} --port 80",
+        f"vllm serve m --hf_t={SECRET}",
+    ],
+)
+def test_what_argparse_takes_or_quotes_of_a_secret_option_is_hidden(line: str) -> None:
+    assert SECRET not in scrub(line)
+
+
+def test_an_abbreviated_option_is_secret_where_no_other_option_begins_so() -> None:
+    assert scrub_argv(["vllm", "serve", "--api-k", "swordfish"])[-1] == HIDDEN
+    assert scrub_argv(["vllm", "serve", "--hf-config-path", "swordfish"])[-1] == "swordfish"
+
+
+def test_the_options_beside_the_secret_ones_are_those_of_the_releases() -> None:
+    for release in RELEASES.glob("0.3*.json"):
+        options = json.loads(release.read_text())["options"]
+        begin = [name for name in options if name.startswith(("ap", "hf"))]
+        assert set(begin) - words("secret_options") <= words("options_beside_them"), release.name
 
 
 @pytest.mark.parametrize(

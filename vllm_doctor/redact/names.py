@@ -58,6 +58,8 @@ def _kind(name: str) -> Kind:
     known = _secret(parts, squashed)
     if known is Kind.SECRET and parts[-1] in words("tells_of_a_secret") and not squashed.endswith("sessionid"):
         return Kind.PERHAPS
+    if known is Kind.OPEN:
+        return _abbreviated(name)
     return Kind.SECRET if known is Kind.PERHAPS and name.isupper() and len(parts) > 1 else known
 
 
@@ -85,6 +87,14 @@ def _secret(parts: list[str], squashed: str) -> Kind:
 def _opens(word: str) -> bool:
     """`DBPASS`, `userpw`."""
     return word.endswith(("pass", "passwd", "pw")) and len(word) > 4 and word not in words("pass_of_no_door")
+
+
+def _abbreviated(name: str) -> Kind:
+    """An option that argparse takes for one of vLLM's secret ones: `--api-k`; `--api` may be one."""
+    bare = name[2:].replace("_", "-").lower() if name.startswith("--") else ""
+    if len(bare) < 2 or not any(option.startswith(bare) for option in words("secret_options")):
+        return Kind.OPEN
+    return Kind.PERHAPS if any(other.startswith(bare) for other in words("options_beside_them")) else Kind.SECRET
 
 
 def is_secret_name(name: str) -> bool:

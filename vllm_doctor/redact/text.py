@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.redact import fields, scan, shapes
+from vllm_doctor.redact.folded import folded
 from vllm_doctor.redact.names import Kind, in_a_query, kind, words, words_of
 from vllm_doctor.redact.shapes import PRIVATE_KEY, Place
 
@@ -74,6 +75,7 @@ _MEDIA_END = Pattern(
 _HINTS = (
     "key", "token", "secret", "passw", "pass", "passphrase", "credential", "bearer", "basic", "auth", "cookie", "pwd",
     "sig", "jwt", "_pat", "otp", "dsn", "sid", "sas", "webhook", "salt", "session", "csrf", "connectionstring",
+    "--ap", "--hf",
     "pw", "psw", "clave", "parola", "mdp", "senha", "kennwort", "wachtwoord", "contrasena", "motdepasse", "palavra",
 )  # fmt: skip
 _TEXT_HINTS = (
@@ -99,6 +101,13 @@ def scrub(text: str, replace: Replace = _hide, *, users: bool = True) -> str:
     """
     if len(text) < _SHORTEST:
         return text
+    if not (text.isascii() and text.isprintable()) and (seen := folded(text)) != text:
+        told = _scrub(seen, replace, users=users)
+        return text if told == seen else told
+    return _scrub(text, replace, users=users)
+
+
+def _scrub(text: str, replace: Replace, *, users: bool) -> str:
     lower = text.lower()
     named = any(hint in lower for hint in _HINTS)
     asked = users and any(hint in lower for hint in _TEXT_HINTS)
@@ -269,6 +278,9 @@ def _joined(text: str, found: re.Match[str], what: Kind) -> Taken:
     if what is Kind.TEXT and not wrapped and not found["name"].endswith("input_value"):
         yield from _unquoted(text, found)
         return
+    if what is Kind.SECRET and found["name"].startswith("-") and found["joint"].strip() == ":":
+        yield from _refused(text, at)
+        return
     begin, end, after = scan.value(text, at)
     if what is Kind.HEADER and not wrapped:
         end = after = _header_end(text, found.start(), at)
@@ -328,6 +340,17 @@ def _unquoted(text: str, found: re.Match[str]) -> Taken:
     ended = _TEXT_ENDS.search(text, at)
     end = len(text) if ended is None else ended.start()
     yield at, end, ASKED, end
+
+
+_REFUSED = re.compile(r"[^\n'\"]{0,80}?(?:value|choice|got)\b[: ]{0,3}+(?=['\"])")
+
+
+def _refused(text: str, at: int) -> Taken:
+    """`argument --api-key: invalid … value: 'X'`: the sentence of a parser, which quotes what it was given."""
+    said = _REFUSED.match(text, at)
+    begin, end, after = scan.value(text, at if said is None else said.end())
+    if said is not None or not _prose(text[begin:end]):
+        yield begin, end, OPTION, after
 
 
 def _in_a_query(text: str, found: re.Match[str], what: Kind) -> Taken:
