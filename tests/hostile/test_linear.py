@@ -28,8 +28,8 @@ PATIENCE_S = 60
 
 # What is never asked of a long text, and what sees to that.
 SHORT = {
-    "vllm_doctor.redact.text._PLAIN": "a value of at most _LONGEST_PLAIN characters",
-    "vllm_doctor.redact.text._WORDS": "a word of at most _LONGEST_PLAIN characters",
+    "vllm_doctor.redact.values._PLAIN": "a value of at most LONGEST_PLAIN characters",
+    "vllm_doctor.redact.values._WORDS": "a word of at most LONGEST_PLAIN characters",
 }
 
 

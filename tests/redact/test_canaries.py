@@ -32,7 +32,8 @@ from vllm_doctor.records.verdict import (
     Severity,
     Verdict,
 )
-from vllm_doctor.redact.text import HIDDEN, Lines, safe
+from vllm_doctor.redact.lines import Lines
+from vllm_doctor.redact.text import HIDDEN, safe
 from vllm_doctor.rules import engine
 
 SPECIES = yaml.safe_load(Path(__file__).with_name("canaries.yaml").read_text(encoding="utf-8"))

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from vllm_doctor.redact.launch import secret_values
-from vllm_doctor.redact.text import HIDDEN, Lines, scrub
+from vllm_doctor.redact.lines import Lines
+from vllm_doctor.redact.text import HIDDEN, scrub
 
 WEAK = "Winter-Rack-1987"
 HEX = "5e1c" * 16

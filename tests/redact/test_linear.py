@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vllm_doctor.redact.text import Lines, scrub
+from vllm_doctor.redact.lines import Lines
+from vllm_doctor.redact.text import scrub
 
 # What each step looks for, begun and never finished, or finished at once and begun again.
 BEGINNINGS = (

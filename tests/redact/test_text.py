@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import vllm_doctor.knowledge
 from vllm_doctor.redact.launch import scrub_argv, scrub_env, scrub_values, secret_values
+from vllm_doctor.redact.lines import Lines
 from vllm_doctor.redact.names import words
-from vllm_doctor.redact.text import HIDDEN, Lines, scrub
+from vllm_doctor.redact.text import HIDDEN, scrub
 
 RELEASES = Path(vllm_doctor.knowledge.__file__).parent / "releases"
 

@@ -1,48 +1,41 @@
-"""Secrets whose name stands in a field beside them, as `name: N` and `value: V`, an element of XML, a word before a
-word, or that a program takes by their place on its command line. Every expression begins where a run of its characters
-does and is bounded, so that no text costs more than its bytes."""
+"""Secrets whose name stands in a field beside them, as `name: N` and `value: V`, an element of XML or a word before a
+word. Every expression begins where a run of its characters does and is bounded, so that no text costs more than its
+bytes."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.redact import scan
-from vllm_doctor.redact.names import Kind, kind, words
+from vllm_doctor.redact.names import words
 from vllm_doctor.redact.shapes import Place
+from vllm_doctor.redact.values import tells
 
-# Does a value under a name of this kind tell a secret?
-Tells = Callable[[str, str], bool]
-
-FIELD, ELEMENT, PROGRAM = "name in the field before", "name of the element", "option of a program"
-_QUOTE = r"(?:\\{0,64}+[\"']|&(?:quot|apos|\#34|\#39|\#x27);)"
+FIELD, ELEMENT = "name in the field before", "name of the element"
+QUOTE = r"(?:\\{0,64}+[\"']|&(?:quot|apos|\#34|\#39|\#x27);)"
 # What names a name, and what names its value: an environment variable of a pod, a property, a header, a tag of a cloud.
-_NAMES = "name|key|variable|header|property|option|setting|field"
-_VALUES = "value|val|content"
-_GAP = r"[ \t]{0,4}[:=][ \t]{0,4}"
+NAMES = "name|key|variable|header|property|option|setting|field"
+VALUES = "value|val|content"
+GAP = r"[ \t]{0,4}[:=][ \t]{0,4}"
 _PAIR = Pattern(
-    rf"(?<![\w.-])(?:{_NAMES}){_QUOTE}?{_GAP}{_QUOTE}?(?P<name>[A-Za-z_][\w.-]{{1,120}}+){_QUOTE}?"
-    rf"(?:[,;]|\\{{1,8}}[nrt]|[\s+-]){{1,60}}+{_QUOTE}?(?:{_VALUES}){_QUOTE}?{_GAP}(?=\S)",
+    rf"(?<![\w.-])(?:{NAMES}){QUOTE}?{GAP}{QUOTE}?(?P<name>[A-Za-z_][\w.-]{{1,120}}+){QUOTE}?"
+    rf"(?:[,;]|\\{{1,8}}[nrt]|[\s+-]){{1,60}}+{QUOTE}?(?:{VALUES}){QUOTE}?{GAP}(?=\S)",
     re.IGNORECASE,
 )
 # The same the other way round: `{"value": V, "name": N}`.
 _PAIR_TURNED = Pattern(
-    rf"(?<![\w.-])(?:{_VALUES}){_QUOTE}{_GAP}(?P<open>{_QUOTE})(?P<value>[^\"'\\]{{1,400}}+)(?P=open)"
-    rf"[ \t]{{0,4}},[ \t]{{0,4}}{_QUOTE}(?:{_NAMES}){_QUOTE}{_GAP}{_QUOTE}(?P<name>[A-Za-z_][\w.-]{{1,120}}+){_QUOTE}",
+    rf"(?<![\w.-])(?:{VALUES}){QUOTE}{GAP}(?P<open>{QUOTE})(?P<value>[^\"'\\]{{1,400}}+)(?P=open)"
+    rf"[ \t]{{0,4}},[ \t]{{0,4}}{QUOTE}(?:{NAMES}){QUOTE}{GAP}{QUOTE}(?P<name>[A-Za-z_][\w.-]{{1,120}}+){QUOTE}",
     re.IGNORECASE,
 )
-_NAME_AT_THE_END = Pattern(
-    rf"(?<![\w.-])(?:{_NAMES}){_QUOTE}?{_GAP}{_QUOTE}?(?P<name>[A-Za-z_][\w.-]{{1,120}}+){_QUOTE}?,?[ \t]{{0,4}}\Z",
-    re.IGNORECASE,
-)
-_VALUE_AT_THE_BEGINNING = Pattern(rf"(?<![\w.-])(?:{_VALUES}){_QUOTE}?{_GAP}(?=\S)", re.IGNORECASE)
 _ELEMENT = Pattern(r"<(?P<name>[A-Za-z_][\w.:-]{1,80}+)(?:\s[^<>]{0,200}+)?>(?P<value>[^<>]{1,1000}+)</")
 
 
 # A value that is asked for elsewhere.
-_REFERENCE = re.compile(r"\$\{[^}]{1,80}\}|\$\(|\{\{")
+REFERENCE = re.compile(r"\$\{[^}]{1,80}\}|\$\(|\{\{")
 
 
-def pairs(text: str, tells: Tells) -> Iterator[Place]:
+def pairs(text: str) -> Iterator[Place]:
     """`{"name": N, "value": V}`, `<add key="N" value="V"/>`, `<N>V</N>`."""
     places = []
     lower = text.lower()
@@ -51,7 +44,7 @@ def pairs(text: str, tells: Tells) -> Iterator[Place]:
         while (found := _PAIR.search(text, at)) is not None:
             at = found.end()
             begin, end, after = _value(text, at)
-            if not _REFERENCE.match(text, begin) and tells(found["name"], text[begin:end]):
+            if not REFERENCE.match(text, begin) and tells(found["name"], text[begin:end]):
                 if after - at >= _WINDOW:
                     begin, end, after = scan.value(text, at)
                 places.append((begin, end, FIELD))
@@ -72,52 +65,6 @@ def _value(text: str, at: int) -> tuple[int, int, int]:
     return at + begin, at + end, at + after
 
 
-def name_at_the_end(text: str) -> str:
-    """The name whose value is told on the next line, as `- name: HF_TOKEN`; nothing where there is none."""
-    if ":" not in text[-130:] and "=" not in text[-130:]:
-        return ""
-    found = _NAME_AT_THE_END.search(text, max(0, len(text) - 160))
-    return found["name"] if found is not None and kind(found["name"]) is not Kind.OPEN else ""
-
-
-def value_of(name: str, text: str, tells: Tells) -> Iterator[Place]:
-    """The value on the line behind its name's."""
-    found = _VALUE_AT_THE_BEGINNING.search(text[:300])
-    if found is not None:
-        begin, end, _ = scan.value(text, found.end())
-        if not _REFERENCE.match(text, begin) and tells(name, text[begin:end]):
-            yield begin, end, FIELD
-
-
-# `password: |` of YAML, whose text is what stands further in on the next lines.
-_BLOCK = Pattern(r"(?<![\w.-])(?P<name>[A-Za-z_][\w.-]{1,120}+)[\"']?:[ \t]{1,4}[|>][-+]?\Z")
-# A line of pydantic's that names the field; what it found there is on the next one.
-_ALONE = Pattern(r"(?:\([^()]{1,120}\)[ \t])?[ \t]{0,8}(?P<name>[A-Za-z_][\w.]{1,120})")
-
-
-def block_begins(text: str) -> int | None:
-    """How far a line is indented that begins a secret of several lines; None for any other line."""
-    begun = text.rstrip()
-    if not begun.endswith(("|", ">", "|-", ">-", "|+", ">+")):
-        return None
-    found = _BLOCK.search(begun, max(0, len(begun) - 140))
-    told = found is not None and kind(found["name"]) is Kind.SECRET
-    return len(begun) - len(begun.lstrip()) if told else None
-
-
-def is_secret_alone(text: str) -> bool:
-    """Is the name of a secret all that stands on a line?"""
-    if len(text) > 300:
-        return False
-    found = _ALONE.fullmatch(text.rstrip())
-    return found is not None and kind(found["name"]) is Kind.SECRET
-
-
-def goes_on(text: str) -> bool:
-    """May the next line hold the value of what this one names?"""
-    return bool(name_at_the_end(text)) or block_begins(text) is not None or is_secret_alone(text)
-
-
 _ARROW = re.compile(r"(?:->|\u2192)[ \t]{0,4}")
 # netrc(5): the password of a machine is whatever stands behind the word.
 _NETRC = Pattern(r"(?:machine[ \t]{1,4}\S{1,200}|default)[ \t]{1,4}login[ \t]{1,4}\S{1,100}[ \t]{1,4}\Z")
@@ -129,7 +76,7 @@ _LONGEST_WORD = 200
 _USER_PASSWORD = re.compile(r"[\w.@-]{2,64}:[^\s:/]{6,200}")
 
 
-def behind(text: str, name: tuple[int, int], at: int, tells: Tells) -> Iterator[tuple[int, int, str, int]]:
+def behind(text: str, name: tuple[int, int], at: int) -> Iterator[tuple[int, int, str, int]]:
     """`NAME value`, `NAME -> value`, `password value`: a word with digits or capitals inside, as no sentence has it."""
     begins, ends = name
     if "\n" in text[ends:at]:
@@ -163,7 +110,7 @@ _COPULA = (
 )
 
 
-def elsewhere(text: str, lower: str, tells: Tells) -> Iterator[Place]:
+def elsewhere(text: str, lower: str) -> Iterator[Place]:
     """`mot de passe : V`, `contraseña: V`, `пароль V`, and those of Chinese, Japanese and Korean, also without a
     space."""
     known = [word for word in words("secret_in_other_languages") if word in lower]
@@ -180,13 +127,6 @@ def elsewhere(text: str, lower: str, tells: Tells) -> Iterator[Place]:
 
 
 _SECRET_STR = Pattern(r"\bSecret(?:Str|Bytes)\((?=[bB]?[\"'])")
-_STDIN = Pattern(
-    r"(?<![\w.-])(?:echo|printf)[ \t]{1,4}(?:-\w{1,3}[ \t]{1,4})?(?:[\"']?%s(?:\\n)?[\"']?[ \t]{1,4})?"
-    r"(?P<value>\"[^\"|]{1,200}\"|'[^'|]{1,200}'|[^\s|\"']{1,200})[ \t]{0,4}\|(?=[^|\n]{1,200}(?:stdin|passwd|sudo -S))"
-)
-_HTPASSWD = Pattern(r"(?<![\w.-])htpasswd((?:[ \t]{1,4}-\w{1,12}){1,5})[ \t]{1,4}")
-_WORD = re.compile(r"\S{1,200}[ \t]{1,4}")
-_LABEL = re.compile(r"(?:pass|env|file|fd|stdin):")
 
 
 # What a client logs in with: `auth=('user', 'V')`, `HTTPBasicAuth('user', 'V')`.
@@ -196,12 +136,12 @@ _TWO = Pattern(
 )
 
 
-def wrapped(text: str, tells: Tells) -> Iterator[Place]:
+def wrapped(text: str) -> Iterator[Place]:
     """`SecretStr('V')`, `auth=('user', 'V')`."""
-    yield from sorted([*_wrapped(text, tells), *_in_twos(text, tells)])
+    yield from sorted([*_wrapped(text), *_in_twos(text)])
 
 
-def _in_twos(text: str, tells: Tells) -> Iterator[Place]:
+def _in_twos(text: str) -> Iterator[Place]:
     at = 0
     while (found := _TWO.search(text, at)) is not None:
         begin, end, at = scan.value(text, found.end())
@@ -209,53 +149,9 @@ def _in_twos(text: str, tells: Tells) -> Iterator[Place]:
             yield begin, end, "name before the value"
 
 
-def _wrapped(text: str, tells: Tells) -> Iterator[Place]:
+def _wrapped(text: str) -> Iterator[Place]:
     at = 0
     while (found := _SECRET_STR.search(text, at)) is not None:
         begin, end, at = scan.value(text, found.end())
         if tells("secret", text[begin:end]):
             yield begin, end, "name before the value"
-
-
-def of_programs(text: str, lower: str, tells: Tells) -> Iterator[Place]:
-    """What openssl, ipmitool, htpasswd and their like take by place, and what is piped into a program that asks."""
-    places: list[Place] = []
-    if "|" in text and ("echo" in lower or "printf" in lower):
-        places += [(*f.span("value"), PROGRAM) for f in _STDIN.finditer(text) if tells("password", f["value"])]
-    if "htpasswd" in lower:
-        places += _of_htpasswd(text, tells)
-    for entry in words("options_of_programs"):
-        program, _, options = entry.partition(" ")
-        if program in lower:
-            places += _of_program(text, program, options, tells)
-    yield from sorted(places)
-
-
-def _of_htpasswd(text: str, tells: Tells) -> Iterator[Place]:
-    """`htpasswd -b FILE USER V`, and with `-n` no file."""
-    at = 0
-    while (found := _HTPASSWD.search(text, at)) is not None:
-        flags, at = found[1], found.end()
-        for _ in range(1 if "n" in flags else 2):
-            word = _WORD.match(text, at)
-            at = word.end() if word is not None else len(text)
-        begin, end, at = scan.value(text, at)
-        if "b" in flags and begin < end and tells("password", text[begin:end]):
-            yield begin, end, PROGRAM
-
-
-def _of_program(text: str, program: str, options: str, tells: Tells) -> Iterator[Place]:
-    begun = re.search(rf"(?<![\w.-]){re.escape(program)}(?=[ \t])", text)
-    if begun is None:
-        return
-    at = begun.end()
-    form = re.compile(rf"(?<=[ \t])(?:{'|'.join(map(re.escape, options.split(' ')))})[ \t=]{{1,4}}(?=[^\s-])")
-    while (found := form.search(text, at)) is not None:
-        begin, end, after = scan.value(text, found.end())
-        at = max(found.end(), after)
-        label = _LABEL.match(text, begin, end)
-        if label is not None and not label[0].startswith("pass"):
-            continue
-        begin = begin if label is None else label.end()
-        if tells("password", text[begin:end]):
-            yield begin, end, PROGRAM

@@ -6,7 +6,8 @@ from itertools import takewhile
 from urllib.parse import unquote
 
 from vllm_doctor.redact.names import Kind, is_secret_name, is_shown_variable, kind
-from vllm_doctor.redact.text import HIDDEN, Replace, opaque, plain, scrub
+from vllm_doctor.redact.text import HIDDEN, Replace, hide, scrub
+from vllm_doctor.redact.values import opaque, plain
 
 # Shorter ones would take innocent words out of the log.
 SHORTEST_SECRET = 6
@@ -16,11 +17,7 @@ _WORD = re.compile(
 )
 
 
-def _hide(_value: str, _why: str) -> str:
-    return HIDDEN
-
-
-def scrub_argv(argv: Sequence[str], replace: Replace = _hide) -> tuple[str, ...]:
+def scrub_argv(argv: Sequence[str], replace: Replace = hide) -> tuple[str, ...]:
     """A command line whose secret options lost their values (`--api-key A B` loses both)."""
     kept: list[str] = []
     secret = False
@@ -45,7 +42,7 @@ def _hides(name: str, value: str) -> bool:
     return what in {Kind.SECRET, Kind.HEADER} or (what is Kind.PERHAPS and bool(value) and opaque(value))
 
 
-def scrub_env(env: Mapping[str, str], replace: Replace = _hide) -> dict[str, str]:
+def scrub_env(env: Mapping[str, str], replace: Replace = hide) -> dict[str, str]:
     """All names; the values only of variables that are known to tell about vLLM and to carry no secret."""
     return {
         name: scrub(value, replace)

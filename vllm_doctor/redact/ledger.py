@@ -9,8 +9,10 @@ import msgspec
 
 from vllm_doctor.redact.identities import Names, Place
 from vllm_doctor.redact.launch import SHORTEST_SECRET
+from vllm_doctor.redact.lines import Lines
 from vllm_doctor.redact.names import is_secret_name
-from vllm_doctor.redact.text import HIDDEN, Lines, Replace, opaque, secret_under
+from vllm_doctor.redact.text import HIDDEN, Replace
+from vllm_doctor.redact.values import opaque, secret_under
 
 _FOLDER = re.compile(r"(?<![\w./:-])/[\w.-]{1,64}/[\w.<>-]{1,64}")
 _MOST_STAYED = 200

@@ -9,10 +9,12 @@ from vllm_doctor.records.finding import Change, Diagnosis
 from vllm_doctor.records.log import LogLine
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
-from vllm_doctor.redact.fields import goes_on
 from vllm_doctor.redact.launch import SHORTEST_SECRET, scrub_values, secret_values
+from vllm_doctor.redact.lines import Lines
 from vllm_doctor.redact.names import is_secret_name
-from vllm_doctor.redact.text import HIDDEN, Lines, opaque, scrub, secret_under
+from vllm_doctor.redact.next_line import goes_on
+from vllm_doctor.redact.text import HIDDEN, scrub
+from vllm_doctor.redact.values import opaque, secret_under
 
 _Record = TypeVar("_Record")
 _YOURS = f"{HIDDEN} stands for what is kept secret here: put your own in its place."

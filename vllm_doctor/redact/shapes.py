@@ -15,7 +15,9 @@ from vllm_doctor.knowledge.pattern import Pattern
 
 HIDDEN = "[hidden]"
 TOKEN, RANDOM, ENCODED = "shape of a token", "random text", "base64 of a secret"
+# Where it begins and ends, and why it is hidden; `Taken` also has where to read on.
 Place = tuple[int, int, str]
+Taken = Iterator[tuple[int, int, str, int]]
 # Cheap first look: the shortest form has as many characters without a break (an address for messages has not).
 _LONG = re.compile(r"[A-Za-z0-9_.+=-]{14}")
 

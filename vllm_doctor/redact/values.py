@@ -1,0 +1,91 @@
+"""What a value tells by itself: a secret, a word, a number, a path, a name of code."""
+
+import re
+
+from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.redact.names import Kind, kind, words, words_of
+
+_PLAIN = re.compile(
+    r"[\[\"'({]*(?:None|null|true|false|\d{1,6}(?:\.\d{1,6})?(?: ?[KMGT]?i?B)?|<[\w -]{1,30}>|\[hidden\]?|hidden|\*+"
+    r"|x{3,}|\.{2,}|…)?[\]\"')}]*",
+    re.IGNORECASE,
+)
+_REFERENCE = Pattern(r"[\"']?(?:\$\w+|\$\{[^}]{1,80}\}|\{\{.{1,160}\}\}|\$\(.{1,80}|<[^>]{1,60}>)[\"']?")
+_WORDS = re.compile(
+    r"[a-z_]{1,40}|[A-Z]?[a-z]+(?:[A-Z][a-z]+)*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?:\.\d+|\.[A-Za-z_]\w*)*|[\d.,]+[a-zA-Z%]{0,4}|[A-Z]{1,8}"
+)
+LONGEST_PLAIN = 200
+FOLDER = ("/", "~", "./", "../")
+# What signs a request or names a session has a digit; the same names in code have a class, a call or a word.
+_RANDOM = re.compile(r"(?=[^\d]{0,80}\d)[\w.%+/=~:!?-]{12,}")
+_MARK = re.compile(r"\[?<[a-z]{2,12}-\d{1,9}>\]?|\[hidden\]")
+_ONE_WORD = re.compile(r"[A-Za-z][A-Za-z_-]{3,39}")
+
+
+def secret_under(name: str, value: str) -> bool:
+    """Is `value` a secret, by the name of the key, option or label beside it?"""
+    what = kind(name)
+    if what is Kind.PERHAPS:
+        return opaque_under(name, value) or word(name, value)
+    return what in {Kind.SECRET, Kind.HEADER} and not plain(value)
+
+
+def tells(name: str, value: str) -> bool:
+    """`secret_under` for a value that a person or a program wrote beside its name: words of prose tell nothing."""
+    return secret_under(name, value) and not prose(value)
+
+
+def opaque_under(name: str, value: str) -> bool:
+    """`opaque`, and random where only random values under this name are secret."""
+    if words_of(name)[-1:] and words_of(name)[-1] in words("random_alone"):
+        return len(value) > LONGEST_PLAIN or bool(_RANDOM.fullmatch(value))
+    return opaque(value)
+
+
+def word(name: str, value: str) -> bool:
+    """Is it a plain word that a weak name has for its whole value, `pass: hunter`, and none of those that names like
+    these have where they guard nothing?"""
+    bare = value.strip("\"'")
+    if not _ONE_WORD.fullmatch(bare) or kind(name) is not Kind.PERHAPS or words_of(name)[-1] in words("mode"):
+        return False
+    known = words("prose") | words("placeholders") | words("outcome") | words("pass_of_work") | words("key_of_no_lock")
+    return not known.intersection([bare.lower(), *words_of(bare)])
+
+
+def plain(value: str) -> bool:
+    """Values that tell nothing: None, booleans, small numbers, references, placeholders, our own marks."""
+    if len(value) > LONGEST_PLAIN:
+        return False
+    bare = value.strip("\"'[](){}, ")
+    return (
+        not bare
+        or bool(_PLAIN.fullmatch(value))
+        or marked(value.strip("\"'"))
+        or bool(_REFERENCE.fullmatch(value))
+        or bare.lower() in words("placeholders")
+    )
+
+
+def opaque(value: str) -> bool:
+    """Is it neither a number nor a word, a name of code or a path?"""
+    if len(value) > LONGEST_PLAIN:
+        return True
+    bare = value.strip("\"'[](){}, ")
+    if len(bare) < 5 or plain(value) or " " in bare or bare.startswith(FOLDER) or bare.startswith("torch."):
+        return False
+    return not _WORDS.fullmatch(bare)
+
+
+def marked(what: str) -> bool:
+    """Is it one of our own marks for what is hidden?"""
+    return len(what) < 30 and bool(_MARK.fullmatch(what))
+
+
+def prose(word: str) -> bool:
+    """Is it a word that sentences have behind the name of a secret (`is`, `not`, `expired`)?"""
+    return len(word) < 30 and word.lower().strip(".,;:") in words("prose")
+
+
+def spoken_secret(word: str) -> bool:
+    """Has it what the words of a sentence lack, a digit or a capital?"""
+    return any(c.isdigit() for c in word) or not word.islower()
