@@ -70,6 +70,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     checks_capture_sizes: bool
     asks_connector_role: bool
     checks_asked_backend: bool
+    nemotron_state_as_named: bool
+    drafts_widen_mamba2: bool
+    nemotron_state_float32: bool
     v2_qwen3: bool
     plans_by_overridden_blocks: bool
     refuses_nvfp4_latents: bool
@@ -87,8 +90,13 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     reserves_null_block: bool
     shares_keys_without_weights: bool
     refuses_activation_order: bool
+    drafts_widen_convolutions: bool
+    aligns_latent_hybrids: bool
+    scales_indexer_workspace: bool
+    checkpoints_mamba2: bool
     v2_sampler_warm_up: bool
     rejects_other_float_cache: bool
+    checkpoints_delta_nets: bool
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -288,6 +288,7 @@ def resolve(  # noqa: PLR0917
         flashinfer_sampler=(sampler != "0") if does.flashinfer_sampler else sampler == "1",
         async_scheduling=flags.on("async-scheduling", default=does.schedules_ahead),
         mamba_dtype=flags.text("mamba-ssm-cache-dtype") or "auto",
+        window_dtype=flags.text("mamba-cache-dtype") or "auto",
         notes=tuple(notes),
         refusals=tuple(refusals),
         defaulted=frozenset(

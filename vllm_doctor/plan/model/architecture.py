@@ -35,6 +35,7 @@ class Linear(msgspec.Struct, frozen=True):
     conv: int
     state_float32: bool
     step_rank: int = 0  # channels between the inner width and its time step (Mamba 1)
+    state_type: str = ""  # of Nemotron-H's states, where its config names one
 
 
 class Moe(msgspec.Struct, frozen=True):

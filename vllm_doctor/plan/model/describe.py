@@ -144,8 +144,8 @@ def _linear(text: Section, hidden: int, kinds: set[LayerKind], model_type: str) 
     if "mamba" not in kinds:
         return None
     second = model_type == "mamba2"  # whose keys have no mark of the mixer
-    named = ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", *(("num_heads",) if second else ()))
-    heads = text.whole(*named, low=0, high=65_536, default=0)
+    counts = ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", *(("num_heads",) if second else ()))
+    heads = text.whole(*counts, low=0, high=65_536, default=0)
     conv = text.whole("mamba_d_conv", "conv_kernel", "mamba_d_conv", high=64, default=4)
     state = text.whole("mamba_d_state", "ssm_state_size", "state_size", high=4096, default=128)
     if heads:
@@ -157,7 +157,8 @@ def _linear(text: Section, hidden: int, kinds: set[LayerKind], model_type: str) 
             default=64,
         )
         groups = text.whole("mamba_n_groups", "n_groups", "mamba_ngroups", high=4096, default=1)
-        return Linear("mamba2", groups, state, heads, inner, conv, state32)
+        named = text.text("mamba_ssm_cache_dtype")
+        return Linear("mamba2", groups, state, heads, inner, conv, state32, state_type=named)
     # Where the mixer is the whole layer, the model takes intermediate_size and not expand (mamba.py MambaDecoderLayer).
     expanded = text.whole("mamba_expand", "expand", high=64, default=2) * hidden
     inner = text.whole("intermediate_size", high=10_000_000, default=expanded) if model_type in MAMBA_ONLY else expanded

@@ -6,14 +6,12 @@ points.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from math import ceil
 
 import msgspec
 
+from vllm_doctor.plan.model.named import Dynamic, Exceptions, Names, fused, spellings
 from vllm_doctor.plan.model.reading import ConfigError, Section
 
 
@@ -103,44 +101,6 @@ def gguf_bits(file: str) -> float | None:
     return None
 
 
-@lru_cache(maxsize=4096)
-def _regex(pattern: str) -> re.Pattern[str]:
-    if len(pattern) > 400 or re.search(r"[+*}]\s*\)\s*[+*{]", pattern):
-        raise ConfigError(
-            f"quantization_config: pattern {pattern[:60]!r} is too long or nests repetitions; needed: a plain pattern"
-        )
-    try:
-        return re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as problem:
-        raise ConfigError(
-            f"quantization_config: pattern {pattern[:60]!r} is not a regular expression ({problem})"
-        ) from None
-
-
-class Names:
-    """A set of module names with the three kinds of pattern that checkpoints use: exact or prefix, glob, `re:`."""
-
-    def __init__(self, patterns: Iterable[str]) -> None:
-        listed = list(patterns)
-        self.exact = frozenset(p for p in listed if not p.startswith("re:") and "*" not in p)
-        self.globs = [p for p in listed if "*" in p and not p.startswith("re:")]
-        self.regexes = [_regex(p[3:]) for p in listed if p.startswith("re:")]
-
-    def __contains__(self, name: str) -> bool:
-        parts = name.split(".")
-        for i in range(len(parts)):
-            for j in range(i + 1, len(parts) + 1):
-                # A whole name, a prefix of it, or a part of it ("lm_head", "gate", "visual").
-                if ".".join(parts[i:j]) in self.exact:
-                    return True
-        if any(
-            fnmatchcase(name, g) or fnmatchcase(name, g + ".*") or ("*" not in g.strip("*") and g.strip("*") in name)
-            for g in self.globs
-        ):
-            return True
-        return any(r.match(name) for r in self.regexes)
-
-
 Choose = Callable[[str, bool], Format]  # (module name, is it an expert?) → its format
 
 
@@ -152,6 +112,7 @@ class Scheme(msgspec.Struct, frozen=True):
     exact: bool = True
     embeds: Format | None = None  # embeddings are quantised too (GGUF)
     fp8_activations: bool = False
+    towers: bool = False  # is a tower quantised where nothing leaves it out?
 
 
 def _int_bits(section: Section, key: str, default: int) -> int:
@@ -182,21 +143,28 @@ def _grouped(config: Section, base: Format) -> Choose:
     """compressed-tensors and modelopt: groups with targets, minus `ignore`."""
     ignored = Names(config.texts("ignore"))
     groups = config.section("config_groups")
-    chosen: list[tuple[Names | None, Format]] = []
+    chosen: list[tuple[Names, bool, Format]] = []
     for key in groups.values if groups is not None else ():
         group = groups.section(key) if groups is not None else None
         weights = group.section("weights") if group is not None else None
         if group is None or weights is None:
             continue
         targets = group.texts("targets")
-        chosen.append((None if not targets or "Linear" in targets else Names(targets), _weights_format(weights)))
+        chosen.append((Names(targets), not targets or "Linear" in targets, _weights_format(weights)))
 
     def choose(name: str, _expert: bool) -> Format:
         if name in ignored:
             return base
-        return next((fmt for names, fmt in chosen if names is None or name in names), base)
+        # A name goes before the class, and the head is no "Linear" (find_matched_target).
+        named = next((fmt for names, _, fmt in chosen if name in names), None)
+        linear = name != "lm_head"
+        return named or next((fmt for _, every, fmt in chosen if every and linear), base)
 
     return choose
+
+
+# Left alone whatever the list says (modelopt.py get_quant_method).
+_MODELOPT = ("vision_tower", "vision_model", "vit_large_projector")
 
 
 def _modelopt(config: Section, base: Format) -> Choose:
@@ -209,7 +177,7 @@ def _modelopt(config: Section, base: Format) -> Choose:
         "MXFP8": MXFP8,
     }
     listed = config.section("quantized_layers")
-    ignored = Names([*config.texts("ignore"), *config.texts("exclude_modules")])
+    ignored = Names([*config.texts("ignore"), *config.texts("exclude_modules"), *_MODELOPT], parts=True, wildcards=True)
     if listed is None:
         fmt = single.get(algo)
         if fmt is None:
@@ -217,12 +185,15 @@ def _modelopt(config: Section, base: Format) -> Choose:
                 f"{config.path}: quant_algo is {algo!r}; needed: one of {', '.join(single)}, MIXED_PRECISION"
             )
         return lambda name, _expert: base if name in ignored else fmt
+    left = Names([*config.texts("ignore"), *config.texts("exclude_modules")], parts=True, wildcards=True)
     layers: dict[str, Format] = {}
     for name in listed.values:
         each = listed.section(name)
         layers[name] = single.get(each.text("quant_algo").upper(), base) if each is not None else base
 
     def choose(name: str, _expert: bool) -> Format:
+        if name in left:
+            return base
         parts = name.split(".")
         return next((layers[p] for p in (".".join(parts[:i]) for i in range(len(parts), 0, -1)) if p in layers), base)
 
@@ -244,25 +215,36 @@ def _packed(config: Section, base: Format, method: str) -> Choose:
         zero,
         index_bytes=4 if method == "gptq" and config.values.get("desc_act") is True else 0,
     )
-    skipped = Names([*config.texts("modules_to_not_convert"), "lm_head"])
-    extra = config.section("extra_config")
-    others: dict[str, Format] = {}
-    for name in extra.values if extra is not None else ():
-        each = extra.section(name) if extra is not None else None
-        wide = _int_bits(each, "bits", bits) if each is not None else bits
-        others[name] = base if wide >= 16 else Format(fmt.name, wide, fmt.group, 2.0, fmt.zero_bits)
+    skipped = Names(config.texts("modules_to_not_convert"), parts=method == "awq")
+    head = config.flag("lm_head", default=False)
+    given = config.section("extra_config") if method == "auto-round" else config.section("dynamic")
+    exceptions = Exceptions(given.values if given is not None and method == "auto-round" else ())
+    dynamic = Dynamic(given.values if given is not None and method == "gptq" else {})
     blocks = (
         [b.strip() for b in config.text("block_name_to_quantize").split(",") if b.strip()]
         if method == "auto-round"
         else []
     )
 
+    def other(each: Section) -> Format:
+        wide = _int_bits(each, "bits", bits)
+        size = each.whole("group_size", low=-1, high=65_536, default=group)
+        return base if wide >= 16 else Format(fmt.name, wide, max(size, 0), 2.0, fmt.zero_bits and wide)
+
     def choose(name: str, _expert: bool) -> Format:
-        if name in others:
-            return others[name]
-        if name in skipped or (blocks and not any(name.startswith(b) for b in blocks)):
+        key = exceptions.of(name)
+        if key is not None and given is not None and (each := given.section(key)) is not None:
+            return other(each)
+        settings = dynamic.of(name)
+        if settings is False:
             return base
-        return fmt
+        if name == "lm_head" and not head:
+            return base
+        if (fused(name) if method == "awq" and _expert else name) in skipped:
+            return base
+        if blocks and not any(s.startswith(b) for b in blocks for s in spellings(name)):
+            return base
+        return other(Section(settings, f"{config.path}.dynamic")) if isinstance(settings, Mapping) else fmt
 
     return choose
 
@@ -280,22 +262,18 @@ def scheme(config: Section | None, online: str | None, element: int, gguf: str |
     if config is None:
         return _online(online, base)
     method = config.text("quant_method").lower().replace("_", "-") or ("modelopt" if config.has("quant_algo") else "")
-    skip = Names(
-        [
-            *config.texts("modules_to_not_convert"),
-            *config.texts("ignored_layers"),
-            *config.texts("llm_int8_skip_modules"),
-            "lm_head",
-        ]
-    )
+    # ignored_layers goes before the other key, and the head is no linear layer (fp8.py from_config, get_quant_method).
+    left = config.texts("ignored_layers") or config.texts("modules_to_not_convert")
+    skip = Names([*left, *config.texts("llm_int8_skip_modules"), "lm_head"], components=method == "bitsandbytes")
     if method in {"fp8", "fbgemm-fp8"}:
         block = config.ints("weight_block_size", high=65_536)
         fmt = Format("fp8", 8, block=block[0]) if block else FP8_CHANNEL if method == "fbgemm-fp8" else FP8_TENSOR
-        return Scheme("fp8", lambda n, _e: base if n in skip else fmt, fp8_activations=True)
+        return Scheme("fp8", lambda n, _e: base if n in skip else fmt, fp8_activations=True, towers=True)
     if method in {"compressed-tensors", "compressed-tensor"}:
-        return Scheme(method, _grouped(config, base), fp8_activations="float" in config.text("format"))
+        floats = "float" in config.text("format")
+        return Scheme(method, _grouped(config, base), fp8_activations=floats, towers=True)
     if method.startswith("modelopt") or method == "modelopt":
-        return Scheme("modelopt", _modelopt(config, base))
+        return Scheme("modelopt", _modelopt(config, base), towers=True)
     if method in {"awq", "gptq", "auto-round", "intel/auto-round", "autoround", "awq-marlin", "gptq-marlin"}:
         return Scheme(
             method,
@@ -309,7 +287,8 @@ def scheme(config: Section | None, online: str | None, element: int, gguf: str |
     if method == "mxfp4":
         return Scheme(method, lambda _n, expert: MXFP4 if expert else base)
     if method == "quark":
-        return Scheme(method, lambda n, _e: base if n in skip else FP8_TENSOR, exact=False)
+        out = Names([*left, *config.texts("exclude"), "lm_head"], wildcards=True)
+        return Scheme(method, lambda n, _e: base if n in out else FP8_TENSOR, exact=False)
     # A method whose layout is not written here: its own width where it states one, else one byte a value; the plan
     # says so.
     bits = config.whole("bits", "w_bit", "nbits", low=1, high=32, default=8)
@@ -342,4 +321,6 @@ def _online(method: str | None, base: Format) -> Scheme:
     chosen = fmt
     if method == "experts_int8":
         return Scheme(method, lambda _n, expert: chosen if expert else base)
-    return Scheme(method or "", lambda n, _e: base if n in head else chosen, fp8_activations="fp8" in (method or ""))
+    return Scheme(
+        method or "", lambda n, _e: base if n in head else chosen, fp8_activations="fp8" in (method or ""), towers=True
+    )

@@ -166,8 +166,8 @@ def _moe(a: Architecture, s: Settings, *, direct: bool = False) -> Term | None:
     )
 
 
-# Entries of the indexer's workspace for each token of the length (attention/backends/mla/indexer.py
-# get_max_prefill_buffer_size: 576 x 2 // 132 times 5; above 256 Ki tokens times 2).
+# Entries of the indexer's workspace for each token of the length: as many as lie in the space of 5 latents, since 0.32
+# of 2 above 256 Ki tokens (attention/backends/mla/indexer.py get_max_prefill_buffer_size: 576 x 2 // 132).
 _GATHERED = 8
 
 
@@ -175,7 +175,7 @@ def _mla(mla: Mla, s: Settings) -> Term | None:
     """What a prefill of latent attention reserves: sparse, for the indexer's gathered keys, else for the latents of a
     chunk; nothing on V0."""
     if mla.indexer_top:
-        rows = s.length * _GATHERED * (5 if s.length <= 256 * 1024 else 2)
+        rows = s.length * _GATHERED * (2 if s.length > 256 * 1024 and s.does.scales_indexer_workspace else 5)
         each = mla.indexer_dim + 4
         return Term("indexer workspace", rows * each, f"{rows} × {each} B", "layers/sparse_attn_indexer.py")
     if s.engine != "V1":

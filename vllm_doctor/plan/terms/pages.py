@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, lcm
 
 from msgspec.structs import replace
 
@@ -31,20 +31,68 @@ def block_size(a: Architecture, s: Settings, gpu: Card | None) -> int:
     return 16
 
 
-def _state_bytes(r: Linear, s: Settings) -> int:
+def _state_width(a: Architecture, s: Settings, r: Linear, window: int) -> int:
+    """Bytes of a value of the state: as asked, as the model's config has it, else as wide as its window's
+    (mamba_utils.py, models/config.py)."""
+    named = s.mamba_dtype
+    if named == "auto" and r.state_float32:
+        named = "float32"
+    if named == "auto" and a.model_type == "nemotron_h" and s.does.nemotron_state_as_named:
+        named = r.state_type or ("float32" if s.does.nemotron_state_float32 else "float16")
+    return window if named == "auto" else 4 if named == "float32" else 2
+
+
+def _state_bytes(a: Architecture, s: Settings, r: Linear) -> int:
     """Bytes of one recurrent state: convolution window and state matrix (mamba/mamba_utils.py)."""
-    tp, e = s.parallel.tp, s.element
-    wide = 4 if r.state_float32 or s.mamba_dtype == "float32" else e
-    keys, values = r.key_heads * r.key_dim, r.value_heads * r.value_dim
+    tp = s.parallel.tp
+    e = 4 if s.window_dtype == "float32" else s.element
+    wide = _state_width(a, s, r, e)
+    drafts = {
+        "gdn": True,
+        "conv": s.does.drafts_widen_convolutions,
+        "mamba2": s.does.drafts_widen_mamba2,
+        "mamba1": False,
+    }[r.kind]
+    steps = r.conv - 1 + (s.draft_tokens if drafts else 0)
+    # Ranks that share a group of Mamba 2 each have a copy of it.
+    groups = r.key_heads if r.kind != "mamba2" or r.key_heads % tp == 0 else tp
+    keys, values = groups * r.key_dim, r.value_heads * r.value_dim
     if r.kind == "gdn":
-        return (2 * keys + values) // tp * (
-            r.conv - 1 + s.draft_tokens
-        ) * e + r.value_heads // tp * r.value_dim * r.key_dim * wide
+        return (2 * keys + values) // tp * steps * e + r.value_heads // tp * r.value_dim * r.key_dim * wide
     if r.kind == "conv":
-        return values // tp * (r.conv - 1) * e
+        return values // tp * steps * e
     if r.kind == "mamba2":
-        return (values + 2 * keys) // tp * (r.conv - 1) * e + values // tp * r.key_dim * wide
-    return values // tp * (r.conv - 1) * e + values // tp * r.key_dim * wide
+        return (values + 2 * keys) // tp * steps * e + values // tp * r.key_dim * wide
+    return values // tp * steps * e + values // tp * r.key_dim * wide
+
+
+# FlashInfer's prefill of a gated delta net leaves states every 64 tokens (v1/attention/backends/gdn_attn.py).
+_CHECKPOINT = 64
+
+
+def _checkpoints(a: Architecture, s: Settings, gpu: Card | None) -> int:
+    """How many tokens lie between the states that a prefill leaves behind for prefix caching; 0 where it leaves none.
+    A delta net does where FlashInfer prefills it: on Hopper, and on Blackwell with keys of 128
+    (_resolve_gdn_prefill_backend); its kernels know no other kind of linear attention."""
+    r = a.linear
+    if r is None or not s.prefix_caching:
+        return 0
+    if r.kind == "mamba2":
+        return 1 if s.does.checkpoints_mamba2 else 0
+    capability = gpu.capability if gpu is not None and gpu.capability is not None else 0.0
+    fits = 9.0 <= capability < 10.0 or (r.key_dim == 128 and (10.0 <= capability < 11.0 or capability >= 12.0))
+    delta = r.kind == "gdn" and a.model_type.startswith(("qwen3_next", "qwen3_5"))
+    return _CHECKPOINT if delta and fits and s.does.checkpoints_delta_nets else 0
+
+
+def _step(a: Architecture, s: Settings, block: int, checkpoint: int) -> int:
+    """Tokens of which the block of a hybrid is a multiple."""
+    if a.mla is not None:
+        least = 128 if s.does.aligns_latent_hybrids else 16
+        if not s.does.state_page_by_kernel_block:
+            return 128 if s.backend == "CUTLASS_MLA" else 64
+        return lcm(max(block, least), checkpoint or 1)
+    return lcm(block if s.does.state_page_by_kernel_block else 16, checkpoint or 1)
 
 
 # Values of an indexer's key that share a scale of 4 bytes (deepseek_v2.py Indexer quant_block_size).
@@ -84,15 +132,14 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
         for i in range(len(a.layers))
         if a.layers[i].kind not in {"linear", "mamba", "conv", "none"}
     ]
-    state = _state_bytes(a.linear, s) if a.linear is not None and a.hybrid else 0
+    state = _state_bytes(a, s, a.linear) if a.linear is not None and a.hybrid else 0
+    checkpoint = _checkpoints(a, s, gpu)
     padded: int | None = None
     if state and attention:
         # The attention page is raised to the state's, in steps of the kernel block (platforms/interface.py
         # _align_hybrid_block_size).
         one = max(attention)
-        step = block
-        if not s.does.state_page_by_kernel_block:
-            step = 16
+        step = _step(a, s, block, checkpoint)
         block = max(block, step * ceil(state / (step * one)))
         padded = block * one
     out: list[Spec] = []
@@ -100,7 +147,8 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
         layer = a.layers[i]
         if layer.kind in {"linear", "mamba", "conv"}:
             if s.engine == "V1":
-                out.append(Spec("mamba", block, state_bytes=state, spec_blocks=s.draft_tokens, padded=padded))
+                kept = s.draft_tokens + (1 if checkpoint else 0)
+                out.append(Spec("mamba", block, state_bytes=state, spec_blocks=kept, padded=padded))
         elif layer.kind != "none" and not layer.shares_kv:
             kind: Kind = (
                 "mla"

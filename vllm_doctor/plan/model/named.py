@@ -1,0 +1,134 @@
+"""Which modules the lists of a checkpoint name, as each quantiser of vLLM reads their entries.
+
+Read in 0.11 to 0.33: compressed-tensors takes whole names and `re:` expressions (compressed_tensors/utils.py), fp8
+whole names (quant_utils.py is_layer_skipped), AWQ any part of the text (match_mode "substring"), modelopt both and
+shell wildcards (modelopt.py is_layer_excluded), GPTQ's `dynamic` expressions from the start (gptq_utils.py
+get_dynamic_override), auto-round whole names, their ends and expressions anywhere (inc/config_parser.py). An entry that
+names a parent names its whole tree: makers of checkpoints mean it so, and one that vLLM reads otherwise does not load.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import translate
+from functools import lru_cache
+
+from vllm_doctor.plan.model.reading import ConfigError
+
+
+@lru_cache(maxsize=4096)
+def expression(pattern: str) -> re.Pattern[str]:
+    """A regular expression of a checkpoint. Raises ConfigError for one that is none, or that may take forever."""
+    if len(pattern) > 400 or re.search(r"[+*}]\s*\)\s*[+*{]", pattern):
+        raise ConfigError(
+            f"quantization_config: pattern {pattern[:60]!r} is too long or nests repetitions; needed: a plain pattern"
+        )
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as problem:
+        raise ConfigError(
+            f"quantization_config: pattern {pattern[:60]!r} is not a regular expression ({problem})"
+        ) from None
+
+
+@lru_cache(maxsize=8192)
+def spellings(name: str) -> tuple[str, ...]:
+    """A module's name in the checkpoint and as vLLM has it: the text model of a multimodal one stands under
+    `language_model.model`, towers under no `model` (hf_to_vllm_mapper of each model)."""
+    text = name.removeprefix("model.language_model.")
+    if text != name:
+        return (name, f"language_model.model.{text}", f"model.{text}", f"language_model.{text}")
+    return (name, name.removeprefix("model.")) if name.startswith("model.") else (name,)
+
+
+_FUSED = {
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
+    **dict.fromkeys(("gate_proj", "up_proj"), "gate_up_proj"),
+    **dict.fromkeys(("in_proj_qkv", "in_proj_z"), "in_proj_qkvz"),
+    **dict.fromkeys(("in_proj_a", "in_proj_b"), "in_proj_ba"),
+}
+
+
+def fused(name: str) -> str:
+    """The name of vLLM's layer that holds this matrix: experts are one layer, and what is computed at once is one."""
+    head, experts, _ = name.partition(".experts.")
+    if experts:
+        return f"{head}.experts"
+    parent, _, last = name.rpartition(".")
+    return f"{parent}.{_FUSED[last]}" if last in _FUSED else name
+
+
+class Names:
+    """A set of modules: whole names with what is below them, `re:` expressions, and what the quantiser reads besides:
+    `parts` of the text, shell `wildcards`, single `components` of a path."""
+
+    def __init__(
+        self, entries: Iterable[str], *, parts: bool = False, wildcards: bool = False, components: bool = False
+    ) -> None:
+        listed = list(entries)
+        plain = [e for e in listed if not e.startswith("re:")]
+        shell = [e for e in plain if wildcards and "*" in e]
+        self._whole = frozenset(e for e in plain if e not in shell)
+        self._components = self._whole if components else frozenset[str]()
+        self._parts = tuple(e for e in plain if e and "*" not in e) if parts else ()
+        self._expressions = [expression(e[3:]) for e in listed if e.startswith("re:")]
+        # "tree*" stands for the tree and for what is below it (modelopt.py apply_vllm_mapper).
+        ends = [w for e in shell for w in ((e[:-1], e[:-1] + ".*") if e.endswith("*") and e[-2:-1] != "." else (e,))]
+        self._parts += tuple(w for w in ends if "*" not in w and w)
+        self._expressions += [re.compile(translate(w)) for w in ends if "*" in w]
+        self._known: dict[str, bool] = {}
+
+    def __contains__(self, name: str) -> bool:
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = any(self._names(s) for s in spellings(name))
+        return found
+
+    def _names(self, name: str) -> bool:
+        parts = name.split(".")
+        if any(".".join(parts[:n]) in self._whole for n in range(1, len(parts) + 1)):
+            return True
+        if self._components and not self._components.isdisjoint(parts):
+            return True
+        return any(p in name for p in self._parts) or any(e.match(name) for e in self._expressions)
+
+
+class Dynamic:
+    """GPTQ's exceptions: expressions that match from the start of vLLM's own, fused names; the first one decides.
+    `-:` leaves a module unquantised, `+:` or nothing gives it other settings."""
+
+    def __init__(self, rules: Mapping[str, object]) -> None:
+        self._rules = [
+            (key.startswith("-:"), expression(key.removeprefix("-:").removeprefix("+:")), value)
+            for key, value in rules.items()
+        ]
+
+    def of(self, name: str) -> Mapping[str, object] | bool | None:
+        """False where it stays unquantised, its own settings where it has some, None where no rule names it."""
+        for less, pattern, value in self._rules:
+            if any(pattern.match(s) for s in spellings(fused(name))):
+                return False if less else value if isinstance(value, Mapping) else None
+        return None
+
+
+class Exceptions:
+    """auto-round's settings of single modules: by the whole name, by its end, by an expression found in it."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self._keys = list(keys)
+        self._expressions = [(k, expression(k)) for k in self._keys if set(k) & set("*+?^$()[]{}|\\")]
+        self._whole = frozenset(self._keys)
+
+    def of(self, name: str) -> str | None:
+        """The key whose settings a module has, or None."""
+        for spelled in spellings(name):
+            if spelled in self._whole:
+                return spelled
+            end = spelled
+            while "." in end:
+                end = end.partition(".")[2]
+                if end in self._whole:
+                    return end
+        tried = spellings(name)
+        return next((k for k, e in self._expressions if any(e.search(s) for s in tried)), None)
