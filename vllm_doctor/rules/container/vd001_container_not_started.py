@@ -85,7 +85,7 @@ def _command(container: Container, said: dict[str, str]) -> Change:
     if told[:1] == "-":
         why += ": the image's entry point was replaced, so its first argument is taken for a program"
     where = "args, not command" if container.is_pod else "after the image, without --entrypoint"
-    return _change("command", f"{why}; vLLM's image serves what stands {where}")
+    return _change("command", f"{why}; give vLLM's image the model and its options {where}")
 
 
 def _port(_: Container, said: dict[str, str]) -> Change:

@@ -103,7 +103,7 @@ def judge(case: Case) -> Outcome:
     told = container.error.partition("Reason=")[2]
     never = next((row for row in _NEVER if read(row[0], told) is not None), None)
     if never is None or (container.started and container.reason != "FAILED"):
-        return Clear("Slurm did not end the job, and nothing keeps it from starting for ever")
+        return Clear("Slurm did not end the job, and the job does not wait for something that never comes")
     _, why, command = never
     if command in {"scancel", "scontrol release"}:
         command = f"{command} {word(container.name)}"

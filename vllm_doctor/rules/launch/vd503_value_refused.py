@@ -105,7 +105,7 @@ def judge(case: Case) -> Outcome:
             return fault
         fault = root
     if (likely or fault.ids & frozenset(_IDS) == {"validation-error"}) and _of_its_part(case, fault):
-        return Clear("the part that failed has a name for it, and no option is asked for")
+        return Clear("vLLM names the failed part, and its message asks for no option")
     if not likely and fault.ids & frozenset(_IDS) == {"validation-error"} and fault.ids & _OTHERS:
         return Clear("the message in that line says what vLLM refuses")
     if fault.ids & frozenset(_IDS) == {"validation-error"} and _of_another(fault):
@@ -323,7 +323,7 @@ def _quantized(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """What the checkpoint says of its own quantization."""
     differs = fault.fields("quantization-differs")
     if differs:
-        why = f"the checkpoint says that it is {differs['model']}; without the option vLLM follows it"
+        why = f"the checkpoint is quantized with {differs['model']}; without the option vLLM reads that from the checkpoint"
         return (set_flag(case, "quantization", None, Direction.REMOVE, why),)
     method = fault.fields("quant-config-missing").get("method")
     if method:

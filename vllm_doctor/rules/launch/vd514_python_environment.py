@@ -60,12 +60,12 @@ _TOOLS = {
 _UNFIT = {
     "nvcc-arch": "a newer CUDA toolkit: nvcc is older than this GPU",
     "toolkit-headers": "nvcc and headers of one release: CUDA_HOME and the include path name different toolkits",
-    "compiler-too-new": "an older gcc (CC, CXX, NVCC_CCBIN): this toolkit does not support so new a gcc",
+    "compiler-too-new": "an older gcc (CC, CXX, NVCC_CCBIN): this toolkit does not support a gcc as new as this one",
     "cuda-headers-missing": "the headers of the CUDA toolkit (cuda-toolkit, or its -dev packages), of nvcc's release",
     "toolkit-mismatch": "the CUDA toolkit that torch was built with (CUDA_HOME)",
     "build-failed": "the tools that compile kernels at start; the compiler's error stands below",
     "build-failed-command": "the tools that compile kernels at start; the compiler's error stands above",
-    "extension-build-failed": "the tools that compile kernels at start; the compiler's error stands beside",
+    "extension-build-failed": "the tools that compile kernels at start; the same message holds the compiler's error",
     "compiler-crashed": "a newer CUDA toolkit, whose compiler does not crash on this code (or fewer jobs: MAX_JOBS)",
 }
 _PROGRAM = frozenset({"program-missing", "program-not-there"})

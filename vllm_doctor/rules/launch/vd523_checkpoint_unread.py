@@ -52,13 +52,12 @@ def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None
         case "processor-missing" | "feature-extractor-missing":
             return _without_processor(case)
         case "model-type-missing":
-            why = "use a folder whose config.json names the model type; that of an adapter or another format does not"
+            why = "use a folder whose config.json names the model type; an adapter's config.json does not"
             return (set_flag(case, "model", None, Direction.CHANGE, why),)
         case "tokenizer-unknown":
             return (upgrade(case, "this release brings a transformers that has this tokenizer"),)
     said = _said(case, fault, known)
-    why = f"this model's code does not read a tensor of the checkpoint ({said}): saved by another "
-    why += "tool or in another layout; one that was made for this release"
+    why = f"use a checkpoint that was saved for this release: the model's code does not read a tensor of this one ({said})"
     return (set_flag(case, "model", None, Direction.CHANGE, why), upgrade(case, "this release reads the layout"))
 
 

@@ -23,7 +23,7 @@ def judge(case: Case) -> Outcome:
     broken = part.broken if part is not None and unforeseen(root) else ""
     title = answer.title if answer is not None else (component(case, root) if not root.ids else "") or broken
     if part is None or not title:
-        return Clear("no part of vLLM has a name for what failed")
+        return Clear("the message and the calls of the failure name no part of vLLM that the doctor knows")
     at = root.crash.root.at
     return finding(
         RULE,

@@ -37,7 +37,7 @@ def judge(case: Case) -> Outcome:
     minutes = _minutes(run, waits)
     if minutes >= _MINUTES and any(stage is not StartupPhase.CONFIG for _, stage in run.miles):
         return _ranks(case, waits, minutes)
-    return NotHere("the run does not end in a wait")
+    return NotHere("the last lines of the run do not show ranks that wait")
 
 
 def _unbroken(run: AnalysedRun, hits: Sequence[Hit]) -> tuple[Hit, ...]:

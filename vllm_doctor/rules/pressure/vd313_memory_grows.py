@@ -25,7 +25,7 @@ def judge(case: Case) -> Outcome:
     grown = [one for one in past.growths if one.sure]
     if not grown:
         hours = max(one.hours for one in past.growths)
-        return Clear(f"over {hours:.0f} h its memory is level: the memory is a pool, and it is in use")
+        return Clear(f"over {hours:.0f} h its memory shows no steady growth")
     worst = min(grown, key=lambda one: one.hours_left if one.hours_left is not None else float("inf"))
     left = worst.hours_left
     name = unit.name if unit is not None else "the service"

@@ -65,7 +65,7 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
     if top == _OWN:
         return Missing(f"This vLLM has no module {module}", (), refute)
     if top in sys.stdlib_module_names:
-        return Missing(f"This Python has no {module}, a module of Python's own", (_python(case),), refute)
+        return Missing(f"This Python lacks its standard module {module}", (_python(case),), refute)
     package = distributions.distribution(module)
     if package is None:
         title = f"The Python module {module} is not installed"
@@ -107,7 +107,7 @@ def _another(case: Case, package: str) -> Change:
 
 def _python(case: Case) -> Change:
     asked = versions.requires("python", case.version) if case.version is not None else None
-    why = f"this vLLM release runs on Python {asked}" if asked else "vLLM was made for another Python, or a whole one"
+    why = f"this vLLM release runs on Python {asked}" if asked else "this Python is incomplete, or vLLM needs another release of it"
     return thing(ChangeKind.PACKAGE, "python", Direction.CHANGE, why, command="python3 --version; ls /usr/bin/python3*")
 
 
