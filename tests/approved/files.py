@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.approved import diagnoses, plans, sweeps
+from tests.approved import diagnoses, plans, readings, sweeps
 
 FOLDER = Path(__file__).parent
 
@@ -14,12 +14,14 @@ def made() -> dict[Path, Callable[[], str]]:
     of_rules = {FOLDER / "diagnoses" / f"{code}.yaml": partial(diagnoses.answers, code) for code in diagnoses.codes()}
     of_plans = {FOLDER / "plans" / f"{model}.txt": partial(plans.answers, model) for model in plans.launches()}
     of_figures = {FOLDER / "sweeps" / f"{code}.txt": partial(sweeps.answers, code) for code in sweeps.codes()}
-    return of_rules | of_plans | of_figures
+    of_documents = {FOLDER / "readings" / f"{kind}.txt": partial(readings.answers, kind) for kind in readings.kinds()}
+    return of_rules | of_plans | of_figures | of_documents
 
 
 def present() -> set[Path]:
     """The files that lie there."""
-    return {*FOLDER.glob("diagnoses/*.yaml"), *FOLDER.glob("plans/*.txt"), *FOLDER.glob("sweeps/*.txt")}
+    texts = (FOLDER.glob(f"{kind}/*.txt") for kind in ("plans", "sweeps", "readings"))
+    return {*FOLDER.glob("diagnoses/*.yaml"), *(path for kind in texts for path in kind)}
 
 
 def text(path: Path) -> str:

@@ -1,7 +1,6 @@
 """`docker inspect` and `podman inspect` as records: the state, the limits, the GPUs and the command line in effect."""
 
 import re
-import shlex
 from collections.abc import Mapping
 
 import msgspec
@@ -9,6 +8,7 @@ import msgspec
 from vllm_doctor.gather import fields
 from vllm_doctor.gather.bounded import json_value
 from vllm_doctor.gather.launch import is_vllm
+from vllm_doctor.launch.line import serving
 from vllm_doctor.records.container import Check, Container, End
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -106,18 +106,10 @@ def _argv(told: object) -> tuple[str, ...]:
 
 
 def unshelled(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """`sh -c 'vllm serve …'` as the command that the shell is given."""
+    """`sh -c 'pip install …; vllm serve …'` as the command of it that starts the server."""
     if len(argv) < 3 or argv[0].rsplit("/", 1)[-1] not in _SHELLS or not argv[1].endswith("c"):
         return argv
-    try:
-        inner = tuple(shlex.split(argv[2].replace("\\\n", " ")))
-    except ValueError:
-        return argv
-    at = next((at for at, word in enumerate(inner) if is_vllm(inner[at : at + 4])), None)
-    if at is None:
-        return argv
-    end = next((n for n, word in enumerate(inner[at:], at) if word in {";", "&&", "||", "|", "&"}), len(inner))
-    return inner[at:end]
+    return serving(argv[2]) or argv
 
 
 def _environment(assigned: tuple[str, ...]) -> dict[str, str]:

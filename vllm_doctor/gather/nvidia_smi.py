@@ -14,6 +14,8 @@ _TABLE_NAME = re.compile(
     re.MULTILINE,
 )
 _TABLE_MEMORY = re.compile(r"\|\s+(\d{1,12})MiB\s*/\s*(\d{1,12})MiB\s*\|")
+# A card whose memory is the host's.
+_TABLE_NO_MEMORY = re.compile(r"\|\s{1,80}Not Supported\s{1,80}\|")
 _TABLE_PROCESS = re.compile(
     r"^\|\s{1,80}(\d{1,6})\s{1,80}\S{1,40}\s{1,80}\S{1,40}\s{1,80}(\d{1,10})\s{1,80}(?:C\+G|C|G|M\+C)\s{1,80}"
     r"(\S.{0,200}?)\s{1,80}(?:(\d{1,12})MiB|N/A)\s{1,80}\|",
@@ -84,7 +86,7 @@ def _table(text: str) -> tuple[Gpu, ...]:
                 free_bytes=total - used if total is not None and used is not None else None,
                 processes=tuple(holders.get(index, ())),
                 pci=name[3],
-                unified_memory=memory is None,
+                unified_memory=_TABLE_NO_MEMORY.search(text, name.end(), end) is not None,
             )
         )
     return tuple(found)

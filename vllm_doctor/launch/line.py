@@ -1,10 +1,11 @@
 """Where in a command line the launch begins: variables, whatever starts the program, and vLLM's own arguments."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vllm_doctor.launch import container
+from vllm_doctor.launch import container, shell
 
 NEEDED = "[VAR=VALUE …] vllm serve MODEL [flags]"
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -62,3 +63,15 @@ def begin(words: Sequence[str]) -> Begun:
         f"found {found[:60]!r}; needed: vllm serve MODEL [flags], or python -m vllm.entrypoints.openai.api_server "
         "--model MODEL"
     )
+
+
+def serving(script: str) -> tuple[str, ...]:
+    """The command of a shell's script that starts the server; empty where none does."""
+    for command in shell.commands(script):
+        try:
+            words = tuple(shlex.split(command))
+            begin(words)
+        except (LaunchError, ValueError):
+            continue
+        return words
+    return ()

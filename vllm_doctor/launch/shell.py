@@ -1,18 +1,20 @@
-"""What a shell keeps of a typed line for itself: the prompt, redirections, comments, what follows the command."""
+"""What a shell keeps of a line or a script for itself: the prompt, redirections, comments, where a command ends."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 _PROMPTS = ("$ ", "# ", "> ")
 # Characters of a prompt at most.
 _PROMPT = 80
-# Quoted text and a place to fill in (`<model>`) stay; a redirection and a comment go; an operator ends the command.
+# Quoted text and a place to fill in (`<model>`) stay; a redirection and a comment go; an operator ends the
+# command, and in a script the line's end does.
 _PARTS = re.compile(
     r"""(?P<kept> '[^']*+' | "(?:[^"\\]|\\.)*+" | \\. | <\w[^<>\n]{0,80}+> )
     | (?P<gone> (?:(?<!\S)\d{1,3}|&)? [<>][<>&|]{0,2} [ \t]*+
         (?: [<>]?\([^()]{0,300}+\) | '[^']*+' | "(?:[^"\\]|\\.)*+" | \\. | [^\s\\'"<>|;&()] )*+
       | (?<!\S)\#[^\n]*+ )
-    | (?P<end> [;|&] )""",
+    | (?P<end> [;|&] )
+    | (?P<line> \n )""",
     re.VERBOSE | re.DOTALL,
 )
 
@@ -22,7 +24,7 @@ def first_command(text: str) -> str:
     kept: list[str] = []
     at = 0
     for part in _PARTS.finditer(text):
-        if part["kept"] is not None:
+        if part["kept"] is not None or part["line"] is not None:
             continue
         kept.append(text[at : part.start()])
         at = part.end()
@@ -30,6 +32,22 @@ def first_command(text: str) -> str:
             at = len(text)
             break
     return "".join((*kept, text[at:])).replace("\\\n", " ").rstrip()
+
+
+def commands(script: str) -> Iterator[str]:
+    """Each command of a script, without redirections and comments; quotes stay as they are."""
+    text = script.replace("\\\n", " ")
+    kept: list[str] = []
+    at = 0
+    for part in _PARTS.finditer(text):
+        if part["kept"] is not None:
+            continue
+        kept.append(text[at : part.start()])
+        at = part.end()
+        if part["gone"] is None:
+            yield "".join(kept).strip()
+            kept = []
+    yield "".join((*kept, text[at:])).strip()
 
 
 def without_prompts(text: str, begins: Sequence[str], marks: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from vllm_doctor.launch import container, quote
-from vllm_doctor.launch.line import LaunchError
+from vllm_doctor.launch.line import LaunchError, serving
 
 # A word processor's quotes, for those that a shell knows.
 _QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
@@ -157,7 +157,7 @@ def _of_container(place: str, spec: Mapping[str, object]) -> Source | None:
     after = _listed(spec.get("args" if pod else "command"))
     words = tuple(map(quote.undoubled, (*entry, *after)))
     if len(words) >= 2 and words[-2] in {"-c", "-lc"}:
-        words = tuple(shlex.split(words[-1]))
+        words = serving(words[-1]) or tuple(shlex.split(words[-1]))
     image = str(spec.get("image", ""))
     starts = any("vllm" in word for word in words[:4])
     if not starts and ("vllm" not in image.lower() or not words or entry):

@@ -323,7 +323,7 @@ def _quantized(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """What the checkpoint says of its own quantization."""
     differs = fault.fields("quantization-differs")
     if differs:
-        why = f"the checkpoint is quantized with {differs['model']}; without the option vLLM reads that from the checkpoint"
+        why = f"the checkpoint is quantized with {differs['model']}; without the option vLLM reads that itself"
         return (set_flag(case, "quantization", None, Direction.REMOVE, why),)
     method = fault.fields("quant-config-missing").get("method")
     if method:

@@ -57,7 +57,7 @@ def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None
         case "tokenizer-unknown":
             return (upgrade(case, "this release brings a transformers that has this tokenizer"),)
     said = _said(case, fault, known)
-    why = f"use a checkpoint that was saved for this release: the model's code does not read a tensor of this one ({said})"
+    why = f"use a checkpoint saved for this release: the model's code does not read a tensor of this one ({said})"
     return (set_flag(case, "model", None, Direction.CHANGE, why), upgrade(case, "this release reads the layout"))
 
 

@@ -107,7 +107,8 @@ def _another(case: Case, package: str) -> Change:
 
 def _python(case: Case) -> Change:
     asked = versions.requires("python", case.version) if case.version is not None else None
-    why = f"this vLLM release runs on Python {asked}" if asked else "this Python is incomplete, or vLLM needs another release of it"
+    other = "this Python is incomplete, or vLLM needs another release of it"
+    why = f"this vLLM release runs on Python {asked}" if asked else other
     return thing(ChangeKind.PACKAGE, "python", Direction.CHANGE, why, command="python3 --version; ls /usr/bin/python3*")
 
 
