@@ -61,7 +61,11 @@ def test_alertmanager_has_the_receivers_and_no_secret(host):
     assert all(name in told["config"]["original"] for name in ("chat-ops", "duty", "mail", "own"))
     assert "molecule-secret" not in told["config"]["original"]
     everything = host.run("grep -rl 'molecule-secre[t]' /etc /var/log /run 2>/dev/null").stdout.split()
-    assert sorted(everything) == [f"{ETC}/secrets/{name}" for name in (".scrape-password", "chat-ops", "duty", "mail")]
+    assert sorted(everything) == [
+        "/etc/grafana/provisioning/datasources/vllm-doctor.yml",
+        f"{ETC}/grafana-password",
+        *(f"{ETC}/secrets/{name}" for name in (".scrape-password", "chat-ops", "duty", "mail")),
+    ]
 
 
 @pytest.mark.parametrize("name", ["chat-ops", "duty", "mail"])
@@ -86,6 +90,15 @@ def test_a_listener_answers_over_tls_to_the_password_alone(host, port, user, url
     assert host.run(f"{ASK} {code} {user} {url}:{port}/metrics").stdout == status
 
 
+def test_the_doctor_draws_its_page_with_the_file_of_the_role(host):
+    waited(lambda: query(host, 'up{job="vllm"}'))
+    done = host.run(
+        f"vllm-doctor report --since 9m --prometheus https://host:9090 --http-config {ETC}/client.yml -o /root/p.html"
+    )
+    assert (done.rc, done.stderr) == (0, "")
+    assert "molecule-secret" not in host.file("/root/p.html").content_string
+
+
 def test_prometheus_scrapes_exporter_and_itself_over_tls_with_the_password(host):
     up = waited(lambda: len(found := query(host, 'up{job=~"node|monitoring"} == 1')) == 3 and found)
     assert sorted((one["metric"]["job"], one["metric"]["instance"]) for one in up) == [
@@ -104,3 +117,30 @@ def test_disk_and_time_are_bounded(host):
     words = host.run("systemctl show prometheus --property=ExecStart").stdout
     assert "--storage.tsdb.retention.time=30d" in words
     assert "--storage.tsdb.retention.size=20GB" in words
+
+
+def test_grafana_answers_on_loopback_to_the_administrator_of_the_inventory(host):
+    code = "curl --silent --max-time 10 --output /dev/null --write-out '%{http_code}'"
+    assert host.run(f"{code} --user admin:molecule-secret-five http://127.0.0.1:3000/api/search").stdout == "200"
+    assert host.run(f"{code} --user admin:admin http://127.0.0.1:3000/api/search").stdout == "401"
+    assert not host.socket("tcp://0.0.0.0:3000").is_listening
+
+
+def test_grafana_reads_the_dashboards_and_where_prometheus_is(host):
+    ask = "curl --silent --max-time 10 --user admin:molecule-secret-five http://127.0.0.1:3000/api/"
+    assert len(json.loads(host.run(ask + "search").stdout)) == 2
+    (given,) = [one for one in json.loads(host.run(ask + "datasources").stdout) if one]
+    assert "url: https://127.0.0.1:9090" in given
+    assert "basicAuthPassword: molecule-secret-four" in given
+
+
+@pytest.mark.parametrize("name", ["datasources/vllm-doctor.yml", "dashboards/vllm-doctor.yml"])
+def test_what_grafana_is_given_is_for_its_user_alone(host, name):
+    file = host.file(f"/etc/grafana/provisioning/{name}")
+    assert (file.user, file.group, file.mode) == ("root", "grafana", 0o640)
+
+
+def test_grafanas_packages_are_signed_with_its_own_key(host):
+    source = host.file("/etc/apt/sources.list.d/grafana.sources").content_string
+    assert "Signed-By: /etc/apt/keyrings/grafana" in source
+    assert "trusted" not in source.lower()
