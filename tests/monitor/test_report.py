@@ -92,6 +92,7 @@ def test_the_page_of_a_day(tmp_path: Path) -> None:
         (["--prometheus", "file:///etc/passwd"], "needed is an address"),
         (["--prometheus", "http://127.0.0.1:9"], "connection refused"),
         (["--prometheus", "http://127.0.0.1:9", "--unit", "main"], "--unit names a service of the guard's records"),
+        (["--http-config", "x"], "--http-config has the password of a Prometheus"),
         (["--vllm-version", "0.32.0"], "--vllm-version names the metrics of a Prometheus"),
     ],
 )
@@ -130,12 +131,12 @@ def test_a_text_file_without_findings_is_no_missing_figure() -> None:
 @pytest.mark.parametrize(
     ("status", "body", "told"),
     [
-        (401, b"Unauthorized", r"wants a password \(HTTP 401\), and this command sends none"),
+        (401, b"Unauthorized", r"wants a password \(HTTP 401\): --http-config FILE has it"),
         # What Go's server says, without a header, on its TLS listener.
         (
             400,
             b"Client sent an HTTP request to an HTTPS server.\n",
-            r"HTTP 400, Client sent an HTTP request to an HTTPS",
+            r"HTTP 400, it speaks TLS: write https://",
         ),
         (200, b"<html>", r"no answer of a Prometheus \(HTTP 200, JSON is malformed"),
     ],

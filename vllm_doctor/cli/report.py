@@ -15,6 +15,7 @@ Examples:
   vllm-doctor report --output today.html                        this host, from the guard's records
   vllm-doctor report --unit vllm@main --since 7d -o week.html
   vllm-doctor report --prometheus http://127.0.0.1:9090 -o fleet.html
+  vllm-doctor report --prometheus https://watch.example.net:9090 --http-config client.yml -o fleet.html
 """
 
 
@@ -29,6 +30,14 @@ def report(
         str | None,
         typer.Option(
             metavar="URL", help="A Prometheus that scrapes vLLM, instead of the guard's records.", show_default=False
+        ),
+    ] = None,
+    http_config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Password and CA for --prometheus, as Prometheus' http_config has them (basic_auth, tls_config).",
+            show_default=False,
         ),
     ] = None,
     vllm_version: Annotated[
@@ -48,6 +57,7 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
     """Draw KV cache, requests, tokens, latencies and GPU memory of the last hours on one page; no Grafana is needed."""
-    from vllm_doctor.cli.report_run import run
+    from vllm_doctor.cli.report_run import Asked, run
 
-    raise typer.Exit(run(since, unit, prometheus, vllm_version, output=None if output == "-" else output, force=force))
+    asked = Asked(prometheus, http_config, vllm_version)
+    raise typer.Exit(run(since, unit, asked, output=None if output == "-" else output, force=force))

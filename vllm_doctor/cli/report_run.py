@@ -2,12 +2,15 @@
 
 import re
 import time
+from typing import NamedTuple
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.output import settle
 from vllm_doctor.cli.span import seconds
 from vllm_doctor.cli.streams import say
+from vllm_doctor.gather import http_config
+from vllm_doctor.gather.http import NO_PASS, Login
 from vllm_doctor.knowledge.versions import newest_known, parse_version
 from vllm_doctor.monitor.figures import NotTold, of_guard, of_prometheus
 from vllm_doctor.operate.history import deeds
@@ -21,18 +24,29 @@ _EVENTS = 200
 _LONGEST = 366 * 86400.0
 
 
-def run(since: str, unit: str | None, url: str | None, version: str | None, *, output: str | None, force: bool) -> int:
+class Asked(NamedTuple):
+    """The Prometheus that is asked: its address, the file with its password, the release whose metrics it has."""
+
+    url: str | None
+    http_config: str | None
+    version: str | None
+
+
+def run(since: str, unit: str | None, asked: Asked, *, output: str | None, force: bool) -> int:
     """Write the page; the exit code. Raises UsageProblem, also where there was nothing to draw."""
+    url, config, version = asked
     if url is not None and unit is not None:
         raise UsageProblem("--unit names a service of the guard's records; with --prometheus all services are drawn")
     if url is None and version is not None:
         raise UsageProblem("--vllm-version names the metrics of a Prometheus; the guard's records need none")
+    if url is None and config is not None:
+        raise UsageProblem("--http-config has the password of a Prometheus; name it with --prometheus URL")
     span = seconds(since)
     if span is None or not 0 < span <= _LONGEST:
         raise UsageProblem(f"--since: found {since[:60]!r}; needed: a span of at most a year, such as 90m, 24h or 7d")
     target = settle(output, force=force) if output is not None else None
     until = time.time()
-    told = _prometheus(url, until - span, until, version) if url is not None else _guard(unit, until - span, until)
+    told = _prometheus(url, until - span, until, asked) if url is not None else _guard(unit, until - span, until)
     if not any(chart.lines for one in told for chart in one.charts):
         raise UsageProblem(f"report: {told[0].source} has no figures of the last {since}")
     text = page(told)
@@ -46,14 +60,28 @@ def run(since: str, unit: str | None, url: str | None, version: str | None, *, o
     return Exit.OK
 
 
-def _prometheus(url: str, since: float, until: float, version: str | None) -> list[Report]:
+def _login(url: str, file: str) -> Login:
+    login = http_config.read(file)
+    if isinstance(login, http_config.Wrong):
+        raise UsageProblem(f"--http-config {login.why}")
+    if http_config.in_plain_text(url, login):
+        raise UsageProblem(
+            f"--prometheus {url}: the password of --http-config would cross the network in plain text: write https://, "
+            "or ask through ssh -L 9090:127.0.0.1:9090"
+        )
+    return login
+
+
+def _prometheus(url: str, since: float, until: float, asked: Asked) -> list[Report]:
     if not _URL.fullmatch(url):
         raise UsageProblem(f"--prometheus {url[:100]!r}: needed is an address such as http://127.0.0.1:9090")
+    version = asked.version
     at = parse_version(version) if version is not None else newest_known()
     if at is None:
         raise UsageProblem(f"--vllm-version {str(version)[:40]!r}: needed is a version such as 0.32.0")
     try:
-        charts = of_prometheus(url, since, until, [at])
+        login = _login(url, asked.http_config) if asked.http_config is not None else NO_PASS
+        charts = of_prometheus(url, since, until, [at], login)
     except NotTold as problem:
         raise UsageProblem(f"--prometheus {problem}") from None
     return [Report("vLLM, all services", since, until, f"Prometheus at {url}", charts)]

@@ -2,7 +2,7 @@
 
 import re
 import time
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,7 @@ GRACE_S = 0.5
 MAX_PEM = 1 << 20
 # What a header may hold; a line break or a space at an end comes from a file that was read with its last line.
 _KEY = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+_UNTRUSTED = re.compile(r"certificate verify failed: ([^(]{1,120})")
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 
 
@@ -45,6 +46,18 @@ class Pass(msgspec.Struct, frozen=True):
     certificate: str | None = None
 
 
+class Login(msgspec.Struct, frozen=True):
+    """How a site's own server is asked: what is sent as Authorization, and who has to prove that it is that server.
+
+    Without `ca_file` the system's authorities count; without `verify` nobody's proof is asked for.
+    """
+
+    authorization: str | None = None
+    ca_file: str | None = None
+    server_name: str | None = None
+    verify: bool = True
+
+
 NO_PASS = Pass()
 
 
@@ -54,7 +67,7 @@ def get(
     deadline_s: float,
     max_bytes: int = 16 << 20,
     body: bytes | None = None,
-    given: Pass = NO_PASS,
+    given: Pass | Login = NO_PASS,
     method: str | None = None,
 ) -> Outcome:
     """GET `url`, or POST `body` as JSON. No redirect is followed and no proxy used: it is this host's own server.
@@ -92,6 +105,28 @@ def _fingerprint(certificate: str | None) -> str | None:
         return None
 
 
+def _opens(url: str, given: Pass | Login) -> tuple[dict[str, str], dict[str, Any]] | NoResponse:
+    """The headers that open the door, and whom the connection trusts."""
+    import ssl
+
+    sent = given.authorization if isinstance(given, Login) else given.key
+    if sent and not _KEY.fullmatch(sent):
+        return NoResponse(f"{url}: the key has a line break or another sign that no header may hold", connected=True)
+    if isinstance(given, Login):
+        headers = {"Authorization": sent} if sent else {}
+        if not given.verify:
+            return headers, {"cert_reqs": "CERT_NONE", "assert_hostname": False}
+        try:
+            trusted = ssl.create_default_context(cafile=given.ca_file)
+        except (OSError, ssl.SSLError):
+            return NoResponse(f"{url}: {given.ca_file} has no certificate of an authority", connected=True)
+        return headers, {"ssl_context": trusted, "server_hostname": given.server_name}
+    shown = _fingerprint(given.certificate) if sent and url.startswith("https:") else None
+    # The server is on this host; its certificate names the outside. Who is to be given the key shows the very one.
+    trust = {"cert_reqs": "CERT_NONE", "assert_hostname": False, "assert_fingerprint": shown}
+    return ({"Authorization": f"Bearer {sent}"} if sent and (shown or not url.startswith("https:")) else {}), trust
+
+
 def _silent(url: str, deadline_s: float) -> NoResponse:
     return NoResponse(f"{url} took the connection and sent nothing within {deadline_s:g} s", connected=True)
 
@@ -107,24 +142,22 @@ def _get(
     *,
     method: str | None,
     body: bytes | None,
-    given: Pass,
+    given: Pass | Login,
     begun: list[int],
 ) -> Outcome:
     """`begun` gets the status as soon as the headers are whole."""
     import urllib3
     from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
-    if given.key and not _KEY.fullmatch(given.key):
-        return NoResponse(f"{url}: the key has a line break or another sign that no header may hold", connected=True)
+    opens = _opens(url, given)
+    if isinstance(opens, NoResponse):
+        return opens
     end = time.monotonic() + deadline_s
     headers = {"Accept": "text/plain, application/json", "User-Agent": "vllm-doctor"}
     if body is not None:
         headers["Content-Type"] = "application/json"
-    shown = _fingerprint(given.certificate) if given.key and url.startswith("https:") else None
-    if given.key and (shown or not url.startswith("https:")):
-        headers["Authorization"] = f"Bearer {given.key}"
-    # The server is on this host; its certificate names the outside. Who is to be given the key shows the very one.
-    pool = urllib3.PoolManager(cert_reqs="CERT_NONE", assert_hostname=False, assert_fingerprint=shown)
+    headers |= opens[0]
+    pool = urllib3.PoolManager(**opens[1])
     urllib3.disable_warnings()
     try:
         reply = pool.request(
@@ -169,4 +202,8 @@ def _why(problem: BaseException) -> str:
     for known in ("Connection refused", "Name or service not known", "Network is unreachable", "reset by peer"):
         if known in text:
             return known.lower()
+    if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER" in text.upper().replace(" ", "_"):
+        return "it does not speak TLS: write http://"
+    if found := _UNTRUSTED.search(text):
+        return f"its certificate is refused: {found[1]}"
     return f"{type(problem).__name__}: {text[:160]}"

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from vllm_doctor.gather.http import NoResponse, Response, get
+from vllm_doctor.gather.http import NO_PASS, Login, NoResponse, Pass, Response, get
 
 
 class Series(msgspec.Struct):
@@ -46,11 +46,16 @@ class _Answer(msgspec.Struct):
 
 
 def ask(
-    address: str, words: Mapping[str, object], *, deadline_s: float, max_bytes: int
+    address: str,
+    words: Mapping[str, object],
+    *,
+    deadline_s: float,
+    max_bytes: int,
+    given: Pass | Login = NO_PASS,
 ) -> list[Series] | Silent | Strange | Refused:
     """`address` is that of the API's call, /api/v1/query or query_range, and `words` are its parameters."""
     query = urlencode(words)
-    told = get(f"{address}?{query}", deadline_s=deadline_s, max_bytes=max_bytes)
+    told = get(f"{address}?{query}", deadline_s=deadline_s, max_bytes=max_bytes, given=given)
     if isinstance(told, NoResponse):
         return Silent(told.reason.replace(f"?{query}", ""))
     try:
@@ -63,6 +68,8 @@ def ask(
 
 
 def _own_words(told: Response) -> str:
-    """What a refusal says in plain text, such as a TLS listener of a client that does not speak TLS."""
+    """What a refusal says in plain text, and of a TLS listener what to do."""
+    if told.status == 400 and b"HTTPS" in told.body[:2000]:  # Go's server and nginx
+        return "it speaks TLS: write https://"
     plain = told.status >= 400 and told.content_type.partition(";")[0] in {"", "text/plain"}
     return told.body[:80].decode("utf-8", "replace").partition("\n")[0].strip() if plain else ""

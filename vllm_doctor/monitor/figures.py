@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from vllm_doctor.gather.http import NO_PASS, Login, Pass
 from vllm_doctor.knowledge.version import Version
 from vllm_doctor.monitor.names import names
 from vllm_doctor.monitor.rules import suffixed
@@ -117,7 +118,9 @@ def thinned(points: Sequence[Point]) -> tuple[Point, ...]:
     return tuple(point for few in kept for point in few)
 
 
-def of_prometheus(url: str, since: float, until: float, releases: Sequence[Version]) -> tuple[Chart, ...]:
+def of_prometheus(
+    url: str, since: float, until: float, releases: Sequence[Version], given: Pass | Login = NO_PASS
+) -> tuple[Chart, ...]:
     """The charts that a Prometheus tells. Raises NotTold."""
     step = max(15.0, (until - since) / _POINTS)
     charts: list[Chart] = []
@@ -125,28 +128,31 @@ def of_prometheus(url: str, since: float, until: float, releases: Sequence[Versi
         lines: list[Line] = []
         for line in row["lines"]:
             query = filled(line["query"], releases)
-            lines += _series(url, query, line["name"], (since, until, step))
+            lines += _series(url, query, line["name"], (since, until, step), given)
         lines.sort(key=lambda one: -max(v for _, v in one.points))
         more = f"{len(lines) - _LINES} more lines are not drawn" if len(lines) > _LINES else ""
         needs = f" ({row['needs']})" if "needs" in row else ""
         lacking = f"Prometheus has no figures of this{needs}"
-        if not lines and "none" in row and _series(url, _TEXT_FILE, "", (since, until, step)):
+        if not lines and "none" in row and _series(url, _TEXT_FILE, "", (since, until, step), given):
             lacking = row["none"]
         note = more if lines else lacking
         charts.append(Chart(row["title"], row["unit"], tuple(lines[:_LINES]), row.get("top"), note))
     return tuple(charts)
 
 
-def _series(url: str, query: str, legend: str, span: tuple[float, float, float]) -> list[Line]:
+def _series(url: str, query: str, legend: str, span: tuple[float, float, float], given: Pass | Login) -> list[Line]:
     from vllm_doctor.gather.prometheus_query import Refused, Silent, Strange, ask
 
     words = {"query": query, "start": span[0], "end": span[1], "step": span[2]}
-    told = ask(f"{url.rstrip('/')}/api/v1/query_range", words, deadline_s=_ASK_S, max_bytes=_MOST)
+    told = ask(f"{url.rstrip('/')}/api/v1/query_range", words, deadline_s=_ASK_S, max_bytes=_MOST, given=given)
     if isinstance(told, Silent):
         raise NotTold(told.why)
     if isinstance(told, Strange) and told.status in {401, 403}:
+        if isinstance(given, Login) and given.authorization:
+            raise NotTold(f"{url}: it refuses the user or the password of --http-config (HTTP {told.status})")
         raise NotTold(
-            f"{url}: it wants a password (HTTP {told.status}), and this command sends none: name a proxy that adds it"
+            f"{url}: it wants a password (HTTP {told.status}): --http-config FILE has it (basic_auth), as role "
+            "monitoring writes it to /etc/prometheus/vllm-doctor/client.yml"
         )
     if isinstance(told, Strange):
         raise NotTold(f"{url}: no answer of a Prometheus (HTTP {told.status}, {told.why})")
