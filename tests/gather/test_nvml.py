@@ -161,6 +161,14 @@ def test_links_that_are_down_and_throttling(nvml_machine: Make) -> None:
     assert (gpus.value[0].pcie_width, gpus.value[0].pcie_width_max) == (8, 16)
 
 
+def test_errors_of_nvlinks_are_those_that_the_driver_counts(nvml_machine: Make) -> None:
+    nvml_machine("h100x2").say("gpu.0.field.38 = 7", "gpu.0.field.52 = 2", "gpu.1.nvlink = 0 0", "gpu.1.field.52 = 9")
+    gpus, _ = nvml.read(60)
+    assert isinstance(gpus, Known)
+    assert [gpu.nvlink_errors for gpu in gpus.value] == [{"crc-flit": 7, "replay": 2}, {}]
+    assert [gpu.error for gpu in gpus.value] == [None, None]
+
+
 @pytest.mark.parametrize(
     ("said", "down"),
     [

@@ -5,7 +5,9 @@ import subprocess
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from vllm_doctor.monitor.host import rows
@@ -15,6 +17,7 @@ from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.render import prometheus
 
+REPO = Path(__file__).parents[2]
 UNIT = "vllm@main.service"
 CARD = Gpu(
     index=0,
@@ -29,6 +32,7 @@ CARD = Gpu(
     pcie_width=8,
     temperature_c=71,
     pcie_width_max=16,
+    nvlink_errors={"replay": 3},
 )
 LOST = "NVRM: Xid (PCI:0000:05:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 XIDS = (
@@ -74,6 +78,7 @@ def test_figures_of_a_host() -> None:
     assert "vllm_gpu_row_remap_failed" not in got  # not read is not 0
     assert {labels["reason"]: v for labels, v in got["vllm_gpu_throttled"]}["hw-thermal"] == 1
     assert {labels["reason"]: v for labels, v in got["vllm_gpu_throttled"]}["sw-thermal"] == 0
+    assert got["vllm_gpu_nvlink_errors_total"] == [(card | {"kind": "replay"}, 3.0)]
     assert got["vllm_gpu_xid_events_total"] == [({"pci": "0000:05:00", "xid": "79"}, 3.0)]
     assert got["vllm_gpu_xid_last_timestamp_seconds"] == [({"pci": "0000:05:00", "xid": "79"}, 1767225660.0)]
     assert got["vllm_doctor_unit_failed"] == [({"unit": UNIT}, 0.0)]
@@ -81,6 +86,24 @@ def test_figures_of_a_host() -> None:
     assert got["vllm_driver_library_mismatch"] == [({}, 1.0)]
     assert "vllm_fabric_manager_mismatch" not in got
     assert got["vllm_doctor_unit_drained"] == [({"unit": UNIT}, 1.0)]
+
+
+def test_what_dcgm_exporter_has_and_has_not_is_what_the_page_says() -> None:
+    """Each series of a GPU has a field in its default counters, one that is commented out there, or none."""
+    dcgm = yaml.safe_load(Path(__file__).with_name("dcgm_default_counters.yml").read_text(encoding="utf-8"))
+    whole = msgspec.structs.replace(CARD, remap_failed=False)
+    got = told(prometheus.text([], 1.0, rows=rows([msgspec.structs.replace(snapshot(), gpus=Known((whole,), "t"))])))
+    assert {name for name in got if name.startswith("vllm_gpu_")} == set(dcgm["same"])
+    said = {
+        name: next((k for k in ("exported", "commented_out") if field in dcgm[k]), "none")
+        for name, field in dcgm["same"].items()
+    }
+    of = {kind: {name.removeprefix("vllm_gpu_") for name, k in said.items() if k == kind} for kind in said.values()}
+    assert of["commented_out"] == {"ecc_uncorrected_errors", "throttled", "nvlink_errors_total"}
+    assert {"row_remap_pending", "nvlinks_down", "pcie_lanes"} <= of["none"]
+    assert {"xid_events_total", "memory_free_bytes", "temperature_celsius", "row_remap_failed"} <= of["exported"]
+    page = " ".join((REPO / "docs" / "monitoring.md").read_text(encoding="utf-8").split())
+    assert "ECC, throttling and NVLink errors are commented out in it, links and pending remaps are not in it" in page
 
 
 def test_a_lost_gpu_answers_0_and_says_nothing_else() -> None:

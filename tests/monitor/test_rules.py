@@ -27,6 +27,7 @@ CASES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("cases.yml").rea
 REPO = Path(__file__).parents[2]
 PINNED = [as_version("0.32.0")]
 SERVER = {"job": "vllm", "instance": "a:8000", "host": "a"}
+PROMISED = {"first_token_s": 2.5, "between_tokens_s": 0.1, "end_to_end_s": 60.0}
 ENGINE = {**SERVER, "unit": "main", "engine": "0", "model_name": "m"}
 EXPORTER = {"job": "node", "instance": "a:9100", "host": "a"}
 
@@ -94,7 +95,7 @@ def test_a_metric_that_is_missing_is_named_so_that_explain_takes_it(releases: li
 
 def test_every_alert_fires_just_does_not_and_is_silent_without_its_series(tmp_path: Path) -> None:
     """Each alert beside the records that it reads, and no other: promtool evaluates every rule for every minute."""
-    records, firing = (group["rules"] for group in rules.groups(PINNED))
+    records, firing = (group["rules"] for group in rules.groups(PINNED, numbers=PROMISED))
     files = []
     for alert in CASES:
         own = [row for row in firing if row["alert"] == alert]
@@ -213,6 +214,36 @@ def test_an_objective_is_a_warning_until_its_bound_is_set() -> None:
         "VllmErrors": both,
     }
     assert grave({"first_token_s": 2.5})["VllmFirstTokenLate"] == both
+
+
+@pytest.mark.parametrize(
+    ("in_time", "fires"),
+    [
+        ("0+8x1560", False),  # a fifth is late, as yesterday: nobody promised less
+        ("0+9.8x1500 14700+8x60", True),
+        ("_x1440 0+8x120", False),  # the first day
+    ],
+    ids=["always-so", "worse-than-yesterday", "first-day"],
+)
+def test_a_bound_that_nobody_chose_is_compared_with_yesterday(tmp_path: Path, in_time: str, fires: bool) -> None:
+    records, firing = (group["rules"] for group in rules.groups(PINNED))
+    read = [row for row in records if row["labels"]["objective"] == "VllmTokensLate"]
+    own = [row for row in firing if row["alert"] == "VllmTokensLate"]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "a", "rules": [*read, *own]}]}))
+    count = "_x1440 0+10x120" if in_time.startswith("_") else "0+10x1560"
+    told = {
+        "vllm:inter_token_latency_seconds_bucket le=0.1": in_time,
+        "vllm:inter_token_latency_seconds_count": count,
+        "vllm:request_success_total finished_reason=stop": count,
+    }
+    asked = {
+        "rule_files": ["rules.yml"],
+        "evaluation_interval": "5m",
+        "tests": [_group("VllmTokensLate", {"at": "1555m", "series": told}, fires)],
+    }
+    (tmp_path / "tests.yml").write_text(yaml.safe_dump(asked))
+    done = _promtool("test", "rules", str(tmp_path / "tests.yml"))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_dashboards_are_what_the_builder_makes_of_the_charts() -> None:

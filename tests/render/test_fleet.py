@@ -11,12 +11,15 @@ import msgspec
 import pytest
 from sample import HOSTILE, diagnosis, finding
 
+from tests.scenarios.loading import names, snapshot
 from vllm_doctor.cli.fleet import EXAMPLES
 from vllm_doctor.cli.fleet_run import gathered as written
+from vllm_doctor.gather.bundle import read_bundle, write_bundle
 from vllm_doctor.records.finding import Diagnosis, Subject
 from vllm_doctor.records.verdict import Severity, Verdict
 from vllm_doctor.render.fleet import Host, fleet, page
 from vllm_doctor.render.machine import dumps
+from vllm_doctor.rules.engine import diagnose
 
 BIN = Path(sys.executable).parent
 REPO = Path(__file__).parents[2]
@@ -85,6 +88,23 @@ def test_a_hundred_hosts_are_one_page_in_seconds(tmp_path: Path) -> None:
     assert time.process_time() - began < 5
     assert len((tmp_path / "fleet.html").read_bytes()) < 200_000
     assert "gpu099" in (tmp_path / "fleet.html").read_text()
+
+
+def test_a_hundred_replayed_bundles_are_one_page_in_seconds(tmp_path: Path) -> None:
+    """What is said of real logs is longer than a sample; handed over as playbooks/diagnose.yml does it."""
+    said = {}
+    for at, name in enumerate(names()[::25][:20]):
+        write_bundle([snapshot(name)], tmp_path / f"{at}.tar.gz")
+        replayed = read_bundle(tmp_path / f"{at}.tar.gz")
+        assert isinstance(replayed, tuple)
+        answer = json.loads(dumps(diagnose(replayed[0])))
+        said |= {host: json.dumps({"host": host, "answer": answer}) for host in (f"gpu{at}-{n}" for n in range(5))}
+    began = time.process_time()
+    written(said, str(tmp_path))
+    assert time.process_time() - began < 5
+    told = json.loads((tmp_path / "fleet.json").read_text())["services"]
+    assert len(told) == 100
+    assert len({row["code"] for row in told if row["code"]}) > 5
 
 
 def test_an_answer_that_is_none_is_a_row(tmp_path: Path) -> None:

@@ -46,6 +46,27 @@ def test_a_run_that_could_not_judge_keeps_the_time_of_the_last_that_did(tmp_path
     assert told["vllm_doctor_last_run_timestamp_seconds", ()] == 2000.0
 
 
+def test_a_finding_says_since_which_of_the_runs_in_a_row(tmp_path: Path) -> None:
+    """So that an alert tells the first run that found it from the second; without a file before nothing is said."""
+    path = tmp_path / "vllm_doctor.prom"
+    who = (("code", "VD131"), ("unit", "vllm.service"))
+    since = []
+    for at, told in enumerate(
+        (
+            diagnosis(finding()),
+            diagnosis(finding()),
+            diagnosis(verdict=Verdict.UNKNOWN),
+            diagnosis(finding()),
+            diagnosis(),
+            diagnosis(finding()),
+        )
+    ):
+        prometheus.write(path, [told], 1000.0 + 300 * at, codes=["VD131"])
+        since.append(samples(path).get(("vllm_doctor_finding_since_timestamp_seconds", who)))
+    assert since == [None, 1000.0, 1000.0, 1000.0, None, 2500.0]
+    assert "finding_since" not in prometheus.text([diagnosis(finding())], 1.0)
+
+
 def test_a_hostile_unit_name_does_not_break_the_format(tmp_path: Path) -> None:
     path = tmp_path / "vllm_doctor.prom"
     prometheus.write(path, [diagnosis(finding(), unit=HOSTILE_UNIT)], 1.0)

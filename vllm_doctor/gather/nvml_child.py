@@ -15,6 +15,8 @@ from typing import Any
 import pynvml
 
 RECOVERY_ACTION = 230
+# NVML_FI_DEV_NVLINK_*_ERROR_COUNT_TOTAL, all links of a GPU together; NVLink 5 has others, of each link.
+NVLINK_ERRORS = {"crc-flit": 38, "crc-data": 45, "replay": 52, "recovery": 59, "ecc-data": 160}
 
 
 def say(kind: str, **facts: object) -> None:
@@ -134,6 +136,19 @@ def _health(gpu: Asker, handle: Any) -> None:
             break
         links[link] = state != 0
     gpu.values["nvlinks"] = sorted(links.items())
+    if any(links.values()):
+        gpu.values["nvlink_errors"] = _nvlink_errors(handle)
+
+
+def _nvlink_errors(handle: Any) -> dict[str, int]:
+    """What this driver counts of this card; another lacks some or all."""
+    told = {}
+    for kind, field in NVLINK_ERRORS.items():
+        try:
+            told[kind] = _field(handle, field)
+        except pynvml.NVMLError:
+            continue
+    return told
 
 
 def _field(handle: Any, field: int) -> int:

@@ -116,6 +116,7 @@ class _Values(msgspec.Struct):
     pcie_width_max: int | None = None
     temperature: int | None = None
     nvlinks: tuple[tuple[int, bool], ...] = ()
+    nvlink_errors: dict[str, int] = {}
 
 
 def _up(raw: Mapping[str, object]) -> frozenset[int]:
@@ -167,6 +168,7 @@ def _gpu(index: int, raw: Mapping[str, object], errors: Mapping[str, int], paren
         pcie_width=values.pcie_width,
         pcie_width_max=values.pcie_width_max,
         nvlink_down=tuple(link for link, up in values.nvlinks if not up),
+        nvlink_errors=values.nvlink_errors,
         temperature_c=values.temperature,
         pci=values.pci,
         unified_memory=errors.get("memory") == NOT_SUPPORTED and "handle" not in errors,

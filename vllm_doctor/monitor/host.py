@@ -66,6 +66,8 @@ def _gpu(gpu: Gpu, budget: int | None) -> Iterator[Row]:
             yield Row(f"vllm_gpu_{name}", help_, who, float(value))
     if gpu.error is None:
         yield Row("vllm_gpu_nvlinks_down", "NVLinks that are down.", who, float(len(gpu.nvlink_down)))
+        for kind, count in gpu.nvlink_errors.items():
+            yield Row("vllm_gpu_nvlink_errors_total", "NVLink errors.", {**who, "kind": kind}, float(count))
         for reason in THROTTLED:
             labels = {**who, "reason": reason}
             yield Row("vllm_gpu_throttled", "Slowed down now.", labels, float(reason in gpu.throttle_reasons))

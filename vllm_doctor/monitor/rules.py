@@ -12,12 +12,15 @@ from vllm_doctor import __version__
 from vllm_doctor.knowledge.version import Version
 from vllm_doctor.monitor.names import Names, names
 
-# Long window, short window, how many times too fast the budget burns, how long it must hold, severity.
+# Long window, short window, how many times too fast the budget burns, how long it must hold, severity, and the time
+# back with which a server is compared whose bound nobody chose.
 _BURNS = (
-    ("1h", "5m", 14.4, "2m", "critical"),
-    ("6h", "30m", 6.0, "15m", "critical"),
-    ("3d", "6h", 1.0, "1h", "warning"),
+    ("1h", "5m", 14.4, "2m", "critical", "1d"),
+    ("6h", "30m", 6.0, "15m", "critical", "1d"),
+    ("3d", "6h", 1.0, "1h", "warning", "3d"),
 )
+# What nobody promised is no incident where it was always so: twice the misses of that time back.
+_WORSE = 2
 _WINDOWS = ("5m", "30m", "1h", "6h", "3d")
 _WORD = re.compile(r"<([a-z_]+)>")
 
@@ -55,7 +58,7 @@ def groups(
 ) -> list[dict[str, Any]]:
     """The groups of a rules file, as its YAML has them. Raises PolicyError, and NoCommonNameError for such releases."""
     known, lacking = names(releases)
-    told = {**known, **_numbers(numbers or {}), **_xids(), "job": job}
+    told = {**known, **_numbers(numbers or {}), **_xids(), "once": source()["once"], "job": job}
     unknown = sorted(set(without) - set(alerts()))
     if unknown:
         raise PolicyError(f"no such alert: {', '.join(unknown)}; there are {', '.join(alerts())}")
@@ -184,19 +187,23 @@ def _records(row: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[dict[s
 
 def _burns(row: Mapping[str, Any], told: Mapping[str, str], chosen: Set[str]) -> Iterator[dict[str, Any]]:
     requests = f"sum by (job, instance) (increase({told['finished']}[WINDOW]))"
-    for long, short, factor, hold, gravest in _BURNS:
-        severity = gravest if row.get("bound", "") in {"", *chosen} else "warning"
+    for long, short, factor, hold, gravest, back in _BURNS:
+        promised = row.get("bound", "") in {"", *chosen}
         over = f"{factor:g} * {told[row['budget']]}"
         missed = f'vllm_objective:missed:ratio_rateWINDOW{{objective="{row["alert"]}"}}'
+        now = missed.replace("WINDOW", long)
+        worst = f"max by (job, instance) ({now})", f"max by (job, instance) ({now} offset {back})"
+        worse = f"\nand on (job, instance) {worst[0]} > {_WORSE} * {worst[1]}"
         yield {
             "alert": row["alert"],
             "expr": (
                 f"{missed.replace('WINDOW', long)} > {over}\n"
                 f"and {missed.replace('WINDOW', short)} > {over}\n"
                 f"and on (job, instance) {requests.replace('WINDOW', long)} >= {told['objective_requests']}"
+                + ("" if promised else worse)
             ),
             "for": hold,
-            "labels": {"severity": severity, "window": long},
+            "labels": {"severity": gravest if promised else "warning", "window": long},
             "annotations": {
                 "summary": f"{_filled(row['summary'], told)}: {{{{ $value | humanizePercentage }}}} within {long}",
                 "do": row["do"],

@@ -87,6 +87,7 @@ class Gpu(msgspec.Struct, frozen=True):
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     nvlink_down: tuple[int, ...] = ()
+    nvlink_errors: dict[str, int] = {}
     temperature_c: int | None = None
     pci: str | None = None
     reserved_bytes: int | None = None

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_doctor.monitor.host import Row
 from vllm_doctor.records.finding import Diagnosis, Finding
@@ -17,6 +17,21 @@ if TYPE_CHECKING:
 
 _GIB = float(1 << 30)
 _LAST_SUCCESS = "vllm_doctor_last_success_timestamp_seconds"
+_LAST_RUN = "vllm_doctor_last_run_timestamp_seconds"
+_SINCE = "vllm_doctor_finding_since_timestamp_seconds"
+
+
+class _Before(NamedTuple):
+    """What the file that is about to be replaced told; seconds since the epoch.
+
+    `since` is when the first of the runs in a row found a code of a unit; None where no run told anything.
+    """
+
+    successes: dict[str, float]
+    since: dict[tuple[str, str], float] | None
+
+
+_NOTHING_BEFORE = _Before({}, None)
 
 
 def write(
@@ -29,14 +44,15 @@ def write(
     """Replace the file at once (temporary file, rename), readable by all. Raises OSError.
 
     `codes` are all finding codes there are: those not found are told as 0, so that an alert sees them end. A run that
-    could not judge (verdict unknown) leaves the time of the last success as it was. `rows` are the host's own.
+    could not judge (verdict unknown) leaves the times of the last success and of the findings as they were. `rows` are
+    the host's own.
     """
-    put(path, _exposition(_registry(diagnoses, now, codes, _last_successes(Path(path)), rows)), mode=0o644)
+    put(path, _exposition(_registry(diagnoses, now, codes, _before(Path(path)), rows)), mode=0o644)
 
 
 def text(diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str] = (), rows: Sequence[Row] = ()) -> str:
     """The same for standard output, where nothing is known of earlier runs."""
-    return _exposition(_registry(diagnoses, now, codes, {}, rows))
+    return _exposition(_registry(diagnoses, now, codes, _NOTHING_BEFORE, rows))
 
 
 def _exposition(registry: "CollectorRegistry") -> str:
@@ -46,7 +62,7 @@ def _exposition(registry: "CollectorRegistry") -> str:
 
 
 def _registry(
-    diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str], before: dict[str, float], rows: Sequence[Row]
+    diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str], before: _Before, rows: Sequence[Row]
 ) -> "CollectorRegistry":
     from prometheus_client import CollectorRegistry, Gauge
 
@@ -64,7 +80,7 @@ def _registry(
         "vllm_doctor_signal_unknown", "1 for each signal that could not be read.", ["unit", "signal"], registry=registry
     )
     success = Gauge(_LAST_SUCCESS, "When a run last came to a verdict.", ["unit"], registry=registry)
-    Gauge("vllm_doctor_last_run_timestamp_seconds", "When a run last ended.", registry=registry).set(now)
+    Gauge(_LAST_RUN, "When a run last ended.", registry=registry).set(now)
     for diagnosis in diagnoses:
         unit = visible(diagnosis.subject.unit or "", 200)
         for word in Verdict:
@@ -87,8 +103,12 @@ def _registry(
         for missing in diagnosis.unknown:
             unseen.labels(unit, missing.signal).set(1)
         judged = diagnosis.verdict is not Verdict.UNKNOWN
-        if judged or unit in before:
-            success.labels(unit).set(now if judged else before[unit])
+        if judged or unit in before.successes:
+            success.labels(unit).set(now if judged else before.successes[unit])
+    if before.since is not None:
+        since = Gauge(_SINCE, "When the first of the runs in a row found it.", ["unit", "code"], registry=registry)
+        for (unit, code), moment in _since(diagnoses, before.since, now).items():
+            since.labels(unit, code).set(moment)
     _add(registry, [*_planned(diagnoses), *_memory(diagnoses), *rows])
     return registry
 
@@ -133,19 +153,37 @@ def _add(registry: "CollectorRegistry", rows: Sequence[Row]) -> None:
         (gauges[row.name].labels(*words) if words else gauges[row.name]).set(row.value)
 
 
-def _last_successes(path: Path) -> dict[str, float]:
-    """When each unit was last judged, from the file that is about to be replaced."""
+def _since(
+    diagnoses: Sequence[Diagnosis], before: dict[tuple[str, str], float], now: float
+) -> dict[tuple[str, str], float]:
+    """When each finding began; of a unit that could not be judged also what was known of it."""
+    told = {}
+    for diagnosis in diagnoses:
+        unit = visible(diagnosis.subject.unit or "", 200)
+        if diagnosis.verdict is Verdict.UNKNOWN:
+            told.update({who: moment for who, moment in before.items() if who[0] == unit})
+        for finding in diagnosis.findings:
+            told[unit, finding.code] = min(now, before.get((unit, finding.code), now))
+    return told
+
+
+def _before(path: Path) -> _Before:
+    """When each unit was last judged and each finding began, from the file that is about to be replaced."""
     from prometheus_client.parser import text_string_to_metric_families
 
     if not path.is_file():
-        return {}
+        return _NOTHING_BEFORE
     try:
-        text = path.read_text(encoding="utf-8")
-        return {
-            sample.labels["unit"]: float(sample.value)
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name == _LAST_SUCCESS and "unit" in sample.labels
-        }
+        families = text_string_to_metric_families(path.read_text(encoding="utf-8"))
+        told = [sample for family in families for sample in family.samples]
+        successes = {s.labels["unit"]: float(s.value) for s in told if s.name == _LAST_SUCCESS and "unit" in s.labels}
+        runs = [float(s.value) for s in told if s.name == _LAST_RUN]
+        found, since = (
+            {(s.labels["unit"], s.labels["code"]): float(s.value) for s in told if s.name == name}
+            for name in ("vllm_doctor_finding", _SINCE)
+        )
     except (OSError, ValueError, KeyError):
-        return {}
+        return _NOTHING_BEFORE
+    if not runs:
+        return _Before(successes, None)
+    return _Before(successes, {**{who: runs[0] for who, value in found.items() if value == 1}, **since})
