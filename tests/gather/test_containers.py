@@ -17,6 +17,7 @@ from vllm_doctor.cli.main import run
 from vllm_doctor.gather import containers, inspected, kubectl, pod
 from vllm_doctor.gather.containers import in_order
 from vllm_doctor.gather.target import Target, target
+from vllm_doctor.knowledge.images import release_of
 from vllm_doctor.records.reading import Known, Unknown
 
 Put = Callable[[str, str], None]
@@ -140,7 +141,7 @@ def test_inspect_tells_the_state_the_limits_the_gpus_and_the_launch() -> None:
     assert (one.end.exit_code, one.end.oom_killed) == (137, True)
     assert (one.gpus, one.shares_shm, seen.ports, one.address) == (-1, False, {8000: 18000}, "172.17.0.2")
     assert seen.argv[:4] == ("vllm", "serve", "--model", "org/m")
-    assert inspected.version_of(one.image) == "0.11.0"
+    assert release_of(one.image) == "0.11.0"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_no_gpu_is_said_only_where_the_runtime_lists_its_devices(host: dict[str,
     ],
 )
 def test_only_the_tag_of_vllms_own_image_is_a_release(image: str, version: str | None) -> None:
-    assert inspected.version_of(image) == version
+    assert release_of(image) == version
 
 
 def test_a_pod_tells_its_probes_its_last_end_and_its_shared_memory() -> None:

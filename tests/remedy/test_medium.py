@@ -19,59 +19,61 @@ def launched(*argv: str, medium: str = "command") -> Diagnosis:
 
 
 def test_the_whole_command_with_the_change_in_its_place() -> None:
-    lines = corrected(launched(*LAUNCH), SHORTER, Medium.COMMAND)
+    lines = corrected(launched(*LAUNCH), (SHORTER,), Medium.COMMAND)
     assert lines == ["vllm serve m/tiny --port 8001 --max-model-len 2048"]
-    assert corrected(launched(*LAUNCH), CPU, Medium.COMMAND)[0].startswith("VLLM_USE_V1=0 vllm serve m/tiny")
+    assert corrected(launched(*LAUNCH), (CPU,), Medium.COMMAND)[0].startswith("VLLM_USE_V1=0 vllm serve m/tiny")
 
 
 def test_a_container_keeps_its_own_words() -> None:
     own = ("docker", "run", "--gpus", "all", "-v", "/srv:/srv", "vllm/vllm-openai:v0.32.0", "--model", "m/tiny")
-    assert corrected(launched(*own, medium="docker"), SHORTER, Medium.DOCKER) == [
+    assert corrected(launched(*own, medium="docker"), (SHORTER,), Medium.DOCKER) == [
         "docker run --gpus all -v /srv:/srv vllm/vllm-openai:v0.32.0 --model m/tiny \\",
         "  --max-model-len 2048",
     ]
-    assert corrected(launched(*own, medium="docker"), CPU, Medium.DOCKER)[0].startswith("docker run -e VLLM_USE_V1=0")
+    assert corrected(launched(*own, medium="docker"), (CPU,), Medium.DOCKER)[0].startswith(
+        "docker run -e VLLM_USE_V1=0"
+    )
 
 
 def test_another_medium_is_written_whole() -> None:
-    shown = "\n".join(corrected(launched(*LAUNCH), SHORTER, Medium.DOCKER))
+    shown = "\n".join(corrected(launched(*LAUNCH), (SHORTER,), Medium.DOCKER))
     assert "-p 8001:8001" in shown
     assert "vllm/vllm-openai:v0.32.0" in shown
 
 
 @pytest.mark.parametrize("medium", [Medium.COMPOSE, Medium.POD])
 def test_a_file_that_holds_the_launch_is_shown_as_what_changes_in_it(medium: Medium) -> None:
-    shown = corrected(launched(*LAUNCH, medium=medium.value), SHORTER, medium)
+    shown = corrected(launched(*LAUNCH, medium=medium.value), (SHORTER,), medium)
     assert [row.split() for row in shown if row[0] in "+-"] == [["-", "-", "'4096'"], ["+", "-", "'2048'"]]
 
 
 def test_python_has_no_port() -> None:
-    assert corrected(launched(*LAUNCH), SHORTER, Medium.PYTHON) == ["llm = LLM(model='m/tiny', max_model_len=2048)"]
+    assert corrected(launched(*LAUNCH), (SHORTER,), Medium.PYTHON) == ["llm = LLM(model='m/tiny', max_model_len=2048)"]
 
 
 def test_of_a_launch_that_is_not_known_only_the_change_is_written() -> None:
-    assert corrected(launched(), SHORTER, Medium.POD) == ["args:", '- "--max-model-len"', '- "2048"']
-    assert corrected(launched(), SHORTER, Medium.PYTHON) == ["LLM(…, max_model_len=2048)"]
-    assert corrected(launched(), CPU, Medium.SLURM) == ["export VLLM_USE_V1=0"]
+    assert corrected(launched(), (SHORTER,), Medium.POD) == ["args:", '- "--max-model-len"', '- "2048"']
+    assert corrected(launched(), (SHORTER,), Medium.PYTHON) == ["LLM(…, max_model_len=2048)"]
+    assert corrected(launched(), (CPU,), Medium.SLURM) == ["export VLLM_USE_V1=0"]
 
 
 def test_what_no_launch_carries_is_written_nowhere() -> None:
     package = Change(ChangeKind.PACKAGE, "vllm", None, "0.33.0", Direction.UPGRADE, Applicability.MANUAL)
     vague = Change(ChangeKind.FLAG, "max-num-seqs", None, None, Direction.LOWER, Applicability.NEEDS_REVIEW)
     for medium in Medium:
-        assert corrected(launched(*LAUNCH), package, medium) == []
-        assert corrected(launched(*LAUNCH), vague, medium) == []
+        assert corrected(launched(*LAUNCH), (package,), medium) == []
+        assert corrected(launched(*LAUNCH), (vague,), medium) == []
 
 
 @pytest.mark.parametrize("medium", [Medium.COMPOSE, Medium.POD])
 def test_a_file_with_references_of_its_owner_is_not_written_anew(medium: Medium) -> None:
-    shown = corrected(launched(*LAUNCH, "--served-model-name", "${NAME}", medium=medium.value), SHORTER, medium)
+    shown = corrected(launched(*LAUNCH, "--served-model-name", "${NAME}", medium=medium.value), (SHORTER,), medium)
     assert [row for row in shown if "$" in row] == []
     assert shown[1:] == ['- "--max-model-len"', '- "2048"']
 
 
 def test_a_change_alone_is_one_line_and_fills_nothing_in() -> None:
     change = msgspec.structs.replace(CPU, after="$(id)\n${HOME}")
-    assert corrected(launched(), change, Medium.COMPOSE)[1] == '  - "VLLM_USE_V1=$$(id)\\n$${HOME}"'
-    assert corrected(launched(), change, Medium.POD)[2] == '  value: "$$(id)\\n$${HOME}"'
-    assert corrected(launched(), change, Medium.SLURM) == ["export VLLM_USE_V1=$'$(id)\\n${HOME}'"]
+    assert corrected(launched(), (change,), Medium.COMPOSE)[1] == '  - "VLLM_USE_V1=$$(id)\\n$${HOME}"'
+    assert corrected(launched(), (change,), Medium.POD)[2] == '  value: "$$(id)\\n$${HOME}"'
+    assert corrected(launched(), (change,), Medium.SLURM) == ["export VLLM_USE_V1=$'$(id)\\n${HOME}'"]

@@ -252,7 +252,10 @@ def _snapshots(given: Given) -> tuple[Snapshot, ...]:
     from vllm_doctor.gather.documents import sort
 
     sorted_ = sort(given.logs)
-    told = readings(msgspec.structs.replace(given, logs=sorted_.logs))
+    if len(sorted_.launches) > (given.launch is None):
+        raise UsageProblem(f"{sorted_.launches[-1]} is a launch, and another one is given: one at a time")
+    launch = given.launch if given.launch is not None else next(iter(sorted_.launches), None)
+    told = readings(msgspec.structs.replace(given, logs=sorted_.logs, launch=launch))
     if sorted_.containers:
         from vllm_doctor.cli.described import snapshots
 

@@ -87,10 +87,11 @@ def unread(told: Mapping[str, Reading[Any]]) -> tuple[Missing, ...]:
 def readings(given: Given) -> dict[str, Any]:
     """What the options tell, by the fields of a snapshot."""
     gpus, driver = _cards(given)
+    launch, version = _launch(given)
     told: dict[str, Reading[Any]] = {
         "log": read_logs(given.logs) if given.logs else NOT_GIVEN,
-        "launch": _launch(given),
-        "version": _version(given),
+        "launch": launch,
+        "version": version,
         "gpus": gpus,
         "driver": driver,
         "model_config": _model_config(given.model_config),
@@ -100,18 +101,26 @@ def readings(given: Given) -> dict[str, Any]:
     return {name: reading for name, reading in told.items() if reading != NOT_GIVEN}
 
 
-def _launch(given: Given) -> Reading[Launch]:
+def _launch(given: Given) -> tuple[Reading[Launch], Reading[str]]:
+    """The launch, and the release: the one given, else the tag of the image that the launch starts."""
+    version: Reading[str] = Known(given.version, "--vllm-version") if given.version else NOT_GIVEN
     if given.launch is None:
-        return NOT_GIVEN
+        return NOT_GIVEN, version
+    from vllm_doctor.knowledge.images import release_of
     from vllm_doctor.knowledge.versions import parse_version
-    from vllm_doctor.launch.command import parse_line
+    from vllm_doctor.launch.command import launch_of
     from vllm_doctor.launch.line import LaunchError
+    from vllm_doctor.launch.source import read
 
     text, source = _launch_text(given.launch)
     try:
-        return Known(parse_line(text, parse_version(given.version or "")), source)
+        told = read(text)
+        tag = release_of(told.image)
+        if tag is not None and not given.version:
+            version = Known(tag, f"the image {told.image}")
+        return Known(launch_of(told, parse_version(given.version or tag or "")), source), version
     except LaunchError as problem:
-        return Unknown(f"--launch: {problem}", "give the command as it is typed, the model included")
+        return Unknown(f"--launch: {problem}", "give the command as it is typed, the model included"), version
     except ValueError as problem:
         raise UsageProblem(f"--launch: {problem}: give the command as a shell would read it") from None
 
@@ -130,10 +139,6 @@ def _launch_text(named: str) -> tuple[str, str]:
     if not isinstance(read, Known):
         raise UsageProblem(f"--launch {read.reason}")
     return read.value.decode(errors="replace"), named
-
-
-def _version(given: Given) -> Reading[str]:
-    return Known(given.version, "--vllm-version") if given.version else NOT_GIVEN
 
 
 def _cards(given: Given) -> tuple[Reading[tuple[Gpu, ...]], Reading[Driver]]:

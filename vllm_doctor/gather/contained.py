@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from vllm_doctor.gather.inspected import Seen, version_of
+from vllm_doctor.gather.inspected import Seen
 from vllm_doctor.gather.launch import is_vllm, parse_argv
+from vllm_doctor.knowledge.images import release_of
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import Launch
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
@@ -30,7 +31,7 @@ def version_in(seen: Seen) -> Reading[str]:
     """The release that the image's tag names."""
     if seen.container.is_job:
         return NOT_GIVEN
-    found = version_of(seen.container.image)
+    found = release_of(seen.container.image)
     if found is not None:
         return Known(found, f"the image {seen.container.image}")
     return Unknown(f"the image {seen.container.image or '?'} names no release", "give it: --vllm-version X.Y.Z")

@@ -9,6 +9,7 @@ import msgspec
 from vllm_doctor.gather import inspected, pod, slurm
 from vllm_doctor.gather.bounded import STDIN, json_value, start
 from vllm_doctor.gather.inspected import Seen
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.container import Event
 from vllm_doctor.records.reading import Known
 
@@ -17,25 +18,32 @@ _MOST = 16 << 20
 _HEAD = 4096
 # YAML takes a hundred times as long to read as JSON.
 _MOST_YAML = 1 << 20
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
+_COMPOSE = Pattern(r"(?:\s*#[^\n]*\n|\s*\n)*+(?:services|version|name|x-[\w-]{1,40}|include|networks|volumes)[ ]?:")
 
 
 class Documents(msgspec.Struct, frozen=True):
-    """The files by what they hold; `logs` are what is no description."""
+    """The files by what they hold; `logs` are what is no description, `launches` start a vLLM."""
 
     logs: tuple[str, ...]
+    launches: tuple[str, ...] = ()
     containers: tuple[Seen, ...] = ()
     events: tuple[Event, ...] = ()
 
 
 def sort(names: Sequence[str]) -> Documents:
     """`docker inspect`, `kubectl get pod -o json` (or yaml), `kubectl get events -o json`,
-    `scontrol show job`; all others are logs."""
+    `scontrol show job`, and what starts a vLLM (compose, a script); all others are logs."""
     logs: list[str] = []
+    launches: list[str] = []
     seen: list[Seen] = []
     told: list[Event] = []
     for name in names:
         if job := _jobs(name):
             seen += job
+            continue
+        if _starts_vllm(name):
+            launches.append(name)
             continue
         value = _value(name)
         if value is None:
@@ -44,7 +52,27 @@ def sort(names: Sequence[str]) -> Documents:
         found, events = _taken(value.value)
         seen += found
         told += events
-    return Documents(tuple(logs), pod.with_events(seen, tuple(told)) if told else tuple(seen), tuple(told))
+    return Documents(
+        tuple(logs), tuple(launches), pod.with_events(seen, tuple(told)) if told else tuple(seen), tuple(told)
+    )
+
+
+def _starts_vllm(name: str) -> bool:
+    """Is it a compose file or a script with a launch in it? A pod's description has a state, and is told as one."""
+    size = None if name == STDIN else _size(name)
+    if size is None or size > _MOST_YAML:
+        return False
+    head = (start(name, _HEAD) or b"").decode(errors="replace")
+    if not (name.endswith(_SCRIPTS) or head.startswith("#!") or _COMPOSE.match(head)):
+        return False
+    from vllm_doctor.launch.command import parse_line
+    from vllm_doctor.launch.line import LaunchError
+
+    try:
+        parse_line((start(name, _MOST_YAML) or b"").decode(errors="replace"))
+    except (ValueError, LaunchError):
+        return False
+    return True
 
 
 def _jobs(name: str) -> list[Seen]:

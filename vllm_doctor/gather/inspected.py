@@ -8,16 +8,13 @@ import msgspec
 from vllm_doctor.gather import fields
 from vllm_doctor.gather.bounded import json_value
 from vllm_doctor.gather.launch import is_vllm
+from vllm_doctor.knowledge.images import release_of
 from vllm_doctor.launch.line import serving
 from vllm_doctor.records.container import Check, Container, End
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
 _SECOND = 10**9
 _REMEDY = "docker inspect NAME > FILE"
-# vLLM's own images, wherever they are mirrored: their tag is the release.
-_IMAGE = re.compile(
-    r"(?:^|/)vllm/vllm-openai(?:-rocm|-cpu)?:v?(\d+\.\d+\.\d+(?:rc\d+|\.?post\d+)?)(?:-[\w.-]+)?(?:@|$)"
-)
 _SHELLS = frozenset({"sh", "bash", "dash", "ash"})
 _SHARED_IPC = frozenset({"host"})
 _GPU_DEVICE = re.compile(r"/dev/nvidia\d+")
@@ -43,13 +40,7 @@ class Seen(msgspec.Struct, frozen=True):
     @property
     def serves(self) -> bool:
         """Is its program a vLLM server, or its image vLLM's own?"""
-        return is_vllm(self.argv) or version_of(self.container.image) is not None
-
-
-def version_of(image: str) -> str | None:
-    """The release that the tag of vLLM's own image names; None for any other image, which may hold any release."""
-    found = _IMAGE.search(image)
-    return found[1] if found else None
+        return is_vllm(self.argv) or release_of(self.container.image) is not None
 
 
 def read(data: bytes, name: str, runtime: str = "docker") -> Reading[tuple[Seen, ...]]:

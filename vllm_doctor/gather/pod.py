@@ -7,8 +7,9 @@ import msgspec
 
 from vllm_doctor.gather import fields
 from vllm_doctor.gather.bounded import json_value
-from vllm_doctor.gather.inspected import Seen, unshelled, version_of
+from vllm_doctor.gather.inspected import Seen, unshelled
 from vllm_doctor.gather.launch import is_vllm
+from vllm_doctor.knowledge.images import release_of
 from vllm_doctor.records.container import Beside, Check, Container, End, Event
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -142,7 +143,7 @@ def _seen(pod: object, spec: Mapping[str, object]) -> Seen:
     state, reason, error, started = _state(pod, status)
     image = fields.text(spec, "image")
     argv = unshelled((*fields.words(spec, "command"), *fields.words(spec, "args")))
-    if not fields.words(spec, "command") and not is_vllm(argv) and version_of(image) is not None:
+    if not fields.words(spec, "command") and not is_vllm(argv) and release_of(image) is not None:
         argv = ("vllm", "serve", *argv)  # the entry point of vLLM's image
     container = Container(
         name=f"{named(pod)}/{own[:100]}",

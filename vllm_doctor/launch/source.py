@@ -17,13 +17,14 @@ _MOST_NODES = 20_000
 
 
 class Source(msgspec.Struct, frozen=True):
-    """`words` as a shell would pass them on, `env` what is assigned beside them, `medium` what it was written for and
-    `place` where in it the launch stands."""
+    """`words` as a shell would pass them on, `env` what is assigned beside them, `medium` what it was written for,
+    `place` where in it the launch stands and `image` what a container is made of."""
 
     words: tuple[str, ...]
     env: dict[str, str] = {}
     medium: str = "command"
     place: str = ""
+    image: str = ""
 
 
 def read(text: str) -> Source:
@@ -43,7 +44,7 @@ def read(text: str) -> Source:
         words = words[2:]
     contained = container.split(words)
     medium = "docker" if contained is not None else "slurm" if slurm else "command"
-    return Source(tuple(words), exported, medium)
+    return Source(tuple(words), exported, medium, image=contained.image if contained is not None else "")
 
 
 def _called(text: str) -> Source | None:
@@ -166,7 +167,7 @@ def _of_container(place: str, spec: Mapping[str, object]) -> Source | None:
         words = ("vllm", "serve", *words)
     given = _assigned(spec.get("env" if pod else "environment"))
     env = {name: quote.undoubled(value) for name, value in given.items()}
-    return Source(words, env, "pod" if pod else "compose", place)
+    return Source(words, env, "pod" if pod else "compose", place, image)
 
 
 def _listed(value: object) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from vllm_doctor.knowledge.images import release_of
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.match import Hit, anchors, catalogue, kinds, milestones, says, scan, stops
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -141,6 +142,14 @@ class Run:
         """The version that the log prints."""
         hit = self.last("engine-config") or self.last("server-version") or self.last("banner-version")
         return hit.fields.get("version") if hit is not None else None
+
+    @cached_property
+    def told_version(self) -> str | None:
+        """The version that stands beside what the server printed: in collect_env's report, or as the tag of vLLM's own
+        image. None where several differ: nobody can tell which one ran."""
+        told = {hit.fields["version"] for hit in self.all("environment-version")}
+        told = told or {release_of(hit.fields["image"]) or "" for hit in self.all("image-of-vllm")}
+        return next(iter(told)) or None if len(told) == 1 else None
 
     @cached_property
     def engine(self) -> str | None:

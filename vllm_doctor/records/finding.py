@@ -44,7 +44,7 @@ class Change(msgspec.Struct, frozen=True, rename={"before": "from", "after": "to
     move it (down where `direction` is lower). `variable` is the environment variable that carries the setting in a
     release that has no option for it; `command` what to type where the change is a deed and no setting. `predicted`
     holds figures by name (GiB of one GPU, tokens) and, where the changed launch was planned, its `outcome` in the words
-    of `plan`.
+    of `plan`. `together`: it is made with the finding's first change, for one of them alone does not do.
     """
 
     kind: ChangeKind
@@ -59,6 +59,7 @@ class Change(msgspec.Struct, frozen=True, rename={"before": "from", "after": "to
     by: float | None = None
     variable: str | None = None
     command: str | None = None
+    together: bool = False
 
 
 class Subject(msgspec.Struct, frozen=True):

@@ -57,6 +57,12 @@ def exact(change: Change) -> bool:
     return change.direction is Direction.REMOVE or change.after is not None
 
 
+def at_once(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """The first change that a launch carries, and those that are made together with it."""
+    typed = [one for one in changes if exact(one) and one.kind in {ChangeKind.FLAG, ChangeKind.ENV}]
+    return (*typed[:1], *(one for one in typed[1:] if one.together and changes[0] is typed[0]))
+
+
 def takes_many(name: str) -> bool:
     """Is the option's value a list, each item a word of its own?"""
     option = parser.takes(name)

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+from collections.abc import Sequence
 from enum import StrEnum
 
 from vllm_doctor.launch import container, quote
@@ -11,7 +12,7 @@ from vllm_doctor.launch.write_media import IMAGE, WRITERS, shell
 from vllm_doctor.records.finding import Change, Diagnosis
 from vllm_doctor.records.verdict import ChangeKind
 from vllm_doctor.remedy import dropin, inventory
-from vllm_doctor.remedy.argv import applied, exact, written
+from vllm_doctor.remedy.argv import applied, at_once, written
 
 
 class Medium(StrEnum):
@@ -36,39 +37,44 @@ _OF_THE_SERVER = (
 _FILES = frozenset({Medium.COMPOSE, Medium.POD})
 
 
-def corrected(diagnosis: Diagnosis, change: Change, medium: Medium) -> list[str]:
-    """The launch with the change put in, as lines to paste: a file's as a diff where the launch stood in one.
+def corrected(diagnosis: Diagnosis, changes: Sequence[Change], medium: Medium) -> list[str]:
+    """The launch with what is changed at once put in, as lines to paste: a file's as a diff where the launch stood in
+    one.
 
     Of a launch that is not known only what changes; nothing for a change that no launch carries (a package, a card),
     or that is none to type.
     """
-    if change.kind not in {ChangeKind.FLAG, ChangeKind.ENV} or not exact(change):
+    made = at_once(changes)
+    if not made:
         return []
     if medium is Medium.INVENTORY:
-        line = inventory.line(change)
-        return [line] if line is not None else []
+        return [line for change in made if (line := inventory.line(change)) is not None]
     if medium is Medium.UNIT:
-        body = dropin.text("vllm-doctor", diagnosis.launch, (change,))
+        body = dropin.text("vllm-doctor", diagnosis.launch, made)
         return body.splitlines() if body is not None else []
     if diagnosis.launch:
-        return _whole(diagnosis, change, medium)
-    return _alone(change, medium)
+        return _whole(diagnosis, made, medium)
+    return _each(made, medium)
 
 
-def _whole(diagnosis: Diagnosis, change: Change, medium: Medium) -> list[str]:
+def _each(changes: Sequence[Change], medium: Medium) -> list[str]:
+    return [line for change in changes for line in _alone(change, medium)]
+
+
+def _whole(diagnosis: Diagnosis, changes: tuple[Change, ...], medium: Medium) -> list[str]:
     before = diagnosis.launch
-    after = applied(before, (change,))
+    after = applied(before, changes)
     if medium is Medium.DOCKER and container.split(before) is not None:
-        return _with_variable(after, change).split("\n")
+        return _with_variables(after, changes).split("\n")
     if medium is Medium.DOCKER and (diagnosis.subject.place or "").startswith(("docker:", "podman:")):
         # How the container was made is not known: its volumes and ports would be lost in a line of our own.
-        return _alone(change, medium) or [f"{quote.words(after)}   # what runs in the container; its own options stay"]
+        return _each(changes, medium) or [f"{quote.words(after)}   # what runs in the container; its own options stay"]
     try:
         was, now = (parse_launch(words, None) for words in (before, after))
     except LaunchError:
-        return _alone(change, medium)
-    if change.kind is ChangeKind.ENV:
-        now = _assigned(now, change)
+        return _each(changes, medium)
+    for change in changes:
+        now = _assigned(now, change) if change.kind is ChangeKind.ENV else now
     if medium is Medium.PYTHON:
         was, now = (_of_the_engine(line) for line in (was, now))
     if (
@@ -77,7 +83,7 @@ def _whole(diagnosis: Diagnosis, change: Change, medium: Medium) -> list[str]:
         and any("$" in word for word in (*before, *was.env.values()))
     ):
         # A `$` of the file may be a reference that its owner wrote, or a sign: its lines are not written anew.
-        return _alone(change, medium)
+        return _each(changes, medium)
     image = _image(diagnosis)
     writer = WRITERS[medium.value]
     text: str = writer(now, image=image)
@@ -97,12 +103,13 @@ def _told(row: str) -> bool:
     return not row.startswith(("---", "+++", "@@"))
 
 
-def _with_variable(words: tuple[str, ...], change: Change) -> str:
+def _with_variables(words: tuple[str, ...], changes: Sequence[Change]) -> str:
     """A container's own line; a variable is one of the runtime's options."""
-    if change.kind is not ChangeKind.ENV or change.after is None:
-        return shell(words)
-    at = words.index("run") + 1
-    return shell((*words[:at], "-e", f"{change.variable or change.name}={change.after}", *words[at:]))
+    for change in changes:
+        if change.kind is ChangeKind.ENV and change.after is not None:
+            at = words.index("run") + 1
+            words = (*words[:at], "-e", f"{change.variable or change.name}={change.after}", *words[at:])
+    return shell(words)
 
 
 def _assigned(line: LaunchLine, change: Change) -> LaunchLine:

@@ -13,7 +13,7 @@ from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
 from vllm_doctor.redact.records import answer
-from vllm_doctor.remedy.argv import exact, placed, written
+from vllm_doctor.remedy.argv import at_once, exact, placed, written
 from vllm_doctor.remedy.dropin import quoted
 
 _PORT_TAKEN, _WEIGHTS_CUT, _NO_MODEL, _NO_PROGRAM = "VD510", "VD512", "VD511", "VD514"
@@ -57,7 +57,7 @@ def _repair(diagnosis: Diagnosis, finding: Finding, unit: Unit, machine: Machine
     elif finding.code == _NO_PROGRAM and machine is not None and machine.program is not None:
         told = _program(machine.program)
     elif change is not None and place is not None:
-        told = _edited(place, change)
+        told = _edited(unit, place, change, at_once(finding.changes)[1:])
     elif change is not None and _is_gone(change, unit, diagnosis.launch):
         told = _Told((f"the launch has {_spelled(change)} no more",), deed=_START, starts=True)
     commands = list(told.commands)
@@ -74,11 +74,20 @@ def _repair(diagnosis: Diagnosis, finding: Finding, unit: Unit, machine: Machine
     )
 
 
-def _edited(place: "Place", change: Change) -> _Told:
-    commands = _edit(place, change)
-    if commands and place.rendered is not None and _new(place, change) == place.rendered:
+def _edited(unit: Unit, place: "Place", change: Change, others: Sequence[Change]) -> _Told:
+    """One command for each line that holds a value. An option that is new stands where the first one stood; where one
+    of the changes has no such place, none is told."""
+    at = [(_place(unit, other), other) for other in others]
+    new = [other for where, other in at if where is None]
+    if any(other.kind is not ChangeKind.FLAG or other.after is None for other in new):
+        return _Told()
+    commands = _edit(place, change, " ".join(quoted(word) for other in new for word in written(other)))
+    if commands and not others and place.rendered is not None and _new(place, change) == place.rendered:
         return _Told(commands=commands, deed=f"put back the unit's own {place.rendered}")
-    return _Told(commands=commands)
+    each = [_edit(where, other) for where, other in at if where is not None]
+    if not all(each):
+        return _Told()
+    return _Told(commands=(*commands, *(command for more in each for command in more)) if commands else ())
 
 
 def _state(unit: Unit, *, failing: bool) -> str:
@@ -190,13 +199,16 @@ def _where(place: Place, unit: Unit) -> str:
     return f"{told}: a drop-in over the unit's own file, {has}"
 
 
-def _edit(place: Place, change: Change) -> tuple[str, ...]:
-    """One `sed` of the very line; none where that line does not hold the text as it is told."""
+def _edit(place: Place, change: Change, added: str = "") -> tuple[str, ...]:
+    """One `sed` of the very line, with `added` options in the same place; none where that line does not hold the text
+    as it is told."""
     if "[hidden]" in place.text or place.text not in place.setting.text or not exact(change):
+        return ()
+    if place.setting.directive == _CONFIG and added:
         return ()
     if place.setting.directive == _CONFIG and change.after is None:
         return (f"sed -i {place.setting.line}d {shlex.quote(place.setting.path)}",)
-    new = _new(place, change)
+    new = " ".join(filter(None, (_new(place, change), added)))
     spaced = next((t for t in (f" {place.text}", f"{place.text} ") if t in place.setting.text), place.text)
     old = place.text if new else spaced  # an option that goes takes a space along
     line = f"{place.setting.line}s/{_SED.sub(_escaped, old)}/{_SED.sub(_escaped, new).replace('&', chr(92) + '&')}/"

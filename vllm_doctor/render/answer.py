@@ -3,14 +3,14 @@
 from vllm_doctor.records.finding import Change, Diagnosis, Finding, Repair, subject
 from vllm_doctor.records.verdict import ChangeKind, Confidence
 from vllm_doctor.redact.visible import visible
-from vllm_doctor.remedy.argv import exact
+from vllm_doctor.remedy.argv import at_once, exact
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.page import Page
 from vllm_doctor.render.sentences import aside, because, facts
 from vllm_doctor.render.words import CERTAINTIES, FIELD, HEADLINES, HINTS, MEDIA, STYLES, effect, failed_while_serving
 
 # The most lines of a corrected launch that are shown unasked.
-_PASTE = 6
+_PASTE = 10
 
 
 def head(page: Page, diagnosis: Diagnosis) -> None:
@@ -72,6 +72,10 @@ def answer(page: Page, finding: Finding, repair: Repair | None = None) -> None:
     page.field("sure", sure, most=2)
 
 
+# Changes that are made with the first and stand with it; more are counted.
+_BESIDE = 3
+
+
 def _deed(page: Page, finding: Finding, repair: Repair | None) -> None:
     if not finding.changes:
         nothing = "nothing is certain enough to change yet" if finding.confidence is Confidence.POSSIBLE else ""
@@ -91,6 +95,11 @@ def _deed(page: Page, finding: Finding, repair: Repair | None) -> None:
             page.verbatim(f"$ {visible(command, 2000)}", "bold green", indent=FIELD)
         return
     offer(page, "do", change)
+    beside = at_once(finding.changes)[1:]
+    for other in beside[:_BESIDE]:
+        offer(page, "and", other, why=False)
+    if len(beside) > _BESIDE:
+        page.text(f"and {len(beside) - _BESIDE} more: --why", "dim", indent=FIELD)
     if not exact(change):
         # Where the first is for hands, the next that can be typed.
         for other in (c for c in finding.changes[1:] if exact(c) and c.kind in {ChangeKind.FLAG, ChangeKind.ENV}):
@@ -118,9 +127,8 @@ def paste(page: Page, diagnosis: Diagnosis, finding: Finding, asked: str | None)
     medium = Medium(asked or diagnosis.medium)
     if medium is Medium.UNIT and asked is None:
         return  # the repair of a unit stands with its host
-    change = next((c for c in finding.changes if exact(c) and c.kind in {ChangeKind.FLAG, ChangeKind.ENV}), None)
-    lines = corrected(diagnosis, change, medium) if change is not None else []
-    if change is None or not lines or (asked is None and len(lines) > _PASTE):
+    lines = corrected(diagnosis, finding.changes, medium)
+    if not lines or (asked is None and len(lines) > _PASTE):
         return
     page.heading(MEDIA[medium])
     for line in lines:

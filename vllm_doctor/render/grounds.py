@@ -5,6 +5,7 @@ import shlex
 from vllm_doctor.records.finding import Arithmetic, Diagnosis, Finding
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.remedy import dropin, inventory
+from vllm_doctor.remedy.argv import at_once
 from vllm_doctor.render.answer import offer
 from vllm_doctor.render.page import Page
 from vllm_doctor.render.sentences import decisive, of_the_host_alone, unseen
@@ -58,17 +59,19 @@ def _lasting(page: Page, diagnosis: Diagnosis, finding: Finding, argv: tuple[str
         for line in lines:
             page.verbatim(visible(line, 8000), indent=2)
     keeps = repair is None or repair.inventory_keeps
-    kept = inventory.line(finding.changes[0]) if keeps and finding.changes and unit is not None else None
-    if kept is not None:
+    made = at_once(finding.changes) or finding.changes[:1]
+    kept = [told for change in made if (told := inventory.line(change)) is not None]
+    if kept and keeps and unit is not None:
         page.heading("In the inventory, to keep it")
-        page.verbatim(visible(kept, 2000), "green", indent=2)
+        for told in kept:
+            page.verbatim(visible(told, 2000), "green", indent=2)
 
 
 def emergency(finding: Finding, unit: str | None, argv: tuple[str, ...]) -> list[str]:
     """The drop-in as lines to paste; empty where the change is none for a unit or the unit is not known."""
     if unit is None or not finding.changes:
         return []
-    wanted = dropin.text(finding.code, argv, finding.changes[:1])
+    wanted = dropin.text(finding.code, argv, at_once(finding.changes))
     if wanted is None:
         return []
     if _HIDDEN in wanted:

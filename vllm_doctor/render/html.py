@@ -5,9 +5,8 @@ from datetime import datetime
 
 from vllm_doctor.launch import quote
 from vllm_doctor.records.finding import Change, Diagnosis, Memory, MemoryUse, subject
-from vllm_doctor.records.verdict import ChangeKind, Confidence, Severity, Verdict
+from vllm_doctor.records.verdict import Confidence, Severity, Verdict
 from vllm_doctor.redact.visible import visible
-from vllm_doctor.remedy.argv import exact
 from vllm_doctor.render import memory_use
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.grounds import emergency
@@ -126,10 +125,9 @@ def _paste(diagnosis: Diagnosis) -> tuple[str, list[str]]:
 
     medium = Medium(diagnosis.medium)
     changes = diagnosis.findings[0].changes if diagnosis.findings else ()
-    change = next((c for c in changes if exact(c) and c.kind in {ChangeKind.FLAG, ChangeKind.ENV}), None)
-    if change is None or medium is Medium.UNIT:
+    if medium is Medium.UNIT:
         return "", []
-    return MEDIA[medium], corrected(diagnosis, change, medium)
+    return MEDIA[medium], corrected(diagnosis, changes, medium)
 
 
 def _part(diagnosis: Diagnosis, argv: tuple[str, ...]) -> dict[str, object]:

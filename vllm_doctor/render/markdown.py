@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from vllm_doctor.launch import quote
 from vllm_doctor.records.finding import Diagnosis, Finding, MemoryUse, subject
-from vllm_doctor.records.verdict import ChangeKind, Verdict
+from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.redact.visible import visible
-from vllm_doctor.remedy.argv import exact
 from vllm_doctor.render import memory_use
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.sentences import aside, because
@@ -110,8 +109,7 @@ def _pasted(diagnosis: Diagnosis, finding: Finding) -> Iterator[str]:
     from vllm_doctor.remedy.medium import Medium, corrected
 
     medium = Medium(diagnosis.medium)
-    change = next((c for c in finding.changes if exact(c) and c.kind in {ChangeKind.FLAG, ChangeKind.ENV}), None)
-    lines = corrected(diagnosis, change, medium) if change is not None and medium is not Medium.UNIT else []
+    lines = corrected(diagnosis, finding.changes, medium) if medium is not Medium.UNIT else []
     if lines:
         yield f"{MEDIA[medium]}:\n"
         yield fenced(lines, "") + "\n"

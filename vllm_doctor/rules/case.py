@@ -141,13 +141,15 @@ class Case:
 
     @property
     def version_text(self) -> str | None:
-        """The version as printed in the log, else as given or installed."""
+        """The version as the server printed it, else as given or installed, else as the text tells beside the log."""
         self.touched.update({Signal.LOG, Signal.VERSION})
         run = self._run
         if run is not None and run.version is not None:
             return run.version
         given = self._snapshot.version
-        return given.value if isinstance(given, Known) else None
+        if isinstance(given, Known):
+            return given.value
+        return run.told_version if run is not None else None
 
     @property
     def version(self) -> Version | None:

@@ -205,11 +205,19 @@ def _verdict(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tup
         others = [s for s in given if isinstance(s, Known)]
         if others and reason == "not given":
             return Verdict.OK, "the given input shows no problem; no log was given"
+        if reason == "not given" and isinstance(snapshot.launch, Known):
+            return Verdict.UNKNOWN, f"{_of_the_launch(case)}; no log was given, so nothing tells how the server fares"
         return Verdict.UNKNOWN, reason or "no log was read"
     verdict, because = _log_verdict(run)
     if snapshot.live and verdict is Verdict.OK:
         because += "; no completion was tried, because the server cannot be asked from here"
     return verdict, because
+
+
+def _of_the_launch(case: Case) -> str:
+    if case.version is None:
+        return "no release was given to judge the launch by (--vllm-version V)"
+    return f"vLLM {case.version_text} refuses nothing of this launch that is judged here"
 
 
 def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:

@@ -51,7 +51,8 @@ def _is_of(finding: Finding, node: Node) -> bool:
 
 def _without(node: Node, here: Sequence[Asked], read: frozenset[Signal]) -> Step:
     """No rule of the box fired: no, if its sources were read."""
-    lacking = min((need - read for need in node.sources), key=len)
+    needed = min(node.sources, key=lambda need: len(need - read))
+    lacking = needed - read
     if lacking == {Signal.LOG} and node.statistics:
         lacking = frozenset({Signal.METRICS})
     unseen = [o.outcome for o in here if isinstance(o.outcome, Unseen)]
@@ -61,5 +62,5 @@ def _without(node: Node, here: Sequence[Asked], read: frozenset[Signal]) -> Step
         return Step(node.id, node.question, NOT_SEEN, f"not read: {', '.join(sorted(s.value for s in lacking))}")
     whole = [one.outcome for one in here if not (one.touched & _EVIDENCE) - read]
     reasons = [o.because for o in whole if isinstance(o, Clear)] or [o.because for o in whole if isinstance(o, NotHere)]
-    because = "; ".join(dict.fromkeys(reasons[:3])) or f"read: {', '.join(sorted(s.value for s in node.sources[0]))}"
+    because = "; ".join(dict.fromkeys(reasons[:3])) or f"read: {', '.join(sorted(s.value for s in needed))}"
     return Step(node.id, node.question, NO, because)

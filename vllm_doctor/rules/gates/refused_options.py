@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 from vllm_doctor.knowledge import parser, versions
 from vllm_doctor.knowledge.claims import as_text, replacements
 from vllm_doctor.knowledge.versions import Version
@@ -124,9 +126,22 @@ def _hint(case: Case, option: str, *, compared: bool) -> str:
     at = case.version or versions.newest_known()
     if has(case, option):
         return f"vLLM {at} has it, so another release, or another program, read this launch"
-    names = parser.options(str(at)) or versions.flag_names(at)
-    near = difflib.get_close_matches(option.replace("_", "-"), list(names), 1, 0.8) if compared else []
-    return f"did you mean --{near[0]}?" if near else "no release of vLLM has it"
+    near = meant(case, option) if compared else None
+    return f"did you mean --{near}?" if near is not None else "no release of vLLM has it"
+
+
+def meant(case: Case, option: str) -> str | None:
+    """The option of this release that a mistyped one comes near to: most of its letters, or all in another order."""
+    at = case.version or versions.newest_known()
+    names = list(parser.options(str(at)) or versions.flag_names(at))
+    typed = option.replace("_", "-")
+    near = difflib.get_close_matches(typed, names, 1, 0.8)
+    return next(iter(near or (name for name in names if sorted(name) == sorted(typed))), None)
+
+
+def together(changes: Iterable[Change | None]) -> tuple[Change, ...]:
+    """All of them at once: with one refused option left, the launch is refused again."""
+    return tuple(msgspec.structs.replace(one, together=True) for one in changes if one is not None)
 
 
 def remove(option: str, why: str) -> Change:

@@ -7,7 +7,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.refused_options import hints, history, instead, note, refused, remove
+from vllm_doctor.rules.gates.refused_options import hints, history, instead, note, refused, remove, together
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, inventory_var, set_flag, thing
 
@@ -27,8 +27,12 @@ def judge(case: Case) -> Outcome:
         confidence=got.confidence,
         evidence=got.evidence,
         changes=(
-            *_follow(case, known),
-            *(remove(option, why) for option, why in hints(case, got.unknown).items()),
+            *together(
+                (
+                    *_follow(case, known),
+                    *(remove(option, why) for option, why in hints(case, got.unknown).items()),
+                )
+            ),
             *(_upgrade(case, o) for o in known[:1]),
         ),
         refute="`vllm serve --help=all` of this very environment lists the option",

@@ -1,14 +1,19 @@
 """VD502: the launch uses an option that no release has: mistyped, or of another program."""
 
+from collections.abc import Iterator, Sequence
+
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, shown
-from vllm_doctor.rules.gates.refused_options import Refused, has, hints, refused, remove
+from vllm_doctor.rules.gates.refused_options import Refused, has, hints, meant, refused, remove, together
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.say import finding, inventory_var, thing
+from vllm_doctor.rules.say import finding, inventory_var, set_flag, thing
+
+# Mistyped options whose right names are looked for; nobody mistypes more in one launch.
+_RENAMED = 4
 
 
 def judge(case: Case) -> Outcome:
@@ -25,18 +30,33 @@ def judge(case: Case) -> Outcome:
         return _words(got)
     if got.joined:
         return _joined(got)
-    meant = hints(case, got.unknown)
+    told = hints(case, got.unknown)
     first = got.unknown[0]
     return finding(
         RULE,
-        title=f"--{first} was refused; {meant[first]}"
-        if has(case, first)
-        else f"vLLM has no --{first}: {meant[first]}",
+        title=f"--{first} was refused; {told[first]}" if has(case, first) else f"vLLM has no --{first}: {told[first]}",
         confidence=got.confidence,
         evidence=got.evidence,
-        changes=tuple(remove(option, why) for option, why in meant.items()),
+        changes=together((*(remove(option, why) for option, why in told.items()), *_renamed(case, got.unknown))),
         refute="`vllm serve --help=all` of this very environment lists the option",
     )
+
+
+def _renamed(case: Case, options: Sequence[str]) -> Iterator[Change]:
+    """The value of a mistyped option under the name that was meant, where the launch does not have that one, too."""
+    for option in options[:_RENAMED]:
+        near, value = meant(case, option), case.flag(option)
+        if near is not None and isinstance(value, str) and case.flag(near) is None:
+            renamed = set_flag(case, near, _number(value), Direction.SET, f"in the place of --{option}")
+            if renamed is not None:
+                yield renamed
+
+
+def _number(value: str) -> str | int | float:
+    """A number as one, so that an inventory's line has no quotes around it."""
+    if not value.replace(".", "", 1).isdecimal() or len(value) > 12:
+        return value
+    return int(value) if value.isdecimal() else float(value)
 
 
 def _positional(case: Case, fault: Fault) -> Finding:

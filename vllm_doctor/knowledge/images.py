@@ -1,0 +1,11 @@
+"""vLLM's own container images, wherever they are mirrored: their tag is the release (hub.docker.com/r/vllm)."""
+
+from vllm_doctor.knowledge.pattern import Pattern
+
+_OURS = Pattern(r"(?:^|/)vllm/vllm-openai(?:-rocm|-cpu)?:v?(\d+\.\d+\.\d+(?:rc\d+|\.?post\d+)?)(?:-[\w.-]+)?(?:@|$)")
+
+
+def release_of(image: str) -> str | None:
+    """The release that the tag of vLLM's own image names; None for any other image, which may hold any release."""
+    found = _OURS.search(image)
+    return found[1] if found else None
