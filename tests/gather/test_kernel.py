@@ -33,6 +33,17 @@ def test_the_journal_is_asked_first(on_path: Put) -> None:
     assert found.value.boot_id
 
 
+def test_the_journal_is_read_newest_first_and_told_in_its_order(on_path: Put) -> None:
+    # With --grep, systemd 252 turns -n round by itself and 249 does not: the order is asked for, never assumed.
+    told = ["Killed process 4242 (python3)", "oom-kill:constraint=CONSTRAINT_MEMCG,pid=4242"]
+    rows = " ".join(f"""'{{"MESSAGE": "{text}"}}'""" for text in told)
+    on_path("journalctl", f"case \"$*\" in *--reverse*) printf '%s\\n' {rows};; *) exit 1;; esac")
+    found = kernel.read(60)
+    assert isinstance(found, Known)
+    assert [event.text for event in found.value.events] == told[::-1]
+    assert kernel.since(0, 60) == tuple(told[::-1])
+
+
 def test_without_the_right_to_either_it_is_unknown_and_not_clean(on_path: Put, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "_in_container", lambda: False)
     on_path("journalctl", "echo 'No journal files were opened due to insufficient permissions.' >&2; exit 1")

@@ -86,6 +86,7 @@ def seen(told: object, runtime: str) -> Seen:
         checks=_checks(told),
         pid=fields.whole(told, "State", "Pid") or None,
         address=_address(told),
+        id=fields.text(told, "Id")[:64],
     )
     return Seen(container, fields.text(told, "Id")[:64] or container.name, _argv(told), env, _ports(told))
 

@@ -17,6 +17,8 @@ MATTERS = re.compile(
     r"|page allocation failure"
 )
 _GREP = "NVRM|Xid|nvidia|oom|[Oo]ut of memory|Killed process|blocked for more than|segfault|AER:|NVLink"
+# The newest of them, newest first: with --grep some releases of journalctl turn -n round by themselves, others do not.
+_NEWEST = ("--reverse", "-n")
 MAX_EVENTS = 2000
 # How dmesg, journalctl -k and syslog begin a line; without these, words that the kernel alone says.
 _KERNEL = re.compile(
@@ -38,7 +40,7 @@ def read(deadline_s: float) -> Reading[Kernel]:
             "-o",
             "json",
             "--output-fields=MESSAGE",
-            "-n",
+            *_NEWEST,
             "5000",
             "--grep",
             _GREP,
@@ -60,7 +62,7 @@ def read(deadline_s: float) -> Reading[Kernel]:
 def since(moment: float, deadline_s: float) -> tuple[str, ...]:
     """The kernel's lines that matter since `moment` (seconds since the epoch); none where they cannot be read."""
     words = ["journalctl", "--no-pager", "-k", "-q", "-o", "json", "--output-fields=MESSAGE", f"--since=@{moment:.0f}"]
-    got = run([*words, "-n", "200", "--grep", _GREP], deadline_s=deadline_s, max_bytes=1 << 20)
+    got = run([*words, *_NEWEST, "200", "--grep", _GREP], deadline_s=deadline_s, max_bytes=1 << 20)
     return () if isinstance(got, NotRun) else tuple(event.text for event in _events_of_journal(got.out))
 
 
@@ -114,8 +116,9 @@ def _at(line: str) -> str | None:
 
 
 def _events_of_journal(out: bytes) -> tuple[KernelEvent, ...]:
+    """In the order in which they happened: a kill follows the kernel's account of whose limit it was."""
     found: list[KernelEvent] = []
-    for number, line in enumerate(out.splitlines(), 1):
+    for number, line in enumerate(reversed(out.splitlines()), 1):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):

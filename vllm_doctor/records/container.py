@@ -71,6 +71,7 @@ class Container(msgspec.Struct, frozen=True):
     `limit` is a batch job's time limit as Slurm writes it.
     `ready` says whether Kubernetes sends it requests; `beside` are the pod's containers that are no server of vLLM's.
     `host_memory` is what the machine under it has for containers, `unseen` what of all this could not be read.
+    `id` is the runtime's, which names its control group; "" where it is not said.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Container(msgspec.Struct, frozen=True):
     ready: bool | None = None
     beside: tuple[Beside, ...] = ()
     limit: str = ""
+    id: str = ""
 
     @property
     def is_job(self) -> bool:

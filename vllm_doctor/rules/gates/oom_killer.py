@@ -10,13 +10,16 @@ from vllm_doctor.records.host import Kernel, KernelEvent
 UNNAMED = "its control group"
 _OURS = ("vllm", "python", "ray::", "enginecor", "worker", "pt_main")
 _DOCTOR = "vllm-doctor"
+# Docker, podman and containerd give a container an id of as many hexadecimal digits.
+_ID, _HEX = 64, frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True)
 class Kill:
     """One kill: the process, its resident bytes, and the control group whose limit it was (None: the host).
 
-    `service` is the victim's systemd unit, where the kernel told its control group.
+    `service` is the victim's systemd unit and `container` the id of its container, where the kernel told its control
+    group.
     """
 
     event: KernelEvent
@@ -25,12 +28,16 @@ class Kill:
     resident: int | None
     group: str | None
     service: str | None = None
+    container: str | None = None
 
-    def may_be_of(self, unit: str | None) -> bool:
-        """May the victim belong to this unit? Without one, what is not named after vLLM is somebody else's."""
+    def may_be_of(self, unit: str | None, container: str | None = None) -> bool:
+        """May the victim belong to this unit, or to the container of this id? Without either, what is not named after
+        vLLM is somebody else's."""
+        if container is not None and self.container is not None:
+            return self.container == container
         if unit is None:
             return "vllm" in f"{self.name} {self.service} {self.group}".lower()
-        return self.service in {None, unit}
+        return self.service == unit or (self.service is None and self.container is None)
 
 
 def in_log(run: AnalysedRun) -> tuple[Kill, ...]:
@@ -62,7 +69,8 @@ def kills(kernel: Kernel) -> tuple[Kill, ...]:
             resident = int(killed["rss"]) << 10
             service = _service(victims.get(pid))
             group = groups.get(pid) or (UNNAMED if of_a_group else None)
-            found.append(Kill(event, int(pid) if pid else None, name, resident, group, service))
+            own = _container(victims.get(pid))
+            found.append(Kill(event, int(pid) if pid else None, name, resident, group, service, own))
         elif pressed is not None and "vllm" in pressed["group"]:
             found.append(Kill(event, None, "systemd-oomd", None, pressed["group"], _service(pressed["group"])))
     return tuple(found)
@@ -78,6 +86,13 @@ def _account(text: str) -> dict[str, str]:
 
 def _may_be_vllms(name: str) -> bool:
     return name != _DOCTOR and any(ours in name for ours in _OURS)
+
+
+def _container(group: str | None) -> str | None:
+    """The id of the innermost container of a control group, which its runtime names `ID` or `RUNTIME-ID.scope`."""
+    named = [part.removesuffix(".scope").rpartition("-")[2] for part in (group or "").split("/")]
+    found = [name for name in named if len(name) == _ID and set(name) <= _HEX]
+    return found[-1] if found else None
 
 
 def _service(group: str | None) -> str | None:

@@ -36,7 +36,10 @@ def judge(case: Case) -> Outcome:
     recorded = unit is not None and (unit.result == "oom-kill" or bool(unit.oom_kills))
     found = kills(kernel) if kernel is not None else ()
     if case.live:
-        found = tuple(kill for kill in found if kill.may_be_of(unit.name if unit is not None else None))
+        container = case.container.id if case.container is not None else ""
+        found = tuple(
+            kill for kill in found if kill.may_be_of(unit.name if unit is not None else None, container or None)
+        )
     if not found and hit is None and not recorded:
         if kernel is None and run is None:
             return Unseen(frozenset({Signal.KERNEL, Signal.LOG}))  # systemd knows its own main process only
@@ -154,6 +157,8 @@ def _ray_threshold(case: Case) -> Change | None:
 
 RULE = rule(
     "VD603",
-    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.KERNEL, Signal.UNIT}),
+    reads=frozenset(
+        {Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.KERNEL, Signal.UNIT, Signal.CONTAINER}
+    ),
     judge=judge,
 )
