@@ -32,7 +32,7 @@ format: venv ## let ruff put the layout right
 	@.venv/bin/ruff check --quiet --fix-only . ; .venv/bin/ruff format .
 
 docs: venv ## write the generated tables anew
-	@.venv/bin/python tools/role_docs.py && .venv/bin/python tools/finding_docs.py && .venv/bin/python tools/sentence_docs.py && .venv/bin/python tools/template_docs.py && .venv/bin/python tools/pictures.py
+	@.venv/bin/python tools/role_docs.py && .venv/bin/python tools/finding_docs.py && .venv/bin/python tools/sentence_docs.py && .venv/bin/python tools/template_docs.py && .venv/bin/python tools/alert_docs.py && .venv/bin/python tools/pictures.py
 
 site: venv ## the documentation as a site: docs/, a page a finding, command and role; refuses a broken link (build/site)
 	@.venv/bin/python tools/doc_site.py

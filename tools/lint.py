@@ -23,6 +23,7 @@ CHECKS = {
     "yamllint": ["yamllint", "--strict", "."],
     "role-docs": ["python", "tools/role_docs.py", "--check"],
     "template-docs": ["python", "tools/template_docs.py", "--check"],
+    "alert-docs": ["python", "tools/alert_docs.py", "--check"],
     "shellcheck": ["shellcheck"],
     "doc-site": ["python", "tools/doc_site.py"],
     "advisories": ["python", "tools/audit.py", "--own"],

@@ -113,6 +113,67 @@ def test_every_alert_fires_just_does_not_and_is_silent_without_its_series(tmp_pa
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
 
 
+# Alert, its window → healthy for so many minutes, then what the fault makes of the series.
+FAULTS: dict[tuple[str, str], tuple[int, dict[str, str]]] = {
+    ("VllmTokensLate", "1h"): (120, {
+        "vllm:inter_token_latency_seconds_bucket le=0.1": "0+10x120 1200x900",
+        "vllm:inter_token_latency_seconds_count": "0+10x1020",
+        "vllm:request_success_total finished_reason=stop": "0+10x1020",
+    }),
+    ("VllmTokensLate", "6h"): (400, {
+        "vllm:inter_token_latency_seconds_bucket le=0.1": "0+10x400 4000x900",
+        "vllm:inter_token_latency_seconds_count": "0+10x1300",
+        "vllm:request_success_total finished_reason=stop": "0+10x1300",
+    }),
+    ("VllmErrors", "1h"): (120, {
+        "vllm:request_success_total finished_reason=stop": "0+10x120 1200x900",
+        "vllm:request_success_total finished_reason=error": "0x120 0+10x900",
+    }),
+    ("VllmGpuThrottled", ""): (60, {"vllm_gpu_throttled gpu=0 reason=hw-thermal": "0x60 1x60"}),
+    ("VllmGpuLink", ""): (90, {
+        "vllm_gpu_pcie_lanes gpu=0": "16x90 8x120", "vllm_gpu_pcie_lanes gpu=1": "16x210",
+        "vllm_gpu_pcie_lanes_max gpu=0": "16x210", "vllm_gpu_pcie_lanes_max gpu=1": "16x210",
+    }),
+    ("VllmPrefixHitsFell", ""): (1510, {
+        "vllm:prefix_cache_hits_total": "0+500x1510 755000+100x200",
+        "vllm:prefix_cache_queries_total": "0+1000x1710",
+    }),
+    ("VllmGpuMemoryGrows", ""): (400, {"vllm_gpu_memory_free_bytes gpu=0": "20000000000x400 20000000000-20000000x500"}),
+    ("VllmDoctorSilent", ""): (60, {"vllm_doctor_last_run_timestamp_seconds": "0+60x60 3600x90"}),
+}  # fmt: skip
+
+
+def test_a_window_tells_of_a_fault_as_soon_as_the_table_says(tmp_path: Path) -> None:
+    """tests/monitor/test_faults.py measures the alerts whose condition is true at once."""
+    records, firing = (group["rules"] for group in rules.groups(PINNED, numbers=PROMISED))
+    assert {row["alert"] for row in rules.source()["alerts"] if "fills" in row} - {alert for alert, _ in FAULTS} == {
+        "VllmHostMemoryGrows",  # as of a GPU
+        "VllmDoctorBlind",  # as VllmDoctorSilent
+    }
+    for (alert, window), (healthy, series) in FAULTS.items():
+        (own, *_) = (r for r in firing if r["alert"] == alert and r["labels"].get("window", "") == window)
+        read = [row for row in records if row["labels"]["objective"] == alert]
+        name = f"{alert}{window}"
+        (tmp_path / f"{name}.rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "a", "rules": [*read, own]}]}))
+        asked = {
+            "rule_files": [f"{name}.rules.yml"],
+            "evaluation_interval": "1m",
+            "tests": [_group(alert, {"at": f"{at}m", "series": series}, fires) for at, fires in (
+                (healthy, False), (healthy + _minutes(rules.latest(own)), True),
+            )],
+        }  # fmt: skip
+        (tmp_path / f"{name}.yml").write_text(yaml.safe_dump(asked))
+    files = [str(tmp_path / f"{alert}{window}.yml") for alert, window in FAULTS]
+    done = _promtool("test", "rules", *files)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+
+
+def _minutes(told: str) -> int:
+    """The sum of what latest() says, where a scrape is a minute and the series here are the text file itself."""
+    spans = [(int(number), unit) for number, unit in re.findall(r"(\d+)([mh])", told)]
+    return sum(number * (60 if unit == "h" else 1) for number, unit in spans) + 2
+
+
 def test_an_empty_prometheus_has_one_alert(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(rules.text(PINNED), encoding="utf-8")
     others = {"expr": 'count(ALERTS{alertname!="VllmNotWatched"})', "eval_time": "40m", "exp_samples": []}

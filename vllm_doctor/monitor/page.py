@@ -32,7 +32,8 @@ def _row(name: str, row: Mapping[str, Any]) -> Sequence[str]:
     if command != f"vllm-doctor explain {name}":
         lines += ["", f"More: `{command}`"]
     held = f", for {row['for']}" if row["for"] != "0m" else ""
-    return [*lines, "", f"It fires when this is true{held}:", "", "```", row["expr"], "```", ""]
+    told = f"It fires when this is true{held}; after the fault it takes at most {rules.latest(row)}:"
+    return [*lines, "", told, "", "```", row["expr"], "```", ""]
 
 
 def _plain(text: str) -> str:

@@ -23,6 +23,8 @@ _BURNS = (
 _WORSE = 2
 _WINDOWS = ("5m", "30m", "1h", "6h", "3d")
 _WORD = re.compile(r"<([a-z_]+)>")
+# What the doctor's text file tells; vLLM's own metrics have a colon.
+_TEXT_FILE = re.compile(r"\bvllm_(?!objective)[a-z_]+\b(?!:)")
 
 
 class PolicyError(ValueError):
@@ -73,6 +75,27 @@ def groups(
         {"name": "vllm-objectives", "interval": "30s", "rules": records},
         {"name": "vllm-alerts", "rules": firing},
     ]
+
+
+def latest(row: Mapping[str, Any]) -> str:
+    """From the fault to the firing alert: what a row of groups() takes at most, in words.
+
+    Of a burn rate where every request misses its objective: a smaller fault burns the budget more slowly.
+    """
+    first = row["expr"].partition("\nunless ")[0].partition(" unless ")[0].partition("\nand on ")[0]
+    runs = "two runs" if row["alert"] == "VllmDoctorFinding" else "a run"
+    parts = [_fills(row), row["for"], f"{runs} of the text file" if _TEXT_FILE.search(first) else "", "two scrapes"]
+    return " + ".join(part for part in parts if part not in {"", "0m"})
+
+
+def _fills(row: Mapping[str, Any]) -> str:
+    window = row["labels"].get("window")
+    if window is None:
+        return next((one["fills"] for one in source()["alerts"] if one["alert"] == row["alert"] and "fills" in one), "")
+    budget = next(one["budget"] for one in source()["objectives"] if one["alert"] == row["alert"])
+    factor = next(burn[2] for burn in _BURNS if burn[0] == window)
+    hours = int(window[:-1]) * (24 if window.endswith("d") else 1)
+    return f"{math.ceil(factor * source()['numbers'][budget] * hours * 60 + 0.5)}m"  # records are made every 30 s
 
 
 def text(
