@@ -25,8 +25,6 @@ from vllm_doctor.records.reading import Known, Reading
 
 DOCUMENTS = Path(__file__).parent / "documents"
 _FIGURE = re.compile(r"(?<![\w.])\d{1,15}(?![\w]|\.\d)")
-# Of a record that is much another; the rest are counted.
-_SHOWN = 5
 # Another owner's name, or none, where a process of the document is nobody's here.
 _OF_THIS_HOST = ("user", "memory_peak", "oom_kills")
 
@@ -128,17 +126,18 @@ def _block(kind: str, path: Path) -> Iterator[str]:
     for what, changed in _of_json(text) if path.suffix == ".json" else _of_text(text):
         after = _flat(_READ[kind](changed))
         if after != before:
-            yield f"  {what}: {_differs(before, after)}"
+            yield f"  {what}: {differs(before, after)}"
 
 
-def _differs(before: dict[str, str], after: dict[str, str]) -> str:
+def differs(before: dict[str, str], after: dict[str, str], shown: int = 5) -> str:
+    """What two flat records do not share; where that is much, the rest is counted."""
     told = [
         f"{where} {before.get(where, '-')} -> {after.get(where, '-')}"
         for where in {**before, **after}
         if before.get(where) != after.get(where)
     ]
-    more = f"; and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
-    return "; ".join(told[:_SHOWN]) + more
+    more = f"; and {len(told) - shown} more" if len(told) > shown else ""
+    return "; ".join(told[:shown]) + more
 
 
 def _flat(record: object) -> dict[str, str]:
