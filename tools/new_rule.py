@@ -106,12 +106,53 @@ def with_message(text: str, given: argparse.Namespace) -> str:
     rows = json.loads(text)
     if any(row["id"] == given.name for row in rows):
         raise RefusalError(f"the catalogue has a message {given.name} already")
-    sample = json.dumps({"versions": given.version, "line": given.message}, ensure_ascii=False)
-    keys = {"id": given.name, "kind": "cause", "scope": "log", "anchor": given.anchor}
+    fields = fields_of(given)
+    sample = json.dumps({"versions": given.version, "line": given.message} | ({"fields": fields} if fields else {}),
+                        ensure_ascii=False)  # fmt: skip
+    keys: dict[str, object] = {"id": given.name, "kind": "cause", "scope": "log", "anchor": given.anchor}
+    if fields:
+        keys["regex"] = regex(given.message, given.anchor, fields)
+        keys["fields"] = {name: "number" if value.isdecimal() else "text" for name, value in fields.items()}
     told = [f"  {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}," for k, v in keys.items()]
     row = [" {", *(f" {line}" for line in told), '   "samples": [', f"    {sample}", "   ],"]
     row += [f'   "source": {json.dumps(given.source)}', " }"]
     return text.rstrip().removesuffix("]").rstrip() + ",\n" + "\n".join(row) + "\n]\n"
+
+
+def fields_of(given: argparse.Namespace) -> dict[str, str]:
+    """The figures and names of the message that the rule's answers name. Raises RefusalError for one that it lacks."""
+    found = {}
+    for field in given.field:
+        name, _, value = field.partition("=")
+        after = given.message.partition(given.anchor)[2]
+        if not re.fullmatch(r"[a-z_]{1,40}", name) or not re.search(_alone(value), after):
+            raise RefusalError(
+                f"--field {field}: needed is name=value, a value that stands in --message after --anchor"
+            )
+        found[name] = value
+    return found
+
+
+def regex(message: str, anchor: str, fields: dict[str, str]) -> str:
+    """The message from its anchor to the last field: a group for each field, other numbers free."""
+    groups = {value: name for name, value in fields.items()}
+    free = re.compile("|".join((*(_alone(value) for value in sorted(groups, key=len, reverse=True)), r"\d+")))
+    written, at = re.escape(anchor), 0
+    after = message.partition(anchor)[2]
+    left = set(groups)
+    for found in free.finditer(after):
+        name = groups.get(found[0], "") if found[0] in left else ""
+        kind = r"\d{1,24}" if found[0].isdecimal() else r"\S{1,200}"
+        written += re.escape(after[at : found.start()]) + (f"(?P<{name}>{kind})" if name else kind)
+        at = found.end()
+        left.discard(found[0])
+        if not left:
+            break
+    return written.replace(r"\ ", " ")
+
+
+def _alone(value: str) -> str:
+    return rf"(?<!\w){re.escape(value)}(?!\w)" if value else "(?!)"
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -126,6 +167,8 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--above", required=True, help="the code of the rule that this one comes before in ORDER.md")
     parser.add_argument("--message", required=True, help="the line of the log, with figures of your own")
     parser.add_argument("--anchor", required=True, help="the part of it that is always the same")
+    parser.add_argument("--field", action="append", default=[], metavar="NAME=VALUE",
+                        help="a value of the message that answers name as {NAME}; may be repeated")  # fmt: skip
     parser.add_argument("--version", required=True, help="a release that writes it")
     parser.add_argument("--source", required=True, help="the file in vLLM that writes it, v1/core/x.py")
     parser.add_argument("--refute", required=True, help="what would show that it is not this")
@@ -195,7 +238,10 @@ def main(words: list[str], repo: Path = REPO) -> int:
     except RefusalError as why:
         print(f"tools/new_rule.py: {why}", file=sys.stderr)
         return 2
-    print("now: write what WRITE asks for in the page, add the answers, then `make approve docs` and read the diff")
+    print(
+        "now: write what WRITE asks for in the page; the answers in by_message.toml (its head says which keys); a unit"
+    )
+    print("for each figure in the catalogue; then `make approve docs`, and read the diff")
     print(
         "then `tools/release.py add` with the newest wheel, so that the next release is compared with the new message"
     )

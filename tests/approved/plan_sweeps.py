@@ -1,5 +1,6 @@
 """What a plan says where one thing of the question is another: each option of a launch left out, its number doubled (a
-fraction halved), each field of the model's config.json left out or doubled, each release. A line where it matters.
+fraction halved), each field of the model's config.json left out or doubled, each release, each card. A
+line where it matters.
 
 A plan that is approved whole shows one side of each bound and one factor of each product; here a term that is not split
 by the ranks, a bound that moved by a release or a wrong unit shows as figures that a person can check in the head.
@@ -17,6 +18,7 @@ from typing import Any
 
 from tests.approved.plans import FOLDER, launches
 from tests.approved.readings import differs
+from vllm_doctor.knowledge import gpus
 from vllm_doctor.knowledge.versions import sampled
 from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.plan.launch.flags import SettingError
@@ -24,8 +26,13 @@ from vllm_doctor.plan.model.reading import ConfigError
 from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 
 _NUMBER = re.compile(r"\d{1,9}|0\.\d{1,4}")
-# Models whose launch goes through every release: dense, sparse with latent attention, hybrid, sliding windows.
-_THROUGH_RELEASES = ("llama-8b", "deepseek-v3", "qwen3.5-27b", "gemma3-27b")
+# Whose first launch goes through every release (dense, sparse with latent attention, hybrid, sliding windows), and
+# through every card.
+_THROUGH = {
+    "version": ("llama-8b", "deepseek-v3", "qwen3.5-27b", "gemma3-27b"),
+    "gpu": ("llama-8b", "gpt-oss-20b"),
+}
+_COUNTED = frozenset({"weights", "one request"})
 # Of the figures that are others: the terms come first, and what follows from them.
 _SHOWN = 8
 _REFUSED = (LaunchError, SettingError, ConfigError, PlanProblem)
@@ -49,12 +56,15 @@ def _told(model: str) -> Iterator[str]:
     yield "config.json of the first"
     for what, other in _of_config(config):
         yield from _line(what, before, _figures(other, asked))
-    if model in _THROUGH_RELEASES:
-        yield "every release of the first"
-        for version in sampled():
-            after = _figures(config, {**asked, "version": str(version)})
-            yield from _line(str(version), before, after)
-            before = after
+    for kind, values in (("version", tuple(map(str, sampled()))), ("gpu", gpus.names())):
+        if model not in _THROUGH[kind]:
+            continue
+        yield f"every {kind} of the first, each beside the one before it"
+        last = before
+        for value in values:
+            after = _figures(config, {**asked, kind: value})
+            yield from _line(value, last, after)
+            last = after
 
 
 def _line(what: str, before: dict[str, str], after: dict[str, str]) -> Iterator[str]:
@@ -70,7 +80,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _figures(config: Any, asked: dict[str, Any]) -> dict[str, str]:
-    """What is predicted, GiB to the hundredth; why not, where it is refused."""
+    """What is predicted, GiB to the hundredth (to the kilobyte what is counted); why not, where it is refused."""
     path = Path(_folder().name) / "config.json"
     path.write_text(json.dumps(config), encoding="utf-8")
     try:
@@ -98,7 +108,13 @@ def _figures(config: Any, asked: dict[str, Any]) -> dict[str, str]:
         "sequences": told.settings.seqs,
         "ranks": told.settings.parallel.tp,
     }
-    return {name: f"{v:.2f}" if isinstance(v, float) else str(v) for name, v in found.items() if v is not None}
+    return {name: _written(name, v) for name, v in found.items() if v is not None}
+
+
+def _written(name: str, value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6f}" if name in _COUNTED else f"{value:.2f}"
+    return str(value)
 
 
 _OPTIONS = {

@@ -5,12 +5,16 @@ import re
 import msgspec
 import pytest
 
+from tests.scenarios.loading import snapshot
 from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.answers import Answer
 from vllm_doctor.log.match import catalogue, pattern
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.by_message import TABLE, MessageRow, by_message, table
+from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.order import by_code
 from vllm_doctor.rules.registry import loaded
+from vllm_doctor.rules.remedies.answer import changes_of
 
 ROWS = [(code, row) for code, rows in table().items() for row in rows]
 EVERY_ROW = pytest.mark.parametrize(("code", "row"), ROWS, ids=[f"{code}-{row.messages[0]}" for code, row in ROWS])
@@ -31,6 +35,7 @@ def test_its_messages_are_causes_of_the_catalogue_and_have_the_fields_that_it_na
     assert {known[one].kind for one in row.messages} == {"cause"}, code
     assert set(NAMED.findall(row.title)) <= fields
     assert {n for a in row.answers for n in NAMED.findall(a.command or "")} <= {*fields, "model"}
+    assert {n for a in row.answers for n in NAMED.findall(f"{a.to} {a.why}")} <= fields
     assert {one for a in row.answers for one in a.messages} <= set(row.messages)
     assert bool(row.unless) == bool(row.because)
 
@@ -62,3 +67,11 @@ def test_a_key_or_a_word_that_a_row_may_not_have_is_refused(old: str, new: str, 
     text = TABLE.read_text(encoding="utf-8").replace(old, new, 1)
     with pytest.raises(msgspec.ValidationError, match=why):
         msgspec.toml.decode(text, type=dict[str, tuple[MessageRow, ...]])
+
+
+def test_an_answer_writes_the_figures_of_the_message_and_is_not_given_without_them() -> None:
+    case = Case(snapshot("vd501-gone-early-fires"))
+    answer = Answer(kind="flag", options=("max-model-len",), to="{rows}", why="the table has {rows} rows")
+    (change,) = changes_of(case, (answer,), "", fields={"rows": "8192"})
+    assert (change.name, change.after, change.why) == ("max-model-len", 8192, "the table has 8192 rows")
+    assert changes_of(case, (answer,), "") == ()

@@ -74,6 +74,21 @@ def test_the_order_stays_a_table_and_the_row_stands_where_it_was_asked_for(check
     assert len({tuple(i for i, c in enumerate(line) if c == "|") for line in lines[at - 3 : at + 3]}) == 1
 
 
+def test_a_value_of_the_message_is_a_field_that_answers_name() -> None:
+    line = "RuntimeError: Rotary cache of layer 4 has 8192 rows, but position 16384 of request r-8192 was asked"
+    row = new_rule.regex(line, "Rotary cache of layer", {"rows": "8192", "asked": "16384"})
+    assert row == r"Rotary cache of layer \d{1,24} has (?P<rows>\d{1,24}) rows, but position (?P<asked>\d{1,24})"
+    found = re.search(row, line.replace("8192", "4096"))
+    assert found is not None
+    assert found.groupdict() == {"rows": "4096", "asked": "16384"}
+
+
+def test_a_value_that_the_message_lacks_is_no_field() -> None:
+    asked = new_rule.arguments().parse_args([*words(), "--field", "rows=8192"])
+    with pytest.raises(new_rule.RefusalError, match="a value that stands in --message after --anchor"):
+        new_rule.fields_of(asked)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [

@@ -16,13 +16,14 @@ _FIELD = Pattern(r"(?<![{$])\{([a-z_]{1,40})\}(?!\})")
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One change: the first of `options` that the release has; `to` as it is written.
+    """One change: the first of `options` that the release has.
 
     It applies where `said` matches the message, one of `messages` (ids of the catalogue) is in the fault, and the
-    launch uses the option `given` (`or_unknown`: or no launch is known). `command` may name a field of the message, or
-    a group of `said`, as `{field}`, or as `{model}` a model of the hub; `otherwise` is what to type where that is not
-    known. `kernel` means another kernel than the one that failed. `title` is the problem, where `said` and a layer tell
-    which one it is.
+    launch uses the option `given` (`or_unknown`: or no launch is known). `to`, `why` and `command` may name a field of
+    the message, or a group of `said`, as `{field}`: an answer whose `to` or `why` names one that is not known is not
+    given. `command` may name as `{model}` a model of the hub; `otherwise` is what to type where that is not known.
+    `kernel` means another kernel than the one that failed. `title` is the problem, where `said` and a layer tell which
+    one it is.
     """
 
     kind: Literal["flag", "env", "os", "package", "hardware", "upgrade", "kernel"]

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from msgspec.structs import replace
+
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.answers import Answer, applies, filled, groups
 from vllm_doctor.knowledge.hub import is_name
@@ -43,7 +45,7 @@ def changes_of(
     fields: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Change, ...]:
     """The answers that apply to what was `said` and to the fault, in their order, as far as the release has them;
-    `fields` are those of the message, which commands name."""
+    `fields` are those of the message, which `to`, `why` and `command` may name."""
     ids = fault.ids if fault is not None else frozenset()
     found: list[Change | None] = []
     for answer in answers:
@@ -53,8 +55,16 @@ def changes_of(
         if answer.kind == "kernel":
             found += other_kernel(case, fault) if fault is not None else ()
         else:
-            found.append(_change(case, answer, _command(case, answer, {**groups(answer, said), **fields})))
+            told = {**groups(answer, said), **fields}
+            known = _filled(answer, told)
+            found.append(_change(case, known, _command(case, known, told)) if known is not None else None)
     return tuple(change for change in found if change is not None)
+
+
+def _filled(answer: Answer, fields: Mapping[str, str]) -> Answer | None:
+    """The answer with the message's figures in it; None where one of them is not known."""
+    to, why = filled(answer.to or "", fields), filled(answer.why, fields)
+    return replace(answer, to=to or answer.to, why=why) if to is not None and why is not None else None
 
 
 def _given(case: Case, answer: Answer) -> bool:
