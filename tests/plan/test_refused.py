@@ -94,6 +94,43 @@ def test_an_fp8_cache_of_flash_attention_needs_hopper_or_newer():
     assert refused(LLAMA_8B, asked) == refused(LLAMA_8B, asked, card="B200") == []
 
 
+def drafts(method, count):
+    return f'--speculative-config {{"method":"{method}","num_speculative_tokens":{count}}}'
+
+
+@pytest.mark.parametrize(
+    ("flags", "flag", "since"),
+    [
+        (drafts("mtp", 2), "--speculative-config", "0.20.0"),
+        (f"{drafts('ngram', 2)} --async-scheduling", "--async-scheduling", "0.20.0"),
+        (f"{drafts('eagle', 4)} --max-num-batched-tokens 4 --max-num-seqs 1", "--max-num-batched-tokens", "0.33.0"),
+        (
+            '--enable-sleep-mode --kv-transfer-config {"kv_connector":"NixlConnector","kv_role":"kv_both"}',
+            "--enable-sleep-mode",
+            "0.33.0",
+        ),
+    ],
+)
+def test_what_does_not_go_with_drafts_or_a_connector_is_foreseen_in_the_releases_that_refuse_it(flags, flag, since):
+    v1 = {**LLAMA_8B, "quantization_config": {"quant_method": "gptq", "bits": 4}}
+    for version in ("0.19.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0"):
+        told = refused(LLAMA_8B, flags, version)
+        later = as_version(version) >= as_version(since)
+        if flag == "--async-scheduling" and version == "0.33.0":
+            later = False  # Llama runs on the second runner, which takes it
+        assert (flag in told) == later, version
+    assert flag == "--async-scheduling" or flag in refused(v1, flags, "0.33.0")
+
+
+def test_drafts_that_write_no_keys_beyond_the_step_may_be_as_many_as_it_holds():
+    assert not refused(LLAMA_8B, f"{drafts('ngram', 4)} --max-num-batched-tokens 4 --max-num-seqs 1")
+    assert not refused(LLAMA_8B, f"{drafts('eagle', 4)} --max-num-batched-tokens 5 --max-num-seqs 1")
+
+
+def test_a_model_with_such_layers_drafts_by_them():
+    assert not refused({**DEEPSEEK_LIKE, "num_nextn_predict_layers": 1}, f"-tp 8 {drafts('mtp', 1)}")
+
+
 @pytest.mark.parametrize(("version", "flags"), [("0.29.0", []), ("0.30.0", ["quantization_config"])])
 def test_activation_order_within_groups_is_refused_from_0_30(version, flags):
     assert refused(GPTQ, "", version) == flags

@@ -73,6 +73,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     nemotron_state_as_named: bool
     drafts_widen_mamba2: bool
     nemotron_state_float32: bool
+    names_unknown_methods: bool
+    drafts_ahead_by_some: bool
     v2_qwen3: bool
     plans_by_overridden_blocks: bool
     refuses_nvfp4_latents: bool
@@ -97,6 +99,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     v2_sampler_warm_up: bool
     rejects_other_float_cache: bool
     checkpoints_delta_nets: bool
+    v2_drafts_ahead: bool
+    checks_sleep_of_connectors: bool
+    reserves_drafts: bool
 
 
 class Row(msgspec.Struct, frozen=True):

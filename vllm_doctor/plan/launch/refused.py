@@ -25,6 +25,11 @@ _KINDS = (
     frozenset({"mxfp4", "gpt_oss_mxfp4"}),
 )
 
+# Connectors that cannot follow the cache where sleep mode moves it (their supports_sleep_mode).
+_AWAKE = frozenset(
+    {"NixlConnector", "NixlPullConnector", "NixlPushConnector", "MoRIIOConnector", "MooncakeStoreConnector"}
+)
+
 
 def refused(flags: Flags, a: Architecture, par: Parallel, length: int, does: Behaviour) -> Iterator[Refusal]:
     """Each thing that ends the start before memory counts. Raises SettingError for values that are not of their
@@ -102,3 +107,6 @@ def _cache(flags: Flags, a: Architecture, length: int, does: Behaviour) -> Itera
     transfer = flags.object("kv-transfer-config")
     if does.asks_connector_role and transfer.get("kv_connector") and not transfer.get("kv_role"):
         yield Refusal("--kv-transfer-config", json.dumps(transfer), "kv_role: kv_producer, kv_consumer or kv_both")
+    connector = str(transfer.get("kv_connector"))
+    if does.checks_sleep_of_connectors and connector in _AWAKE and flags.on("enable-sleep-mode", default=False):
+        yield Refusal("--enable-sleep-mode", "set", f"a connector that follows it; {connector} does not")

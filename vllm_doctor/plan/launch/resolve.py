@@ -9,6 +9,7 @@ from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization, engine
 from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.plan.behaviour import behaviour
+from vllm_doctor.plan.launch import drafting
 from vllm_doctor.plan.launch.cache_types import ELEMENT, UNKNOWN
 from vllm_doctor.plan.launch.flags import Flags, SettingError, whole
 from vllm_doctor.plan.launch.parallel import Parallel
@@ -238,6 +239,7 @@ def resolve(  # noqa: PLR0917
     mm = flags.object("limit-mm-per-prompt")
     quantized = arch.quantization is not None or quant is not None
     v2 = v1 and _v2(version, env, arch, quantized)
+    refusals += drafting.refused(flags, arch, method, draft, batched, does, v2=v2)
     sampler = env.get("VLLM_USE_FLASHINFER_SAMPLER")
     return Settings(
         version=version,

@@ -1,0 +1,66 @@
+"""What a release refuses of drafting, and of what does not go with it (config/speculative.py, config/vllm.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.behaviour import Behaviour
+from vllm_doctor.plan.launch.flags import Flags
+from vllm_doctor.plan.model.architecture import Architecture
+
+# Model types without layers of multi-token prediction: none of them is among MTPModelTypes, nor turned into one.
+_NO_MTP = frozenset(
+    [
+        "llama",
+        "mistral",
+        "mixtral",
+        "qwen2",
+        "qwen2_moe",
+        "qwen3",
+        "qwen3_moe",
+        "gemma",
+        "gemma2",
+        "gemma3",
+        "gemma3_text",
+        "phi3",
+        "gpt_oss",
+        "granite",
+        "olmo2",
+        "cohere",
+        "cohere2",
+        "llama4",
+        "llama4_text",
+        "phimoe",
+        "starcoder2",
+        "falcon",
+        "opt",
+        "gpt2",
+        "smollm3",
+        "qwen2_vl",
+        "qwen2_5_vl",
+        "qwen3_vl",
+    ]
+)
+# Methods that schedule before the last step has ended (EagleModelTypes, NgramGPUTypes and a drafter of its own).
+_AHEAD = frozenset({"eagle", "eagle3", "extract_hidden_states", "mtp", "dflash", "ngram_gpu", "draft_model", "dspark"})
+# Methods whose drafter writes keys and values beyond the step (num_lookahead_tokens).
+_BEYOND = frozenset({"eagle", "eagle3", "mtp", "draft_model"})
+
+
+def refused(  # noqa: PLR0917
+    flags: Flags, a: Architecture, method: str | None, drafts: int, step: int, does: Behaviour, *, v2: bool
+) -> Iterator[Refusal]:
+    """Each thing that ends the start before memory counts."""
+    if method is None:
+        return
+    own = flags.object("speculative-config").get("model") is None
+    if method == "mtp" and own and not a.mtp_layers and a.model_type in _NO_MTP and does.names_unknown_methods:
+        yield Refusal(
+            "--speculative-config", "method mtp", f"another method: {a.model_type} has no layers that predict more"
+        )
+    ahead = flags.on("async-scheduling", default=False)
+    if ahead and method not in _AHEAD and does.drafts_ahead_by_some and not (v2 and does.v2_drafts_ahead):
+        yield Refusal("--async-scheduling", "set", f"no --async-scheduling: {method} drafts need the step's end")
+    if method in _BEYOND and does.reserves_drafts and step <= drafts:
+        yield Refusal("--max-num-batched-tokens", str(step), f"more than {drafts}, the drafted tokens of one request")
