@@ -49,6 +49,13 @@ def test_the_reasons_are_what_the_two_do_differently(ask):
     assert "no longer: the second runner's graph estimate is charged" in back
 
 
+def test_only_what_changes_this_launch_is_told(ask):
+    _, told = ask("0.28.0:0.33.0")
+    different = told.partition("differently")[2]
+    assert len(different.strip().splitlines()) == 3  # the heading's end, the estimate, the warm-up
+    assert not any(word in different for word in ("GLM", "Gemma", "Mamba", "GPTQ", "connector"))
+
+
 def test_what_the_later_release_refuses_ends_it(ask):
     code, told = ask("0.27.1:0.33.0", "--quantization", "bitsandbytes")
     assert code == Exit.FINDINGS

@@ -18,6 +18,7 @@ from vllm_doctor.knowledge.hub import is_name
 from vllm_doctor.launch.parse import LaunchError
 from vllm_doctor.plan.advice.alternatives import left
 from vllm_doctor.plan.advice.choice import choose
+from vllm_doctor.plan.advice.choice.split import in_four_bits
 from vllm_doctor.plan.advice.recommendation import PROFILES, Profile, Workload, safe
 from vllm_doctor.plan.advice.remedies import hardware, remedies
 from vllm_doctor.plan.launch.flags import SettingError
@@ -136,6 +137,13 @@ def _profile(name: str) -> Profile:
     raise PlanProblem(f"--profile: found {name!r}; needed: one of {', '.join(PROFILES)}")
 
 
+def _in_four_bits(plan: Planner, o: Options, profile: Profile) -> Prediction | None:
+    """What a checkpoint in 4 bits would do on the same cards; None where that is no way either."""
+    four = in_four_bits(plan)
+    choice = choose(four, _workload(o), profile) if four is not None else None
+    return choice.predicted if choice is not None and "cpu-offload-gb" not in choice.launch else None
+
+
 def _one(o: Options) -> Exit:
     if len(o.model_config) > 1:
         raise PlanProblem("--model-config: found several; needed: one, or --sweep models")
@@ -168,6 +176,7 @@ def _one(o: Options) -> Exit:
         () if fits else remedies(plan),
         () if fits or (choice is not None and not stopgap and not o.explain) else hardware(plan),
         left(plan, choice.launch) if choice is not None and (o.json or o.explain) else (),
+        None if fits or choice is not None else _in_four_bits(plan, o, profile),
     )
     if o.json:
         import json

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
@@ -10,7 +10,9 @@ from vllm_doctor.cli import terminal
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.versions import Version, newest_known, parse_version
-from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
+from vllm_doctor.plan.behaviour import otherwise, rows
+from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.question.planner import Planner, PlanProblem, Question, planner
 from vllm_doctor.render import upgrade as render
 
 
@@ -19,7 +21,8 @@ def upgrade(asked: str, ask: Callable[[], Question], *, json: bool) -> Exit:
     before, after = _releases(asked)
     question = ask()
     plans = [planner(replace(question, version=str(version))) for version in (before, after)]
-    told = render.Upgrade(before, after, plans[0].predict(), plans[1].predict())
+    was, will = (plan.predict() for plan in plans)
+    told = render.Upgrade(before, after, was, will, _touched(plans, (was, will)))
     if json:
         import json as written
 
@@ -28,6 +31,23 @@ def upgrade(asked: str, ask: Callable[[], Question], *, json: bool) -> Exit:
         terminal.told(render.text(told))
     exits = {"starts": Exit.OK, "does-not-start": Exit.FINDINGS}
     return exits.get(told.after.verdict, Exit.INCOMPLETE)
+
+
+def _touched(plans: Iterable[Planner], predictions: Iterable[Prediction]) -> frozenset[str]:
+    """The behaviours that these launches depend on: each is taken the other way round, and what is planned compared."""
+    found = set()
+    for plan, predicted in zip(plans, predictions, strict=True):
+        for row in rows():
+            with otherwise(row.name):
+                if _figures(plan.predict()) != _figures(predicted):
+                    found.add(row.name)
+    return frozenset(found)
+
+
+def _figures(p: Prediction) -> tuple[object, ...]:
+    s = p.settings
+    sizes = (p.weights_gib, p.non_torch_gib, p.activation_gib, p.cudagraph_gib, p.cudagraph_budget_gib)
+    return (*sizes, p.margin_gib, p.kv_tokens, p.needed_kv_gib, p.outcome, s.seqs, s.batched, s.refusals, s.doubts)
 
 
 def _releases(asked: str) -> tuple[Version, Version]:

@@ -7,6 +7,9 @@ does". Its source is the file of vLLM in which it was read.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
@@ -126,7 +129,25 @@ def rows() -> tuple[Row, ...]:
     return tuple(msgspec.convert(told, list[Row]))
 
 
-@cache
+# What is taken the other way round, while somebody asks what it changes.
+_OTHERWISE: ContextVar[str | None] = ContextVar("otherwise", default=None)
+
+
 def behaviour(version: Version) -> Behaviour:
     """What this release does."""
-    return Behaviour(**{row.name: row.at(version) for row in rows()})
+    return _of(version, _OTHERWISE.get())
+
+
+@cache
+def _of(version: Version, otherwise: str | None) -> Behaviour:
+    return Behaviour(**{row.name: row.at(version) != (row.name == otherwise) for row in rows()})
+
+
+@contextmanager
+def otherwise(name: str) -> Iterator[None]:
+    """Within it every release does this one thing the other way round: what comes out differently depends on it."""
+    token = _OTHERWISE.set(name)
+    try:
+        yield
+    finally:
+        _OTHERWISE.reset(token)

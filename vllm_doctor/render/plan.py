@@ -43,6 +43,7 @@ class Plan(msgspec.Struct, frozen=True):
     remedies: Sequence[Remedy] = ()
     hardware: Sequence[tuple[Card, int, Prediction]] = ()
     left: Sequence[Reason] = ()
+    four_bits: Prediction | None = None  # the recommended launch of such a checkpoint, where this one has none
 
 
 def _round(value: float | None, digits: int = 2) -> float | None:
@@ -61,7 +62,7 @@ def figures(p: Prediction) -> dict[str, object]:
         "activation_gib": None if p.sizes_only else _round(p.activation_gib, 3),
         "cudagraph_gib": None if p.sizes_only else _round(p.cudagraph_gib),
         "cudagraph_budget_gib": None if p.sizes_only else _round(p.cudagraph_budget_gib),
-        "available_kv_gib": _round(p.available_kv_gib),
+        "available_kv_gib": _round(p.available_kv_gib) if p.pool is not None else None,
         "kv_tokens": p.kv_tokens,
         "gpu_blocks": p.gpu_blocks,
         "max_concurrency": None if p.concurrency is None else {"len": p.length, "x": _round(p.concurrency)},
@@ -175,7 +176,7 @@ def _bar(p: Prediction, whose: str, *, whole: bool) -> list[str]:
         ("non-torch", p.non_torch_gib or 0.0, "▓"),
         ("activations", p.activation_gib, "▒"),
         ("graphs", p.cudagraph_gib, "▞"),
-        ("KV cache", max(p.available_kv_gib, 0.0), "░"),
+        *([("KV cache", max(p.available_kv_gib, 0.0), "░")] if p.pool is not None else []),
     ]
     rest = p.total_gib - sum(size for _, size, _ in parts)
     parts.append(("free" if rest >= 0 else "missing", abs(rest), "·" if rest >= 0 else "!"))
@@ -202,12 +203,21 @@ def _remedies(plan: Plan) -> list[str]:
     return lines + [f"    --{r.flag} {r.value:<10} pool {r.pool_gib:.2f} GiB; {r.cost}" for r in remedies]
 
 
+def _instead(plan: Plan) -> str:
+    """What to take where no launch of this checkpoint on these cards is good."""
+    four = plan.four_bits
+    if four is None:
+        return "take others, or a smaller or more quantised checkpoint"
+    length = f", for requests of up to {four.length} tokens" if four.length < plan.predicted.length else ""
+    return f"take others, or a checkpoint in 4 bits, whose weights take {four.weights_gib:.2f} GiB of each{length}"
+
+
 def _recommended(plan: Plan, *, explain: bool) -> list[str]:
     c = plan.choice
     if c is None:
         if plan.predicted.total_gib is None or plan.predicted.outcome == "unknown" or plan.predicted.sizes_only:
             return []
-        return ["", "  no launch is recommended on these cards: take others, or a smaller or more quantised checkpoint"]
+        return ["", f"  no launch is recommended on these cards: {_instead(plan)}"]
     lines = ["", "  recommended"]
     for r in c.because:
         value = "" if c.launch.get(r.flag) is True else c.launch.get(r.flag)
@@ -225,6 +235,10 @@ def _recommended(plan: Plan, *, explain: bool) -> list[str]:
     return lines
 
 
+def _held(p: Prediction) -> str:
+    return f"  holds    {p.concurrency or 0.0:.1f} requests of {p.length} tokens at once, {p.kv_tokens or 0:,} tokens"
+
+
 def _to_run(plan: Plan) -> list[str]:
     """The recommended launch as a line to paste, what it holds, and what is left of the pool at the low end."""
     c, planner = plan.choice, plan.planner
@@ -235,7 +249,7 @@ def _to_run(plan: Plan) -> list[str]:
     each = " on each GPU" if p.settings.parallel.tp * p.settings.parallel.pp > 1 else ""
     return [
         *pasted(line, planner),
-        f"  holds    {p.concurrency or 0.0:.1f} requests of {p.length} tokens at once, {p.kv_tokens or 0:,} tokens",
+        *([_held(p)] if p.pool is not None else []),
         f"  spare    {low - p.needed_kv_gib:.2f} GiB{each} at the low end of the range",
         *_longest(plan, low),
     ]
@@ -359,6 +373,8 @@ def text(plan: Plan, *, explain: bool = False) -> str:
         lines.append(
             f"  KV pool  {p.available_kv_gib:.2f} GiB{span}; one request of {p.length} tokens needs "
             f"{p.needed_kv_gib:.2f} GiB"
+            if p.pool is not None
+            else "  KV pool  none: the model keeps nothing between steps, and vLLM takes no memory for it"
         )
         if p.kv_tokens is not None and p.concurrency is not None:
             lines.append(

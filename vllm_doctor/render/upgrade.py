@@ -19,6 +19,7 @@ class Upgrade(msgspec.Struct, frozen=True):
     new: Version
     before: Prediction
     after: Prediction
+    touched: frozenset[str]  # behaviours without which one of the two predictions would be another
 
 
 def _terms(p: Prediction) -> dict[str, float | None]:
@@ -34,12 +35,12 @@ def _terms(p: Prediction) -> dict[str, float | None]:
 
 
 def differences(u: Upgrade) -> list[tuple[str, str]]:
-    """(what only one of them does, the file of vLLM that it was read in), oldest first, the way of the upgrade: what
-    goes begins with "no longer"."""
+    """(what only one of them does and what changes this launch, the file of vLLM that it was read in), oldest first,
+    the way of the upgrade: what goes begins with "no longer"."""
     told = []
     for row in rows():
         was, now = row.at(u.old), row.at(u.new)
-        if was != now:
+        if was != now and row.name in u.touched:
             told.append((row.what if now else f"no longer: {row.what}", row.source))
     return told
 
@@ -80,7 +81,7 @@ def text(u: Upgrade) -> str:
     ]
     different = differences(u)
     if different:
-        lines += ["", "  what the releases do differently, as far as this plan knows"]
+        lines += ["", "  what the releases do differently with this launch, as far as this plan knows"]
         lines += [f"    {what}  [{source}]" for what, source in different]
     return "\n".join(visible(line) for line in lines) + "\n"
 

@@ -40,26 +40,29 @@ def _halves(start: int, least: int) -> list[int]:
     return out
 
 
+_HOST = "cpu-offload-gb"
 # Lengths that are tried beside a change where no change does alone.
 _SHORTER = (8192, 4096, 2048)
 
 
 def remedies(planner: Planner) -> list[Remedy]:
     """Single changes that are safe, cheapest for the service first; where none is, those that are with a shorter
-    max_model_len. Empty when nothing does."""
+    max_model_len, and weights in host memory where nothing else is. Empty when nothing does."""
     if planner.total_gib is None:
         return []
     wide = max(_wider(planner), default=None)
     asked = planner.settings().length
+    last: list[Remedy] = []
     for cards in (None, wide) if wide is not None else (None,):
         spread = planner if cards is None else _with(planner, "tensor-parallel-size", cards)
         for length in (None, *(n for n in _SHORTER if n < asked)):
             tried = spread if length is None else _with(spread, "max-model-len", length)
             beside = {*(["max-model-len"] if length else []), *(["tensor-parallel-size"] if cards else [])}
             found = [replace(r, length=length, cards=cards) for r in _single(tried) if r.flag not in beside]
-            if found:
+            if any(r.flag != _HOST for r in found):
                 return found
-    return []
+            last = last or found
+    return last
 
 
 def _with(planner: Planner, name: str, value: int) -> Planner:
@@ -140,7 +143,7 @@ def _offloaded(planner: Planner, p: Prediction) -> list[Try]:
     if flag("cpu-offload-gb", planner.version) is None or short >= 0.7 * p.weights_gib:
         return []
     slow = "a part of the weights crosses PCIe at every step: much slower"
-    return [("cpu-offload-gb", [str(short), str(short + 2)], slow)]
+    return [(_HOST, [str(short), str(short + 2)], slow)]
 
 
 def hardware(planner: Planner) -> list[tuple[Card, int, Prediction]]:

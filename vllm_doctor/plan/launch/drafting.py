@@ -11,7 +11,7 @@ from vllm_doctor.plan.model.architecture import Architecture
 
 # Model types without layers of multi-token prediction: none of them is among MTPModelTypes, nor turned into one.
 _NO_MTP = frozenset(
-    [
+    {
         "llama",
         "mistral",
         "mixtral",
@@ -40,7 +40,7 @@ _NO_MTP = frozenset(
         "qwen2_vl",
         "qwen2_5_vl",
         "qwen3_vl",
-    ]
+    }
 )
 # Methods that schedule before the last step has ended (EagleModelTypes, NgramGPUTypes and a drafter of its own).
 _AHEAD = frozenset({"eagle", "eagle3", "extract_hidden_states", "mtp", "dflash", "ngram_gpu", "draft_model", "dspark"})

@@ -78,7 +78,7 @@ def _pools(flags: Flags, arch: Architecture) -> bool:
 def _caches_prefixes(version: Version, arch: Architecture) -> bool:
     """Prefix caching where nothing is asked: on with V1, for recurrent layers only since 0.26 (config/model.py
     is_prefix_caching_supported: off in 0.25.1, on in 0.26.0)."""
-    return not arch.hybrid or behaviour(version).caches_recurrent_prefixes
+    return not arch.encoder_decoder and (not arch.hybrid or behaviour(version).caches_recurrent_prefixes)
 
 
 def _dtype(  # noqa: PLR0917

@@ -109,6 +109,7 @@ class Architecture(msgspec.Struct, frozen=True):
     encoder_decoder: bool = False
     encoder_layers: int = 0
     encoder_context: int = 0
+    encoder_input: int = 0  # channels that an encoder of sounds hears
     norms_per_layer: int = 2
     mtp_layers: int = 0
     per_layer_embedding: int = 0

@@ -9,6 +9,7 @@ from vllm_doctor.plan.model.architecture import Architecture, Attention, LayerKi
 from vllm_doctor.plan.model.families import (
     EXPERT_WIDTH_IS_INTERMEDIATE,
     KNOWN,
+    LEARNED_POSITIONS,
     MAMBA_ONLY,
     OUTPUT_GATE,
     PLAIN_MLP,
@@ -30,6 +31,7 @@ _LENGTHS = (
     "max_sequence_length",
 )
 _NO_LENGTH = 2048
+_POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions")
 _DTYPE = re.compile(r"b?float16|float(32|64|8_\w+)?|half|double|auto|u?int8")
 
 
@@ -254,7 +256,10 @@ def describe(top: Section) -> Architecture:
     names = top.texts("architectures") or text.texts("architectures")
     model_type = text.text("model_type", default=top.text("model_type"))
     hidden = text.whole("hidden_size", "n_embd", "d_model", "dim", high=1_000_000)
-    count = text.whole("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers", high=2000)
+    # num_hidden_layers of a model with an encoder and a decoder counts the encoder's.
+    counts = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers")
+    paired = top.values.get("is_encoder_decoder") is True or model_type == "whisper"
+    count = text.whole(*(reversed(counts) if paired else counts), high=2000)
     alone = model_type in MAMBA_ONLY  # without attention
     heads = (
         1 if alone else text.whole("num_attention_heads", "n_head", "n_heads", "decoder_attention_heads", high=16_384)
@@ -320,19 +325,16 @@ def describe(top: Section) -> Architecture:
         vision=vision,
         audio=top.has("audio_config"),
         audio_weights=_audio(top, hidden),
-        encoder_decoder=top.values.get("is_encoder_decoder") is True,
-        encoder_layers=text.whole("encoder_layers", low=0, high=2000, default=0)
-        if top.values.get("is_encoder_decoder") is True
-        else 0,
+        encoder_decoder=paired,
+        encoder_layers=text.whole("encoder_layers", low=0, high=2000, default=0) if paired else 0,
         encoder_context=text.whole("max_source_positions", low=0, high=10_000_000, default=0),
+        encoder_input=text.whole("num_mel_bins", low=0, high=100_000, default=0),
         norms_per_layer=1 if alone else 4 if model_type.startswith(("gemma2", "gemma3", "gemma4", "glm4")) else 2,
         mtp_layers=text.whole("num_nextn_predict_layers", "mtp_num_hidden_layers", low=0, high=64, default=0),
         per_layer_embedding=_per_layer(text, count, hidden),
         per_layer_input=_per_layer_input(text),
         double_wide=text.flag("use_double_wide_mlp", default=False),
-        positions=text.whole("max_position_embeddings", "n_positions", low=0, high=100_000_000, default=0)
-        if model_type in {"gpt2", "opt", "whisper"}
-        else 0,
+        positions=text.whole(*_POSITIONS, low=0, high=100_000_000, default=0) if model_type in LEARNED_POSITIONS else 0,
         ropes=_ropes(text, mla.rope if mla is not None else head_dim, layers, model_type),
         multimodal=vision is not None or top.has("audio_config"),
         text_prefix="model.language_model" if text is not top else "model",
@@ -386,7 +388,7 @@ def _context(text: Section, model_type: str) -> int:
 
 
 def _ropes(text: Section, rotary: int, layers: tuple[Attention, ...], model_type: str) -> tuple[tuple[int, int], ...]:
-    if model_type in {"gpt2", "opt", "bloom", "mpt", "whisper", "jamba", *MAMBA_ONLY}:
+    if model_type in {"bloom", "mpt", "jamba", *LEARNED_POSITIONS, *MAMBA_ONLY}:
         return ()
     rows = text.whole(
         "max_position_embeddings", "max_seq_len", "seq_length", "n_positions", high=100_000_000, default=2048

@@ -64,6 +64,9 @@ KNOWN = frozenset(
         "mamba",
         "falcon_mamba",
         "jamba",
+        "bert",
+        "roberta",
+        "xlm-roberta",
     }
 )
 
@@ -121,6 +124,9 @@ PLAIN_MLP = frozenset(
         "whisper",
         "nemotron",
         "nemotron_h",
+        "bert",
+        "roberta",
+        "xlm-roberta",
     }
 )
 
@@ -136,6 +142,9 @@ EXPERT_WIDTH_IS_INTERMEDIATE = frozenset(
 # Attention without a cache: every token sees every other (encoder-only attention, v1/kv_cache_interface.py
 # EncoderOnlyAttentionSpec).
 ENCODER_ONLY = frozenset({"bert", "roberta", "xlm-roberta", "modernbert", "nomic_bert", "gte", "deberta-v2"})
+
+# Every position has a learned vector of its own (gpt2.py, opt.py, bert.py, whisper.py).
+LEARNED_POSITIONS = frozenset({"gpt2", "opt", "whisper", "bert", "roberta", "xlm-roberta"})
 
 # Queries carry a gate of their own size though config.json may leave the key out (qwen3_next.py).
 OUTPUT_GATE = frozenset({"qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe"})

@@ -7,6 +7,7 @@ points.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from math import ceil
 
 import msgspec
@@ -249,10 +250,12 @@ def _packed(config: Section, base: Format, method: str) -> Choose:
     return choose
 
 
+@lru_cache(maxsize=64)
 def scheme(config: Section | None, online: str | None, element: int, gguf: str | None = None) -> Scheme:
     """The quantisation of a launch: the checkpoint's own config, --quantization on a plain checkpoint, or a GGUF file.
 
-    `element` is bytes per value of the model dtype. Raises ConfigError for a broken quantization_config.
+    `element` is bytes per value of the model dtype. Raises ConfigError for a broken quantization_config. Kept: what it
+    has found for a name is asked again with each launch that is tried.
     """
     base = plain(element)
     if gguf is not None:

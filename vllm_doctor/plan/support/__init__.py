@@ -13,6 +13,7 @@ import msgspec
 
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.support import card, model, shapes
@@ -25,8 +26,12 @@ class Support(msgspec.Struct, frozen=True):
     doubts: tuple[str, ...] = ()
 
 
-@lru_cache(maxsize=512)
 def judge(a: Architecture, s: Settings, gpu: Card | None) -> Support:
     """The verdict. Raises ConfigError for a broken quantization_config."""
+    return _judged(a, s, gpu, s.does)
+
+
+@lru_cache(maxsize=512)
+def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) -> Support:
     refusals = [*card.refusals(a, s, gpu), *model.refusals(s), *shapes.refusals(a, s)]
     return Support(tuple(refusals), (*card.doubts(gpu), *model.doubts(a, s)))

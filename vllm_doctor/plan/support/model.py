@@ -31,7 +31,7 @@ def doubts(a: Architecture, s: Settings) -> Iterator[str]:
             f"vLLM {s.version} has no model code for {a.name}{since}; where Transformers has, it may run through that, "
             f"with other memory"
         )
-    elif a.encoder_decoder:
+    elif a.encoder_decoder and a.model_type != "whisper":
         yield f"{a.name or a.model_type} has an encoder and a decoder: no start of one was compared with a plan"
     elif not a.known:
         yield f"no start of model_type {a.model_type or '(none)'} was compared with a plan"

@@ -105,9 +105,11 @@ def graphs(a: Architecture, s: Settings, gpu: Card | None = None) -> Estimate:
     largest = s.capture_sizes or min(512, s.batched)
     count = capture_sizes(largest, s.version)
     flashinfer = uses_flashinfer(s, gpu)
-    full = s.does.full_decode_graphs and not (flashinfer and s.speculative)
+    full = s.does.full_decode_graphs and not (flashinfer and s.speculative) and not s.pooling
     if full:
-        # Decode graphs end at the largest decode batch (cudagraph_dispatcher.py; logs: "FULL=35 (largest=256)").
+        # Decode graphs end at the largest decode batch (cudagraph_dispatcher.py; logs: "FULL=35 (largest=256)"); a
+        # model with an encoder and a decoder has no others, one that pools none of them (config/vllm.py).
+        count = 0 if a.encoder_decoder else count
         count += capture_sizes(min(largest, s.seqs * (1 + s.draft_tokens)), s.version)
     shared = (0.2 + 0.063 * a.hidden / 1000) * largest / 512
     moe = 0.35 * largest / 512 if a.moe is not None and s.version < Version((0, 20)) else 0.0

@@ -164,8 +164,9 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
                 # The indexer's keys: a byte a value, and the scales (deepseek_v2.py DeepseekV32IndexerCache).
                 out.append(Spec("mla", block, a.mla.indexer_dim + a.mla.indexer_dim // _INDEXED * 4))
     if a.encoder_context:
-        # Attention to the encoder's output: a cache of its own, as long as the encoder's input.
-        out += [replace(x, kind="cross", window=a.encoder_context) for x in out if x.kind == "full"]
+        # Attention to the encoder's output: a cache of its own, as long as a step (config/scheduler.py
+        # max_num_encoder_input_tokens).
+        out += [replace(x, kind="cross", window=s.batched) for x in out if x.kind == "full"]
     if s.speculative in {"eagle", "eagle3", "mtp"} and layers.stop == len(a.layers) and out:
         # The one-layer draft keeps a cache of its own in the same pool, in full attention.
         last = next((x for x in reversed(out) if x.kind in {"full", "mla"}), None)

@@ -332,13 +332,11 @@ def rank_weights(
             total += (wide + a.hidden + own) * a.hidden * target.element
     if stage == 0:
         total += a.per_layer_embedding * target.element
-        # An encoder beside the decoder, and the decoder's attention to it (whisper.py).
-        total += (
-            (a.encoder_layers * (4 * a.hidden + 2 * a.width) + 4 * len(a.layers) * a.hidden * bool(a.encoder_layers))
-            * a.hidden
-            * target.element
-            / par.tp
-        )
+        # An encoder beside the decoder, its two convolutions and positions, and the decoder's attention to it
+        # (whisper.py).
+        encoder = a.encoder_layers * (4 * a.hidden + 2 * a.width)
+        encoder += (4 * len(a.layers) * a.hidden + 3 * (a.encoder_input + a.hidden)) * bool(a.encoder_layers)
+        total += (encoder / par.tp + a.encoder_context * bool(a.encoder_layers)) * a.hidden * target.element
     if a.positions and stage == 0:
         total += a.positions * a.hidden * target.element
     if a.vision is not None and stage == 0:

@@ -18,6 +18,7 @@ from vllm_doctor.plan.advice.recommendation import Changes, Choice, Profile, Wor
 from vllm_doctor.plan.question.history import History
 from vllm_doctor.plan.question.planner import Planner, PlanProblem
 
+_OF_A_STEP = frozenset({"max-num-batched-tokens", "max-num-seqs"})
 _SPLITS = frozenset({"tensor-parallel-size", "pipeline-parallel-size"})
 
 
@@ -44,12 +45,20 @@ def _choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None
     length = spread(draft, _wanted(draft, asked.length, auto=asked.auto_length))
     settle_share(draft)
     settle_length(draft, length)
-    settle_step(draft)
-    settle_requests(draft)
-    settle_step(draft)  # fewer requests may have left room for a wider step
+    # Without a cache there is nothing to divide, and a step that holds an encoder's input is its cache for each
+    # request: both stay as the release has them.
+    if draft.planner.predict().pool is not None and not planner.arch.encoder_decoder:
+        settle_step(draft)
+        settle_requests(draft)
+        settle_step(draft)  # fewer requests may have left room for a wider step
+    else:
+        settled, draft.changes = draft.changes, {k: v for k, v in draft.changes.items() if k not in _OF_A_STEP}
+        draft.changes = draft.changes if safe(draft.predict()) else settled
     if (
         planner.version >= Version((0, 9))
         and not planner.arch.hybrid
+        and not planner.arch.encoder_decoder
+        and not asked.pooling
         and asked.engine == "V1"
         and "enable-prefix-caching" not in draft.planner.line.flags
     ):

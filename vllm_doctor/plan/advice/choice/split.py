@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from math import ceil
 
+from msgspec.structs import replace
+
 from vllm_doctor.knowledge.versions import flag
 from vllm_doctor.launch.parse import LaunchError
 from vllm_doctor.plan.advice.choice.draft import LEAST, USEFUL, Draft
 from vllm_doctor.plan.advice.choice.room import ways
 from vllm_doctor.plan.advice.recommendation import Changes, Sum, safe
 from vllm_doctor.plan.launch.flags import SettingError
+from vllm_doctor.plan.model.reading import Section
+from vllm_doctor.plan.question.planner import Planner
 
 
 def spread(draft: Draft, length: int) -> int:
@@ -49,20 +53,36 @@ def _divides(draft: Draft, tp: int) -> bool:
 
 
 def _better_than_offload(draft: Draft, widest: int) -> bool:
-    """Would weights in 8 bits, or twice as many cards, hold it? Both are faster than weights that cross PCIe at every
-    step, and both are a person's choice."""
+    """Would weights in 8 or 4 bits, or two or four times the cards, hold it? Each is faster than weights that cross
+    PCIe at every step, and each is a person's choice."""
     planner = draft.planner
     if planner.gpu is None:
         return False
     few: Changes = {"max-model-len": str(min(LEAST, draft.arch.context)), "max-num-seqs": "8"}
-    twice: Changes = {"tensor-parallel-size": str(2 * widest), "pipeline-parallel-size": None}
-    tries = [(planner.on(planner.gpu, 2 * widest), twice)] if _divides(draft, 2 * widest) else []
+    tries: list[tuple[Planner, Changes]] = [
+        (planner.on(planner.gpu, n), {"tensor-parallel-size": str(n), "pipeline-parallel-size": None})
+        for n in (2 * widest, 4 * widest)
+        if _divides(draft, n)
+    ]
+    whole: Changes = {"tensor-parallel-size": str(widest)}
     if planner.gpu.computes_fp8 and draft.arch.quantization is None:
-        tries.append((planner, {"tensor-parallel-size": str(widest), "quantization": "fp8"}))
+        tries.append((planner, {**whole, "quantization": "fp8"}))
+    four = in_four_bits(planner)
+    if four is not None:
+        tries.append((four, whole))
     try:
         return any(safe(other.predict({**draft.changes, **few, **more})) for other, more in tries)
     except (SettingError, LaunchError):
         return False
+
+
+def in_four_bits(planner: Planner) -> Planner | None:
+    """The same launch of a checkpoint in 4 bits (AWQ, groups of 128); None where this one is quantised already."""
+    s = planner.settings()
+    if planner.arch.quantization is not None or s.quantization is not None or s.gguf is not None:
+        return None
+    stored = Section({"quant_method": "awq", "bits": 4, "group_size": 128}, "quantization_config")
+    return replace(planner, arch=replace(planner.arch, quantization=stored))
 
 
 def _offload(draft: Draft, length: int, tp: int) -> int:
