@@ -42,17 +42,18 @@ class Job(NamedTuple):
 
 
 class Result(NamedTuple):
-    """How a job ended, and how many tests it counts for."""
+    """How a job ended, and how many tests it counts for; seconds of processors that it and its hosts took."""
 
     passed: int
     failed: int
     skipped: int
+    processors: float = 0.0
 
 
 def python_tests() -> Job:
     """Tests that need no host, over the processors file by file: what a file makes ready is made once."""
     words = ["-m", "pytest", "--numprocesses", "auto", "--dist", "loadfile", "--quiet", "tests"]
-    words += ["--ignore=tests/sandbox", "--ignore=tests/site"]
+    words += ["-p", "tests.dearest", "--ignore=tests/sandbox", "--ignore=tests/site"]
     return Job("python tests", [str(BIN / "python"), *words], REPO)
 
 
@@ -86,12 +87,15 @@ def run(job: Job) -> Result:
     """Run one job, its output in a file; show one line, and the end of the output if it failed."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"{job.name.replace(' ', '-')}.log"
+    hosts = log.with_suffix(".hosts")
+    hosts.unlink(missing_ok=True)
     environment = {
         **os.environ,
         "SANDBOX": "test",
         "PORT": str(free_port()),  # beside a sandbox that somebody works with
         "NO_COLOR": "1",
         "PY_COLORS": "0",
+        "HOSTS_CPU": str(hosts),  # tools/host.py writes there what a host took
         "PATH": f"{BIN}:{os.environ['PATH']}",
     }
     # Where it is set, each play would compile this package anew for every task with one of our filters.
@@ -99,25 +103,36 @@ def run(job: Job) -> Result:
     print(f"      {job.name} …", flush=True)
     began = time.monotonic()
     with log.open("w") as output:
-        done = subprocess.run(
+        done = subprocess.Popen(
             job.command,
             cwd=job.folder,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            check=False,
         )
+        _, status, used = os.wait4(done.pid, 0)
+        done.returncode = os.waitstatus_to_exitcode(status)
     text = log.read_text(errors="replace")
     seconds = time.monotonic() - began
-    result = counted(job.name, text, done.returncode)
+    on_hosts = sum(map(float, hosts.read_text().split())) if hosts.exists() else 0.0
+    processors = used.ru_utime + used.ru_stime + on_hosts
+    result = counted(job.name, text, done.returncode)._replace(processors=processors)
     detail = f"{result.passed} passed, {result.failed} failed, {result.skipped} skipped, {seconds:.0f} s"
+    detail += f"; processors {processors:.0f} s" + (f", {on_hosts:.0f} s of it on its hosts" if on_hosts else "")
     print(f"{'pass' if done.returncode == 0 else 'FAIL'}  {job.name} ({detail})", flush=True)
     for line in re.findall(r"^SKIPPED .*", text, re.MULTILINE):
         print(f"      not run: {line.removeprefix('SKIPPED ')}")
     if done.returncode != 0:
+        print(last_failure(text), flush=True)
         print("\n".join(text.splitlines()[-80:]), f"\n      all of it: {log}", flush=True)
     return result
+
+
+def last_failure(text: str) -> str:
+    """The last task of a play that failed, in case what is shown of a log ends before it; nothing without one."""
+    tasks = [task for task in text.split("\nTASK [") if re.search(r"^(?:fatal|failed): ", task, re.MULTILINE)]
+    return "\n".join(f"TASK [{tasks[-1]}".splitlines()[:40]) if tasks else ""
 
 
 def counted(name: str, text: str, code: int) -> Result:
@@ -179,8 +194,11 @@ def main(names: list[str]) -> int:
     except HostError as error:
         print(f"make test: {error}", file=sys.stderr)
         return 1
-    passed, failed, skipped = (sum(column) for column in zip(*results, strict=True)) if results else (0, 0, 0)
+    passed, failed, skipped, processors = (
+        (sum(column) for column in zip(*results, strict=True)) if results else (0, 0, 0, 0)
+    )
     words = f"{passed} passed, {failed} failed, {skipped} skipped in {time.monotonic() - began:.0f} s"
+    words += f", processors {processors:.0f} s"
     print(f"{f' {words} ':=^100}")
     return 1 if failed or not results else 0
 

@@ -168,8 +168,22 @@ def serve() -> None:
             asked.settimeout(None)
             code = run(asked, there)
         finally:
+            count()
             asked.sendall(bytes([code & 0xFF]))
             os._exit(code & 0xFF)
+
+
+def count() -> None:
+    """Add what this module took of the processors to what tools/host.py reads: no other process counts a fork."""
+    import time
+
+    of_children = os.times()
+    used = time.process_time() + of_children.children_user + of_children.children_system
+    try:
+        with open(f"{FOLDER}/cpu", "a") as file:
+            file.write(f"{used:.3f}\n")
+    except OSError:  # a full disk is what some modules are about
+        return
 
 
 def run(asked: object, there: dict[str, int]) -> int:
