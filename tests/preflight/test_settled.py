@@ -112,12 +112,51 @@ def test_a_link_in_the_way_is_not_followed(host: Host) -> None:
 def test_versions_and_holds_of_packages_count_and_unfinished_ones_of_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = "one:all\t1 hold ok installed\ntwo:all\t2 install ok half-configured\nthree:all\t3 install ok installed\n"
     MODULE.installed.cache_clear()
+    monkeypatch.setattr(MODULE, "DPKG", Path(__file__))
+    monkeypatch.setattr(MODULE, "RPM", ())
     monkeypatch.setattr(MODULE, "told", lambda _: rows)
     assert MODULE.packages("^one$") == {
         "unfinished work of dpkg": "0",
         "one:all": "1 hold ok installed",
         "two:all": "2 install ok half-configured",
     }
+
+
+# What rpm 4.18 printed of a database with these packages; a kernel is installed beside the one before.
+TOLD = {
+    "dpkg-query": "bash:amd64\t5.2 install ok installed\n",
+    "rpm": "kernel-core:x86_64\t5.14.0-503.el9 installed\nnvidia-driver:x86_64\t3:580.65.06-1.el9 installed\n"
+    "gpg-pubkey:(none)\t8483c65d-5ccc5b19 installed\nkernel-core:x86_64\t5.14.0-570.el9 installed\n",
+}
+
+
+@pytest.mark.parametrize("has", [{"rpm"}, {"rpm", "dpkg-query"}, {"dpkg-query"}])
+def test_rpm_is_asked_where_it_has_a_database_also_beside_dpkg(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has: set[str]
+) -> None:
+    """dpkg is a package of EPEL: a driver that was exchanged by dnf must be seen there too."""
+    bin_folder, argv = tmp_path / "bin", tmp_path / "argv"
+    bin_folder.mkdir()
+    for program, rows in TOLD.items():
+        (tmp_path / program).write_text(rows)
+        script = f"#!/bin/sh\necho {program} >> {argv}\ncat {tmp_path / program}\n"
+        (bin_folder / program).write_text(script)
+        (bin_folder / program).chmod(0o755)
+    monkeypatch.setattr(MODULE, "PATH", f"{bin_folder}:/usr/bin:/bin")
+    monkeypatch.setattr(MODULE, "DPKG", tmp_path / ("dpkg-query" if "dpkg-query" in has else "none"))
+    monkeypatch.setattr(MODULE, "RPM", (tmp_path / "none", tmp_path / ("rpm" if "rpm" in has else "none")))
+    MODULE.installed.cache_clear()
+    seen = MODULE.packages("^(nvidia|kernel)")
+    seen.pop("unfinished work of dpkg")
+    assert seen == (
+        {
+            "kernel-core:x86_64": "5.14.0-503.el9 installed, 5.14.0-570.el9 installed",
+            "nvidia-driver:x86_64": "3:580.65.06-1.el9 installed",
+        }
+        if "rpm" in has
+        else {}
+    )
+    assert set(argv.read_text().split()) == has
 
 
 def test_another_file_of_a_role_is_another_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,8 @@ differs:
 PROPERTIES = "LoadState,ActiveState,UnitFileState,NeedDaemonReload,FragmentPath,DropInPaths"
 # not the session's: a profile may have put the current folder into it
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DPKG = Path("/var/lib/dpkg/status")
+RPM = (Path("/var/lib/rpm"), Path("/usr/lib/sysimage/rpm"))
 WHOLE = {"installed", "config-files", "not-installed"}  # states of dpkg behind which nothing is unfinished
 
 
@@ -155,10 +157,17 @@ def units(names: list[str]) -> dict[str, str]:
 
 @functools.cache
 def installed() -> str:
-    """Every package with its version and state, a line for each; asked once."""
-    if Path("/var/lib/dpkg/status").exists():
-        return told(["dpkg-query", "-W", "-f", "${Package}:${Architecture}\t${Version} ${Status}\n"])
-    return told(["rpm", "-qa", "--queryformat", "%{NAME}:%{ARCH}\t%{EVR} installed\n"])
+    """Every package with its version and state, a line for each; asked once.
+
+    A host may have both: dpkg is a package of EPEL, and rpm one of Debian. rpm is asked where it has a database: where
+    it has none it makes one.
+    """
+    lists = []
+    if DPKG.exists():
+        lists.append(told(["dpkg-query", "-W", "-f", "${Package}:${Architecture}\t${Version} ${Status}\n"]))
+    if any(database.exists() for database in RPM):
+        lists.append(told(["rpm", "-qa", "--queryformat", "%{NAME}:%{ARCH}\t%{EVR} installed\n"]))
+    return "\n".join(lists)
 
 
 def packages(pattern: str | None) -> dict[str, str]:
@@ -166,10 +175,10 @@ def packages(pattern: str | None) -> dict[str, str]:
     if not pattern:
         return {}
     answer = {"unfinished work of dpkg": str(len(list(Path("/var/lib/dpkg/updates").glob("[0-9]*"))))}
-    for row in installed().splitlines():
+    for row in sorted(installed().splitlines()):
         name, _, state = row.partition("\t")
-        if re.match(pattern, name.split(":")[0]) or state.split(" ")[-1] not in WHOLE:
-            answer[name] = state
+        if row and (re.match(pattern, name.split(":")[0]) or state.split(" ")[-1] not in WHOLE):
+            answer[name] = f"{answer[name]}, {state}" if name in answer else state  # kernels, and what broke off
     return answer
 
 
