@@ -7,7 +7,10 @@ def codes(incomplete: str) -> Iterator[tuple[str, str]]:
     """The finding codes that begin so, each with its title."""
     from vllm_doctor.rules.explain import listing
 
-    return ((code, title) for code, _, _, title in listing() if code.startswith(incomplete.upper()))
+    # zsh drops a plain apostrophe.
+    return (
+        (code, title.replace("'", "\u2019")) for code, _, _, title in listing() if code.startswith(incomplete.upper())
+    )
 
 
 def units(incomplete: str) -> list[str]:

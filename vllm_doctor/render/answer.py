@@ -7,7 +7,7 @@ from vllm_doctor.remedy.argv import at_once, exact
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.page import Page
 from vllm_doctor.render.sentences import aside, because, facts
-from vllm_doctor.render.words import CERTAINTIES, FIELD, HEADLINES, HINTS, MEDIA, STYLES, effect, failed_while_serving
+from vllm_doctor.render.words import CERTAINTIES, FIELD, HEADLINES, HINTS, STYLES, effect, failed_while_serving, place
 
 # The most lines of a corrected launch that are shown unasked.
 _PASTE = 10
@@ -130,6 +130,6 @@ def paste(page: Page, diagnosis: Diagnosis, finding: Finding, asked: str | None)
     lines = corrected(diagnosis, finding.changes, medium)
     if not lines or (asked is None and len(lines) > _PASTE):
         return
-    page.heading(MEDIA[medium])
+    page.heading(place(medium, whole=bool(diagnosis.launch)))
     for line in lines:
         page.verbatim(visible(line, 8000), "green", indent=2)

@@ -12,7 +12,7 @@ from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.grounds import emergency
 from vllm_doctor.render.sentences import facts, predicted, was
 from vllm_doctor.render.template import rendered
-from vllm_doctor.render.words import APPLICABILITY, MEDIA, SEVERITIES, failed_while_serving
+from vllm_doctor.render.words import APPLICABILITY, SEVERITIES, failed_while_serving, place
 from vllm_doctor.rules.explain import meaning
 from vllm_doctor.rules.order import by_code
 
@@ -127,7 +127,7 @@ def _paste(diagnosis: Diagnosis) -> tuple[str, list[str]]:
     changes = diagnosis.findings[0].changes if diagnosis.findings else ()
     if medium is Medium.UNIT:
         return "", []
-    return MEDIA[medium], corrected(diagnosis, changes, medium)
+    return place(medium, whole=bool(diagnosis.launch)), corrected(diagnosis, changes, medium)
 
 
 def _part(diagnosis: Diagnosis, argv: tuple[str, ...]) -> dict[str, object]:

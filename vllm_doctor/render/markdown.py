@@ -11,7 +11,7 @@ from vllm_doctor.render import memory_use
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.sentences import aside, because
 from vllm_doctor.render.text import figure
-from vllm_doctor.render.words import CERTAINTIES, HEADLINES, MEDIA, SEVERITIES, effect, failed_while_serving
+from vllm_doctor.render.words import CERTAINTIES, HEADLINES, SEVERITIES, effect, failed_while_serving, place
 
 # What would be markup, a mention or a reference in the ticket of any of the usual trackers.
 _MARKUP = re.compile(r"[\\`*_\[\]<>|#@!~&$]")
@@ -111,5 +111,5 @@ def _pasted(diagnosis: Diagnosis, finding: Finding) -> Iterator[str]:
     medium = Medium(diagnosis.medium)
     lines = corrected(diagnosis, finding.changes, medium) if medium is not Medium.UNIT else []
     if lines:
-        yield f"{MEDIA[medium]}:\n"
+        yield f"{place(medium, whole=bool(diagnosis.launch))}:\n"
         yield fenced(lines, "") + "\n"

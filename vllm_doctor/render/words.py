@@ -62,7 +62,7 @@ HINTS = {
     Verdict.NOT_APPLICABLE: "Name what to diagnose: --unit NAME, docker:NAME, podman:NAME, pod/NAME, pid:N, "
     "http://HOST:PORT or --log FILE.",
 }
-MEDIA = {
+_MEDIA = {
     "command": "The whole command",
     "unit": "The unit's drop-in",
     "docker": "The container",
@@ -80,3 +80,8 @@ SIGNALS = {
 }  # fmt: skip
 # Columns of what stands before an answer's words.
 FIELD = 6
+
+
+def place(medium: str, *, whole: bool) -> str:
+    """Where lines to paste belong; a command is whole where the launch was known, else what goes before or into it."""
+    return "With the command that starts it" if medium == "command" and not whole else _MEDIA[medium]

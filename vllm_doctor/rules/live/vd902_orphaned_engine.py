@@ -9,6 +9,8 @@ from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, gib, thing
 
 _GIB = 1 << 30
+# A process that has ended, of which only the exit code is left.
+_ENDED = {"Z", "X"}
 
 
 def judge(case: Case) -> Outcome:
@@ -18,6 +20,8 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.MACHINE}))
     if probe is not None and probe.health_status == 503:
         return NotHere("the engine of the running server has just died; its workers are still ending")
+    if case.unit is not None and case.unit.active_state == "deactivating":
+        return NotHere("systemd is just ending the processes of the unit")
     orphans = _orphans(machine)
     if not orphans:
         return Clear("every engine process has the server that started it")
@@ -56,11 +60,11 @@ def judge(case: Case) -> Outcome:
 def _orphans(machine: Machine) -> list[Process]:
     """Engines and workers that were handed to PID 1; a server that is PID 1 itself (a container) is their parent."""
     servers = {p.pid for p in machine.processes if not _engine(p)}
-    return [p for p in machine.processes if _engine(p) and p.ppid == 1 and 1 not in servers]
+    return [p for p in machine.processes if _engine(p) and p.ppid == 1 and 1 not in servers and p.state not in _ENDED]
 
 
 def _engine(process: Process) -> bool:
     return process.name.startswith("VLLM::") and "APIServer" not in process.name
 
 
-RULE = rule("VD902", reads=frozenset({Signal.MACHINE, Signal.PROBE, Signal.GPUS}), judge=judge)
+RULE = rule("VD902", reads=frozenset({Signal.MACHINE, Signal.PROBE, Signal.GPUS, Signal.UNIT}), judge=judge)
