@@ -40,6 +40,7 @@ FILES = {
     "fragmentation": {"--metrics"},
     "guard": {"--policy"},
     "plan": {"--model-config", "--metrics", "--learn", "--prices"},
+    "report": {"--http-config"},
 }
 # Options whose text names no file that is read.
 OTHERS = {
@@ -144,6 +145,8 @@ def line(command: str, option: str, value: str, tmp_path: Path) -> list[str]:
     """A question that would be answered without this option."""
     config = tmp_path / "good.json"
     config.write_text(json.dumps(LLAMA_8B))
+    if command == "report":
+        return [command, "--prometheus", "http://127.0.0.1:9", option, value]
     if command != "plan":
         return [command, option, value]
     given = ["--gpu", "NVIDIA H100 80GB HBM3", "--vllm-version", "0.32.0", option, value]

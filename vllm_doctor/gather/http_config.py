@@ -11,6 +11,7 @@ from vllm_doctor.gather.http import Login
 from vllm_doctor.records.reading import Known
 
 _MOST = 1 << 16
+_NEEDED = "needed is Prometheus' http_config: basic_auth, authorization, tls_config"
 _HERE = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -52,11 +53,11 @@ def read(name: str) -> Login | Wrong:
     if not isinstance(text, Known):
         return Wrong(text.reason)
     try:
-        told = msgspec.convert(yaml.safe_load(text.value) or {}, _File)
+        told = msgspec.convert(yaml.safe_load(text.value), _File)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
-        return Wrong(f"{name}: it is no YAML; needed is Prometheus' http_config: basic_auth, authorization, tls_config")
+        return Wrong(f"{name}: it is no YAML; {_NEEDED}")
     except msgspec.ValidationError as wrong:
-        return Wrong(f"{name}: {wrong}; needed is Prometheus' http_config: basic_auth, authorization, tls_config")
+        return Wrong(f"{name}: {wrong}; {_NEEDED}")
     sent = _sent(told, Path(name).parent)
     if isinstance(sent, Wrong):
         return Wrong(f"{name}: {sent.why}")
