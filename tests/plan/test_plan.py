@@ -366,13 +366,22 @@ def test_before_012_the_range_holds_both_layouts_of_mxfp4_on_hopper(model):
 
 
 def test_a_length_that_serves_nobody_is_not_recommended(model):
-    # 64 layers: too much for two T4s. What fits is said with the length that it serves, or that nothing does.
-    p = plan(model({**LLAMA_8B, "num_hidden_layers": 64}), gpu="T4", version="0.33.0")
+    # 4 bits already, and 25 heads that no number of cards divides: host memory is the last resort.
+    odd = {**LLAMA_8B, "hidden_size": 3200, "num_attention_heads": 25, "num_key_value_heads": 5}
+    odd |= {"num_hidden_layers": 200, "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}
+    p = plan(model(odd), gpu="T4", version="0.33.0")
     choice = choose(p, Workload(), "balanced")
     assert choice.launch["cpu-offload-gb"] > 0
     assert choice.launch["max-model-len"] >= 1024
     big = {**LLAMA_8B, "num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64}
     assert choose(plan(model(big), gpu="T4", version="0.33.0"), Workload(), "balanced") is None
+
+
+def test_weights_in_host_memory_are_not_recommended_where_4_bits_or_four_cards_would_do(model, capsys):
+    large = {**LLAMA_8B, "num_hidden_layers": 64}  # 28 GiB of a T4's 14.56: 8.8 in 4 bits
+    assert choose(plan(model(large), gpu="T4", version="0.33.0"), Workload(), "balanced") is None
+    run(["plan", "--gpu", "T4", "--vllm-version", "0.33.0", "--model-config", model(large), "--", "vllm", "serve", "m"])
+    assert "or a checkpoint in 4 bits, whose weights take 8." in capsys.readouterr().out
 
 
 def test_weights_in_host_memory_are_not_recommended_where_two_cards_or_8_bits_would_do(model):
