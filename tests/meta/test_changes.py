@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from tests.scenarios.loading import diagnosis, names, snapshot
+from tests.scenarios.loading import diagnosis, names, snapshot, until
 from vllm_doctor.knowledge import kernels, parser, versions
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.records.finding import Change, Diagnosis, Finding
@@ -82,7 +82,7 @@ def diagnoses() -> tuple[tuple[str, Diagnosis, Case], ...]:
 @cache
 def offers() -> tuple[Offer, ...]:
     return tuple(
-        Offer(name, finding, change, case.version or versions.newest_known(), case.version is not None)
+        Offer(name, finding, change, case.version or until(name) or versions.newest_known(), case.version is not None)
         for name, told, case in diagnoses()
         for finding in told.findings
         for change in finding.changes

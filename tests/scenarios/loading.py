@@ -117,3 +117,8 @@ def gathered(said: Mapping[str, Any], log: Path | None) -> Snapshot:
     for field, value in given.get("snapshot", {}).items():
         fields[field] = msgspec.convert(value, types[field], strict=False)
     return Snapshot(taken_at="2026-01-01T00:00:00+00:00", **fields)
+
+
+def until(name: str) -> Version | None:
+    """The last release that writes what the scenario's log says, where the log does not name its own."""
+    return versions.parse_version(scenario(name).get("until", ""))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.scenarios.loading import FOLDER, diagnosis, names, scenario, snapshot
+from tests.scenarios.loading import FOLDER, diagnosis, names, scenario, snapshot, until
 from vllm_doctor.knowledge import versions
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -52,7 +52,7 @@ def test_the_verdict_names_cause_phase_and_changes(name: str) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_nothing_is_offered_that_the_version_does_not_have(name: str) -> None:
-    at = Case(snapshot(name)).version or versions.newest_known()
+    at = Case(snapshot(name)).version or until(name) or versions.newest_known()
     for found in diagnosis(name).findings:
         for change in found.changes:
             if change.kind is ChangeKind.FLAG and change.name != "model" and change.direction is not Direction.REMOVE:

@@ -139,6 +139,7 @@ _ENCODER = frozenset(
         "_dummy_mm_encoder_run",
         "_embed_multimodal",
         "split_qkv",
+        "all_gather_interleave",
         "rot_pos_emb",
         "fast_pos_embed_interpolate",
     }
@@ -167,6 +168,8 @@ def startup_phase_of(functions: Iterable[str]) -> StartupPhase | None:
     if not steps:
         if present & _GRAPHS:
             return StartupPhase.GRAPHS
+        if present & _ENCODER:
+            return StartupPhase.PROFILE_ENCODER
         return StartupPhase.SAMPLER if present & _SAMPLER else None
     outer = min(steps, key=lambda s: s[1])[0]
     if outer is StartupPhase.SERVING:

@@ -158,12 +158,12 @@ class Case:
         parsed = versions.parse_version(text) if text else None
         return parsed if parsed is not None and parsed.release[:2] >= (0, 2) else None
 
-    def has_flag(self, name: str) -> FlagFact | None:
+    def has_flag(self, name: str, until: Version | None = None) -> FlagFact | None:
         """What this version knows of an option; None where it has none of that name, or where that is not known.
 
-        Without a version the newest that was read stands in.
+        Without a version the newest that was read stands in, or `until`: the last one that writes what the log says.
         """
-        fact = versions.flag(name, self.version or versions.newest_known())
+        fact = versions.flag(name, self.version or until or versions.newest_known())
         return fact if fact is not None and fact.exists else None
 
     def has_env(self, name: str) -> FlagFact | None:

@@ -110,10 +110,11 @@ def set_flag(
     applicability: Applicability = Applicability.NEEDS_REVIEW,
     predicted: Mapping[str, float] | None = None,
     by: float | None = None,
+    until: Version | None = None,
 ) -> Change | None:
     """A change of an option; None where this vLLM has no such option or the change would change nothing. `by` is how
-    far to move a value that is not known."""
-    fact = case.has_flag(name)
+    far to move a value that is not known; `until` the last release that writes what the log says."""
+    fact = case.has_flag(name, until)
     if fact is None:
         return None
     if fact.choices is not None and isinstance(to, str) and to not in fact.choices:

@@ -78,6 +78,8 @@ def _possible(case: Case, change: Change) -> bool:
         return False
     if change.before is None and case.version is None and change.direction is Direction.LOWER:
         least, to = _least(case, change.name), _number(change.after)
+        if to == 0:
+            return True  # nothing is less
         return least is None or to is None or to < least or (to == least and change.name in _SMALLEST_DEFAULT)
     return True
 

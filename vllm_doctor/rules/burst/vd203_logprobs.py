@@ -1,5 +1,6 @@
 """VD203: log-probabilities over the whole vocabulary, which nothing measured at start."""
 
+from vllm_doctor.knowledge.version import Version
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Severity
@@ -10,6 +11,9 @@ from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_tokens, tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, set_flag, thing
+
+# From here on V1 is the only engine; it chunks prompts unless it is told not to.
+_ALWAYS = Version((0, 11, 0))
 
 
 def judge(case: Case) -> Outcome:
@@ -44,6 +48,8 @@ def judge(case: Case) -> Outcome:
 
 def _chunked(case: Case) -> Change | None:
     if case.effective("enable-chunked-prefill") is True or case.effective("chunked-prefill-enabled") is True:
+        return None
+    if case.version is not None and case.version >= _ALWAYS:
         return None
     return set_flag(
         case,

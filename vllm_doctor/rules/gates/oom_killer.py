@@ -18,8 +18,8 @@ _ID, _HEX = 64, frozenset("0123456789abcdef")
 class Kill:
     """One kill: the process, its resident bytes, and the control group whose limit it was (None: the host).
 
-    `service` is the victim's systemd unit and `container` the id of its container, where the kernel told its control
-    group.
+    Resident are its own pages and those that it shares; files are given back first. `service` is the victim's systemd
+    unit and `container` the id of its container, where the kernel told its control group.
     """
 
     event: KernelEvent
@@ -66,7 +66,7 @@ def kills(kernel: Kernel) -> tuple[Kill, ...]:
         name = killed.get("name", killed.get("bare", "")) if killed is not None else ""
         if killed is not None and _may_be_vllms(name.lower()):
             pid = killed.get("pid", "")
-            resident = int(killed["rss"]) << 10
+            resident = int(killed["rss"]) + int(killed.get("shared") or 0) << 10
             service = _service(victims.get(pid))
             group = groups.get(pid) or (UNNAMED if of_a_group else None)
             own = _container(victims.get(pid))

@@ -1,5 +1,6 @@
 """What separates the causes of a failed profile run."""
 
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.rules.case import Case
@@ -8,6 +9,17 @@ from vllm_doctor.rules.gates.out_of_memory import Oom
 # Weights above this share of the card leave no room for the pass whatever its size: contexts, NCCL and workspaces take
 # 1 to 2 GiB of any card, and the fraction keeps a tenth.
 _FULL = 0.8
+
+
+_BATCHES = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})
+
+
+def dummy_batch(fault: Fault) -> bool:
+    """Was it the dummy batch of the sampler or pooler: by a call's name, by the line of the call before it, as a
+    traceback that is cut has only one of them."""
+    crash = fault.crash
+    codes = [f.code for link in crash.links for f in link.frames] if crash is not None else []
+    return bool(_BATCHES & set(fault.functions)) or any(f"{name}(" in code for code in codes for name in _BATCHES)
 
 
 def in_pass(oom: Oom) -> bool:
@@ -21,7 +33,7 @@ def in_pass(oom: Oom) -> bool:
 
 def in_sampler(oom: Oom) -> bool:
     """Did the dummy batch of the sampler or pooler fail?"""
-    return bool({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"} & set(oom.fault.functions))
+    return dummy_batch(oom.fault)
 
 
 def in_adapters(oom: Oom) -> bool:

@@ -6,6 +6,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.deaths import signal_of
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.say import finding
@@ -29,9 +30,6 @@ _SILENT = frozenset(
 )
 # A fault in native code ends no script in order.
 _NATIVE = frozenset({"native-crash", "native-dump", "fatal-python", "signal-received", "core-abort"})
-# Messages that name the signal by a word.
-_NAMED = {"shell-killed": "9", "native-crash": "11", "native-dump": "11", "core-abort": "6"}
-_WORDS = {"SIGSEGV": "11", "SIGABRT": "6", "Aborted": "6"}
 # Lines of a dump that are looked at.
 _DUMP = 80
 _SIGNALS = {
@@ -48,18 +46,16 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     if run.root is not None:
         return NotHere("the log says what failed")
-    silent = [h for h in run.deaths if h.id in _SILENT]
+    silent = [h for h in run.deaths if h.id in _SILENT or (h.id == "container-exited" and signal_of(h) is not None)]
     first = next((h for h in silent if h.id in _NATIVE), silent[0] if silent else None)
     if first is None or (run.stopped is not None and run.stopped < first.index):
         return NotHere("no process died without an error message")
     if run.is_script and first.id not in _NATIVE:
         return NotHere("the script got its answers, and the engine ended with the script")
-    told = " ".join(first.fields.values())
-    code = read("exit-signal", told)
-    number = _NAMED.get(first.id) or _WORDS.get(told.strip()) or (code["signal"] if code is not None else None)
+    number = signal_of(first)
     if number == "7":
         return NotHere("SIGBUS: a page of shared memory could not be allocated")
-    how = _SIGNALS[number] if number is not None else "something outside ended it"
+    how = _SIGNALS.get(number, f"signal {number} ended it") if number is not None else "something outside ended it"
     changes = _switches(case, first.index) if first.id in _NATIVE else ()
     return finding(
         RULE,

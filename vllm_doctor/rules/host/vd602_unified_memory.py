@@ -5,6 +5,8 @@ from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
+from vllm_doctor.rules.gates.unified import shares_memory
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.remedies.weights import quantise
@@ -14,7 +16,6 @@ from vllm_doctor.rules.say import finding, gib, set_flag
 _HOST_GIB = 8.0
 # A host that serves weights of this size and has less than a quarter of it left is short of memory, whatever its GPU.
 _LARGE_GIB = 32.0
-_UNIFIED = ("gb10", "dgx spark", "thor", "orin", "jetson")
 
 
 def judge(case: Case) -> Outcome:
@@ -37,7 +38,7 @@ def judge(case: Case) -> Outcome:
         StartupPhase.SAMPLER,
     }:
         return Clear("it is not known that the weights were loaded")
-    named = _named(case)
+    named = shares_memory(case)
     # Loading to the GPU took from the host's own memory: only a shared pool loses what the GPU gains.
     first = next((float(h.fields["ram"]) for h in run.all("checkpoint-size")), None)
     shared = first is not None and left is not None and first - left > weights / 2
@@ -63,7 +64,10 @@ def _refused(case: Case) -> Outcome | None:
     """The driver's own word, in the kernel's lines beside the log, where the card has no memory of its own."""
     run = case.run
     said = run.first("driver-no-memory") if run is not None else None
-    if run is None or said is None or run.root is not None or not _named(case):
+    if run is None or said is None or not shares_memory(case):
+        return None
+    # What torch says of it without figures is the same refusal; any other failure is another cause.
+    if run.root is not None and (run.oom is not None or not run.root.ids & EXHAUSTED):
         return None
     why = "the driver found no free page: the host uses the same memory and needs some for itself"
     return finding(
@@ -80,7 +84,7 @@ def _refused(case: Case) -> Outcome | None:
 def _killed(case: Case) -> Outcome | None:
     """The shell says that the start was killed, after the weights, where the card's memory is the host's."""
     run = case.run
-    if run is None or run.root is not None or run.stopped is not None or run.served(-1) or not _named(case):
+    if run is None or run.root is not None or run.stopped is not None or run.served(-1) or not shares_memory(case):
         return None
     killed = run.first("shell-killed")
     if killed is None or run.deaths[0] != killed or case.weights_gib is None:
@@ -103,10 +107,6 @@ def _killed(case: Case) -> Outcome | None:
         ),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill",
     )
-
-
-def _named(case: Case) -> bool:
-    return any(mark in case.gpu_name.lower() for mark in _UNIFIED)
 
 
 def _sum(weights: float, left: float) -> tuple[Arithmetic, ...]:

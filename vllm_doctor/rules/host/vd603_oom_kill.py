@@ -3,11 +3,14 @@
 import math
 
 from vllm_doctor.log.match import Hit, says
-from vllm_doctor.records.finding import Arithmetic, Change, Evidence
+from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.deaths import killed
+from vllm_doctor.rules.gates.host_claims import host_claims
 from vllm_doctor.rules.gates.oom_killer import UNNAMED, Kill, in_log, kills
+from vllm_doctor.rules.gates.unified import shares_memory
 from vllm_doctor.rules.outcome import Clear, Outcome, Unseen, rule
 from vllm_doctor.rules.say import environment, finding, gib, set_flag, thing
 
@@ -24,7 +27,6 @@ _TOLD = (
     "ray-killed",
 )
 _RAY = ("ray-low-memory", "ray-threshold", "ray-killed")
-# Compilers that vLLM's libraries start, one for each core unless told otherwise.
 
 
 def judge(case: Case) -> Outcome:
@@ -43,7 +45,7 @@ def judge(case: Case) -> Outcome:
     if not found and hit is None and not recorded:
         if kernel is None and run is None:
             return Unseen(frozenset({Signal.KERNEL, Signal.LOG}))  # systemd knows its own main process only
-        return Clear("no kill for lack of memory is recorded")
+        return _while_it_held_much(case) or Clear("no kill for lack of memory is recorded")
     if run is not None and run.served(-1) and run.root is None and not run.deaths and not recorded:
         return Clear("the service outlived the kill that is recorded")
     evidence = tuple(Evidence("kernel log", f"line {k.event.number}", k.event.text, k.event.at) for k in found[-2:])
@@ -67,6 +69,29 @@ def judge(case: Case) -> Outcome:
     )
 
 
+def _while_it_held_much(case: Case) -> Finding | None:
+    """Nobody tells who sent SIGKILL, and no kernel log was read: to a process that takes much of the host's memory the
+    kernel sends it when none is left."""
+    run = case.run
+    dead = killed(run) if run is not None and run.root is None and case.kernel is None else None
+    held = host_claims(case) if dead is not None else ()
+    if run is None or dead is None or not any(claim.large for claim in held):
+        return None
+    return finding(
+        RULE,
+        title="A process was killed (SIGKILL) holding much of the host's memory",
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, dead.index) else Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(dead.index),),
+        arithmetic=tuple(claim.sum_ for claim in held if claim.sum_ is not None),
+        changes=(
+            *(claim.change for claim in held if claim.large),
+            thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, _more(None)),
+        ),
+        refute="the kernel log of that minute (journalctl -k) shows no OOM kill",
+    )
+
+
 def _title(kill: Kill | None) -> str:
     if kill is None:
         return RULE.title
@@ -78,7 +103,7 @@ def _title(kill: Kill | None) -> str:
 def _sum(kill: Kill | None) -> tuple[Arithmetic, ...]:
     if kill is None or kill.resident is None:
         return ()
-    return (gib("anonymous memory of the killed process", kill.resident / GIB, "anon-rss", "the kernel log"),)
+    return (gib("memory of the killed process", kill.resident / GIB, "anon-rss + shmem-rss", "the kernel log"),)
 
 
 def _by_ray(hit: Hit | None) -> bool:
@@ -100,12 +125,7 @@ def _changes(case: Case, kill: Kill | None) -> tuple[Change | None, ...]:
     limited = kill is not None and kill.group is not None
     return (
         _limit(kill) if limited else None,
-        set_flag(case, "swap-space", 0, Direction.LOWER, "the V1 engine never uses swap space")
-        if case.number("swap-space")
-        else None,
-        set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "this option takes this much host memory")
-        if case.number("cpu-offload-gb")
-        else None,
+        *(claim.change for claim in host_claims(case)),
         set_flag(
             case,
             "gpu-memory-utilization",
@@ -113,7 +133,7 @@ def _changes(case: Case, kill: Kill | None) -> tuple[Change | None, ...]:
             Direction.LOWER,
             "one pool for CPU and GPU",
         )
-        if any(n in case.gpu_name.lower() for n in ("gb10", "spark", "thor", "orin"))
+        if shares_memory(case)
         else None,
         None if limited else thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, _more(kill)),
     )

@@ -2,9 +2,11 @@
 
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
+from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.host_claims import host_claims
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import MEMLOCK, finding, set_flag, thing
 
@@ -32,16 +34,7 @@ def judge(case: Case) -> Outcome:
         RULE,
         evidence=(case.line(_at(fault)),),
         changes=(
-            set_flag(
-                case,
-                "swap-space",
-                0,
-                Direction.LOWER,
-                "vLLM pins CPU blocks at start, this many GiB per GPU (4 by default)",
-            ),
-            set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, "vLLM pins offloaded weights")
-            if case.number("cpu-offload-gb")
-            else None,
+            *_pools(case, fault),
             thing(
                 ChangeKind.OS,
                 "LimitMEMLOCK",
@@ -53,6 +46,18 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the same start fails with --swap-space 0 and without offload",
     )
+
+
+def _pools(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """What pins memory of the host here: the copy of a sleeping engine's weights, or pools that a start takes."""
+    if fault.crash is not None and any(f.function == "sleep" for f in fault.crash.root.frames):
+        why = "level 2 keeps no copy of the weights in memory of the host; who wakes the engine must load them again"
+        return (thing(ChangeKind.OS, "sleep-level", Direction.SET, why, to=2, before=1),)
+    held = host_claims(case)
+    if held:
+        return tuple(claim.change for claim in held)
+    why = "vLLM pins CPU blocks at start, this many GiB per GPU (4 by default)"
+    return (set_flag(case, "swap-space", 0, Direction.LOWER, why),)
 
 
 def _at(fault: Fault) -> int:

@@ -1,11 +1,15 @@
 """VD303: a V0 engine had to swap out a request and the swap pool was full (or none)."""
 
+from vllm_doctor.knowledge.version import Version
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import sequences
 from vllm_doctor.rules.say import finding, set_flag
+
+# The last release with the V0 engine, which alone says so.
+_LAST = Version((0, 10, 2))
 
 
 def judge(case: Case) -> Outcome:
@@ -30,6 +34,7 @@ def judge(case: Case) -> Outcome:
                     "sets the GiB of host memory per GPU; vLLM can preempt groups of n > 1 and beam search only "
                     "by swapping"
                 ),
+                until=_LAST,
             ),
             set_flag(
                 case,

@@ -2,8 +2,10 @@
 
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.free_memory import Shortage, shortage
+from vllm_doctor.rules.gates.unified import shares_memory
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import pass_free_memory_check
 from vllm_doctor.rules.say import finding, gib, stop_others
@@ -21,7 +23,25 @@ def judge(case: Case) -> Outcome:
         return NotHere("the check of free memory did not fail")
     if short.gap <= _SMALL_GAP * short.total:
         return Clear(f"only {short.gap:.2f} GiB are missing")
-    return _finding(case, short)
+    return _of_the_pool(case, short) if shares_memory(case) else _finding(case, short)
+
+
+def _of_the_pool(case: Case, short: Shortage) -> Finding:
+    """The driver counts the page cache as used there, and the host's programs are no process of the GPU."""
+    return finding(
+        RULE,
+        title=f"{short.free:.2f} of {short.total:.2f} GiB are free in the memory that GPU and host share",
+        confidence=Confidence.LIKELY,
+        evidence=tuple(case.line(i) for i in short.lines),
+        arithmetic=(
+            gib("wanted at start", short.want, f"{short.total:.2f} GiB × {short.utilization:g}", "the error line"),
+            gib("missing", short.gap, f"{short.want:.2f} − {short.free:.2f}", "the error line"),
+        ),
+        changes=(pass_free_memory_check(case, short),),
+        refute="`free -g` shows as little available before the start, page cache included",
+        then="`free -g`: what it lists as buff/cache are files, often the weights of the last start, and the check "
+        "does not count them as free; `sync; echo 3 > /proc/sys/vm/drop_caches` gives them back before a start",
+    )
 
 
 def _finding(case: Case, short: Shortage) -> Finding:
@@ -48,4 +68,4 @@ def _finding(case: Case, short: Shortage) -> Finding:
     )
 
 
-RULE = rule("VD101", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)
+RULE = rule("VD101", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

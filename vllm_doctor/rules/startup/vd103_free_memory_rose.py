@@ -2,7 +2,7 @@
 
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, gib, stop_others, thing
@@ -15,9 +15,20 @@ def judge(case: Case) -> Outcome:
     root = case.root
     if root is None or "profile-free-rose" not in root.ids:
         return NotHere("no other process disturbed the profile run")
+    at = next(h.index for h in root.hits if h.id == "profile-free-rose")
+    if _nothing_moved(root.fields("profile-free-rose")):
+        return finding(
+            RULE,
+            title="The profile run measured a GPU on which nothing was allocated",
+            confidence=Confidence.LIKELY,
+            evidence=(case.line(at),),
+            refute="nvidia-smi shows that another process on this GPU ended in that minute",
+            then="see on which device the model was loaded: who embeds vLLM may have moved it to another GPU, or "
+            "patched the call that measures",
+        )
     return finding(
         RULE,
-        evidence=(case.line(next(h.index for h in root.hits if h.id == "profile-free-rose")),),
+        evidence=(case.line(at),),
         arithmetic=_sum(root.fields("profile-free-rose")),
         changes=(
             thing(
@@ -34,6 +45,11 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the same failure happens on a GPU that nothing else uses",
     )
+
+
+def _nothing_moved(fields: dict[str, str]) -> bool:
+    """To the byte the same before and after: no process took or gave back anything."""
+    return fields.get("unit") != "GiB" and fields.get("initial") == fields.get("current") is not None
 
 
 def _sum(fields: dict[str, str]) -> tuple[Arithmetic, ...]:

@@ -1,7 +1,8 @@
 """VD110: the weights do not fit the card."""
 
+from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
@@ -52,6 +53,7 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_whole(case)),
         changes=(
+            _without_draft(case, oom),
             *lighter(case),
             set_flag(
                 case,
@@ -65,6 +67,15 @@ def judge(case: Case) -> Outcome:
         ),
         refute="nvidia-smi shows another process on this GPU while the weights load",
     )
+
+
+def _without_draft(case: Case, oom: Oom) -> Change | None:
+    """The model itself was loaded; its draft no longer fitted beside it."""
+    if not any(says(f, "call-draft") for f in oom.fault.files):
+        return None
+    why = "the model itself was loaded; its draft did not fit beside it: without a draft it is slower, and starts"
+    named = "speculative-config" if case.has_flag("speculative-config") is not None else "speculative-model"
+    return set_flag(case, named, None, Direction.REMOVE, why)
 
 
 def _over_budget(case: Case, oom: Oom) -> bool:

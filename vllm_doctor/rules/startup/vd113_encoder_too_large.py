@@ -1,11 +1,12 @@
 """VD113: the vision or audio encoder runs out of memory, while measured or while serving."""
 
+from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.prompt_items import limit
 from vllm_doctor.rules.remedies.step import fewer_tokens, tokens
@@ -72,7 +73,7 @@ def _by_warning(case: Case) -> Finding | None:
     """The profile run of V0 takes the largest items that a prompt may have, and says first that they are more than fit
     its sequence: where no call tells which part of the pass ran out, they are most of it."""
     oom = exhausted(case, StartupPhase.PROFILE)
-    if isinstance(oom, NotHere | Unseen) or oom.fault.functions or tenants(oom.torch) is not None:
+    if isinstance(oom, NotHere | Unseen) or _elsewhere(oom) or tenants(oom.torch) is not None:
         return None
     warned = oom.run.last("items-too-many")
     if warned is None or warned.index > oom.fault.index:
@@ -87,6 +88,12 @@ def _by_warning(case: Case) -> Finding | None:
         changes=(_fewer_items(case), _smaller_items(case), fewer_tokens(case, oom.torch)),
         refute="the launch fails in the same place with --limit-mm-per-prompt set to 0 for every modality",
     )
+
+
+def _elsewhere(oom: Oom) -> bool:
+    """Does a call say which part of the pass it was? The model's own file, without its language model's, does not."""
+    last = oom.fault.files[-1].replace("\\", "/") if oom.fault.files else ""
+    return bool(oom.fault.functions) and not (oom.fault.functions[-1] == "forward" and says(last, "call-multimodal"))
 
 
 def _items(case: Case) -> tuple[Arithmetic, ...]:

@@ -9,6 +9,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED, sums, tenants
+from vllm_doctor.rules.gates.profile_run import dummy_batch
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_sequences, sequences
 from vllm_doctor.rules.remedies.utilization import lower_utilization
@@ -16,7 +17,6 @@ from vllm_doctor.rules.say import finding
 
 _MESSAGES = frozenset({"sampler-oom", "pooler-oom"})
 _NEAR = 200
-_FRAMES = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})
 
 
 def judge(case: Case) -> Outcome:
@@ -28,7 +28,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("the log shows no failure that ended the run")
     said = bool(root.ids & _MESSAGES) or _relayed(run, root)
     unplaced = _in_its_code(root)
-    if not said and not (root.ids & EXHAUSTED and _FRAMES & set(root.functions)) and not unplaced:
+    if not said and not (root.ids & EXHAUSTED and dummy_batch(root)) and not unplaced:
         return NotHere("the first failure is not the sampler's dummy batch")
     if tenants(run.oom) is not None:
         return Clear("something else holds the memory that was missing")

@@ -1,5 +1,6 @@
 """VD150: the CPU swap pool that was asked for does not fit the host's memory."""
 
+from vllm_doctor.knowledge.version import Version
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -8,6 +9,8 @@ from vllm_doctor.rules.say import finding, gib, set_flag, thing
 
 # vLLM refuses above this share of the host's memory and warns above 0.4 (config.py).
 _WARNED = 0.4
+# The last release with the check, and with the option.
+_LAST = Version((0, 17, 1))
 
 
 def judge(case: Case) -> Outcome:
@@ -19,14 +22,14 @@ def judge(case: Case) -> Outcome:
         return NotHere("the check of the swap space did not fail")
     fields = root.fields("swap-too-large")
     swap, ram = float(fields["swap"]), float(fields["ram"])
-    parts = case.count("tensor-parallel-size") or 1
-    to = int(ram * _WARNED / parts)
+    parts = case.count("tensor-parallel-size") or (1 if case.launched else None)
+    to = int(ram * _WARNED / parts) if parts is not None else 0
     return finding(
         RULE,
         title=f"{swap:.2f} GiB of swap space do not fit {ram:.2f} GiB of host memory",
         evidence=(case.line(root.hits[0].index),),
         arithmetic=(
-            gib("swap space asked for", swap, f"--swap-space × {parts} GPUs", "the error line"),
+            gib("swap space asked for", swap, f"--swap-space × {parts or 'all'} GPUs", "the error line"),
             gib("host memory", ram, "as vLLM sees it", "the error line"),
             gib("allowed without a warning", ram * _WARNED, f"{_WARNED:g} × {ram:.2f}", "config.py"),
         ),
@@ -36,7 +39,10 @@ def judge(case: Case) -> Outcome:
                 "swap-space",
                 to,
                 Direction.LOWER,
-                f"{_WARNED:g} × {ram:.2f} / {parts}; the V1 engine never swaps, so 0 is right for it",
+                f"{_WARNED:g} × {ram:.2f} / {parts}; the V1 engine never swaps, so 0 is right for it"
+                if parts is not None
+                else "the V1 engine never swaps, and V0 then computes again what it would have swapped out",
+                until=_LAST,
             ),
             thing(
                 ChangeKind.HARDWARE,

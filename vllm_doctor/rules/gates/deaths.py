@@ -1,0 +1,26 @@
+"""By which signal a process ended, as its parent, its shell or its container tells it."""
+
+from vllm_doctor.log.match import Hit, read
+from vllm_doctor.log.root_cause import AnalysedRun
+
+# Messages that name the signal by a word.
+_NAMED = {"shell-killed": "9", "native-crash": "11", "native-dump": "11", "core-abort": "6"}
+_WORDS = {"SIGSEGV": "11", "SIGABRT": "6", "Aborted": "6"}
+# A shell adds this to the number of the signal that ended its child.
+_SHELLS = 128
+
+
+def signal_of(hit: Hit) -> str | None:
+    """The number of the signal; None where the message does not tell, or the process ended by itself."""
+    if hit.id == "container-exited":
+        ended = int(hit.fields.get("code", "0"))
+        return str(ended - _SHELLS) if ended > _SHELLS else None
+    told = " ".join(hit.fields.values())
+    code = read("exit-signal", told)
+    return _NAMED.get(hit.id) or _WORDS.get(told.strip()) or (code["signal"] if code is not None else None)
+
+
+def killed(run: AnalysedRun) -> Hit | None:
+    """The first process that was killed with SIGKILL, before anybody stopped the service."""
+    first = next((hit for hit in run.deaths if signal_of(hit) == "9"), None)
+    return None if first is None or (run.stopped is not None and run.stopped < first.index) else first

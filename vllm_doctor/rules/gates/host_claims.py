@@ -1,0 +1,101 @@
+"""What a start takes of the host's own memory: each pool, of every rank together, and what makes it smaller."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from vllm_doctor.knowledge.version import Version
+from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.verdict import Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.kv_cache import on_cpu
+from vllm_doctor.rules.say import environment, gib, set_flag
+
+# GiB of every rank for the KV cache where nothing is set (vllm/envs.py, to 0.10); a first start needs no more.
+_CPU_CACHE = 4
+# V0's pool for swapped-out requests is 4 GiB a rank unless it is set: of a host with GPUs, this much is worth a word.
+_LARGE = 32.0
+# The last release with the option.
+_SWAPPED = Version((0, 17, 1))
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """One pool in memory of the host. `large`: could it be what ran a host out of memory?"""
+
+    sum_: Arithmetic | None
+    change: Change | None
+    large: bool
+
+
+def host_claims(case: Case) -> tuple[Claim, ...]:
+    """The pools that the launch or the log tells of, the host's own first."""
+    ranks = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
+    return (*_cpu_cache(case), *_local_cache(case, ranks), *_offload(case, ranks), *_swap(case, ranks))
+
+
+def _cpu_cache(case: Case) -> Iterator[Claim]:
+    if not on_cpu(case):
+        return
+    run = case.run
+    told = case.env("VLLM_CPU_KVCACHE_SPACE")
+    said = run.first("cpu-kv-space") if run is not None else None
+    now = float(told) if told is not None and told.replace(".", "", 1).isdigit() else None
+    if now is None and said is not None:
+        now = float(said.fields.get("size") or _CPU_CACHE)
+    to = max(1, int(now / 2)) if now else _CPU_CACHE
+    why = "each rank takes this many GiB of the host for its KV cache, beside its part of the weights"
+    size = (
+        gib("KV cache in memory of the host", now, "VLLM_CPU_KVCACHE_SPACE, each rank", "the launch") if now else None
+    )
+    yield Claim(size, environment("VLLM_CPU_KVCACHE_SPACE", Direction.LOWER, why, to=to, before=now), large=True)
+
+
+def _local_cache(case: Case, ranks: int) -> Iterator[Claim]:
+    """LMCache pins its local cache when an engine starts, in every rank."""
+    hit = case.run.first("lmcache-local") if case.run is not None else None
+    if case.run is None or hit is None:
+        return
+    each = float(hit.fields["size"])
+    every = max(ranks, *(_rank(case.run.lines[h.index].process or "") + 1 for h in case.run.all("lmcache-engine")), 1)
+    size = gib("LMCache's local cache", each * every, f"{each:g} × {every} ranks", "the log")
+    why = f"every rank pins this many GiB of the host: {each:g} × {every} is {each * every:g}; or max_local_cpu_size"
+    to = max(1, int(each / every)) if every > 1 else max(1, int(each / 2))
+    yield Claim(size, environment("LMCACHE_MAX_LOCAL_CPU_SIZE", Direction.LOWER, why, to=to, before=each), large=True)
+
+
+def _rank(process: str) -> int:
+    """The number at the end of a worker's name: 3 of `Worker_TP3`."""
+    number = process[len(process.rstrip("0123456789")) :]
+    return int(number) if number else 0
+
+
+def _offload(case: Case, ranks: int) -> Iterator[Claim]:
+    run = case.run
+    asked = case.number("cpu-offload-gb")
+    hits = run.all("weights-offloaded") if run is not None else ()
+    if run is not None and hits:
+        by_rank = {run.lines[h.index].process: float(h.fields["size"]) for h in hits}
+        whole = sum(by_rank.values())
+        size = gib("weights offloaded to the host", whole, f"of {len(by_rank)} ranks", "the log")
+    elif asked:
+        whole = asked * ranks
+        size = gib("weights offloaded to the host", whole, f"--cpu-offload-gb {asked:g} × {ranks} ranks", "the launch")
+    else:
+        return
+    why = f"offloaded weights take this much memory of the host in every rank, {whole:g} GiB in all"
+    yield Claim(size, set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, why), large=True)
+
+
+def _swap(case: Case, ranks: int) -> Iterator[Claim]:
+    asked = case.number("swap-space")
+    warned = case.run.first("swap-too-large") if case.run is not None else None
+    if warned is not None:
+        whole = float(warned.fields["swap"])
+    elif asked:
+        whole = asked * ranks
+    else:
+        return
+    why = "V0 takes this many GiB of every rank at start, for requests that are swapped out; V1 never uses it"
+    size = gib("swap space", whole, "--swap-space × ranks", "the log" if warned is not None else "the launch")
+    large = warned is not None or whole >= _LARGE
+    yield Claim(size, set_flag(case, "swap-space", 0, Direction.LOWER, why, until=_SWAPPED), large=large)
