@@ -15,6 +15,7 @@ import yaml
 from vllm_doctor.gather.kernel import events
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.metrics import parse
+from vllm_doctor.knowledge.version import Version, parse_version
 from vllm_doctor.launch.command import parse_line
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.host import Gpu, Kernel, Metrics, Scrape
@@ -121,4 +122,4 @@ def gathered(said: Mapping[str, Any], log: Path | None) -> Snapshot:
 
 def until(name: str) -> Version | None:
     """The last release that writes what the scenario's log says, where the log does not name its own."""
-    return versions.parse_version(scenario(name).get("until", ""))
+    return parse_version(scenario(name).get("until", ""))

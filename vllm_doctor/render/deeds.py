@@ -50,6 +50,9 @@ _DEEDS = {
     "ray-node": "start the server on a node whose GPUs are free",
     "ray-nodes": "add Ray nodes with free GPUs",
     "server": "look at the server",
+    "accelerator-holder": "stop what holds the accelerator",
+    "device-files": "give the container the card's device files",
+    "sleep-level": "let the engine sleep at level {to}",
     "server-log": "judge the server's log",
     "shm volume": "give the container more shared memory",
     "startup-probe": "give the start-up probe more time: {to}",
@@ -105,9 +108,9 @@ def deed(change: Change) -> str:
         return (
             f"let {change.name} go on" if (change.command or "").startswith("kill -CONT") else f"look at {change.name}"
         )
-    if change.kind is ChangeKind.PACKAGE and change.direction is Direction.ADD and change.name != "foreign-module":
-        return f"install {scalar(change.after) if change.after is not None else change.name}"
     told = _DEEDS.get(change.name)
+    if change.kind is ChangeKind.PACKAGE and change.direction is Direction.ADD and "{to}" not in (told or ""):
+        return f"install {scalar(change.after) if change.after is not None else change.name}"
     if told is not None and ("{to}" not in told or change.after is not None):
         return told.format(to=scalar(change.after))
     if change.kind is ChangeKind.PACKAGE and change.direction is Direction.CHANGE:

@@ -82,7 +82,9 @@ def _offload(case: Case, ranks: int) -> Iterator[Claim]:
         size = gib("weights offloaded to the host", whole, f"--cpu-offload-gb {asked:g} × {ranks} ranks", "the launch")
     else:
         return
-    why = f"offloaded weights take this much memory of the host in every rank, {whole:g} GiB in all"
+    why = (
+        f"offloaded weights take {whole:g} GiB of the host; the GPUs must hold them then: more GPUs, or a smaller model"
+    )
     yield Claim(size, set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, why), large=True)
 
 

@@ -1,7 +1,10 @@
 """VD601: a process of the engine is gone without a word of its own: it was killed from outside."""
 
+from vllm_doctor.knowledge.answers import Answer, applies
+from vllm_doctor.knowledge.layers import Layer, layer_of
 from vllm_doctor.knowledge.layers.switches import switches_of
 from vllm_doctor.log.match import read
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
@@ -30,8 +33,8 @@ _SILENT = frozenset(
 )
 # A fault in native code ends no script in order.
 _NATIVE = frozenset({"native-crash", "native-dump", "fatal-python", "signal-received", "core-abort"})
-# Lines of a dump that are looked at.
-_DUMP = 80
+# Lines of a dump that are looked at, and lines above a death.
+_DUMP, _ABOVE = 80, 30
 _SIGNALS = {
     "9": "killed (SIGKILL; only the kernel log can say by whom)",
     "11": "a crash in native code (SIGSEGV)",
@@ -57,6 +60,20 @@ def judge(case: Case) -> Outcome:
         return NotHere("SIGBUS: a page of shared memory could not be allocated")
     how = _SIGNALS.get(number, f"signal {number} ended it") if number is not None else "something outside ended it"
     changes = _switches(case, first.index) if first.id in _NATIVE else ()
+    told = _above(run, first.index)
+    if told is not None and number != "9":
+        at, part, answer = told
+        return finding(
+            RULE,
+            title=answer.title,
+            severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, first.index) else Severity.BLOCKS_START,
+            confidence=Confidence.LIKELY,
+            evidence=(case.line(at), case.line(first.index)),
+            changes=changes_of(case, part.answers, run.lines[at].text),
+            refute="the same line stands in the log of a start that serves",
+            layer=part.id,
+            then=part.next,
+        )
     return finding(
         RULE,
         title=f"An engine process died without a traceback: {how}",
@@ -67,6 +84,20 @@ def judge(case: Case) -> Outcome:
         changes=changes,
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill, and an earlier line shows a failure",
     )
+
+
+def _above(run: AnalysedRun, at: int) -> tuple[int, Layer, Answer] | None:
+    """What a library of native code wrote before the process died: a line of no logger that a part has a name for."""
+    for index in range(at - 1, max(-1, at - 1 - _ABOVE), -1):
+        line = run.lines[index]
+        if line.level is not None or line.module is not None or not line.text.strip():
+            continue
+        part = layer_of((line.text,), ())
+        found = (a for a in part.answers if a.title and a.said and applies(a, line.text)) if part is not None else ()
+        answer = next(iter(found), None)
+        if part is not None and answer is not None:
+            return index, part, answer
+    return None
 
 
 def _switches(case: Case, at: int) -> tuple[Change, ...]:

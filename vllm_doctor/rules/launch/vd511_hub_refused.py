@@ -9,7 +9,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
@@ -30,6 +30,8 @@ _IDS = (
     "name-unknown",
     "harmony-vocab",
 )
+# In the address of a file; without the hub's own class nobody says whether the file, the revision or all is missing.
+_OF_A_FILE = "/resolve/"
 # Whose exceptions mean the network whatever they say.
 _CLIENTS = ("requests.exceptions.", "huggingface_hub.", "httpx.", "httpcore.", "urllib3.exceptions.", "modelscope.hub.")
 
@@ -42,6 +44,7 @@ class Why(Enum):
     NOT_SHOWN = "The hub shows no model of this name to this token"
     REVISION = "The model's repository has no such revision"
     FILE = "The model's repository lacks a file that is fetched"
+    ADDRESS = "The hub has nothing at an address that is fetched"
     LIMIT = "The hub limits the requests of this host"
     OFFLINE = "The model is not on disk, and fetching is switched off"
     NETWORK = "The model hub refused access or could not be reached"
@@ -76,7 +79,7 @@ def judge(case: Case) -> Outcome:
         if root is None or root.crash is None or not any(k.name.startswith(_CLIENTS) for k in root.crash.links):
             return fault
         fault = root
-    why = _why(fault)
+    why = _why(case, fault)
     return finding(
         RULE,
         title=why.value,
@@ -87,11 +90,13 @@ def judge(case: Case) -> Outcome:
     )
 
 
-def _why(fault: Fault) -> Why:
+def _why(case: Case, fault: Fault) -> Why:
     """The class of an exception says more than its status, and that more than what vLLM made of it."""
     links = fault.crash.links if fault.crash is not None else ()
     by_class = next((_CLASSES[link.kind] for link in links if link.kind in _CLASSES), None)
     by_status = _STATUS.get(fault.fields("hub-status").get("status", ""))
+    if by_status is Why.NOT_SHOWN and _OF_A_FILE in text(case, fault):
+        by_status = Why.ADDRESS
     by_message = next((why for said, why in _MESSAGES.items() if said in fault.ids), None)
     return by_class or (by_message if by_message is Why.ACCESS else by_status or by_message) or Why.NETWORK
 
@@ -112,6 +117,9 @@ def _changes(case: Case, why: Why) -> tuple[Change | None, ...]:
             return (set_flag(case, "revision", None, Direction.CHANGE, wanted),)
         case Why.FILE:
             return (_model(case, "use a repository that holds the file which the message names, in this layout"),)
+        case Why.ADDRESS:
+            why_not = "the address names repository, revision and file, and one of them is not there: list what is"
+            return (_model(case, why_not), set_flag(case, "revision", None, Direction.CHANGE, why_not))
         case Why.LIMIT:
             return (
                 _token("an account may ask more often than a host without one"),

@@ -24,6 +24,8 @@ _CHANGES = 3
 _FEATURES = frozenset({"speculative", "kv-transfer"})
 # Only tells which kernel failed.
 _TO_NAME_IT = "CUDA_LAUNCH_BLOCKING"
+# Errors that the driver tells at a later call than the one that failed; what checks its arguments says so at once.
+_TOLD_LATE = ("CUDA error", "HIP error", "cudaError", "hipError", "CUDA driver error")
 
 
 def layer(case: Case, fault: Fault) -> Layer | None:
@@ -42,7 +44,8 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
         offered.append(other_attention(case, fault, "another attention backend does not run this code"))
     if part.kernels and not _of_python(fault) and kind(case, fault) is not None:
         others = other_kernel(case, fault)
-        offered += [c for c in others if c is not None and (c.name != _TO_NAME_IT or not any(offered))]
+        late = any(said in text(case, fault) for said in _TOLD_LATE) and not any(offered)
+        offered += [c for c in others if c is not None and (c.name != _TO_NAME_IT or late)]
     offered += _around(case, fault, part)
     if _defect(fault):
         why = "vLLM's own code did not expect this: a defect of the release; a newer one may have fixed it"

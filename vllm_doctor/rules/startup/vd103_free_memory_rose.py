@@ -20,7 +20,7 @@ def judge(case: Case) -> Outcome:
         return finding(
             RULE,
             title="The profile run measured a GPU on which nothing was allocated",
-            confidence=Confidence.LIKELY,
+            confidence=Confidence.POSSIBLE,
             evidence=(case.line(at),),
             refute="nvidia-smi shows that another process on this GPU ended in that minute",
             then="see on which device the model was loaded: who embeds vLLM may have moved it to another GPU, or "
