@@ -20,20 +20,41 @@ HEALTHY = Probe(health_status=200, models=("tiny",))
 Serve = Callable[[Callable[[socket.socket, threading.Event], None]], Server]
 
 
-def answering(status: int) -> Callable[[socket.socket, threading.Event], None]:
+# The token was one that ends the text: none is shown, and one was made.
+ANSWERED = '{"choices": [{"text": "", "finish_reason": "stop"}], "usage": {"completion_tokens": 1}}'
+
+
+def answering(status: int, body: str) -> Callable[[socket.socket, threading.Event], None]:
     def answer(client: socket.socket, _: threading.Event) -> None:
-        client.sendall(f"HTTP/1.1 {status} Said\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+        client.sendall(f"HTTP/1.1 {status} Said\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
 
     return answer
 
 
-def asked(serve: Serve, status: int, key: str | None = None) -> Probe:
-    return canary(serve(answering(status)).base, LAUNCH, HEALTHY, deadline_s=60, given=Pass(key))
+def asked(serve: Serve, status: int, key: str | None = None, body: str = ANSWERED) -> Probe:
+    return canary(serve(answering(status, body)).base, LAUNCH, HEALTHY, deadline_s=60, given=Pass(key))
 
 
 def test_a_completion_that_comes_back_and_one_that_does_not(serve: Serve) -> None:
     assert asked(serve, 200).completion is True
     assert asked(serve, 500).completion is False
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<html><title>Log in</title></html>",
+        '{"object": "error", "message": "the engine died", "code": 500}',
+        '{"choices": []}',
+        '{"choices": [{"text": "", "finish_reason": "length"}], "usage": {"completion_tokens": 0}}',
+        '{"choices": [{"text": "1", "finish_reason": "error"}], "usage": {"completion_tokens": 1}}',
+        '{"choices": [{"text": "1", "finish_reason": "abort"}], "usage": {"completion_tokens": 1}}',
+        '{"choices": 7}',
+        "[" * 5000,
+    ],
+)
+def test_an_answer_with_200_and_no_token_in_it_is_no_completion(body: str, serve: Serve) -> None:
+    assert asked(serve, 200, body=body).completion is False
 
 
 @pytest.mark.parametrize("status", [400, 429, 503])
@@ -59,7 +80,7 @@ class Closed(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._say(200 if asked["model"] == "short-name" else 404, b"{}")
+        self._say(200 if asked["model"] == "short-name" else 404, ANSWERED.encode())
 
     def _say(self, status: int, body: bytes) -> None:
         self.send_response(status if self.headers["Authorization"] == "Bearer k" else 401)

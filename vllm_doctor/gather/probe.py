@@ -77,14 +77,28 @@ def completion(base: str, model: str, *, deadline_s: float, given: Pass = NO_PAS
     answer = get(f"{base}/v1/completions", deadline_s=deadline_s, body=body, max_bytes=1 << 20, given=given)
     if isinstance(answer, NoResponse):
         return False, ""
-    if answer.status == 200 or (answer.status >= 500 and answer.status != 503):
-        return answer.status == 200, ""
+    if answer.status == 200:
+        return _completes(answer.body), ""
+    if answer.status >= 500 and answer.status != 503:
+        return False, ""
     if answer.status in {401, 403}:
         whose = "another key than the unit's" if given.key else "a key, and none can be read here; run this as root"
         return None, f"the server answers a completion with {answer.status}: it wants {whose}"
     if answer.status == 404:
         return None, f"the server has no model {model[:200]}, or no /v1/completions"
     return None, f"the server answers a completion with {answer.status}: it refuses this one, or has no room for it"
+
+
+def _completes(body: bytes) -> bool:
+    """Is a token in it? A proxy's page, an error that came with 200 and an aborted request are none
+    (vllm/entrypoints/openai: CompletionResponse; finish_reason is stop, length, abort or error)."""
+    try:
+        told = json.loads(body)
+        first = told["choices"][0]
+        made = told.get("usage", {}).get("completion_tokens", 1)
+        return first.get("finish_reason") not in {"abort", "error"} and (bool(first.get("text")) or made >= 1)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+        return False
 
 
 def one_token(

@@ -107,6 +107,8 @@ def _own(line: LogLine) -> bool:
 def _complains(run: AnalysedRun, index: int) -> bool:
     line = run.lines[index]
     text = line.text
+    if line.level in _SERIOUS and (line.process or "").startswith(_ENGINE) and line.module != "uvicorn":
+        return not says(line.excerpt or text, *_OF_NO_CONCERN, "calls-itself-harmless")
     if says(text, "heading-of-nothing"):
         return not any(index < crash.first <= index + _ABOVE for crash in run.crashes)
     if says(text, *_OF_NO_CONCERN):

@@ -8,6 +8,7 @@ from vllm_doctor.log import silence
 from vllm_doctor.log.last_words import last_words, strange_end
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.log.unanswered import unanswered
 from vllm_doctor.records.finding import Diagnosis, Evidence, Finding, Missing, Scalar, Step, Subject
 from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Unknown
@@ -220,6 +221,25 @@ def _of_the_launch(case: Case) -> str:
     return f"vLLM {case.version_text} refuses nothing of this launch that is judged here"
 
 
+def _unsure(run: AnalysedRun) -> str | None:
+    """What stands against an ok: something failed, or somebody unknown had the last word."""
+    if run.unsettled is not None:
+        number = run.lines[run.unsettled.index].number
+        return f"line {number} reports a failure, and nothing shows that the server answered after it"
+    if (told := last_words(run)) is not None:
+        still = f" (its last statistics: {run.stalled} requests run, and no token)" if run.stalled else ""
+        return (
+            f"line {told.number} says that something ended or failed, and nothing after it shows that the engine "
+            f"works{still}: {told.text.strip()[:120]}"
+        )
+    if (run.served(-1) or run.answered) and (told := strange_end(run)) is not None:
+        return (
+            "the log ends in a line that vLLM did not write, and who did may tell of the server's end: "
+            f"{told.text.strip()[:120]}"
+        )
+    return unanswered(run)
+
+
 def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
     if run.client is not None:
         return Verdict.UNKNOWN, (
@@ -235,20 +255,8 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
             Verdict.UNKNOWN,
             "this log mentions vLLM, but vLLM wrote no line of it: give the server's own log",
         )
-    if run.unsettled is not None:
-        number = run.lines[run.unsettled.index].number
-        return Verdict.UNKNOWN, f"line {number} reports a failure, and nothing shows that the server answered after it"
-    if (told := last_words(run)) is not None:
-        still = f" (its last statistics: {run.stalled} requests run, and no token)" if run.stalled else ""
-        return Verdict.UNKNOWN, (
-            f"line {told.number} says that something ended or failed, and nothing after it shows that the engine "
-            f"works{still}: {told.text.strip()[:120]}"
-        )
-    if (run.served(-1) or run.answered) and (told := strange_end(run)) is not None:
-        return Verdict.UNKNOWN, (
-            "the log ends in a line that vLLM did not write, and who did may tell of the server's end: "
-            f"{told.text.strip()[:120]}"
-        )
+    if (against := _unsure(run)) is not None:
+        return Verdict.UNKNOWN, against
     if run.served(-1):
         end = (
             "the server was stopped from outside"

@@ -1,0 +1,49 @@
+"""A server that goes on while nobody is served is not ok, though nothing in its log is a failure that has a name."""
+
+import pytest
+
+from tests.cli.test_diagnose import HEALTHY
+from tests.rules.test_ends import diagnosed, verdict
+from vllm_doctor.records.verdict import Verdict
+
+API, ENGINE = "(APIServer pid=1) ", "(EngineCore pid=2) "
+OK = f'{API}INFO:     10.0.0.7:4 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+FAILED = f'{API}INFO:     10.0.0.7:4 - "POST /v1/chat/completions HTTP/1.1" 500 Internal Server Error\n'
+ALIVE, DEAD = (f'{API}INFO:     10.0.0.7:4 - "GET /health HTTP/1.1" {told}\n' for told in ("200 OK", "503 Unavailable"))
+WAITS = f"{ENGINE}INFO 05-21 10:20:12 [shm.py:9] No available shared memory broadcast block found in 60 seconds.\n"
+CLOSING = f"{API}INFO:     Shutting down\n{API}INFO:     Waiting for connections to close. (CTRL+C to force quit)\n"
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [
+        (3 * FAILED, "3 requests were answered with 500, and none with 200"),
+        (OK + 2 * FAILED + ALIVE + FAILED, "3 requests were answered with 500"),
+        (DEAD, "/health was answered with 503, and not with 200 after it"),
+        (OK + ALIVE + DEAD, "/health was answered with 503"),
+        (2 * WAITS, "the engine said 2 times that one process waits for another"),
+        (CLOSING, "a stop waits for open connections"),
+        (f"{ENGINE}CRITICAL 05-21 10:20:12 [core.py:9] giving up on this card\n", "giving up on this card"),
+        (f"{ENGINE}ERROR 05-21 10:20:12 [dump_input.py:9] Dumping input data for V1 LLM engine\n", "Dumping input"),
+    ],
+)
+def test_the_end_is_unknown_and_says_why(end: str, says: str) -> None:
+    told = diagnosed(HEALTHY + end)
+    assert told.verdict is Verdict.UNKNOWN
+    assert says in told.path[-1].because
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        2 * FAILED,
+        5 * FAILED + OK,
+        DEAD + ALIVE,
+        WAITS,
+        2 * WAITS + OK,
+        f"{ENGINE}ERROR 05-21 10:20:12 [core.py:9] one request was dropped\n" + OK,
+        CLOSING + f"{API}INFO:     Application shutdown complete.\n",
+    ],
+)
+def test_one_good_answer_after_it_or_a_stop_that_ended_is_ok(end: str) -> None:
+    assert verdict(HEALTHY + end) is Verdict.OK

@@ -1,0 +1,34 @@
+"""A server that goes on while nobody is served: its access log has errors alone, its health fails, its ranks wait.
+
+All of it is below the last line that shows that the engine worked (`AnalysedRun.worked`), so one good answer ends it.
+"""
+
+from vllm_doctor.log.root_cause import AnalysedRun
+
+# One request may be at fault itself; of three in a row, with no other between them, that is not to be assumed.
+_REQUESTS = 3
+# One wait of 60 s may be a compilation.
+_WAITS = 2
+
+
+def unanswered(run: AnalysedRun) -> str | None:
+    """What the end of the log shows instead of an engine that works; None where it shows nothing of the kind."""
+    after = [hit for hit in run.hits if hit.index > run.worked]
+    failed = [hit for hit in after if hit.id == "request-failed"]
+    if len(failed) >= _REQUESTS:
+        first, last = run.lines[failed[0].index], failed[-1].fields["status"]
+        return f"from line {first.number} on, {len(failed)} requests were answered with {last}, and none with 200"
+    health = [hit for hit in after if hit.id in {"health-failed", "health-ok"}]
+    if health and health[-1].id == "health-failed":
+        told = run.lines[health[-1].index]
+        return f"line {told.number}: /health was answered with {health[-1].fields['status']}, and not with 200 after it"
+    waits = [hit for hit in after if hit.id == "broadcast-wait"]
+    if len(waits) >= _WAITS:
+        told = run.lines[waits[0].index]
+        return f"from line {told.number} on, the engine said {len(waits)} times that one process waits for another"
+    closing = run.last("stop-waits")
+    if closing is not None and closing.index == max((h.index for h in run.hits), default=-1):
+        return (
+            f"line {run.lines[closing.index].number}: a stop waits for open connections, and does not end in this log"
+        )
+    return None
