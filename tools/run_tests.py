@@ -28,7 +28,7 @@ from podman import REPO, TOOLS, HostError
 LOGS = REPO / ".cache" / "test"
 BIN = REPO / ".venv" / "bin"
 DISK_GIB, MEMORY_GIB = 16, 5
-# Three jobs have services of the real vLLM, four in all and 2.6 GiB each; no other job has more than 1 GiB.
+# Two jobs have services of the real vLLM, three in all and 2.6 GiB each; no other job has more than 1 GiB.
 JOB_GIB = 3.5
 WAITING = 2  # so many more jobs than processors: each waits now and then, for a start, a drain, a deadline, an archive
 

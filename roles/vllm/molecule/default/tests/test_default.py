@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-UNIT = "vllm@main.service"
+UNIT, COMPILED = "vllm@main.service", "vllm@compiled.service"
 # As a client of the site asks: by name, with the site's authority.
 SITE = "https://vllm.example:8000"
 CURL = "curl --silent --cacert /etc/ssl/site/ca.pem --resolve vllm.example:8000:127.0.0.1"
@@ -14,8 +14,6 @@ URL = f"{SITE}/v1"
 METRICS = f"{SITE}/metrics"
 KEY = 'molecule-s3cr3t "$HOME" 100%\\n'
 READY_SECONDS = 900
-# Long enough to outlast the signal, short enough for a busy machine to finish before the service may be killed.
-TOKENS = 600
 
 
 def asking(body, *, key=KEY, seconds=400):
@@ -48,9 +46,16 @@ def post(host, body, **options):
     return answered(host.run(asking(body, **options)).stdout)
 
 
-def properties(host, *names):
-    shown = host.check_output(f"systemctl show {UNIT} " + " ".join(f"-p {name}" for name in names))
+def properties(host, *names, unit=UNIT):
+    shown = host.check_output(f"systemctl show {unit} " + " ".join(f"-p {name}" for name in names))
     return dict(line.split("=", 1) for line in shown.splitlines())
+
+
+def environment(host, unit=UNIT):
+    """The variables of the service's first process."""
+    pid = properties(host, "MainPID", unit=unit)["MainPID"]
+    lines = host.check_output(f"tr '\\0' '\\n' < /proc/{pid}/environ").splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -73,6 +78,11 @@ def test_another_key_opens_too(host):
     body = {"model": "tiny", "prompt": "Hello", "max_tokens": 1}
     assert post(host, body, key="molecule-second-key")[0] == 200
     assert post(host, body, key="molecule-third-key")[0] == 401
+
+
+def test_an_adapter_answers_by_its_name(host):
+    status, answer = post(host, {"model": "sql", "prompt": "Hello", "max_tokens": 2})
+    assert (status, answer["usage"]["completion_tokens"]) == (200, 2)
 
 
 def test_no_path_answers_without_the_key_but_those_that_are_named(host):
@@ -154,7 +164,7 @@ def test_from_another_host_only_the_api_is_there_and_metrics_are_for_the_named_n
             "            if s.connect_ex((address, port)) == 0: print(port)\n"
         )
         reached = host.check_output(f"ip netns exec outside python3 -c {shlex.quote(reach)}").split()
-        assert set(reached) == {"8000"}, listening
+        assert set(reached) == {"8000", "8001"}, listening
         outside = f"ip netns exec outside {CURL.replace('127.0.0.1', '10.77.0.1')} -o /dev/null -w '%{{http_code}}'"
         assert host.check_output(f"{outside} {METRICS}") == "200"
         assert host.check_output(f"{outside} -H 'X-Forwarded-For: 10.77.0.2' {METRICS}") == "403"
@@ -250,8 +260,35 @@ def test_the_release_is_complete_compiled_and_says_where_torch_came_from(host):
     assert host.run("runuser -u vllm -- touch /opt/vllm/current/x").rc != 0
 
 
+def test_what_is_compiled_at_start_is_kept_for_this_release_alone(host):
+    release = host.check_output("basename $(readlink -f /opt/vllm/current)")
+    cache = f"/var/cache/vllm/compiled/{release}"
+    seen = environment(host, COMPILED)
+    assert {seen[name].removeprefix(cache) for name in ("HOME", "XDG_CACHE_HOME", "FLASHINFER_WORKSPACE_BASE")} == {""}
+    assert seen["TORCHINDUCTOR_CACHE_DIR"] == f"{cache}/inductor"
+    kernels = f"find {cache} -name '*.so' -o -name '*.cpp' -o -name 'artifact*'"
+    assert host.check_output(kernels), host.check_output(f"find {cache}")
+    assert host.check_output(f"stat -c '%U %a' {cache}") == "vllm 750"
+    # Neither the private /tmp, which goes with the service, nor the state has any.
+    inside = f"nsenter --target {properties(host, 'MainPID', unit=COMPILED)['MainPID']} --mount --"
+    assert host.run(f"{inside} find /tmp /var/lib/vllm -name '*.so' -o -name '*.cpp' -o -name '*.cubin'").stdout == ""
+
+
+def test_ninja_of_the_release_is_found(host):
+    path = environment(host, COMPILED)["PATH"]
+    assert host.run(f"env PATH={path} which ninja").stdout.strip() == "/opt/vllm/current/bin/ninja"
+
+
+def tokens_of_some_seconds(host):
+    """So many that an answer outlasts the signal, at the machine's pace now: 200 a second at rest, 4 on a busy one."""
+    began = time.monotonic()
+    assert post(host, {"model": "tiny", "prompt": "Once", "max_tokens": 40, "ignore_eos": True})[0] == 200
+    return min(600, max(60, round(4 * 40 / (time.monotonic() - began))))
+
+
 def test_requests_in_flight_finish_when_the_service_stops(host):
-    ask = asking({"model": "tiny", "prompt": "Once", "max_tokens": TOKENS, "ignore_eos": True})
+    tokens = tokens_of_some_seconds(host)
+    ask = asking({"model": "tiny", "prompt": "Once", "max_tokens": tokens, "ignore_eos": True})
     both_run = f"{keyed()} {METRICS} | grep -q '^vllm:num_requests_running.* 2'"
     # In one shell on the host: a look from outside can take as long as the requests do.
     done = host.run(
@@ -262,5 +299,5 @@ def test_requests_in_flight_finish_when_the_service_stops(host):
     finished = [answered(host.check_output(f"cat /tmp/{name}")) for name in ("one", "two")]
     assert done.rc == 0, (done, finished)
     assert [status for status, _ in finished] == [200, 200]
-    assert [answer["usage"]["completion_tokens"] for _, answer in finished] == [TOKENS, TOKENS]
+    assert [answer["usage"]["completion_tokens"] for _, answer in finished] == [tokens, tokens]
     assert properties(host, "Result", "NRestarts") == {"Result": "success", "NRestarts": "0"}

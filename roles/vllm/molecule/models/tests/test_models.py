@@ -94,21 +94,3 @@ def test_the_token_is_in_no_unit_process_list_journal_environment_or_readable_fi
     # The hub itself knows its token; nothing else that is on the disk has it.
     places = "/etc /opt/vllm /var/lib /var/log /var/cache/vllm /tmp /var/tmp /root /run"
     assert host.run(f"grep -rlsIF --exclude-dir=vllm-doctor-uv {TOKEN} {places}").stdout == ""
-
-
-def test_what_is_compiled_at_start_is_kept_for_this_release_alone(host):
-    release = host.check_output("basename $(readlink -f /opt/vllm/current)")
-    cache = f"/var/cache/vllm/main/{release}"
-    seen = environment(host)
-    assert {seen[name].removeprefix(cache) for name in ("HOME", "XDG_CACHE_HOME", "FLASHINFER_WORKSPACE_BASE")} == {""}
-    assert seen["TORCHINDUCTOR_CACHE_DIR"] == f"{cache}/inductor"
-    kernels = f"find {cache} -name '*.so' -o -name '*.cpp' -o -name 'artifact*'"
-    assert host.check_output(kernels), host.check_output(f"find {cache}")
-    assert host.check_output(f"stat -c '%U %a' {cache}") == "vllm 750"
-    # Neither the private /tmp, which goes with the service, nor the state has any.
-    inside = f"nsenter --target {main_pid(host)} --mount --"
-    assert host.run(f"{inside} find /tmp /var/lib/vllm -name '*.so' -o -name '*.cpp' -o -name '*.cubin'").stdout == ""
-
-
-def test_ninja_of_the_release_is_found(host):
-    assert host.run(f"env PATH={environment(host)['PATH']} which ninja").stdout.strip() == "/opt/vllm/current/bin/ninja"
