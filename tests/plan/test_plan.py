@@ -208,7 +208,7 @@ def test_token_arithmetic_needs_no_card(model, capsys):
         (["--gpu", "L4", "--gpu-memory-gib", "22563"], "MiB were meant"),
         (["--gpu", "L4", "--weights-gib", "-1"], "--weights-gib"),
         (["--gpu", "L4", "--profile", "fast"], "conservative"),
-        (["--gpu", "L4", "--format", "xml"], "human or json"),
+        (["--gpu", "L4", "--format", "xml"], "'human', 'json'"),
         (["--gpu", "L4", "--sweep", "H100,NoCard"], "NoCard"),
         (["--gpu", "L4", "--gpu-memory-gib", "80"], "about 22.03"),
     ],
