@@ -38,7 +38,13 @@ class MessageRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def table() -> dict[str, tuple[MessageRow, ...]]:
     """The rows by code. Raises msgspec.ValidationError for a key or a value that a row may not have."""
-    return msgspec.toml.decode(TABLE.read_bytes(), type=dict[str, tuple[MessageRow, ...]])
+    found = {}
+    for code, rows in msgspec.toml.decode(TABLE.read_bytes()).items():
+        try:
+            found[code] = msgspec.convert(rows, tuple[MessageRow, ...])
+        except msgspec.ValidationError as wrong:
+            raise msgspec.ValidationError(f"{TABLE.name}, [[{code}]]: {wrong}") from None
+    return found
 
 
 @cache
