@@ -24,7 +24,7 @@ _MOST = 16
 # scontrol's own words stand between blanks; a path may hold one, so a value ends where the next NAME= begins.
 _NAME = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w:/]{0,40}+)=")
 _USER = re.compile(r"[^()]{0,64}\((\d{1,10})\)")
-_MEMORY = re.compile(r"(\d{1,12})(?:\.\d{1,4})?([KMGTP]?)[nc]?")
+_MEMORY = re.compile(r"(\d{1,12}(?:\.\d{1,4})?)([KMGTP]?)[nc]?")
 _UNITS = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _NONE = frozenset({"", "(null)", "N/A", "None", "Unknown", "none"})
 # What sacct knows when scontrol has forgotten the job (MinJobAge, five minutes by default). WorkDir is the last: it may
@@ -193,7 +193,7 @@ def _memory(job: Mapping[str, str]) -> int | None:
     """Bytes of host memory on one node; None where the job is not limited."""
     found = _MEMORY.fullmatch(_tres(job).get("mem", ""))
     nodes = _whole(job.get("NumNodes", "1").partition("-")[0]) or 1
-    return int(found[1]) * _UNITS[found[2]] // nodes or None if found else None
+    return int(float(found[1]) * _UNITS[found[2]]) // nodes or None if found else None
 
 
 def _gpus(job: Mapping[str, str]) -> int | None:
