@@ -138,6 +138,25 @@ def test_what_programs_take_by_place(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
+        "passphrase is: {}",
+        "pass phrase: {}",
+        "client_secret: !vault {}",
+        "HF_TOKEN is set to {}",
+        "HF_TOKEN ({})",
+        "the api key ({}) was rejected",
+        "pwd was \u201c{}\u201d",
+        "token%20=%20{}",
+        "login bob/{}@orcl",
+        "jdbc:oracle:thin:bob/{}@//db:1521/x",
+    ],
+)
+def test_what_a_sentence_or_a_login_tells_is_hidden(line: str) -> None:
+    assert "Zq7Canary11Xw9" not in scrub(f"ValueError: {line.format('Zq7Canary11Xw9')}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
         '{"name": "NCCL_DEBUG", "value": "INFO-2"}',
         "- name: HF_TOKEN value: ${HF_TOKEN}",
         '{"name": "max_tokens", "value": "512"}',
@@ -154,6 +173,7 @@ def test_what_programs_take_by_place(line: str) -> None:
         "def f(session: ClientSession, sig: FunctionSig) -> None:",
         'type=1326 comm="vllm" sig=31 arch=c000003e',
         "image nvidia/cuda:12.8.1-base@sha256:0e9e39f249a16976918f6564b8830bc894c89659",
+        "API key is set to None, secret key (optional), token (bos), KV_CACHE_KEY (int)",
         "KV cache: kv_cache_dtype=fp8_e4m3, key_cache (2, 16), pw: 300 W, bypass=layer-2",
         "vllm-main: started vllm@main.service",
         "openssl 3.0.15 -k",

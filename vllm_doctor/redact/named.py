@@ -25,14 +25,16 @@ _QUOTE = r"(?:\\{0,64}+[\"']|&(?:quot|apos|\#34|\#39|\#x27);)"
 # `('name', 'value')` and in `['--name', 'value']`; a space behind an option.
 _NAMED = re.compile(
     rf"(?<![\w.-])(?P<name>[\w.-]++)(?:(?P<joint>{_QUOTE}?+\]?+\s*+"
-    rf"(?:[:=]{{1,3}}+>?+|%3[DdAa]|\\{{1,8}}+u003[DdAa]|&#(?:61|58|[xX]3[DdAa]);)\s*+)"
+    rf"(?:%20)?+(?:[:=]{{1,3}}+>?+|%3[DdAa]|\\{{1,8}}+u003[DdAa]|&#(?:61|58|[xX]3[DdAa]);)(?:%20)?+\s*+(?:!\w{{1,20}}+\s++)?+)"
     rf"|(?P<comma>{_QUOTE}\s*+,\s*+(?=[bBrRuU]{{0,2}}{_QUOTE}))|(?P<space>(?<=[\w.]){_QUOTE}?+\s++(?=[^\s|&;<>])))"
 )
 _PHRASE = re.compile(
-    r"\b(?P<what>(?:api|access|secret|private|account|auth)[ _-]?key|password|passphrase|passwd|secret|token"
-    r"|credentials?)"
+    r"\b(?P<what>(?:api|access|secret|private|account|auth)[ _-]?key|password|pass[ _-]?phrase|passwd"
+    r"|passcode|pwd|secret|token"
+    r"|credentials?|(?-i:[A-Z][A-Z0-9_]{1,60}_(?:TOKEN|KEY|SECRET|PASSWORD|PASS|PWD))(?= is | was | set |[ ]{1,4}[(]))"
     r"[\"']?(?: (?:provided|supplied|used|given|received|value|for [^\s:]{1,60}))?"
-    r"(?:(?: is| was|:| =)[ ]{1,4}(?=\S)|[ ]{1,4}(?=[\"']))",
+    r"(?:(?: is set to:?| set to:?| is:?| was:?|:| =)[ ]{1,4}(?=\S)|[ ]{1,4}(?=[\"'])"
+    r"|[ ]{1,4}(?:\u2192|->)[ ]{1,4}(?=\S)|[ ]{1,4}\((?=[^\s()]{6,200}\)))",
     re.IGNORECASE,
 )
 _BEARER = Pattern(

@@ -25,11 +25,21 @@ _WORD = re.compile(r"\S{1,200}[ \t]{1,4}")
 _LABEL = re.compile(r"(?:pass|env|file|fd|stdin):")
 
 
+# Oracle's `user/password@host`, behind what a login is told by (Database Net Services: easy connect).
+_ORACLE = Pattern(
+    r"(?:jdbc:oracle:\w{2,8}:|\b(?:sqlplus|login|logon|connect)[ ]{1,4})"
+    r"[\w$#.-]{1,60}/(?P<value>[^\s/@]{3,200})@(?=[\w/])",
+    re.IGNORECASE,
+)
+
+
 def of_programs(text: str, lower: str) -> Iterator[Place]:
     """What curl, openssl, htpasswd and their like take on a command line, and what is piped into one that asks."""
     places = [*_of_clients(text)] if any(program in lower for program in words("programs")) else []
     if "|" in text and ("echo" in lower or "printf" in lower):
         places += [(*f.span("value"), PROGRAM) for f in _STDIN.finditer(text) if tells("password", f["value"])]
+    if "@" in text and "/" in text:
+        places += [(*f.span("value"), PROGRAM) for f in _ORACLE.finditer(text)]
     if "htpasswd" in lower:
         places += _of_htpasswd(text)
     for entry in words("options_of_programs"):
