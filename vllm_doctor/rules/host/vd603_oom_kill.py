@@ -144,7 +144,7 @@ def _limit(kill: Kill | None) -> Change:
     held = kill.resident if kill is not None else None
     to = f"{math.ceil(held / GIB * 1.25)}G" if held is not None else None
     why = "sets MemoryMax to 1.25 times what the process held; memory.peak in the unit's cgroup then shows the peak"
-    if kill is not None and kill.group == UNNAMED:
+    if kill is not None and (kill.group == UNNAMED or kill.container is not None):
         why += "; for a container use docker's --memory, for a pod limits.memory"
     return thing(ChangeKind.OS, "MemoryMax", Direction.RAISE, why, to=to, inventory="vllm_memory_max")
 
