@@ -81,7 +81,9 @@ def test_a_device_named_with_o_stays_a_device(
     log.write_text(HEALTHY)
     assert run(["diagnose", "--log", str(log), "--format", output, "-o", str(link)]) == code
     assert link.is_symlink()
-    assert "VD0001" not in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "VD0001" not in said
+    assert ("free space there (df " in said) == (device == "/dev/full")
 
 
 def test_a_bundle_is_made_into_no_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

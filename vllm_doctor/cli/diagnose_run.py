@@ -20,7 +20,7 @@ from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.given import Given, aimed, readings, unread
 from vllm_doctor.cli.named import STDIN, missing, refuse_missing
-from vllm_doctor.cli.output import settle
+from vllm_doctor.cli.output import settle, unwritten
 from vllm_doctor.cli.progress import waiting
 from vllm_doctor.cli.streams import say
 from vllm_doctor.gather.target import Target
@@ -229,7 +229,7 @@ def _write(judged: Judged, output: str, target: str | None, given: Given) -> Non
         else:
             put(target, _rendered(judged, output, target, given))
     except OSError as problem:
-        raise UsageProblem(f"--output {target}: {problem.strerror}: name a file that you may write") from None
+        raise unwritten(target, problem) from None
 
 
 def _now() -> str:

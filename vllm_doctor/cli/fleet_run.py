@@ -11,7 +11,7 @@ import msgspec
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
-from vllm_doctor.cli.output import settle
+from vllm_doctor.cli.output import settle, unwritten
 from vllm_doctor.cli.streams import say
 from vllm_doctor.gather.bounded import whole
 from vllm_doctor.records.finding import Diagnosis
@@ -40,7 +40,7 @@ def run(paths: Sequence[str], *, html: bool, output: str | None, force: bool) ->
         try:
             put(target, text)
         except OSError as problem:
-            raise UsageProblem(f"--output {output}: {problem.strerror}: name a file that you may write") from None
+            raise unwritten(output or "-", problem) from None
     return _code(told)
 
 

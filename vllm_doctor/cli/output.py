@@ -1,6 +1,8 @@
 """The file that is named with --output: what it may replace, asked before any work is done."""
 
+import errno
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Iterable
@@ -11,6 +13,15 @@ from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.named import STDIN
 
 _OF_PROMETHEUS = b"# HELP vllm_doctor_"
+
+
+def unwritten(target: str, problem: OSError) -> UsageProblem:
+    """Why the file was not written, and what to do; one that stood there is as it was."""
+    full = problem.errno in {errno.ENOSPC, errno.EDQUOT}
+    advice = (
+        f"free space there (df {shlex.quote(str(Path(target).parent))})" if full else "name a file that you may write"
+    )
+    return UsageProblem(f"--output {target}: {problem.strerror}: {advice}")
 
 
 def settle(target: str, *, force: bool, reads: Iterable[tuple[str, str | None]] = (), refreshed: bool = False) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
-from vllm_doctor.cli.output import settle
+from vllm_doctor.cli.output import settle, unwritten
 from vllm_doctor.cli.span import seconds
 from vllm_doctor.cli.streams import say
 from vllm_doctor.gather import http_config
@@ -56,7 +56,7 @@ def run(since: str, unit: str | None, asked: Asked, *, output: str | None, force
     try:
         put(target, text)
     except OSError as problem:
-        raise UsageProblem(f"--output {output}: {problem.strerror}: name a file that you may write") from None
+        raise unwritten(output or "-", problem) from None
     return Exit.OK
 
 
