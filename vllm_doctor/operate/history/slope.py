@@ -19,6 +19,9 @@ _FEWEST = 12
 _Z = 3.1
 # A pool in use breathes; what is less than this part of the limit in all is no leak, however steady.
 _PART = 0.01
+# Hours. What a server has set aside becomes resident page by page as it is first used (the KV cache of the CPU build):
+# that grows as steadily as a leak, and levels off. Growth that leaves more time than this is judged after as much.
+_LASTING = 6.0
 
 
 class Slope(msgspec.Struct, frozen=True):
@@ -40,8 +43,10 @@ class Slope(msgspec.Struct, frozen=True):
 
     @property
     def sure(self) -> bool:
-        """Does it grow for sure, and by more than a pool breathes?"""
-        return self.low > 0 and self.low * self.hours >= _PART * (self.limit or self.now or 1.0)
+        """Does it grow for sure, by more than a pool breathes, and for longer than a first use of memory?"""
+        left = self.hours_left
+        lasting = self.hours >= _LASTING or (left is not None and left <= _LASTING)
+        return lasting and self.low > 0 and self.low * self.hours >= _PART * (self.limit or self.now or 1.0)
 
     @property
     def hours_left(self) -> float | None:
