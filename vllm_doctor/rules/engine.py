@@ -22,6 +22,7 @@ from vllm_doctor.rules.memory_use import memory_use
 from vllm_doctor.rules.order import INTERNAL, by_code
 from vllm_doctor.rules.outcome import Outcome, Rule
 from vllm_doctor.rules.registry import rules
+from vllm_doctor.rules.served_nobody import served_nobody
 from vllm_doctor.rules.strays import unjudged as strays_of
 from vllm_doctor.rules.trial import tried
 from vllm_doctor.rules.walk import Asked, walk
@@ -79,6 +80,9 @@ def judged(snapshot: Snapshot, *, preview: bool = False, memory: bool = False) -
     findings = foreseen(case, tried(case, _ordered(_without_fallbacks([(one.rule, one.outcome) for one in asked]))))
     missing = _missing(case, snapshot)
     verdict, because = _verdict(case, snapshot, findings)
+    if verdict is Verdict.OK and isinstance(snapshot.metrics, Known):
+        against = served_nobody(snapshot.metrics.value)
+        verdict, because = (Verdict.UNKNOWN, against) if against is not None else (verdict, because)
     run = case.run
     quiet = run is not None and run.served(-1) and not run.stats
     steps = walk(asked, findings, _read(case, snapshot), quiet=quiet)
