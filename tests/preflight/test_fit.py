@@ -76,8 +76,10 @@ class TestFit:
         assert row.action == "take a smaller or quantised model, more cards, or larger ones"
 
     def test_weights_that_spill_into_host_memory_are_a_warning(self, tmp_path: Path) -> None:
-        deep = tmp_path / "deep.json"  # too much for two of these cards
-        deep.write_text(json.dumps({**LLAMA_8B, "num_hidden_layers": 64}))
+        deep = tmp_path / "deep.json"  # in 4 bits already, with heads that no number of cards divides
+        odd = {"hidden_size": 3200, "num_attention_heads": 25, "num_key_value_heads": 5, "num_hidden_layers": 200}
+        stored = {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}
+        deep.write_text(json.dumps({**LLAMA_8B, **odd, **stored}))
         row = judge((T4,), str(deep))
         assert row.verdict is Result.WARN
         assert "in host memory" in row.found
