@@ -84,7 +84,9 @@ def _single(planner: Planner) -> list[Remedy]:
     if p.settings.refusals or planner.total_gib is None:
         return []
     found: list[Remedy] = []
-    for name, values, cost in [*_flags(planner, p), *_quantised(planner, p), *_offloaded(planner, p)]:
+    # No step, no share and no graph makes room for weights: of the flags more cards alone do.
+    flags = [t for t in _flags(planner, p) if p.outcome != "oom-weights" or t[0] == "tensor-parallel-size"]
+    for name, values, cost in [*flags, *_quantised(planner, p), *_offloaded(planner, p)]:
         for value in values:
             good = _works(planner, {name: True if value == "true" else value})
             if good is not None:
