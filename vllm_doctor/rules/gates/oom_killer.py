@@ -31,12 +31,12 @@ class Kill:
     container: str | None = None
 
     def may_be_of(self, unit: str | None, container: str | None = None) -> bool:
-        """May the victim belong to this unit, or to the container of this id? Without either, what is not named after
-        vLLM is somebody else's."""
+        """May the victim belong to this unit, or to the container of this id? Without either, what ran in a container
+        of its own, or is not named after vLLM, is somebody else's."""
         if container is not None and self.container is not None:
             return self.container == container
         if unit is None:
-            return "vllm" in f"{self.name} {self.service} {self.group}".lower()
+            return self.container is None and "vllm" in f"{self.name} {self.service} {self.group}".lower()
         return self.service == unit or (self.service is None and self.container is None)
 
 
