@@ -18,6 +18,7 @@ from vllm_doctor.knowledge.parser import keys
 from vllm_doctor.knowledge.versions import FlagFact, Version, canonical, complete, env, flag, newest_known
 from vllm_doctor.launch import table
 from vllm_doctor.launch.line import LaunchError, begin
+from vllm_doctor.launch.together import conflicts
 
 __all__ = ["LaunchError", "LaunchLine", "Refusal", "Why", "parse_launch"]
 
@@ -34,12 +35,14 @@ class Why(StrEnum):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why this version's vLLM would not start with the line: the flag, what was given, what it takes."""
+    """Why this version's vLLM would not start with the line: the flag, what was given, what it takes, and one value of
+    these where it is known."""
 
     flag: str
     found: str
     needed: str
     why: Why = Why.VALUE
+    to: str = ""
 
     def __str__(self) -> str:
         return f"{self.flag}: found {self.found}; needed: {self.needed}"
@@ -130,6 +133,9 @@ class _Reading:
             else:
                 self._positional(word)
         self._plugged()
+        if self.version is not None:
+            for name, found, needed, to in conflicts(self.flags, self.version):
+                self.refused.append(Refusal(name, found, needed, to=to))
 
     def _plugged(self) -> None:
         """Names that a file of the launch may bring are judged where it has none."""

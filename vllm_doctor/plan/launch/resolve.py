@@ -205,11 +205,12 @@ def resolve(  # noqa: PLR0917
     seqs = flags.int("max-num-seqs", defaults.seqs * times, 1, 10**7)
     tokens = None if defaults.tokens is None else defaults.tokens * times
     batched = _batched(flags, version, which, arch, length, seqs, chunked, tokens)
+    said = any(one.flag == "--max-num-batched-tokens" for one in line.refusals)  # of the launch alone
     if "max-num-seqs" not in flags.values:
         seqs = min(seqs, batched)
-    elif seqs > batched:
+    elif seqs > batched and not said:
         refusals.append(Refusal("--max-num-batched-tokens", str(batched), f"at least --max-num-seqs, {seqs}"))
-    if not chunked and batched < length and "max-num-batched-tokens" in flags.values and not auto:
+    if not said and not chunked and batched < length and "max-num-batched-tokens" in flags.values and not auto:
         refusals.append(
             Refusal(
                 "--max-num-batched-tokens",

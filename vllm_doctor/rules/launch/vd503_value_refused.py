@@ -161,7 +161,9 @@ def _of_launch(case: Case) -> Finding | None:
         title=f"{said.flag} is {said.found}; vLLM needs {said.needed}",
         confidence=Confidence.LIKELY,
         evidence=(Evidence("launch", f"vLLM {version}" if version else "any release", f"{said.flag} {said.found}"),),
-        changes=replacement(case, name, ""),
+        changes=(set_flag(case, name, int(said.to), Direction.CHANGE, f"vLLM needs {said.needed}"),)
+        if said.to
+        else replacement(case, name, ""),
         refute="vLLM accepts the same value when started by hand in the same environment",
     )
 
