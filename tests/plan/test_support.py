@@ -145,8 +145,8 @@ def test_a_card_that_the_release_has_no_code_for_is_never_offered(ask):
         (
             {
                 **LLAMA_8B,
-                "architectures": ["WhisperForConditionalGeneration"],
-                "model_type": "whisper",
+                "architectures": ["NemotronParseForConditionalGeneration"],
+                "model_type": "nemotron_parse",
                 "is_encoder_decoder": True,
                 "encoder_layers": 4,
                 "max_source_positions": 1500,
