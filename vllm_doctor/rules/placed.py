@@ -27,6 +27,8 @@ def tried(probe: Probe) -> str:
     """Whether a completion came back. /health may answer while no token comes."""
     if probe.completion:
         return "a completion of one token came back"
+    if probe.completion is False:
+        return "tokens are made for others, and a completion of one token did not come back in the time given"
     return f"no completion was tried ({probe.untried or '--no-canary'})"
 
 
