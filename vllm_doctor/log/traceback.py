@@ -7,6 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import says
 from vllm_doctor.records.log import LogLine
 
 START = "Traceback (most recent call last)"
@@ -171,6 +172,7 @@ def _broken_off(crash: _Open | None, text: str) -> bool:
         and not (_FRAME.match(text) or _CELL.match(text))
         and START not in text
         and not _LOOSE.match(text)
+        and not says(text, "information-line", "python-warning")
     )
 
 

@@ -116,7 +116,6 @@ class Stripper:
             return
         text = plain(shorten(raw))
         excerpt = text if len(text) <= EXCERPT_LIMIT else shorten(text, EXCERPT_LIMIT)
-        text = _once(text)
         at: str | None = None
         pid: int | None = None
         unit: str | None = None
@@ -131,6 +130,7 @@ class Stripper:
             if not text.startswith("MESSAGE="):
                 return
             text = text[8:]
+        text = _once(text)
         for _ in range(3):
             outer = _OUTER.match(text)
             if outer is None:
