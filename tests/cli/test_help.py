@@ -3,12 +3,15 @@
 import re
 import shlex
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
 
+from vllm_doctor.cli import choices
 from vllm_doctor.cli.app import _MODULES, app
+from vllm_doctor.records.verdict import Severity
+from vllm_doctor.remedy.medium import Medium
 
 
 def command(name: str) -> Any:
@@ -45,3 +48,9 @@ def test_the_help_has_examples_that_parse(name: str) -> None:
     for example in examples(name):
         called, *words = shlex.split(example)
         command(called).make_context(called, words)
+
+
+def test_the_words_that_an_option_takes_are_those_that_the_doctor_knows() -> None:
+    # cli/choices.py repeats them, for --help and completion import neither the records nor the writers.
+    assert get_args(choices.Medium) == tuple(Medium)
+    assert set(get_args(choices.FailOn)) == set(Severity)

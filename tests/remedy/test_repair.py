@@ -28,7 +28,11 @@ START = "systemctl reset-failed vllm@main.service; systemctl restart vllm@main.s
 
 
 def repair(
-    change: Change, *settings: Setting, code: str = "VD121", unit: Unit = FAILED, machine: Machine | None = None
+    change: Change | tuple[Change, ...],
+    *settings: Setting,
+    code: str = "VD121",
+    unit: Unit = FAILED,
+    machine: Machine | None = None,
 ) -> Repair:
     argv = ("/opt/vllm/bin/vllm", "serve", "m", "--port", "8000")
     shot = Snapshot(
@@ -38,7 +42,8 @@ def repair(
         launch=Known(Launch(argv, "m", {"port": "8000"}), "ExecStart"),
         machine=Known(machine or Machine("gpu7"), "/proc"),
     )
-    told = msgspec.structs.replace(diagnosis(finding(code, changes=(change,))), launch=argv)
+    changes = change if isinstance(change, tuple) else (change,)
+    told = msgspec.structs.replace(diagnosis(finding(code, changes=changes)), launch=argv)
     found = repaired(told, shot).repair
     assert found is not None
     return found
@@ -91,6 +96,28 @@ def test_a_line_of_the_config_file_is_named_and_corrected(change: Change, key: s
     assert told.inventory_keeps is False
     subprocess.run(["sh", "-c", told.commands[0]], check=True)
     assert path.read_text() == f"model: m\n{left}"
+
+
+def test_options_that_are_corrected_together_have_a_command_each() -> None:
+    told = repair((SHORTER, msgspec.structs.replace(GONE, together=True)), *OVER)
+    assert told.commands == (
+        f"sed -i '3s/--max-model-len 131072/--max-model-len 4096/' {DROP_IN}",
+        f"sed -i '3s/ --swap-space 4//' {DROP_IN}",
+        f"systemctl daemon-reload && {START}",
+    )
+
+
+def test_one_of_two_other_ways_to_cure_it_has_no_command() -> None:
+    assert not any("swap-space" in command for command in repair((SHORTER, GONE), *OVER).commands)
+
+
+def test_an_option_under_its_right_name_stands_where_the_mistyped_one_stood() -> None:
+    typo = msgspec.structs.replace(LONGER, text="/opt/vllm/bin/vllm serve m --max-model-length 8192 --seed 1")
+    gone = msgspec.structs.replace(GONE, name="max-model-length", before=8192)
+    meant = msgspec.structs.replace(SHORTER, before=None, after=8192, direction=Direction.SET, together=True)
+    assert repair((gone, meant), OWN, OVER[1], typo).commands[0] == (
+        f"sed -i '3s/--max-model-length 8192/--max-model-len 8192/' {DROP_IN}"
+    )
 
 
 def test_a_line_that_is_not_as_told_is_not_edited() -> None:

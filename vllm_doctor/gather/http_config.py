@@ -49,11 +49,13 @@ def read(name: str) -> Login | Wrong:
     """What the file says; the files that it names are looked for beside it."""
     import yaml
 
+    from vllm_doctor.launch import bounded_yaml
+
     text = whole(name, _MOST)
     if not isinstance(text, Known):
         return Wrong(text.reason)
     try:
-        told = msgspec.convert(yaml.safe_load(text.value), _File)
+        told = msgspec.convert(bounded_yaml.value(text.value), _File)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
         return Wrong(f"{name}: it is no YAML; {_NEEDED}")
     except msgspec.ValidationError as wrong:

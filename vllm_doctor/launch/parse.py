@@ -9,7 +9,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from difflib import get_close_matches
-from enum import StrEnum
 
 import msgspec
 
@@ -18,34 +17,12 @@ from vllm_doctor.knowledge.parser import keys
 from vllm_doctor.knowledge.versions import FlagFact, Version, canonical, complete, env, flag, newest_known
 from vllm_doctor.launch import table
 from vllm_doctor.launch.line import LaunchError, begin
+from vllm_doctor.launch.refusal import Refusal, Why
 from vllm_doctor.launch.together import conflicts
 
 __all__ = ["LaunchError", "LaunchLine", "Refusal", "Why", "parse_launch"]
 
 _EXPLAINED = 8
-
-
-class Why(StrEnum):
-    """What is wrong with an argument."""
-
-    GONE = "gone"
-    UNKNOWN = "unknown"
-    VALUE = "value"
-    WORD = "word"
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """Why this version's vLLM would not start with the line: the flag, what was given, what it takes, and one value of
-    these where it is known."""
-
-    flag: str
-    found: str
-    needed: str
-    why: Why = Why.VALUE
-    to: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.flag}: found {self.found}; needed: {self.needed}"
 
 
 class LaunchLine(msgspec.Struct, frozen=True):
@@ -134,8 +111,7 @@ class _Reading:
                 self._positional(word)
         self._plugged()
         if self.version is not None:
-            for name, found, needed, to in conflicts(self.flags, self.version):
-                self.refused.append(Refusal(name, found, needed, to=to))
+            self.refused += conflicts(self.flags, self.version)
 
     def _plugged(self) -> None:
         """Names that a file of the launch may bring are judged where it has none."""

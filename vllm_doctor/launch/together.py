@@ -6,30 +6,39 @@ What the release chooses for an option that is not given depends on the model an
 from collections.abc import Iterator, Mapping
 
 from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.launch.refusal import Refusal
+from vllm_doctor.launch.values import number
 
-# The option, what was found, what is needed, and a value that would do.
-Found = tuple[str, str, str, str]
 # What of these releases' sources was read.
 _RANKS_CHECKED = Version((0, 33))
 
 
-def conflicts(flags: Mapping[str, str | bool], version: Version) -> Iterator[Found]:
+def conflicts(flags: Mapping[str, str | bool], version: Version) -> Iterator[Refusal]:
     """Each two that do not go together."""
-    step, seqs = _whole(flags, "max-num-batched-tokens"), _whole(flags, "max-num-seqs")
-    if step is not None and seqs is not None and step < seqs:  # config/scheduler.py: SchedulerConfig
-        yield "--max-num-batched-tokens", str(step), f"at least --max-num-seqs, {seqs}", str(seqs)
-    length = _whole(flags, "max-model-len")
-    if step is not None and length is not None and step < length and flags.get("enable-chunked-prefill") is False:
-        needed = f"at least --max-model-len, {length}, when chunked prefill is off"
-        yield "--max-num-batched-tokens", str(step), needed, str(length)
+    step, length = _whole(flags, "max-num-batched-tokens"), _whole(flags, "max-model-len")
+    if step is not None:
+        whole_prompts = flags.get("enable-chunked-prefill") is False
+        yield from of_a_step(step, seqs=_whole(flags, "max-num-seqs"), length=length if whole_prompts else None)
     # entrypoints/openai/cli_args.py: validate_parsed_serve_args
     if flags.get("enable-auto-tool-choice") is True and not flags.get("tool-call-parser"):
-        yield "--tool-call-parser", "not given", "the name of a parser beside --enable-auto-tool-choice", ""
+        yield Refusal("--tool-call-parser", "not given", "the name of a parser beside --enable-auto-tool-choice")
     rank, size = _whole(flags, "data-parallel-rank"), _whole(flags, "data-parallel-size")
     if rank is not None and size is not None and rank >= size and version >= _RANKS_CHECKED:  # config/parallel.py
-        yield "--data-parallel-rank", str(rank), f"less than --data-parallel-size, {size}", str(size - 1)
+        yield Refusal("--data-parallel-rank", str(rank), f"less than --data-parallel-size, {size}", to=str(size - 1))
+
+
+def of_a_step(tokens: int, *, seqs: int | None, length: int | None) -> Iterator[Refusal]:
+    """What a step of `tokens` is too small for (config/scheduler.py: SchedulerConfig): a token of each of `seqs`
+    requests, and a prompt of `length` tokens where it is not taken in chunks. None is not asked."""
+    if seqs is not None and tokens < seqs:
+        yield Refusal("--max-num-batched-tokens", str(tokens), f"at least --max-num-seqs, {seqs}", to=str(seqs))
+    if length is not None and tokens < length:
+        needed = f"at least --max-model-len, {length}, when chunked prefill is off"
+        yield Refusal("--max-num-batched-tokens", str(tokens), needed, to=str(length))
 
 
 def _whole(flags: Mapping[str, str | bool], name: str) -> int | None:
+    """A whole number of 12 digits at most; what is none is refused where it is read."""
     value = flags.get(name)
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 12 else None
+    found = number(value) if isinstance(value, str) and value.isascii() else None
+    return int(found) if found is not None and found == int(found) and 0 <= found < 10**12 else None

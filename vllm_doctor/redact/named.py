@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.redact import fields, scan, users
+from vllm_doctor.redact.fields import QUOTE
 from vllm_doctor.redact.names import Kind, in_a_query, kind, words
 from vllm_doctor.redact.shapes import Place, Taken
 from vllm_doctor.redact.values import (
@@ -20,13 +21,12 @@ from vllm_doctor.redact.values import (
 )
 
 NAMED, HEADER, OPTION = "name before the value", "authorization or cookie header", "secret option"
-_QUOTE = r"(?:\\{0,64}+[\"']|&(?:quot|apos|\#34|\#39|\#x27);)"
 # A name and what joins it with its value: `=`, `:`, `%3D`, as JSON and HTML may write them; a comma in
 # `('name', 'value')` and in `['--name', 'value']`; a space behind an option.
 _NAMED = re.compile(
-    rf"(?<![\w.-])(?P<name>[\w.-]++)(?:(?P<joint>{_QUOTE}?+\]?+\s*+"
+    rf"(?<![\w.-])(?P<name>[\w.-]++)(?:(?P<joint>{QUOTE}?+\]?+\s*+"
     rf"(?:%20)?+(?:[:=]{{1,3}}+>?+|%3[DdAa]|\\{{1,8}}+u003[DdAa]|&#(?:61|58|[xX]3[DdAa]);)(?:%20)?+\s*+(?:!\w{{1,20}}+\s++)?+)"
-    rf"|(?P<comma>{_QUOTE}\s*+,\s*+(?=[bBrRuU]{{0,2}}{_QUOTE}))|(?P<space>(?<=[\w.]){_QUOTE}?+\s++(?=[^\s|&;<>])))"
+    rf"|(?P<comma>{QUOTE}\s*+,\s*+(?=[bBrRuU]{{0,2}}{QUOTE}))|(?P<space>(?<=[\w.]){QUOTE}?+\s++(?=[^\s|&;<>])))"
 )
 _PHRASE = re.compile(
     r"\b(?P<what>(?:api|access|secret|private|account|auth)[ _-]?key|password|pass[ _-]?phrase|passwd"

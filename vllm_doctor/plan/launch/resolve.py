@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization, engine
 from vllm_doctor.launch.parse import LaunchLine, Refusal
+from vllm_doctor.launch.together import of_a_step
 from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch import drafting
 from vllm_doctor.plan.launch.cache_types import ELEMENT, UNKNOWN
@@ -205,19 +206,11 @@ def resolve(  # noqa: PLR0917
     seqs = flags.int("max-num-seqs", defaults.seqs * times, 1, 10**7)
     tokens = None if defaults.tokens is None else defaults.tokens * times
     batched = _batched(flags, version, which, arch, length, seqs, chunked, tokens)
-    said = any(one.flag == "--max-num-batched-tokens" for one in line.refusals)  # of the launch alone
     if "max-num-seqs" not in flags.values:
         seqs = min(seqs, batched)
-    elif seqs > batched and not said:
-        refusals.append(Refusal("--max-num-batched-tokens", str(batched), f"at least --max-num-seqs, {seqs}"))
-    if not said and not chunked and batched < length and "max-num-batched-tokens" in flags.values and not auto:
-        refusals.append(
-            Refusal(
-                "--max-num-batched-tokens",
-                str(batched),
-                f"at least --max-model-len, {length}, when chunked prefill is off",
-            )
-        )
+    whole_prompts = not chunked and "max-num-batched-tokens" in flags.values and not auto
+    small = of_a_step(batched, seqs=seqs, length=length if whole_prompts else None)
+    refusals += (one for one in small if one not in refusals)  # the launch alone may have said it
     quant = flags.text("quantization")
     gguf = line.model if line.model and line.model.lower().endswith(".gguf") else None
     dtype = _dtype(flags, version, arch, gpu, refusals, notes)

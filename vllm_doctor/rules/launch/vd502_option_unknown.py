@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from vllm_doctor.launch.values import typed
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -47,16 +48,9 @@ def _renamed(case: Case, options: Sequence[str]) -> Iterator[Change]:
     for option in options[:_RENAMED]:
         near, value = meant(case, option), case.flag(option)
         if near is not None and isinstance(value, str) and case.flag(near) is None:
-            renamed = set_flag(case, near, _number(value), Direction.SET, f"in the place of --{option}")
+            renamed = set_flag(case, near, typed(value), Direction.SET, f"in the place of --{option}")
             if renamed is not None:
                 yield renamed
-
-
-def _number(value: str) -> str | int | float:
-    """A number as one, so that an inventory's line has no quotes around it."""
-    if not value.replace(".", "", 1).isdecimal() or len(value) > 12:
-        return value
-    return int(value) if value.isdecimal() else float(value)
 
 
 def _positional(case: Case, fault: Fault) -> Finding:
