@@ -19,6 +19,7 @@ def refused(line: str, version: tuple[int, int] = (0, 33)) -> list[tuple[str, st
             "--no-enable-chunked-prefill --max-model-len 8192 --max-num-batched-tokens 2048",
             ("--max-num-batched-tokens", "2048", "8192"),
         ),
+        ("--max-num-batched-tokens 1k --max-num-seqs 2000", ("--max-num-batched-tokens", "1000", "2000")),
         ("--enable-auto-tool-choice", ("--tool-call-parser", "not given", "")),
         ("--data-parallel-size 2 --data-parallel-rank 2", ("--data-parallel-rank", "2", "1")),
     ],
@@ -41,6 +42,12 @@ def test_two_that_do_not_go_together(line: str, expected: tuple[str, str, str]) 
 )
 def test_what_goes_together_or_cannot_be_told_is_taken(line: str) -> None:
     assert refused(line) == []
+
+
+def test_a_number_without_bounds_is_refused_by_itself_alone() -> None:
+    assert [flag for flag, _, _ in refused("--max-num-batched-tokens 1e999 --max-num-seqs 8")] == [
+        "--max-num-batched-tokens"
+    ]
 
 
 def test_a_release_that_was_not_read_for_it_refuses_nothing() -> None:

@@ -41,4 +41,4 @@ def _whole(flags: Mapping[str, str | bool], name: str) -> int | None:
     """A whole number of 12 digits at most; what is none is refused where it is read."""
     value = flags.get(name)
     found = number(value) if isinstance(value, str) and value.isascii() else None
-    return int(found) if found is not None and found == int(found) and 0 <= found < 10**12 else None
+    return int(found) if found is not None and 0 <= found < 10**12 and found == int(found) else None
