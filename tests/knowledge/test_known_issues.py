@@ -22,6 +22,11 @@ def test_it_names_an_exception_and_more_than_a_word_of_it(issue: Issue) -> None:
 
 
 @EVERY_ISSUE
+def test_its_exception_is_a_class_without_its_package_as_a_traceback_is_read(issue: Issue) -> None:
+    assert re.fullmatch(r"\w+(?:\|\w+)*", issue.kind) or re.fullmatch(issue.kind, "ValueError")
+
+
+@EVERY_ISSUE
 def test_it_says_where_and_when_it_was_read(issue: Issue) -> None:
     assert issue.address.startswith("https://github.com/")
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", issue.read)

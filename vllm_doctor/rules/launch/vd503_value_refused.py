@@ -110,6 +110,8 @@ def judge(case: Case) -> Outcome:
         return Clear("the message in that line says what vLLM refuses")
     if fault.ids & frozenset(_IDS) == {"validation-error"} and _of_another(fault):
         return Clear("another program checked a value of its own with pydantic")
+    if fault.ids & frozenset(_IDS) == {"validation-error"} and any(says(f, "call-of-a-request") for f in fault.files):
+        return Clear("the value is of a request or of its answer, not of the launch")
     run = case.run
     at = next((h.index for h in fault.hits if h.id in _IDS and h.id != "validation-error"), None)
     said = _said(fault) if at is None else run.lines[at].text.strip() if run is not None else ""
