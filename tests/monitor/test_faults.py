@@ -26,7 +26,7 @@ import yaml
 
 from tests.debian import program
 from tests.monitor.test_host import snapshot
-from tests.monitor.test_rules import expressions
+from tests.monitor.test_rules import expressions, series
 from tests.render.sample import MEMORY, diagnosis, finding
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.monitor import figures, rules
@@ -301,13 +301,6 @@ def every_selector_of_every_rule_is_a_series_or_is_listed(seen: Seen) -> None:
     names = set(seen.prometheus.ask("/api/v1/label/__name__/values"))
     told = {name for group in rules.groups([as_version("0.32.0")]) for rule in group["rules"] for name in series(rule)}
     assert told - names == absent
-
-
-def series(rule: dict[str, Any]) -> set[str]:
-    """The names of the series that an expression reads."""
-    bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", rule["expr"])
-    found = re.findall(r"\b(?:vllm|node|prometheus|alertmanager|http|up|process)[A-Za-z_:]*[A-Za-z_]\b|\bup\b", bare)
-    return {name for name in found if not name.startswith("vllm_objective:")}
 
 
 def the_page_of_a_prometheus(seen: Seen, tmp_path: Path) -> None:

@@ -84,6 +84,20 @@ def test_the_page_of_a_day(tmp_path: Path) -> None:
     assert "replace it with --force" in run(tmp_path, "--output", str(tmp_path / "day.html")).stderr
 
 
+def test_who_has_figures_stands_first_and_who_has_none_is_no_page_of_empty_charts(tmp_path: Path) -> None:
+    """The guard notes of the host itself what concerns no service; such a record has no figures."""
+    store, now = Store(tmp_path / "history.sqlite"), time.time()
+    for back in range(10):
+        store.keep(Look(UNIT, now - 60 * back, 0.0, 0.0, counters=Counters(2.0, 1.0, 0.5, 9.0, 60.0, 1.0, 0.0)))
+    store.event(Event(now - 300, "the host", "note", "systemd did not answer"))
+    store.event(Event(now - 9e4, "vllm@gone.service", "note", "long ago"))
+    store.close()
+    html = run(tmp_path, "--since", "1h").stdout
+    assert html.index(f"<h1>{UNIT}</h1>") < html.index("<h1>the host</h1>") < html.index("systemd did not answer")
+    assert html.count("<h2>KV cache in use</h2>") == 1
+    assert "vllm@gone" not in html
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -101,6 +101,16 @@ def test_the_password_goes_to_exporters_behind_tls_alone(tmp_path: Path) -> None
     assert {"target_label": "job", "replacement": "node"} in jobs["node-plain"]["relabel_configs"]
 
 
+def test_every_series_has_the_labels_of_the_site(tmp_path: Path) -> None:
+    """The dashboards ask for the site that is chosen, of Prometheus' own series, too."""
+    (job,) = [
+        one
+        for one in rendered(tmp_path, {"monitoring_labels": {"site": "fra1", "row": 7}})["scrape_configs"]  # type: ignore[attr-defined]
+        if one["job_name"] == "monitoring"
+    ]
+    assert job["static_configs"][0]["labels"] == {"host": "localhost", "site": "fra1", "row": "7"}
+
+
 def test_an_address_with_colons_stands_in_brackets(tmp_path: Path) -> None:
     made = rendered(tmp_path, SIX)
     listeners = {

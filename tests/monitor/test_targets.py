@@ -23,20 +23,31 @@ EVERY = "0.0.0.0"  # noqa: S104 - nothing binds here
 TLS = {"monitoring_tls_certfile": "/etc/ssl/site.pem"}
 
 
-def asked(name: str, *words: object) -> dict[str, str]:
-    """Each host's target, as scheme://address."""
+def given(name: str, *words: object) -> Any:
+    """What a filter answers."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps([name, *words])], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def asked(name: str, *words: object) -> dict[str, str]:
+    """Each host's target, as scheme://address."""
     return {
-        one["labels"]["host"]: f"{one['labels']['__scheme__']}://{one['targets'][0]}" for one in json.loads(done.stdout)
+        one["labels"]["host"]: f"{one['labels']['__scheme__']}://{one['targets'][0]}" for one in given(name, *words)
     }
 
 
 def unit(listens: str, *, tls: bool = False) -> dict[str, Any]:
     told = {"name": "vllm", "listens": listens, "port": 8000, "version": "0.32.0", "tls": tls, "model": "m"}
     return {"__vllm_units": [{**told, "arguments": {}}]}
+
+
+def test_a_grave_alert_silences_a_lighter_one_of_the_same_thing_alone() -> None:
+    """A card that fell off the bus says nothing of a program's fault on another card of the host."""
+    (one,) = [rule for rule in given("monitoring_alertmanager", [], "/x")["inhibit_rules"] if "critical" in str(rule)]
+    assert {"alertname", "host", "unit", "code", "gpu", "pci"} <= set(one["equal"])
 
 
 def test_a_host_of_its_own_asks_the_exporters_behind_tls_and_itself_on_loopback() -> None:

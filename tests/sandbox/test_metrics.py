@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.monitor.test_faults import Prometheus, series
-from tests.monitor.test_rules import expressions
+from tests.monitor.test_faults import Prometheus
+from tests.monitor.test_rules import expressions, series
 from tests.sandbox.conftest import Host
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.monitor import rules

@@ -104,9 +104,9 @@ def _guard(unit: str | None, since: float, until: float) -> list[Report]:
             raise UsageProblem(
                 f"--unit {name[:100]}: the guard has no records of it; it knows {', '.join(known) or 'none'}"
             )
-        return [_of_unit(reader, one, since, until) for one in ([name] if name is not None else known)] or [
-            Report("vLLM", since, until, str(place()), ())
-        ]
+        told = [_of_unit(reader, one, since, until) for one in ([name] if name is not None else known)]
+        shown = sorted((one for one in told if one.charts or one.events), key=lambda one: not one.charts)
+        return shown or [Report("vLLM", since, until, str(place()), ())]
     except Unreadable as problem:
         raise UsageProblem(f"report: {problem}") from None
     finally:
@@ -119,4 +119,5 @@ def _of_unit(reader: Reader, unit: str, since: float, until: float) -> Report:
     events = sorted([*reader.events(unit, since), *deeds.events(unit, since)], key=lambda e: -e.at)[:_EVENTS]
     shown = tuple(Told(e.at, e.unit, e.kind, safe(e.text)) for e in events)
     charts = of_guard(reader.minutes(unit, since), reader.cards(unit, since))
-    return Report(unit, since, until, "the guard's records of this host", charts, shown)
+    drawn = charts if any(chart.lines for chart in charts) else ()  # the host itself has events alone
+    return Report(unit, since, until, "the guard's records of this host", drawn, shown)

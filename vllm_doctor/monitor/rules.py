@@ -163,8 +163,7 @@ def _alert(row: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, Any]:
 def _ratio(row: Mapping[str, Any], told: Mapping[str, str], window: str) -> str:
     """How many of the requests of a window missed the objective, 0 to 1."""
     if "metric" not in row:
-        finished = told["finished"]
-        http = f'http_requests_total{{job="{told["job"]}",handler=~"/v[0-9].*"}}'
+        finished, http = told["finished"], _http(told)
         failed = selected(http, 'status="5xx"')
         return (
             f"sum without (handler, method, status) (rate({failed}[{window}]))"
@@ -179,6 +178,11 @@ def _ratio(row: Mapping[str, Any], told: Mapping[str, str], window: str) -> str:
 
 
 _ERROR = 'finished_reason="error"'
+
+
+def _http(told: Mapping[str, str]) -> str:
+    """Requests as the API server counts them: also those that fail before the engine has them."""
+    return f'http_requests_total{{job="{told["job"]}",handler=~"/v[0-9].*"}}'
 
 
 def _bound(number: str) -> str:
@@ -209,7 +213,11 @@ def _records(row: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[dict[s
 
 
 def _burns(row: Mapping[str, Any], told: Mapping[str, str], chosen: Set[str]) -> Iterator[dict[str, Any]]:
-    requests = f"sum by (job, instance) (increase({told['finished']}[WINDOW]))"
+    counted = [told["finished"]] if "metric" in row else [told["finished"], _http(told)]
+    enough = " or ".join(
+        f"sum by (job, instance) (increase({name}[WINDOW])) >= {told['objective_requests']}" for name in counted
+    )
+    enough = f"({enough})" if len(counted) > 1 else enough
     for long, short, factor, hold, gravest, back in _BURNS:
         promised = row.get("bound", "") in {"", *chosen}
         over = f"{factor:g} * {told[row['budget']]}"
@@ -222,8 +230,7 @@ def _burns(row: Mapping[str, Any], told: Mapping[str, str], chosen: Set[str]) ->
             "expr": (
                 f"{missed.replace('WINDOW', long)} > {over}\n"
                 f"and {missed.replace('WINDOW', short)} > {over}\n"
-                f"and on (job, instance) {requests.replace('WINDOW', long)} >= {told['objective_requests']}"
-                + ("" if promised else worse)
+                f"and on (job, instance) {enough.replace('WINDOW', long)}" + ("" if promised else worse)
             ),
             "for": hold,
             "labels": {"severity": gravest if promised else "warning", "window": long},

@@ -165,7 +165,7 @@ def alertmanager(receivers: Sequence[Mapping[str, Any]], folder: str) -> dict[st
                 "equal": ["host", "unit"],
             },
             {"source_matchers": ['severity="critical"'], "target_matchers": ['severity=~"warning|info"'],
-             "equal": ["alertname", "host", "unit", "code"]},
+             "equal": ["alertname", "host", "unit", "code", "gpu", "pci"]},
         ],
         "receivers": [{"name": "nobody"}, *(_receiver(one, f"{folder}/{one['name']}") for one in receivers)],
     }  # fmt: skip
