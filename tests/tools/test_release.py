@@ -148,6 +148,163 @@ group.add_argument("--level", **vllm_kwargs["level"])
         options = read.release(read_wheel(wheel(tmp_path, more=more)), [])["options"]
         assert options["form"]["choices"] == ["a", "openai"]
 
+    def test_what_a_text_must_be_is_read_from_types_readers_and_loaders(self, tmp_path: Path) -> None:
+        more = {
+            "vllm/engine/arg_utils.py": """
+class EngineArgs:
+    def add_cli_args(parser):
+        if one:
+            kwargs["type"] = lambda val: TypeAdapter(cls).validate_json(val)
+            kwargs["type"] = union_dict_and_str
+            kwargs["type"] = parse_type(json.loads)
+        model_kwargs = get_kwargs(ModelConfig)
+        for name in ("part", "old", "plain", "open", "worker"):
+            pass
+        group.add_argument("--part", **model_kwargs["part"])
+        group.add_argument("--old", **model_kwargs["old"])
+        group.add_argument("--plain", **model_kwargs["plain"])
+        group.add_argument("--open", **model_kwargs["open"])
+        group.add_argument("--worker-cls", **model_kwargs["worker_cls"])
+        group.add_argument("--enable-x", **model_kwargs["enable_x"])
+""",
+            "vllm/config/cache.py": """
+@config
+class Part:
+    size: int = 1
+@config
+class Old:
+    size: int = 1
+    @classmethod
+    def from_cli(cls, value): ...
+class Options(dict[str, int]):
+    pass
+class ModelConfig:
+    part: Part = field(default_factory=Part)
+    old: Old = field(default_factory=Old)
+    plain: Options = field(default_factory=Options)
+    open: dict[str, int] | str = ""
+    worker_cls: str = "auto"
+    enable_x: bool = False
+""",
+            "vllm/entrypoints/cli_args.py": """
+class PairAction(argparse.Action):
+    def __call__(self, parser, namespace, values, option_string=None):
+        for item in values:
+            if "=" in item and "," not in item:
+                name, path = item.split("=", 1)
+                made.append(Adapter(name, path))
+            else:
+                given = json.loads(item)
+                made.append(Adapter(**given))
+class FrontendArgs:
+    adapters: list[Adapter] | None = None
+    middleware: list[str] = field(default_factory=list)
+    origins: list[str] = field(default_factory=list)
+    def change(frontend_kwargs):
+        frontend_kwargs["adapters"]["action"] = PairAction
+        frontend_kwargs["origins"]["type"] = json.loads
+        del frontend_kwargs["origins"]["nargs"]
+def run(args):
+    for one in args.middleware:
+        module, name = one.rsplit(".", 1)
+""",
+            "vllm/entrypoints/protocol.py": """
+class Adapter:
+    name: str
+    path: str
+    base: str | None = None
+""",
+            "vllm/v1/worker/base.py": "worker = resolve_obj_by_qualname(config.worker_cls)\n",
+            "vllm/utils/argparse_utils.py": "class EnableDisableAction(BooleanOptionalAction): ...\n",
+        }
+        options = read.release(read_wheel(wheel(tmp_path, more=more)), [])["options"]
+        said = {
+            name: {key: option[key] for key in ("kind", "keys", "loaded", "inverse") if key in option}
+            for name, option in options.items()
+        }
+        assert said == {
+            "part": {"kind": "object"},
+            "old": {},  # it has a reader of its own
+            "plain": {"kind": "object"},
+            "open": {"kind": "braces"},
+            "worker-cls": {"loaded": "."},
+            "enable-x": {"inverse": ["--disable-x"]},
+            "adapters": {"kind": "pairs", "keys": {"name": True, "path": True, "base": False}},
+            "middleware": {"loaded": "."},
+            "origins": {"kind": "json"},
+        }
+
+    def test_what_a_variable_s_text_becomes_is_read_where_all_are_read_at_the_start(self, tmp_path: Path) -> None:
+        envs = """
+def flag(value):
+    return None if value is None else bool(int(value))
+def port():
+    text = os.getenv("VLLM_PORT", "0")
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("an address?")
+environment_variables = {
+    "VLLM_PORT": port,
+    "VLLM_FLAG": lambda: flag(os.environ.get("VLLM_FLAG")),
+    "VLLM_ON": lambda: bool(int(os.getenv("VLLM_ON", "0"))),
+    "VLLM_SHARE": lambda: float(os.environ["VLLM_SHARE"]) if "VLLM_SHARE" in os.environ else None,
+    "VLLM_WORD": lambda: os.getenv("VLLM_WORD", "").lower(),
+    "VLLM_OTHER": lambda: len(os.getenv("VLLM_OTHER", "")),
+    "VLLM_LEVEL": lambda: os.getenv("VLLM_LEVEL", "INFO"),
+    "VLLM_WAY": env_with_choices("VLLM_WAY", None, ["a", "b"], case_sensitive=False),
+    "VLLM_SOME": env_set_with_choices("VLLM_SOME", default=[], choices=["a", "b"]),
+}
+def enable_envs_cache():
+    for key in environment_variables:
+        __getattr__(key)
+"""
+        logger = 'CONFIG = {"handlers": {"vllm": {"level": envs.VLLM_LEVEL}}}\n'
+        made = wheel(tmp_path, more={"vllm/envs.py": envs, "vllm/logger.py": logger})
+        assert read.release(read_wheel(made), [])["environment"] == {
+            "VLLM_FLAG": {"default": None, "reads": "int"},
+            "VLLM_LEVEL": {"default": None, "reads": "level"},
+            "VLLM_ON": {"default": None, "reads": "int"},
+            "VLLM_OTHER": {"default": None},
+            "VLLM_PORT": {"default": None, "reads": "int"},
+            "VLLM_SHARE": {"default": None, "reads": "float"},
+            "VLLM_SOME": {"default": None, "choices": ["a", "b"], "many": True},
+            "VLLM_WAY": {"default": None, "choices": ["a", "b"], "any_case": True},
+            "VLLM_WORD": {"default": None},
+        }
+        lazy = envs.replace("def enable_envs_cache", "def another")
+        made = wheel(tmp_path, more={"vllm/envs.py": lazy})
+        assert "reads" not in str(read.release(read_wheel(made), [])["environment"])
+
+    def test_a_test_of_options_alone_is_written_down_as_it_stands(self, tmp_path: Path) -> None:
+        more = {
+            "vllm/entrypoints/cli_args.py": """
+class FrontendArgs:
+    outputs: bool = False
+    requests: bool = False
+    port: int = 8000
+    other_port: int | None = None
+def validate_port(args):
+    if args.other_port is None:
+        return
+    if args.other_port == args.port:
+        raise ValueError("two servers on one port")
+    if lookup(args.port):
+        raise ValueError("nobody can say")
+def validate_parsed_serve_args(args):
+    if hasattr(args, "subparser") and args.subparser not in ("serve", "launch"):
+        return
+    validate_port(args)
+    if args.outputs and not getattr(args, "requests", False):
+        raise TypeError("outputs without requests")
+""",
+        }
+        checks = read.release(read_wheel(wheel(tmp_path, more=more)), [])["checks"]
+        assert checks == {
+            "(not (other_port is None)) and (other_port == port)": {},
+            "(outputs and (not requests))": {},
+        }
+
     def test_everything_else_is_a_name_a_line(self, tmp_path: Path) -> None:
         assert added(tmp_path, wheel(tmp_path)) == 0
         said = facts(tmp_path)

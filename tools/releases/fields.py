@@ -19,6 +19,8 @@ from releases.wheel import Wheel
 _CONFIGS = r"vllm/config(/\w+)?\.py"
 _UTILS = "vllm/config/utils.py"
 _BOUNDS = ("ge", "gt", "le", "lt")
+# What pydantic makes of JSON: a tuple and a set are written as a list.
+_PLAIN = {"bool": "bool", "str": "str", "list": "list", "tuple": "list", "set": "list", "dict": "dict"}
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Fields:
         if name not in self._found or key not in listed:
             return {}
         kind, default = listed[key]
+        if kind is None or "SkipValidation" in kind:
+            return {}
         first = list(_first_validators(self._found[name].node, key))
         if first:
             words = _looked_up(self._wheel, self._found[name].module, first)
@@ -77,6 +81,8 @@ class Fields:
             values = [value for _, value in enumeration(self._wheel, self._found[name].module, one)]
             if one in {"int", "float"}:
                 made |= {"type": one} | ({"range": limits} if (limits := bounds(default)) else {})
+            elif one in _PLAIN:
+                made["type"] = _PLAIN[one]
             elif one in self._found:
                 made["config"] = one
             elif values and None not in values:

@@ -18,6 +18,7 @@ _KERNELS = ("attention", "compilation", "linear", "moe", "pass_config")
 FILES: dict[str, tuple[str, ...]] = {
     "options": ("options",),
     "fields": ("fields",),
+    "checks": ("checks",),
     "registered": tuple(registered.TABLES),
     "environment": ("environment",),
     "kernels": _KERNELS,

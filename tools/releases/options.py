@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from releases import loaded
 from releases.config import Classes, Hint
 from releases.fields import Fields
 from releases.wheel import Wheel
@@ -21,6 +22,8 @@ _SOURCES = re.compile(
 )
 # Up to 0.4.1 the server made its own options, and there was no list of variables.
 _OLD_FRONTEND = "vllm/entrypoints/openai/api_server.py"
+_PARSER = "vllm/utils/argparse_utils.py"
+_INVERSE = {"--enable-": "--disable-", "--disable-": "--enable-"}
 _FRONTENDS = re.compile(r"(Base)?Frontend\w*Args|Launch\w*Args")
 _NONE: Hint = ("None", ())
 
@@ -35,9 +38,13 @@ class Option:
     optional: bool = False
     choices: list[object] | None = None
     no_form: bool = False
+    inverse: list[str] = field(default_factory=list)  # `--disable-x` of `--enable-x`, and the other way round
     aliases: list[str] = field(default_factory=list)
     deprecated: bool = False
     config: str = ""
+    kind: str = ""  # what else a text must be: "json", "object", "braces" (JSON where braces stand around it), "pairs"
+    keys: dict[str, bool] = field(default_factory=dict)  # of an object among pairs: key → must it be there
+    loaded: str = ""  # a name that is imported: what must stand in it (see loaded.py)
     said: dict[str, object] = field(default_factory=dict)  # its class's own bounds or names, see fields.py
 
     def record(self) -> dict[str, object]:
@@ -48,9 +55,13 @@ class Option:
             "optional": self.optional,
             "choices": self.choices,
             "no_form": self.no_form,
+            "inverse": self.inverse,
             "aliases": self.aliases,
             "deprecated": self.deprecated,
             "config": self.config,
+            "kind": self.kind,
+            "keys": self.keys,
+            "loaded": self.loaded,
             **self.said,
         }
         return made | {key: value for key, value in said.items() if value}
@@ -62,7 +73,7 @@ def read(wheel: Wheel, fields: Fields) -> dict[str, dict[str, object]]:
     if "vllm/envs.py" in wheel.files:
         modules.pop(_OLD_FRONTEND, None)
     named = [wheel.tree(path) for path in _imported(wheel, modules)]
-    reading = _Reading(modules, named, wheel.files["vllm/engine/arg_utils.py"], fields)
+    reading = _Reading(wheel, modules, named, fields)
     found: dict[str, Option] = {}
     for module in modules.values():
         for call in ast.walk(module):
@@ -72,7 +83,23 @@ def read(wheel: Wheel, fields: Fields) -> dict[str, dict[str, object]]:
                     found.setdefault(*made)
     for name, option in reading.frontend():
         found.setdefault(name, option)
+    if "class EnableDisableAction(BooleanOptionalAction)" in wheel.files.get(_PARSER, ""):
+        for name, option in found.items():
+            option.inverse = _inverse([f"--{name}", *option.aliases]) if option.no_form else []
+    for name, needed in loaded.read(wheel, found):
+        if found[name].choices is None and not found[name].said:
+            found[name].loaded = needed
     return {name: found[name].record() for name in sorted(found)}
+
+
+def _inverse(spellings: list[str]) -> list[str]:
+    """The opposites that vLLM's own action for switches adds to each spelling."""
+    return [
+        other + spelling.replace("_", "-").removeprefix(one)
+        for spelling in spellings
+        for one, other in _INVERSE.items()
+        if spelling.replace("_", "-").startswith(one)
+    ]
 
 
 def _imported(wheel: Wheel, modules: dict[str, ast.Module]) -> list[str]:
@@ -100,7 +127,9 @@ def _sources(wheel: Wheel, module: str) -> list[str]:
 class _Reading:
     """The configuration's classes, and what the source changes in the kwargs made of them."""
 
-    def __init__(self, modules: dict[str, ast.Module], named: list[ast.Module], arg_utils: str, fields: Fields) -> None:
+    def __init__(self, wheel: Wheel, modules: dict[str, ast.Module], named: list[ast.Module], fields: Fields) -> None:
+        arg_utils = wheel.files["vllm/engine/arg_utils.py"]
+        self.wheel = wheel
         self.validated = fields
         self.classes = Classes(modules.values())
         beside = Classes(named)
@@ -108,6 +137,12 @@ class _Reading:
         self.aliases: dict[str, tuple[str, str]] = {}  # `moe_kwargs = kernel_kwargs["moe"]` → where it came from
         self.changes: dict[tuple[str, str], list[tuple[str, str, ast.expr | None]]] = {}
         self.has_maybe = "{bool, str, type(None)}" in arg_utils
+        self.judges_objects = ".validate_json(" in arg_utils
+        self.reads_json = "parse_type(json.loads)" in arg_utils
+        self.reads_braces = "= union_dict_and_str" in arg_utils
+        self.made = {
+            node.name: node for module in modules.values() for node in module.body if isinstance(node, ast.ClassDef)
+        }
         self.custom = {name for m in modules.values() for name in _custom_types(m)}
         for module in modules.values():
             for node in ast.walk(module):
@@ -210,12 +245,12 @@ class _Reading:
 
     def _by_hints(self, option: Option, name: str, hints: set[Hint]) -> None:
         """vLLM's `_compute_kwargs`, in its order."""
-        names = {hint[0] for hint in hints}
+        names = {"dict" if self._is_dict(hint[0]) else hint[0] for hint in hints}
         option.optional = "None" in names and "bool" not in names
         if self.has_maybe and names == {"bool", "str", "None"}:
             option.words = "?"
-        elif names & self._data_classes():
-            pass
+        elif known := names & self._data_classes():
+            option.kind = "object" if self.judges_objects and all(map(self._judged, known)) else ""
         elif "bool" in names:
             option.words, option.no_form = 0, True
         elif "Literal" in names:
@@ -226,9 +261,23 @@ class _Reading:
             option.type = "int"
         elif "float" in names and "int" not in names:
             option.type = "float"
+        elif "dict" in names and names <= {"dict", "None"}:
+            option.kind = "object" if self.reads_json else ""
+        elif "dict" in names and "int" not in names:
+            option.kind = "braces" if self.reads_braces else ""
 
     def _data_classes(self) -> set[str]:
         return set(self.classes.fields)
+
+    def _is_dict(self, name: str) -> bool:
+        return any(base.lower().startswith("dict[") for base in self.classes.bases.get(name, ()))
+
+    def _judged(self, name: str) -> bool:
+        """Is it a dataclass that is made of JSON, without a reader of its own (`from_cli`)?"""
+        node = self.made.get(name)
+        said = [ast.unparse(d) for d in node.decorator_list] if node is not None else []
+        own = {line.name for line in node.body if isinstance(line, ast.FunctionDef)} if node is not None else set()
+        return any(re.match(r"(config|dataclass)\b", text) for text in said) and "from_cli" not in own
 
     def _literal(self, option: Option, hints: set[Hint]) -> None:
         values = [v for name, listed in hints if name == "Literal" for v in listed if v is not None]
@@ -255,9 +304,16 @@ class _Reading:
             case "del", "nargs":
                 option.words = 1
             case "set", "type":
+                objects = option.kind == "object"
                 option.type, option.optional = _type_of(value)
+                option.kind = _kind_of(value)
+                if objects and option.kind == "json":
+                    option.kind = "object"
             case "set", "action":
                 text = ast.unparse(value) if value is not None else ""
+                if text in self.made:
+                    option.keys = loaded.pairs(self.wheel, self.made[text])
+                    option.kind = "pairs" if option.keys else ""
                 option.words = (
                     0 if "store_" in text else "+" if option.words == "+" and "append" not in text else option.words
                 )
@@ -283,6 +339,7 @@ class _Reading:
         given = _keyword(call, "type")
         if given is not None:
             option.type, option.optional = _type_of(given)
+            option.kind = _kind_of(given)
         nargs = self._constant(_keyword(call, "nargs"))
         if isinstance(nargs, int | str):
             option.words = "+" if nargs == "*" else nargs
@@ -349,6 +406,12 @@ def _type_of(node: ast.expr | None) -> tuple[str, bool]:
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "optional_type" and node.args:
         return _type_of(node.args[0])[0], True
     return "", False
+
+
+def _kind_of(node: ast.expr | None) -> str:
+    """ "json" for a `type=` that reads JSON: `json.loads`, `optional_type(json.loads)`."""
+    text = ast.unparse(node) if node is not None else ""
+    return "json" if re.fullmatch(r"(?:(?:optional|parse)_type\()?json\.loads\)?", text) else ""
 
 
 def _keyword(call: ast.Call, name: str) -> ast.expr | None:

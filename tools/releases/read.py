@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from releases import cited, environment, kernels, messages, metrics, models, options, packages, refusals, registered
+from releases import (
+    checks,
+    cited,
+    environment,
+    kernels,
+    messages,
+    metrics,
+    models,
+    options,
+    packages,
+    refusals,
+    registered,
+)
 from releases.fields import Fields
 from releases.messages import Sought
 from releases.store import Release
@@ -15,13 +27,15 @@ def release(wheel: Wheel, catalogue: Iterable[Sought]) -> Release:
     """All sections of a release. Raises WheelError where a source does not parse."""
     fields = Fields(wheel)
     taken = options.read(wheel, fields)
+    keys = fields.section(taken)
     return {
         "version": wheel.version,
         "source": f"wheel {wheel.name}",
         "packages": packages.read(wheel),
         **({"build": dict(wheel.code)} if wheel.code else {}),
         "options": taken,
-        "fields": fields.section(taken),
+        "fields": keys,
+        "checks": checks.read(wheel, taken, keys),
         "environment": environment.read(wheel),
         **kernels.read(wheel),
         "quantizations": models.quantizations(wheel),

@@ -18,6 +18,7 @@ SECTIONS = (
     "build",
     "options",
     "fields",
+    "checks",
     "environment",
     "attention",
     "moe",

@@ -47,4 +47,4 @@ def _record(words: Sequence[str], line: LaunchLine) -> Launch:
 
 def refusals(launch: Launch, version: Version | None) -> tuple[Refusal, ...]:
     """What this release (None: any) would refuse of a launch. Raises LaunchError where it is none."""
-    return parse_launch(launch.argv, version).refusals
+    return parse_launch(launch.argv, version, launch.env).refusals

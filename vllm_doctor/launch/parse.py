@@ -7,15 +7,15 @@ what the parser of 0.32.0 did itself.
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from vllm_doctor.knowledge import parser
-from vllm_doctor.knowledge.parser import keys
+from vllm_doctor.knowledge.near import near
+from vllm_doctor.knowledge.parser import keys, variables
 from vllm_doctor.knowledge.versions import FlagFact, Version, canonical, complete, env, flag, newest_known
-from vllm_doctor.launch import table
+from vllm_doctor.launch import devices, table
 from vllm_doctor.launch.line import LaunchError, begin
 from vllm_doctor.launch.refusal import Refusal, Why
 from vllm_doctor.launch.together import conflicts
@@ -45,9 +45,10 @@ _LEVELS_FROM = Version((0, 13))
 _LEVEL = "optimization-level"
 
 
-def parse_launch(argv: Sequence[str], version: Version | None) -> LaunchLine:
+def parse_launch(argv: Sequence[str], version: Version | None, around: Mapping[str, str] | None = None) -> LaunchLine:
     """Parse a launch for a version; without one, what the newest release takes, and only what none would take is
-    refused. Raises LaunchError for a line that starts no server or names no model."""
+    refused. `around` are the variables it starts with beside those in the line. Raises LaunchError for a line that
+    starts no server or names no model."""
     begun = begin(argv)
     reading = _Reading(version)
     reading.read(begun.words)
@@ -67,6 +68,12 @@ def parse_launch(argv: Sequence[str], version: Version | None) -> LaunchLine:
             if known is not None and known.exists is False:
                 why = known.note or f"it was there from {known.first} to {known.last}"
                 reading.notes.append(f"{key} is not read by vLLM {version}: {why}")
+        given = {**(around or {}), **begun.env}
+        for name, found, needed in (
+            *variables.unreadable(given, version),
+            *devices.missing(given, reading.flags, version),
+        ):
+            reading.refuse(name, found, needed, Why.VALUE)
     return LaunchLine(
         model, reading.flags, begun.env, tuple(reading.refused), tuple(reading.unknown), tuple(reading.notes)
     )
@@ -92,6 +99,8 @@ class _Reading:
         self.unknown: list[str] = []
         self.notes: list[str] = []
         self._words: Sequence[str] = ()
+        self._own: list[str] = []
+        self._nested_keys: dict[str, dict[str, object]] = {}
         self._at = 0
 
     def refuse(self, name: str, found: str, needed: str, why: Why = Why.VALUE) -> None:
@@ -111,6 +120,11 @@ class _Reading:
                 self._positional(word)
         self._plugged()
         if self.version is not None:
+            refused = {r.flag for r in self.refused}
+            for option, given in self._nested_keys.items():
+                if not any(flag.startswith(f"--{option}.") for flag in refused):
+                    for key, found, needed in keys.wrong_keys(option, given, self.version):
+                        self.refuse(f"--{option}.{key}", found, needed)
             self.refused += conflicts(self.flags, self.version)
 
     def _plugged(self) -> None:
@@ -141,8 +155,10 @@ class _Reading:
         spelled = self._spelled(bare)
         if spelled is None:
             return
-        switched_off = spelled.startswith("no-") and table.is_known(spelled[3:])
-        name = spelled[3:] if switched_off else spelled
+        opposite = table.opposite(spelled, self.version)
+        switched_off = opposite is not None or (spelled.startswith("no-") and table.is_known(spelled[3:]))
+        name = opposite or (spelled[3:] if switched_off else spelled)
+        self._own = []
         fact = flag(name, self.version) if self.version is not None else None
         before = self.flags.get(name)
         if switched_off:
@@ -173,6 +189,8 @@ class _Reading:
     def _spelled(self, bare: str) -> str | None:
         """The long name behind what was written, `no-…` where that is a spelling of its own; None: refused."""
         name = canonical(bare)
+        if table.opposite(bare.lstrip("-").replace("_", "-"), self.version) is not None:
+            return bare.lstrip("-").replace("_", "-")
         if table.is_known(name) or not bare.startswith("--"):
             return name
         could = table.completed(name, self.version or newest_known())
@@ -204,7 +222,8 @@ class _Reading:
             self.refuse(f"--{name}.{nested}", "no value", "a value")
         elif self.version is not None and "$" not in value and "[hidden]" not in value:
             given = keys.nested(nested.split("."), keys.typed(value))
-            for key, found, needed in keys.wrong_keys(name, given, self.version):
+            keys.merge(self._nested_keys.setdefault(name, {}), given)
+            for key, found, needed in keys.wrong_keys(name, given, self.version, whole=False):
                 self.refuse(f"--{name}.{key}", found, needed)
         self.notes.append(f"--{name}.{nested} is passed on; the plan does not read nested keys of --{name}")
 
@@ -224,9 +243,9 @@ class _Reading:
     def _value(self, name: str, value: str | None) -> None:
         many = table.takes(name, self.version)
         if value is not None:
-            self.flags[name] = value
+            self.flags[name], self._own = value, [value]
             return
-        own: list[str] = []
+        own = self._own
         while (following := self._next()) is not None and (not own or many == "+"):
             own.append(following)
             self._at += 1
@@ -246,7 +265,7 @@ class _Reading:
         """The release's names that are most like it; for the first few refusals, since it takes milliseconds each."""
         if self.version is None or len(self.refused) >= _EXPLAINED:
             return ""
-        close = get_close_matches(name, table.names(self.version), 2, like)
+        close = near(name, table.names(self.version), 2, like)
         return f"; near: --{', --'.join(close)}" if close else ""
 
     def _check(self, name: str, fact: FlagFact | None, value: str | bool | None) -> None:
@@ -266,7 +285,7 @@ class _Reading:
             self.refuse(f"--{name}", "a flag", f"a flag that vLLM {self.version} has{hint}{near}", Why.GONE)
             return
         if isinstance(value, str):
-            said = parser.value_complaint(name, value, self.version)
+            said = parser.value_complaint(name, value, self.version, self._own)
             if said is not None:
                 self.refuse(f"--{name}", repr(value[:60]), said.needed)
 

@@ -7,6 +7,7 @@ that were not read; what a release has, and how it spells `--no-…`, is asked o
 from functools import lru_cache
 
 from vllm_doctor.knowledge import parser
+from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.versions import Version, canonical, flag, flag_names, newest_known
 
 
@@ -30,6 +31,22 @@ def names(version: Version) -> frozenset[str]:
         return frozenset(asked)
     listed = flag_names(version)
     return frozenset(listed) | {f"no-{n}" for n in listed if (fact := flag(n, version)) and fact.negatable}
+
+
+def opposite(name: str, version: Version | None) -> str | None:
+    """The switch that this spelling turns off: `enable-x` for `disable-x` (in a release whose parser takes both)."""
+    return _opposites(version or newest_known()).get(name)
+
+
+@lru_cache(maxsize=64)
+def _opposites(version: Version) -> dict[str, str]:
+    facts = history("options", "options")
+    return {
+        spelling: name
+        for name in facts.names()
+        if facts.exists(name, version)
+        for spelling in parser.opposites(facts.value(name, version))
+    }
 
 
 def is_known(name: str) -> bool:

@@ -3,8 +3,11 @@
 What the release chooses for an option that is not given depends on the model and the card: that is judged by `plan`.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 
+from vllm_doctor.knowledge.history import history
+from vllm_doctor.knowledge.parser.ranges import scaled
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.refusal import Refusal
 from vllm_doctor.launch.values import number
@@ -14,7 +17,43 @@ _RANKS_CHECKED = Version((0, 33))
 
 
 def conflicts(flags: Mapping[str, str | bool], version: Version) -> Iterator[Refusal]:
-    """Each two that do not go together."""
+    """Each two that do not go together: those that were read by a person, then the release's own tests of options."""
+    told = list(_read(flags, version))
+    yield from told
+    from vllm_doctor.knowledge.parser.checks import broken  # its reader of expressions takes milliseconds
+
+    named = {one.flag.lstrip("-") for one in told}
+    for check in broken({name.replace("-", "_"): _value(name, text, version) for name, text in flags.items()}, version):
+        names = [name.replace("_", "-") for name in check.names]
+        if not named & {name.replace("_", "-") for name in check.asked}:
+            value = flags[names[0]]
+            found = "given" if value is True else repr(value)[:60]
+            yield Refusal(f"--{names[0]}", found, check.needed)
+
+
+def _value(name: str, text: str | bool, version: Version) -> object:
+    """What vLLM's parser makes of a value."""
+    from vllm_doctor.knowledge.parser.checks import Unknown
+
+    if isinstance(text, bool):
+        return text
+    record = history("options", "options").value(name, version)
+    if "$" in text or "[hidden]" in text:
+        return Unknown()
+    if record.get("optional") is True and text in {"", "None"}:
+        return None
+    try:
+        if record.get("type") in {"int", "float"}:
+            return int(text) if record["type"] == "int" else float(text)
+        if record.get("kind") in {"json", "object"}:
+            return json.loads(text)
+    except (ValueError, RecursionError):
+        return Unknown()
+    number = scaled(text)
+    return text if number is None else number
+
+
+def _read(flags: Mapping[str, str | bool], version: Version) -> Iterator[Refusal]:
     step, length = _whole(flags, "max-num-batched-tokens"), _whole(flags, "max-model-len")
     if step is not None:
         whole_prompts = flags.get("enable-chunked-prefill") is False

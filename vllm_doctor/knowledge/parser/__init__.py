@@ -6,15 +6,16 @@ is.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.history import Record, history
+from vllm_doctor.knowledge.near import near
+from vllm_doctor.knowledge.parser import kinds
 from vllm_doctor.knowledge.parser.keys import beyond, unnamed, wrong_keys
 from vllm_doctor.knowledge.parser.ranges import JSON, RANGES
 from vllm_doctor.knowledge.version import Version, parse_version
@@ -68,7 +69,13 @@ def _spellings(name: str, record: Record) -> list[str]:
     aliases = record.get("aliases")
     long = [str(a)[2:] for a in aliases if str(a).startswith("--")] if isinstance(aliases, list) else []
     own = [name, *(a.replace("_", "-") for a in long)]
-    return own + [f"no-{n}" for n in own] if record.get("no_form") is True else own
+    return [*own, *(f"no-{n}" for n in own), *opposites(record)] if record.get("no_form") is True else own
+
+
+def opposites(record: Record) -> list[str]:
+    """`disable-x` of `enable-x` and the other way round, where the release's parser takes both."""
+    listed = record.get("inverse")
+    return [str(spelling)[2:] for spelling in listed] if isinstance(listed, list) else []
 
 
 def _option(record: Record) -> Option:
@@ -108,12 +115,20 @@ def complaint(name: str, value: Value, version: str) -> Complaint | None:
     option = asked.get(name)
     if option is None:
         return _unknown(name, version, tuple(asked))
-    return _mismatch(name, value, option, shown) or (None if isinstance(value, bool) else _no_value_of_it(name, value))
+    wrong = _mismatch(name, value, option, shown)
+    if wrong is None and not isinstance(value, bool | Mapping):
+        words = [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]
+        of_kind = kinds.wrong(_record(name, versions.as_version(version)), words)
+        if of_kind is not None:
+            wrong = Complaint(f"--{name} {of_kind[0]}", of_kind[1], f"write {name} as {of_kind[1]}")
+    return wrong or (None if isinstance(value, bool) else _no_value_of_it(name, value))
 
 
-def value_complaint(name: str, value: str, version: Version | None) -> Complaint | None:
+def value_complaint(
+    name: str, value: str, version: Version | None, words: Sequence[str] | None = None
+) -> Complaint | None:
     """Say why this release (None: any) would refuse the value of an option that it has; None if it would not, or if
-    nobody knows. `name` is the long option without dashes."""
+    nobody knows. `name` is the long option without dashes, `words` are the value's where it takes more than one."""
     if "$" in value or "[hidden]" in value:  # a variable that a shell would replace, a secret that was left out
         return None
     fact = versions.flag(name, version) if version is not None else None
@@ -127,13 +142,16 @@ def value_complaint(name: str, value: str, version: Version | None) -> Complaint
         if wrong is None and read is not None and version is not None:
             if name not in PLUGGED:
                 wrong = unregistered(name, value, version)
-            wrong = wrong or _not_taken(name, value, version)
+            wrong = wrong or _not_taken(name, words or [value], version)
+            if wrong is None and value in {"", "None"} and _record(name, version).get("optional") is True:
+                return None  # as if it were not given
         if wrong is not None:
             return wrong
     elif fact is not None and fact.choices is not None and value not in {str(c) for c in fact.choices}:
         allowed = ", ".join(str(c) for c in fact.choices)
         return Complaint(f"--{name} {value}", f"one of {allowed}", f"choose one of these for {name}")
-    return _no_value_of_it(name, value)
+    judged = read is not None and version is not None and "kind" in _record(name, version)
+    return _no_value_of_it(name, value, judged=judged)
 
 
 # Options that take any text, of which a table of the release then has the names: (its file, its section).
@@ -161,15 +179,22 @@ def unregistered(name: str, value: str, version: Version) -> Complaint | None:
     has = [known for known in table.names() if table.exists(known, version)]
     if not has or value.lower() in {known.lower() for known in has}:
         return None
-    listed = ", ".join(difflib.get_close_matches(value.lower(), [known.lower() for known in has], 3, 0.5) or has)
+    listed = ", ".join(near(value.lower(), [known.lower() for known in has], 3, 0.5) or has)
     return Complaint(
         f"--{name} {value}", f"a name that vLLM {version} or a plugin has: {listed}", f"choose one of these for {name}"
     )
 
 
-def _not_taken(name: str, value: str, version: Version) -> Complaint | None:
-    """A number out of the range, or an object with a key, that the class behind the option refuses."""
-    record = history("options", "options").value(versions.canonical(name), version)
+def _record(name: str, version: Version) -> Record:
+    return history("options", "options").value(versions.canonical(name), version)
+
+
+def _not_taken(name: str, words: Sequence[str], version: Version) -> Complaint | None:
+    """A number out of the range, a text of another kind, or an object with a key, that the release refuses."""
+    record, value = _record(name, version), ",".join(words)
+    if (of_kind := kinds.wrong(record, words)) is not None:
+        found, needed = of_kind
+        return Complaint(f"--{name} {found}", needed, f"write {name} as {needed}")
     if needed := beyond(record, value) or unnamed(record.get("names"), record, value):
         return Complaint(f"--{name} {value}", needed, f"set {name} to {needed}")
     if "config" not in record or not value.lstrip().startswith("{"):
@@ -183,8 +208,8 @@ def _not_taken(name: str, value: str, version: Version) -> Complaint | None:
     return None
 
 
-def _no_value_of_it(name: str, value: Value) -> Complaint | None:
-    if name in JSON and isinstance(value, str) and not _is_object(value):
+def _no_value_of_it(name: str, value: Value, *, judged: bool = False) -> Complaint | None:
+    if name in JSON and not judged and isinstance(value, str) and not _is_object(value):
         return Complaint(f"--{name} {value}", "a JSON object", f"write {name} as JSON, one word in single quotes")
     taken = RANGES.get(name)
     if taken is None or taken.holds(str(value)):
@@ -201,10 +226,10 @@ def _unknown(name: str, version: str, known: tuple[str, ...]) -> Complaint:
         needed += f"; this one was there from {fact.first} to {fact.last}"
         if fact.note:
             needed += f" ({fact.note})"
-    near = difflib.get_close_matches(name, known, n=2)
+    alike = near(name, known)
     do = f"take {name} out"
-    if near:
-        do += f", or use {' or '.join(near)}"
+    if alike:
+        do += f", or use {' or '.join(alike)}"
     return Complaint(f"--{name}", needed, do)
 
 

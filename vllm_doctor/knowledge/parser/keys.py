@@ -6,24 +6,49 @@ release that was not read, nor of a key whose value the release may change befor
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from vllm_doctor.knowledge.history import History, Record, history
+from vllm_doctor.knowledge.near import near
 from vllm_doctor.knowledge.parser.ranges import scaled
 from vllm_doctor.knowledge.version import Version
 
 _DEPTH = 8
+_PLAIN = {"bool": "true or false", "str": "a text", "list": "a list", "dict": "an object"}
+_BOOLEANS = frozenset({"0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"})
 _SIGNS = {"ge": "of {:.12g} or more", "gt": "above {:.12g}", "le": "up to {:.12g}", "lt": "below {:.12g}"}
 
 
-def wrong_keys(option: str, given: Mapping[str, object], at: Version) -> Iterator[tuple[str, str, str]]:
+def wrong_keys(
+    option: str, given: Mapping[str, object], at: Version, *, whole: bool = True
+) -> Iterator[tuple[str, str, str]]:
     """(key, found, needed) of each key of an option's object that the release would refuse. Texts of `given` may be
-    those of a command line (`--option.key 5`)."""
+    those of a command line (`--option.key 5`); `whole` where all keys of the object are given, not one of them."""
     options, fields = history("options", "options"), history("fields", "fields")
     if at in fields.releases and options.exists(option, at):
-        yield from _of_class(str(options.value(option, at).get("config", "")), given, fields, at, _DEPTH)
+        asked = _Asked(fields, at, whole)
+        yield from _of_class(str(options.value(option, at).get("config", "")), given, asked, _DEPTH)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The table that is asked, the release, and whether a class's own tests of its keys are asked, too."""
+
+    fields: History
+    at: Version
+    whole: bool
+
+
+def merge(into: dict[str, object], more: Mapping[str, object]) -> None:
+    """Put the keys of one object into another, as vLLM's parser puts `--option.a` and `--option.b` together."""
+    for key, value in more.items():
+        there = into.get(key)
+        if isinstance(there, dict) and isinstance(value, dict):
+            merge(there, value)
+        else:
+            into[key] = value
 
 
 def typed(text: str) -> object:
@@ -63,20 +88,32 @@ def beyond(record: Record, value: object) -> str:
     return "a number " + " and ".join(_SIGNS[sign].format(limit) for sign, limit in limits.items())
 
 
-def _of_class(
-    name: str, given: Mapping[str, object], fields: History, at: Version, depth: int
-) -> Iterator[tuple[str, str, str]]:
+def _of_class(name: str, given: Mapping[str, object], ask: _Asked, depth: int) -> Iterator[tuple[str, str, str]]:
+    fields, at = ask.fields, ask.at
     if depth == 0 or not fields.exists(name, at):
         return
+    refused = False
+    for each in _of_keys(name, given, ask, depth):
+        refused = True
+        yield each
+    if ask.whole and not refused:
+        from vllm_doctor.knowledge.parser.checks import broken  # its reader of expressions takes milliseconds
+
+        for check in broken({key.replace("-", "_"): value for key, value in given.items()}, at, of=name):
+            yield check.names[0], repr(given[check.names[0]])[:60], check.needed
+
+
+def _of_keys(name: str, given: Mapping[str, object], ask: _Asked, depth: int) -> Iterator[tuple[str, str, str]]:
+    fields, at = ask.fields, ask.at
     for written, value in given.items():
         key = written.replace("-", "_")
         record = fields.value(f"{name}.{key}", at) if fields.exists(f"{name}.{key}", at) else None
         if record is None and fields.value(name, at).get("closed") is True and not written.endswith("+"):
             has = [n.partition(".")[2] for n in fields.names() if n.startswith(f"{name}.") and fields.exists(n, at)]
-            near = difflib.get_close_matches(key, has, 2, 0.5) if len(key) <= 100 else []
-            yield written, "a key", f"a key that vLLM {at} has" + (f": {' or '.join(near)}" if near else "")
-        elif record is not None and isinstance(value, dict):
-            for inner, found, needed in _of_class(str(record.get("config", "")), value, fields, at, depth - 1):
+            alike = near(key, has, 2, 0.5)
+            yield written, "a key", f"a key that vLLM {at} has" + (f": {' or '.join(alike)}" if alike else "")
+        elif record is not None and isinstance(value, dict) and "type" not in record:
+            for inner, found, needed in _of_class(str(record.get("config", "")), value, ask, depth - 1):
                 yield f"{written}.{inner}", found, needed
         elif record is not None and (needed := _needed(record, value)):
             yield written, repr(value)[:60], needed
@@ -85,11 +122,13 @@ def _of_class(
 def _needed(record: Record, value: object) -> str:
     """What a key needs, where this value is refused."""
     choices, kind = record.get("choices"), record.get("type")
+    if isinstance(kind, str) and kind in _PLAIN and value is not None and not (isinstance(value, str) and "$" in value):
+        return "" if _is_plain(kind, value) else _PLAIN[kind]
     if value is None or isinstance(value, bool | list) or (isinstance(value, str) and ("$" in value or not value)):
         return ""
     if isinstance(choices, list):
         return unnamed(choices, record, value)
-    if kind in {"int", "float"}:
+    if kind in {"int", "float"} and not isinstance(value, dict):
         try:
             number = float(str(value))
         except ValueError:
@@ -98,6 +137,20 @@ def _needed(record: Record, value: object) -> str:
             return "a whole number"
         return beyond(record, value)
     return ""
+
+
+def _is_plain(kind: str, value: object) -> bool:
+    """As pydantic takes JSON where it is not strict (its page "Conversion Table")."""
+    match kind:
+        case "bool":
+            text = isinstance(value, str) and value.lower() in _BOOLEANS
+            return text or isinstance(value, bool) or (isinstance(value, int | float) and value in {0, 1})
+        case "str":
+            return isinstance(value, str)
+        case "list":
+            return isinstance(value, list)
+        case _:
+            return isinstance(value, dict)
 
 
 def unnamed(choices: object, record: Record, value: object) -> str:
@@ -111,5 +164,5 @@ def unnamed(choices: object, record: Record, value: object) -> str:
         return ""
     if len(texts) <= 20:
         return f"one of {', '.join(texts)}"
-    near = difflib.get_close_matches(str(value)[:100].upper() if any_case else str(value)[:100], texts, 3, 0.5)
-    return f"one of {', '.join(near or texts[:20])} or another of its {len(texts)} names"
+    alike = near(str(value)[:100].upper() if any_case else str(value)[:100], texts, 3, 0.5)
+    return f"one of {', '.join(alike or texts[:20])} or another of its {len(texts)} names"

@@ -2,7 +2,8 @@
 
 Sources: vllm/config/cache.py (gpu_memory_utilization above 0 and up to 1), config/parallel.py (sizes of 1 and more),
 config/scheduler.py (max_num_seqs and max_num_batched_tokens of 1 and more), config/model.py (max_model_len: -1 or
-`auto` for the longest that fits). Where vLLM names no upper limit, the one here is far above any machine.
+`auto` for the longest that fits); utils/torch_utils.py seeds numpy's older generator, which takes 32 bits. Where vLLM
+names no upper limit, the one here is far above any machine.
 """
 
 import re
@@ -77,6 +78,7 @@ RANGES = {
     "swap-space": Range(0, 10**6, "a number of GiB", whole=False),
     "max-loras": Range(1, 10_000, "a whole number"),
     "max-lora-rank": Range(1, 4096, "a whole number"),
+    "seed": Range(0, 2**32 - 1, "a whole number", words=("None",), named=True),
     "port": Range(1, 65535, "a port", named=True),
 }
 

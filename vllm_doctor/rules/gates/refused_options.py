@@ -1,6 +1,5 @@
 """The options that this release refuses: those that argparse named, or, where no log was given, those of the launch."""
 
-import difflib
 import itertools
 import shlex
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ import msgspec
 
 from vllm_doctor.knowledge import parser, versions
 from vllm_doctor.knowledge.claims import as_text, replacements
+from vllm_doctor.knowledge.near import near
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.command import refusals
 from vllm_doctor.launch.parse import LaunchError, Why
@@ -126,8 +126,8 @@ def _hint(case: Case, option: str, *, compared: bool) -> str:
     at = case.version or versions.newest_known()
     if has(case, option):
         return f"vLLM {at} has it, so another release, or another program, read this launch"
-    near = meant(case, option) if compared else None
-    return f"did you mean --{near}?" if near is not None else "no release of vLLM has it"
+    alike = meant(case, option) if compared else None
+    return f"did you mean --{alike}?" if alike is not None else "no release of vLLM has it"
 
 
 def meant(case: Case, option: str) -> str | None:
@@ -135,8 +135,8 @@ def meant(case: Case, option: str) -> str | None:
     at = case.version or versions.newest_known()
     names = list(parser.options(str(at)) or versions.flag_names(at))
     typed = option.replace("_", "-")
-    near = difflib.get_close_matches(typed, names, 1, 0.8)
-    return next(iter(near or (name for name in names if sorted(name) == sorted(typed))), None)
+    same = (name for name in names if len(name) == len(typed) and sorted(name) == sorted(typed))
+    return next(iter(near(typed, names, 1, 0.8) or same), None)
 
 
 def together(changes: Iterable[Change | None]) -> tuple[Change, ...]:

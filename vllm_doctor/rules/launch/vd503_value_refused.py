@@ -4,8 +4,9 @@ import string
 
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.launch import devices
 from vllm_doctor.launch.command import refusals
-from vllm_doctor.launch.parse import LaunchError, Why
+from vllm_doctor.launch.parse import LaunchError, Refusal, Why
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says, without
 from vllm_doctor.records.finding import Change, Evidence, Finding
@@ -157,17 +158,26 @@ def _of_launch(case: Case) -> Finding | None:
         return None
     if said is None:
         return None
-    name = said.flag.lstrip("-")
     return finding(
         RULE,
         title=f"{said.flag} is {said.found}; vLLM needs {said.needed}",
         confidence=Confidence.LIKELY,
         evidence=(Evidence("launch", f"vLLM {version}" if version else "any release", f"{said.flag} {said.found}"),),
-        changes=(set_flag(case, name, int(said.to), Direction.CHANGE, f"vLLM needs {said.needed}"),)
-        if said.to
-        else replacement(case, name, ""),
+        changes=_for_launch(case, said),
         refute="vLLM accepts the same value when started by hand in the same environment",
     )
+
+
+def _for_launch(case: Case, said: Refusal) -> tuple[Change | None, ...]:
+    """What to write instead: another text of a variable, the value that would do, or what the option takes."""
+    why, name = f"vLLM needs {said.needed}", said.flag.lstrip("-")
+    if said.flag == name:
+        if name == devices.NAME:
+            return (_devices(case, why),)
+        return (environment(name, Direction.CHANGE, why, before=case.env(name)),)
+    if said.to:
+        return (set_flag(case, name, int(said.to), Direction.CHANGE, why),)
+    return replacement(case, name, "", why)
 
 
 def _while_checking(fault: Fault) -> bool:

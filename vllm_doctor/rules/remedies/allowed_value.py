@@ -1,9 +1,9 @@
 """A value that vLLM takes in place of the one it refused: read from the message, else from the release's tables."""
 
-import difflib
 import json
 
 from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.near import near
 from vllm_doctor.knowledge.versions import Expression, Version
 from vllm_doctor.log.match import each, read, says
 from vllm_doctor.records.finding import Change, Scalar
@@ -34,12 +34,13 @@ def nearest(value: str, choices: tuple[str, ...], default: object) -> str | None
         return head
     if all(word.isdecimal() for word in (value, *choices)):
         return min(choices, key=lambda c: (abs(int(c) - int(value)), -int(c)))
-    near = difflib.get_close_matches(value, choices, 1, 0.6)
-    return near[0] if near else str(default) if str(default) in choices else None
+    alike = near(value, choices, 1)
+    return alike[0] if alike else str(default) if str(default) in choices else None
 
 
-def replacement(case: Case, name: str, text: str) -> tuple[Change | None, ...]:
-    """The option with a value that is allowed, and where a later release has the refused one, that release."""
+def replacement(case: Case, name: str, text: str, needed: str = "") -> tuple[Change | None, ...]:
+    """The option with a value that is allowed, and where a later release has the refused one, that release. `needed`
+    says what the release takes where that is known without a message."""
     if says(text, "json-invalid"):
         why = "write the value as valid JSON in single quotes; the message shows only where the JSON breaks"
         return (
@@ -51,6 +52,8 @@ def replacement(case: Case, name: str, text: str) -> tuple[Change | None, ...]:
         return (_as_json(case, name, pairs["value"].strip()),)
     value, choices = refused(text), allowed(text)
     given = case.flag(name)
+    if needed and isinstance(given, str) and says(given, "value-pairs"):
+        return (_as_json(case, name, given),)
     value = value or (given if isinstance(given, str) else None)
     fact = versions.flag(name, case.version or versions.newest_known())
     choices = choices or _of_tables(case, name, value)
@@ -58,7 +61,7 @@ def replacement(case: Case, name: str, text: str) -> tuple[Change | None, ...]:
     last = "fp8" if name == "kv-cache-dtype" else fact.default if fact is not None else None
     to = nearest(value, choices, last) if value is not None and choices else None
     if to is None:
-        return (_unknown(case, name),)
+        return (_unknown(case, name, needed),)
     listed = ", ".join(choices[:12]) + (" …" if len(choices) > 12 else "")
     whose = "this release takes" if allowed(text) or case.version is not None else "every release that refuses it takes"
     return (
@@ -109,16 +112,18 @@ def _as_json(case: Case, name: str, value: str) -> Change | None:
     return thing(ChangeKind.FLAG, name, Direction.CHANGE, why)
 
 
-def _unknown(case: Case, name: str) -> Change | None:
-    """Without a list: the release's own default, by number or word, where it has one that a person could have meant."""
+def _unknown(case: Case, name: str, needed: str = "") -> Change | None:
+    """Without a list: the release's own default, by number or word, where it has one that a person could have meant.
+    A default that is switched off is no value to write."""
     at: Version = case.version or versions.newest_known()
     fact = versions.flag(name, at)
     default: Scalar = sequences(case)[0] if name == "max-num-seqs" else None
-    if default is None and fact is not None and isinstance(fact.default, str | int | float):
+    switch = bool(needed) and fact is not None and isinstance(fact.default, bool)
+    if default is None and fact is not None and isinstance(fact.default, str | int | float) and not switch:
         default = fact.default
     elif default is None and fact is not None and isinstance(fact.default, Expression):
         # An enumeration's member is written in lower case on the command line.
         enumeration, _, member = fact.default.source.partition(".")
         default = member.lower() if enumeration.endswith("Enum") and member.isidentifier() else None
-    why = "a value that the message accepts" if default is None else f"the default of vLLM {at}"
+    why = (needed or "a value that the message accepts") if default is None else f"the default of vLLM {at}"
     return thing(ChangeKind.FLAG, name, Direction.CHANGE, why, to=default, inventory=inventory_var(name))
