@@ -63,12 +63,12 @@ def _listed(call: ast.Call) -> Iterator[tuple[str, dict[str, object]]]:
     if isinstance(name, ast.Constant) and isinstance(listed, ast.List | ast.Tuple):
         texts = [v.value for v in listed.elts if isinstance(v, ast.Constant)]
         if texts and len(texts) == len(listed.elts):
-            any_case = isinstance(case, ast.Constant) and case.value is False
-            many = isinstance(call.func, ast.Name) and call.func.id != "env_with_choices"
-            yield (
-                str(name.value),
-                {"choices": texts} | ({"any_case": True} if any_case else {}) | ({"many": True} if many else {}),
-            )
+            record: dict[str, object] = {"choices": texts}
+            if isinstance(case, ast.Constant) and case.value is False:
+                record["any_case"] = True
+            if isinstance(call.func, ast.Name) and call.func.id != "env_with_choices":
+                record["many"] = True
+            yield str(name.value), record
 
 
 def _reads(name: str, value: ast.expr, functions: Functions) -> str:
