@@ -78,13 +78,14 @@ def line(cell: Cell, hosts: dict[str, list[tuple[int, float]]]) -> tuple[float, 
     return median(median(v for _, v in sizes) for sizes in hosts.values()), 0.0
 
 
-def _spare(cell: Cell, middle: float, hosts: int, part: float) -> float:
+def _spare(cell: Cell, middle: float, hosts: dict[str, list[tuple[int, float]]], part: float) -> float:
     """What each side gets beyond the hosts seen: hosts differ by more where there is more, but not in proportion. A
-    line takes one host more than a middle."""
-    hosts = max(hosts, 1)
+    line takes one host more than a middle, but where a host shows by itself what a further rank takes."""
+    sloped = cell.by_ranks and not any(len(sizes) > 1 for sizes in hosts.values())
+    count = max(len(hosts) - sloped, 1)
     if cell.unit != "GiB":
-        return part * middle / hosts
-    return part * sqrt(max(middle, _LEAST) * _QUARTER) / hosts + _ROUNDING
+        return part * middle / count
+    return part * sqrt(max(middle, _LEAST) * _QUARTER) / count + _ROUNDING
 
 
 def fitted(cell: Cell, rows: Sequence[Start], part: float) -> Fit | None:
@@ -95,7 +96,7 @@ def fitted(cell: Cell, rows: Sequence[Start], part: float) -> Fit | None:
         return None
     middle, each = line(cell, hosts)
     off = [figure(cell, row) - (middle + each * (row.tp - 2)) for row in rows]
-    spare = _spare(cell, middle, len(hosts) - cell.by_ranks, part)
+    spare = _spare(cell, middle, hosts, part)
     left_out = [abs(e) for e, _ in errors(cell, rows, part)] if len(hosts) > 1 else []
     return Fit(
         middle=round(middle, 3),
@@ -118,7 +119,7 @@ def errors(cell: Cell, rows: Sequence[Start], part: float) -> list[tuple[float, 
             continue  # nothing is left to fit
         middle, each = line(cell, hosts)
         off = [figure(cell, row) - (middle + each * (row.tp - 2)) for row in rest]
-        spare = _spare(cell, middle, len(hosts) - cell.by_ranks, part)
+        spare = _spare(cell, middle, hosts, part)
         low, high = min(0.0, *off) - spare, max(0.0, *off) + spare
         own = by_host(cell, [r for r in rows if r.host == host])[host]
         error = median(v - (middle + each * (tp - 2)) for tp, v in own)

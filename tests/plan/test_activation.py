@@ -294,3 +294,21 @@ def test_few_sequences_bring_few_items():
         for n in (2, 512)
     )
     assert few.peak < many.peak
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "experts", "stays"),
+    [
+        ("0.11.2", "H200", "fp8", True),  # DeepGEMM and CUTLASS; eight H200 with DeepSeek-R1 logged 4.6 GiB less pool
+        ("0.11.0", "H200", "fp8", False),
+        ("0.11.2", "A100", "fp8", False),
+        ("0.11.2", "H200", "", False),
+        ("0.12.0", "H200", "", True),
+    ],
+)
+def test_experts_in_8_bit_floats_keep_their_workspace_one_release_earlier(version, gpu, experts, stays):
+    plain = {k: v for k, v in EXPERTS.items() if k != "quantization_config"}
+    got = peak(plain, "--max-model-len 4096", version, gpu, experts=experts)
+    size = {t.name: t.bytes for t in got.terms}
+    under = got.peak - max(v for k, v in size.items() if k.startswith(("forward", "logits")))
+    assert (under > size["MoE workspace"]) is stays

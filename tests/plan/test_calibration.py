@@ -59,6 +59,14 @@ def test_a_cell_that_goes_by_ranks_is_a_line_through_its_hosts():
     assert (fit.middle, fit.each) == (0.5, 0.2)
 
 
+def test_a_slope_that_one_host_shows_by_itself_takes_no_host_from_the_range():
+    ranked = cell(ranks="tensor", by_ranks=True)
+    alone = REFIT["fitted"](ranked, [start("a", 0.5, 2), start("b", 0.7, 4)], 1.0)
+    shown = REFIT["fitted"](ranked, [start("a", 0.5, 2), start("a", 0.7, 4), start("b", 0.7, 4)], 1.0)
+    assert shown.each == alone.each == pytest.approx(0.1)
+    assert shown.above < alone.above
+
+
 def test_a_left_out_host_is_measured_against_the_others():
     told = REFIT["errors"](cell(), [start("a", 0.2), start("b", 0.2), start("c", 1.2)], 0.0)
     assert [(round(error, 3), inside) for error, inside in told] == [(-0.5, True), (-0.5, True), (1.0, False)]
@@ -78,10 +86,11 @@ def test_every_start_is_of_a_kind_and_every_kind_has_a_fit():
         ("0.8.5", "L40S", "VLLM_USE_V1=0 --tensor-parallel-size 2", 0.225),
         ("0.10.2", "H200", "--tensor-parallel-size 2", 1.38),
         ("0.10.2", "H100", "--tensor-parallel-size 4", 1.84),
-        ("0.12.0", "H100", "--tensor-parallel-size 2", 0.545),
-        ("0.12.0", "H100", "--tensor-parallel-size 8", 1.703),
+        ("0.12.0", "H100", "--tensor-parallel-size 2", 0.488),
+        ("0.12.0", "H100", "--tensor-parallel-size 8", 1.322),
         ("0.19.0", "H100", "", 0.24),
-        ("0.19.0", "H100", "--tensor-parallel-size 2", 2.1),
+        ("0.19.0", "H100", "--tensor-parallel-size 2", 2.075),
+        ("0.19.0", "H100", "--tensor-parallel-size 8", 2.303),
         ("0.21.0", "RTX 3090", "--tensor-parallel-size 2", 0.09),
         ("0.21.0", "RTX 5090", "--tensor-parallel-size 2", 0.69),
         ("0.21.0", "H100", "--pipeline-parallel-size 2", 0.07),

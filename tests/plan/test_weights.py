@@ -262,3 +262,67 @@ def test_small_gemma_4_s_layers_without_keys_of_their_own_have_a_wide_mlp():
     text = {**GEMMA3_LIKE, "model_type": "gemma4_text", "num_kv_shared_layers": 3}
     wide = of({**text, "use_double_wide_mlp": True}) - of(text)
     assert wide == pytest.approx(3 * 3 * text["hidden_size"] * text["intermediate_size"] * 2, rel=1e-3)
+
+
+HYBRID = {
+    "model_type": "nemotron_h",
+    "hidden_size": 2688,
+    "intermediate_size": 1856,
+    "num_hidden_layers": 4,
+    "hybrid_override_pattern": "ME*E",
+    "num_attention_heads": 32,
+    "num_key_value_heads": 2,
+    "head_dim": 128,
+    "vocab_size": 131072,
+    "max_position_embeddings": 8192,
+    "mamba_num_heads": 64,
+    "mamba_head_dim": 64,
+    "ssm_state_size": 128,
+    "n_groups": 8,
+    "conv_kernel": 4,
+    "n_routed_experts": 128,
+    "num_experts_per_tok": 6,
+    "moe_intermediate_size": 1856,
+}
+
+
+def test_experts_without_a_gate_have_two_matrices():
+    # Nemotron-3-Nano in fp8 logged 30.52 GiB with 0.14.1, where three matrices would make 43.6.
+    fewer = of({**HYBRID, "n_routed_experts": 64})
+    experts, routers = 2 * 64 * 2 * 2688 * 1856, 2 * 64 * 2688
+    assert of(HYBRID) - fewer == pytest.approx(2 * (experts + routers), rel=3e-3)
+
+
+def test_a_list_of_nemotron_h_names_mixers_below_the_backbone():
+    fp8 = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}
+    left = {**fp8, "ignore": ["lm_head", "backbone.layers.2.mixer.o_proj"]}
+    assert of(HYBRID, quantization=left) - of(HYBRID, quantization=fp8) == pytest.approx(2688 * 32 * 128, abs=2 * MIB)
+
+
+LLAMA_4 = {
+    "model_type": "llama4_text",
+    "hidden_size": 5120,
+    "intermediate_size": 8192,
+    "intermediate_size_mlp": 16384,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 40,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 202048,
+    "max_position_embeddings": 8192,
+    "num_local_experts": 16,
+    "num_experts_per_tok": 1,
+    "interleave_moe_layer_step": 2,
+}
+
+
+def test_llama_4_s_layers_without_experts_are_wider_than_an_expert():
+    # Maverick logged 93.79 GiB a rank of eight with 0.11.2; with the experts' width its 24 dense layers lack 0.70.
+    narrow = {k: v for k, v in LLAMA_4.items() if k != "intermediate_size_mlp"}
+    assert of(LLAMA_4) - of(narrow) == 2 * 3 * 5120 * (16384 - 8192)
+
+
+def test_a_list_of_llama_4_names_its_feed_forward():
+    fp8 = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+    left = {**fp8, "ignored_layers": [f"model.layers.0.feed_forward.{m}_proj" for m in ("gate", "up", "down")]}
+    assert of(LLAMA_4, quantization=left) - of(LLAMA_4, quantization=fp8) == pytest.approx(3 * 5120 * 16384, rel=1e-3)

@@ -43,6 +43,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     copies_encoder_outputs: bool
     adapts_experts: bool
     mxfp4_for_triton: bool
+    keeps_fp8_workspace: bool
     keeps_moe_workspace: bool
     chunks_experts_at_65536: bool
     chunks_experts_at_16384: bool

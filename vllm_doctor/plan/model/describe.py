@@ -306,7 +306,8 @@ def describe(top: Section) -> Architecture:
         name=names[0] if names else "",
         known=known,
         hidden=hidden,
-        width=width,
+        # Llama 4's layers without experts are wider than an expert (llama4.py Llama4DecoderLayer).
+        width=text.whole("intermediate_size_mlp", low=0, high=10_000_000, default=width),
         vocab=vocab,
         tied=tie if tie is not None else model_type in TIED,
         layers=layers,

@@ -8,6 +8,8 @@ KNOWN = frozenset(
     {
         "llama",
         "mistral",
+        "mistral3",
+        "ministral3",
         "mixtral",
         "qwen2",
         "qwen2_moe",
@@ -129,6 +131,22 @@ PLAIN_MLP = frozenset(
         "xlm-roberta",
     }
 )
+
+# What the part of a layer behind attention is called (dense, with experts), and attention, where it is not `mlp` and
+# `self_attn`: quantisers' lists name modules by it (the prefixes in model_executor/models).
+MLP_NAMES = {
+    "llama4": ("feed_forward", "feed_forward"),
+    "llama4_text": ("feed_forward", "feed_forward"),
+    "lfm2": ("feed_forward", "feed_forward"),
+    "jamba": ("feed_forward", "feed_forward"),
+    "mixtral": ("mlp", "block_sparse_moe"),
+    "minimax_m2": ("mlp", "block_sparse_moe"),
+    "phimoe": ("mlp", "block_sparse_moe"),
+    "kimi_linear": ("mlp", "block_sparse_moe"),
+    "granitemoehybrid": ("shared_mlp", "block_sparse_moe"),
+    "nemotron_h": ("mixer", "mixer"),
+}
+ATTENTION_NAMES = {"nemotron_h": "mixer"}
 
 # Every layer is a Mamba mixer and nothing else: no attention, no MLP (mamba.py, mamba2.py), so intermediate_size is the
 # mixer's inner width.

@@ -39,7 +39,9 @@ def spellings(name: str) -> tuple[str, ...]:
     text = name.removeprefix("model.language_model.")
     if text != name:
         return (name, f"language_model.model.{text}", f"model.{text}", f"language_model.{text}")
-    return (name, name.removeprefix("model.")) if name.startswith("model.") else (name,)
+    bare = name.removeprefix("model.")
+    # Nemotron-H's checkpoints say `backbone` where vLLM says `model` (nemotron_h.py hf_to_vllm_mapper).
+    return (name, bare, f"backbone.{bare}") if bare != name else (name,)
 
 
 _FUSED = {

@@ -217,7 +217,9 @@ def estimate(
                 "gpu_model_runner.py intermediate_tensors",
             )
         )
-    keeps_workspace = s.engine == "V1" and s.does.keeps_moe_workspace and a.model_type != "gpt_oss" and not direct
+    eight = experts == "fp8" and (capability or 0.0) >= 9.0 and s.does.keeps_fp8_workspace
+    stays = (s.does.keeps_moe_workspace or eight) and a.model_type != "gpt_oss" and not direct
+    keeps_workspace = s.engine == "V1" and stays
     logits = last_stage and not s.pooling
     sampled = logits and (s.engine == "V1" or _v0_samples(s))
     if s.engine == "V0" and s.parallel.tp > 1:

@@ -14,6 +14,7 @@ import msgspec
 
 from vllm_doctor.plan.launch.parallel import Parallel, stage_layers
 from vllm_doctor.plan.model.architecture import Architecture, Attention, Vision
+from vllm_doctor.plan.model.families import ATTENTION_NAMES, MLP_NAMES
 from vllm_doctor.plan.model.quantization import MXFP4, Format, Scheme, plain
 
 GIB = 1 << 30
@@ -70,14 +71,15 @@ def _attention(a: Architecture, layer: Attention, p: str, tp: int) -> Iterator[M
     if layer.kind == "mla" and a.mla is not None:
         yield from _mla(a, p, tp, indexed=layer.indexed)
         return
+    p = f"{p}.{ATTENTION_NAMES.get(a.model_type, 'self_attn')}"
     q = layer.heads * layer.head_dim // tp
     k = _kv(layer.kv_heads, tp) * layer.head_dim
     v = _kv(layer.kv_heads, tp) * layer.value_dim
-    yield Matrix(f"{p}.self_attn.q_proj", q * (2 if a.output_gate else 1), a.hidden, tensor="qkv")
+    yield Matrix(f"{p}.q_proj", q * (2 if a.output_gate else 1), a.hidden, tensor="qkv")
     if not (layer.shares_kv and a.shares_weights):
-        yield Matrix(f"{p}.self_attn.k_proj", k, a.hidden, tensor="qkv")
-        yield Matrix(f"{p}.self_attn.v_proj", v, a.hidden, tensor="qkv")
-    yield Matrix(f"{p}.self_attn.o_proj", a.hidden, layer.heads * layer.value_dim // tp)
+        yield Matrix(f"{p}.k_proj", k, a.hidden, tensor="qkv")
+        yield Matrix(f"{p}.v_proj", v, a.hidden, tensor="qkv")
+    yield Matrix(f"{p}.o_proj", a.hidden, layer.heads * layer.value_dim // tp)
     if a.qkv_bias:
         yield Matrix("bias", q + k + v, 1, vector=True)
     if a.out_bias:
@@ -141,23 +143,26 @@ def _recurrent(a: Architecture, p: str, tp: int) -> Iterator[Matrix]:
 def feed_forward(a: Architecture, index: int, p: str, par: Parallel) -> Iterator[Matrix]:
     """The matrices of one layer's MLP or experts, as one rank holds them (fused_moe/layer.py)."""
     moe = a.moe if a.moe is not None and index in a.moe.layers else None
+    dense, sparse = (f"{p}.{name}" for name in MLP_NAMES.get(a.model_type, ("mlp", "mlp")))
     if moe is None:
         if a.width:
             times = 2 if a.double_wide and a.layers[index].shares_kv else 1
-            yield from _mlp(a, f"{p}.mlp", times * a.width / par.tp)
+            yield from _mlp(a, dense, times * a.width / par.tp)
         return
     held = ceil(moe.experts / par.expert_split) if par.expert else moe.experts
     wide = moe.width if par.expert else moe.width / par.tp
-    for part in ("gate_proj", "up_proj"):
-        yield Matrix(f"{p}.mlp.experts.0.{part}", wide, a.hidden, held, expert=True, tensor="w13")
-    yield Matrix(f"{p}.mlp.experts.0.down_proj", a.hidden, wide, held, expert=True)
-    yield Matrix(f"{p}.mlp.gate", moe.experts, a.hidden, vector=True)
+    # Where the MLP has no gate, the experts have none either (fused_moe/layer.py is_act_and_mul).
+    for part in ("gate_proj", "up_proj") if a.gated_mlp else ("up_proj",):
+        yield Matrix(f"{sparse}.experts.0.{part}", wide, a.hidden, held, expert=True, tensor="w13")
+    yield Matrix(f"{sparse}.experts.0.down_proj", a.hidden, wide, held, expert=True)
+    yield Matrix(f"{sparse}.gate", moe.experts, a.hidden, vector=True)
     if moe.router_bias:
         yield Matrix("bias", moe.experts, 1, vector=True)
     if moe.beside_mlp:
-        yield from _mlp(a, f"{p}.mlp", a.width / par.tp)
+        yield from _mlp(a, dense, a.width / par.tp)
     if moe.shared_width:
-        yield from _mlp(a, f"{p}.mlp.shared_expert" + ("" if moe.shared_gate else "s"), moe.shared_width / par.tp)
+        one = moe.shared_gate or a.model_type.startswith("llama4")
+        yield from _mlp(a, f"{sparse}.shared_expert" + ("" if one else "s"), moe.shared_width / par.tp)
     if moe.shared_gate:
         yield Matrix("gate", a.hidden, 1, vector=True)
     if a.model_type == "gpt_oss":
