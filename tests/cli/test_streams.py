@@ -49,10 +49,12 @@ def test_our_signs_have_plain_words_where_the_encoding_lacks_them(log: Path) -> 
 @pytest.mark.parametrize(
     ("script", "code"),
     [
-        ('doctor diagnose --log "$LOG" >&-', Exit.FINDINGS),
-        ('doctor diagnose --log "$LOG" >&- 2>&- <&-', Exit.FINDINGS),
+        ('doctor diagnose --log "$LOG" >&-', Exit.USAGE),
+        ('doctor diagnose --log "$LOG" >&- 2>&- <&-', Exit.USAGE),
+        ('doctor diagnose --log "$LOG" -o told.txt >&-', Exit.FINDINGS),
         ("doctor diagnose --log - <&-", Exit.INCOMPLETE),
-        ("doctor explain VD121 >&-", Exit.OK),
+        ("doctor explain VD121 >&-", Exit.USAGE),
+        ("doctor --version >&-", Exit.USAGE),
         ('doctor diagnose --log "$LOG" >/dev/full', Exit.USAGE),
         ("doctor --version >/dev/full", Exit.USAGE),
         ("doctor --help >/dev/full", Exit.USAGE),

@@ -143,6 +143,15 @@ def test_a_server_that_a_terminal_started_is_judged_by_itself(
     assert judged(f"pid:{pid}", capsys=capsys)[1]["launch"] == ["vllm", "serve", "m", "--port", "1"]
 
 
+def test_a_process_that_is_no_vllm_is_not_judged_as_one(
+    host: Host, on_path: Put, capsys: pytest.CaptureFixture[str]
+) -> None:
+    no_systemd(on_path)
+    pid = host.start("/usr/sbin/sshd", "-D", group="/system.slice/ssh.service")
+    assert run(["diagnose", f"pid:{pid}"]) == Exit.USAGE
+    assert f"pid:{pid} is /usr/sbin/sshd, no vLLM: name a vllm serve" in capsys.readouterr().err
+
+
 def test_the_file_that_it_writes_to_is_its_log(
     host: Host, on_path: Put, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -79,7 +79,8 @@ except KeyboardInterrupt:
         ("doctor --help | head -c0", Exit.OK),
         ("doctor --version | head -c0", Exit.OK),
         ("doctor diagnose --help | head -1", Exit.OK),
-        ("doctor --help >&-", Exit.OK),
+        ("doctor --help >&-", Exit.USAGE),
+        ("doctor --help >&- 2>&-", Exit.USAGE),
         ("doctor explain --list | head -c0", Exit.OK),
         ("doctor flowchart --format mermaid | head -c0", Exit.OK),
         ("doctor diagnose --log full | head -c0", Exit.FINDINGS),
@@ -92,7 +93,8 @@ except KeyboardInterrupt:
         ("doctor diagnose --log full >/dev/full 2>/dev/full", Exit.USAGE),
         ("doctor --help >/dev/full 2>/dev/full", Exit.USAGE),
         ("doctor >/dev/full 2>/dev/full", Exit.USAGE),
-        ("doctor diagnose --log full >&- 2>&- <&-", Exit.FINDINGS),
+        ("doctor diagnose --log full >&- 2>&- <&-", Exit.USAGE),
+        ("doctor diagnose --log full -o told.txt >&- 2>&- <&-", Exit.FINDINGS),
     ],
 )
 @pytest.mark.usefixtures("here")

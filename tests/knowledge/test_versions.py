@@ -4,6 +4,7 @@ import pytest
 
 from vllm_doctor.knowledge import gpus
 from vllm_doctor.knowledge.parser import value_complaint
+from vllm_doctor.knowledge.version import is_written
 from vllm_doctor.knowledge.versions import (
     as_version,
     batch_defaults,
@@ -176,3 +177,17 @@ def test_a_name_that_only_a_table_of_the_release_has_is_looked_up_there(
     said = value_complaint(option, value, parse_version(version))
     assert (said is not None) is refused
     assert said is None or value not in said.needed.split(": ")[-1].split(", ")
+
+
+@pytest.mark.parametrize(
+    "text", ["0.33.0", "v0.33.0", "0.33", "0.9.0.1", "0.11.0rc2.dev12+g1a2b3c4", "0.8.5.post1", "0.33.0+cpu"]
+)
+def test_a_version_that_a_person_gives(text):
+    assert is_written(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["0.33.0x", "33", "0.33.0 or so", "99999.1", "newest", "0.33.", "", "0.33.0+", "0.33.0\n"]
+)
+def test_what_a_person_gives_that_is_no_version(text):
+    assert not is_written(text)

@@ -41,6 +41,8 @@ def _ended(argv: list[str]) -> int:
     except Exception as bug:
         if isinstance(bug, OSError) and bug.errno in _NO_ROOM and bug.filename is None:
             streams.drop()
+            if bug.errno == errno.EBADF:
+                return _refused("standard output is closed: the answer went nowhere; send it to a file or a program")
             return _refused(f"standard output: {bug.strerror}: make room, or send the answer elsewhere")
         if os.environ.get("VLLM_DOCTOR_TRACEBACK"):
             raise
@@ -59,9 +61,10 @@ def _answered(argv: list[str]) -> int:
         print(f"vllm-doctor {__version__}")
         return Exit.OK
     from vllm_doctor.cli import namesake
-    from vllm_doctor.cli.named import refuse_empty
+    from vllm_doctor.cli.named import refuse_empty, refuse_versions
 
     refuse_empty(argv)
+    refuse_versions(argv)
     namesake.warn()
     if argv[:1] == ["diagnose"]:
         from vllm_doctor.cli import quick

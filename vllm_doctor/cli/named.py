@@ -1,4 +1,5 @@
-"""What the command line names: no value is empty, and a file that is not there is told from one that was read."""
+"""What the command line names: no value is empty, a version is one, and a file that is not there is told from one that
+was read."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -6,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from vllm_doctor.cli.errors import UsageProblem
 
 STDIN = "-"
+VERSION = "--vllm-version"
 
 
 def refuse_empty(words: Sequence[str]) -> None:
@@ -26,6 +28,24 @@ def refuse_empty(words: Sequence[str]) -> None:
             before = word
             continue
         raise UsageProblem(f"{where}: its value is empty (a variable that is not set?); give a value, or leave it out")
+
+
+def refuse_versions(words: Sequence[str]) -> None:
+    """Raise UsageProblem for a `--vllm-version` with anything but a version in it, whichever command it is given to."""
+    before = ""
+    for word in words:
+        if word == "--":
+            return
+        name, equals, value = word.partition("=")
+        text = value if name == VERSION and equals else word if before == VERSION else None
+        before = word
+        if text is not None:
+            from vllm_doctor.knowledge.version import is_written
+
+            if not is_written(text):
+                raise UsageProblem(
+                    f"{VERSION} {text[:40]!r}: needed is a version such as 0.32.0, 0.33.0rc1, 0.33.0+cpu"
+                )
 
 
 def missing(named: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:

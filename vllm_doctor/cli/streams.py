@@ -26,8 +26,9 @@ def _plain(problem: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def mend() -> None:
-    """Give closed streams nothing to read and nowhere to write, and let no sign break the others."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    """Give closed streams nothing to read and nowhere to write, and let no sign break the others. What is said on a
+    closed standard output is an error, as on a full one: an answer that nobody can have is none."""
+    for name, mode in (("stdin", "r"), ("stdout", "r"), ("stderr", "w")):
         if getattr(sys, name) is None:
             nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - for as long as we live
             setattr(sys, name, nowhere)

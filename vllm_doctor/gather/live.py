@@ -58,6 +58,7 @@ from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unkno
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.redact.launch import secret_values
 from vllm_doctor.redact.records import without
+from vllm_doctor.redact.visible import visible
 
 _VERSION_LINE = re.compile(r"vLLM (?:API )?server version v?(\d[\w.+-]*)|LLM engine \(v(\d[\w.+-]*)\)")
 # A host in order answers in well under a second. One under load may take longer, and is not therefore unknown.
@@ -150,6 +151,12 @@ def _aimed(aim: Target, deadline_s: float, *, canary: bool | None) -> list[_Work
     if aim.kind == "pid":
         if not procfs.cmdline(int(aim.name)):
             raise NotThereError(f"pid:{aim.name}: no such process")
+        if not procfs.is_of_vllm(int(aim.name)):
+            program = visible(procfs.cmdline(int(aim.name))[0])[:60]
+            raise NotThereError(
+                f"pid:{aim.name} is {program}, no vLLM",
+                "name a vllm serve, its engine or a program that has vLLM loaded",
+            )
         return [(f"pid:{aim.name}", partial(place.of_process, int(aim.name), canary=canary))]
     found = place.find(aim, deadline_s)
     if not isinstance(found, Known):

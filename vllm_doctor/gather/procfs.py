@@ -28,6 +28,7 @@ _RUNTIMES = (("libpod", "podman"), ("docker", "docker"), ("crio", "crictl"), ("c
              ("kubepods", "crictl"))  # fmt: skip
 _LISTENING = "0A"
 # A process may give itself a command line and an environment of many MiB; sockets that listen come first in theirs.
+_MAPS = 16 << 20
 _ARGUMENTS, _ENVIRONMENT, _SOCKETS = 256 << 10, 4 << 20, 4 << 20
 
 
@@ -71,6 +72,27 @@ def processes() -> Iterator[Process]:
 def titled(argv: Sequence[str]) -> bool:
     """Did the process give itself the title of an engine, a worker or a server of vLLM?"""
     return bool(argv) and _TITLE.match(argv[0]) is not None
+
+
+def is_of_vllm(pid: int) -> bool:
+    """Is the process vLLM's, does it hold vLLM's code (a program of one's own with `LLM(…)`), or did it start one that
+    is (a shell, a launcher of the same cgroup)? A process whose memory we may not read is only known by its command
+    line."""
+    started, group = {pid}, _cgroup(pid)
+    for each in pids():  # in the order of their numbers; one that was started is mostly later
+        if each not in started and (known := stat(each)) is not None and known[2] in started and _cgroup(each) == group:
+            started.add(each)
+    return any(_holds_vllm(each) for each in started)
+
+
+def _holds_vllm(pid: int) -> bool:
+    argv = cmdline(pid)
+    if titled(argv) or is_vllm(argv):
+        return True
+    loaded = words(f"{PROC}/{pid}/maps", _MAPS)
+    if loaded is None:  # another user's: a Python program may be anything
+        return bool(argv) and argv[0].rpartition("/")[2].startswith("python")
+    return re.search(r"/site-packages/vllm/", loaded) is not None
 
 
 def unexplained(found: Sequence[Process], units: Container[str]) -> tuple[Process, ...]:

@@ -53,6 +53,18 @@ def parse_version(text: str) -> Version | None:
     return Version(numbers, text.strip(), bool(found[2]) or ".dev" in rest.split("+")[0])
 
 
+# A whole release as PEP 440 writes it, what a person types; a log has more words behind its version.
+_WRITTEN = re.compile(
+    r"v?\d{1,4}(?:\.\d{1,4}){1,3}(?:(?:a|b|rc)\d{1,4})?(?:\.post\d{1,4})?(?:\.dev\d{1,6})?(?:\+[A-Za-z0-9][A-Za-z0-9.]{0,60})?",
+    re.ASCII,
+)
+
+
+def is_written(text: str) -> bool:
+    """Is this a version and nothing else, as one gives it to an option?"""
+    return _WRITTEN.fullmatch(text) is not None
+
+
 def as_version(version: Version | str) -> Version:
     """The version itself, or the parsed text. Raises ValueError for a text that is no version."""
     if isinstance(version, Version):
