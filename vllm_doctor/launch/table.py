@@ -35,6 +35,8 @@ def names(version: Version) -> frozenset[str]:
 
 def opposite(name: str, version: Version | None) -> str | None:
     """The switch that this spelling turns off: `enable-x` for `disable-x` (in a release whose parser takes both)."""
+    if version is None and is_known(name):  # some release has it as an option of its own
+        return None
     return _opposites(version or newest_known()).get(name)
 
 
