@@ -140,6 +140,8 @@ class ActionModule(ActionBase):
             frozenset(_typed(self._loader)),
         )
         self._variants: dict[str, dict[str, dict[str, str]]] = {}
+        self._asked: dict[str, Mapping[str, Any]] = {}
+        self._said_by_play: tuple[dict[str, Any], dict[str, Exception]] | None = None
         with TemporaryDirectory(prefix="preflight-") as self._kept:
             rows = {host: judge_host(host, task_vars, today) for host in hosts}
         if arguments["stage"] == "types":
@@ -169,24 +171,41 @@ class ActionModule(ActionBase):
         `hostvars` knows the inventory only, `task_vars` everything but for one host. A value of the current host that
         is neither its inventory's nor a default came from the play, and holds for every host.
         """
-        hostvars, here = task_vars["hostvars"], task_vars["inventory_hostname"]
-        self._undefined: dict[str, Exception] = {}
-        values = {**self._defaults, **self._templated(hostvars[host], hostvars[host])}
-        own = self._templated(hostvars[here], [name for name in self._names if name in hostvars[here]])
-        common = self._templated(task_vars, [name for name in self._names if name in task_vars])
-        play = {name: value for name, value in common.items() if value != own.get(name, self._defaults.get(name))}
-        return {**values, **play}
+        hosts_own = self._of(host, task_vars)
+        values, undefined = self._templated(hosts_own, hosts_own)
+        play, of_play = self._of_play(task_vars)
+        self._undefined = {**undefined, **of_play}
+        return {**self._defaults, **values, **play}
 
-    def _templated(self, values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        """Those of the values that can be templated now; an undefined reference is Ansible's to report."""
-        found = {}
+    def _of(self, host: str, task_vars: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What `hostvars` has of a host, composed once: it composes all of it anew at each question."""
+        if host not in self._asked:
+            self._asked[host] = task_vars["hostvars"][host]
+        return self._asked[host]
+
+    def _of_play(self, task_vars: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Exception]]:
+        """What the play or -e sets for all, and what of it cannot be templated; the same for every host."""
+        if self._said_by_play is None:
+            here = self._of(task_vars["inventory_hostname"], task_vars)
+            own, undefined = self._templated(here, [name for name in self._names if name in here])
+            common, also = self._templated(task_vars, [name for name in self._names if name in task_vars])
+            play = {name: value for name, value in common.items() if value != own.get(name, self._defaults.get(name))}
+            self._said_by_play = play, undefined | also
+        return self._said_by_play
+
+    def _templated(
+        self, values: Mapping[str, Any], names: Iterable[str]
+    ) -> tuple[dict[str, Any], dict[str, Exception]]:
+        """Those of the values that can be templated now, and why others cannot: that is Ansible's to report."""
+        found: dict[str, Any] = {}
+        undefined: dict[str, Exception] = {}
         for name in names:
             try:
                 found[name] = self._templar.template(values[name])
             except Exception as error:  # noqa: BLE001
                 self._display.vvv(f"preflight: {name}: {error}")
-                self._undefined[name] = error
-        return found
+                undefined[name] = error
+        return found, undefined
 
     def _references(self, definitions: Iterable[Definition]) -> Iterator[Checked]:
         """Complaints about what refers to nothing; facts are known later."""
@@ -209,7 +228,7 @@ class ActionModule(ActionBase):
     def _types(self, host: str, task_vars: Mapping[str, Any], _today: date) -> tuple[Checked, ...]:
         """What is wrong with the variables as such: their names, types, references, secrets."""
         self._said = values = self._values(host, task_vars)
-        sources, groups = self._sources, _groups(host, task_vars)
+        sources, groups = self._sources, _groups(self._of(host, task_vars))
         # Only what somebody has written down is judged: facts and registered results have role prefixes too.
         definitions = sources.definitions(host, groups)
         written = {item.variable for item in definitions} | set(load_extra_vars(self._loader))
@@ -228,7 +247,7 @@ class ActionModule(ActionBase):
 
     def _variables(self, host: str, task_vars: Mapping[str, Any], today: date) -> tuple[Checked, ...]:
         rows = self._types(host, task_vars, today)
-        definitions = self._sources.definitions(host, _groups(host, task_vars))
+        definitions = self._sources.definitions(host, _groups(self._of(host, task_vars)))
         values = {**self._said, **dict.fromkeys(self._judge.mistyped(self._written))}
         intent = _locked(wants.intent(values, table(), self._flags), values)
         case = HostToJudge(intent, wants.declared_host(intent, table(), self._configs(values, {})), table(), today)
@@ -242,7 +261,7 @@ class ActionModule(ActionBase):
         self, host: str, task_vars: Mapping[str, Any], definitions: Sequence[Definition], told: Sequence[Checked]
     ) -> tuple[Checked, ...]:
         """What other roles refuse on this host, without what is refused already."""
-        rows = task_vars["hostvars"][host].get(self._also) or [] if self._also else []
+        rows = self._of(host, task_vars).get(self._also) or [] if self._also else []
         made = [
             Checked(str(row.get("check", "launch")), Result.FAIL, str(row["found"]), str(row["needed"]), str(row["do"]))
             for row in rows
@@ -251,7 +270,7 @@ class ActionModule(ActionBase):
 
     def _facts(self, host: str, task_vars: Mapping[str, Any], today: date) -> tuple[Checked, ...]:
         values = self._values(host, task_vars)
-        answers = (task_vars["hostvars"][host].get(name) for name in ("preflight_host", "__preflight_answer"))
+        answers = (self._of(host, task_vars).get(name) for name in ("preflight_host", "__preflight_answer"))
         answer = next((answer for answer in answers if isinstance(answer, dict)), {})
         if "facts" not in answer:
             return (no_answer(answer, skip=values.get("preflight_unreachable") == "skip"),)
@@ -266,7 +285,7 @@ class ActionModule(ActionBase):
                 version: variant_answer(replace(case, intent=replace(intent, vllm_version=version)))
                 for version in _versions(values)
             }
-        definitions = self._sources.definitions(host, _groups(host, task_vars))
+        definitions = self._sources.definitions(host, _groups(self._of(host, task_vars)))
         located = tuple(self._sources.located(row, definitions) for row in rows)
         if since := answer["facts"].get("drained"):
             action = f"playbooks/undrain.yml -l {host} puts it into service again"
@@ -313,9 +332,9 @@ def _day(text: str) -> date:
         ) from error
 
 
-def _groups(host: str, task_vars: Mapping[str, Any]) -> list[str]:
-    """The groups of a host, the strongest last."""
-    return [str(name) for name in task_vars["hostvars"][host].get("group_names", [])]
+def _groups(of_host: Mapping[str, Any]) -> list[str]:
+    """The groups of a host, by its variables, the strongest last."""
+    return [str(name) for name in of_host.get("group_names", [])]
 
 
 def _roles() -> tuple[list[Option], dict[str, Any]]:
