@@ -95,6 +95,7 @@ def run(job: Job) -> Result:
         "PORT": str(free_port()),  # beside a sandbox that somebody works with
         "NO_COLOR": "1",
         "PY_COLORS": "0",
+        "COMPILED_TEMPLATES": str(REPO / ".cache" / "templates"),  # as tools/hosttest does
         "HOSTS_CPU": str(hosts),  # tools/host.py writes there what a host took
         "PATH": f"{BIN}:{os.environ['PATH']}",
     }

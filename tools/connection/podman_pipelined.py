@@ -5,12 +5,14 @@ each task anew (which a machine that needs tools/hosttest could not see anyway).
 time, a third of a task; entering the namespaces of a host that tools/host.py made costs 0.002 s.
 
 Ansible packs each module with all that it imports at its first use in a run, 0.3 s of processor time for one: runs of
-one checkout share what they packed, in a folder named after the code that is packed.
+one checkout share what they packed, in a folder named after the code that is packed. They share what their templates
+are compiled to, too (tools/compiled_templates.py).
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import shlex
 import shutil
@@ -87,8 +89,20 @@ def share_packed(run: Path, packed: Path = PACKED) -> None:
         here.symlink_to(folder)
 
 
+def share_compiled() -> None:
+    """Let this process and its forks find what others compiled of templates, where a folder for that is named."""
+    if not os.environ.get("COMPILED_TEMPLATES"):
+        return
+    spec = importlib.util.spec_from_file_location("compiled_templates", CHECKOUT / "tools" / "compiled_templates.py")
+    if spec and spec.loader:
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        module.begin()
+
+
 # ansible-playbook reads every connection before its first task, in the process that all tasks are forked from.
 share_packed(Path(constants.DEFAULT_LOCAL_TMP))
+share_compiled()
 
 
 def running(container: str) -> int | None:
