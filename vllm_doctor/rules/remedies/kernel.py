@@ -216,12 +216,28 @@ def _matrix(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if any(says(file, "call-deep-gemm") for file in called(case, fault)):
         return (_switched_off(case, "VLLM_USE_DEEP_GEMM", "DeepGEMM"),)
     name = chosen_kernels.linear(_lines(case))
-    if name is None or case.has_env("VLLM_DISABLED_KERNELS") is None or case.env("VLLM_DISABLED_KERNELS"):
+    if name is None:
+        return ()
+    to = _other_linear(name)
+    if to is not None and kernels.has("linear", to, case.version or versions.newest_known()):
+        why = f"the log says that {name} multiplies these weights; this kernel is written for every card of this vendor"
+        return (set_flag(case, "linear-backend", to, Direction.SET, why),)
+    if case.has_env("VLLM_DISABLED_KERNELS") is None or case.env("VLLM_DISABLED_KERNELS"):
         return ()
     why = f"the log says that {name} multiplies these weights; without it vLLM takes the next kernel that can"
     return (
         environment("VLLM_DISABLED_KERNELS", Direction.SET, why, to=name, applicability=Applicability.NEEDS_REVIEW),
     )
+
+
+def _other_linear(name: str) -> str | None:
+    """The value of --linear-backend in place of a kernel's class: Triton's multiplies integers and FP8 in blocks,
+    Marlin's all other quantized weights (`_LINEAR_BACKEND_KERNEL_MAP` of 0.22.0 to 0.33.0). None where it is that one
+    already, or another vendor's."""
+    if any(vendor in name for vendor in ("Aiter", "ROCm", "XPU", "CPU")):
+        return None
+    to = "triton" if "Int8" in name or "BlockScaled" in name else "marlin"
+    return None if name.lower().startswith(to) else to
 
 
 def _attention(case: Case, fault: Fault) -> tuple[Change | None, ...]:
