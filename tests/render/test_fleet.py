@@ -15,8 +15,8 @@ from tests.scenarios.loading import names, snapshot
 from vllm_doctor.cli.fleet import EXAMPLES
 from vllm_doctor.cli.fleet_run import gathered as written
 from vllm_doctor.gather.bundle import read_bundle, write_bundle
-from vllm_doctor.records.finding import Diagnosis, Subject
-from vllm_doctor.records.verdict import Severity, Verdict
+from vllm_doctor.records.finding import Change, Diagnosis, Subject
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Severity, Verdict
 from vllm_doctor.render.fleet import Host, fleet, page
 from vllm_doctor.render.machine import dumps
 from vllm_doctor.rules.engine import diagnose
@@ -50,6 +50,24 @@ def test_the_worst_is_first_and_causes_stand_together() -> None:
     assert line.services == ("gpu03 vllm@main.service", "gpu04 vllm@main.service")
     assert told.counts == {"finding": 3, "unreachable": 1, "ok": 1}
     assert [(d.what, d.values[1]) for d in told.drift] == [("vLLM", ("0.31.0", ("gpu04",)))]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (("env", "NCCL_NVLS_ENABLE", "0", "set", "vllm_environment"), "vllm_environment: {NCCL_NVLS_ENABLE: '0'}"),
+        (("flag", "quantization", None, "remove", "vllm_quantization"), "# remove the line: vllm_quantization"),
+        (("flag", "max-model-len", None, "lower", "vllm_max_model_len"), ""),  # to what, nobody knows
+        (("flag", "dtype", "float16", "set", "vllm_dtype"), "vllm_dtype: float16"),
+    ],
+)
+def test_the_line_of_the_inventory_is_the_one_that_diagnose_shows(
+    change: tuple[str, str, str | None, str, str], line: str
+) -> None:
+    kind, name, after, direction, variable = change
+    made = Change(ChangeKind(kind), name, "x", after, Direction(direction), Applicability.MANUAL, variable, {}, "why")
+    told = fleet([of("gpu01", told=diagnosis(finding(changes=(made,))))], "now")
+    assert told.groups[0].lines[0].inventory == line
 
 
 def test_what_a_host_says_stays_text() -> None:

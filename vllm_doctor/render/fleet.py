@@ -7,8 +7,9 @@ from typing import Literal
 import msgspec
 
 from vllm_doctor.records.finding import Diagnosis, Finding
-from vllm_doctor.records.verdict import Severity, Verdict
-from vllm_doctor.render.deeds import deed, scalar
+from vllm_doctor.records.verdict import Direction, Severity, Verdict
+from vllm_doctor.remedy import inventory
+from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.template import rendered
 
 State = Literal["answered", "unreachable", "failed", "unreadable", "drained"]
@@ -152,8 +153,9 @@ def _group(code: str, pairs: Sequence[tuple[Finding, str]]) -> Group:
             deeds.setdefault((finding.next or f"vllm-doctor explain {code}", ""), []).append(name)
             continue
         change = finding.changes[0]
-        line = f"{change.inventory_var}: {scalar(change.after)}" if change.inventory_var else ""
-        deeds.setdefault((deed(change), line), []).append(name)
+        told = change.after is not None or change.direction is Direction.REMOVE
+        line = inventory.line(change) if told else None
+        deeds.setdefault((deed(change), line or ""), []).append(name)
     lines = [Line(do, line, tuple(names)) for (do, line), names in deeds.items()]
     lines.sort(key=lambda one: -len(one.services))
     severity = min((finding.severity for finding, _ in pairs), key=_SEVERITIES.index)
