@@ -98,3 +98,38 @@ def test_a_strangers_line_costs_no_more_for_being_long_and_odd(core: str) -> Non
     began = time.thread_time()
     first_command(f"{SERVE} {core * (240_000 // len(core))}")
     assert time.thread_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['llm = LLM(model="acme/chat-8b", gpu_memory_utilization=0.5, enforce_eager=True)'],
+        ['----> 1 llm = LLM(model="acme/chat-8b", gpu_memory_utilization=0.5, enforce_eager=True)'],
+        ["llm = LLM(", '    model="acme/chat-8b",', "    gpu_memory_utilization=0.5,", "    enforce_eager=True,", ")"],
+    ],
+)
+def test_a_script_that_makes_an_engine_is_a_launch(lines: list[str]) -> None:
+    launch = command_in([*lines, LOG])
+    assert launch is not None
+    assert launch.model == "acme/chat-8b"
+    assert launch.flags["gpu-memory-utilization"] == "0.5"
+
+
+def test_a_container_of_another_image_of_vllm_is_a_launch() -> None:
+    launch = command_in(
+        ["sudo docker run --gpus all acme/vllm-gh200:v0.8.3 --model acme/chat --max-model-len 4096", LOG]
+    )
+    assert launch is not None
+    assert launch.flags["max-model-len"] == "4096"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "docker run --gpus all acme/tgi:2 --model-id acme/chat",
+        "[rank0]:     self.llm = LLM(",
+        "class LLM(Base):",
+    ],
+)
+def test_another_program_and_a_call_that_is_cut_off_are_none(line: str) -> None:
+    assert command_in([line, LOG]) is None

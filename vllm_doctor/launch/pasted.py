@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.launch.command import parse_line
 from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.launch.shell import first_command, without_prompts
 from vllm_doctor.records.host import Launch
 
 # What every command that starts a server holds.
-_STARTS = ("vllm serve", "vllm.entrypoints.", "vllm/vllm-openai")
+_STARTS = ("vllm serve", "vllm.entrypoints.", "vllm/vllm-openai", "docker run ", "podman run ", "LLM(")
+# What another program of a container has not: without it, it is no launch of vLLM.
+_OF_VLLM = ("vllm", "--model")
+_CALL = Pattern(r"(?:^|[\s=.(])(LLM\()")
 # Lines of one command at most, and characters of one line that is read as a command.
 _LINES, _LONG = 60, 4000
 
@@ -33,6 +37,10 @@ def command_in(lines: Sequence[str]) -> Launch | None:
 def _whole(lines: Sequence[str], index: int) -> tuple[str, int]:
     """The command of which a line is a part, what a backslash joins before and after it, and its last line."""
     first = last = index
+    if "LLM(" in lines[index] and "vllm serve" not in lines[index]:
+        while last + 1 < len(lines) and last - index < _LINES and _open(lines[first : last + 1]):
+            last += 1
+        return "\n".join(line.rstrip() for line in lines[first : last + 1]), last
     while first > 0 and index - first < _LINES and lines[first - 1].rstrip().endswith("\\"):
         first -= 1
     while last + 1 < len(lines) and last - index < _LINES and lines[last].rstrip().endswith("\\"):
@@ -40,7 +48,16 @@ def _whole(lines: Sequence[str], index: int) -> tuple[str, int]:
     return "\n".join(line.rstrip() for line in lines[first : last + 1]), last
 
 
+def _open(lines: Sequence[str]) -> bool:
+    """Is a bracket open that these lines do not close?"""
+    return sum(line.count("(") - line.count(")") for line in lines) > 0
+
+
 def _parsed(text: str) -> Launch | None:
+    if "LLM(" in text and not any(mark in text for mark in _STARTS[:-1]):
+        return _called(text)
+    if " run " in text and not all(mark in text for mark in _OF_VLLM) and not any(m in text for m in _STARTS[:3]):
+        return None
     told = without_prompts(text.strip(), _BEGINS, _STARTS)
     if not told.startswith(_BEGINS) and "=" not in told.split(" ", 1)[0]:
         return None
@@ -48,6 +65,25 @@ def _parsed(text: str) -> Launch | None:
         return parse_line(first_command(told))
     except (ValueError, LaunchError):
         return None
+
+
+def _called(text: str) -> Launch | None:
+    """`LLM(model="m", tensor_parallel_size=2)` alone, as a script, a traceback or a notebook shows it."""
+    begun = _CALL.search(text)
+    try:
+        return parse_line(_balanced(text[begun.start(1) :])) if begun is not None else None
+    except (ValueError, LaunchError):
+        return None
+
+
+def _balanced(text: str) -> str:
+    """Up to the bracket that closes the first one; the whole where none does."""
+    depth = 0
+    for at, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        if depth == 0 and sign == ")":
+            return text[: at + 1]
+    return text
 
 
 _BEGINS = ("vllm ", "python", "docker ", "podman ", "nerdctl ", "sudo ", "env ", "nohup ", "exec ", "/", "uv ", "srun ")

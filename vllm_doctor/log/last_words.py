@@ -9,7 +9,7 @@ behind the last word of the server, but behind the last work of its engine.
 """
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 
 from vllm_doctor.log.match import kinds, milestones, says, stops
 from vllm_doctor.log.root_cause import AnalysedRun
@@ -19,6 +19,8 @@ from vllm_doctor.records.log import LogLine
 
 _SERIOUS = frozenset({"ERROR", "CRITICAL", "FATAL"})
 _ABOVE = 3
+# Lines that are looked at for what failed.
+_TOLD = 6
 _ENGINE = ("EngineCore", *RANKS)
 # Of such a line its writer's level says nothing: it tells of another process, or of the host.
 _ENDS = (
@@ -39,6 +41,15 @@ def last_words(run: AnalysedRun) -> LogLine | None:
     A traceback that is whole was judged by what it says. What stands between a stop and the last that the server said
     is the noise of the stop.
     """
+    return next(_said(run), None)
+
+
+def complaints(run: AnalysedRun) -> tuple[LogLine, ...]:
+    """That line and the next ones of their kind: the first may only say that something failed, and a later one what."""
+    return tuple(islice(_said(run), _TOLD))
+
+
+def _said(run: AnalysedRun) -> Iterator[LogLine]:
     lines = run.lines
     known = {h.index for h in run.hits if h.id in milestones() or h.id in stops() or kinds()[h.id] == "benign"}
     last = next((i for i in reversed(range(len(lines))) if i in known or _own(lines[i])), -1)
@@ -50,7 +61,8 @@ def last_words(run: AnalysedRun) -> LogLine | None:
     end = min(stop, complete.index if complete is not None else len(lines))
     for hit in run.hits:
         if hit.id in stops() and hit.index >= stop and says(lines[hit.index].text, "end-by-scheduler"):
-            return lines[hit.index]
+            yield lines[hit.index]
+            return
     for index in chain(range(run.worked + 1, end), range(max(last + 1, end), len(lines))):
         line = lines[index]
         beside = stream is not None and line.stream not in {None, stream}
@@ -61,8 +73,7 @@ def last_words(run: AnalysedRun) -> LogLine | None:
         if index > end and says(line.text, *carried):
             continue
         if _complains(run, index):
-            return line
-    return None
+            yield line
 
 
 def strange_end(run: AnalysedRun) -> LogLine | None:

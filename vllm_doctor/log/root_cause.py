@@ -25,6 +25,8 @@ _RUN_TIME_DEATHS = frozenset({"engine-core-fatal", "engine-dead"})
 _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
 # The server's own process, in which no step of the engine runs.
 _FRONT_END = ("APIServer", "ApiServer")
+# Steps of a start that a call names by itself.
+_NAMED_STEPS = frozenset({StartupPhase.KV, StartupPhase.GRAPHS, StartupPhase.WARMUP, StartupPhase.WEIGHTS})
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
 _BUILDS = frozenset({"build-failed", "build-failed-command"})
 # A parent's lines that quote what its child said.
@@ -184,7 +186,10 @@ class AnalysedRun(Run):
         stage = self._stage(functions or self._of_the_parent(index), index)
         if calls is None:
             return stage
-        codes = (frame.code for link in calls.links for frame in link.frames)
+        above = (line.text for line in self.lines[max(0, calls.first - 2) : calls.first])
+        codes = [*above, *(frame.code for link in calls.links for frame in link.frames)]
+        if stage not in _NAMED_STEPS and any(says(code, "code-of-v0-profile") for code in codes):
+            stage = StartupPhase.PROFILE
         return StartupPhase.PROFILE_ENCODER if encodes(stage, calls.files, codes, functions) else stage
 
     def _stage(self, functions: Sequence[str], index: int) -> StartupPhase:

@@ -23,7 +23,10 @@ RANKS = ("Worker", "VllmWorker", "RayWorkerWrapper")
 # What only vLLM writes, or lm-eval of it, though it is no step of a start: its own end, a batch and its results.
 _OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-progress", "eval-results")
 PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
-_RANK = Pattern(r"(?:_TP|VllmWorker_|^rank|^Worker_)(\d{1,5})")
+_RANK = Pattern(r"(?:_TP|VllmWorker_|\brank=?|^Worker_)(\d{1,5})")
+_TENSOR, _PIPELINE = Pattern(r"_TP(\d{1,5})"), Pattern(r"_PP(\d{1,5})")
+# V0's other ranks: the first one is the engine's own process, and signs nothing.
+_OTHER_RANKS = ("VllmWorkerProcess", "RayWorkerWrapper")
 # What an API server and an engine say once, when they begin.
 _ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
 # What torch writes when the interpreter of a process with NCCL comes to its end.
@@ -140,8 +143,8 @@ class Run:
     @cached_property
     def version(self) -> str | None:
         """The version that the log prints."""
-        hit = self.last("engine-config") or self.last("server-version") or self.last("banner-version")
-        return hit.fields.get("version") if hit is not None else None
+        told = (self.last(one) for one in ("engine-config", "server-version", "banner-version", "engine-configured"))
+        return next((hit.fields["version"] for hit in told if hit is not None and "version" in hit.fields), None)
 
     @cached_property
     def told_version(self) -> str | None:
@@ -168,16 +171,33 @@ class Run:
     @cached_property
     def ranks(self) -> int:
         """How many ranks there are at least, by the processes that sign lines; 1 where none does."""
-        names = {line.process for line in self.lines if line.process is not None}
-        numbers = (int(found[1]) for name in names if (found := _RANK.search(name)) is not None)
-        return max(numbers, default=0) + 1
+        least = 1 if any(name.startswith(_OTHER_RANKS) for name in self._names) else 0
+        return max(self._numbered(_RANK), least) + 1
+
+    @cached_property
+    def tensor(self) -> int:
+        """Over how many ranks each layer is split at least, by the names of the workers; 0 where none tells."""
+        return self._numbered(_TENSOR) + 1 if any("_TP" in name for name in self._names) else 0
+
+    @cached_property
+    def pipeline(self) -> int:
+        """In how many stages of layers the ranks stand at least, by the names of the workers."""
+        return self._numbered(_PIPELINE) + 1
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(line.process for line in self.lines if line.process is not None)
+
+    def _numbered(self, pattern: Pattern) -> int:
+        numbers = (int(found[1]) for name in self._names if (found := pattern.search(name)) is not None)
+        return max(numbers, default=0)
 
     @cached_property
     def config(self) -> dict[str, str | bool]:
         """What the engine said it runs with."""
         from vllm_doctor.knowledge.launchline import from_engine_config
 
-        hit = self.first("engine-config")
+        hit = self.first("engine-config", "engine-configured")
         return from_engine_config(self.lines[hit.index].text) if hit is not None else {}
 
     @cached_property

@@ -7,6 +7,8 @@ from vllm_doctor.log.match import each, first, pattern, read
 _UNITS = {"bytes": 1, "byte": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 # A driver context takes 0.3 to 0.6 GiB; cuBLAS and NCCL add to it.
 _CONTEXT = 1 << 30
+# With what NCCL, graphs and libraries map beside it.
+_BESIDE = 3 << 30
 # What each of the other ranks of one engine may take of a card that is not its own: a context and peer buffers.
 _PEER, _ALIKE = 2 << 30, 0.03
 # Part of what torch holds that is always unused: rounding, split segments, private pools of graphs.
@@ -37,12 +39,20 @@ class TorchOom(msgspec.Struct, frozen=True):
         if self.total is not None and self.free is not None and self.mine is not None:
             return max(0, self.total - self.free - self.mine)
         if len(self.others) > 1:
-            # In a container torch does not know which of them is its own; the largest may be.
-            return sum(size for _, size in self.others) - max(size for _, size in self.others)
+            return sum(size for _, size in self.others) - self._own_of_these
         if self.total is not None and self.free is not None and self.reserved is not None:
             # torch 2.0 and older name no process: what it did not reserve itself, less a context of its own.
             return max(0, self.total - self.free - self.reserved - _CONTEXT)
         return None
+
+    @property
+    def _own_of_these(self) -> int:
+        """In a container torch does not know which of the processes is its own: it is the one that holds what torch
+        itself holds, and a context beside it. Where none or several do, the largest may be."""
+        held = (self.allocated or 0) + (self.unused or 0)
+        sizes = [size for _, size in self.others]
+        alike = [size for size in sizes if held <= size <= held + _BESIDE] if held else []
+        return alike[0] if len(alike) == 1 else max(sizes)
 
     @property
     def _peers(self) -> bool:

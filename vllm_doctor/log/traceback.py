@@ -14,6 +14,10 @@ START = "Traceback (most recent call last)"
 _FRAME = Pattern(r'\s*(?:\^\s*)?File "([^"]+)", line (\d{1,9}), in (.+)')
 # As IPython and notebooks write a call: the path and line together, then a listing with line numbers.
 _CELL = Pattern(r"\s*File \[?([^\s\]]+?\.py):(\d{1,9})\]?(?:\([^)]{0,400}\))?, in (?:\w+\.)*(\w+)\(")
+# As people shorten a call, and as pytest and py-spy write it: the file and its line together, the path mostly cut off.
+_SHORT = Pattern(
+    r"\s{0,20}(?:[>|]\s{0,4})?((?:[\w.~-]{1,80}/){0,20}\w{1,80}\.py):(\d{1,9}):?,? in (?:\w+\.)*(\w{1,120})\b"
+)
 _LISTED = Pattern(r"\s{0,20}(-{2,80}>)?\s{0,20}\d{1,9}(?: {1,20}(.*))?$")
 _RAISED = Pattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (.*))?)?$", re.DOTALL)
 _NAMES = Pattern(
@@ -32,6 +36,8 @@ _CLASS = Pattern(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::(?: |$)|$)")
 _CALLED = Pattern(r"(?<!\w)(\w+)\(")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _MESSAGE_LINES = 14
+# Where somebody cut calls out of a traceback.
+_LEFT_OUT = frozenset({"...", "…", "[...]"})
 
 Stream: TypeAlias = tuple[str | None, int | None, bool]
 _BARE: Stream = (None, None, False)
@@ -155,7 +161,7 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
         elif current is not None:
             _close(current, found)
             del opened[stream]
-        frame = (_FRAME.match(text) or _CELL.match(text)) is not None
+        frame = _call(text) is not None
         if frame or _LOOSE.match(text):
             opened[stream] = loose = _Open(line.process, line.pid, index, index, line.level, torn=frame)
             _feed(loose, text, index)
@@ -169,11 +175,16 @@ def _broken_off(crash: _Open | None, text: str) -> bool:
     return (
         crash is not None
         and bool(crash.name)
-        and not (_FRAME.match(text) or _CELL.match(text))
+        and _call(text) is None
         and START not in text
         and not _LOOSE.match(text)
         and not says(text, "information-line", "python-warning")
     )
+
+
+def _call(text: str) -> "re.Match[str] | None":
+    """A line that names a call, in any of its forms."""
+    return _FRAME.match(text) or _CELL.match(text) or _SHORT.match(text)
 
 
 def _another_record(first: LogLine, line: LogLine) -> bool:
@@ -184,7 +195,7 @@ def _another_record(first: LogLine, line: LogLine) -> bool:
 def _feed(crash: _Open, text: str, index: int) -> bool:
     """Add one line of the crash's own stream; False once it no longer belongs to it."""
     stripped = text.strip()
-    plain = _FRAME.match(text)
+    plain = _FRAME.match(text) or _SHORT.match(text)
     frame = plain or _CELL.match(text)
     if frame is not None:
         if crash.name:
@@ -204,7 +215,13 @@ def _feed(crash: _Open, text: str, index: int) -> bool:
         crash.message.append(text)
     elif not crash.frames and not crash.links and not stripped:
         pass
-    elif text[:1] in {" ", "\t"} or not stripped or stripped.startswith("[…") or _unindented(crash, stripped):
+    elif (
+        text[:1] in {" ", "\t"}
+        or not stripped
+        or stripped.startswith("[…")
+        or stripped in _LEFT_OUT
+        or _unindented(crash, stripped)
+    ):
         if crash.frames and stripped and set(stripped) - set("^~ ") and not crash.frames[-1].code:
             last = crash.frames[-1]
             crash.frames[-1] = Frame(last.file, last.line, last.function, stripped)

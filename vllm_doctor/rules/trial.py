@@ -30,6 +30,10 @@ _SMALLEST_DEFAULT = {"max-num-batched-tokens": 512}
 _OF_A_GPU = frozenset({"gpu-memory-utilization", "enforce-eager", "cpu-offload-gb", "swap-space"})
 _MAPPED = frozenset({"cpu-offload-gb"})
 _MAPS = frozenset({"cuda", "rocm"})
+# Platforms whose code quantises nothing to FP8 while it loads.
+_NO_FP8 = frozenset({"npu", "tpu", "neuron", "hpu", "mps"})
+_ALLOCATORS = {"hip": "rocm"}
+_DEVICES = {"device-oom-xla": "tpu", "device-oom-neuron": "neuron", "device-oom-habana": "hpu"}
 
 
 def tried(case: Case, findings: Sequence[Finding]) -> list[Finding]:
@@ -68,11 +72,12 @@ def _possible(case: Case, change: Change) -> bool:
     if change.kind is not ChangeKind.FLAG or change.direction is Direction.REMOVE:
         return True
     run = case.run
-    hit = run.first("platform-name") if run is not None else None
-    platform = hit.fields["platform"].lower() if hit is not None else None
+    platform = _platform(case)
     if change.name in _OF_A_GPU and (platform == "cpu" or on_cpu(case)):
         return False
     if change.name in _MAPPED and platform is not None and platform not in _MAPS:
+        return False
+    if change.name == "quantization" and change.direction is Direction.ADD and platform in _NO_FP8:
         return False
     if change.name in _MAPPED and run is not None and run.first("not-pinned") is not None:
         return False
@@ -82,6 +87,19 @@ def _possible(case: Case, change: Change) -> bool:
             return True  # nothing is less
         return least is None or to is None or to < least or (to == least and change.name in _SMALLEST_DEFAULT)
     return True
+
+
+def _platform(case: Case) -> str | None:
+    """Whose device it is: as vLLM says it, else as the allocator that failed names itself."""
+    run = case.run
+    if run is None:
+        return None
+    if (hit := run.first("platform-name")) is not None:
+        return hit.fields["platform"].lower()
+    if run.oom is not None:
+        return _ALLOCATORS.get(run.oom.backend.lower(), run.oom.backend.lower())
+    ids = run.root.ids if run.root is not None else frozenset()
+    return next((of for message, of in _DEVICES.items() if message in ids), None)
 
 
 def _least(case: Case, name: str) -> int | None:

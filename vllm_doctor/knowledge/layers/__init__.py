@@ -18,13 +18,15 @@ from vllm_doctor.knowledge.answers import Answer
 class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One part: `said` matches an exception's text, `files` a call's file. `next` is the step where no setting cures,
     with what to send along. `kernels`: its calls compute on the card, and another kernel may do the same.
-    `broken` is the problem where code of this part fails on a state of its own."""
+    `broken` is the problem where code of this part fails on a state of its own; `symbols` matches functions and
+    libraries of native code that are of this part alone."""
 
     id: str
     name: str
     next: str
     said: str = ""
     files: str = ""
+    symbols: str = ""
     kernels: bool = False
     answers: tuple[Answer, ...] = ()
     broken: str = ""
@@ -44,7 +46,14 @@ def layer_of(said: Sequence[str], files: Sequence[str]) -> Layer | None:
     return next(by_word, None) or next((f for f in by_call if f is not None), None) or next(filter(None, by_word), None)
 
 
-def _first(text: str, told_by: Literal["said", "files"]) -> Layer | None:
+def layer_of_native(calls: Sequence[str], files: Sequence[str]) -> Layer | None:
+    """The layer of a crash in native code: `calls` are its functions and libraries, `files` those of Python, both
+    outermost first. The innermost that tells decides: a native function before the Python that called it."""
+    told = (_first(call, "symbols") for call in reversed(calls))
+    return next((one for one in told if one is not None), None) or layer_of((), files)
+
+
+def _first(text: str, told_by: Literal["said", "files", "symbols"]) -> Layer | None:
     found = ((layer, getattr(layer, told_by)) for layer in layers())
     return next((layer for layer, regex in found if regex and _compiled(regex).search(text)), None)
 

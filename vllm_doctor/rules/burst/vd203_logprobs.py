@@ -1,11 +1,12 @@
 """VD203: log-probabilities over the whole vocabulary, which nothing measured at start."""
 
 from vllm_doctor.knowledge.version import Version
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Severity
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.gates.out_of_memory import sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_tokens, tokens
@@ -14,11 +15,17 @@ from vllm_doctor.rules.say import finding, set_flag, thing
 
 # From here on V1 is the only engine; it chunks prompts unless it is told not to.
 _ALWAYS = Version((0, 11, 0))
+# GiB: 1024 sequences × the largest vocabulary (262144) × 4 bytes.
+_OF_A_DUMMY = 1.0
+# Only V1's model runner has it, and V1 chunks prompts by itself.
+_OF_V1 = "_get_prompt_logprobs_dict"
 
 
 def judge(case: Case) -> Outcome:
     """Did a step fail while it computed log-probabilities?"""
     oom = at_run_time(case)
+    cut = _unplaced(case) if isinstance(oom, NotHere) else None
+    oom = cut or oom
     if isinstance(oom, NotHere | Unseen):
         return oom
     if tenants(oom.torch) is not None:
@@ -28,6 +35,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.CONFIRMED if cut is None else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*_whole(case), *sums(oom.torch)),
         changes=(
@@ -46,10 +54,22 @@ def judge(case: Case) -> Outcome:
     )
 
 
+def _unplaced(case: Case) -> Oom | None:
+    """A traceback that is cut off before the step: the dummy batch has one row a sequence, a few hundred at most;
+    more than those take, or a request in the text that asks for the log-probabilities of its prompt, is a step."""
+    oom = exhausted(case, StartupPhase.CONFIG)
+    if not isinstance(oom, Oom) or not for_logprobs(oom):
+        return None
+    large = oom.torch is not None and oom.torch.asked > _OF_A_DUMMY * GIB
+    return oom if large or oom.run.first("asks-prompt-logprobs") is not None else None
+
+
 def _chunked(case: Case) -> Change | None:
     if case.effective("enable-chunked-prefill") is True or case.effective("chunked-prefill-enabled") is True:
         return None
     if case.version is not None and case.version >= _ALWAYS:
+        return None
+    if case.root is not None and _OF_V1 in case.root.functions:
         return None
     return set_flag(
         case,

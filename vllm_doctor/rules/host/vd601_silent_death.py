@@ -2,10 +2,8 @@
 
 from vllm_doctor.knowledge.answers import Answer, applies
 from vllm_doctor.knowledge.layers import Layer, layer_of
-from vllm_doctor.knowledge.layers.switches import switches_of
-from vllm_doctor.log.match import read
+from vllm_doctor.log.native_crash import NATIVE
 from vllm_doctor.log.root_cause import AnalysedRun
-from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
@@ -28,13 +26,12 @@ _SILENT = frozenset(
         "signal-received",
         "engine-exited",
         "shell-killed",
+        "kernel-segfault",
         "ray-actor-gone",
     }
 )
-# A fault in native code ends no script in order.
-_NATIVE = frozenset({"native-crash", "native-dump", "fatal-python", "signal-received", "core-abort"})
-# Lines of a dump that are looked at, and lines above a death.
-_DUMP, _ABOVE = 80, 30
+# Lines above a death that are looked at.
+_ABOVE = 30
 _SIGNALS = {
     "9": "killed (SIGKILL; only the kernel log can say by whom)",
     "11": "a crash in native code (SIGSEGV)",
@@ -50,16 +47,15 @@ def judge(case: Case) -> Outcome:
     if run.root is not None:
         return NotHere("the log says what failed")
     silent = [h for h in run.deaths if h.id in _SILENT or (h.id == "container-exited" and signal_of(h) is not None)]
-    first = next((h for h in silent if h.id in _NATIVE), silent[0] if silent else None)
+    first = next((h for h in silent if h.id in NATIVE), silent[0] if silent else None)
     if first is None or (run.stopped is not None and run.stopped < first.index):
         return NotHere("no process died without an error message")
-    if run.is_script and first.id not in _NATIVE:
+    if run.is_script and first.id not in NATIVE:
         return NotHere("the script got its answers, and the engine ended with the script")
     number = signal_of(first)
     if number == "7":
         return NotHere("SIGBUS: a page of shared memory could not be allocated")
     how = _SIGNALS.get(number, f"signal {number} ended it") if number is not None else "something outside ended it"
-    changes = _switches(case, first.index) if first.id in _NATIVE else ()
     told = _above(run, first.index)
     if told is not None and number != "9":
         at, part, answer = told
@@ -78,10 +74,8 @@ def judge(case: Case) -> Outcome:
         RULE,
         title=f"An engine process died without a traceback: {how}",
         severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, first.index) else Severity.BLOCKS_START,
-        # Where the dump names the component, only its version and its input are open.
-        confidence=Confidence.LIKELY if changes else Confidence.POSSIBLE,
+        confidence=Confidence.POSSIBLE,
         evidence=(case.line(first.index),),
-        changes=changes,
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill, and an earlier line shows a failure",
     )
 
@@ -100,11 +94,4 @@ def _above(run: AnalysedRun, at: int) -> tuple[int, Layer, Answer] | None:
     return None
 
 
-def _switches(case: Case, at: int) -> tuple[Change, ...]:
-    """Python's own dump below names the calls: what turns the component off in which the native code crashed."""
-    lines = case.run.lines[at : at + _DUMP] if case.run is not None else ()
-    told = [found["file"] for line in lines if (found := read("native-frame", line.text)) is not None]
-    return changes_of(case, switches_of(told[::-1], ""), "")[:1]
-
-
-RULE = rule("VD601", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)
+RULE = rule("VD601", reads=frozenset({Signal.LOG, Signal.LAUNCH}), judge=judge)

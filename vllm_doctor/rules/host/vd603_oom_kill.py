@@ -26,6 +26,8 @@ _TOLD = (
     "ray-threshold",
     "ray-killed",
 )
+# Kubernetes and Docker say so of a container at its own limit.
+_POD = "container-oom"
 _RAY = ("ray-low-memory", "ray-threshold", "ray-killed")
 
 
@@ -64,7 +66,11 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.CONFIRMED if found or recorded or hit is not None else Confidence.LIKELY,
         evidence=evidence,
         arithmetic=(*_sum(last), *_of_ray(hit)),
-        changes=(_fewer_jobs(case), *_changes(case, last), _ray_threshold(case)),
+        changes=(
+            _fewer_jobs(case),
+            *_changes(case, last, contained=hit is not None and hit.id == _POD),
+            _ray_threshold(case),
+        ),
         refute="the killed process does not belong to this unit",
     )
 
@@ -121,8 +127,8 @@ def _of_ray(hit: Hit | None) -> tuple[Arithmetic, ...]:
     )
 
 
-def _changes(case: Case, kill: Kill | None) -> tuple[Change | None, ...]:
-    limited = kill is not None and kill.group is not None
+def _changes(case: Case, kill: Kill | None, *, contained: bool) -> tuple[Change | None, ...]:
+    limited = contained or (kill is not None and kill.group is not None)
     return (
         _limit(kill) if limited else None,
         *(claim.change for claim in host_claims(case)),
@@ -144,7 +150,9 @@ def _limit(kill: Kill | None) -> Change:
     held = kill.resident if kill is not None else None
     to = f"{math.ceil(held / GIB * 1.25)}G" if held is not None else None
     why = "sets MemoryMax to 1.25 times what the process held; memory.peak in the unit's cgroup then shows the peak"
-    if kill is not None and (kill.group == UNNAMED or kill.container is not None):
+    if kill is None:
+        why = "the container was killed at its own limit: raise limits.memory of the pod, or docker's --memory"
+    elif kill.group == UNNAMED or kill.container is not None:
         why += "; for a container use docker's --memory, for a pod limits.memory"
     return thing(ChangeKind.OS, "MemoryMax", Direction.RAISE, why, to=to, inventory="vllm_memory_max")
 

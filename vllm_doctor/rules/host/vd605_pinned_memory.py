@@ -15,6 +15,8 @@ _HOST = frozenset({"host-register", "host-alloc"})
 _REFUSED = _HOST | {"cuda-oom", "device-oom"}
 # V0's function that makes the cache of the GPU and of the host.
 _CACHE = frozenset({"_allocate_kv_cache", "allocate_cpu_cache"})
+# Calls that copy weights to the host when --cpu-offload-gb asks for it.
+_OFFLOADS = frozenset({"maybe_offload_to_cpu", "_maybe_offload_to_cpu", "wrap_modules"})
 # Frames in which CUDA's "out of memory" means the host's memory.
 _PINNING = frozenset(
     {"pin_memory", "cudaHostRegister", "cudaHostAlloc", "_allocate_cpu_kv_cache", "allocate_cpu_cache"}
@@ -54,6 +56,9 @@ def _pools(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         why = "level 2 keeps no copy of the weights in memory of the host; who wakes the engine must load them again"
         return (thing(ChangeKind.OS, "sleep-level", Direction.SET, why, to=2, before=1),)
     held = host_claims(case)
+    if not held and _OFFLOADS & set(fault.functions):
+        why = "offloaded weights are pinned in memory of the host, this many GiB of every rank"
+        return (set_flag(case, "cpu-offload-gb", None, Direction.LOWER, why),)
     if held:
         return tuple(claim.change for claim in held)
     why = "vLLM pins CPU blocks at start, this many GiB per GPU (4 by default)"

@@ -318,7 +318,9 @@ def _split(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         return (set_flag(case, "tensor-parallel-size", len(case.gpus) if case.gpus else None, Direction.LOWER, why),)
     if "heads-divisible" in fault.ids:
         heads, size = (int(fault.fields("heads-divisible")[k]) for k in ("heads", "size"))
-        to = next((n for n in range(min(size - 1, heads, _RANKS), 0, -1) if heads % n == 0), 1)
+        # The KV heads must be divided, or a multiple, too, and they come in powers of two, as GPUs do.
+        less = [n for n in range(min(size - 1, heads, _RANKS), 0, -1) if heads % n == 0] or [1]
+        to = next((n for n in less if n > 1 and n & (n - 1) == 0), less[0])
         why = f"divides {heads} attention heads"
         return (set_flag(case, "tensor-parallel-size", to, Direction.LOWER, why),)
     if "tp-plan" in fault.ids:

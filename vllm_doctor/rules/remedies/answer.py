@@ -70,7 +70,7 @@ def _filled(answer: Answer, fields: Mapping[str, str]) -> Answer | None:
 def _given(case: Case, answer: Answer) -> bool:
     if not answer.given or case.effective(answer.given) not in _OFF:
         return True
-    return answer.or_unknown and case.launch is None
+    return answer.or_unknown and not case.launched
 
 
 def _command(case: Case, answer: Answer, fields: Mapping[str, str]) -> str | None:

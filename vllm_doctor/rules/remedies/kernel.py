@@ -7,11 +7,12 @@ of the calls belongs to a kind of kernel, the next run is asked to name it (CUDA
 from enum import StrEnum
 
 from vllm_doctor.knowledge import gpus, kernels, versions
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.log import chosen_kernels
 from vllm_doctor.log.chosen_kernels import Chosen
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import each, says
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
@@ -52,6 +53,7 @@ _FILES: tuple[tuple[Kind, str], ...] = (
 )
 
 
+_PRODUCT = Pattern(r"(?:scaled|_w\d|fp\d|int\d|marlin|gptq|awq)\w{0,40}_?(?:mm|gemm)\b|cutlass\w{0,40}_mm\b")
 # How vLLM names weights of four bits in its choice of the experts' kernels.
 _FOUR_BITS = ("nvfp4", "mxfp4", "wna16", "w4", "int4")
 
@@ -65,6 +67,8 @@ def kind(case: Case, fault: Fault) -> Kind | None:
         flex = any(says(file, "call-flex-attention") for file in files)
         tuning = any(says(file, "call-tuning") for file in files)
         return Kind.ATTENTION if flex else Kind.TUNING if tuning else found
+    if found is None and any(_PRODUCT.search(name) for name in fault.functions):
+        return Kind.MATRIX  # the operator alone, whose layer's calls are cut off
     return found
 
 
@@ -76,7 +80,14 @@ def called(case: Case, fault: Fault) -> tuple[str, ...]:
         later = (c for c in case.run.crashes if c.first > fault.last and any(link.frames for link in c.links))
         crash = next(later, None)
         files = crash.files if crash is not None else ()
-    return tuple(file.replace("\\", "/") for file in files)
+    return (*(file.replace("\\", "/") for file in files), *_named(case, fault))
+
+
+def _named(case: Case, fault: Fault) -> tuple[str, ...]:
+    """The sources of native code that the failure's own line names: where it was noticed, farther in than any call."""
+    run, at = case.run, fault.crash.root.at if fault.crash is not None else fault.index
+    text = run.lines[at].text if run is not None and at is not None and at < len(run.lines) else ""
+    return tuple(said["file"] for said in each("native-source", text))
 
 
 def other_kernel(case: Case, fault: Fault) -> tuple[Change | None, ...]:
@@ -132,7 +143,7 @@ def _graph(case: Case, _: Fault) -> tuple[Change | None, ...]:
         "the failure came while a graph was captured or replayed; without graphs vLLM launches the "
         "compiled kernels one by one"
     )
-    return (without_graphs(case, why) or eager(case),)
+    return (without_graphs(case, why) or eager(case, "vLLM then captures and replays no graph, in which it failed"),)
 
 
 def _all_reduce(case: Case, fault: Fault) -> tuple[Change | None, ...]:
@@ -217,7 +228,7 @@ def _matrix(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         return (_switched_off(case, "VLLM_USE_DEEP_GEMM", "DeepGEMM"),)
     name = chosen_kernels.linear(_lines(case))
     if name is None:
-        return ()
+        return (_other_product(case, fault),)
     to = _other_linear(name)
     if to is not None and kernels.has("linear", to, case.version or versions.newest_known()):
         why = f"the log says that {name} multiplies these weights; this kernel is written for every card of this vendor"
@@ -238,6 +249,16 @@ def _other_linear(name: str) -> str | None:
         return None
     to = "triton" if "Int8" in name or "BlockScaled" in name else "marlin"
     return None if name.lower().startswith(to) else to
+
+
+def _other_product(case: Case, fault: Fault) -> Change | None:
+    """Another kernel than CUTLASS' for scaled products, where only the calls tell which one failed."""
+    calls = " ".join(fault.functions)
+    if "cutlass" not in calls or case.effective("linear-backend") not in {None, "auto", "cutlass"}:
+        return None
+    to = "marlin" if "fp4" in calls else "triton" if "block" in calls else "torch"
+    why = "CUTLASS' kernel for this product failed; another one multiplies the same weights"
+    return set_flag(case, "linear-backend", to, Direction.SET, why)
 
 
 def _attention(case: Case, fault: Fault) -> tuple[Change | None, ...]:

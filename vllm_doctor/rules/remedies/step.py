@@ -20,6 +20,8 @@ _TOKEN_STEPS = (512, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 49152, 65536)
 _ACTIVATION_SHARE = 1 / 7
 # Where neither launch nor release is known no start has fewer of its own accord.
 _SMALLEST_SEQUENCES = 256
+# Fewer sequences than this serve nobody well.
+_FEWEST = 8
 # Messages that print how many sequences a dummy batch had.
 _TRIED = ("sampler-oom", "pooler-oom")
 _DTYPES = {
@@ -254,26 +256,17 @@ def fewer_sequences(case: Case, torch: TorchOom | None) -> Change | None:
         # Besides the failed buffer at least one of the same size is alive, so half of what is free may be used.
         to = min(to, int(now * torch.free / torch.asked / 2))
     steps = [s for s in (8, 16, 32, 64, 128, 192, 256, 384, 512) if s <= to]
-    if not steps or steps[-1] >= now:
+    least = steps[-1] if steps else _FEWEST
+    if least >= now:
         return None
-    return set_flag(
-        case,
-        "max-num-seqs",
-        steps[-1],
-        Direction.LOWER,
-        f"the buffers are max_num_seqs × vocabulary: {steps[-1]} of {now} rows take "
-        f"{steps[-1] / now:.0%} of the memory",
-    )
+    why = f"the buffers are max_num_seqs × vocabulary: {least} of {now} rows take {least / now:.0%} of the memory"
+    if not steps:
+        why += "; alone it may not be enough: next to nothing was free, so the weights fill the card"
+    return set_flag(case, "max-num-seqs", least, Direction.LOWER, why)
 
 
-def eager(case: Case) -> Change | None:
+def eager(case: Case, why: str = "without CUDA graphs no memory is needed for them") -> Change | None:
     """No graphs at all: the last resort, as it slows decoding."""
     if case.effective("enforce-eager") is True:
         return None
-    return set_flag(
-        case,
-        "enforce-eager",
-        True,
-        Direction.ADD,
-        "without CUDA graphs no memory is needed for them; decoding of small batches becomes slower",
-    )
+    return set_flag(case, "enforce-eager", True, Direction.ADD, f"{why}; decoding of small batches becomes slower")

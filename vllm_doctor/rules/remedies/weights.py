@@ -3,18 +3,24 @@
 import math
 
 from vllm_doctor.knowledge import gpus
-from vllm_doctor.knowledge.hub import names_quantisation
+from vllm_doctor.knowledge.hub import billions, names_quantisation
+from vllm_doctor.log.match import says
 from vllm_doctor.plan.launch.online import STREAMED
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
-from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.say import set_flag, thing
 
 # The KV cache and the profile run together need about this share of the budget before anybody is served.
 _BESIDE = 0.2
 # FP8 weights are computed with by Marlin's kernels from compute capability 7.5 or 8.0 on, by release.
 _FP8_FROM = 7.5
-# A checkpoint that says in its name that it is not in 16 bits.
+# A budget below this part of the weights was not meant for them; the usual fraction.
+_SMALL, _USUAL = 0.3, 0.9
+# What a driver's context and libraries leave of a card.
+_CARD = 0.95
+# What FP8 leaves of weights in 16 bits: some layers stay as they are.
+_FP8_LEAVES = 0.55
 
 
 def quantise(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
@@ -37,17 +43,26 @@ def _fp8(case: Case, *, loaded: bool) -> Change | None:
     card = gpus.find(case.gpu_name) if case.gpu_name else None
     unfit = card is not None and card.capability is not None and card.capability < _FP8_FROM
     late = not loaded and case.version is not None and case.version < STREAMED
-    if (
-        unfit
-        or late
-        or case.effective("quantization") not in {None, False, "None"}
-        or names_quantisation(case.model or "")
-    ):
+    if unfit or late or quantised(case) or _still_too_large(case):
         return None
     why = "halves 16-bit weights while loading; a checkpoint that is already quantized is better"
     now = case.weights_gib
-    predicted = {"weights_gib": round(now * 0.55, 2)} if now is not None and loaded else None
+    predicted = {"weights_gib": round(now * _FP8_LEAVES, 2)} if now is not None and loaded else None
     return set_flag(case, "quantization", "fp8", Direction.ADD, why, predicted=predicted)
+
+
+def quantised(case: Case) -> bool:
+    """Is the checkpoint in fewer than 16 bits: by an option, its name, or the code that was reading it?"""
+    if case.effective("quantization") not in {None, False, "None"} or names_quantisation(case.model or ""):
+        return True
+    files = case.root.files if case.root is not None else ()
+    return any(says(file.replace("\\", "/"), "call-of-quantised-weights") for file in files)
+
+
+def _still_too_large(case: Case) -> bool:
+    """Would one rank's part fill the card in 8 bits, too? Loading is not bound by the fraction."""
+    whole, total = _whole(case), case.total_gib
+    return whole is not None and total is not None and whole * _FP8_LEAVES > total * _CARD
 
 
 def smaller_model(case: Case) -> Change:
@@ -58,7 +73,7 @@ def smaller_model(case: Case) -> Change:
         return _model(
             "take a smaller or more quantized checkpoint: its files, split over the GPUs, must leave a fifth free"
         )
-    fraction, total = case.utilization[0], case.total_gib
+    fraction, total = _fraction(case), case.total_gib
     sum_ = f"{fraction:g} × {total:.2f} GiB, less a fifth for the profile run and the KV cache"
     kind = ""
     if whole is not None and whole > room and not names_quantisation(case.model or ""):
@@ -77,15 +92,26 @@ def _model(why: str, predicted: dict[str, float] | None = None) -> Change:
 def weights_that_fit(case: Case) -> float | None:
     """GiB of one GPU that weights may take; None where the card's size is not known."""
     total = case.total_gib
-    return case.utilization[0] * total * (1 - _BESIDE) if total is not None else None
+    return _fraction(case) * total * (1 - _BESIDE) if total is not None else None
+
+
+def _fraction(case: Case) -> float:
+    """The fraction that the launch asks for; one in which this model could never be served is no measure for it."""
+    asked, whole, total = case.utilization[0], _whole(case), case.total_gib
+    tiny = whole is not None and total is not None and asked * total < _SMALL * whole
+    return max(asked, _USUAL) if tiny else asked
 
 
 def _whole(case: Case) -> float | None:
-    """Weights of one rank, GiB: as loaded, else the checkpoint's share."""
+    """Weights of one rank, GiB: as loaded, else its part of the checkpoint's files, else of two bytes for each of the
+    parameters that the model's name counts."""
     run = case.run
     files = run.number("checkpoint-size", "size") if run is not None else None
-    ranks = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
-    return case.weights_gib or (files / ranks if files is not None else None)
+    ranks = _split(case) * (case.count("pipeline-parallel-size") or (run.pipeline if run is not None else 1))
+    if case.weights_gib is not None or files is not None:
+        return case.weights_gib or (files / ranks if files is not None else None)
+    named = billions(case.model or "")
+    return named * 2e9 / GIB / ranks if named is not None and not quantised(case) else None
 
 
 def more_gpus(case: Case) -> Change | None:
@@ -116,7 +142,8 @@ def _split(case: Case) -> int:
     if given is not None or run is None:
         return given or 1
     here = (run.oom.gpu or 0) + 1 if run.oom is not None else 1  # torch counts the GPUs that it sees, one a rank
-    ranks = math.ceil(max(run.ranks, here) / (case.count("pipeline-parallel-size") or 1))
+    stages = case.count("pipeline-parallel-size") or run.pipeline
+    ranks = run.tensor or math.ceil(max(run.ranks, here) / stages)  # a name says it before a count of what was seen
     return 1 << (ranks - 1).bit_length()
 
 

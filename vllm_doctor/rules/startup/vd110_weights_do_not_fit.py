@@ -1,6 +1,6 @@
 """VD110: the weights do not fit the card."""
 
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import first, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
@@ -20,6 +20,8 @@ _FULL = 0.97
 # leaves what it freed. Buffers of a step are larger than a tensor of one layer.
 _MADE, _FREED, _ONE_TENSOR = 0.94, 0.001, 0.06
 _USUAL = 0.92
+# Lines of XLA's list of what a program needs.
+_LISTED = 14
 # What V1 engines say of a start alone.
 _START_FAILED = frozenset({"engine-core-failed", "engine-init-failed"})
 
@@ -33,7 +35,9 @@ def judge(case: Case) -> Outcome:
     if isinstance(oom, NotHere | Unseen):
         return oom
     unplaced = oom.fault.startup_phase is StartupPhase.CONFIG
-    if unplaced and not (_over_budget(case, oom) or _full_at_start(oom) or _nothing_freed(case, oom)):
+    if unplaced and not (
+        _over_budget(case, oom) or _full_at_start(oom) or _nothing_freed(case, oom) or _held_by_arguments(oom)
+    ):
         return NotHere("the log does not show that memory ran out while weights were loaded")
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
@@ -107,6 +111,13 @@ def _nothing_freed(case: Case, oom: Oom) -> bool:
         return False
     full = torch.allocated > _MADE * torch.total and torch.unused < _FREED * torch.total
     return full and torch.asked < _ONE_TENSOR * torch.total
+
+
+def _held_by_arguments(oom: Oom) -> bool:
+    """XLA lists what a program needs: what it is handed over, the weights above all, takes the memory by itself."""
+    near = [line.text for line in oom.run.lines[oom.fault.index : oom.fault.last + _LISTED]]
+    used, handed = first(near, "xla-used"), first(near, "xla-arguments")
+    return used is not None and handed is not None and float(handed["size"]) > float(used["limit"])
 
 
 def _offload(case: Case) -> int:

@@ -12,22 +12,23 @@ from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, set_flag
 
-_PHASES = {StartupPhase.WEIGHTS: Phase.STARTUP_WEIGHTS, StartupPhase.SERVING: Phase.RUNTIME_PREFILL_BURST}
+_PHASES = {StartupPhase.WEIGHTS: Phase.STARTUP_WEIGHTS}
 
 
 def judge(case: Case) -> Outcome:
     """Did memory run out among the buffers of adapters?"""
-    oom = exhausted(case, StartupPhase.PROFILE, StartupPhase.WEIGHTS, StartupPhase.SERVING)
+    oom = exhausted(case, StartupPhase.PROFILE, StartupPhase.WEIGHTS, StartupPhase.SERVING, StartupPhase.CONFIG)
     if isinstance(oom, NotHere | Unseen):
         return oom
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if not in_adapters(oom):
         return Clear("the buffers of adapters did not fail")
+    serving = _serving(oom)
     slots, rank = int(case.number("max-loras") or 1), int(case.number("max-lora-rank") or 16)
     return finding(
         RULE,
-        phase=_PHASES.get(oom.fault.startup_phase, RULE.phase),
+        phase=Phase.RUNTIME_PREFILL_BURST if serving else _PHASES.get(oom.fault.startup_phase, RULE.phase),
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(
             Arithmetic(
@@ -58,10 +59,18 @@ def judge(case: Case) -> Outcome:
             )
             if rank > 8
             else None,
-            *(_at_run_time(case, oom) if oom.fault.startup_phase is StartupPhase.SERVING else ()),
+            *(_at_run_time(case, oom) if serving else ()),
         ),
         refute="the launch fails in the same frame without --enable-lora",
     )
+
+
+def _serving(oom: Oom) -> bool:
+    """In a step that served: as the calls say, or, where they are cut off before the step, because graphs that were
+    captured hold their pools: the slots were there long before."""
+    placed = oom.fault.startup_phase is not StartupPhase.CONFIG
+    captured = oom.torch is not None and bool(oom.torch.private_pools)
+    return oom.fault.startup_phase is StartupPhase.SERVING if placed else captured
 
 
 def _at_run_time(case: Case, oom: Oom) -> tuple[Change | None, ...]:

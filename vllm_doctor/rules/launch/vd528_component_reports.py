@@ -1,0 +1,50 @@
+"""VD528: a component reports at the level ERROR that it failed, without a traceback, and nothing works after it."""
+
+from vllm_doctor.knowledge.answers import applies
+from vllm_doctor.knowledge.layers import Layer, layer_of
+from vllm_doctor.log.last_words import complaints
+from vllm_doctor.records.log import LogLine
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.answer import changes_of
+from vllm_doctor.rules.say import finding
+
+_CHANGES = 3
+
+
+def judge(case: Case) -> Outcome:
+    """Does what was said last, below the last work of the engine, name a part of the whole?"""
+    run = case.run
+    if run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    if run.root is not None or run.deaths or run.stopped is not None or run.client is not None:
+        return NotHere("a traceback, a death or a stop tells how it ended")
+    told = complaints(run)
+    found = next(((line, part) for line in told if (part := _part(line)) is not None), None)
+    if found is None:
+        return Clear("no line below the engine's last work names a part that failed")
+    line, part = found
+    said = "\n".join(one.text for one in told)
+    named = next((a.title for a in part.answers if a.title and a.said and applies(a, said)), "")
+    return finding(
+        RULE,
+        title=named or f"{part.name} failed: {line.text.strip()}",
+        detail=line.text.strip()[:300] if named else "",
+        severity=Severity.DEGRADED if run.served(-1) else Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(run.lines.index(line)),),
+        changes=changes_of(case, part.answers, said)[:_CHANGES],
+        refute="the same line stands in the log of a server whose requests are answered",
+        layer=part.id,
+        then=part.next,
+    )
+
+
+def _part(line: LogLine) -> Layer | None:
+    """By what it says, else by the file that its logger names."""
+    return layer_of((line.text,), (f"/{line.module}",) if line.module else ())
+
+
+RULE = rule("VD528", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)
