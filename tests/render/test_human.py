@@ -31,6 +31,11 @@ def test_what_fails_while_it_serves_is_not_said_not_to_start() -> None:
     assert "vllm.service on gpu7 failed while it served" in human.text(judged, argv=ARGV, width=80)
 
 
+def test_a_variable_to_set_is_not_called_by_hand() -> None:
+    typed = Change(ChangeKind.ENV, "NCCL_P2P_DISABLE", None, "1", Direction.SET, Applicability.MANUAL)
+    assert "do    NCCL_P2P_DISABLE=1\n" in human.text(diagnosis(finding(changes=(typed,))), argv=ARGV, width=80)
+
+
 def test_what_is_missing_is_the_sum_in_one_line() -> None:
     sums = (
         Arithmetic("needed", 2.0, "GiB", "", "log"),

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from vllm_doctor.log.match import Hit
+from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.traceback import Crash
 
@@ -55,3 +55,8 @@ class Fault(msgspec.Struct, frozen=True):
     def files(self) -> tuple[str, ...]:
         """Files of its traceback, outermost first."""
         return self.crash.files if self.crash is not None else ()
+
+    @property
+    def of_a_request(self) -> bool:
+        """Did it fail while a request was handled? Only a server that is up takes one."""
+        return any(says(file.replace("\\", "/"), "call-of-http") for file in self.files)

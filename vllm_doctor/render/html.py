@@ -12,7 +12,7 @@ from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.grounds import emergency
 from vllm_doctor.render.sentences import facts, predicted, was
 from vllm_doctor.render.template import rendered
-from vllm_doctor.render.words import APPLICABILITY, SEVERITIES, failed_while_serving, place
+from vllm_doctor.render.words import SEVERITIES, by_whom, failed_while_serving, place
 from vllm_doctor.rules.explain import meaning
 from vllm_doctor.rules.order import by_code
 
@@ -116,7 +116,7 @@ def _memory(use: MemoryUse) -> dict[str, object]:
 def _beside(change: Change) -> str:
     """What it was, who may do it, what then follows."""
     then = f"then {predicted(change)}" if change.predicted else ""
-    return "; ".join(filter(None, (was(change).rstrip("; "), APPLICABILITY[change.applicability], then)))
+    return "; ".join(filter(None, (was(change).rstrip("; "), by_whom(change), then)))
 
 
 def _paste(diagnosis: Diagnosis) -> tuple[str, list[str]]:

@@ -7,7 +7,7 @@ from vllm_doctor.records.reading import NOT_GIVEN
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.deeds import scalar
 from vllm_doctor.render.text import figure
-from vllm_doctor.render.words import APPLICABILITY
+from vllm_doctor.render.words import by_whom
 
 _EXCEPTION = re.compile(
     r"(?<![\w.])(?P<what>[A-Za-z_][\w.]{0,200}+(?:(?<=Error)|(?<=Exception)|(?<=Interrupt)|(?<=Exit)): .*)", re.DOTALL
@@ -106,7 +106,7 @@ def aside(change: Change) -> str:
     """`   (was 131072; then requests of up to 65,408 tokens)`."""
     was_ = f"was {scalar(change.before)}" if change.before is not None else ""
     then = f"then {predicted(change)}" if change.predicted else ""
-    told = "; ".join(filter(None, (was_, then, APPLICABILITY[change.applicability])))
+    told = "; ".join(filter(None, (was_, then, by_whom(change))))
     return f"   ({told})" if told else ""
 
 

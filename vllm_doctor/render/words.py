@@ -1,7 +1,7 @@
 """The words of an answer for the closed vocabularies of a diagnosis."""
 
-from vllm_doctor.records.finding import Diagnosis, Finding
-from vllm_doctor.records.verdict import Applicability, Confidence, Severity, Verdict
+from vllm_doctor.records.finding import Change, Diagnosis, Finding
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Phase, Severity, Verdict
 
 STYLES = {
     Verdict.OK: "bold green",
@@ -32,7 +32,10 @@ _NOW = {
 
 def effect(finding: Finding, *, served: bool = False) -> str:
     """What the finding does to the service, after its name. `served`: the run that failed had become ready."""
-    if served and finding.severity is Severity.BLOCKS_START:
+    if served and (
+        finding.severity is Severity.BLOCKS_START
+        or (finding.severity is Severity.WILL_FAIL_UNDER_LOAD and finding.phase is Phase.NOT_MEMORY)
+    ):
         return "failed while it served"
     return _NOW.get(finding.code) or EFFECTS[finding.severity]
 
@@ -42,11 +45,6 @@ def failed_while_serving(diagnosis: Diagnosis) -> bool:
     return diagnosis.facts.get("failed_while_serving") is True
 
 
-APPLICABILITY = {
-    Applicability.SAFE: "safe",
-    Applicability.NEEDS_REVIEW: "",
-    Applicability.MANUAL: "by hand",
-}
 CERTAINTIES = {
     Confidence.CONFIRMED: "confirmed",
     Confidence.LIKELY: "likely",
@@ -85,3 +83,11 @@ FIELD = 6
 def place(medium: str, *, whole: bool) -> str:
     """Where lines to paste belong; a command is whole where the launch was known, else what goes before or into it."""
     return "With the command that starts it" if medium == "command" and not whole else _MEDIA[medium]
+
+
+def by_whom(change: Change) -> str:
+    """Who applies a change, where its own line does not show that: a variable or an option is simply typed."""
+    typed = change.kind in {ChangeKind.FLAG, ChangeKind.ENV} and change.after is not None
+    if change.applicability is Applicability.MANUAL:
+        return "" if typed else "by hand"
+    return "safe" if change.applicability is Applicability.SAFE else ""

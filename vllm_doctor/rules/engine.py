@@ -367,7 +367,10 @@ def _facts(case: Case) -> dict[str, Scalar]:
             "bytes_skipped": run.log.last.skipped_bytes,
             "complete_head": run.log.last.complete_head,
         }
-        if run.root is not None and run.root.startup_phase is StartupPhase.SERVING and run.served(-1, run.root.index):
+        root = run.root
+        if root is not None and (
+            root.of_a_request or (root.startup_phase is StartupPhase.SERVING and run.served(-1, root.index))
+        ):
             facts["failed_while_serving"] = True
         facts |= {f"log_note_{number}": note for number, note in enumerate(run.log.notes[:8], 1)}
         for name, message, field in (("available_kv_gib", "kv-available", "size"), ("kv_tokens", "kv-size", "tokens")):

@@ -4,8 +4,9 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.layer import cures, layer
@@ -30,7 +31,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title=_title(root, part.name if part is not None else ""),
-        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, root.index) else Severity.BLOCKS_START,
+        severity=severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=_shown(case, root),
         changes=_once(
