@@ -1,6 +1,7 @@
-"""VD803: NCCL could not set up or use the paths between the ranks."""
+"""VD803: NCCL, Gloo or vLLM's own all-reduce could not set up or use the paths between the ranks."""
 
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
@@ -36,9 +37,10 @@ def judge(case: Case) -> Outcome:
     if said is not None:
         evidence = (case.line(said.index), *shown(case, fault, *_IDS))
         return finding(RULE, severity=severity(case, fault), evidence=evidence, changes=said.changes, refute=_REFUTE)
+    own = _own(fault)
     return finding(
         RULE,
-        title="Gloo failed: the ranks' processes do not reach each other" if "gloo" in fault.ids else "",
+        title=_title(fault, own=own),
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(
@@ -56,7 +58,7 @@ def judge(case: Case) -> Outcome:
             if "nccl-system" in fault.ids or "system" in (_why(fault) or "").lower()
             else None,
             environment("NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO")
-            if not fault.ids & {"gloo", "expandable-shared"}
+            if not own and "gloo" not in fault.ids
             else None,
             set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "uses NCCL's all-reduce instead of vLLM's")
             if "gloo" not in fault.ids
@@ -71,6 +73,19 @@ def judge(case: Case) -> Outcome:
         ),
         refute=_REFUTE,
     )
+
+
+def _own(fault: Fault) -> bool:
+    """Was it vLLM's own all-reduce, whose ranks open each other's memory without NCCL?"""
+    return bool(fault.ids & {"all-reduce-arg", "expandable-shared"}) or any(
+        says(file, "call-own-all-reduce") for file in fault.files
+    )
+
+
+def _title(fault: Fault, *, own: bool) -> str:
+    if "gloo" in fault.ids:
+        return "Gloo failed: the ranks' processes do not reach each other"
+    return "vLLM's own all-reduce failed: a rank cannot use another GPU's memory" if own else ""
 
 
 def _alone(case: Case) -> Finding | None:
