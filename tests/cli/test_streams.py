@@ -51,7 +51,7 @@ def test_our_signs_have_plain_words_where_the_encoding_lacks_them(log: Path) -> 
     [
         ('doctor diagnose --log "$LOG" >&-', Exit.USAGE),
         ('doctor diagnose --log "$LOG" >&- 2>&- <&-', Exit.USAGE),
-        ('doctor diagnose --log "$LOG" -o told.txt >&-', Exit.FINDINGS),
+        ('doctor diagnose --log "$LOG" -o "$LOG.told" >&-', Exit.FINDINGS),
         ("doctor diagnose --log - <&-", Exit.INCOMPLETE),
         ("doctor explain VD121 >&-", Exit.USAGE),
         ("doctor --version >&-", Exit.USAGE),

@@ -411,7 +411,7 @@ def test_the_longest_context_is_said_once_with_its_reason_where_memory_alone_set
     asked = ["--vllm-version", "0.33.0", "--gpu", "L4", "--model-config", model(LLAMA_8B)]
     assert command(*asked, "--", "vllm", "serve", "m") == 1
     told = capsys.readouterr().out
-    assert "  longest  32512 tokens: one such request fills the 3.98 GiB of the range's low end" in told
+    assert "  longest  32256 tokens: one such request fills the 3.97 GiB of the range's low end" in told
     assert "one of 131072 needs 16.00" in told
     assert "the longest request that fits" not in told
     assert command(*asked, "--context", "4096", "--", "vllm", "serve", "m") == 1

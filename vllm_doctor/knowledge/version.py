@@ -54,7 +54,7 @@ def parse_version(text: str) -> Version | None:
 
 
 # A whole release as PEP 440 writes it, what a person types; a log has more words behind its version.
-_WRITTEN = re.compile(
+_WRITTEN = Pattern(
     r"v?\d{1,4}(?:\.\d{1,4}){1,3}(?:(?:a|b|rc)\d{1,4})?(?:\.post\d{1,4})?(?:\.dev\d{1,6})?(?:\+[A-Za-z0-9][A-Za-z0-9.]{0,60})?",
     re.ASCII,
 )

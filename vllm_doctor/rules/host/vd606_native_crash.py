@@ -1,5 +1,7 @@
 """VD606: code that is no Python crashed, and the dump of its calls says in which part."""
 
+from pathlib import PurePath
+
 from vllm_doctor.knowledge.layers import Layer, layer_of_native
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.native_crash import NATIVE, native_crash
@@ -33,8 +35,8 @@ def judge(case: Case) -> Outcome:
     if run.stopped is not None and run.stopped < fault.index:
         return NotHere("it crashed when the service had been told to stop")
     frames = fault.crash.root.frames
-    native = [f.function or f.file for f in frames if not f.file.endswith(".py")]
-    part = layer_of_native(native, [f.file.replace("\\", "/") for f in frames if f.file.endswith(".py")])
+    native = [f.function or f.file for f in frames if PurePath(f.file).suffix != ".py"]
+    part = layer_of_native(native, [f.file.replace("\\", "/") for f in frames if PurePath(f.file).suffix == ".py"])
     if part is None:
         return Clear("the calls of the crash name no part that the doctor knows")
     hit = next(h for h in run.deaths if h.index == fault.index)

@@ -7,7 +7,6 @@ of the calls belongs to a kind of kernel, the next run is asked to name it (CUDA
 from enum import StrEnum
 
 from vllm_doctor.knowledge import gpus, kernels, versions
-from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.log import chosen_kernels
 from vllm_doctor.log.chosen_kernels import Chosen
@@ -53,7 +52,6 @@ _FILES: tuple[tuple[Kind, str], ...] = (
 )
 
 
-_PRODUCT = Pattern(r"(?:scaled|_w\d|fp\d|int\d|marlin|gptq|awq)\w{0,40}_?(?:mm|gemm)\b|cutlass\w{0,40}_mm\b")
 # How vLLM names weights of four bits in its choice of the experts' kernels.
 _FOUR_BITS = ("nvfp4", "mxfp4", "wna16", "w4", "int4")
 
@@ -67,7 +65,7 @@ def kind(case: Case, fault: Fault) -> Kind | None:
         flex = any(says(file, "call-flex-attention") for file in files)
         tuning = any(says(file, "call-tuning") for file in files)
         return Kind.ATTENTION if flex else Kind.TUNING if tuning else found
-    if found is None and any(_PRODUCT.search(name) for name in fault.functions):
+    if found is None and any(says(name, "function-product") for name in fault.functions):
         return Kind.MATRIX  # the operator alone, whose layer's calls are cut off
     return found
 
