@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Host
+from conftest import READY_S, Host
 
 pytestmark = pytest.mark.sandbox
 # 40 blocks of 32 tokens: sixteen requests begin with a block each and grow until they throw each other out.
@@ -19,7 +19,11 @@ LOAD = Path(__file__).with_name("load.py").read_text()
 
 
 def load(host: Host, *arguments: object) -> None:
-    host.run(f"cat > /run/load.py <<'EOF'\n{LOAD}\nEOF\npython3 /run/load.py {' '.join(map(str, arguments))}")
+    """Load until it is through, which other work beside it can make four times as long."""
+    host.run(
+        f"cat > /run/load.py <<'EOF'\n{LOAD}\nEOF\npython3 /run/load.py {' '.join(map(str, arguments))}",
+        timeout_s=2 * READY_S,
+    )
 
 
 @contextmanager
