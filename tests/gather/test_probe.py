@@ -102,6 +102,42 @@ def test_a_server_that_lists_its_models_to_a_key_alone_is_asked_by_the_name_that
     assert found.completion is True
 
 
+class Busy(BaseHTTPRequestHandler):
+    """A server whose queue is longer than anybody's patience: it counts up by `step` a look, and answers nobody."""
+
+    step = 0
+    made = 0
+
+    def do_GET(self) -> None:
+        type(self).made += self.step
+        told = (
+            f'# TYPE vllm:generation_tokens counter\nvllm:generation_tokens_total{{engine="0"}} {self.made}\n'.encode()
+        )
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(told)))
+        self.end_headers()
+        self.wfile.write(told)
+
+    def do_POST(self) -> None:
+        self.close_connection = True
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on the test's screen."""
+
+
+@pytest.mark.parametrize(("step", "advanced"), [(7, True), (0, False)])
+def test_while_a_completion_is_awaited_the_engine_is_seen_to_work_for_others_or_not(
+    step: int, *, advanced: bool
+) -> None:
+    """A scrape before the question and one after it: a step of a busy engine takes longer than two scrapes in a row."""
+    handler = type("Handler", (Busy,), {"step": step})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        found = canary(f"http://127.0.0.1:{server.server_port}", LAUNCH, HEALTHY, deadline_s=5)
+        server.shutdown()
+    assert (found.completion, found.advanced) == (False, advanced)
+
+
 def test_an_answer_that_is_nested_without_end_names_no_model() -> None:
     assert _models(b"[" * 100_000) == ()
 

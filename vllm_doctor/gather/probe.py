@@ -7,10 +7,16 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from vllm_doctor.gather.http import NO_PASS, NoResponse, Pass, get, get_keyed
+from vllm_doctor.gather.metrics import scrape_few
+from vllm_doctor.knowledge import serving
 from vllm_doctor.records.host import Launch, Probe
+from vllm_doctor.records.reading import Unknown
 
 # What completes as /v1 does, and vLLM's own key leaves open.
 BESIDE = "/invocations"
+# What a working engine counts up, whoever asked for it.
+_WORK = ("prompt_tokens", "generation_tokens", "request_success")
+_WORK_S = 5.0
 
 
 def base_url(flags: Mapping[str, str | bool]) -> str | None:
@@ -64,19 +70,35 @@ def canary(base: str, launch: Launch, found: Probe, *, deadline_s: float, given:
     model = named[0] if named else launch.model
     if model is None:
         return replace(found, completion_unknown="no model is known to ask for a completion")
+    before = _work(base, given)
     came, why = completion(base, model, deadline_s=deadline_s, given=given)
-    return replace(found, completion=came) if came is not None else replace(found, completion_unknown=why)
+    if came is None:
+        return replace(found, completion_unknown=why)
+    after = _work(base, given) if came is False and why and before is not None else None
+    return replace(
+        found, completion=came, advanced=after > before if after is not None and before is not None else None
+    )
+
+
+def _work(base: str, given: Pass) -> float | None:
+    """Tokens read and made, and requests ended, since the server began; None where its /metrics do not tell."""
+    told = scrape_few(base, _WORK, deadline_s=_WORK_S, given=given)
+    if isinstance(told, Unknown):
+        return None
+    counts = [serving.total(told, names) for names in (serving.PROMPT_TOKENS, serving.GENERATED, serving.FINISHED)]
+    return sum(one for one in counts if one is not None) if any(one is not None for one in counts) else None
 
 
 def completion(base: str, model: str, *, deadline_s: float, given: Pass = NO_PASS) -> tuple[bool | None, str]:
-    """Does one token come back? None, and why, where the server refuses to be asked: that proves nothing.
+    """Does one token come back? None, and why, where the server refuses to be asked: that proves nothing. False with a
+    reason where no answer came.
 
     A dead engine answers with 500, or not at all; 503 is said by a server that is full, scales or closes.
     """
     body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}).encode()
     answer = get(f"{base}/v1/completions", deadline_s=deadline_s, body=body, max_bytes=1 << 20, given=given)
     if isinstance(answer, NoResponse):
-        return False, ""
+        return False, answer.reason
     if answer.status == 200:
         return _completes(answer.body), ""
     if answer.status >= 500 and answer.status != 503:

@@ -40,8 +40,8 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.PROBE}))
     container = case.container if unit is None else None
     if probe.health_status == 200 and probe.completion is False:
-        if _advances(case.metrics):
-            return Clear("the engine generates tokens; the trial request waited in the queue longer than its time-out")
+        if probe.advanced or _advances(case.metrics):
+            return Clear("the engine works for others; the trial request waited in the queue longer than its time-out")
         return _no_token(unit.name if unit is not None else "", container)
     if unit is None or unit.main_pid is None:
         return NotHere("the unit has no running process")
@@ -145,7 +145,7 @@ def _without_engine(case: Case, unit: str, gone: list[LogLine]) -> Finding:
 
 
 def _advances(metrics: Metrics | None) -> bool:
-    """Did the counter of generated tokens rise between the two scrapes?"""
+    """Did the counter of generated tokens rise between the two scrapes? A step can take longer than lies between."""
     if metrics is None or len(metrics.scrapes) < 2:
         return False
     made = [sum(one.value for one in scrape.samples if one.name in _MADE) for scrape in metrics.scrapes]
