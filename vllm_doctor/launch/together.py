@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from vllm_doctor.knowledge.history import history
-from vllm_doctor.knowledge.parser.ranges import scaled
+from vllm_doctor.knowledge.human_int import scaled
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.refusal import Refusal
 from vllm_doctor.launch.values import number

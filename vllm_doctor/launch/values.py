@@ -2,13 +2,13 @@
 
 import re
 
-_SUFFIXES = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20, "g": 10**9, "G": 1 << 30}
+from vllm_doctor.knowledge.human_int import SUFFIXES
 
 
 def number(text: str) -> float | None:
     """A number with one of vLLM's suffixes (`8k` and `1e4` as vLLM reads them); None for anything else."""
-    found = re.fullmatch(r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)([kKmMgG]?)", text.strip().replace("_", ""))
-    return float(found[1]) * _SUFFIXES[found[2]] if found is not None else None
+    found = re.fullmatch(r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)([kKmMgGtT]?)", text.strip().replace("_", ""))
+    return float(found[1]) * SUFFIXES.get(found[2], 1) if found is not None else None
 
 
 def typed(text: str) -> int | float | str:

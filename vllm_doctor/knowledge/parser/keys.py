@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from vllm_doctor.knowledge.history import History, Record, history
+from vllm_doctor.knowledge.human_int import scaled
 from vllm_doctor.knowledge.near import near
-from vllm_doctor.knowledge.parser.ranges import scaled
 from vllm_doctor.knowledge.version import Version
 
 _DEPTH = 8

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from vllm_doctor.knowledge.history import Record
-from vllm_doctor.knowledge.parser.ranges import scaled
+from vllm_doctor.knowledge.human_int import scaled
 
 
 def wrong(record: Record, words: Sequence[str]) -> tuple[str, str] | None:

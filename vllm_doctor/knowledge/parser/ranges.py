@@ -6,10 +6,11 @@ config/scheduler.py (max_num_seqs and max_num_batched_tokens of 1 and more), con
 names no upper limit, the one here is far above any machine.
 """
 
-import re
 from math import isnan
 
 import msgspec
+
+from vllm_doctor.knowledge.human_int import scaled
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -50,15 +51,6 @@ class Range(msgspec.Struct, frozen=True):
         except ValueError:
             return None
         return None if isinstance(value, float) and isnan(value) else value
-
-
-_SCALE = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
-
-def scaled(text: str) -> int | None:
-    """A whole number with a suffix, 8k or 1.5M; None for anything else."""
-    found = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)([kKmMgGtT])", text.strip(), re.ASCII)
-    return int(float(found[1]) * _SCALE[found[2]]) if found is not None else None
 
 
 _RANKS = Range(1, 4096, "a whole number")

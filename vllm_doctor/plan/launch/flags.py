@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+from vllm_doctor.knowledge.human_int import scaled
 from vllm_doctor.launch.parse import LaunchLine
-
-_HUMAN = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class SettingError(Exception):
@@ -17,10 +16,12 @@ class SettingError(Exception):
 def whole(name: str, text: str) -> int:
     """A whole number as vLLM reads it: 32768, 32k (1000), 32K (1024), 1.5M. Raises SettingError."""
     bare = re.sub(r"(?<=\d)_(?=\d)", "", text.strip())  # as Python reads numbers
-    found = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)([kKmMgGtT]?)", bare, re.ASCII)
-    if not found or ("." in found[1] and not found[2]):
+    human = scaled(bare)
+    if human is not None:
+        return human
+    if not re.fullmatch(r"\d{1,18}", bare, re.ASCII):
         raise SettingError(f"--{name}: found {text!r}; needed: a whole number of tokens or things, such as 8192 or 8k")
-    return int(float(found[1]) * _HUMAN.get(found[2], 1))
+    return int(bare)
 
 
 class Flags:

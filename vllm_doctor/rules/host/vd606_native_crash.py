@@ -9,17 +9,16 @@ from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Confidence, Severity
+from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.deaths import signal_of
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.kernel import kind, other_kernel
-from vllm_doctor.rules.remedies.layer import off
+from vllm_doctor.rules.remedies.layer import first_of_each, off
 from vllm_doctor.rules.say import finding, upgrade
 
 _WORDS = {"11": "SIGSEGV", "6": "SIGABRT", "4": "SIGILL", "8": "SIGFPE"}
-_CHANGES = 3
 
 
 def judge(case: Case) -> Outcome:
@@ -76,11 +75,7 @@ def _cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     offered += changes_of(case, part.answers, said, fault)
     why = "a crash of native code is a defect of the release or of the library; a newer one may have fixed it"
     offered.append(upgrade(case, why))
-    once: dict[tuple[ChangeKind, str], Change] = {}
-    for change in offered:
-        if change is not None:
-            once.setdefault((change.kind, change.name), change)
-    return tuple(once.values())[:_CHANGES]
+    return first_of_each(offered)
 
 
 RULE = rule("VD606", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

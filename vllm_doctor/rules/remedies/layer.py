@@ -1,5 +1,7 @@
 """Which layer a failure belongs to that no rule knows, and what cures that layer's failures in general."""
 
+from collections.abc import Iterable
+
 from vllm_doctor.knowledge.answers import Answer, applies
 from vllm_doctor.knowledge.layers import Layer, layer_of
 from vllm_doctor.knowledge.layers.switches import Switch, switches_of
@@ -50,6 +52,11 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     if _defect(fault):
         why = "vLLM's own code did not expect this: a defect of the release; a newer one may have fixed it"
         offered.append(upgrade(case, why))
+    return first_of_each(offered)
+
+
+def first_of_each(offered: Iterable[Change | None]) -> tuple[Change, ...]:
+    """The first change of each thing, in the order given; no more than somebody reads at once."""
     once: dict[tuple[ChangeKind, str], Change] = {}
     for change in offered:
         if change is not None:
