@@ -369,7 +369,7 @@ def redaction(data: bytes) -> None:
     names = Names([text[:60]], [text[:20]])
     Redactor(names).tree({text[:40]: [text]}, "file")
     planted = scrub(f"{text}\nDB_PASS=PlAnTeD")
-    assert "PlAnTeD" not in planted
+    assert planted.count("PlAnTeD") <= text.count("PlAnTeD")  # what the fuzzer has learnt to write is its own
     shot = Diagnosis(Verdict.UNKNOWN, None, (), (), facts={"log_note_1": f"judged {text}"})
     json.loads(safe(dumps(answer(shot, Snapshot(taken_at=_NOW)))))
 

@@ -174,3 +174,52 @@ def test_an_end_in_order_is_ok(line: str) -> None:
 def test_a_server_that_was_started_again_and_serves_is_ok(line: str) -> None:
     again = SERVED.replace("pid=1", "pid=11").replace("pid=2", "pid=12")
     assert verdict(f"{SERVED}{line}\n{again}") is Verdict.OK
+
+
+# The words of bash and glibc in other languages, from their own translations (bash.mo, libc.mo of Debian 12).
+LOCALISED = (
+    "Getötet",
+    "Speicherzugriffsfehler (Speicherabzug geschrieben)",
+    "Processus arrêté",
+    "Erreur de segmentation (core dumped)",
+    "強制終了",
+    "已杀死",
+    "Убито",
+    "Terminado (killed)",
+    "[1]+  Getötet                 vllm serve acme/chat-8b",
+    "./run.sh: Zeile 3:   902 Getötet                 vllm serve acme/chat-8b",
+    "./run.sh : ligne 3 :   902 Processus arrêté      vllm serve acme/chat-8b",
+    "./run.sh: 3 行:   902 強制終了            vllm serve acme/chat-8b",
+    "./run.sh: 第 3 行：   902 段错误               （核心已转储） vllm serve acme/chat-8b",  # noqa: RUF001 - bash's own
+    "bash: vllm : commande introuvable",
+)
+OF_A_SHELL = tuple(line for line in LOCALISED if line.startswith("./run.sh"))
+
+
+@pytest.mark.parametrize("prompt", ["", "(venv) root@gpu7:~/models# \n", "a word of goodbye\n"])
+@pytest.mark.parametrize("line", LOCALISED)
+@pytest.mark.parametrize(
+    "text", [SERVED, STOPPED, STOPPED[: STOPPED.rindex("(APIServer pid=1) INFO:     Application shutdown")]]
+)
+def test_an_end_is_told_in_every_language(text: str, line: str, prompt: str) -> None:
+    assert verdict(f"{text}{line}\n{prompt}") is not Verdict.OK
+
+
+@pytest.mark.parametrize("line", OF_A_SHELL)
+def test_a_shell_tells_of_a_child_by_form_and_not_by_word(line: str) -> None:
+    script = (
+        "INFO 03-14 09:00:01 [utils.py:233] non-default args: {'model': 'example/model-8b'}\n"
+        "(EngineCore_DP0 pid=42) INFO 03-14 09:00:15 [kv_cache_utils.py:1087] GPU KV cache size: 300,000 tokens\n"
+        "(EngineCore_DP0 pid=42) INFO 03-14 09:00:20 [core.py:218] init engine (profile, create kv cache) took 12 s\n"
+        "Processed prompts: 100%|██████████| 4/4 [00:01<00:00,  3.00it/s, est. speed input: 20.00 toks/s]\n"
+        "Prompt: 'a', generated text: 'b'"
+    )
+    assert verdict(script) is Verdict.OK
+    assert verdict(f"{script}\n{line}\n") is not Verdict.OK
+    for release, running in material.RUNNING.items():
+        assert verdict("\n".join([*running, line, *front_end(release, busy=False)])) is not Verdict.OK
+
+
+def test_a_prompt_below_a_stop_tells_of_no_end() -> None:
+    assert verdict(f"{STOPPED}(venv) root@gpu7:~/models# \n") is Verdict.OK
+    assert verdict(f"{STOPPED}root@gpu7:~# vllm serve acme/chat-8b\n") is Verdict.UNKNOWN

@@ -25,6 +25,7 @@ _ENGINE = ("EngineCore", *RANKS)
 # Of such a line its writer's level says nothing: it tells of another process, or of the host.
 _ENDS = (
     "end-by-signal",
+    "shell-tells-of-child",
     "end-by-library",
     "end-by-manager",
     "end-by-scheduler",
@@ -32,7 +33,7 @@ _ENDS = (
     "end-by-memory-guard",
 )
 _OF_NO_CONCERN = ("information-line", "python-warning", "aside-heading", "survived-by-design")
-_HARMLESS = (*_OF_NO_CONCERN, "warning-line", "ended-in-order", "calls-itself-harmless", "library-chat")
+_HARMLESS = (*_OF_NO_CONCERN, "warning-line", "ended-in-order", "calls-itself-harmless", "library-chat", "shell-prompt")
 
 
 def last_words(run: AnalysedRun) -> LogLine | None:
@@ -68,30 +69,44 @@ def _said(run: AnalysedRun) -> Iterator[LogLine]:
         beside = stream is not None and line.stream not in {None, stream}
         if beside or index in told or index in known or _own(line):
             continue
-        # Whoever told the server to stop kills what does not; one that has stopped is gone without it.
-        carried = ("stop-carried-out",) if complete is not None else ("stop-carried-out", "kill-in-any-words")
-        if index > end and says(line.text, *carried):
+        if index > end and says(line.text, *_asked_for(run)):
             continue
         if _complains(run, index):
             yield line
 
 
 def strange_end(run: AnalysedRun) -> LogLine | None:
-    """The log's very last line, where nothing says whose it is: who writes after a server that runs on? Ends cannot be
-    listed, and whoever tells of one has the last word. A script prints its answers there, and its neighbour in a log of
-    several containers is another stream."""
-    if run.stopped is not None or run.is_script or run.first("app-stopped", "uvicorn-finished") is not None:
+    """The first line behind the server's last own word of which nothing says whose it is: who writes after a server
+    that runs on, or has stopped? Ends cannot be listed, whoever tells of one has the last word, and a shell tells of it
+    in its user's language. A script prints its answers there, and its neighbour in a log of several containers is
+    another stream. The first, because whoever tells of an end may go on, with a prompt or a goodbye.
+    """
+    if run.is_script or run.first("eval-results") is not None:
         return None
-    stream = next((line.stream for line in reversed(run.lines) if _own(line)), None)
-    last = (i for i in reversed(range(len(run.lines))) if run.lines[i].text.strip())
-    index = next((i for i in last if stream is None or run.lines[i].stream in {None, stream}), -1)
-    if index <= run.worked or any(h.index == index for h in run.hits):
-        return None
-    line = run.lines[index]
-    told = any(crash.first <= index <= crash.last for crash in run.crashes)
-    whole = line.excerpt or line.text  # with the head that a logger of another form wrote, where its level stands
-    harmless = told or line.level is not None or _own(line) or says(line.text, *_HARMLESS) or says(whole, *_HARMLESS)
-    return None if harmless else line
+    lines = run.lines
+    known = {hit.index for hit in run.hits}
+    own = next((i for i in reversed(range(len(lines))) if _own(lines[i])), -1)
+    last = max(own, run.worked, *(h.index for h in run.hits if h.id in stops() or kinds()[h.id] == "benign"), -1)
+    stream = lines[own].stream if own >= 0 else None
+    asked = _asked_for(run)
+    for index in range(last + 1, len(lines)):
+        line = lines[index]
+        beside = stream is not None and line.stream not in {None, stream}
+        told = any(crash.first <= index <= crash.last for crash in run.crashes)
+        if not line.text.strip() or beside or told or index in known or line.level is not None:
+            continue
+        whole = line.excerpt or line.text  # with the head that a logger of another form wrote, where its level stands
+        if not says(line.text, *_HARMLESS, *asked) and not says(whole, *_HARMLESS, *asked):
+            return line
+    return None
+
+
+def _asked_for(run: AnalysedRun) -> tuple[str, ...]:
+    """How a stop is carried out. Whoever told the server to stop kills what does not; one that has stopped is gone
+    without it."""
+    if run.first("app-stopped", "uvicorn-finished") is not None:
+        return ("stop-carried-out",)
+    return ("stop-carried-out", "kill-in-any-words") if run.stopped is not None else ()
 
 
 def _heading(run: AnalysedRun, crash: Crash) -> Iterator[int]:

@@ -236,9 +236,10 @@ def _unsure(run: AnalysedRun) -> str | None:
             f"line {told.number} says that something ended or failed, and nothing after it shows that the engine "
             f"works{still}: {told.text.strip()[:120]}"
         )
-    if (run.served(-1) or run.answered) and (told := strange_end(run)) is not None:
+    ended = run.served(-1) or run.answered or run.stopped is not None
+    if ended and (told := strange_end(run)) is not None:
         return (
-            "the log ends in a line that vLLM did not write, and who did may tell of the server's end: "
+            "behind the server's last word stands a line that vLLM did not write, and who did may tell of its end: "
             f"{told.text.strip()[:120]}"
         )
     return unanswered(run)

@@ -39,7 +39,8 @@ def _json(kind: str, text: str) -> str:
 
 def _plain_numbers(text: str) -> str:
     """JSON whose numbers may have suffixes (`80m`), as vLLM's own reader writes it out before it reads it."""
-    parts = re.split(r'("(?:[^"\\]|\\.)*")', text)
+    # A text that nobody closes goes to the end, so that no quotation mark of it is looked at again.
+    parts = re.split(r'("(?:[^"\\]++|\\.?)*+(?:"|\Z))', text, flags=re.DOTALL)
     for at in range(0, len(parts), 2):
         parts[at] = re.sub(r"\b\d{1,18}(?:\.\d{1,18})?[kKmMgGtT]\b", lambda m: str(scaled(m[0]) or m[0]), parts[at])
     return "".join(parts)
