@@ -21,6 +21,7 @@ import yaml
 from ansible import context
 from ansible.constants import config
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.common.yaml import yaml_load
 from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.splitter import parse_kv
 from ansible.plugins.action import ActionBase
@@ -345,12 +346,12 @@ def _roles() -> tuple[list[Option], dict[str, Any]]:
         specs = role / "meta" / "argument_specs.yml"
         if specs.is_file():
             try:
-                known += options(role.name, yaml.safe_load(specs.read_text(encoding="utf-8")) or {})
+                known += options(role.name, yaml_load(specs.read_text(encoding="utf-8")) or {})
             except yaml.YAMLError as error:
                 raise AnsibleActionFail(f"{specs}: {error}") from error
         values = role / "defaults" / "main.yml"
         if values.is_file():
-            found = yaml.safe_load(values.read_text(encoding="utf-8")) or {}
+            found = yaml_load(values.read_text(encoding="utf-8")) or {}
             defaults.update({name: value for name, value in found.items() if "{{" not in str(value)})
     return known, defaults
 
