@@ -160,14 +160,15 @@ def test_rpm_is_asked_where_it_has_a_database_also_beside_dpkg(
 
 
 def test_another_file_of_a_role_is_another_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("example", "preflight"):
-        (tmp_path / name / "tasks").mkdir(parents=True)
-    monkeypatch.setattr(ACTION, "ROLES", tmp_path)
-    before = ACTION.code("example")
-    (tmp_path / "preflight" / "tasks" / "ask.yml").write_text("")
-    between = ACTION.code("example")
-    (tmp_path / "example" / "tasks" / "main.yml").write_text("")
-    assert len({before, between, ACTION.code("example")}) == 3
+    """In a collection all plugins stand beside the roles, and any role may ask any of them."""
+    monkeypatch.setattr(ACTION, "ROLES", tmp_path / "roles")
+    seen = {ACTION.code("example")}
+    of_roles = ("roles/preflight/tasks/ask.yml", "roles/example/tasks/main.yml", "roles/example/library/one.py")
+    for number, name in enumerate((*of_roles, "plugins/modules/one.py", "plugins/filter/one.py"), start=2):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("")
+        seen.add(ACTION.code("example"))
+        assert len(seen) == number, name
 
 
 # Folders that others write into too, notes of a run, and what is only looked at.

@@ -14,7 +14,8 @@ from ansible.plugins.loader import add_all_plugin_dirs
 from ansible.utils.vars import load_extra_vars
 
 ROLES = Path(__file__).resolve().parents[2]
-# What the outcome of a role follows from: its files, those of the role that says what a host is, and what fits what.
+# What the outcome of a role follows from: its files, those of the role that says what a host is, in a collection the
+# plugins, which stand there beside all roles, and what fits what.
 CODE = (
     *("action_plugins", "defaults", "files", "filter_plugins", "handlers", "library"),
     *("module_utils", "tasks", "templates", "vars"),
@@ -30,11 +31,10 @@ def digest(value: object) -> str:
 def code(role: str) -> str:
     """A digest of all files that the role's outcome follows from."""
     total = sha256(KNOWLEDGE.read_bytes() if KNOWLEDGE.exists() else b"")
-    for name in (role, "preflight"):
-        for folder in CODE:
-            for path in sorted((ROLES / name / folder).rglob("*")):
-                if path.is_file() and "__pycache__" not in path.parts:
-                    total.update(str(path.relative_to(ROLES)).encode() + b"\0" + path.read_bytes())
+    for top in (*(ROLES / name / folder for name in (role, "preflight") for folder in CODE), ROLES.parent / "plugins"):
+        for path in sorted(top.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                total.update(str(path.relative_to(ROLES.parent)).encode() + b"\0" + path.read_bytes())
     return total.hexdigest()[:24]
 
 
