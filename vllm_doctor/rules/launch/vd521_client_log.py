@@ -18,7 +18,7 @@ _LOOK = {
     Saw.REFUSED_REQUEST: "the answer's own text, which names what the server refuses: model's name, length, key, field",
 }
 
-_LOG = "journalctl -u UNIT --since -1h > server.log && vllm-doctor diagnose --log server.log"
+_LOG = "journalctl -u UNIT --since -1h > server.log && vllm-doctor diagnose server.log"
 
 
 def judge(case: Case) -> Outcome:
