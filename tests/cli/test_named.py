@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.test_diagnose import HEALTHY, TOO_SMALL
+from tests.idle_host import no_processes
 from tests.plan.models import LLAMA_8B
 from vllm_doctor.cli import (
     bundle,
@@ -33,7 +34,14 @@ from vllm_doctor.cli import (
 )
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
-from vllm_doctor.gather import bounded
+from vllm_doctor.gather import bounded, procfs
+
+
+@pytest.fixture(autouse=True)
+def idle_host(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No vLLM of this machine, such as one of another test's host, is judged with what is named."""
+    monkeypatch.setattr(procfs, "PROC", no_processes(tmp_path_factory.mktemp("host") / "proc"))
+
 
 FILES = {
     "diagnose": {"--log", "--kernel-log", "--metrics", "--nvidia-smi", "--model-config", "--from"},

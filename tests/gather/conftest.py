@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.idle_host import no_processes
 from tests.nvml_sim.build import build
 from vllm_doctor.gather import procfs, run
 
@@ -93,11 +94,7 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setattr(run, "PATH", f"{folder}:{run.PATH}")
-    proc = tmp_path / "proc-of-an-idle-host"  # whatever runs beside the tests is none of the host's that they describe
-    proc.mkdir()
-    for name in ("meminfo", "net", "sys"):
-        (proc / name).symlink_to(f"/proc/{name}")
-    monkeypatch.setattr(procfs, "PROC", proc)
+    monkeypatch.setattr(procfs, "PROC", no_processes(tmp_path / "proc-of-an-idle-host"))
 
     def put(name: str, script: str) -> None:
         program = folder / name

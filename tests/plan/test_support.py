@@ -180,3 +180,30 @@ def test_unknown_is_no_success_and_no_finding(tmp_path, monkeypatch, capsys):
     asked = ["--vllm-version", "0.33.0", "--gpu", "H100", "--model-config", str(file)]
     assert run(["plan", *asked, "--", "vllm", "serve", "m"]) == Exit.INCOMPLETE
     assert "cannot be said" in capsys.readouterr().out.splitlines()[0]
+
+
+T5 = {
+    "architectures": ["T5ForConditionalGeneration"],
+    "model_type": "t5",
+    "d_model": 512,
+    "d_kv": 64,
+    "d_ff": 2048,
+    "num_layers": 6,
+    "num_decoder_layers": 6,
+    "num_heads": 8,
+    "vocab_size": 32128,
+    "is_encoder_decoder": True,
+    "n_positions": 512,
+}
+
+
+def test_a_model_that_the_release_has_no_code_for_is_unknown_whatever_its_config_calls_the_heads(ask):
+    planned = ask(T5, "--max-model-len 512", gpus=1)
+    assert any("no model code for T5ForConditionalGeneration" in doubt for doubt in planned.predict().settings.doubts)
+
+
+@pytest.mark.parametrize("question", [["--gpu", "H100"], ["--goal", "context=8k"]])
+def test_a_config_alone_is_a_model_to_plan(question, tmp_path, capsys):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
+    code = run(["plan", *question, "--model-config", str(tmp_path), "--vllm-version", "0.33.0"])
+    assert (code, "vllm serve MODEL" in capsys.readouterr().out) == (Exit.OK, True)

@@ -27,6 +27,8 @@ def fill(q: Question, *, unit: str | None, count: int | None) -> Question:
     it."""
     found = _unit(unit) if not q.launch else None
     argv = q.launch or (found.argv if found is not None else ())
+    if not argv and q.config is not None and unit is None:
+        argv = ("vllm", "serve", "MODEL")  # its config.json is all that was given, and all that is needed
     if not argv:
         raise PlanProblem(
             "no launch line and no vLLM unit on this host; needed: a model (org/name, or its folder), or "

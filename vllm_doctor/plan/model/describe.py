@@ -262,7 +262,9 @@ def describe(top: Section) -> Architecture:
     count = text.whole(*(reversed(counts) if paired else counts), high=2000)
     alone = model_type in MAMBA_ONLY  # without attention
     heads = (
-        1 if alone else text.whole("num_attention_heads", "n_head", "n_heads", "decoder_attention_heads", high=16_384)
+        1
+        if alone
+        else text.whole("num_attention_heads", "n_head", "n_heads", "decoder_attention_heads", "num_heads", high=16_384)
     )
     kv_heads = text.whole(
         "num_key_value_heads",
