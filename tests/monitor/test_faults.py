@@ -112,7 +112,10 @@ def scaled(text: str, by: float) -> str:
 
     text = re.sub(r"(?<=[\[:])(\d+)([smhd])(?=[\]:])", span, text)
     text = re.sub(r"(?<=offset )(\d+)([smhd])", span, text)
-    return re.sub(r"^(\d+)([smhd])$", span, text)
+    if re.fullmatch(r"(\d+[smhd])+", text):  # 4m45s
+        held = sum(int(number) * UNITS[unit] for number, unit in re.findall(r"(\d+)([smhd])", text))
+        return f"{round(held * 1000 / by)}ms"
+    return text
 
 
 def fast_rules() -> str:

@@ -80,11 +80,15 @@ def groups(
 def latest(row: Mapping[str, Any]) -> str:
     """From the fault to the firing alert: what a row of groups() takes at most, in words.
 
-    Of a burn rate where every request misses its objective: a smaller fault burns the budget more slowly.
+    One of the scrapes is the evaluation, which comes as often (evaluation_interval). Of a burn rate where every request
+    misses its objective: a smaller fault burns the budget more slowly.
     """
     first = row["expr"].partition("\nunless ")[0].partition(" unless ")[0].partition("\nand on ")[0]
     runs = "two runs" if row["alert"] == "VllmDoctorFinding" else "a run"
-    parts = [_fills(row), row["for"], f"{runs} of the text file" if _TEXT_FILE.search(first) else "", "two scrapes"]
+    # The fault is in the next scrape, and the evaluation after it sees it. What no longer grows is seen in the scrape
+    # after the next: the next still has what was counted before the fault.
+    scrapes = "three scrapes" if "idelta(" in row["expr"] else "two scrapes"
+    parts = [_fills(row), row["for"], f"{runs} of the text file" if _TEXT_FILE.search(first) else "", scrapes]
     return " + ".join(part for part in parts if part not in {"", "0m"})
 
 
