@@ -12,7 +12,7 @@ import vllm_doctor.knowledge
 from vllm_doctor.redact.launch import scrub_argv, scrub_env, scrub_values, secret_values
 from vllm_doctor.redact.lines import Lines
 from vllm_doctor.redact.names import words
-from vllm_doctor.redact.text import HIDDEN, scrub
+from vllm_doctor.redact.text import HIDDEN, safe, scrub
 
 RELEASES = Path(vllm_doctor.knowledge.__file__).parent / "releases"
 
@@ -232,3 +232,41 @@ def test_a_known_secret_is_found_where_no_name_stands_beside_it() -> None:
 def test_any_text_can_be_scrubbed_and_twice_is_once(text: str) -> None:
     once = scrub(text)
     assert scrub(once) == once or len(scrub(once)) <= len(once) + len(HIDDEN)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("NAME_USER=user:S3cretPw9x", "S3cretPw9x"),
+        ('<input type="password" value="S3cretPw9x">', "S3cretPw9x"),
+        ("<input name=p value='S3cretPw9x' type=password>", "S3cretPw9x"),
+        ("otp seed JBSWY3DPEHPK3PXP", "JBSWY3DPEHPK3PXP"),
+        ("PIN: 493817", "493817"),
+        ('key "sk" \u2192 S3cretPw9xQabc', "S3cretPw9xQabc"),
+        ("Secret key = <S3cretPw9x>", "S3cretPw9x"),
+        ("credentials: user : S3cretPw9x", "S3cretPw9x"),
+        ("SetCredentialEncrypted=api: k6iUCUh0RJCQyvL8k8q1Uy", "k6iUCUh0RJCQyvL8k8q1Uy"),
+        ("SetCredential=api:hunter", "hunter"),
+    ],
+)
+def test_words_and_tags_around_a_value_tell_what_it_is(text: str, secret: str) -> None:
+    assert secret not in scrub(text)
+    assert secret not in safe(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pin_memory=True",
+        "spin: 1234567",
+        "user: vllm:docker",
+        "--user 1000:1000",
+        "--seed 1234567890123456",
+        "seed everything with abcdefghijklmnopqrst",
+        "Set the key <your-token> first",
+        "Unexpected key 'lm_head' -> tensor",
+        '<input type="text" value="S3cretPw9x">',
+    ],
+)
+def test_words_like_these_around_a_value_hide_nothing(text: str) -> None:
+    assert scrub(text) == text

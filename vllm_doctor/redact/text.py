@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from vllm_doctor.redact import fields, named, programs, shapes
 from vllm_doctor.redact import users as of_users
+from vllm_doctor.redact.around import around
 from vllm_doctor.redact.folded import folded
 from vllm_doctor.redact.shapes import Place
 from vllm_doctor.redact.values import marked, opaque, secret_under
@@ -53,6 +54,8 @@ def scrub(text: str, replace: Replace = hide, *, users: bool = True) -> str:
 
 def _scrub(text: str, replace: Replace, *, users: bool) -> str:
     lower = text.lower()
+    if (seen := replaced(text, around(text, lower), replace)) != text:
+        text, lower = seen, seen.lower()
     told = any(hint in lower for hint in _HINTS)
     asked = users and any(hint in lower for hint in _TEXT_HINTS)
     if told:

@@ -18,6 +18,7 @@ LONGEST_PLAIN = 200
 FOLDER = ("/", "~", "./", "../")
 # What signs a request or names a session has a digit; the same names in code have a class, a call or a word.
 _RANDOM = re.compile(r"(?=[^\d]{0,80}\d)[\w.%+/=~:!?-]{12,}")
+_IN_ANGLES = re.compile(r"<(?=[^\d]{0,80}\d)[^<>\s]{8,200}>")
 _MARK = re.compile(r"\[?<[a-z]{2,12}-\d{1,9}>\]?|\[hidden\]")
 _ONE_WORD = re.compile(r"[A-Za-z][A-Za-z_-]{3,39}")
 
@@ -57,6 +58,8 @@ def plain(value: str) -> bool:
     if len(value) > LONGEST_PLAIN:
         return False
     bare = value.strip("\"'[](){}, ")
+    if _IN_ANGLES.fullmatch(bare) and not marked(bare) and opaque(bare[1:-1]):
+        return False  # what stands for a value, as `<your-key>`, is made of words
     return (
         not bare
         or bool(_PLAIN.fullmatch(value))
