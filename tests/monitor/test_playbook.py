@@ -48,6 +48,12 @@ def test_a_site_with_a_prometheus_takes_the_files(tmp_path: Path) -> None:
     [
         (("-e", "vllm_host=127.0.0.1"), "set vllm_host to an address"),
         (("-e", '{"monitoring_numbers": {"kv_hihg": 1}}'), "no number of the alerts is called"),
+        (("-e", '{"monitoring_numbers": ["kv_high"]}'), "monitoring_numbers"),
+        (("-e", '{"monitoring_labels": ["site"]}'), "monitoring_labels"),
+        (("-e", '{"monitoring_receivers": [{"name": "a", "type": "pager"}]}'), "email, slack, pagerduty, webhook"),
+        (("-e", '{"monitoring_receivers": [{"name": "a", "type": "webhook", "channl": "b"}]}'), "channl"),
+        (("-e", '{"monitoring_receivers": [{"type": "slack"}]}'), "missing required arguments: name"),
+        (("-e", "monitoring_keep_days=many"), "monitoring_keep_days"),
     ],
 )
 def test_what_cannot_be_watched_is_refused_by_name(tmp_path: Path, words: tuple[str, ...], told: str) -> None:

@@ -19,6 +19,7 @@ import pytest
 import yaml
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
+from ansible.errors import AnsibleFilterError
 
 from tests.debian import command
 from tests.monitor.test_faults import Prometheus, Vllm, fast_rules
@@ -219,3 +220,45 @@ def test_a_webhook_has_it_whole(sent: Sent) -> None:
 
 def test_no_secret_stands_in_the_configuration(sent: Sent) -> None:
     assert not [word for word in ("slack-token", "routing-key", PASSWORD) if word in sent.configuration]
+
+
+@pytest.mark.parametrize(
+    ("receiver", "told"),
+    [
+        (
+            {"type": "webhook", "url": "alerts.example.net/s3cret"},
+            "url is not one; needed: an address such as https://",
+        ),
+        ({"type": "webhook", "url": "https:///s3cret"}, "url is not one"),
+        ({"type": "webhook", "url": "https://h/s3cret more"}, "url is not one"),
+        ({"type": "pagerduty", "secret": "k", "url": "s3cret"}, "url is not one"),
+        (
+            {"type": "email", "to": "a@b", "from": "c@d", "smarthost": "mail.example.net"},
+            "smarthost is not one; needed: HOST:PORT",
+        ),
+    ],
+)
+def test_an_address_that_is_none_is_refused_before_alertmanager_reads_it_and_is_not_told(
+    receiver: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(AnsibleFilterError) as refused:
+        _filters().alertmanager([{"name": "own", **receiver}], "/etc/secrets")
+    assert told in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["mail.example.net:587", "[2001:db8::7]:25", "127.0.0.1:9"])
+def test_a_mail_server_is_a_host_and_a_port(host: str) -> None:
+    mail = {"name": "own", "type": "email", "to": "a@b", "from": "c@d", "smarthost": host}
+    assert _filters().alertmanager([mail], "/etc/secrets")["receivers"][1]["email_configs"][0]["smarthost"] == host
+
+
+def test_one_word_is_a_list_of_one_as_ansible_reads_it() -> None:
+    made = _filters().alertmanager([{"name": "own", "type": "webhook", "url": "http://h/", "severities": "info"}], "/s")
+    assert made["route"]["routes"][0]["matchers"] == ['severity=~"info"']
+    whole, less = (_filters().rules_text(["0.32.0"], {}, without) for without in ([], "VllmDown, VllmErrors"))
+    assert ("alert: VllmDown\n" in whole, "alert: VllmDown\n" in less, "alert: VllmErrors\n" in less) == (
+        True,
+        False,
+        False,
+    )

@@ -17,6 +17,9 @@ LOOPBACK = {"127.0.0.1", "localhost", "::1", "[::1]"}
 LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 TAKEN = {"host", "unit", "model", "release", "card", "job", "instance", "severity", "alertname"}
 NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
+# An address without its port, or a port that is none, is refused by Alertmanager when it starts, and not before.
+ADDRESS = re.compile(r"https?://[^\s/?#]+(?:[/?#]\S*)?")
+SMARTHOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):[0-9]{1,5}")
 EVERY = {"0.0.0.0", "::", "[::]"}  # noqa: S104 - compared, not bound
 SEVERITIES = ("critical", "warning", "info")
 # What a message says, in Alertmanager's templates: of what fires, else of what is over. One message may be of several
@@ -82,9 +85,9 @@ def exporters(
 def labelled(targets: Sequence[dict[str, Any]], more: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Give the targets with the site's own labels. Raises AnsibleFilterError for a name that is none or is taken."""
     for name in more:
-        if not LABEL.fullmatch(name) or name in TAKEN:
+        if not LABEL.fullmatch(str(name)) or name in TAKEN:
             raise AnsibleFilterError(
-                f"monitoring_labels: {name[:60]!r}: a label is letters, digits and _, "
+                f"monitoring_labels: {str(name)[:60]!r}: a label is letters, digits and _, "
                 f"and none of {', '.join(sorted(TAKEN))}"
             )
     own = {name: str(value) for name, value in more.items()}
@@ -114,18 +117,25 @@ def _address(told: Mapping[str, Any], host: str, listens: str, *, tls: bool) -> 
     return f"[{given}]" if ":" in given and not given.startswith("[") else given
 
 
-def rules_text(wanted: Sequence[str], numbers: Mapping[str, Any], without: Sequence[str]) -> str:
+def _listed(value: str | Sequence[object]) -> list[str]:
+    """The words of a list. Ansible takes `a,b` for one, and leaves the variable as it was written."""
+    words: Sequence[object] = value.split(",") if isinstance(value, str) else value
+    return [str(word).strip() for word in words]
+
+
+def rules_text(wanted: Sequence[str], numbers: Mapping[str, Any], without: str | Sequence[str]) -> str:
     """Give the rules file for these releases."""
     known = [parse_version(one) for one in wanted]
     if not known or None in known:
         raise AnsibleFilterError(f"no release to make rules for: {', '.join(wanted) or 'no host has a service'}")
     try:
-        return rules.text([one for one in known if one is not None], numbers=dict(numbers), without=list(without))
+        out = _listed(without)
+        return rules.text([one for one in known if one is not None], numbers=dict(numbers), without=out)
     except (NoCommonNameError, rules.PolicyError) as problem:
         raise AnsibleFilterError(f"monitoring_numbers, monitoring_without, vllm_version: {problem}") from None
 
 
-def files(wanted: Sequence[str], numbers: Mapping[str, Any], without: Sequence[str]) -> list[dict[str, str]]:
+def files(wanted: Sequence[str], numbers: Mapping[str, Any], without: str | Sequence[str]) -> list[dict[str, str]]:
     """Give rules and dashboards for these releases as files."""
     made = {"rules/vllm.rules.yml": rules_text(wanted, numbers, without)}
     known = [at for one in wanted if (at := parse_version(one)) is not None]
@@ -172,7 +182,7 @@ def alertmanager(receivers: Sequence[Mapping[str, Any]], folder: str) -> dict[st
 
 
 def _severities(one: Mapping[str, Any]) -> list[str]:
-    told = [str(word) for word in one.get("severities") or SEVERITIES[:2]]
+    told = _listed(one.get("severities") or SEVERITIES[:2])
     if set(told) - set(SEVERITIES):
         raise AnsibleFilterError(f"monitoring_receivers: {one['name']}: severities are of {', '.join(SEVERITIES)}")
     return told
@@ -185,6 +195,14 @@ def _receiver(one: Mapping[str, Any], secret: str) -> dict[str, Any]:
             raise AnsibleFilterError(f"monitoring_receivers: {one['name']} ({one['type']}) lacks {', '.join(lacking)}")
         return {word: one[word] for word in words if word != "secret"}
 
+    def formed(word: str, form: re.Pattern[str], needed: str) -> None:
+        # The value is not told: an address may hold a token.
+        if one.get(word) and not form.fullmatch(str(one[word])):
+            what = f"{word} is not one"
+            raise AnsibleFilterError(f"monitoring_receivers: {one['name']} ({one['type']}): {what}; needed: {needed}")
+
+    formed("url", ADDRESS, "an address such as https://alerts.example.net/hook")
+    formed("smarthost", SMARTHOST, "HOST:PORT, such as mail.example.net:587")
     kind, more = one["type"], {"send_resolved": True}
     if kind == "slack":
         said("secret")
