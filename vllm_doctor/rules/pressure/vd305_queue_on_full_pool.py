@@ -1,11 +1,22 @@
 """VD305: the KV pool is full and requests queue up for it; nothing is thrown out, nothing fails, everybody waits."""
 
-from vllm_doctor.knowledge.serving import KV_USE, PREEMPTIONS, RUNNING, WAITING, highest, rate, total
+from vllm_doctor.knowledge.serving import (
+    GENERATED,
+    KV_USE,
+    PREEMPTIONS,
+    PROMPT_TOKENS,
+    RUNNING,
+    WAITING,
+    highest,
+    rate,
+    total,
+)
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.outcome import Clear, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.step import sequences
 from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.remedies.weights import more_gpus
 from vllm_doctor.rules.say import finding, set_flag
@@ -29,7 +40,8 @@ def judge(case: Case) -> Outcome:
     usage = [highest(s, KV_USE) for s in metrics.scrapes]
     waiting = [total(s, WAITING) or 0.0 for s in metrics.scrapes]
     running = [total(s, RUNNING) or 0.0 for s in metrics.scrapes]
-    full = all(u is not None and u >= _FULL for u in usage)
+    decodes = bool(rate(metrics, GENERATED)) and not rate(metrics, PROMPT_TOKENS)
+    full = all(u is not None and _is_full(case, u, r, decodes=decodes) for u, r in zip(usage, running, strict=True))
     long = all(r > 0 and w > _QUEUE * r for w, r in zip(waiting, running, strict=True))
     if not full or not long or rate(metrics, PREEMPTIONS):
         return Clear("the KV cache is not full, the queue is short, or requests are preempted")
@@ -49,8 +61,10 @@ def _of_the_log(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.METRICS}))
     last = run.stats[-_LINES:]
     use = [s.kv / 100 for s in last if s.kv is not None]
+    decodes = all(s.generation > 0 and s.prompt == 0 for s in last)
+    full = use and all(s.kv is not None and _is_full(case, s.kv / 100, s.running, decodes=decodes) for s in last)
     long = all(s.waiting > _QUEUE * s.running > 0 for s in last) and last[-1:] and last[-1].waiting >= last[0].waiting
-    if len(last) < _LINES or not use or min(use) < _FULL or not long or run.is_script:
+    if len(last) < _LINES or not full or not long or run.is_script:
         return Clear("the last statistics do not show a full KV cache with a lasting queue")
     if run.stopped is not None or run.root is not None:
         return Clear("the queue ended because the service ended")
@@ -65,14 +79,27 @@ def _of_the_log(case: Case) -> Outcome:
     )
 
 
+def _is_full(case: Case, use: float, running: float, *, decodes: bool) -> bool:
+    """Is there no room for the next request?
+
+    vLLM takes the first of the queue as soon as its blocks are free, a sequence is, and the step has tokens left
+    (v1/core/sched/scheduler.py). Where fewer run than may and every one of them decodes, so that nothing but blocks can
+    be lacking, the pool is full for the next one: what is left is less than what one of those that run holds.
+    """
+    most, _ = sequences(case)
+    return use >= _FULL or (decodes and 0 < running < most and use * (1 + 1 / running) > 1)
+
+
 def _percent(share: float) -> float:
     return round(share * 100, 1)
 
 
 def _found(case: Case, evidence: tuple[Evidence, ...], sums: tuple[Arithmetic, ...]) -> Outcome:
     """What is said and offered, whoever told of the queue."""
+    used = sums[0].value
     return finding(
         RULE,
+        title="" if used >= 100 * _FULL else f"The KV cache, {used:g} % in use, has no room for the next request",
         severity=Severity.DEGRADED,
         confidence=Confidence.LIKELY,
         evidence=evidence,
