@@ -81,17 +81,41 @@ def test_rows_start_for_certain_and_hold_the_requests_at_the_low_end(ask, config
 
 def test_fewer_of_a_card_than_a_row_says_do_not_do(ask):
     _, goal = ask("context=128k,concurrency=8", "--gpu", "H100")
-    assert {(row["format"], row["gpus"]) for row in goal["rows"]} == {("as stored", 4), ("fp8", 2)}
+    two = {("fp8", 2), ("fp8 KV cache", 2)}
+    assert {(row["format"], row["gpus"]) for row in goal["rows"]} == {("as stored", 4), *two}
     _, fewer = ask("context=128k,concurrency=8", "--gpu", "H100", "--gpus", "2")
-    assert {(row["format"], row["gpus"]) for row in fewer["rows"]} == {("fp8", 2)}
+    assert {(row["format"], row["gpus"]) for row in fewer["rows"]} == two
+
+
+def test_a_cache_in_8_bits_is_offered_where_it_saves_cards_and_the_card_computes_it(ask):
+    """16 GiB a request of 128k tokens in 16 bits, 8 in 8: eight fill 128 or 64 GiB."""
+    _, goal = ask("context=128k,concurrency=8", "--gpu", "H100")
+    row = next(row for row in goal["rows"] if row["format"] == "fp8 KV cache")
+    assert row["launch"].endswith("--tensor-parallel-size 2 --kv-cache-dtype fp8")
+    assert row["requests_at_once"][0] == pytest.approx(15.55, abs=0.05)
+    _, goal = ask("context=128k,concurrency=8", "--gpu", "A100 80GB")
+    assert {row["format"] for row in goal["rows"]} == {"as stored", "fp8"}
+    _, goal = ask("context=2k", "--gpu", "H100")
+    assert {row["format"] for row in goal["rows"]} == {"as stored"}
+
+
+def test_who_loses_accuracy_reads_it_and_what_it_would_take_to_lose_none(say):
+    _, told = say("--goal", "context=128k,concurrency=8", "--gpu", "H100")
+    first, second = told.splitlines()[:2]
+    assert first.endswith("2 × NVIDIA H100 80GB HBM3, fp8 KV cache")
+    assert second == "  8 bits cost some accuracy; none is lost on 4 × NVIDIA H100 80GB HBM3, as stored"
+    _, told = say("--goal", "context=2k", "--gpu", "H100")
+    assert "accuracy" not in told
 
 
 def test_a_checkpoint_that_is_quantised_stays_as_it_is(ask):
     for config in (GPT_OSS_20B, DEEPSEEK_LIKE):
         _, goal = ask("context=8k", config=config)
-        assert {row["format"] for row in goal["rows"]} == {"as stored"}
+        assert {row["format"] for row in goal["rows"]} <= {"as stored", "fp8 KV cache"}
     _, goal = ask("context=8k", launch=("vllm", "serve", "m", "--quantization", "fp8"))
-    assert {row["format"] for row in goal["rows"]} == {"as stored"}
+    assert {row["format"] for row in goal["rows"]} <= {"as stored", "fp8 KV cache"}
+    _, goal = ask("context=64k", launch=("vllm", "serve", "m", "--kv-cache-dtype", "fp8"))
+    assert {row["format"] for row in goal["rows"]} == {"as stored", "fp8"}
 
 
 def test_an_early_release_must_hold_all_of_the_weights_before_it_quantises_them(ask):
@@ -124,7 +148,7 @@ def test_prices_choose_the_cards_and_their_order(ask, say, priced):
     code, told = say("--goal", "context=32k,concurrency=16", "--prices", priced(CARDS))
     assert code == Exit.OK
     assert told.splitlines()[0] == (
-        "vLLM 0.33.0, 16 requests of 32,768 tokens at once: 2 × NVIDIA A100-SXM4-80GB, as stored, 3 an hour"
+        "vLLM 0.33.0, 16 requests of 32,768 tokens at once: 1 × NVIDIA H100 80GB HBM3, fp8 KV cache, 2.5 an hour"
     )
 
 
@@ -134,6 +158,7 @@ def test_each_row_has_its_launch_and_the_list_is_short(say):
     assert 4 <= told.count("  run      vllm serve m --max-model-len 32768 --max-num-seqs 16") <= 9
     assert ", as stored: " in told
     assert ", fp8: " in told
+    assert ", fp8 KV cache: " in told
     _, every = say("--goal", "context=32k,concurrency=16", "--explain")
     assert every.count("  run ") > told.count("  run ")
     assert "more with --explain" in told
@@ -154,7 +179,7 @@ def test_where_no_card_does_the_nearest_says_what_is_missing(say):
     lines = told.splitlines()
     assert code == Exit.FINDINGS
     assert lines[0].endswith("none of the cards that were tried is sure to do it")
-    assert lines[1] == "  nearest  8 × NVIDIA GB300, fp8"
+    assert lines[1] == "  nearest  8 × NVIDIA GB300, fp8 and fp8 KV cache"
     assert "GiB more on each GPU; its pool holds" in lines[2]
 
 

@@ -8,13 +8,13 @@ import msgspec
 
 from vllm_doctor.launch import quote
 from vllm_doctor.launch.write import words
-from vllm_doctor.plan.advice.set_ups import AS_STORED, FP8, Answer, SetUp
+from vllm_doctor.plan.advice.set_ups import Answer, SetUp
 from vllm_doctor.plan.question.goal import Goal
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.plan import SCHEMA_VERSION, figures, pasted
 
 # Rows of the short list, beside the first of a format that is not among them; --explain and JSON have all.
-SHORT = 8
+SHORT = 6
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ def _row(row: SetUp) -> Mapping[str, object]:
     return {
         "gpu": row.card.name,
         "gpus": row.count,
-        "format": row.format,
+        "format": row.format.name,
         "tensor_parallel_size": p.settings.parallel.tp,
         "pipeline_parallel_size": p.settings.parallel.pp,
         "memory_gib": round(row.memory_gib, 2),
@@ -77,12 +77,13 @@ def text(r: Reached, *, explain: bool = False) -> str:
     if not rows:
         lines = [f"vLLM {r.version}, {asked}: none of the cards that were tried is sure to do it"]
         if (near := r.answer.nearest) is not None:
-            lines += [f"  nearest  {near.count} × {near.card.name}, {near.format}", f"  missing  {_missing(near)}"]
+            lines += [f"  nearest  {near.count} × {near.card.name}, {near.format.name}", f"  missing  {_missing(near)}"]
     else:
         first = rows[0]
         price = "" if first.price is None else f", {first.price:g} an hour"
         lines = [
-            f"vLLM {r.version}, {asked}: {first.count} × {first.card.name}, {first.format}{price}",
+            f"vLLM {r.version}, {asked}: {first.count} × {first.card.name}, {first.format.name}{price}",
+            *_without_loss(rows),
             "  sure to start; requests: what the pool holds at the low end of the range and in its middle",
         ]
         shown = rows if explain else _short(rows)
@@ -95,18 +96,25 @@ def text(r: Reached, *, explain: bool = False) -> str:
     return "\n".join(visible(line) for line in lines) + "\n"
 
 
+def _without_loss(rows: Sequence[SetUp]) -> list[str]:
+    """The first that keeps weights and cache as they are, where the first of all does not."""
+    plain = next((row for row in rows if not row.format.options), None)
+    if rows[0].format.options and plain is not None:
+        return [f"  8 bits cost some accuracy; none is lost on {plain.count} × {plain.card.name}, as stored"]
+    if rows[0].format.options:
+        return ["  8 bits cost some accuracy; none of the cards that were tried holds it as stored"]
+    return []
+
+
 def _short(rows: Sequence[SetUp]) -> list[SetUp]:
     """The first of each kind of card and format, where no prices say which are of interest; each format once."""
     first: dict[tuple[str, str], SetUp] = {}
     for row in rows:
-        first.setdefault((row.card.name if row.price is not None else row.card.template, row.format), row)
+        first.setdefault((row.card.name if row.price is not None else row.card.template, row.format.name), row)
     kept = list(first.values())[:SHORT]
     there = {row.format for row in kept}
-    return kept + [
-        next(r for r in rows if r.format == fmt)
-        for fmt in (AS_STORED, FP8)
-        if fmt not in there and any(r.format == fmt for r in rows)
-    ]
+    missing = dict.fromkeys(row.format for row in rows if row.format not in there)
+    return kept + [next(row for row in rows if row.format == fmt) for fmt in missing]
 
 
 def _told(row: SetUp) -> list[str]:
@@ -117,7 +125,7 @@ def _told(row: SetUp) -> list[str]:
     held = "no cache" if row.holds is None else f"{row.holds[0]:.1f} to {row.holds[1]:.1f} requests"
     pool = "" if p.available_kv_gib is None else f", pool {p.available_kv_gib:.2f}"
     return [
-        f"  {row.count} × {row.card.name}, {row.format}: {row.memory_gib:.0f} GiB{nameplate}{price}",
+        f"  {row.count} × {row.card.name}, {row.format.name}: {row.memory_gib:.0f} GiB{nameplate}{price}",
         f"  holds    {held}; weights {p.weights_gib:.2f}{pool} GiB{each}",
         *pasted(row.planner.line, row.planner),
     ]

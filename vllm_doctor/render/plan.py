@@ -255,6 +255,11 @@ def _to_run(plan: Plan) -> list[str]:
     ]
 
 
+def _differs(plan: Plan) -> bool:
+    """Does the launch to paste stand above figures of another one?"""
+    return plan.choice is not None and bool(_to_run(plan)) and _line(plan.planner, plan.choice) != plan.planner.line
+
+
 def _shortened(plan: Plan) -> bool:
     """Does memory alone set the recommended launch's length? Then that length is the one that is told."""
     if plan.choice is None or plan.choice.predicted.margin_gib is None:
@@ -366,6 +371,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
             if p.margin_gib is None or p.margin_gib[0] == p.margin_gib[1]
             else f"  (claimed range {p.margin_gib[0]:.2f} to {p.margin_gib[1]:.2f})"
         )
+        lines += ["  the figures below are of the launch as asked, without what is recommended"] * _differs(plan)
         lines.append(
             f"  per GPU  weights {p.weights_gib:.2f} · non-torch {p.non_torch_gib or 0:.2f} · activation "
             f"{p.activation_gib:.2f} · graphs {p.cudagraph_gib:.2f} GiB"

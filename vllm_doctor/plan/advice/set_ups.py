@@ -1,5 +1,5 @@
-"""Which cards, and how many, reach a goal: for each card and weight format the fewest that start for certain and hold
-the requests, even at the low end of the range."""
+"""Which cards, and how many, reach a goal: for each card the fewest that start for certain and hold the requests, even
+at the low end of the range; fewer still where weights or cache are kept in 8 bits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Card, find, names
-from vllm_doctor.knowledge.history import history
 from vllm_doctor.launch.parse import LaunchLine
+from vllm_doctor.plan.advice.formats import Format, computes_fp8_cache, formats
 from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.launch.online import STREAMED
 from vllm_doctor.plan.prediction.predict import GIB, Prediction, held_before_start
@@ -21,7 +21,6 @@ from vllm_doctor.plan.question.planner import Planner, PlanProblem
 _LESS = ("0.9", "0.87", "0.84", "0.8")
 # Where no card does, so many of the largest are looked at.
 _NEAR = 4
-AS_STORED, FP8 = "as stored", "fp8"
 
 
 class SetUp(msgspec.Struct, frozen=True):
@@ -30,7 +29,7 @@ class SetUp(msgspec.Struct, frozen=True):
 
     card: Card
     count: int
-    format: str
+    format: Format
     planner: Planner
     predicted: Prediction
     holds: tuple[float, float] | None  # None for a model without a cache
@@ -61,20 +60,18 @@ def set_ups(planner: Planner, goal: Goal, cards: tuple[Card, ...], prices: Mappi
     _refuse_longer(planner, goal)
     found: list[SetUp] = []
     needs: dict[tuple[object, ...], float] = {}  # most cards are ruled out by what others of their kind needed
-    formats = tuple(_formats(planner))
+    ways = tuple(formats(planner))
     doubtful = planner.predict().settings.doubts  # of the model, whatever the card
-    for fmt in () if doubtful else formats:
-        for card in cards:
-            row = next((x for x in _tried(planner, goal, card, fmt, needs) if x.reaches), None)
-            if row is not None:
-                found.append(replace(row, price=None if card.name not in prices else prices[card.name] * row.count))
+    for card in () if doubtful else cards:
+        rows = _fewest(planner, goal, card, ways, needs)
+        found += [replace(x, price=None if card.name not in prices else prices[card.name] * x.count) for x in rows]
     if found:
         return Answer(tuple(sorted(found, key=_cost)), None)
-    nearest = [row for fmt in formats for row in _near(planner, goal, cards, fmt)]
+    nearest = [row for fmt in ways for row in _near(planner, goal, cards, fmt)]
     return Answer((), max(nearest, key=_nearness, default=None))
 
 
-def _near(planner: Planner, goal: Goal, cards: tuple[Card, ...], fmt: str) -> Iterator[SetUp]:
+def _near(planner: Planner, goal: Goal, cards: tuple[Card, ...], fmt: Format) -> Iterator[SetUp]:
     """The largest cards on which vLLM would run it, and those that are larger still."""
     runs = 0
     for card in sorted(cards, key=lambda c: -c.total_gib):
@@ -92,9 +89,9 @@ def kinds() -> tuple[Card, ...]:
     return tuple(card for card in found if card is not None and not card.unified)
 
 
-def _cost(row: SetUp) -> tuple[float, float, int, bool, str]:
+def _cost(row: SetUp) -> tuple[float, float, int, int, str]:
     paid = row.price if row.price is not None else 0.0
-    return paid, row.memory_gib, row.count, row.format != AS_STORED, row.card.name
+    return paid, row.memory_gib, row.count, len(row.format.options), row.card.name
 
 
 def _nearness(row: SetUp) -> tuple[int, float]:
@@ -109,12 +106,21 @@ def _refuse_longer(planner: Planner, goal: Goal) -> None:
             raise PlanProblem(f"--goal: context is {goal.context}; needed: {refusal.needed}")
 
 
-def _formats(planner: Planner) -> Iterator[str]:
-    yield AS_STORED
-    s = planner.settings()
-    stored = planner.arch.quantization is None and s.quantization is None and s.gguf is None
-    if stored and history("models", "quantizations").exists(FP8, planner.version):
-        yield FP8
+def _fewest(
+    planner: Planner, goal: Goal, card: Card, ways: tuple[Format, ...], needs: dict[tuple[object, ...], float]
+) -> list[SetUp]:
+    """The fewest of these cards for each format; one that changes more than another has to save cards."""
+    found: list[SetUp] = []
+    for fmt in ways:
+        if fmt.cache is not None and not computes_fp8_cache(planner.arch, card):
+            continue
+        below = min((row.count for row in found if row.format.plainer(fmt)), default=None)
+        counts = [n for n in _counts(planner, card) if below is None or n < below]
+        tried = (row for n in counts if (row := _tried(planner, goal, card, n, fmt=fmt, needs=needs)) is not None)
+        row = next((x for x in tried if x.reaches), None)
+        if row is not None:
+            found.append(row)
+    return found
 
 
 def _counts(planner: Planner, card: Card) -> list[int]:
@@ -124,26 +130,25 @@ def _counts(planner: Planner, card: Card) -> list[int]:
 
 
 def _tried(
-    planner: Planner, goal: Goal, card: Card, fmt: str, needs: dict[tuple[object, ...], float]
-) -> Iterator[SetUp]:
-    """The set-ups of one card, fewest cards first, without those whose memory is less than weights and requests."""
-    for count in _counts(planner, card):
-        kind = (fmt, count, card.capability)
-        if needs.get(kind, 0.0) <= card.total_gib and (row := _set_up(planner, goal, card, count, fmt)) is not None:
-            p = row.predicted
-            cache = goal.concurrency * p.needed_kv_gib if p.pool is not None else 0.0
-            needs[kind] = p.weights_gib + cache
-            yield row
+    planner: Planner, goal: Goal, card: Card, count: int, *, fmt: Format, needs: dict[tuple[object, ...], float]
+) -> SetUp | None:
+    """The set-up of so many cards; None where their memory is less than weights and requests need."""
+    kind = (fmt, count, card.capability)
+    row = _set_up(planner, goal, card, count, fmt) if needs.get(kind, 0.0) <= card.total_gib else None
+    if row is not None:
+        p = row.predicted
+        needs[kind] = p.weights_gib + (goal.concurrency * p.needed_kv_gib if p.pool is not None else 0.0)
+    return row
 
 
-def _largest(planner: Planner, goal: Goal, card: Card, fmt: str) -> SetUp | None:
+def _largest(planner: Planner, goal: Goal, card: Card, fmt: Format) -> SetUp | None:
     """The most of these cards on which vLLM would run it, else the most."""
     rows = (_set_up(planner, goal, card, count, fmt) for count in reversed(_counts(planner, card)))
     there = [row for row in rows if row is not None]
     return next((row for row in there if row.predicted.outcome != "rejected"), there[0] if there else None)
 
 
-def _set_up(planner: Planner, goal: Goal, card: Card, count: int, fmt: str) -> SetUp | None:
+def _set_up(planner: Planner, goal: Goal, card: Card, count: int, fmt: Format) -> SetUp | None:
     """None where an option of the launch has no such value."""
     on = _on(planner, card, count)
     try:
@@ -158,17 +163,15 @@ def _on(planner: Planner, card: Card, count: int) -> Planner:
     return replace(planner, gpus=count) if same else planner.on(card, count)
 
 
-def _with(line: LaunchLine, goal: Goal, count: int, fmt: str) -> LaunchLine:
+def _with(line: LaunchLine, goal: Goal, count: int, fmt: Format) -> LaunchLine:
     flags = {n: v for n, v in line.flags.items() if n not in {"tensor-parallel-size", "pipeline-parallel-size"}}
     flags |= {"max-model-len": str(goal.context), "max-num-seqs": str(goal.concurrency)}
     if count > 1:
         flags["tensor-parallel-size"] = str(count)
-    if fmt != AS_STORED:
-        flags["quantization"] = fmt
-    return replace(line, flags=flags)
+    return replace(line, flags=flags | fmt.options)
 
 
-def _one(planner: Planner, goal: Goal, card: Card, fmt: str) -> SetUp:
+def _one(planner: Planner, goal: Goal, card: Card, fmt: Format) -> SetUp:
     """The launch on these cards: as the release would run it, else with narrower or wider steps or less of the card."""
     planner, predicted = _in_stages(planner, planner.predict())
     refused = {r.flag for r in predicted.settings.refusals}
@@ -206,7 +209,7 @@ def _flagged(planner: Planner, name: str, value: str) -> Planner:
     return replace(planner, line=replace(planner.line, flags={**planner.line.flags, name: value}))
 
 
-def _judged(planner: Planner, p: Prediction, goal: Goal, card: Card, fmt: str) -> SetUp:
+def _judged(planner: Planner, p: Prediction, goal: Goal, card: Card, fmt: Format) -> SetUp:
     low = p.margin_gib[0] if p.margin_gib is not None else p.available_kv_gib or 0.0
     holds, missing = None, 0.0
     if p.pool is not None:
@@ -214,7 +217,7 @@ def _judged(planner: Planner, p: Prediction, goal: Goal, card: Card, fmt: str) -
         held = [p.pool.concurrency(p.pool.blocks(max(0.0, gib) * GIB), goal.context) for gib in (low, middle)]
         holds = (held[0], held[1])
         missing = 0.0 if held[0] >= goal.concurrency else max(0.01, goal.concurrency * p.needed_kv_gib - low)
-    if fmt != AS_STORED and not (planner.version >= STREAMED and planner.arch.moe is None):
+    if fmt.weights is not None and not (planner.version >= STREAMED and planner.arch.moe is None):
         missing = max(missing, _while_loading(planner, p))
     return SetUp(card, planner.gpus, fmt, planner, p, holds, missing)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from vllm_doctor.knowledge.versions import flag
 from vllm_doctor.plan.advice.choice.draft import LEAST, USEFUL, Draft
+from vllm_doctor.plan.advice.formats import computes_fp8_cache
 from vllm_doctor.plan.advice.recommendation import Sum, safe, table_tokens
 from vllm_doctor.plan.prediction.predict import GIB
 
@@ -134,7 +135,7 @@ def _fp8_helps(draft: Draft, wanted: int) -> bool:
         or fact is None
         or not fact.exists
         or gpu is None
-        or (gpu.capability or 0) < (8.9 if draft.arch.mla is None else 9.0)
+        or not computes_fp8_cache(draft.arch, gpu)
     ):
         return False
     plain = draft.predict(max_model_len=str(wanted))
