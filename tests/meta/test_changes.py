@@ -52,7 +52,7 @@ NOT_KNOWN = {
     "load-balancer": "which balancer stands in front, and what it calls this, no server tells",
     "tensor-parallel-size": "how many GPUs the cluster has is Ray's knowledge: `ray status`",
     "host-ram": "how much more would have been taken is not known after a kill",
-    "MemoryMax": "how much more a container would have taken is not known after its kill",
+    "limits.memory": "how much more a container would have taken is not known after its kill",
     "VLLM_CPU_KVCACHE_SPACE": "the launch does not say how much it is, and the host's memory is not known",
     "cpu-offload-gb": "the launch does not say how much it is, and the host's memory is not known",
     "guard": "what stands in front of a server is the owner's choice",

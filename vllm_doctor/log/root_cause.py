@@ -88,7 +88,7 @@ class AnalysedRun(Run):
                 continue
             heading = self._heading(crash)
             owner.update(dict.fromkeys(heading, crash))
-            told = [h for i in (*heading, *own) for h in said.get(i, ())]
+            told = self._without_code(crash, [h for i in (*heading, *own) for h in said.get(i, ())])
             built = any(h.id in _BUILDS for h in told)  # what a build asked a shell for, the build cannot do without
             hits = tuple(h for h in told if built or "shell" not in h.fields) or _wrapped(crash)
             if not hits and not crash.root.name:
@@ -110,6 +110,12 @@ class AnalysedRun(Run):
             last, hits = self._with_why(index, here, said) if relay is None else (index, tuple(here))
             (relayed if asked or relay is not None else found).append(Fault(index, last, None, hits, stage))
         return found or relayed or self._quoted()
+
+    def _without_code(self, crash: Crash, told: list[Hit]) -> list[Hit]:
+        """A traceback quotes the code that raised what the exception says in its own line: the line is the message."""
+        code = {frame.code.strip() for link in crash.links for frame in link.frames}
+        own = {h.id for h in told if self.lines[h.index].text.strip() not in code}
+        return [h for h in told if h.id not in own or self.lines[h.index].text.strip() not in code]
 
     def _quoted(self) -> list[Fault]:
         """Where only the parent's line is left: the child's exception that it quotes, whose calls nobody kept."""

@@ -189,7 +189,10 @@ class Case:
         run = self._run
         if run is None:
             return None
-        told = (run.number(message, "util") for message in ("profile-took", "memory-breakdown", "free-below-wanted"))
+        told = (
+            run.number(message, "util")
+            for message in ("profile-took", "profile-results", "memory-breakdown", "free-below-wanted")
+        )
         return next((value for value in told if value is not None and value > 0), None)
 
     @property
@@ -230,7 +233,7 @@ class Case:
         if run is not None:
             if run.oom is not None and run.oom.total:
                 return run.oom.total / GIB
-            for message in ("free-below-wanted", "memory-breakdown", "profile-took"):
+            for message in ("free-below-wanted", "memory-breakdown", "profile-took", "profile-results"):
                 if total := run.number(message, "total"):
                     return total
         gpus = self._snapshot.gpus

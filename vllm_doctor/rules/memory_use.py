@@ -8,7 +8,7 @@ from vllm_doctor.records.finding import GpuHolders, MemoryTerm, MemoryUse
 from vllm_doctor.records.host import Gpu, GpuProcess
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.foresight import planned, why_unplanned
-from vllm_doctor.rules.gates.kv_cache import on_cpu
+from vllm_doctor.rules.gates.kv_cache import POOL, on_cpu
 
 if TYPE_CHECKING:
     from vllm_doctor.plan.prediction.predict import Prediction
@@ -19,7 +19,6 @@ _NO_LOG = "not seen: no log of this start was read"
 _NO_START = "not seen: the log that was read does not have it"
 # Two figures of two decimals each, and what the driver rounds.
 _SLACK = 0.1
-_POOL = (("kv-available", "size"), ("profile-breakdown", "kv"))
 _Said = tuple[float, str] | None
 _Rank = Literal["largest", "smallest"]  # of several ranks
 
@@ -36,7 +35,7 @@ def memory_use(case: Case, unit: str | None, place: str | None) -> MemoryUse | N
     outside = _outside(case, weights)
     active = _logged(case, (("memory-breakdown", "activation"), ("profile-breakdown", "activation")))
     graphs = _graphs(case)
-    logged_pool, pool = _logged(case, _POOL, "smallest"), _pool(case, plan)
+    logged_pool, pool = _logged(case, POOL, "smallest"), _pool(case, plan)
     terms = [
         _term(case, "weights", weights, plan.weights_gib if plan else None),
         _term(case, "memory outside torch", outside, plan.non_torch_gib if plan else None, _DEBUG),
@@ -88,7 +87,7 @@ def _graphs(case: Case) -> _Said:
 
 def _pool(case: Case, plan: "Prediction | None") -> _Said:
     """As it is logged; else the blocks that /metrics tells, each of the planned size."""
-    said, metrics = _logged(case, _POOL, "smallest"), case.metrics
+    said, metrics = _logged(case, POOL, "smallest"), case.metrics
     if said is not None or metrics is None or plan is None or plan.pool is None:
         return said
     blocks = serving.whole(serving.cache_config(metrics.scrapes[-1]).get("num_gpu_blocks"))

@@ -12,7 +12,7 @@ from vllm_doctor.records.verdict import Cause, Phase
 from vllm_doctor.redact.launch import scrub_argv
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.free_memory import shortage
-from vllm_doctor.rules.gates.kv_cache import too_small
+from vllm_doctor.rules.gates.kv_cache import left_over, too_small
 
 # Where the memory of a GPU is the subject.
 _PHASES = frozenset(phase for phase in Phase if phase.value.startswith(("startup-", "runtime-"))) | {
@@ -66,8 +66,8 @@ def _of_torch(case: Case, oom: TorchOom) -> Memory | None:
 
 def _of_budget(case: Case) -> Memory | None:
     """Nothing is left for the KV cache: the budget, and what uses it up."""
-    run, total, weights = case.run, case.total_gib, case.weights_gib
-    left = (run.number("kv-available", "size") or run.number("profile-breakdown", "kv")) if run else None
+    total, weights = case.total_gib, case.weights_gib
+    left = left_over(case)
     if total is None or weights is None or left is None or left > 0:
         return None
     budget = case.utilization[0] * total

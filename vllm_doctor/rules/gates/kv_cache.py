@@ -5,6 +5,8 @@ import msgspec
 from vllm_doctor.rules.case import Case
 
 BLOCK = 16
+# Where releases log the GiB of the KV cache: V1, V0 from 0.6.5 on, V0 0.6.4.
+POOL = (("kv-available", "size"), ("profile-breakdown", "kv"), ("profile-results", "kv"))
 
 
 class TooSmall(msgspec.Struct, frozen=True):
@@ -41,8 +43,8 @@ def left_over(case: Case) -> float | None:
     run = case.run
     if run is None:
         return None
-    left = run.number("kv-available", "size")
-    return left if left is not None else run.number("profile-breakdown", "kv")
+    told = (run.number(message, field) for message, field in POOL)
+    return next((left for left in told if left is not None), None)
 
 
 def on_cpu(case: Case) -> bool:

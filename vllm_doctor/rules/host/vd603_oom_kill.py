@@ -28,6 +28,8 @@ _TOLD = (
 )
 # Kubernetes and Docker say so of a container at its own limit.
 _POD = "container-oom"
+# Where a container's limit stands; the message that says so is Kubernetes' own, where nothing else is known.
+_LIMITS = {"pod": "limits.memory", "docker": "--memory", "compose": "mem_limit"}
 _RAY = ("ray-low-memory", "ray-threshold", "ray-killed")
 
 
@@ -130,7 +132,7 @@ def _of_ray(hit: Hit | None) -> tuple[Arithmetic, ...]:
 def _changes(case: Case, kill: Kill | None, *, contained: bool) -> tuple[Change | None, ...]:
     limited = contained or (kill is not None and kill.group is not None)
     return (
-        _limit(kill) if limited else None,
+        (_limit(kill) if kill is not None else _containers_limit(case)) if limited else None,
         *(claim.change for claim in host_claims(case)),
         set_flag(
             case,
@@ -145,14 +147,18 @@ def _changes(case: Case, kill: Kill | None, *, contained: bool) -> tuple[Change 
     )
 
 
-def _limit(kill: Kill | None) -> Change:
+def _containers_limit(case: Case) -> Change:
+    """Nobody printed how much the container held: its limit has to grow, wherever it stands."""
+    named = _LIMITS.get(case.launch.medium if case.launch is not None else "pod", _LIMITS["pod"])
+    return thing(ChangeKind.OS, named, Direction.RAISE, "the container was killed at its own limit")
+
+
+def _limit(kill: Kill) -> Change:
     """A quarter more than it had when it was killed, in whole GiB: what it would have taken next is not known."""
-    held = kill.resident if kill is not None else None
+    held = kill.resident
     to = f"{math.ceil(held / GIB * 1.25)}G" if held is not None else None
     why = "sets MemoryMax to 1.25 times what the process held; memory.peak in the unit's cgroup then shows the peak"
-    if kill is None:
-        why = "the container was killed at its own limit: raise limits.memory of the pod, or docker's --memory"
-    elif kill.group == UNNAMED or kill.container is not None:
+    if kill.group == UNNAMED or kill.container is not None:
         why += "; for a container use docker's --memory, for a pod limits.memory"
     return thing(ChangeKind.OS, "MemoryMax", Direction.RAISE, why, to=to, inventory="vllm_memory_max")
 

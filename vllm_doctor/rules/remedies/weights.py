@@ -15,6 +15,9 @@ from vllm_doctor.rules.say import set_flag, thing
 _BESIDE = 0.2
 # FP8 weights are computed with by Marlin's kernels from compute capability 7.5 or 8.0 on, by release.
 _FP8_FROM = 7.5
+# As --dtype and the engine's configuration write four bytes; bfloat16 is computed from this compute capability on.
+_FOUR_BYTES = frozenset({"float", "float32", "torch.float32"})
+_BF16_FROM = 8.0
 # A budget below this part of the weights was not meant for them; the usual fraction.
 _SMALL, _USUAL = 0.3, 0.9
 # What a driver's context and libraries leave of a card.
@@ -31,12 +34,31 @@ def quantise(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
     return _fp8(case, loaded=loaded), smaller_model(case)
 
 
+def half(case: Case) -> Change | None:
+    """Two bytes a weight where the launch or the engine's own word is four: what the model was made in, on a card that
+    is known to compute bfloat16; else what every card computes."""
+    if case.effective("dtype") not in _FOUR_BYTES:
+        return None
+    card = gpus.find(case.gpu_name) if case.gpu_name else None
+    new = card is not None and card.capability is not None and card.capability >= _BF16_FROM
+    why = "float32 takes 4 bytes a weight and 4 a value of the KV cache: 16 bits take half"
+    now = case.weights_gib
+    return set_flag(
+        case,
+        "dtype",
+        "auto" if new else "half",
+        Direction.CHANGE,
+        why,
+        predicted={"weights_gib": round(now / 2, 2)} if now is not None else None,
+    )
+
+
 def lighter(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
-    """The weights' remedies in the order of what they cost: GPUs that are here and idle first, for nothing is lost by
-    them; then fewer bits; then GPUs of which nothing is known."""
+    """The weights' remedies in the order of what they cost: 16 bits instead of 32, and GPUs that are here and idle, for
+    nothing is lost by them; then fewer bits; then GPUs of which nothing is known."""
     split = more_gpus(case)
     first = case.gpus is not None
-    return (split if first else None, *quantise(case, loaded=loaded), None if first else split)
+    return (half(case), split if first else None, *quantise(case, loaded=loaded), None if first else split)
 
 
 def _fp8(case: Case, *, loaded: bool) -> Change | None:

@@ -7,20 +7,22 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Sever
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.utilization import lower_utilization
+from vllm_doctor.rules.remedies.utilization import lower_utilization, raise_utilization
 from vllm_doctor.rules.say import HOLDERS, finding, gib, stop_others, thing
 
 # What the fraction does not bound: it is applied when the KV cache is sized.
 _BEFORE_KV = frozenset({StartupPhase.DEVICE, StartupPhase.WEIGHTS, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER})
 
 _MOST = 0.8
+# What a process of vLLM holds outside torch on a card at most, and the least KV cache that is worth a start, GiB.
+_OWN_MOST, _USEFUL = 3.0, 1.0
 
 
 def judge(case: Case) -> Outcome:
     """Does torch's own message show that others hold a large part of the card?"""
     oom = exhausted(case)
     if isinstance(oom, NotHere | Unseen):
-        return oom
+        return _counted_in(case) or oom
     if oom.torch is None:
         return Clear("the message does not say who holds the memory")
     held = tenants(oom.torch)
@@ -58,6 +60,33 @@ def judge(case: Case) -> Outcome:
             else None,
         ),
         refute="the processes that torch lists are ranks of this same engine",
+    )
+
+
+def _counted_in(case: Case) -> Finding | Clear | None:
+    """V0 0.6.4 takes all that is used on the card and not torch's own for memory of this process, and charges it."""
+    run, root = case.run, case.root
+    results = run.last("profile-results") if run is not None else None
+    if results is None or root is None or "no-kv-blocks" not in root.ids:
+        return None
+    outside = float(results.fields["outside"])
+    if outside <= _OWN_MOST:
+        return Clear(f"{outside:.2f} GiB are used beside torch's own, as much as one process takes")
+    return finding(
+        RULE,
+        title=f"Others hold GPU memory: {outside:.2f} GiB are used beside torch's own",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(results.index), case.line(root.hits[0].index)),
+        arithmetic=(
+            gib("used, and not torch's", outside, "non_torch_memory", "the log"),
+            gib("of one process at most", _OWN_MOST, "driver context, libraries, NCCL", "measured starts"),
+            gib("left for the KV cache", float(results.fields["kv"]), "budget − torch's peak − the rest", "the log"),
+        ),
+        changes=(
+            stop_others(f"this release charges them to its own budget: about {outside - _OWN_MOST:.0f} GiB or more"),
+            raise_utilization(case, _USEFUL - float(results.fields["kv"])),
+        ),
+        refute="nvidia-smi shows no other process on this GPU",
     )
 
 

@@ -5,11 +5,11 @@ from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.kv_cache import left_over, on_cpu
+from vllm_doctor.rules.gates.kv_cache import POOL, left_over, on_cpu
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import sequences, tokens
 from vllm_doctor.rules.remedies.utilization import raise_utilization
-from vllm_doctor.rules.remedies.weights import more_gpus, quantise
+from vllm_doctor.rules.remedies.weights import half, more_gpus, quantise
 from vllm_doctor.rules.say import environment, finding, gib, set_flag, stop_others
 
 # The least KV cache that is worth starting with, GiB.
@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
     said = root is not None and bool(root.ids & {"no-kv-blocks", "autofit-impossible"})
     if not said and not _below_zero(case):
         return NotHere("the log does not say that no KV block was left over")
-    available = run.last("kv-available", "profile-breakdown")
+    available = run.last(*(message for message, _ in POOL))
     lines = [root.hits[0].index] if said and root is not None else []
     lines += [available.index] if available is not None else []
     return finding(
@@ -76,6 +76,7 @@ def _sum(case: Case) -> tuple[Arithmetic, ...]:
 
 def _gpu(case: Case) -> tuple[Change | None, ...]:
     return (
+        half(case),
         raise_utilization(case, (-(left_over(case) or 0.0)) + _USEFUL),
         _fewer_tokens(case),
         _fewer_rows(case),
