@@ -196,6 +196,8 @@ class AnalysedRun(Run):
         codes = [*above, *(frame.code for link in calls.links for frame in link.frames)]
         if stage not in _NAMED_STEPS and any(says(code, "code-of-v0-profile") for code in codes):
             stage = StartupPhase.PROFILE
+        if stage is StartupPhase.CONFIG and calls.files and says(calls.files[-1], "call-of-default-device"):
+            stage = StartupPhase.WEIGHTS
         return StartupPhase.PROFILE_ENCODER if encodes(stage, calls.files, codes, functions) else stage
 
     def _stage(self, functions: Sequence[str], index: int) -> StartupPhase:

@@ -156,9 +156,11 @@ class Run:
 
     @cached_property
     def engine(self) -> str | None:
-        """V0 or V1 where the log says it."""
+        """V0 or V1 where the log says it, or where only V1 has the process that signs."""
         hit = self.last("engine-config")
-        return hit.fields.get("engine") if hit is not None else None
+        if hit is not None:
+            return hit.fields.get("engine")
+        return "V1" if any(name.startswith("EngineCore") for name in self._names) else None
 
     @cached_property
     def launch(self) -> Launch | None:

@@ -69,7 +69,7 @@ def _chunked(case: Case) -> Change | None:
         return None
     if case.version is not None and case.version >= _ALWAYS:
         return None
-    if case.root is not None and _OF_V1 in case.root.functions:
+    if (case.run is not None and case.run.engine == "V1") or (case.root is not None and _OF_V1 in case.root.functions):
         return None
     return set_flag(
         case,
