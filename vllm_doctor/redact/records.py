@@ -1,6 +1,7 @@
 """Takes secrets out of records: out of an answer before anybody sees it, and out of what was read of a host."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
@@ -21,6 +22,8 @@ _YOURS = f"{HIDDEN} stands for what is kept secret here: put your own in its pla
 # Where a launch is printed, and what a line of it holds.
 _LAUNCHES = ("non-default args", "args: Namespace", "vllm serve", "api_server", "with config:")
 _HEAD = 400
+# What is kept of texts that were looked at is bounded: so many of so many characters.
+_SENTENCE = 240
 
 
 def answer(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
@@ -32,8 +35,18 @@ def answer(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
             found.add(what)
         return HIDDEN
 
-    told = _mapped(diagnosis, lambda text: scrub(text, remember))
+    told = _mapped(diagnosis, lambda text: text if _harmless(text) else scrub(text, remember))
     return _mapped(told, lambda text: scrub_values(text, found)) if found else told
+
+
+def _harmless(text: str) -> bool:
+    """Is nothing to hide in it? Rules say the same sentences again and again: of a fleet, of a guard, of a watch."""
+    return len(text) <= _SENTENCE and _clean(text)
+
+
+@lru_cache(maxsize=4096)
+def _clean(text: str) -> bool:
+    return scrub(text) == text
 
 
 def _of_the_launch(snapshot: Snapshot) -> Iterable[str]:
