@@ -8,9 +8,10 @@ import msgspec
 from vllm_doctor.gather import fields
 from vllm_doctor.gather.bounded import json_value
 from vllm_doctor.gather.launch import is_vllm
+from vllm_doctor.gather.made import made
 from vllm_doctor.knowledge.images import release_of
 from vllm_doctor.launch.line import serving
-from vllm_doctor.records.container import Check, Container, End
+from vllm_doctor.records.container import Check, Container, End, Made
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
 _SECOND = 10**9
@@ -87,6 +88,7 @@ def seen(told: object, runtime: str) -> Seen:
         pid=fields.whole(told, "State", "Pid") or None,
         address=_address(told),
         id=fields.text(told, "Id")[:64],
+        made=_made(told, runtime),
     )
     return Seen(container, fields.text(told, "Id")[:64] or container.name, _argv(told), env, _ports(told))
 
@@ -95,6 +97,15 @@ def _argv(told: object) -> tuple[str, ...]:
     """The program in effect, a shell's own command taken apart."""
     argv = (fields.text(told, "Path"), *fields.words(told, "Args"))
     return unshelled(argv if argv[0] else fields.words(told, "Config", "Cmd"))
+
+
+def _made(told: object, runtime: str) -> Made | None:
+    """How it was made; None where a shell starts the server: what else its script does is not in the launch."""
+    whole = (fields.text(told, "Path"), *fields.words(told, "Args"))
+    if unshelled(whole) != whole:
+        return None
+    image = fields.text(told, "ImageName") or fields.text(told, "Config", "Image")
+    return made(told, runtime=runtime, name=fields.text(told, "Name").lstrip("/"), image=image, program=whole[0])
 
 
 def unshelled(argv: tuple[str, ...]) -> tuple[str, ...]:

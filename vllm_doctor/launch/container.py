@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -15,7 +15,8 @@ _SWITCHES = frozenset(
         "rmi", "rootfs", "sig-proxy", "tls-verify", "tty",
     )
 )  # fmt: skip
-_SHORT_SWITCHES = re.compile(r"-[ditPq]+")
+# Switches of one letter in one word, and the option behind them with its value.
+_SHORT = re.compile(r"-(?!-)[ditPq]*([^-ditPq]?)(.*)", re.DOTALL)
 _OF_VLLM = re.compile(r"vllm", re.IGNORECASE)
 
 
@@ -54,14 +55,39 @@ def split(argv: Sequence[str]) -> Contained | None:
     return Contained(tuple(argv[: at + 1]), argv[at], (*entry, *after), env, serves)
 
 
+def options(kept: Sequence[str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Of the words up to and with the image each option: its name, its value and its words; the words before the
+    options have neither."""
+    at = list(kept).index("run") + 1
+    yield "", "", tuple(kept[:at])
+    while at < len(kept) - 1:
+        name, value, following = _option(kept, at)
+        yield name, value, tuple(kept[at:following])
+        at = following
+
+
+def assigned(kept: Sequence[str], variable: str, value: str | None) -> tuple[str, ...]:
+    """The words up to and with the image with a variable set, None: without it; one that stood there is replaced."""
+    words: list[str] = []
+    for name, given, whole in options(kept):
+        if name not in {"-e", "--env"} or given.partition("=")[0] != variable:
+            words += whole
+        if not name and value is not None:
+            words += ["-e", f"{variable}={value}"]
+    return (*words, kept[-1])
+
+
 def _option(argv: Sequence[str], at: int) -> tuple[str, str, int]:
     """The option at `at`, its value, and where the next word stands."""
     word = argv[at]
-    name, equals, value = word.partition("=")
-    if equals:
-        return name, value, at + 1
-    if name.lstrip("-") in _SWITCHES or _SHORT_SWITCHES.fullmatch(name):
-        return name, "", at + 1
-    if not name.startswith("--") and len(name) > 2:
-        return name[:2], name[2:], at + 1  # -p8000:8000
+    if (short := _SHORT.fullmatch(word)) is not None:
+        name, value = f"-{short[1]}", short[2]
+        if value or not short[1]:  # -p8000:8000, -eA=1; -it
+            return name, value.removeprefix("="), at + 1
+    else:
+        name, equals, value = word.partition("=")
+        if equals:
+            return name, value, at + 1
+        if name.lstrip("-") in _SWITCHES:
+            return name, "", at + 1
     return name, argv[at + 1] if at + 1 < len(argv) else "", at + 2

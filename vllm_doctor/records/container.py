@@ -62,6 +62,15 @@ class Beside(msgspec.Struct, frozen=True):
         return self.state != "running" and self.end is not None and self.end.exit_code not in {0, None}
 
 
+class Made(msgspec.Struct, frozen=True):
+    """The words that make a container again, up to and with its image; `left` are its settings that are not in them,
+    by the runtime's names, and `always` says that the runtime starts a stopped one by itself."""
+
+    words: tuple[str, ...]
+    left: tuple[str, ...] = ()
+    always: bool = False
+
+
 class Container(msgspec.Struct, frozen=True):
     """A container as its runtime reports it; sizes in bytes, None for what is not said.
 
@@ -71,7 +80,8 @@ class Container(msgspec.Struct, frozen=True):
     `limit` is a batch job's time limit as Slurm writes it.
     `ready` says whether Kubernetes sends it requests; `beside` are the pod's containers that are no server of vLLM's.
     `host_memory` is what the machine under it has for containers, `unseen` what of all this could not be read.
-    `id` is the runtime's, which names its control group; "" where it is not said.
+    `id` is the runtime's, which names its control group; "" where it is not said. `made` is how it was made, where that
+    is known whole.
     """
 
     name: str
@@ -98,6 +108,7 @@ class Container(msgspec.Struct, frozen=True):
     beside: tuple[Beside, ...] = ()
     limit: str = ""
     id: str = ""
+    made: Made | None = None
 
     @property
     def is_job(self) -> bool:

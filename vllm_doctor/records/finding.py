@@ -2,6 +2,7 @@
 
 import msgspec
 
+from vllm_doctor.records.container import Made
 from vllm_doctor.records.verdict import (
     Applicability,
     Cause,
@@ -182,6 +183,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     """The whole answer for one subject. The first finding is the root cause; `others` are the host's other units.
 
     `launch` is the command line in effect, as far as it is known, and `medium` what starts it (`unit`, `compose` …).
+    `made` is how its container was made.
     """
 
     verdict: Verdict
@@ -197,4 +199,5 @@ class Diagnosis(msgspec.Struct, frozen=True):
     medium: str = "command"
     repair: Repair | None = None
     memory_use: MemoryUse | None = None
+    made: Made | None = None
     schema_version: int = SCHEMA_VERSION

@@ -9,8 +9,10 @@ from vllm_doctor.launch import container, quote
 from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.launch.parse import LaunchLine, parse_launch
 from vllm_doctor.launch.write_media import IMAGE, WRITERS, shell
+from vllm_doctor.records.container import Made
 from vllm_doctor.records.finding import Change, Diagnosis
 from vllm_doctor.records.verdict import ChangeKind
+from vllm_doctor.redact.shapes import HIDDEN
 from vllm_doctor.remedy import dropin, inventory
 from vllm_doctor.remedy.argv import applied, at_once, written
 
@@ -64,6 +66,8 @@ def _each(changes: Sequence[Change], medium: Medium) -> list[str]:
 def _whole(diagnosis: Diagnosis, changes: tuple[Change, ...], medium: Medium) -> list[str]:
     before = diagnosis.launch
     after = applied(before, changes)
+    if medium is Medium.DOCKER and diagnosis.made is not None:
+        return _made_again(diagnosis.made, after[1:], changes)
     if medium is Medium.DOCKER and container.split(before) is not None:
         return _with_variables(after, changes).split("\n")
     if medium is Medium.DOCKER and (diagnosis.subject.place or "").startswith(("docker:", "podman:")):
@@ -105,11 +109,39 @@ def _told(row: str) -> bool:
 
 def _with_variables(words: tuple[str, ...], changes: Sequence[Change]) -> str:
     """A container's own line; a variable is one of the runtime's options."""
+    told = container.split(words)
+    return shell(words) if told is None else shell((*_set(told.kept, changes), *words[len(told.kept) :]))
+
+
+def _set(kept: tuple[str, ...], changes: Sequence[Change]) -> tuple[str, ...]:
+    """The words up to and with the image, with the variables that change."""
     for change in changes:
-        if change.kind is ChangeKind.ENV and change.after is not None:
-            at = words.index("run") + 1
-            words = (*words[:at], "-e", f"{change.variable or change.name}={change.after}", *words[at:])
-    return shell(words)
+        if change.kind is ChangeKind.ENV:
+            after = None if change.after is None else str(change.after)
+            kept = container.assigned(kept, change.variable or change.name, after)
+    return kept
+
+
+def _made_again(made: Made, arguments: tuple[str, ...], changes: Sequence[Change]) -> list[str]:
+    """The container aside, and one like it with the changed arguments: what the line cannot say stands above it."""
+    kept = _set(made.words, changes)
+    told = list(container.options(kept))
+    runtime = kept[0].rsplit("/", 1)[-1]
+    name = next((value for option, value, _ in told if option == "--name"), "")
+    lines = []
+    if name:
+        aside = [f"{runtime} update --restart=no {name}"] if made.always else []
+        aside += [f"{runtime} stop {name}", f"{runtime} rename {name} {name}-before"]
+        lines.append(" && ".join(aside))
+    if by_name := [value for option, value, _ in told if option in {"-e", "--env"} and "=" not in value]:
+        of = "their values are" if len(by_name) > 1 else "its value is"
+        where = f"{runtime} inspect {name}-before" if name else f"{runtime} inspect"
+        lines.append(f"# {', '.join(by_name)}: {of} not shown; export first what {where} has")
+    if any(HIDDEN in word for word in arguments):
+        lines.append(f"# put your own in place of {HIDDEN}")
+    if made.left:
+        lines.append(f"# not in this line, as {runtime} inspect names it: {', '.join(made.left)}")
+    return [*lines, *shell((*kept, *arguments)).split("\n")]
 
 
 def _assigned(line: LaunchLine, change: Change) -> LaunchLine:

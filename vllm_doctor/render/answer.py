@@ -11,6 +11,8 @@ from vllm_doctor.render.words import CERTAINTIES, FIELD, HEADLINES, HINTS, STYLE
 
 # The most lines of a corrected launch that are shown unasked.
 _PASTE = 10
+# A container is made anew by its whole line or not at all.
+_CONTAINER = 30
 
 
 def head(page: Page, diagnosis: Diagnosis) -> None:
@@ -128,7 +130,8 @@ def paste(page: Page, diagnosis: Diagnosis, finding: Finding, asked: str | None)
     if medium is Medium.UNIT and asked is None:
         return  # the repair of a unit stands with its host
     lines = corrected(diagnosis, finding.changes, medium)
-    if not lines or (asked is None and len(lines) > _PASTE):
+    most = _PASTE if diagnosis.made is None else _CONTAINER
+    if not lines or (asked is None and len(lines) > most):
         return
     page.heading(place(medium, whole=bool(diagnosis.launch)))
     for line in lines:

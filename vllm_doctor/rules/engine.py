@@ -98,6 +98,7 @@ def judged(snapshot: Snapshot, *, preview: bool = False, memory: bool = False) -
         memory=surroundings.memory(case, findings),
         launch=surroundings.launch(case),
         medium=surroundings.medium(case),
+        made=surroundings.made(case),
         memory_use=memory_use(case, snapshot.subject.unit, snapshot.subject.place) if memory or snapshot.live else None,
     )
 

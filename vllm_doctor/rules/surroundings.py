@@ -7,6 +7,7 @@ from itertools import islice
 from vllm_doctor.launch.write import option
 from vllm_doctor.log.match import says
 from vllm_doctor.log.torch_oom import TorchOom
+from vllm_doctor.records.container import Made
 from vllm_doctor.records.finding import Finding, Memory, Part
 from vllm_doctor.records.verdict import Cause, Phase
 from vllm_doctor.redact.launch import scrub_argv
@@ -126,6 +127,15 @@ def launch(case: Case) -> tuple[str, ...]:
             return ()  # cut, or printed as an object: nobody can type it
         words += option(name, text, case.version)
     return scrub_argv(words)
+
+
+def made(case: Case) -> Made | None:
+    """How the container was made whose own description told the launch."""
+    container, given = case.container, case.launch
+    told = container.made if container is not None else None
+    if told is None or given is None or given.medium != "docker" or given.argv[:1] != told.words[-2:-1]:
+        return None
+    return told
 
 
 def _is_default(case: Case, name: str, value: str | bool) -> bool:
