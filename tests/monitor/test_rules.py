@@ -44,8 +44,16 @@ def test_promtool_takes_the_rules_of_every_release(tmp_path: Path) -> None:
         files[-1].write_text(rules.text([as_version(r) for r in releases]), encoding="utf-8")
     done = _promtool("check", "rules", *map(str, files))
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "duplicate" not in done.stdout + done.stderr
     assert "vllm:kv_cache_usage_perc" in files[0].read_text(encoding="utf-8")
     assert "vllm:gpu_cache_usage_perc" in files[3].read_text(encoding="utf-8")
+
+
+def test_no_two_rules_raise_one_alert_with_the_same_labels() -> None:
+    """Alertmanager knows an alert by its labels alone: of two such rules the end of one ends the other's message."""
+    for numbers in ({}, PROMISED):
+        made = [(r["alert"], *sorted(r["labels"].items())) for r in rules.groups(PINNED, numbers=numbers)[1]["rules"]]
+        assert [one for one in made if made.count(one) > 1] == []
 
 
 def test_releases_without_a_name_in_common_are_refused() -> None:

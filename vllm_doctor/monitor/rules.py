@@ -159,7 +159,7 @@ def _alert(row: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, Any]:
         "alert": row["alert"],
         "expr": _filled(row["expr"], told),
         "for": _filled(row["for"], told),
-        "labels": {"severity": row["severity"]},
+        "labels": {"severity": row["severity"], **row.get("labels", {})},
         "annotations": {word: _filled(row[word], told) for word in ("summary", "do", "explain")},
     }
 
