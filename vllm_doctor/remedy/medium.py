@@ -5,6 +5,8 @@ import json
 from collections.abc import Sequence
 from enum import StrEnum
 
+import msgspec
+
 from vllm_doctor.launch import container, quote
 from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.launch.parse import LaunchLine, parse_launch
@@ -13,7 +15,7 @@ from vllm_doctor.records.container import Made
 from vllm_doctor.records.finding import Change, Diagnosis
 from vllm_doctor.records.verdict import ChangeKind
 from vllm_doctor.redact.shapes import HIDDEN
-from vllm_doctor.remedy import dropin, inventory
+from vllm_doctor.remedy import dropin, inventory, release
 from vllm_doctor.remedy.argv import applied, at_once, written
 
 
@@ -46,6 +48,8 @@ def corrected(diagnosis: Diagnosis, changes: Sequence[Change], medium: Medium) -
     Of a launch that is not known only what changes; nothing for a change that no launch carries (a package, a card),
     or that is none to type.
     """
+    if (wanted := release.wanted(changes)) is not None:
+        return _of_release(diagnosis, changes[0], wanted, medium)
     made = at_once(changes)
     if not made:
         return []
@@ -57,6 +61,24 @@ def corrected(diagnosis: Diagnosis, changes: Sequence[Change], medium: Medium) -
     if diagnosis.launch:
         return _whole(diagnosis, made, medium)
     return _each(made, medium)
+
+
+def _of_release(diagnosis: Diagnosis, change: Change, wanted: str, medium: Medium) -> list[str]:
+    """Another release: what runs it stays as it is."""
+    if medium is Medium.INVENTORY:
+        told = inventory.line(change)
+        return [told] if told is not None else []
+    if medium is Medium.UNIT:
+        return []  # its environment is the playbook's, or whoever made it
+    if medium in _FILES:
+        return [f"image: {release.image(wanted)}"]
+    if medium is not Medium.DOCKER:
+        return [release.package(wanted, diagnosis.launch)]
+    made = diagnosis.made
+    if made is not None and (kept := release.moved(made.words, wanted)) is not None:
+        return _made_again(msgspec.structs.replace(made, words=kept), diagnosis.launch[1:], ())
+    whole = release.of_container(diagnosis.launch, wanted)
+    return shell(whole).split("\n") if whole is not None else [f"{release.image(wanted)}   # the image"]
 
 
 def _each(changes: Sequence[Change], medium: Medium) -> list[str]:
