@@ -270,3 +270,37 @@ def test_words_and_tags_around_a_value_tell_what_it_is(text: str, secret: str) -
 )
 def test_words_like_these_around_a_value_hide_nothing(text: str) -> None:
     assert scrub(text) == text
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["api%5Fkey=@", "access%5ftoken=@&b=1", "%61pi_key=@", "x=1&%74oken=@", "client%2Dsecret=@", "a%2Fapi_key=@"],
+)
+def test_a_name_that_an_address_writes_with_percents_is_the_same_name(query: str) -> None:
+    assert "Zq81kdnvAAQ1" not in scrub(f"GET /x?{query} HTTP/1.1".replace("@", "Zq81kdnvAAQ1"))
+
+
+def test_percents_that_write_no_secrets_name_stay() -> None:
+    assert scrub("GET /x?model%5Fname=Qwen/Qwen3-8B&q=100%25 HTTP/1.1") == (
+        "GET /x?model%5Fname=Qwen/Qwen3-8B&q=100%25 HTTP/1.1"
+    )
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ["FOO=@"],
+        ["sudo", "env", "A=b", "FOO=@"],
+        ["docker", "run", "-e", "FOO=@"],
+        ["docker", "run", "--env=FOO=@"],
+        ["docker", "run", "--label", "team.a=@"],
+    ],
+)
+def test_a_variable_and_a_label_of_a_command_line_are_told_as_those_of_a_unit_or_pod(before: list[str]) -> None:
+    argv = [*(word.replace("@", "plum orchard") for word in before), "VLLM_LOGGING_LEVEL=DEBUG", "vllm", "serve", "m"]
+    kept = scrub_argv(argv)
+    assert not [word for word in kept if "plum" in word]
+    assert [word for word in kept if "FOO=" in word or "team.a=" in word]
+    shown = scrub_argv(["VLLM_LOGGING_LEVEL=DEBUG", "vllm", "serve", "m", "--mm-processor-kwargs", "do_resize=False"])
+    assert shown[0] == "VLLM_LOGGING_LEVEL=DEBUG"
+    assert shown[-1] == "do_resize=False"

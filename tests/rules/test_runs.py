@@ -158,6 +158,26 @@ def test_a_run_that_was_stopped_before_changes_nothing(release: str, name: str) 
     assert said([*material.STOPPED[release], *text(name)]) == alone(name)
 
 
+@pytest.mark.parametrize("release", material.STOPPED)
+def test_an_error_of_a_process_that_the_stopped_run_did_not_know_is_another_runs(release: str) -> None:
+    failed = text("vd528-kv-peer-fires")
+    assert said([*material.STOPPED[release], *failed]) == said(failed) == (Verdict.FINDING, "VD528")
+
+
+def test_an_error_that_is_cut_at_the_edge_of_a_page_is_not_ok_as_last_line() -> None:
+    cut = "(APIServer pid=70811) ERROR 11-20 10:30:05 [core_client.py:564] Engine core proc EngineCore_DP0 died une"
+    assert said([*material.RUNNING["0.27"], cut])[0] is Verdict.UNKNOWN
+    assert said([*material.RUNNING["0.27"], cut, *material.server_answers_on()])[0] is not Verdict.FINDING
+
+
+@pytest.mark.parametrize("joint", ["\\n", "\x00", "\\\\n", '"],["1763634605","', '"}},{"_source":{"message":"', " "])
+def test_lines_that_a_store_wrote_into_one_are_not_ok(joint: str) -> None:
+    one = joint.join(
+        [*material.RUNNING["0.27"], "Fatal Python error: Segmentation fault", "", "Thread 0x7f1 (most recent"]
+    )
+    assert said([one])[0] is not Verdict.OK
+
+
 def seams(lines: Sequence[str]) -> list[int]:
     """Where a line of another writer may stand: above what begins with a name or a level, and at the start.
 

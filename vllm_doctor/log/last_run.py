@@ -13,11 +13,13 @@ from vllm_doctor.log.clock import seconds_between
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import Hit, kinds, milestones, says, stops
 from vllm_doctor.log.root_cause import IMPORTS, AnalysedRun
+from vllm_doctor.log.run import PROCESSES
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.log import Log, LogLine, RunLines
 
 # What uvicorn says when nothing is served any more; after it the process only takes down what it had.
 _COMPLETE = ("app-stopped", "uvicorn-finished")
+_SERIOUS = frozenset({"ERROR", "CRITICAL"})
 # Deaths that a stop brings about: a process notices that another one, which was told to stop as well, is gone.
 _NOTICED = frozenset(
     {
@@ -193,7 +195,17 @@ def _first_of_its_own(rest: AnalysedRun, theirs: _Theirs) -> int | None:
         found += [h.index for h in rest.hits if _tells(h, rest.lines[h.index], theirs)]
         if not found and rest.client is not None:
             found = [0]
+    if theirs.after is _After.ENDED:
+        known = {h.index for h in rest.hits}
+        found += [i for i, line in enumerate(rest.lines) if i not in known and _of_another(line, theirs)]
     return min(found, default=None)
+
+
+def _of_another(line: LogLine, theirs: _Theirs) -> bool:
+    """Does one of vLLM's processes report that it failed, of which the run before knows no number? All that belonged to
+    that run spoke while it started, and none of them is made when it has come to its end."""
+    named = line.pid is not None and PROCESSES.match(line.process or "") is not None
+    return named and line.level in _SERIOUS and not theirs.wrote(line)
 
 
 def _tells(hit: Hit, line: LogLine, theirs: _Theirs) -> bool:

@@ -9,6 +9,7 @@ behind the last word of the server, but behind the last work of its engine.
 """
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from itertools import chain, islice
 
 from vllm_doctor.log.match import kinds, milestones, says, stops
@@ -17,6 +18,8 @@ from vllm_doctor.log.run import PROCESSES, RANKS
 from vllm_doctor.log.traceback import Crash
 from vllm_doctor.records.log import LogLine
 
+# Two or three processes that write at once leave as many lines in one.
+_TOGETHER = 6
 _SERIOUS = frozenset({"ERROR", "CRITICAL", "FATAL"})
 _ABOVE = 3
 # Lines that are looked at for what failed.
@@ -88,6 +91,8 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
     own = next((i for i in reversed(range(len(lines))) if _own(lines[i])), -1)
     last = max(own, run.worked, *(h.index for h in run.hits if h.id in stops() or kinds()[h.id] == "benign"), -1)
     stream = lines[own].stream if own >= 0 else None
+    if (cut := _cut_error(run, known)) is not None:
+        return cut
     asked = _asked_for(run)
     for index in range(last + 1, len(lines)):
         line = lines[index]
@@ -99,6 +104,30 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
         if not says(line.text, *_HARMLESS, *asked) and not says(whole, *_HARMLESS, *asked):
             return line
     return None
+
+
+def run_together(run: AnalysedRun) -> LogLine | None:
+    """The last line, where a store or a shell wrote a server's many lines into it. They are cut apart where a logger
+    begins; what ends a process has no such head and stays a part of the message above it, unread."""
+    last = run.lines[-1] if run.lines else None
+    if last is None or last.level is None:
+        return None
+    one = [line for line in run.lines[-_TOGETHER:] if line.number == last.number and line.level is not None]
+    return last if len(one) == _TOGETHER else None
+
+
+def _cut_error(run: AnalysedRun, known: AbstractSet[int]) -> LogLine | None:
+    """The last line of all, where it is an error of the server that no message here is: a page or a terminal may have
+    cut it, and what it would have said. Above others, it is a request's, and the server went on."""
+    index = next((i for i in reversed(range(len(run.lines))) if run.lines[i].text.strip()), -1)
+    line = run.lines[index] if index >= 0 else None
+    told = index in known or any(crash.first <= index <= crash.last for crash in run.crashes)
+    if line is None or told or line.level not in _SERIOUS or line.module in {None, "uvicorn"}:
+        return None
+    whole = line.excerpt or line.text
+    if run.stopped is not None and index > run.stopped:
+        return None
+    return None if says(line.text, *_HARMLESS) or says(whole, *_HARMLESS) else line
 
 
 def _asked_for(run: AnalysedRun) -> tuple[str, ...]:

@@ -16,15 +16,26 @@ _WORD = re.compile(
     r"[a-z]+|[A-Z]+|[\w.-]+\.(?:so|py|json|conf|toml|ya?ml|log)(?:\.\d+)?|[0-9.:,/-]+|[a-z]{2}_[A-Z]{2}\.[\w-]+"
 )
 
+# Options of docker, podman and srun behind which a variable or a label stands with its value.
+_GIVES = frozenset({"-e", "--env", "--label"})
+
 
 def scrub_argv(argv: Sequence[str], replace: Replace = hide) -> tuple[str, ...]:
     """A command line whose secret options lost their values (`--api-key A B` loses both)."""
     kept: list[str] = []
     secret = False
     header = False
+    before, leads = "", True
     for word in argv:
         name, equals, value = word.partition("=")
-        if word.startswith("-"):
+        leads = leads and (bool(equals and name.isidentifier()) or _hands_on(word))
+        if (leads or before in _GIVES) and equals and not word.startswith("-"):
+            kept.append(f"{name}={_given(before, name, value, replace)}")
+            secret = False
+        elif name in _GIVES and equals and "=" in value:
+            inner, _, value = value.partition("=")
+            kept.append(f"{name}={inner}={_given(name, inner, value, replace)}")
+        elif word.startswith("-"):
             hide = _hides(name, value)
             secret = hide and not equals
             kept.append(f"{name}={replace(value, 'secret option')}" if hide and equals else scrub(word, replace))
@@ -34,7 +45,21 @@ def scrub_argv(argv: Sequence[str], replace: Replace = hide) -> tuple[str, ...]:
             hide = secret or (header and not plain(word))
             kept.append(replace(word, "secret option") if hide else scrub(word, replace))
         header = word in {"-H", "-u", "--user"}
+        before = word
     return tuple(kept)
+
+
+def _hands_on(word: str) -> bool:
+    return word.rsplit("/", 1)[-1] in {"env", "sudo", "exec", "export"}
+
+
+def _given(option: str, name: str, value: str, replace: Replace) -> str:
+    """The value of a variable or of a container's label, which is anybody's: told as that of any environment is."""
+    if plain(value):
+        return value
+    if option == "--label":
+        return replace(value, "label of a container")
+    return scrub_env({name: value}, replace)[name]
 
 
 def _hides(name: str, value: str) -> bool:

@@ -3,6 +3,7 @@ prose says of a key."""
 
 import re
 from collections.abc import Iterator
+from urllib.parse import unquote
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.redact import fields, scan, users
@@ -21,10 +22,12 @@ from vllm_doctor.redact.values import (
 )
 
 NAMED, HEADER, OPTION = "name before the value", "authorization or cookie header", "secret option"
+# A letter, digit, `_`, `-` or `.` as an address may write it behind its `%`: whoever serves it reads the same name.
+_WRITTEN = r"(?:3\d|[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff]|2[DdEe])"
 # A name and what joins it with its value: `=`, `:`, `%3D`, as JSON and HTML may write them; a comma in
 # `('name', 'value')` and in `['--name', 'value']`; a space behind an option.
 _NAMED = re.compile(
-    rf"(?<![\w.-])(?P<name>[\w.-]++)(?:(?P<joint>{QUOTE}?+\]?+\s*+"
+    rf"(?<![\w.-])(?:(?<!%)|(?!{_WRITTEN}))(?P<name>(?:[\w.-]|%{_WRITTEN})++)(?:(?P<joint>{QUOTE}?+\]?+\s*+"
     rf"(?:%20)?+(?:[:=]{{1,3}}+>?+|%3[DdAa]|\\{{1,8}}+u003[DdAa]|&#(?:61|58|[xX]3[DdAa]);)(?:%20)?+\s*+(?:!\w{{1,20}}+\s++)?+)"
     rf"|(?P<comma>{QUOTE}\s*+,\s*+(?=[bBrRuU]{{0,2}}{QUOTE}))|(?P<space>(?<=[\w.]){QUOTE}?+\s++(?=[^\s|&;<>])))"
 )
@@ -56,11 +59,12 @@ def behind_names(text: str, *, users: bool) -> Iterator[Place]:
         at = found.end()
         if _DONE.match(text, at):
             continue
-        what = kind(found["name"])
+        name = unquote(found["name"])
+        what = kind(name)
         query = text[found.start() - 1 : found.start()] in {"?", "&", "#"} or text.startswith(
             "&amp;", found.start() - 5
         )
-        if query and in_a_query(found["name"]):
+        if query and in_a_query(name):
             what = Kind.SECRET
         if what is Kind.OPEN or (what is Kind.TEXT and not users):
             continue

@@ -4,6 +4,7 @@ users of the server asked or were answered. Every step reads the text once: the 
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from urllib.parse import unquote
 
 from vllm_doctor.redact import fields, named, programs, shapes
 from vllm_doctor.redact import users as of_users
@@ -56,6 +57,7 @@ def _scrub(text: str, replace: Replace, *, users: bool) -> str:
     lower = text.lower()
     if (seen := replaced(text, around(text, lower), replace)) != text:
         text, lower = seen, seen.lower()
+    lower = unquote(lower) if "%" in lower else lower
     told = any(hint in lower for hint in _HINTS)
     asked = users and any(hint in lower for hint in _TEXT_HINTS)
     if told:
