@@ -104,7 +104,7 @@ def test_who_has_figures_stands_first_and_who_has_none_is_no_page_of_empty_chart
         ([], "no records of a guard"),
         (["--since", "soon"], "needed: a span"),
         (["--prometheus", "file:///etc/passwd"], "needed is an address"),
-        (["--prometheus", "http://127.0.0.1:9"], "connection refused"),
+        (["--prometheus", "http://127.0.0.1:9"], "--prometheus: no connection to http://127.0.0.1:9/"),
         (["--prometheus", "http://127.0.0.1:9", "--unit", "main"], "--unit names a service of the guard's records"),
         (["--http-config", "x"], "--http-config has the password of a Prometheus"),
         (["--vllm-version", "0.32.0"], "--vllm-version names the metrics of a Prometheus"),

@@ -83,7 +83,7 @@ def _prometheus(url: str, since: float, until: float, asked: Asked) -> list[Repo
         login = _login(url, asked.http_config) if asked.http_config is not None else NO_PASS
         charts = of_prometheus(url, since, until, [at], login)
     except NotTold as problem:
-        raise UsageProblem(f"--prometheus {problem}") from None
+        raise UsageProblem(f"--prometheus: {problem}") from None
     return [Report("vLLM, all services", since, until, f"Prometheus at {url}", charts)]
 
 
