@@ -178,6 +178,18 @@ def test_lines_that_a_store_wrote_into_one_are_not_ok(joint: str) -> None:
     assert said([one])[0] is not Verdict.OK
 
 
+@pytest.mark.parametrize("kept", [2, 3, 4])
+@pytest.mark.parametrize("letters", [0, 3, 9])
+def test_a_log_that_ends_inside_a_traceback_is_not_ok(kept: int, letters: int) -> None:
+    sign = "(EngineCore_DP0 pid=70812) "
+    told = ["Process EngineCore_DP0:", "Traceback (most recent call last):"]
+    told += ['  File "/opt/v/vllm/v1/engine/core.py", line 701, in run_engine_core', "    engine_core.run_busy_loop()"]
+    cut = [sign + line for line in told[:kept]]
+    cut[-1] = cut[-1][: len(cut[-1]) - letters]
+    assert said([*material.RUNNING["0.27"], *cut])[0] is not Verdict.OK
+    assert said([*material.RUNNING["0.27"], sign + told[1], sign + told[2][:12]])[0] is not Verdict.OK
+
+
 def seams(lines: Sequence[str]) -> list[int]:
     """Where a line of another writer may stand: above what begins with a name or a level, and at the start.
 
