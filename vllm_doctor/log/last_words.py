@@ -21,6 +21,15 @@ from vllm_doctor.records.log import LogLine
 # Two or three processes that write at once leave as many lines in one.
 _TOGETHER = 6
 _SERIOUS = frozenset({"ERROR", "CRITICAL", "FATAL"})
+# Parts of the front end that speak with the engine and with no user: what these call an error is no request's.
+_ASK_THE_ENGINE = (
+    "core_client.py",
+    "async_llm.py",
+    "coordinator.py",
+    "launcher.py",
+    "async_llm_engine.py",
+    "client.py",
+)
 _ABOVE = 3
 # Lines that are looked at for what failed.
 _TOLD = 6
@@ -168,13 +177,19 @@ def _own(line: LogLine) -> bool:
     if line.module == "uvicorn":
         quiet = line.level not in _SERIOUS
         return quiet and (says(line.text, "access-line") or not says(line.text, *_ENDS))
-    return line.level not in _SERIOUS or not (line.process or "").startswith(_ENGINE)
+    return line.level not in _SERIOUS or not _of_the_engine(line)
+
+
+def _of_the_engine(line: LogLine) -> bool:
+    """Is it of one of the engine's processes, or of who speaks with them?"""
+    module = (line.module or "").rsplit("/", 1)[-1]
+    return (line.process or "").startswith(_ENGINE) or module.startswith(_ASK_THE_ENGINE)
 
 
 def _complains(run: AnalysedRun, index: int) -> bool:
     line = run.lines[index]
     text = line.text
-    if line.level in _SERIOUS and (line.process or "").startswith(_ENGINE) and line.module != "uvicorn":
+    if line.level in _SERIOUS and _of_the_engine(line) and line.module != "uvicorn":
         return not says(line.excerpt or text, *_OF_NO_CONCERN, "calls-itself-harmless")
     if says(text, "heading-of-nothing"):
         return not any(index < crash.first <= index + _ABOVE for crash in run.crashes)

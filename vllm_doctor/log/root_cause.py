@@ -84,7 +84,8 @@ class AnalysedRun(Run):
             owner.update(dict.fromkeys(own, crash))
             if _of_a_report(crash):
                 reports.update(own)
-            if crash.level in _HANDLED or _symptom(crash) or reports.issuperset(own):
+            survived = crash.level in _HANDLED and not self._ended_its_process(crash)
+            if survived or _symptom(crash) or reports.issuperset(own):
                 continue
             heading = self._heading(crash)
             owner.update(dict.fromkeys(heading, crash))
@@ -110,6 +111,13 @@ class AnalysedRun(Run):
             last, hits = self._with_why(index, here, said) if relay is None else (index, tuple(here))
             (relayed if asked or relay is not None else found).append(Fault(index, last, None, hits, stage))
         return found or relayed or self._quoted()
+
+    def _ended_its_process(self, crash: Crash) -> bool:
+        """Does Python's own word stand above it, that it was the end of a process? The level is then of a program that
+        passed on what it read from standard error."""
+        above = self.lines[crash.first - 1] if crash.first > 0 else None
+        mine = above is not None and (above.process, above.pid) == (crash.process, crash.pid)
+        return above is not None and mine and says(above.text, "heading-of-dead-process")
 
     def _without_code(self, crash: Crash, told: list[Hit]) -> list[Hit]:
         """A traceback quotes the code that raised what the exception says in its own line: the line is the message."""

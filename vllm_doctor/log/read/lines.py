@@ -11,6 +11,7 @@ from vllm_doctor.log.read.prefix import LINE_LIMIT, Stripper, shorten
 from vllm_doctor.log.read.runs import launched_with, only_begins, starts
 from vllm_doctor.log.read.servers import servers
 from vllm_doctor.log.read.unwrap import typed, unwrapped
+from vllm_doctor.log.read.whole import split
 from vllm_doctor.records.log import Log, LogLine, RunLines
 
 _KEPT = 100
@@ -35,7 +36,7 @@ def parse(read: Read) -> list[LogLine]:
         if index == 0 and piece.offset == 0:
             text = text.removeprefix("\ufeff")
         if not read.skipped:
-            text = typed(text)
+            text = typed(split(text))
         raw = raw_lines(text)
         if piece.offset and not piece.whole_lines and len(raw) > 1:
             raw = raw[1:]

@@ -79,7 +79,7 @@ def shorten(text: str, limit: int = LINE_LIMIT) -> str:
 
 
 # Where an entry of journald, docker, a cloud's log service or a logger has its text, and where its time.
-_ENTRIES = (
+ENTRIES = (
     ("MESSAGE", "__REALTIME_TIMESTAMP"), ("log", "time"), ("textPayload", "timestamp"), ("message", "timestamp"),
     ("msg", "ts"), ("LogEntry", "TimeGenerated"), ("LogMessage", "TimeGenerated"), ("event", "timestamp"),
     ("line", "timestamp"), ("body", "timestamp"),
@@ -217,7 +217,7 @@ def _json_line(text: str) -> tuple[str, str | None, int | None]:
     for payload in ("jsonPayload", "fields", "record"):
         if isinstance(inner := row.get(payload), dict) and not row.keys() & {"message", "textPayload"}:
             row = {**row, **inner}
-    for key, stamp in _ENTRIES:
+    for key, stamp in ENTRIES:
         value = row.get(key)
         if isinstance(value, list) and all(isinstance(b, int) and 0 <= b < 256 for b in value):
             value = bytes(value).decode("utf-8", "replace")  # journald writes a message that is no UTF-8 as bytes

@@ -1,0 +1,39 @@
+"""Whose ERROR, and whose traceback, tells of the engine."""
+
+import pytest
+
+from tests.log.judging import judged_text
+from vllm_doctor.records.verdict import Verdict
+
+SERVED = """(APIServer pid=1) INFO 11-20 10:00:03 [api_server.py:1839] vLLM API server version 0.11.0
+(APIServer pid=1) INFO:     Application startup complete.
+(APIServer pid=1) INFO:     127.0.0.1:40000 - "POST /v1/completions HTTP/1.1" 200 OK
+"""
+
+
+@pytest.mark.parametrize("module", ["core_client.py:564", "async_llm.py:480", "v1/engine/core_client.py:564"])
+def test_an_error_of_who_speaks_with_the_engine_is_never_ok_however_it_was_cut(module: str) -> None:
+    line = f"(APIServer pid=1) ERROR 11-20 10:30:05 [{module}] Engine core proc EngineCore_DP0 died une"
+    assert judged_text(SERVED + line).verdict is not Verdict.OK
+    works = '\n(APIServer pid=1) INFO:     127.0.0.1:40000 - "POST /v1/completions HTTP/1.1" 200 OK'
+    assert judged_text(SERVED + line + works).verdict is Verdict.OK
+
+
+def test_an_error_of_a_requests_handler_is_the_requests() -> None:
+    line = "(APIServer pid=1) ERROR 11-20 10:30:05 [serving_chat.py:240] Error in preprocessing prompt inputs"
+    assert judged_text(SERVED + line).verdict is Verdict.OK
+
+
+def test_a_process_that_python_says_to_have_ended_has_whatever_level_it_was_passed_on_with() -> None:
+    head = "2026-11-20 10:00:00.123 | INFO     | vllm.uvicorn:run:1 - (EngineCore_DP0 pid=272) "
+    told = [
+        "Process EngineCore_DP0:",
+        "Traceback (most recent call last):",
+        '  File "/usr/lib/python3.12/site-packages/vllm/v1/engine/core.py", line 701, in run_engine_core',
+        "    engine_core.run_busy_loop()",
+        "ValueError: something odd",
+    ]
+    found = judged_text(SERVED + "\n".join(head + line for line in told))
+    assert [f.code for f in found.findings] == ["VD599"]
+    handled = judged_text(SERVED + "\n".join(head + line for line in told[1:]))
+    assert handled.verdict is not Verdict.FINDING

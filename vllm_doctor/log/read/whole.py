@@ -1,0 +1,86 @@
+"""A log that came as one thing: an answer of a log service in JSON, a text whose line ends were escaped or are NUL."""
+
+import json
+import re
+from collections.abc import Iterator
+
+from vllm_doctor.log.read.prefix import ENTRIES
+
+# So much of a text must be white space or brackets before the first entry, for a document of several lines.
+_DOCUMENT = re.compile(r"\s*+[\[{]\s*+[\"\[{]")
+# A line end as JSON, Python and shells write it, and behind it the beginning of a line of vLLM's.
+_ESCAPED = re.compile(r"\\n(?:\([A-Za-z_0-9]{1,40} pid=\d{1,9}\) )?(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)[ :]")
+_FEW = 3
+# What a page sets around a pasted log.
+_FENCE = re.compile(r"^[ \t]{0,3}```[\w.+-]{0,20}[ \t]*\r?$\n?", re.MULTILINE)
+_STAMPS = ("@timestamp", *dict.fromkeys(stamp for _, stamp in ENTRIES))
+# Deeper than any answer of a log service.
+_DEEP = 40
+
+
+def split(text: str) -> str:
+    """The text with a line for each entry; the same text where it is a log of lines already."""
+    if "\0" in text:
+        text = text.replace("\0", "\n")
+    if "```" in text:
+        text = _FENCE.sub("", text)
+    if _DOCUMENT.match(text) is not None:
+        found = list(_entries(text))
+        if len(found) >= _FEW:
+            return "\n".join(found)
+    if text.count("\n") < _FEW <= len(_ESCAPED.findall(text)):
+        text = text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"').replace("\\'", "'")
+        return text.strip("'\"")
+    return text
+
+
+def _entries(text: str) -> Iterator[str]:
+    """What the entries of all documents say, the oldest first; nothing where one is no JSON, or each is a line."""
+    decoder = json.JSONDecoder()
+    at = 0
+    told: list[tuple[str, str]] = []
+    while at < len(text):
+        try:
+            document, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return
+        if told and "\n" not in text[at:end].strip():
+            return  # a logger's own JSON, line by line, has a reader that also knows its time and number
+        told.extend(_said(document))
+        at = end
+        while at < len(text) and text[at] in " \t\r\n,":
+            at += 1
+    yield from (line for _, line in _in_order(told))
+
+
+def _in_order(told: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Log services answer with the newest first, unless they are asked for the other order."""
+    stamps = [stamp for stamp, _ in told]
+    if not told or len({len(stamp) for stamp in stamps}) > 1 or not stamps[0]:
+        return told
+    backward = stamps[0] > stamps[-1]
+    return sorted(reversed(told) if backward else told, key=lambda row: row[0])
+
+
+def _said(document: object) -> Iterator[tuple[str, str]]:
+    """Time and text of the entries in a document: an object with a field for its text, or Loki's pair."""
+    waiting: list[tuple[object, int]] = [(document, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        if depth > _DEEP:
+            continue
+        if isinstance(value, dict):
+            text = next((value[key] for key, _ in ENTRIES if isinstance(value.get(key), str)), None)
+            if text is not None:
+                stamp = next((value[key] for key in _STAMPS if isinstance(value.get(key), str | int)), "")
+                yield str(stamp), text
+            else:
+                waiting.extend((inner, depth + 1) for inner in reversed(value.values()))
+        elif isinstance(value, list):
+            pair = len(value) in {2, 3} and isinstance(value[0], str) and isinstance(value[1], str)
+            if pair and value[0].isdecimal():
+                yield value[0], value[1]
+            elif len(value) >= _FEW and all(isinstance(line, str) for line in value):
+                yield from (("", line) for line in value)
+            else:
+                waiting.extend((inner, depth + 1) for inner in reversed(value))
