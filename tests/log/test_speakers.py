@@ -37,3 +37,31 @@ def test_a_process_that_python_says_to_have_ended_has_whatever_level_it_was_pass
     assert [f.code for f in found.findings] == ["VD599"]
     handled = judged_text(SERVED + "\n".join(head + line for line in told[1:]))
     assert handled.verdict is not Verdict.FINDING
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "(EngineCore_DP0 pid=272) Process EngineCore_DP0:",
+        "(EngineCore_DP0 pid=272) Traceback (most recent c",
+        '(EngineCore_DP0 pid=272) Traceback (most recent call last):\n(EngineCore_DP0 pid=272)   File "/u',
+        '(APIServer pid=1) Traceback (most recent call last):\n(APIServer pid=1)   File "/usr/x.py", line 7, in run',
+        "(EngineCore_DP0 pid=272) triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 1310",
+        "(EngineCore_DP0 pid=272) INFO 11-20 10:31:00 [multiproc_executor.py:558] Parent process exited, terminating w",
+    ],
+)
+def test_an_end_that_was_cut_anywhere_is_never_ok(end: str) -> None:
+    assert judged_text(SERVED + end).verdict is not Verdict.OK
+
+
+def test_an_engine_of_another_node_that_ended_is_a_finding_though_this_one_serves_on() -> None:
+    tag = "(EngineCore_DP1 pid=999, ip=10.0.0.2) "
+    told = [
+        "Process EngineCore_DP1:",
+        "Traceback (most recent call last):",
+        '  File "/usr/lib/python3.12/site-packages/vllm/v1/engine/core.py", line 701, in run_engine_core',
+        "    engine_core.run_busy_loop()",
+        "ValueError: something odd",
+    ]
+    text = SERVED + "".join(f"{tag}{line}\n" for line in told) + SERVED.splitlines()[-1]
+    assert [f.code for f in judged_text(text).findings] == ["VD599"]

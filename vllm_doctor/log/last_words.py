@@ -44,6 +44,8 @@ _ENDS = (
     "end-by-kernel",
     "end-by-memory-guard",
 )
+# Python's own last words of a process, however much of them there is.
+_PYTHONS_LAST = ("heading-of-dead-process", "traceback-cut", "exception-line")
 _OF_NO_CONCERN = ("information-line", "python-warning", "aside-heading", "survived-by-design")
 _HARMLESS = (*_OF_NO_CONCERN, "warning-line", "ended-in-order", "calls-itself-harmless", "library-chat", "shell-prompt")
 
@@ -65,7 +67,8 @@ def complaints(run: AnalysedRun) -> tuple[LogLine, ...]:
 def _said(run: AnalysedRun) -> Iterator[LogLine]:
     lines = run.lines
     known = {h.index for h in run.hits if h.id in milestones() or h.id in stops() or kinds()[h.id] == "benign"}
-    last = next((i for i in reversed(range(len(lines))) if i in known or _own(lines[i])), -1)
+    cut = {i for crash in run.crashes if not crash.root.name for i in range(crash.first, crash.last + 1)}
+    last = next((i for i in reversed(range(len(lines))) if i in known or (i not in cut and _own(lines[i]))), -1)
     whole = (crash for crash in run.crashes if crash.root.name and crash.root.frames)
     told = {i for crash in whole for i in (*_heading(run, crash), *range(crash.first, crash.last + 1))}
     stream = lines[last].stream if last >= 0 else None
@@ -79,7 +82,9 @@ def _said(run: AnalysedRun) -> Iterator[LogLine]:
     for index in chain(range(run.worked + 1, end), range(max(last + 1, end), len(lines))):
         line = lines[index]
         beside = stream is not None and line.stream not in {None, stream}
-        if beside or index in told or index in known or _own(line):
+        if not beside and index in cut:
+            yield line
+        if beside or index in told or index in known or index in cut or _own(line):
             continue
         if index > end and says(line.text, *_asked_for(run)):
             continue
@@ -171,7 +176,7 @@ def _heading(run: AnalysedRun, crash: Crash) -> Iterator[int]:
 def _own(line: LogLine) -> bool:
     """Did vLLM or uvicorn write it with their own logger, or one of vLLM's processes, and not as an error?"""
     if line.level is None:
-        return PROCESSES.match(line.process or "") is not None
+        return PROCESSES.match(line.process or "") is not None and not says(line.text, *_PYTHONS_LAST)
     # What the front end calls an error is mostly a request's, and was judged; uvicorn's form is anybody's, too: the
     # kernel's, and its own for a child that it lost.
     if line.module == "uvicorn":
@@ -190,7 +195,12 @@ def _complains(run: AnalysedRun, index: int) -> bool:
     line = run.lines[index]
     text = line.text
     if line.level in _SERIOUS and _of_the_engine(line) and line.module != "uvicorn":
+        stopped = run.is_script or (run.stopped is not None and index > run.stopped)
+        if stopped and not (line.process or "").startswith(_ENGINE):
+            return False  # who loses an engine that was told to end, or that has answered all, is surprised by nothing
         return not says(line.excerpt or text, *_OF_NO_CONCERN, "calls-itself-harmless")
+    if says(text, *_PYTHONS_LAST):
+        return True
     if says(text, "heading-of-nothing"):
         return not any(index < crash.first <= index + _ABOVE for crash in run.crashes)
     if says(text, *_OF_NO_CONCERN):

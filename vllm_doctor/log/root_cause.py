@@ -262,6 +262,8 @@ class AnalysedRun(Run):
         death = next((h.index for h in self.deaths if h.index > fault.last), None)
         if self.stopped is not None and fault.index > self.stopped:
             return False
+        if fault.crash is not None and self._ended_its_process(fault.crash):
+            return True  # others may serve on: another node's front end, another rank of data parallelism
         if not fault.ids and self._headed(fault, "unclaimed-heading"):
             return False
         if fault.ids & _NEVER_OF_A_REQUEST:
