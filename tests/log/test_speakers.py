@@ -20,8 +20,10 @@ def test_an_error_of_who_speaks_with_the_engine_is_never_ok_however_it_was_cut(m
 
 
 def test_an_error_of_a_requests_handler_is_the_requests() -> None:
-    line = "(APIServer pid=1) ERROR 11-20 10:30:05 [serving_chat.py:240] Error in preprocessing prompt inputs"
-    assert judged_text(SERVED + line).verdict is Verdict.OK
+    line = "(APIServer pid=1) ERROR 11-20 10:30:05 [serving_chat.py:240] Error in preprocessing prompt inputs\n"
+    assert judged_text(
+        SERVED + line + '(APIServer pid=1) INFO:     127.0.0.1:4 - "GET /health HTTP/1.1" 200 OK'
+    ).verdict is (Verdict.OK)
 
 
 def test_a_process_that_python_says_to_have_ended_has_whatever_level_it_was_passed_on_with() -> None:

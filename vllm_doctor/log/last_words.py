@@ -130,18 +130,6 @@ def run_together(run: AnalysedRun) -> LogLine | None:
     return last if len(one) == _TOGETHER else None
 
 
-def open_traceback(run: AnalysedRun) -> LogLine | None:
-    """The last line, where it belongs to a traceback that has not come to its exception: a page or a death cut it."""
-    last = run.lines[-1] if run.lines else None
-    if last is None or last.level in {"DEBUG", "INFO", "WARNING"}:
-        return None
-    text = last.text.strip()
-    begins = len(text) >= len("Traceback") and "Traceback (most recent call last):".startswith(text)
-    begins = begins or text.startswith('File "')  # a call, whole or cut: an exception or its code follows
-    unsaid = any(c.last == len(run.lines) - 1 and not c.root.name for c in run.crashes[-1:])
-    return last if begins or unsaid else None
-
-
 def _cut_error(run: AnalysedRun, known: AbstractSet[int]) -> LogLine | None:
     """The last line of all, where it is an error of the server that no message here is: a page or a terminal may have
     cut it, and what it would have said. Above others, it is a request's, and the server went on."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.log import silence
-from vllm_doctor.log.last_words import last_words, open_traceback, run_together, strange_end
+from vllm_doctor.log.last_words import last_words, run_together, strange_end
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.unanswered import unanswered
@@ -237,8 +237,6 @@ def _unsure(run: AnalysedRun) -> str | None:
             f"line {told.number} says that something ended or failed, and nothing after it shows that the engine "
             f"works{still}: {told.text.strip()[:120]}"
         )
-    if (cut := open_traceback(run)) is not None:
-        return f"the log ends at line {cut.number} inside a traceback, before the line that says what failed"
     if (together := run_together(run)) is not None:
         return f"line {together.number} is many lines of a server in one; give the log with each on a line of its own"
     ended = run.served(-1) or run.answered or run.stopped is not None
