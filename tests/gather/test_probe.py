@@ -12,7 +12,7 @@ import pytest
 from tests.gather.conftest import Server
 from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.http import Pass
-from vllm_doctor.gather.probe import _models, canary
+from vllm_doctor.gather.probe import _models, canary, one_token
 from vllm_doctor.records.host import Launch, Probe
 
 LAUNCH = Launch(argv=(), model=None, flags={})
@@ -61,6 +61,20 @@ def test_an_answer_with_200_and_no_token_in_it_is_no_completion(body: str, serve
 def test_a_server_that_refuses_this_completion_or_is_full_did_answer(serve: Serve, status: int) -> None:
     found = asked(serve, status)
     assert (found.completion, f"with {status}" in found.completion_unknown) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "turned_away"), [(503, True), (307, True), (400, False), (404, False), (429, False)]
+)
+def test_a_server_that_turns_everybody_away_was_tried_though_nobody_asked_for_it(
+    serve: Serve, status: int, turned_away: bool
+) -> None:
+    found = one_token(serve(answering(status, "")).base, LAUNCH, HEALTHY, asked=False, deadline_s=60)
+    assert (found.turned_away, bool(found.completion_unknown), bool(found.untried)) == (
+        turned_away,
+        turned_away,
+        not turned_away,
+    )
 
 
 @pytest.mark.parametrize(("key", "words"), [(None, "run this as root"), ("k", "another key than the unit's")])

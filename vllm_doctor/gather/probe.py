@@ -64,6 +64,10 @@ def _beside(base: str, deadline_s: float) -> int | None:
     return None if isinstance(answer, NoResponse) else answer.status
 
 
+# What stands before the engine, or the server itself, serves no completion now, whoever asks: that is a trial.
+_TURNED_AWAY = "it is full, scales or closes, or sends clients elsewhere"
+
+
 def canary(base: str, launch: Launch, found: Probe, *, deadline_s: float, given: Pass = NO_PASS) -> Probe:
     """`found`, and whether one token really comes back. Costs the server one decode step."""
     named = found.models or (served(base, deadline_s=deadline_s, given=given) if given.key else ())
@@ -73,7 +77,7 @@ def canary(base: str, launch: Launch, found: Probe, *, deadline_s: float, given:
     before = _work(base, given)
     came, why = completion(base, model, deadline_s=deadline_s, given=given)
     if came is None:
-        return replace(found, completion_unknown=why)
+        return replace(found, completion_unknown=why, turned_away=why.endswith(_TURNED_AWAY))
     after = _work(base, given) if came is False and why and before is not None else None
     return replace(
         found, completion=came, advanced=after > before if after is not None and before is not None else None
@@ -108,6 +112,8 @@ def completion(base: str, model: str, *, deadline_s: float, given: Pass = NO_PAS
         return None, f"the server answers a completion with {answer.status}: it wants {whose}"
     if answer.status == 404:
         return None, f"the server has no model {model[:200]}, or no /v1/completions"
+    if answer.status == 503 or answer.status in range(300, 400):
+        return None, f"the server answers a completion with {answer.status}: {_TURNED_AWAY}"
     return None, f"the server answers a completion with {answer.status}: it refuses this one, or has no room for it"
 
 
@@ -128,7 +134,7 @@ def one_token(
 ) -> Probe:
     """As `canary`; where nobody asked for a completion, one that cannot be tried is no fault and leaves the rest."""
     tried = canary(base, launch, found, deadline_s=deadline_s, given=given)
-    if asked or not tried.completion_unknown:
+    if asked or not tried.completion_unknown or tried.turned_away:
         return tried
     return replace(tried, completion_unknown="", untried=tried.completion_unknown)
 

@@ -249,8 +249,8 @@ class Probe(msgspec.Struct, frozen=True):
     """Whether the server answers: /health's status code and whether a real completion came back; None is not asked.
 
     `completion_unknown` says why a completion that was asked for could not be judged, `untried` why none was tried that
-    nobody had asked for. `advanced` says of a completion that did not come back whether the engine worked for others
-    meanwhile. `keyless` is the status that
+    nobody had asked for; `turned_away` that it was tried, and nobody would have got one. `advanced` says of a
+    completion that did not come back whether the engine worked for others meanwhile. `keyless` is the status that
     /v1/models gives to a request without a key, and where that is refused `keyless_beside` the one of /invocations.
     """
 
@@ -263,4 +263,5 @@ class Probe(msgspec.Struct, frozen=True):
     keyless: int | None = None
     keyless_beside: int | None = None
     untried: str = ""
+    turned_away: bool = False
     advanced: bool | None = None
