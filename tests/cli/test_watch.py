@@ -26,7 +26,8 @@ class Closed(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         opened = self.headers.get("Authorization") == "Bearer sesame"
         body = PAGE if opened else b"{}"
-        self.send_response(200 if opened else 401)
+        sick = self.path.startswith("/sick/health")
+        self.send_response(503 if sick else 200 if opened else 401)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -64,6 +65,11 @@ def test_a_closed_door_names_the_key_s_place_and_a_key_that_no_header_holds_is_n
     assert (broken.returncode, broken.stderr) == (3, "")
     assert "the key has a line break or another sign that no header may hold" in broken.stdout
     assert "sesame" not in broken.stdout
+
+
+def test_a_server_that_says_that_it_is_not_well_is_no_success(address: str) -> None:
+    told = watch("--once", "--url", f"{address}/sick", VLLM_API_KEY="sesame", COLUMNS="200")
+    assert (told.returncode, "/health 503" in told.stdout) == (3, True), told.stdout + told.stderr
 
 
 def test_it_ends_when_the_reader_of_its_pipe_has_gone(address: str) -> None:

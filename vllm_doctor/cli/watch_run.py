@@ -38,7 +38,9 @@ def run(unit: str | None, urls: tuple[str, ...], *, once: bool, every_s: float, 
         time.sleep(_ONCE_S)
         seen = view.take(findings=True)
         _show(seen, json=json)
-        return Exit.INCOMPLETE if any(one.running is None for one in seen) else Exit.OK
+        if any(one.finding for one in seen):
+            return Exit.FINDINGS
+        return Exit.INCOMPLETE if any(one.running is None or not one.answers for one in seen) else Exit.OK
     try:
         return _live(view, every_s, json=json)
     except KeyboardInterrupt:

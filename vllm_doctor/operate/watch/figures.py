@@ -11,7 +11,10 @@ _GIB = 1 << 30
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """One service. Rates are a second, times in milliseconds, `kv` lies between 0 and 1; None is not known (yet)."""
+    """One service. Rates are a second, times in milliseconds, `kv` lies between 0 and 1; None is not known (yet).
+
+    `answers` is whether /health said 200 just now.
+    """
 
     name: str
     state: str
@@ -28,6 +31,7 @@ class Figures(msgspec.Struct, frozen=True):
     host_gib: float | None = None
     cards: tuple[Memory, ...] = ()
     finding: str = ""
+    answers: bool = True
 
 
 def figures(before: Look | None, now: Look, started: Mapping[str, float], finding: str = "") -> Figures:
@@ -56,6 +60,7 @@ def figures(before: Look | None, now: Look, started: Mapping[str, float], findin
         host_gib=now.host / _GIB if now.host else None,
         cards=tuple(bar for card in now.cards if (bar := _bar(card, c.kv if c else None, started)) is not None),
         finding=finding,
+        answers=now.health == 200,
     )
 
 
