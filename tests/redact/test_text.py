@@ -38,6 +38,8 @@ SECRET = "hunter2-Xyz-42-canary"  # noqa: S105 - a canary
         f"headers: {{'Authorization': 'Token {SECRET}', 'accept': '*/*'}}",
         f"Set-Cookie: sid={SECRET}; HttpOnly",
         f"mysql pwd={SECRET}",
+        f'    assert token == "{SECRET}"',
+        f'AssertionError: assert "{SECRET}" == settings.api_key',
         f'{{"auths": {{"reg.example": {{"auth": "{SECRET}"}}}}}}',
         f"https://b.s3.amazonaws.com/w?X-Amz-Expires=60&X-Amz-Signature={SECRET}&x=1",
         f"https://a.blob.core.windows.net/c?sv=2020&sig={SECRET}",
@@ -131,6 +133,8 @@ def test_a_plain_word_under_a_weak_name_and_a_sentence_under_a_user_s(line: str)
         "cache_key: decode, sort_key=latency",
         "prompt: field required",
         "prompt: 512 tokens",
+        "    assert '</s>' == stop_token",
+        "    if 'auto' == key_cache_dtype:",
         "    model_output = self.forward(*args, **kwargs)",
         "Avg prompt throughput: 4.0 tokens/s, Avg generation throughput: 2.0 tokens/s",
     ],
@@ -144,7 +148,7 @@ def test_work_modes_outcomes_and_code_stay(line: str) -> None:
     [
         "hf_" + "a1B2" * 8, "sk-" + "a1B2" * 6, "ghp_" + "a1B2" * 8, "AKIA" + "ABCD" * 4, "glpat-" + "a1B2" * 5,
         "eyJhbGciOi.eyJzdWIiOi." + "a1B2" * 4, "nvapi-" + "a1B2" * 8, "AIza" + "a1B2" * 9, "dckr_pat_" + "a1B2" * 6,
-        "pypi-" + "a1B2" * 8, "ASIA" + "ABCD" * 4, "npm_" + "a1B2" * 9,
+        "pypi-" + "a1B2" * 8, "ASIA" + "ABCD" * 4, "npm_" + "a1B2" * 9, "dop_v1_" + "a1Z2" * 16,
         base64.b64encode(b"hf_" + b"a1B2" * 8).decode(), base64.b64encode(b"user:" + SECRET.encode()).decode(),
     ],
 )  # fmt: skip

@@ -40,6 +40,11 @@ _LABELLED = Pattern(
     r"\b(?:key|token|secret|credential)s?[ ]{1,2}[\"'][\w-]{1,30}[\"'][ ]{0,3}(?:->|→|=|:)[ ]{0,3}[\"']?"
     r"(?P<value>(?=[^\s\d]{0,80}\d)[\w+/=-]{8,200})(?![\w.])"
 )
+# `"V" == token`: a comparison that was quoted with the code that failed, and has its value first.
+_COMPARED = Pattern(
+    r"[\"'](?P<value>[^\s\"']{4,200})[\"'][ ]{0,3}[!=]=[ ]{0,3}(?:[\w.]{0,60}[_.])?"
+    r"(?:key|token|secret|password|passwd|passphrase|credential)s?(?!\w|\.\w)"
+)
 # systemd.exec(5): what follows the name of a credential is its text, or its ciphertext.
 _CREDENTIAL = Pattern(
     r"\bsetcredential(?:encrypted)?=[^\s:]{1,255}:[ ]{0,4}(?:\\\n[ \t]{0,40})?(?P<value>[^\s\\]{1,2000})"
@@ -66,6 +71,7 @@ def around(text: str, lower: str) -> Iterator[Place]:
         (("pin",), _PIN, bool),
         (("otp", "2fa", "mfa", "seed"), _SEED, _no_word),
         (("key", "token", "secret", "credential"), _LABELLED, opaque),
+        (("== ", "!= "), _COMPARED, opaque),
         (("setcredential",), _CREDENTIAL, bool),
     ):
         if any(hint in lower for hint in hints):
