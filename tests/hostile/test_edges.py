@@ -59,6 +59,7 @@ def test_ctrl_c_inside_a_callback_whose_exceptions_python_drops_is_heard_a_momen
     start = DOCTOR.read_text().partition("\n'''\n")[2].partition("    import site\n")[0]
     script = f"""{start}
     import weakref
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it is ignored
 
     class Lock: pass
 
