@@ -1,12 +1,17 @@
 """A log that came as one thing is read as its lines: the same verdict, whatever carried it."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.log.judging import judged_text
+from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.log.read.whole import split
+from vllm_doctor.records.reading import Known, Unknown
+from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
+from vllm_doctor.rules.engine import diagnose
 
 HEALTHY = [
     "(APIServer pid=1) INFO 11-20 10:00:03 [api_server.py:1839] vLLM API server version 0.11.0",
@@ -37,8 +42,28 @@ CARRIED = {
     "one string of JSON": lambda lines: json.dumps("\n".join(lines))[1:-1],
     "Python's repr": lambda lines: repr("\n".join(lines)),
     "NUL": "\0".join,
+    "carriage returns": "\r".join,
     "fence": lambda lines: "\n".join(["```text", *lines, "```", ""]),
 }
+
+
+@pytest.mark.parametrize("carried", ["docker", "hole"])
+def test_what_a_carrier_set_between_the_bytes_changes_nothing(carried: str, tmp_path: Path) -> None:
+    """Docker's API frames each piece; a log that logrotate emptied while it was open begins with zeros."""
+    for lines, verdict, codes in ((HEALTHY, Verdict.OK, []), (CRASHED, Verdict.FINDING, ["VD601"])):
+        pieces = [f"{line}\n".encode() for line in lines]
+        framed = b"".join(b"\x01\0\0\0" + len(piece).to_bytes(4, "big") + piece for piece in pieces)
+        path = tmp_path / "log"
+        path.write_bytes(framed if carried == "docker" else bytes(5 << 20) + b"".join(pieces))
+        got = read_logs([str(path)])
+        assert isinstance(got, Known)
+        judged = diagnose(Snapshot(taken_at="", log=got))
+        assert (judged.verdict, [f.code for f in judged.findings]) == (verdict, codes)
+
+
+def test_zeros_alone_are_no_log(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(bytes(5 << 20))
+    assert isinstance(read_logs([str(tmp_path / "log")]), Unknown)
 
 
 @pytest.mark.parametrize("carried", CARRIED)

@@ -62,7 +62,9 @@ def text_lines(name: str) -> list[str] | Unknown:
     got = _read_one(name)
     if isinstance(got, Unknown):
         return got
-    return [line for piece in got.pieces for line in raw_lines(piece.data.decode("utf-8-sig", "replace"))]
+    return [
+        line for piece in got.pieces for line in raw_lines(pieces.as_written(piece.data).decode("utf-8-sig", "replace"))
+    ]
 
 
 def _read_one(name: str, *, theirs: bool = False) -> Read | Unknown:
@@ -91,8 +93,10 @@ def _read(source: Opened) -> Read | NotText:
     if kind is not None:
         return pieces.stream(unpacked(source, kind, head))
     if source.size and source.name != STDIN and pieces.utf16(head) is None:
-        reason = pieces.not_text(head)
         with open(source.handle, "rb", buffering=0, closefd=False) as file:
+            if not head.strip(b"\0"):
+                head = window.end(file, source.size)  # a hole, or zeros to the end
+            reason = pieces.not_text(head)
             return reason if reason is not None else window.read(file, source.size)
     return pieces.stream(_pieces(source, head))
 

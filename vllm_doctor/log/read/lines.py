@@ -6,7 +6,7 @@ from itertools import pairwise
 import msgspec
 
 from vllm_doctor.log.match import anchors, read
-from vllm_doctor.log.read.pieces import Read
+from vllm_doctor.log.read.pieces import Read, as_written
 from vllm_doctor.log.read.prefix import LINE_LIMIT, Stripper, shorten
 from vllm_doctor.log.read.runs import launched_with, only_begins, starts
 from vllm_doctor.log.read.servers import servers
@@ -32,7 +32,7 @@ def parse(read: Read) -> list[LogLine]:
     found: list[LogLine] = []
     number = 0
     for index, piece in enumerate(read.pieces):
-        text = piece.data.decode("utf-8", "replace")
+        text = as_written(piece.data).decode("utf-8", "replace")
         if index == 0 and piece.offset == 0:
             text = text.removeprefix("\ufeff")
         if not read.skipped:

@@ -1,6 +1,7 @@
 """The pieces of a text that are kept: all of a short one, the head and the tail of a long one; UTF-16 and no text."""
 
 import codecs
+import re
 import time
 from collections.abc import Iterator
 
@@ -13,6 +14,10 @@ HEAD = 256 << 10
 TAIL = 768 << 10
 
 _UNREADABLE = {b"\x28\xb5\x2f\xfd": "zstandard", b"PK\x03\x04": "zip", b"\x7fELF": "an ELF binary"}
+
+# Docker's API, asked for a container's output without a terminal, sets eight bytes before each piece of it: the stream,
+# three zeros, the length. https://docs.docker.com/reference/api/engine/ (attach: stream format)
+_FRAME = re.compile(rb"[\x01\x02]\0\0\0[\s\S]{4}")
 
 
 class Broken(Exception):  # noqa: N818 - it says what the input is
@@ -65,12 +70,22 @@ def utf16(head: bytes) -> str | None:
     return None
 
 
+def as_written(data: bytes) -> bytes:
+    """The bytes without what their carrier added: Docker's frames, the hole of a log emptied while it was open.
+
+    A program goes on writing where it was (logrotate's copytruncate), and what is before that reads as zeros.
+    """
+    if b"\0\0\0" not in data:
+        return data
+    return _FRAME.sub(b"", data.lstrip(b"\0"))
+
+
 def not_text(head: bytes) -> NotText | None:
     """Why these first bytes are no text, or None if they are."""
     for magic, name in _UNREADABLE.items():
         if head.startswith(magic):
             return NotText(name, "unpack it first and give the text" if name in {"zstandard", "zip"} else "")
-    sample = head[:65536]
+    sample = as_written(head)[:65536] or head[:65536]
     if sample and sample.count(0) > len(sample) // 50:
         return NotText("binary data", "give a text log")
     odd = sum(sample.count(bytes([b])) for b in (1, 2, 3, 4, 5, 6, 14, 15, 16, 17, 18, 19, 20))

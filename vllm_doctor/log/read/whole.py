@@ -10,6 +10,8 @@ from vllm_doctor.log.read.prefix import ENTRIES
 _DOCUMENT = re.compile(r"\s*+[\[{]\s*+[\"\[{]")
 # A line end as JSON, Python and shells write it, and behind it the beginning of a line of vLLM's.
 _ESCAPED = re.compile(r"\\n(?:\([A-Za-z_0-9]{1,40} pid=\d{1,9}\) )?(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)[ :]")
+# A terminal's line end without its second half.
+_RETURNED = re.compile(r"\r(?:\([A-Za-z_0-9]{1,40} pid=\d{1,9}\) )?(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)[ :]")
 _FEW = 3
 # What a page sets around a pasted log.
 _FENCE = re.compile(r"^[ \t]{0,3}```[\w.+-]{0,20}[ \t]*\r?$\n?", re.MULTILINE)
@@ -28,6 +30,8 @@ def split(text: str) -> str:
         found = list(_entries(text))
         if len(found) >= _FEW:
             return "\n".join(found)
+    if "\n" not in text and len(_RETURNED.findall(text)) >= _FEW:
+        return text.replace("\r", "\n")
     if text.count("\n") < _FEW <= len(_ESCAPED.findall(text)):
         text = text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"').replace("\\'", "'")
         return text.strip("'\"")

@@ -36,6 +36,11 @@ def read(file: IO[bytes], size: int) -> Read:
     return Read((head, *middle, tail), start - begin - read_of_it, notes)
 
 
+def end(file: IO[bytes], size: int) -> bytes:
+    """The last bytes of a file, enough to see whether it is a text."""
+    return _at(file, max(0, size - _SAMPLE), _SAMPLE)
+
+
 def _first_death(file: IO[bytes], begin: int, tail: Piece) -> Piece | None:
     """What surrounds the first notice of a death, where the tail is full of them: a server that runs on repeats it for
     every request, and what failed stands once, long before."""
