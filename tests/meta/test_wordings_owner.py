@@ -19,7 +19,7 @@ NO_READER = {"say.py"}
 RULES = [p for p in sorted((PACKAGE / "rules").rglob("*.py")) if p.name not in NO_READER]
 # Formats of what stands in front of lines, of tracebacks and of figures are grammar and not wording: one reader each.
 GRAMMAR = {"log/read/prefix.py", "log/read/order.py", "log/read/window.py", "log/read/unwrap.py", "log/read/servers.py"}
-GRAMMAR |= {"log/clock.py", "log/traceback.py", "log/native_crash.py", "log/read/whole.py"}
+GRAMMAR |= {"log/clock.py", "log/traceback.py", "log/native_crash.py", "log/read/whole.py", "log/read/pieces.py"}
 # Names of processes.
 STILL = {"log/run.py", "log/last_run.py"}
 
