@@ -308,3 +308,10 @@ def test_a_variable_and_a_label_of_a_command_line_are_told_as_those_of_a_unit_or
     shown = scrub_argv(["VLLM_LOGGING_LEVEL=DEBUG", "vllm", "serve", "m", "--mm-processor-kwargs", "do_resize=False"])
     assert shown[0] == "VLLM_LOGGING_LEVEL=DEBUG"
     assert shown[-1] == "do_resize=False"
+
+
+@pytest.mark.parametrize("query", ["q=my secret question", "q=frage&model=m", "%71=frage%20zwei", "anything"])
+def test_what_a_client_sent_behind_the_path_of_its_request_is_a_users_text(query: str) -> None:
+    line = f'(APIServer pid=1) INFO:     10.0.0.1:3 - "GET /v1/models?{query} HTTP/1.1" 200 OK'
+    assert scrub(line) == f'(APIServer pid=1) INFO:     10.0.0.1:3 - "GET /v1/models?{HIDDEN} HTTP/1.1" 200 OK'
+    assert query not in scrub(json.dumps({"log": line}))

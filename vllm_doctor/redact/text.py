@@ -80,6 +80,8 @@ def _scrub(text: str, replace: Replace, *, users: bool) -> str:
         text = replaced(text, shapes.webhooks(text, lower), replace)
         if users:
             text = replaced(text, of_users.media(text), replace)
+    if users and "?" in text and " /" in text and '"' in text:
+        text = replaced(text, of_users.queries(text), replace)
     if users and ("{%" in text or "{{" in text):
         text = replaced(text, of_users.templates(text), replace)
     text = replaced(text, programs.of_programs(text, lower), replace)

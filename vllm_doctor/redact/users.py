@@ -18,6 +18,11 @@ _MEDIA = Pattern(r"(?<=://)[^\s\"'<>`\\/]{1,255}/[^\s\"'<>`\\]*+", re.IGNORECASE
 _MEDIA_END = Pattern(
     r"\.(?:png|jpe?g|webp|gif|bmp|tiff?|mp4|webm|mov|mkv|wav|mp3|ogg|flac|m4a|pdf)(?:[?#].*)?\Z", re.IGNORECASE
 )
+# What a client asked for behind the path, as uvicorn writes a request of its own server: `"GET /path?query HTTP/1.1"`.
+_QUERY = Pattern(
+    r"\\{0,8}\"(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) /[^\s?\"]{0,400}+\?(?P<value>[^\"\\\n]{1,8000}+)"
+)
+_PROTOCOL = Pattern(r" HTTP/\d(?:\.\d)?\s*+\Z")
 # The text that a record of JSON holds ends there.
 _TEXT_ENDS = re.compile(r"\n|(?=\\{0,8}\"[,}])")
 _FIRST_WORD = re.compile(r"\S+")
@@ -61,6 +66,16 @@ def media(text: str) -> Iterator[Place]:
         slash = found[0].find("/")
         if _MEDIA_END.search(found[0][-400:].rstrip(".,;:)]}")):
             yield found.start() + slash + 1, found.end(), "address of what a user sent"
+
+
+def queries(text: str) -> Iterator[Place]:
+    """What stands behind the `?` of a request that a log names: values, and whatever else a client sent there."""
+    for found in _QUERY.finditer(text):
+        begin, end = found.span("value")
+        protocol = _PROTOCOL.search(found["value"][-20:])
+        end -= len(protocol[0]) if protocol is not None else 0
+        if end > begin:
+            yield begin, end, ASKED
 
 
 def templates(text: str) -> Iterator[Place]:
