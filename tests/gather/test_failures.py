@@ -198,7 +198,7 @@ def test_what_fails_in_a_pod_is_found_with_its_change(
     case = cluster.case = PODS[name]
     monkeypatch.setenv("KUBECONFIG", str(cluster.config))
     code, told = answered(capsys, "pod/llm/vllm-0")
-    assert code == case.exit
+    assert code == case.exit, told
     if not case.code:
         assert case.title in told["path"][-1]["because"]
         return

@@ -63,6 +63,8 @@ from vllm_doctor.redact.visible import visible
 _VERSION_LINE = re.compile(r"vLLM (?:API )?server version v?(\d[\w.+-]*)|LLM engine \(v(\d[\w.+-]*)\)")
 # A host in order answers in well under a second. One under load may take longer, and is not therefore unknown.
 PATIENCE_S = 5.0
+# What a cluster may take: a distant API server, asked through a program that fetches credentials.
+CLUSTER_S = 15.0
 HTTP_S = 1.0
 SILENCE_S = 4.0
 CANARY_S = 15.0
@@ -92,6 +94,8 @@ def gather_all(
 
     A server that says it is healthy is asked for one token: with `canary`, and with None where that can be tried.
     """
+    if any(aim.kind == "pod" for aim in aims):
+        deadline_s = max(deadline_s, CLUSTER_S)
     cards = Worker(nvml.read, _Cards, nvml.DEADLINE_S + 1)
     kernel_log = Worker(partial(kernel.read, deadline_s), _KernelLog, deadline_s + PATIENCE_S)
     most = 3 * deadline_s + nvml.DEADLINE_S + SILENCE_S + (0 if canary is False else CANARY_S) + 2
