@@ -15,7 +15,7 @@ MAY: dict[str, set[str]] = {
     "knowledge": {"records"},
     "launch": {"knowledge", "records"},
     "log": {"knowledge", "records"},
-    "redact": {"knowledge", "records"},
+    "redact": {"log", "knowledge", "records"},
     "gather": {"launch", "log", "knowledge", "redact", "records"},
     "plan": {"gather", "launch", "log", "knowledge", "records"},
     "rules": {"plan", "launch", "log", "knowledge", "redact", "records"},

@@ -25,6 +25,7 @@ from vllm_doctor.log.read.pieces import Broken, TooMuch
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.redact.clients import without_clients
 from vllm_doctor.redact.identities import Names
 from vllm_doctor.redact.ledger import Entry, Redactor, accounts
 
@@ -45,8 +46,10 @@ def write_bundle(
     snapshots: Sequence[Snapshot], path: str | os.PathLike[str], diagnoses: Sequence[Diagnosis] = ()
 ) -> tuple[Entry, ...]:
     """Write the bundle, readable by its owner alone, and return its ledger. Raises OSError."""
+    snapshots, of_clients = _without_clients(snapshots)
     read = msgspec.to_builtins(snapshots)
     redactor = Redactor(_names(snapshots, read))
+    redactor.note_clients(_SNAPSHOTS, of_clients)
     redactor.learn(read)
     files = {_SNAPSHOTS: _json(redactor.tree(read, _SNAPSHOTS))}
     if diagnoses:
@@ -72,6 +75,18 @@ def write_bundle(
     finally:
         half.unlink(missing_ok=True)
     return redactor.ledger
+
+
+def _without_clients(snapshots: Sequence[Snapshot]) -> tuple[list[Snapshot], int]:
+    """The snapshots without what clients may have written into the logs, and how many lines had some of it."""
+    kept, count = [], 0
+    for snapshot in snapshots:
+        if isinstance(snapshot.log, Known):
+            log, lines = without_clients(snapshot.log.value)
+            count += lines
+            snapshot = msgspec.structs.replace(snapshot, log=msgspec.structs.replace(snapshot.log, value=log))  # noqa: PLW2901
+        kept.append(snapshot)
+    return kept, count
 
 
 def _names(snapshots: Sequence[Snapshot], read: object) -> Names:

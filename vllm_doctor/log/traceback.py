@@ -187,6 +187,11 @@ def _call(text: str) -> "re.Match[str] | None":
     return _FRAME.match(text) or _CELL.match(text) or _SHORT.match(text)
 
 
+def begins(text: str) -> bool:
+    """Does a line begin a traceback or the next one of a chain, or name a call of one?"""
+    return START in text or any(words in text for words in _CHAIN) or _call(text) is not None
+
+
 def _another_record(first: LogLine, line: LogLine) -> bool:
     """Did another call of the logger write it? One record bears the same module on all its lines."""
     return None not in {first.module, line.module} and first.module != line.module

@@ -56,6 +56,12 @@ class Redactor:
         """What was seen and left, by kind: the names of variables and options that still have a value, folders."""
         return {kind: list(found) for kind, found in sorted(self._stayed.items())}
 
+    def note_clients(self, file: str, lines: int) -> None:
+        """So many lines lost words that a client may have written, by where they stood in the log."""
+        if lines:
+            entry = file, "words that a client may have written", HIDDEN, 0
+            self._entries[entry], self._times[entry] = ["log"], lines
+
     def learn(self, value: object) -> None:
         """Look through all texts once for secrets that stand beside a name, and for hosts in addresses, to know them
         where they stand alone."""

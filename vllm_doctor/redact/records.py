@@ -35,8 +35,31 @@ def answer(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
             found.add(what)
         return HIDDEN
 
+    diagnosis = _without_clients(diagnosis, snapshot)
     told = _mapped(diagnosis, lambda text: text if _harmless(text) else scrub(text, remember))
     return _mapped(told, lambda text: scrub_values(text, found)) if found else told
+
+
+def _without_clients(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
+    """What clients may have written, out of the lines that are shown and of what is said of them."""
+    if not isinstance(snapshot.log, Known):
+        return diagnosis
+    from vllm_doctor.redact.clients import of_clients, shown, taken_out
+
+    lines = snapshot.log.value.last.lines
+    found = of_clients(lines)
+    if not found:
+        return diagnosis
+    shown_as = {
+        lines[at].excerpt or lines[at].text: (line := shown(lines[at], told)).excerpt or line.text
+        for at, told in found.items()
+    }
+    taken = tuple(sorted({what for told in found.values() for what in told.taken}, key=len, reverse=True))
+
+    def without(text: str) -> str:
+        return taken_out(shown_as.get(text, text), taken)
+
+    return _mapped(diagnosis, without)
 
 
 def _harmless(text: str) -> bool:

@@ -62,6 +62,13 @@ def matching(
     return tuple(sorted(found, key=_named, reverse=True))
 
 
+def words_of(kind: str, message: str) -> tuple[str, ...]:
+    """The words of a message by which the entries of this class of exception know it."""
+    known = (one for one in issues() if one.said and _found(one.kind, kind, whole=True))
+    found = (Pattern(one.said).search(message) for one in known)
+    return tuple(dict.fromkeys(one[0] for one in found if one is not None))
+
+
 def mended_in(release: Version | str) -> tuple[Issue, ...]:
     """The entries that a release no longer has."""
     at = as_version(release)

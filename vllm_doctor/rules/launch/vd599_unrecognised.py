@@ -5,6 +5,7 @@ from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
+from vllm_doctor.redact.raised import said
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
@@ -30,7 +31,7 @@ def judge(case: Case) -> Outcome:
     part = layer(case, root)
     return finding(
         RULE,
-        title=_title(root, part.name if part is not None else ""),
+        title=_title(case, root, part.name if part is not None else ""),
         severity=severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=_shown(case, root),
@@ -54,14 +55,15 @@ def _once(*changes: Change | None) -> tuple[Change, ...]:
     return tuple(told.values())
 
 
-def _title(root: Fault, part: str) -> str:
+def _title(case: Case, root: Fault, part: str) -> str:
     """What failed, in which call, under the part of the whole that it belongs to."""
     if root.crash is None:
         return f"{part} failed" if part else ""
     first = root.crash.root
-    said = f"{first.kind}: {first.message.splitlines()[0][:160] if first.message else ''}".strip(" :")
+    message = said(case.run.lines, root.crash, first) if case.run is not None else first.message
+    told = f"{first.kind}: {message.splitlines()[0][:160] if message else ''}".strip(" :")
     where = next((f"{f.function} ({f.file.rsplit('/', 1)[-1]}:{f.line})" for f in reversed(first.frames)), "")
-    return (f"{part} failed: " if part else "") + said + (f", in {where}" if where else "")
+    return (f"{part} failed: " if part else "") + told + (f", in {where}" if where else "")
 
 
 def _shown(case: Case, root: Fault) -> tuple[Evidence, ...]:
