@@ -51,7 +51,7 @@ def shell_scripts() -> list[str]:
 
 def role_sources() -> list[str]:
     """List the Python of the roles without that of their test scenarios: modules, plugins, and what hosts run."""
-    return tracked("roles/*.py", ":!roles/*/molecule/*")
+    return tracked("plugins/*.py", "roles/*.py", ":!roles/*/molecule/*")
 
 
 FILES = {"shellcheck": shell_scripts, "mypy-roles": role_sources}

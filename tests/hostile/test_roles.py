@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 ROLES = Path(__file__).parents[2] / "roles"
+MODULES = ROLES.parent / "plugins" / "modules"
 TASKS = sorted([*ROLES.glob("*/tasks/*.yml"), *ROLES.glob("*/handlers/*.yml")])
 _PYTHON = re.compile(r"(bin/python3?|_python( \}\})?)$")
 
@@ -54,7 +55,7 @@ def test_programs_that_the_host_itself_starts_are_isolated() -> None:
     assert "'#!/usr/bin/python3 -I'" in (ROLES / "nvidia_driver/tasks/verify.yml").read_text()
 
 
-@pytest.mark.parametrize("path", sorted(ROLES.glob("*/library/*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(MODULES.glob("*.py")), ids=lambda path: path.stem)
 def test_a_module_names_a_program_and_no_words_for_it(path: Path) -> None:
     """Ansible looks for a program with the name of the whole line."""
     assert len(path.read_text().splitlines()[0].split()) == 1

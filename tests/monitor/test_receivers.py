@@ -167,7 +167,7 @@ def alertmanager(folder: Path, receivers: list[dict[str, Any]]) -> Iterator[str]
 
 
 def _filters() -> Any:
-    path = REPO / "roles/monitoring/filter_plugins/monitoring.py"
+    path = REPO / "plugins/filter/monitoring.py"
     spec = importlib.util.spec_from_file_location("monitoring_filters", path)
     assert spec is not None
     assert spec.loader is not None

@@ -135,7 +135,7 @@ def test_a_receiver_that_cannot_be_is_refused_by_name_and_without_its_secret(tmp
         ],
     }
     (tmp_path / "hosts.json").write_text(json.dumps({"vllm": {"hosts": {"localhost": told}}}))
-    task = {"ansible.builtin.include_role": {"name": "monitoring", "tasks_from": "validate"}}
+    task = {"ansible.builtin.include_role": {"name": "vllm_doctor.hosts.monitoring", "tasks_from": "validate"}}
     (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "vllm", "gather_facts": False, "tasks": [task]}]))
     words = ["-v", "-i", str(tmp_path / "hosts.json"), str(tmp_path / "play.yml"), "-e", "site_reports=''"]
     done = subprocess.run([BIN / "ansible-playbook", *words], cwd=REPO, capture_output=True, text=True, check=False)

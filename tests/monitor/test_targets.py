@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 REPO = Path(__file__).parents[2]
-FILTERS = REPO / "roles/monitoring/filter_plugins/monitoring.py"
+FILTERS = REPO / "plugins/filter/monitoring.py"
 PROGRAM = f"""
 import importlib.util, json, sys
 sys.path.insert(0, {str(REPO)!r})

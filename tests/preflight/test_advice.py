@@ -27,13 +27,12 @@ VARIABLES = {
     for entry in yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"].values()
     for name in entry.get("options", {})
 }
-PLUGINS = {path.stem for role in ROLES for path in role.glob("*/*.py")}
+PLUGINS = {path.stem for path in (*(REPOSITORY / "plugins").glob("*/*.py"), *(REPOSITORY / "roles").glob("*/*/*.py"))}
 NAME = re.compile(rf"(?<![/\w])(?:{'|'.join(role.name for role in ROLES)})_[a-z0-9_]*[a-z0-9]\b")
 SOURCES = [
     *(REPOSITORY / "vllm_doctor/preflight").glob("*.py"),
-    *itertools.chain.from_iterable(
-        (*(role / "filter_plugins").glob("*.py"), *(role / "action_plugins").glob("*.py")) for role in ROLES
-    ),
+    *(REPOSITORY / "plugins/filter").glob("*.py"),
+    *(REPOSITORY / "plugins/action").glob("*.py"),
 ]
 
 

@@ -17,8 +17,8 @@ PLAY: list[dict[str, object]] = [
         "gather_facts": False,
         "tasks": [
             {"set_fact": {"preflight_host": "{{ {'facts': by_facts} }}"}},
-            {"include_role": {"name": "preflight", "tasks_from": "variables"}},
-            {"preflight_judge": {"stage": "facts"}, "run_once": True},
+            {"include_role": {"name": "vllm_doctor.hosts.preflight", "tasks_from": "variables"}},
+            {"vllm_doctor.hosts.preflight_judge": {"stage": "facts"}, "run_once": True},
         ],
     }
 ]
@@ -73,8 +73,6 @@ def judged(folder: Path, facts: dict[str, object]) -> str:
         "PATH": path,
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
-        "ANSIBLE_ROLES_PATH": str(REPOSITORY / "roles"),
-        "ANSIBLE_ACTION_PLUGINS": str(REPOSITORY / "roles" / "preflight" / "action_plugins"),
     }
     program = shutil.which("ansible-playbook", path=path)
     assert program is not None

@@ -9,7 +9,7 @@ import pytest
 from vllm_doctor.preflight.intent import host
 from vllm_doctor.preflight.records import Headers
 
-MODULE = Path(__file__).resolve().parents[2] / "roles/preflight/library/preflight_facts.py"
+MODULE = Path(__file__).resolve().parents[2] / "plugins/modules/preflight_facts.py"
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.105.08  Release Build  (dvs@host)\n"
 CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Wed Jul  2 00:00:00 UTC 2025\n"
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from tests.preflight.test_settled import ROLES, loaded
+from tests.preflight.test_settled import PLUGINS, loaded
 
-JUDGE = loaded(ROLES / "preflight" / "action_plugins" / "preflight_judge.py").ActionModule
+JUDGE = loaded(PLUGINS / "action" / "preflight_judge.py").ActionModule
 NAMES = {f"vllm_{number}" for number in range(100)}
 # By Ansible's precedence: a role's default, the inventory, what the play or -e says for all.
 INVENTORY = {

@@ -40,7 +40,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def nvml(library: Path | None, folder: Path, description: str) -> dict[str, object]:
     fact = folder / "gpu.fact"
-    shutil.copy(REPOSITORY / "roles/preflight/library/preflight_facts.py", fact)
+    shutil.copy(REPOSITORY / "plugins/modules/preflight_facts.py", fact)
     (folder / "sim").write_text(description)
     environment = {**os.environ, "NVML_SIM": str(folder / "sim")}
     if library is not None:

@@ -19,7 +19,7 @@ PLAY = """
   vars:
     preflight_today: "2026-11-21"
   tasks:
-    - ansible.builtin.import_role: {name: preflight, tasks_from: variables.yml}
+    - ansible.builtin.import_role: {name: vllm_doctor.hosts.preflight, tasks_from: variables.yml}
 """
 
 FINE = {"nvidia_driver_enabled": True, "vllm_version": "0.32.0", "vllm_variant": "auto"}
@@ -178,7 +178,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
         env={
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "ANSIBLE_ROLES_PATH": str(REPOSITORY / "roles"),
+            "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
             "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
         },
     )

@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 import yaml
 
-ROLES = Path(__file__).resolve().parents[2] / "roles"
+REPOSITORY = Path(__file__).resolve().parents[2]
+ROLES, PLUGINS = REPOSITORY / "roles", REPOSITORY / "plugins"
 
 
 def loaded(path: Path) -> ModuleType:
@@ -21,8 +22,8 @@ def loaded(path: Path) -> ModuleType:
     return module
 
 
-MODULE = loaded(ROLES / "preflight" / "library" / "settled.py")
-ACTION = loaded(ROLES / "preflight" / "action_plugins" / "settled.py")
+MODULE = loaded(PLUGINS / "modules" / "settled.py")
+ACTION = loaded(PLUGINS / "action" / "settled.py")
 
 
 class Host:
@@ -160,10 +161,10 @@ def test_rpm_is_asked_where_it_has_a_database_also_beside_dpkg(
 
 
 def test_another_file_of_a_role_is_another_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a collection all plugins stand beside the roles, and any role may ask any of them."""
+    """All plugins stand beside the roles, and any role may ask any of them."""
     monkeypatch.setattr(ACTION, "ROLES", tmp_path / "roles")
     seen = {ACTION.code("example")}
-    of_roles = ("roles/preflight/tasks/ask.yml", "roles/example/tasks/main.yml", "roles/example/library/one.py")
+    of_roles = ("roles/preflight/tasks/ask.yml", "roles/example/tasks/main.yml", "roles/example/files/one.py")
     for number, name in enumerate((*of_roles, "plugins/modules/one.py", "plugins/filter/one.py"), start=2):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("")

@@ -167,9 +167,9 @@ def copied(folder: Path) -> Path:
         ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=REPO, capture_output=True, check=True
     )
     for name in listed.stdout.decode().split("\0"):
-        if name and (REPO / name).is_file():
+        if name and ((REPO / name).is_file() or (REPO / name).is_symlink()):
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(REPO / name, checkout / name)
+            shutil.copy2(REPO / name, checkout / name, follow_symlinks=False)
     (checkout / ".venv").symlink_to(REPO / ".venv")
     (checkout / ".cache").symlink_to(REPO / ".cache")  # where the connection finds the hosts' processes
     return checkout

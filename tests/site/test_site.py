@@ -157,7 +157,7 @@ def test_the_next_run_goes_on_where_it_stopped_and_then_to_the_services(site: Si
     before = served_by(site)
     run = site.play(*CONSENT[:2])
     assert run.rc == 0, run.text
-    assert "vllm : Wait for a completion from every service" in run.names()
+    assert "vllm_doctor.hosts.vllm : Wait for a completion from every service" in run.names()
     assert served_by(site)["gpu01"] == before["gpu01"]
     for host in MACHINES:
         assert "580.65.06" in site.on(host, "cat /proc/driver/nvidia/version")

@@ -247,4 +247,5 @@ def test_a_model_of_each_task_is_ready_by_its_own_route(
 ) -> None:
     stub.write(config)
     stub.start("--served-model-name", "mine", *words)
-    assert load("module_utils/vllm_routes.py").answers(f"http://127.0.0.1:{stub.port}", "", 30) == ("mine", route)
+    routes = load("plugins/module_utils/vllm_routes.py")
+    assert routes.answers(f"http://127.0.0.1:{stub.port}", "", 30) == ("mine", route)

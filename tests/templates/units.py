@@ -14,7 +14,7 @@ BEHAVIOURS = sorted(p.name.removesuffix(".service.j2") for p in (ROOT / "templat
 NVIDIA = [c for c in BEHAVIOURS if c != "cpu"]
 # 0.11.0: V1 alone, attention backend by variable. 0.19.1: V100's last, CUDA 12. 0.33.0: the newest that was read.
 VERSIONS = ("0.11.0", "0.19.1", "0.33.0")
-known = load("filter_plugins/vllm_units.py").known
+known = load("plugins/filter/vllm_units.py").known
 PLANNED = {
     "host": "127.0.0.1",
     "port": 8000,

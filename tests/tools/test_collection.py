@@ -1,67 +1,167 @@
-"""The collection that is built of the roles: plugins under one namespace, and no name of the checkout left in it."""
+"""The checkout is the collection that it ships: its playbooks play it by name, and the archive has its very files."""
 
+import ast
+import json
+import os
 import re
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import collection
 import pytest
 import yaml
 
+from tests.preflight.test_site import GOOD
+
+REPO = collection.REPO
+WHOLE = f"{collection.NAMESPACE}.{collection.NAME}"
+BIN = Path(sys.executable).parent
+ROLES = sorted(role.name for role in (REPO / "roles").iterdir() if (role / "tasks").is_dir())
+PLAYED = [
+    path
+    for folder in ("roles", "playbooks", ".config/molecule")
+    for path in sorted((REPO / folder).rglob("*"))
+    if path.suffix in {".yml", ".j2"}
+] + [REPO / "site.yml"]
+
+
+def filters() -> list[str]:
+    """The names of all filters."""
+    trees = [ast.parse(file.read_text()) for file in sorted((REPO / "plugins" / "filter").glob("*.py"))]
+    tables = (node for tree in trees for node in ast.walk(tree) if getattr(node, "name", "") == "filters")
+    keys = (key for table in tables for node in ast.walk(table) if isinstance(node, ast.Dict) for key in node.keys)
+    return [str(key.value) for key in keys if isinstance(key, ast.Constant)]
+
+
+def maps(node: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping in a document."""
+    if isinstance(node, dict):
+        yield node
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from maps(child)
+
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("collection")
-    whole = out / "ansible_collections" / collection.NAMESPACE / collection.NAME
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(collection, "OUT", out)
-        patch.setattr(collection, "TREE", whole)
-        collection.write()
-    return whole
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return collection.build(tmp_path_factory.mktemp("collection"))
 
 
-def test_the_plugins_of_all_roles_stand_under_one_namespace(tree: Path) -> None:
-    roles = {role.name for role in (collection.REPO / "roles").iterdir() if (role / "tasks").is_dir()}
-    assert {role.name for role in (tree / "roles").iterdir()} == roles
-    left = {folder.name for folder in (tree / "roles").glob("*/*")}
-    assert left & {*collection.PLUGINS, "molecule"} == set()
-    kept = {f.stem for kind in collection.PLUGINS for f in (collection.REPO / "roles").glob(f"*/{kind}/*.py")}
-    assert {file.stem for file in (tree / "plugins").rglob("*.py")} == kept
+@pytest.fixture(scope="module")
+def installed(archive: Path) -> Path:
+    """A folder in which there is nothing but what the archive brings."""
+    folder = archive.parent / "elsewhere"
+    folder.mkdir()
+    words = ["collection", "install", "--offline", "--no-deps", "-p", str(folder / "collections"), str(archive)]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
+    subprocess.run([BIN / "ansible-galaxy", *words], cwd=folder, env=environment, check=True, capture_output=True)
+    return folder
 
 
-def test_each_filter_is_called_by_its_whole_name(tree: Path) -> None:
-    named = [
-        name for file in (tree / "plugins" / "filter").glob("*.py") for name in collection.filters(file.read_text())
-    ]
-    assert len(named) > 15
-    bare = re.compile(rf"\|\s*({'|'.join(named)})\b|\b(?:map|select|reject)\('({'|'.join(named)})'")
-    found = [
-        f"{file.relative_to(tree)}: {line.strip()}"
-        for file in (*(tree / "roles").rglob("*.yml"), *(tree / "playbooks").glob("*.yml"))
-        for line in file.read_text(encoding="utf-8").splitlines()
-        if bare.search(line)
-    ]
-    assert found == []
-
-
-def test_no_plugin_looks_for_what_it_had_beside_it_in_its_role(tree: Path) -> None:
-    sources = {file: file.read_text(encoding="utf-8") for file in (tree / "plugins").rglob("*.py")}
-    assert [str(f) for f, text in sources.items() if "ansible.module_utils.vllm_" in text] == []
-    for file, text in sources.items():
-        if "REPOSITORY" in text:
-            assert "REPOSITORY = Path(__file__).resolve().parents[2]\n" in text, file
-    assert (tree / "vllm_doctor" / "knowledge" / "compat.json").is_file()
-    assert (tree / "templates").is_dir()
-
-
-def test_a_playbook_of_the_collection_imports_only_those_beside_it(tree: Path) -> None:
-    for playbook in (tree / "playbooks").glob("*.yml"):
-        for play in yaml.safe_load(playbook.read_text(encoding="utf-8")) or []:
-            other = play.get("ansible.builtin.import_playbook")
-            assert other is None or (playbook.parent / other).is_file(), f"{playbook.name}: {other}"
-
-
-def test_a_files_text_changes_only_where_a_name_does() -> None:
-    text = 'x: "{{ y | vllm_units | default(vllm_units) }}"  # vllm_units'
-    assert collection.rewritten("roles/vllm/tasks/main.yml", text, ["vllm_units"]) == (
-        'x: "{{ y | vllm_doctor.hosts.vllm_units | default(vllm_units) }}"  # vllm_units'
+def play(folder: Path, playbook: str, *words: str) -> str:
+    """What a person sees of a playbook that is called in a folder, with a host that nobody can reach."""
+    (folder / "hosts").mkdir(exist_ok=True)
+    (folder / "hosts" / "hosts.yml").write_text(yaml.safe_dump({"vllm": {"hosts": {"gpu01": GOOD}}}))
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
+    done = subprocess.run(
+        [BIN / "ansible-playbook", "-i", "hosts", playbook, *words],
+        cwd=folder,
+        env={**environment, "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    return done.stdout + done.stderr
+
+
+def test_no_file_is_written_anew_on_its_way_into_the_archive(archive: Path) -> None:
+    of_galaxy = {"MANIFEST.json", "FILES.json"}
+    with tarfile.open(archive) as packed:
+        members = [member for member in packed.getmembers() if not member.isdir()]
+        assert [member.name for member in members if not member.isreg()] == []
+        names = {member.name for member in members}
+        changed = [
+            name
+            for name in names - of_galaxy
+            if packed.extractfile(name).read() != (REPO / name).read_bytes()  # type: ignore[union-attr]
+        ]
+    assert changed == []
+    assert names - of_galaxy == {*collection.shipped()}
+    assert {f"roles/{role}/tasks" for role in ROLES} <= {str(Path(name).parent) for name in names}
+    assert {name for name in names if "/molecule/" in name or name.startswith(("tests/", "inventories/"))} == {
+        name for name in names if name.startswith(("tests/sanity/", "inventories/example/"))
+    }
+
+
+def test_the_checkout_is_found_as_the_collection_by_a_link_that_may_lie_anywhere() -> None:
+    link = REPO / "collections" / "ansible_collections" / collection.NAMESPACE / collection.NAME
+    assert str(link.readlink()) == "../../.."
+    assert link.resolve() == REPO
+
+
+def test_roles_and_plugins_are_called_by_the_name_of_the_collection() -> None:
+    named = "|".join(filters())
+    bare = re.compile(rf"\|\s*({named})\b|\b(?:map|select|reject)\('({named})'")
+    assert len(bare.findall("{{ x | vllm_units | map('vllm_known') }}")) == 2
+    modules = {file.stem for kind in ("modules", "action") for file in (REPO / "plugins" / kind).glob("*.py")}
+    found, called = [], 0
+    for path in PLAYED:
+        text = path.read_text()
+        found += [(str(path), name) for name in bare.findall(text)]
+        mappings = list(maps(yaml.load(text, yaml.CSafeLoader))) if path.suffix == ".yml" else []
+        found += [(str(path), name) for task in mappings if "name" in task for name in modules & task.keys()]
+        asked = [task.get(f"ansible.builtin.{how}_role") for task in mappings for how in ("include", "import")]
+        roles = [role["name"] for role in asked if role] + [str(role.get("role")) for role in mappings]
+        called += sum(name.startswith(WHOLE) for name in roles)
+        found += [(str(path), name) for name in roles if name in ROLES and path.parent.name != "vars"]
+    assert found == []
+    assert called > 100
+
+
+def test_a_playbook_imports_what_stands_where_it_stands_in_the_archive() -> None:
+    imported = [
+        (playbook.parent / play["ansible.builtin.import_playbook"]).resolve()
+        for playbook in (*(REPO / "playbooks").glob("*.yml"), REPO / "site.yml")
+        for play in yaml.safe_load(playbook.read_text()) or []
+        if "ansible.builtin.import_playbook" in play
+    ]
+    assert {str(path.relative_to(REPO)) for path in imported} <= {*collection.shipped()}
+    assert REPO / "site.yml" in imported
+
+
+def test_the_archive_plays_the_site_where_there_is_no_checkout(installed: Path) -> None:
+    said = play(installed, f"{WHOLE}.site", "--check", "--diff", "-v")
+    assert f"TASK [{WHOLE}.preflight : Ask for GPUs" in said, said
+    assert "1 of 1 hosts refused; nothing was changed on any host." in said, said
+    assert "gpu01  connection" in said
+    assert "[WARNING]: Skipping" not in said
+
+
+def test_each_of_its_playbooks_can_be_read_there(installed: Path) -> None:
+    for playbook in (REPO / "playbooks").glob("*.yml"):
+        said = play(installed, f"{WHOLE}.{playbook.stem}", "--syntax-check")
+        assert f"playbook: {WHOLE}.{playbook.stem}" in said, said
+
+
+def test_a_checkout_plays_itself_in_a_path_with_a_blank_and_beside_an_installed_one(
+    installed: Path, tmp_path: Path
+) -> None:
+    checkout = tmp_path / "a checkout"
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=REPO, capture_output=True, text=True, check=True).stdout
+    wanted = [name for name in names.split("\0") if name.startswith(("collections/", "tools/"))]
+    for name in {*wanted, *collection.shipped(), "ansible.cfg"}:
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        if (REPO / name).is_symlink():
+            (checkout / name).symlink_to((REPO / name).readlink())
+        else:
+            (checkout / name).write_bytes((REPO / name).read_bytes())
+    task = checkout / "roles" / "preflight" / "tasks" / "ask.yml"
+    task.write_text(task.read_text().replace("Ask for GPUs", "Ask in this checkout for GPUs"))
+    manifest = json.loads((installed / "collections/ansible_collections/vllm_doctor/hosts/MANIFEST.json").read_text())
+    assert manifest["collection_info"]["name"] == collection.NAME
+    said = play(checkout, "site.yml", "--check")
+    assert f"TASK [{WHOLE}.preflight : Ask in this checkout for GPUs" in said, said
+    assert "gpu01  connection" in said

@@ -58,7 +58,7 @@ def test_runs_share_what_they_packed_as_long_as_the_code_is_the_same(connection:
 def test_changed_code_of_a_module_or_of_what_it_imports_or_other_locks_are_packed_anew(
     connection: ModuleType, tmp_path: Path
 ) -> None:
-    files = ["roles/a/library/b.py", "roles/a/module_utils/c.py", "tools/lock/dev.txt"]
+    files = ["plugins/modules/b.py", "plugins/module_utils/c.py", "tools/lock/dev.txt"]
     seen = {connection.code_of_modules(tmp_path)}
     for number, name in enumerate(2 * files, start=2):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -62,11 +62,11 @@ KEPT_S = 86400  # no run takes longer: older folders are of code that is no more
 
 
 def code_of_modules(checkout: Path = CHECKOUT) -> str:
-    """Name all that a packed module may consist of: Ansible and its collections by the locks, the roles' by content."""
+    """Name all that a packed module may consist of: Ansible and its collections by the locks, our own by content."""
     files = [
         *checkout.glob("tools/lock/*.txt"),
-        *checkout.glob("roles/*/library/*.py"),
-        *checkout.glob("roles/*/module_utils/**/*.py"),
+        *checkout.glob("plugins/modules/*.py"),
+        *checkout.glob("plugins/module_utils/**/*.py"),
     ]
     digest = hashlib.sha256(sys.version.encode())
     for file in sorted(files):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-ROLE = Path(__file__).parents[3] / "roles" / "nvidia_driver"
+REPO = Path(__file__).parents[3]
 GOOD = {"outcome": "ok", "gpus": 2}
 ABSENT = {"outcome": "not run", "why": "no release of vLLM is installed here yet"}
 CARD = {"uuid": "GPU-1", "mig": False}
@@ -15,7 +15,7 @@ HOST = {"nvidia_driver_from": "580.105.08", "nvidia_driver_version": "580.65.06"
 
 @pytest.fixture(scope="module")
 def filters() -> Any:
-    spec = importlib.util.spec_from_file_location("nvidia_driver", ROLE / "filter_plugins" / "nvidia_driver.py")
+    spec = importlib.util.spec_from_file_location("nvidia_driver", REPO / "plugins" / "filter" / "nvidia_driver.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)

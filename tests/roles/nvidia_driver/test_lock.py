@@ -8,7 +8,7 @@ import pytest
 
 from tests.roles.vllm.plugins import load
 
-MODULE = load("../nvidia_driver/library/package_lock.py")
+MODULE = load("plugins/modules/package_lock.py")
 RPMS = "nvidia-driver\t3:580.105.08-1.el9\ncuda-toolkit-13-0\t0:13.0.2-1\nkernel\t0:5.14.0-1.el9\nbash\t0:5.1-1\n"
 DRIVER, TOOLKIT = re.compile("^(nvidia-|kernel$)"), re.compile("^cuda-")
 

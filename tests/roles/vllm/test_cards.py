@@ -7,7 +7,7 @@ import pytest
 from tests.roles.vllm.plugins import load
 from tests.roles.vllm.test_units import ARGUMENTS, DEFAULTS, plugin
 
-cards = load("filter_plugins/vllm_cards.py")
+cards = load("plugins/filter/vllm_cards.py")
 ONE, TWO = "GPU-11111111-2222-3333-4444-555555555555", "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"
 SLICE = "MIG-377e0049-554c-540b-93c6-d0976f8426cb"
 

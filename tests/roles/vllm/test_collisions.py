@@ -6,7 +6,7 @@ import pytest
 
 from tests.roles.vllm.plugins import load
 
-plugin = load("filter_plugins/vllm_collisions.py")
+plugin = load("plugins/filter/vllm_collisions.py")
 A, B = "GPU-11111111-2222-3333-4444-00000000000a", "GPU-11111111-2222-3333-4444-00000000000b"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.roles.vllm.plugins import ROLE
+from tests.roles.vllm.plugins import REPO
 
 # Reversible, and records how it was called: encrypt --name=N - -, decrypt --name=N FILE -.
 STUB = """#!{python}
@@ -40,7 +40,7 @@ class Host:
         given = {"name": "hub-token", "folder": str(self.folder), "value": value, "_ansible_check_mode": check}
         arguments = self.path / "arguments.json"
         arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": given}))
-        command = [sys.executable, str(ROLE / "library/vllm_credential.py"), str(arguments)]
+        command = [sys.executable, str(REPO / "plugins/modules/vllm_credential.py"), str(arguments)]
         done = subprocess.run(command, env={"PATH": str(self.path)}, capture_output=True, text=True, check=True)
         assert value not in done.stdout or not value
         answer: dict[str, Any] = json.loads(done.stdout)

@@ -7,7 +7,7 @@ import pytest
 from tests.roles.vllm.plugins import load, said
 from tests.roles.vllm.test_units import judged as composed
 
-doors = load("filter_plugins/vllm_door_problems.py")
+doors = load("plugins/filter/vllm_door_problems.py")
 FINE = {"api_key": True, "api_key_fits": True, "secret_names": [], "guard": "/opt/vllm/guard/0123abcd"}
 TLS = {"ssl_certfile": "/etc/ssl/site/vllm.pem", "ssl_keyfile": "/etc/ssl/site/vllm.key"}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.roles.vllm.plugins import load
 
-plugin = load("filter_plugins/vllm_finding.py")
+plugin = load("plugins/filter/vllm_finding.py")
 
 ANSWER = json.dumps(
     {

@@ -9,7 +9,7 @@ import pytest
 
 from tests.roles.vllm.plugins import load
 
-guard = load("files/guard/api_guard.py")
+guard = load("roles/vllm/files/guard/api_guard.py")
 SERVER = "10.9.0.11"
 KEY, OTHER = "first-key", 'second "key" 100%'
 

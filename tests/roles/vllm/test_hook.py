@@ -21,7 +21,7 @@ PLAY = """
     __vllm_units: [{name: vllm@main}]
     vllm_hook_headers: {X-Key: s3cr3t-key}
   tasks:
-    - ansible.builtin.include_role: {name: vllm, tasks_from: hook}
+    - ansible.builtin.include_role: {name: vllm_doctor.hosts.vllm, tasks_from: hook}
       vars: {__vllm_hook: before}
 """
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.roles.vllm.plugins import load
 
-module = load("library/vllm_host.py")
+module = load("plugins/modules/vllm_host.py")
 RENDERED = "# Rendered by role vllm for vllm@x: change the inventory\n[Unit]\n"
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.roles.vllm.plugins import load
 
-module = load("library/vllm_keep.py")
+module = load("plugins/modules/vllm_keep.py")
 
 
 def said(name: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ PLAY = """
     __vllm_started: [main]
     __vllm_found: {doctor: "{{ program }}"}
   tasks:
-    - ansible.builtin.include_role: {name: vllm, tasks_from: learn}
+    - ansible.builtin.include_role: {name: vllm_doctor.hosts.vllm, tasks_from: learn}
 """
 START = """\
 INFO 11-21 [gpu_model_runner.py:1] Model loading took 15.10 GiB memory and 9 s
@@ -62,7 +62,7 @@ def play(tmp_path):
             **os.environ,
             "LD_LIBRARY_PATH": str(tmp_path),
             "VLLM_DOCTOR_STATE": str(tmp_path / "state"),
-            "ANSIBLE_ROLES_PATH": str(REPO / "roles"),
+            "ANSIBLE_COLLECTIONS_PATH": str(REPO / "collections"),
         }
         program = Path(sys.executable).with_name("ansible-playbook")
         done = subprocess.run(

@@ -12,8 +12,8 @@ import pytest
 from tests.roles.vllm.plugins import load, said
 from tests.roles.vllm.test_units import judged
 
-models = load("filter_plugins/vllm_models.py")
-fetch = load("files/fetch_model.py")
+models = load("plugins/filter/vllm_models.py")
+fetch = load("roles/vllm/files/fetch_model.py")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "fedcba9876543210fedcba9876543210fedcba98"
 

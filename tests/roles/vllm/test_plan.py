@@ -12,8 +12,8 @@ from tests.plan.models import LLAMA_8B
 from tests.roles.vllm.plugins import load
 from vllm_doctor.knowledge import gpus
 
-plan = load("filter_plugins/vllm_plan.py")
-module = load("library/vllm_plan.py")
+plan = load("plugins/filter/vllm_plan.py")
+module = load("plugins/modules/vllm_plan.py")
 SIM = Path(__file__).parents[2] / "nvml_sim"
 
 
@@ -150,9 +150,9 @@ PLAY = """
   vars:
     __vllm_found: {doctor: "{{ program }}"}
   tasks:
-    - ansible.builtin.include_role: {name: vllm, tasks_from: preflight}
-    - ansible.builtin.include_role: {name: vllm, tasks_from: plan}
-    - ansible.builtin.include_role: {name: vllm, tasks_from: render}
+    - ansible.builtin.include_role: {name: vllm_doctor.hosts.vllm, tasks_from: preflight}
+    - ansible.builtin.include_role: {name: vllm_doctor.hosts.vllm, tasks_from: plan}
+    - ansible.builtin.include_role: {name: vllm_doctor.hosts.vllm, tasks_from: render}
     - ansible.builtin.copy: {content: "{{ __vllm_rendered['main'] }}", dest: "{{ out }}", mode: "0644"}
 """
 
@@ -187,7 +187,7 @@ def role(tmp_path, host, model):
                 json.dumps(given),
             ],
             cwd=Path(__file__).parents[3],
-            env=host.env | {"ANSIBLE_ROLES_PATH": str(Path(__file__).parents[3] / "roles")},
+            env=host.env | {"ANSIBLE_COLLECTIONS_PATH": str(Path(__file__).parents[3] / "collections")},
             capture_output=True,
             text=True,
             timeout=300,
@@ -221,7 +221,7 @@ def test_the_role_does_not_launch_unplanned(role):
 
 
 def test_without_a_card_the_template_is_found_without_asking():
-    units = load("filter_plugins/vllm_units.py")
+    units = load("plugins/filter/vllm_units.py")
     assert units._template("auto", "cpu") == "cpu"
     assert units._template("auto", "default") == "auto"
     assert units._template("l4", "cpu") == "l4"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.roles.vllm.plugins import load
 
-module = load("library/vllm_prune.py")
+module = load("plugins/modules/vllm_prune.py")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from tests.roles.vllm.plugins import load
 
-module = load("library/vllm_ready.py")
+module = load("plugins/modules/vllm_ready.py")
 
 
 class Server(BaseHTTPRequestHandler):

@@ -10,8 +10,8 @@ import pytest
 
 from tests.roles.vllm.plugins import load
 
-doors = load("module_utils/vllm_doors.py")
-http = load("module_utils/vllm_http.py")
+doors = load("plugins/module_utils/vllm_doors.py")
+http = load("plugins/module_utils/vllm_http.py")
 PATHS = {
     "/health": {"get": {}},
     "/v1/completions": {"post": {}},

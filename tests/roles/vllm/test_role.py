@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.roles.vllm.plugins import ROLE
+from tests.roles.vllm.plugins import REPO
 
 PLAY = """
 - hosts: all
   gather_facts: false
   tasks:
-    - ansible.builtin.include_role: {name: vllm, tasks_from: preflight}
+    - ansible.builtin.include_role: {name: vllm_doctor.hosts.vllm, tasks_from: preflight}
 """
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FINE: dict[str, object] = {"vllm_model": "org/llama", "vllm_revision": COMMIT, "vllm_version": "0.32.0"}
@@ -53,7 +53,7 @@ def blocks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         env={
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "ANSIBLE_ROLES_PATH": str(ROLE.parent),
+            "ANSIBLE_COLLECTIONS_PATH": str(REPO / "collections"),
             "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
             "ANSIBLE_NOCOLOR": "1",
         },

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-MODULE = Path(__file__).parents[3] / "roles" / "vllm" / "library" / "vllm_start.py"
+MODULE = Path(__file__).parents[3] / "plugins" / "modules" / "vllm_start.py"
 
 
 @pytest.fixture

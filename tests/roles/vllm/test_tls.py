@@ -10,8 +10,8 @@ import pytest
 from tests.certificates import certificate, served
 from tests.roles.vllm.plugins import load
 
-tls = load("library/vllm_tls.py")
-http = load("module_utils/vllm_http.py")
+tls = load("plugins/modules/vllm_tls.py")
+http = load("plugins/module_utils/vllm_http.py")
 DAY_S = 86400
 
 

@@ -10,8 +10,8 @@ import yaml
 from tests.roles.vllm.plugins import ROLE, load, said
 from vllm_doctor.knowledge import templates
 
-plugin = load("filter_plugins/vllm_units.py")
-refusals = load("filter_plugins/vllm_refusals.py")
+plugin = load("plugins/filter/vllm_units.py")
+refusals = load("plugins/filter/vllm_refusals.py")
 ARGUMENTS = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__vllm_arguments"]
 DEFAULTS = {
     name.removeprefix("vllm_"): value

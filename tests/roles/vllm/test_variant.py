@@ -9,7 +9,7 @@ import pytest
 from tests.roles.vllm.plugins import load
 from tests.roles.vllm.test_units import judged
 
-choice = load("filter_plugins/vllm_variant.py").choice
+choice = load("plugins/filter/vllm_variant.py").choice
 HEAD = "# made by a test\n# installs on: {machine}, glibc 2.31, Python 3.11 3.12 3.13\n"
 
 
