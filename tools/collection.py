@@ -68,7 +68,7 @@ def main() -> int:
     except subprocess.CalledProcessError as failure:
         print(f"{failure.stdout}{failure.stderr}", file=sys.stderr)
         return 1
-    print(f"ansible-galaxy collection install {archive.relative_to(REPO)}")
+    print(f"{archive.relative_to(REPO)}, to install where there is no checkout: ansible-galaxy collection install FILE")
     return 0
 
 
