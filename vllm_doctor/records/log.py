@@ -36,6 +36,7 @@ class Log(msgspec.Struct, frozen=True):
     `earlier_kv_gib` is what earlier runs of the very same launch had for their KV cache, oldest first.
     `unread` are the files that were named and gave nothing.
     `others` are the logs of further servers that wrote into the same text.
+    `lifespan_before`: uvicorn told of its own start in an earlier run of this text.
     """
 
     source: str
@@ -45,3 +46,4 @@ class Log(msgspec.Struct, frozen=True):
     earlier_kv_gib: tuple[float, ...] = ()
     unread: tuple[Unknown, ...] = ()
     others: tuple["Log", ...] = ()
+    lifespan_before: bool = False

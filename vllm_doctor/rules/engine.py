@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.log import silence
+from vllm_doctor.log.another_server import another_server
 from vllm_doctor.log.last_words import last_words, run_together, strange_end
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -247,7 +248,7 @@ def _unsure(run: AnalysedRun) -> str | None:
             "behind the server's last word stands a line that vLLM did not write, and who did may tell of its end: "
             f"{told.text.strip()[:120]}"
         )
-    return unanswered(run)
+    return unanswered(run) or another_server(run)
 
 
 def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
@@ -267,7 +268,7 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
         )
     if (against := _unsure(run)) is not None:
         return Verdict.UNKNOWN, against
-    if run.served(-1):
+    if run.served(-1, least=StartupPhase.SERVING) or (run.served(-1) and run.answered):
         end = (
             "the server was stopped from outside"
             if run.stopped is not None

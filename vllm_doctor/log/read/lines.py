@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import msgspec
 
-from vllm_doctor.log.match import anchors, read
+from vllm_doctor.log.match import anchors, read, says
 from vllm_doctor.log.read.pieces import Read, as_written
 from vllm_doctor.log.read.prefix import LINE_LIMIT, Stripper, shorten
 from vllm_doctor.log.read.runs import launched_with, only_begins, starts
@@ -92,7 +92,9 @@ def _cut(lines: Sequence[LogLine], source: str, skipped: int, notes: Sequence[st
         skipped_bytes=skipped,
     )
     edges = [0, *begins, len(lines)] if begins and begins[0] else [*begins, len(lines)]
-    return Log(source, run, len(begins), tuple(notes), earlier_kv([lines[a:b] for a, b in pairwise(edges)]))
+    kv = earlier_kv([lines[a:b] for a, b in pairwise(edges)])
+    told = any(says(line.text, "uvicorn-lifespan") for line in lines[:last])
+    return Log(source, run, len(begins), tuple(notes), kv, lifespan_before=told)
 
 
 def earlier_kv(runs: Sequence[Sequence[LogLine]]) -> tuple[float, ...]:

@@ -1,0 +1,62 @@
+"""A start that never served, and a server that ends inside another one's log, are not ok."""
+
+import pytest
+
+from tests.log.judging import judged_text
+from vllm_doctor.records.verdict import Verdict
+
+BEGUN = """\
+INFO 11-20 10:00:00 [api_server.py:1212] vLLM API server version 0.11.0
+INFO 11-20 10:00:00 [utils.py:233] non-default args: {'model': 'Qwen/Qwen3-8B'}
+INFO 11-20 10:00:31 [kv_cache_utils.py:1087] GPU KV cache size: 364,800 tokens
+"""
+MADE = "INFO 11-20 10:00:39 [core.py:210] init engine (profile, create kv cache, warmup model) took 20.1 seconds\n"
+BOUND = "INFO 11-20 10:00:40 [api_server.py:1912] Starting vLLM API server 0 on http://0.0.0.0:8000\n"
+ROUTES = """\
+INFO 11-20 10:00:40 [launcher.py:34] Available routes are:
+INFO 11-20 10:00:40 [launcher.py:42] Route: /v1/chat/completions, Methods: POST
+"""
+STARTED = "INFO:     Started server process [17]\nINFO:     Waiting for application startup.\n"
+COMPLETE = "INFO:     Application startup complete.\n"
+ANSWERS = 'INFO:     10.0.0.1:5000 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+COUNTS = (
+    "INFO 11-20 10:05:00 [loggers.py:127] Engine 000: Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: "
+    "3.0 tokens/s, Running: 0 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%\n"
+)
+WHOLE = BEGUN + MADE + BOUND + ROUTES + STARTED + COMPLETE + ANSWERS
+
+
+@pytest.mark.parametrize(
+    "last", [MADE, MADE + BOUND, MADE + BOUND + ROUTES, MADE + BOUND + ROUTES + STARTED], ids=lambda t: t[-40:]
+)
+def test_a_start_that_ends_before_it_serves_is_unknown(last: str) -> None:
+    told = judged_text(BEGUN + last)
+    assert told.verdict is Verdict.UNKNOWN
+    assert "the log ends during the start (last step seen: ready)" in told.path[-1].because
+
+
+@pytest.mark.parametrize("last", [COMPLETE, STARTED + COMPLETE, COUNTS, ANSWERS], ids=lambda t: t[-40:])
+def test_one_that_serves_is_ok_also_where_uvicorn_tells_little(last: str) -> None:
+    assert judged_text(BEGUN + MADE + BOUND + ROUTES + last).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize("end", ["", MADE + BOUND + ROUTES], ids=["in its start", "at its routes"])
+@pytest.mark.parametrize("goes_on", [COUNTS + ANSWERS, ANSWERS], ids=["statistics", "answers"])
+def test_service_below_a_start_that_did_not_come_so_far_is_another_servers(end: str, goes_on: str) -> None:
+    told = judged_text(WHOLE + BEGUN + end + goes_on)
+    assert told.verdict is Verdict.UNKNOWN
+    assert "another server writes into the same text" in told.path[-1].because
+
+
+def test_a_server_that_begins_while_another_answers_is_not_judged_by_its_answers() -> None:
+    told = judged_text(WHOLE + BEGUN + ANSWERS + MADE + BOUND + STARTED + COMPLETE)
+    assert told.verdict is Verdict.UNKNOWN
+
+
+def test_a_restart_that_serves_is_ok() -> None:
+    assert judged_text(WHOLE * 2).verdict is Verdict.OK
+
+
+def test_where_uvicorn_never_tells_of_its_start_its_answers_are_enough() -> None:
+    quiet = BEGUN + MADE + BOUND + ROUTES + ANSWERS
+    assert judged_text(quiet * 2).verdict is Verdict.OK
