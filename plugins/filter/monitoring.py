@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from vllm_doctor.knowledge.versions import parse_version
-from vllm_doctor.monitor import rules
-from vllm_doctor.monitor.dashboards import dashboards
-from vllm_doctor.monitor.names import NoCommonNameError
+REPOSITORY = Path(__file__).resolve().parents[2]
+if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
+
+from vllm_doctor.knowledge.versions import parse_version  # noqa: E402
+from vllm_doctor.monitor import rules  # noqa: E402
+from vllm_doctor.monitor.dashboards import dashboards  # noqa: E402
+from vllm_doctor.monitor.names import NoCommonNameError  # noqa: E402
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1", "[::1]"}
 LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")

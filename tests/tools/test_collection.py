@@ -122,6 +122,31 @@ def test_roles_and_plugins_are_called_by_the_name_of_the_collection() -> None:
     assert called > 100
 
 
+WITHOUT_THE_PACKAGE = """
+import importlib.util, sys
+from pathlib import Path
+sys.path = [path for path in sys.path if Path(path or ".").resolve() != Path(sys.argv[1])]
+sys.meta_path = [finder for finder in sys.meta_path if "editable" not in repr(finder).lower()]
+assert importlib.util.find_spec("vllm_doctor") is None
+spec = importlib.util.spec_from_file_location("plugin", sys.argv[2])
+spec.loader.exec_module(importlib.util.module_from_spec(spec))
+"""
+
+
+@pytest.mark.parametrize("kind", ["action", "filter"])
+def test_each_plugin_of_the_controller_finds_the_package_by_itself(kind: str) -> None:
+    """Whichever is loaded first: Ansible leaves out a file that cannot be imported, with a warning."""
+    files = sorted((REPO / "plugins" / kind).glob("*.py"))
+    said = {}
+    for file in files:
+        command = [sys.executable, "-I", "-c", WITHOUT_THE_PACKAGE, str(REPO), str(file)]
+        done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+        if done.returncode:
+            said[file.name] = done.stderr
+    assert said == {}
+    assert files
+
+
 def test_a_playbook_imports_what_stands_where_it_stands_in_the_archive() -> None:
     imported = [
         (playbook.parent / play["ansible.builtin.import_playbook"]).resolve()
