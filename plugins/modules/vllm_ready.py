@@ -52,7 +52,8 @@ seconds: {type: float, returned: always, description: How long it took.}
 service: {type: str, returned: failure, description: The unit that does not answer.}
 """
 
-PAUSE, ASK_TIMEOUT = 0.5, 60
+PAUSE = 0.5
+ASK_TIMEOUT = 60
 
 
 def state_of(module: AnsibleModule, unit: str) -> dict[str, str]:
