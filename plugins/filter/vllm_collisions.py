@@ -38,7 +38,8 @@ def _names(units: Sequence[Unit]) -> Iterator[dict[str, str]]:
 def _ports(units: Sequence[Unit]) -> Iterator[dict[str, str]]:
     taken = {str(unit["port"]) for unit in units}
     for port, here in _shared(units, "port").items():
-        free = next(str(n) for n in range(int(port) + 1, 65536) if str(n) not in taken) if port.isdigit() else "…"
+        others = (*range(int(port) + 1, 65536), *range(1024, 65536)) if port.isdecimal() else ()
+        free = next((str(n) for n in others if str(n) not in taken), "…")
         yield {
             "found": f"two instances with port {port}: {_listed(here)}",
             "needed": "one port each",

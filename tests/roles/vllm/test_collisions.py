@@ -29,6 +29,11 @@ def test_a_port_twice_names_a_free_one() -> None:
     assert do == "vllm_instances: {name: b, port: 8002}"
 
 
+def test_the_last_port_twice_names_one_below_it() -> None:
+    ((_, do),) = judged(service("a", 65535), service("b", 65535), service("c", 1024), variant="cpu")
+    assert do == "vllm_instances: {name: b, port: 1025}"
+
+
 def test_a_name_twice_names_both_entries() -> None:
     ((found, do),) = judged(service("a", 1), service("b", 2), service("a", 3), variant="cpu")
     assert "entries 1 and 3" in found
