@@ -53,7 +53,12 @@ SERVING = "2026-03-01T10:00:01Z (APIServer pid=1) INFO 03-01 10:00:01 [api_serve
 POD: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",
-    "metadata": {"name": "vllm-0", "namespace": "llm", "uid": "u-1"},
+    "metadata": {
+        "name": "vllm-0",
+        "namespace": "llm",
+        "uid": "u-1",
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "vllm", "controller": True}],
+    },
     "spec": {
         "nodeName": "gpu-1",
         "containers": [

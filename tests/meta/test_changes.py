@@ -32,9 +32,9 @@ ROLES = Path(__file__).parents[2] / "roles"
 ARGV = ("/opt/vllm/bin/vllm", "serve", "acme/chat-8b")
 JSON_OPTIONS = {"compilation-config", "speculative-config", "limit-mm-per-prompt", "mm-processor-kwargs"}
 
+SETTINGS = {ChangeKind.FLAG, ChangeKind.ENV}
 # Why no value can be known, by what is to be changed.
 NOT_KNOWN = {
-    "inventory": "its lines follow from the drop-in, of which each option is told",
     "server": "a log does not say whether a unit, a container or a shell started it",
     "model": "which checkpoint is the owner's choice; the size that fits is in the words and in `predicted`",
     "max-num-batched-tokens": "neither the launch nor the release is known, so only 'half of what it is' is true",
@@ -103,11 +103,25 @@ def test_each_change_is_exact_or_says_why_it_cannot_be() -> None:
         if o.change.after is None
         and o.change.direction is not Direction.REMOVE
         and o.change.by is None
-        and o.change.command is None
+        and (o.change.kind is ChangeKind.FLAG or o.change.name in NOT_KNOWN)
     ]
     assert [o.where for o in vague if o.change.name not in NOT_KNOWN] == []
     assert [o.where for o in vague if not o.change.why] == []
     assert set(NOT_KNOWN) - {o.change.name for o in vague} == set(), "a reason that nothing needs any more"
+
+
+def test_each_change_says_what_to_type() -> None:
+    """A value in its own line, or a command: the one that makes it, or the first that helps to decide."""
+    silent = [
+        o.where
+        for o in offers()
+        if o.change.command is None
+        and o.change.after is None
+        and o.change.unset is None
+        and inventory.line(o.change) is None
+        and not (o.change.kind in SETTINGS and o.change.direction is Direction.REMOVE)
+    ]
+    assert silent == []
 
 
 def test_the_release_has_each_option_and_takes_the_value() -> None:

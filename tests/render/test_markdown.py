@@ -13,7 +13,7 @@ def test_a_ticket_has_the_problem_the_sum_and_the_change() -> None:
     assert told.startswith("## FINDING: vLLM does not start\n")
     assert "### VD002 The liveness probe ended the server while it was starting" in told
     assert "- **why**: the probe waits 90 s, a whole start 552 s, weights 240 s" in told
-    assert "**Do**: give the start-up probe more time: periodSeconds: 10, failureThreshold: 83" in told
+    assert "**Do**: startupProbe: {periodSeconds: 10, failureThreshold: 83}" in told
 
 
 def test_a_ticket_has_measured_memory_beside_the_plan() -> None:

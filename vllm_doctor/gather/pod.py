@@ -163,8 +163,22 @@ def _seen(pod: object, spec: Mapping[str, object]) -> Seen:
         node=fields.text(pod, "spec", "nodeName") or None,
         address=fields.text(pod, "status", "podIP") or None,
         ready=ready if isinstance(ready, bool) else None,
+        owner=_owner(pod),
     )
     return Seen(container, fields.text(pod, "metadata", "uid") or container.name, argv, _environment(spec))
+
+
+def _owner(pod: object) -> str:
+    """The workload that made it. A ReplicaSet is a Deployment's, under the name that the template's hash follows."""
+    for one in fields.rows(pod, "metadata", "ownerReferences"):
+        kind, name = fields.text(one, "kind").lower(), fields.text(one, "name")[:253]
+        if not kind or not name or fields.at(one, "controller") is False:
+            continue
+        template = fields.text(pod, "metadata", "labels", "pod-template-hash")
+        if kind == "replicaset" and template and name.endswith(f"-{template}"):
+            return f"deployment/{name.removesuffix(f'-{template}')}"
+        return f"{kind[:60]}/{name}"
+    return ""
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -75,6 +75,17 @@ def assigned(kept: Sequence[str], variable: str, value: str | None) -> tuple[str
         if not name and value is not None:
             words += ["-e", f"{variable}={value}"]
     return (*words, kept[-1])
+
+
+def given(kept: Sequence[str], words: Sequence[str], without: Collection[str] = ()) -> tuple[str, ...]:
+    """The words up to and with the image with the runtime's own options `words`, and without those of these names."""
+    told: list[str] = []
+    for name, _, whole in options(kept):
+        if name not in without:
+            told += whole
+        if not name:
+            told += words
+    return (*told, kept[-1])
 
 
 def _option(argv: Sequence[str], at: int) -> tuple[str, str, int]:

@@ -81,7 +81,7 @@ class Container(msgspec.Struct, frozen=True):
     `ready` says whether Kubernetes sends it requests; `beside` are the pod's containers that are no server of vLLM's.
     `host_memory` is what the machine under it has for containers, `unseen` what of all this could not be read.
     `id` is the runtime's, which names its control group; "" where it is not said. `made` is how it was made, where that
-    is known whole.
+    is known whole. `owner` is the workload that made a pod (`deployment/NAME`), "" where none is named.
     """
 
     name: str
@@ -109,6 +109,7 @@ class Container(msgspec.Struct, frozen=True):
     limit: str = ""
     id: str = ""
     made: Made | None = None
+    owner: str = ""
 
     @property
     def is_job(self) -> bool:

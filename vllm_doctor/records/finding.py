@@ -42,8 +42,9 @@ class Change(msgspec.Struct, frozen=True, rename={"before": "from", "after": "to
     """One exact change. `name` is the option without dashes, the variable, the package or the thing.
 
     `after` is the value to write. Where the present value is not known, and so no new one can be, `by` says how far to
-    move it (down where `direction` is lower). `variable` is the environment variable that carries the setting in a
-    release that has no option for it; `command` what to type where the change is a deed and no setting. `predicted`
+    move it (down where `direction` is lower), and `unset` the value to write where the launch leaves it at its default.
+    `variable` is the environment variable that carries the setting in a release that has no option for it; `command`
+    what to type where the change is a deed and no setting, or first where it is a decision. `predicted`
     holds figures by name (GiB of one GPU, tokens) and, where the changed launch was planned, its `outcome` in the words
     of `plan`. `together`: it is made with the finding's first change, for one of them alone does not do.
     """
@@ -61,6 +62,7 @@ class Change(msgspec.Struct, frozen=True, rename={"before": "from", "after": "to
     variable: str | None = None
     command: str | None = None
     together: bool = False
+    unset: Scalar = None
 
 
 class Subject(msgspec.Struct, frozen=True):

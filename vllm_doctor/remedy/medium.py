@@ -50,6 +50,8 @@ def corrected(diagnosis: Diagnosis, changes: Sequence[Change], medium: Medium) -
     """
     if (wanted := release.wanted(changes)) is not None:
         return _of_release(diagnosis, changes[0], wanted, medium)
+    if medium is Medium.DOCKER and diagnosis.made is not None and (kept := _of_runtime(diagnosis.made, changes)):
+        return _made_again(msgspec.structs.replace(diagnosis.made, words=kept), diagnosis.launch[1:], ())
     made = at_once(changes)
     if not made:
         return []
@@ -61,6 +63,21 @@ def corrected(diagnosis: Diagnosis, changes: Sequence[Change], medium: Medium) -
     if diagnosis.launch:
         return _whole(diagnosis, made, medium)
     return _each(made, medium)
+
+
+# What the runtime's options of a change stand in the place of, by the change's name.
+_OF_RUNTIME = {
+    "container-devices": ("--gpus", "--device"),
+    "container-shm": ("--ipc", "--shm-size"),
+}
+
+
+def _of_runtime(made: Made, changes: Sequence[Change]) -> tuple[str, ...]:
+    """How the container is made with the first change, where that is an option of its runtime; () where it is none."""
+    first = changes[0] if changes else None
+    if first is None or first.name not in _OF_RUNTIME or not str(first.after or "").startswith("-"):
+        return ()
+    return container.given(made.words, str(first.after).split(), _OF_RUNTIME[first.name])
 
 
 def _of_release(diagnosis: Diagnosis, change: Change, wanted: str, medium: Medium) -> list[str]:

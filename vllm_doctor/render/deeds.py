@@ -18,12 +18,13 @@ _DEEDS = {
     "cache-dir": "put vLLM's caches on a disk with room",
     "client-input": "repair what the client sends",
     "command": "correct the command",
+    "arguments": "after the image only: {to}",
     "compute-mode": "set the GPU's compute mode to {to}",
     "container": "start the container again",
-    "container-devices": "give the container GPUs: {to}",
+    "container-devices": "{to}",
     "container-gpus": "give the container its GPUs",
     "container-memory": "raise the container's memory limit to {to}",
-    "container-shm": "give the container more shared memory: {to}",
+    "container-shm": "{to}",
     "container-toolkit": "let the container runtime give GPUs",
     "driver": "install a driver that fits",
     "guard": "put a guard in front of the server",
@@ -31,10 +32,13 @@ _DEEDS = {
     "host-port": "free the host's port, or publish another",
     "hub-access": "repair the way to the model's files",
     "inventory": "put into the inventory what the drop-in sets",
+    "inventory-line": "{to}   in the inventory",
+    "job-gpus": "{to}",
+    "job-memory": "#SBATCH --mem={to}",
     "image-name": "correct the image's name, or the right to pull it",
     "libcuda-symlink": "make libcuda.so visible to the linker",
-    "liveness-probe": "give the liveness probe more time: {to}",
-    "max-tokens": "lower the client's max_tokens to {to}",
+    "liveness-probe": "livenessProbe: {{{to}}}",
+    "max-tokens": '"max_tokens": {to} in the client\'s request',
     "network": "repair the network between the hosts",
     "nvidia-fabricmanager": "start the fabric manager",
     "node-gpus": "free GPUs on a node, or add one",
@@ -47,6 +51,7 @@ _DEEDS = {
     "placement": "let a node take the pod",
     "pod-resources": "change what the pod asks for",
     "prompt_logprobs": "do without prompt_logprobs",
+    "readiness-probe": "readinessProbe: {{{to}}}",
     "ray-node": "start the server on a node whose GPUs are free",
     "ray-nodes": "add Ray nodes with free GPUs",
     "server": "look at the server",
@@ -55,7 +60,7 @@ _DEEDS = {
     "sleep-level": "let the engine sleep at level {to}",
     "server-log": "judge the server's log",
     "shm volume": "give the container more shared memory",
-    "startup-probe": "give the start-up probe more time: {to}",
+    "startup-probe": "startupProbe: {{{to}}}",
     "start-order": "start the engines of one GPU one after another",
     "torch-compile-cache": "remove the compile cache",
     "torch-extensions-cache": "remove torch's cache of built extensions",
@@ -87,6 +92,14 @@ _DEEDS = {
 }
 
 
+_LIMIT = "resources: {{limits: {{memory: {to}}}}}"
+
+
+def _of_pod(change: Change) -> bool:
+    """Is the size written as Kubernetes does?"""
+    return str(change.after).endswith("Gi")
+
+
 def deed(change: Change) -> str:
     """What to type, or the deed in the imperative."""
     if change.kind is ChangeKind.FLAG:
@@ -108,7 +121,7 @@ def deed(change: Change) -> str:
         return (
             f"let {change.name} go on" if (change.command or "").startswith("kill -CONT") else f"look at {change.name}"
         )
-    told = _DEEDS.get(change.name)
+    told = _LIMIT if change.name == "container-memory" and _of_pod(change) else _DEEDS.get(change.name)
     if change.kind is ChangeKind.PACKAGE and change.direction is Direction.ADD and "{to}" not in (told or ""):
         return f"install {scalar(change.after) if change.after is not None else change.name}"
     if told is not None and ("{to}" not in told or change.after is not None):
@@ -125,6 +138,8 @@ def _option(change: Change) -> str:
         return "a smaller or more quantised checkpoint" if smaller else "another model or checkpoint"
     if change.after is not None:
         return " ".join(quote.word(scalar(word)) for word in written(change))
+    if change.unset is not None:
+        return f"--{change.name} {scalar(change.unset)}"
     if change.direction is Direction.REMOVE:
         return f"without --{change.name}"
     if change.direction is Direction.CHANGE:

@@ -4,6 +4,7 @@ import re
 
 from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Finding, Missing, Step
 from vllm_doctor.records.reading import NOT_GIVEN
+from vllm_doctor.records.verdict import Direction
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.deeds import scalar
 from vllm_doctor.render.text import figure
@@ -105,6 +106,9 @@ def was(change: Change) -> str:
 def aside(change: Change) -> str:
     """`   (was 131072; then requests of up to 65,408 tokens)`."""
     was_ = f"was {scalar(change.before)}" if change.before is not None else ""
+    if change.unset is not None and change.by is not None:
+        way = "lower" if change.direction is Direction.LOWER else "higher"
+        was_ = f"if you set another value: {change.by:g} {way} than yours"
     then = f"then {predicted(change)}" if change.predicted else ""
     told = "; ".join(filter(None, (was_, then, by_whom(change))))
     return f"   ({told})" if told else ""

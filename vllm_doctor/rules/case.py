@@ -11,7 +11,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.container import Container
-from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.finding import Evidence, Subject
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
 from vllm_doctor.records.past import Past
 from vllm_doctor.records.reading import Known, Reading
@@ -42,6 +42,11 @@ class Case:
     def taken_at(self) -> str:
         """When this was read, as ISO 8601."""
         return self._snapshot.taken_at
+
+    @property
+    def subject(self) -> Subject:
+        """Whom the snapshot is about."""
+        return self._snapshot.subject
 
     def reading(self, signal: Signal) -> Reading[object]:
         """A signal as it was read, with the reason where it was not."""

@@ -18,6 +18,7 @@ from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity, Verd
 from vllm_doctor.redact.records import answer
 from vllm_doctor.rules import placed, surroundings
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.first_command import with_commands
 from vllm_doctor.rules.foresight import foreseen, planned_kv_gib
 from vllm_doctor.rules.memory_use import memory_use
 from vllm_doctor.rules.order import INTERNAL, by_code
@@ -78,7 +79,8 @@ def judged(snapshot: Snapshot, *, preview: bool = False, memory: bool = False) -
     """The same as the rules say it, for nobody's eyes."""
     case = Case(snapshot)
     asked = [_asked(rule, case) for rule in rules() if preview or not rule.preview]
-    findings = foreseen(case, tried(case, _ordered(_without_fallbacks([(one.rule, one.outcome) for one in asked]))))
+    found = _ordered(_without_fallbacks([(one.rule, one.outcome) for one in asked]))
+    findings = with_commands(case, foreseen(case, tried(case, found)))
     missing = _missing(case, snapshot)
     verdict, because = _verdict(case, snapshot, findings)
     if verdict is Verdict.OK and isinstance(snapshot.metrics, Known):

@@ -110,10 +110,12 @@ def set_flag(
     applicability: Applicability = Applicability.NEEDS_REVIEW,
     predicted: Mapping[str, float] | None = None,
     by: float | None = None,
+    unset: Scalar = None,
     until: Version | None = None,
 ) -> Change | None:
     """A change of an option; None where this vLLM has no such option or the change would change nothing. `by` is how
-    far to move a value that is not known; `until` the last release that writes what the log says."""
+    far to move a value that is not known, `unset` the value where it is the default; `until` the last release that
+    writes what the log says."""
     fact = case.has_flag(name, until)
     if fact is None:
         return None
@@ -127,7 +129,9 @@ def set_flag(
         to, direction = None, Direction.REMOVE
     variable = inventory_var(fact.name) if to is not None or direction is Direction.REMOVE else None
     figures: dict[str, float | str] = {**(predicted or {})}
-    return Change(ChangeKind.FLAG, fact.name, typed, to, direction, applicability, variable, figures, why, by)
+    return Change(
+        ChangeKind.FLAG, fact.name, typed, to, direction, applicability, variable, figures, why, by, unset=unset
+    )
 
 
 def merged(case: Case, name: str, new: Mapping[str, object]) -> str:

@@ -11,6 +11,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.container import describe, first, none, state, word
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
+from vllm_doctor.rules.remedies.pod import patch
 from vllm_doctor.rules.say import finding, thing
 
 
@@ -85,7 +86,9 @@ def _command(container: Container, said: dict[str, str]) -> Change:
     if told[:1] == "-":
         why += ": the image's entry point was replaced, so its first argument is taken for a program"
     where = "args, not command" if container.is_pod else "after the image, without --entrypoint"
-    return _change("command", f"{why}; give vLLM's image the model and its options {where}")
+    shown = f"{container.runtime} inspect -f '{{{{json .Path}}}} {{{{json .Args}}}}' {word(container.name)}"
+    made = patch(container, {"command": None}) if container.is_pod else shown
+    return _change("command", f"{why}; give vLLM's image the model and its options {where}", made or "")
 
 
 def _port(_: Container, said: dict[str, str]) -> Change:

@@ -12,6 +12,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Sever
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.container import first, none, state
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
+from vllm_doctor.rules.remedies.pod import patch
 from vllm_doctor.rules.say import finding, thing
 
 # What comes after the weights (profile run, graphs) took up to as long again in logged starts.
@@ -49,7 +50,7 @@ def judge(case: Case) -> Outcome:
             confidence=Confidence.LIKELY,
             evidence=evidence,
             arithmetic=_patience(check),
-            changes=(_timeout(check),),
+            changes=(_timeout(container, check),),
             refute="/health answers within the probe's time while the server is under load",
         )
     needed, sums = _needed(case, container)
@@ -59,7 +60,7 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.CONFIRMED if run is not None else Confidence.LIKELY,
         evidence=evidence,
         arithmetic=(*_patience(check), *sums),
-        changes=(_startup(check, needed),),
+        changes=(_startup(container, check, needed),),
         refute="the start does not end within ten times the limit: then the start hangs",
     )
 
@@ -72,34 +73,68 @@ def _unready(case: Case, container: Container) -> Finding | None:
         return None
     if failed[1]["probe"] != "Readiness" or run is None or run.root is not None or not run.served(-1):
         return None
-    check = next((c for c in container.checks if c.kind == "readiness"), None)
     return finding(
         RULE,
         title="The readiness probe fails, so the Service sends no requests",
         severity=Severity.DEGRADED,
         confidence=Confidence.LIKELY,
         evidence=(failed[2], state(container)),
-        changes=(_readiness(case, check, failed[1]["why"]),),
+        changes=(_readiness(case, container, failed[1]["why"]),),
         refute="kubectl get pod shows READY 1/1: the probe failed while the server was starting",
     )
 
 
-def _readiness(case: Case, check: Check | None, why: str) -> Change:
+def _readiness(case: Case, container: Container, why: str) -> Change:
+    check = next((c for c in container.checks if c.kind == "readiness"), None)
     if "imeout" in why or "deadline exceeded" in why:
         to = max(10, math.ceil((check.timeout_s if check is not None else 1) * 5))
         told = "a server that is busy answers /health late"
-        return thing(ChangeKind.OS, "readiness-probe", Direction.RAISE, told, to=f"timeoutSeconds: {to}")
+        return _probe(container, "readiness", Direction.RAISE, told, {"timeoutSeconds": to})
     port = case.count("port") or 8000
     before = " ".join(filter(None, (check.asks, f"port {check.port}" * bool(check.port)))) if check is not None else ""
     told = "vLLM answers /health without a key; other paths and other ports do not say whether it serves"
+    fields: dict[str, object] = {"httpGet": {"path": "/health", "port": port}}
+    return _probe(container, "readiness", Direction.CHANGE, told, fields, before=before or None)
+
+
+def _probe(
+    container: Container,
+    kind: str,
+    direction: Direction,
+    why: str,
+    fields: dict[str, object],
+    *,
+    before: str | None = None,
+) -> Change:
+    """The probe with these fields; one that is new asks where another does, and what it no longer asks goes."""
+    known = next((c for c in container.checks if c.kind == kind), None)
+    whole = dict(fields)
+    if known is None:
+        whole = {"httpGet": _asks(container), **whole}
+    elif "httpGet" in whole and not known.asks:
+        whole |= {"tcpSocket": None, "exec": None}
     return thing(
         ChangeKind.OS,
-        "readiness-probe",
-        Direction.CHANGE,
-        told,
-        to=f"httpGet: {{path: /health, port: {port}}}",
-        before=before or None,
+        f"{kind}-probe",
+        direction,
+        why,
+        to=_in_yaml(fields),
+        before=before,
+        command=patch(container, {f"{kind}Probe": whole}),
     )
+
+
+def _asks(container: Container) -> dict[str, object]:
+    known = next((c for c in container.checks if c.asks and c.port), None)
+    if known is None:
+        return {"path": "/health", "port": 8000}
+    return {"path": known.asks.split()[-1], "port": int(known.port) if known.port.isdigit() else known.port}
+
+
+def _in_yaml(fields: dict[str, object]) -> str:
+    """The fields in one line, as they stand in a manifest."""
+    told = {key: f"{{{_in_yaml(has)}}}" if isinstance(has, dict) else has for key, has in fields.items()}
+    return ", ".join(f"{key}: {has}" for key, has in told.items())
 
 
 def _patience(check: Check | None) -> tuple[Arithmetic, ...]:
@@ -142,7 +177,7 @@ def _seconds(clock: str) -> float:
     return float(total)
 
 
-def _startup(check: Check | None, needed: float | None) -> Change:
+def _startup(container: Container, check: Check | None, needed: float | None) -> Change:
     """A start-up probe whose patience is half as long again as the start is expected to take."""
     beside = check is None or check.kind != "startup"
     why = "the liveness probe then waits until the start-up probe has succeeded once" if beside else ""
@@ -151,25 +186,25 @@ def _startup(check: Check | None, needed: float | None) -> Change:
             ChangeKind.OS, "startup-probe", Direction.RAISE, why or "the start takes longer than the probe waits"
         )
     failures = max(2, math.ceil(needed * 1.5 / _PERIOD_S))
-    return thing(
-        ChangeKind.OS,
-        "startup-probe",
+    return _probe(
+        container,
+        "startup",
         Direction.RAISE,
         f"{failures * _PERIOD_S} s, half as much again as a start of {needed:.0f} s needs"
         + (f"; {why}" if why else "; under the container in the pod's spec: startupProbe, with the same path"),
-        to=f"periodSeconds: {_PERIOD_S}, failureThreshold: {failures}",
+        {"periodSeconds": _PERIOD_S, "failureThreshold": failures},
         before=f"periodSeconds: {check.period_s:g}, failureThreshold: {check.failures}" if check is not None else None,
     )
 
 
-def _timeout(check: Check | None) -> Change:
+def _timeout(container: Container, check: Check | None) -> Change:
     to = max(10, math.ceil((check.timeout_s if check is not None else 1) * 5))
-    return thing(
-        ChangeKind.OS,
-        "liveness-probe",
+    return _probe(
+        container,
+        "liveness",
         Direction.RAISE,
         "a server that is busy answers /health late; a probe that ends it loses every request in flight",
-        to=f"timeoutSeconds: {to}, failureThreshold: 6",
+        {"timeoutSeconds": to, "failureThreshold": 6},
         before=f"timeoutSeconds: {check.timeout_s:g}, failureThreshold: {check.failures}"
         if check is not None
         else None,

@@ -9,6 +9,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.container import none, state
 from vllm_doctor.rules.outcome import Clear, Outcome, rule
+from vllm_doctor.rules.remedies.pod import limits
 from vllm_doctor.rules.say import finding, gib, set_flag, thing
 
 
@@ -82,7 +83,9 @@ def _raise(container: Container, limit: int) -> Change:
     how = "resources.limits.memory of the pod" if container.is_pod else "--memory"
     why = f"{how}; 1.5 times as much, because the log does not show how much more it needs; or set no limit"
     command = (
-        None if container.is_pod else f"{container.runtime} update --memory {name} {container.name}   # then start"
+        limits(container, "memory", name)
+        if container.is_pod
+        else f"{container.runtime} update --memory {name} {container.name}   # then start"
     )
     return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=name, command=command)
 

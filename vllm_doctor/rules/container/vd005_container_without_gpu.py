@@ -8,6 +8,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.container import none, state
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.pod import limits
 from vllm_doctor.rules.say import finding, thing
 
 # vLLM, torch and NVML where no device is there for them.
@@ -44,6 +45,7 @@ def _give(case: Case, container: Container) -> Change:
             Direction.ADD,
             "resources.limits of the container",
             to=f"nvidia.com/gpu: {ranks}",
+            command=limits(container, "nvidia.com/gpu", str(ranks)),
         )
     if container.is_job:
         why = "an option of the batch script; without it Slurm hides the node's GPUs from the job"

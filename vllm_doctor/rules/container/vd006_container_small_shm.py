@@ -1,11 +1,13 @@
 """VD006: several ranks share a /dev/shm of the 64 MiB that runtimes give by default."""
 
+from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.container import none, source
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
+from vllm_doctor.rules.remedies.pod import patch
 from vllm_doctor.rules.say import finding, thing
 
 _DEFAULT = 64 << 20
@@ -30,15 +32,20 @@ def judge(case: Case) -> Outcome:
         severity=Severity.ADVICE,
         confidence=Confidence.LIKELY,
         evidence=(Evidence(source(container), container.name, f"ShmSize {container.shm_bytes // _MIB} MiB"),),
-        changes=(_larger(is_pod=container.is_pod),),
+        changes=(_larger(container),),
         refute="df /dev/shm in the container shows more than 64 MiB",
     )
 
 
-def _larger(*, is_pod: bool) -> Change:
+def _larger(container: Container) -> Change:
     why = "NCCL and vLLM's message queue use shared memory for each rank; a rank that gets none dies of SIGBUS"
-    to = "an emptyDir {medium: Memory} of some GiB at /dev/shm" if is_pod else "--ipc=host, or --shm-size=8g"
-    return thing(ChangeKind.OS, "container-shm", Direction.RAISE, why, to=to)
+    if not container.is_pod:
+        why = f"an option of `run`, before the image, or --shm-size=8g; {why}"
+        return thing(ChangeKind.OS, "container-shm", Direction.RAISE, why, to="--ipc=host")
+    mount: dict[str, object] = {"volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}  # noqa: S108 - the place
+    volume: dict[str, object] = {"volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}]}
+    to = "an emptyDir {medium: Memory} at /dev/shm"
+    return thing(ChangeKind.OS, "container-shm", Direction.RAISE, why, to=to, command=patch(container, mount, volume))
 
 
 RULE = rule("VD006", reads=frozenset({Signal.CONTAINER, Signal.LOG, Signal.LAUNCH}), judge=judge)

@@ -9,6 +9,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Sever
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.container import none, word
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
+from vllm_doctor.rules.remedies.pod import patch
 from vllm_doctor.rules.say import finding, thing
 
 _TITLE = 70
@@ -69,7 +70,9 @@ def _change(container: Container, one: Beside) -> Change:
     if one.end is not None and one.end.oom_killed:
         to = f"{math.ceil(one.memory_limit / GIB * 1.5)}Gi" if one.memory_limit else None
         why = f"resources.limits.memory of {one.name}; a download also counts the files that it writes to memory"
-        return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=to)
+        kind = "initContainers" if one.first else "containers"
+        command = patch(container, {"resources": {"limits": {"memory": to}}}, of=one.name, kind=kind) if to else None
+        return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=to, command=command)
     space, _, name = _pod(container).partition("/")
     before = " --previous" if one.restarts and one.state != "exited" else ""
     command = f"kubectl logs -n {word(space)} {word(name)} -c {word(one.name)} --tail=50{before}"

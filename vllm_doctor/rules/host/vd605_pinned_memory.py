@@ -54,7 +54,8 @@ def _pools(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """What pins memory of the host here: the copy of a sleeping engine's weights, or pools that a start takes."""
     if fault.crash is not None and any(f.function == "sleep" for f in fault.crash.root.frames):
         why = "level 2 keeps no copy of the weights in memory of the host; who wakes the engine must load them again"
-        return (thing(ChangeKind.OS, "sleep-level", Direction.SET, why, to=2, before=1),)
+        command = f"curl -X POST 'http://127.0.0.1:{case.count('port') or 8000}/sleep?level=2'"
+        return (thing(ChangeKind.OS, "sleep-level", Direction.SET, why, to=2, before=1, command=command),)
     held = host_claims(case)
     if not held and _OFFLOADS & set(fault.functions):
         why = "offloaded weights are pinned in memory of the host, this many GiB of every rank"

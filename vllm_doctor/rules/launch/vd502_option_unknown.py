@@ -94,9 +94,19 @@ def _words(got: Refused) -> Finding:
         title=f"The launch has arguments that vLLM does not expect: {' '.join(got.words)[:120]}",
         confidence=got.confidence,
         evidence=got.evidence,
-        changes=(thing(ChangeKind.OS, "command", Direction.CHANGE, why),),
+        changes=(_right(got, why),),
         refute="vLLM accepts the same command, started by hand in the same image",
     )
+
+
+def _right(got: Refused, why: str) -> Change:
+    """What stays of `vllm serve MODEL …` for an image that is the server; of other words nobody knows."""
+    rest = list(got.words)
+    while rest and rest[0] in {"vllm", "serve"}:
+        rest.pop(0)
+    if not rest or len(rest) == len(got.words):
+        return thing(ChangeKind.OS, "command", Direction.CHANGE, why)
+    return thing(ChangeKind.OS, "arguments", Direction.CHANGE, why, to=" ".join(rest))
 
 
 RULE = rule("VD502", reads=frozenset({Signal.LOG, Signal.VERSION, Signal.LAUNCH}), judge=judge)

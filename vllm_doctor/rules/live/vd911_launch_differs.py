@@ -1,5 +1,6 @@
 """VD911: what runs is not what is written: a drop-in over the rendered unit, or a unit changed since the start."""
 
+import re
 import shlex
 
 from vllm_doctor.launch.command import parse_command
@@ -97,14 +98,24 @@ def _line(one: Setting, options: list[str]) -> Evidence | None:
 
 def _into_the_inventory(differ: tuple[tuple[str, str, str], ...]) -> Change:
     names = ", ".join(dict.fromkeys(inventory_var(option) for option, *_ in differ))
+    to = _inventory_line(*differ[0][:2]) if len(differ) == 1 else None
     return thing(
         ChangeKind.OS,
-        "inventory",
+        "inventory" if to is None else "inventory-line",
         Direction.SET,
         f"set {names} in the inventory, then remove the drop-in: the playbook ignores drop-ins when it plans "
         "and upgrades",
+        to=to,
         applicability=Applicability.NEEDS_REVIEW,
+        command=None if to is not None else f"grep -rn -e {' -e '.join(names.split(', '))} inventories/",
     )
+
+
+def _inventory_line(option: str, has: str) -> str | None:
+    """`vllm_max_model_len: 32768` of an option with a plain number; None of any other."""
+    value = has.replace("=", " ").split()[-1]
+    variable = inventory_var(option)
+    return f"{variable}: {value}" if re.fullmatch(r"\d+(?:\.\d+)?", value) and variable != "vllm_extra_args" else None
 
 
 def _away(unit: Unit, path: str) -> Change:

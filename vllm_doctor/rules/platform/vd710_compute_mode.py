@@ -35,11 +35,9 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "compute-mode",
                 Direction.SET,
-                (
-                    f"nvidia-smi -i {bad[0].index} -c DEFAULT: an exclusive GPU takes only one process, even if "
-                    "that is an exporter or a leftover engine"
-                ),
+                "an exclusive GPU takes only one process, even if that is an exporter or a leftover engine",
                 to="default",
+                command=f"nvidia-smi -i {bad[0].index} -c DEFAULT",
             ),
         ),
         refute="nvidia-smi -q -d COMPUTE shows Default",

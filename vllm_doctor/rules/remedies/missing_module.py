@@ -118,4 +118,6 @@ def _of_others(fault: Fault, module: str) -> tuple[Change, ...]:
     if not frames or says(frames[-1].file, "call-of-vllm"):
         return ()
     why = f"{frames[-1].file} imports it, and no release of vLLM requires it: install what that code asks for"
-    return (thing(ChangeKind.PACKAGE, "foreign-module", Direction.ADD, why, to=module),)
+    folder = frames[-1].file.rpartition("/")[0] or "."
+    command = f"grep -rn {shlex.quote(module)} {shlex.quote(folder)} --include=*.md --include=*.txt --include=*.py"
+    return (thing(ChangeKind.PACKAGE, "foreign-module", Direction.ADD, why, to=module, command=command),)

@@ -2,6 +2,7 @@
 
 import math
 
+from vllm_doctor.knowledge import versions
 from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
@@ -58,6 +59,8 @@ def _lower_by(case: Case, short: float, why: str) -> Change | None:
 def by_share(case: Case, size: float | None, direction: Direction, why: str) -> Change | None:
     """Where the fraction in use is not known: how far to move it for `size` GiB, and what the default would become."""
     total, (default, _) = case.total_gib, case.utilization
+    if case.version is None and direction is Direction.LOWER:
+        default = min(default, versions.default_utilization(versions.sampled()[0]))  # which release it is, is not known
     by = max(math.ceil(size / total * 100) / 100, 0.01) if size is not None and total is not None else 0.05
     down = direction is Direction.LOWER
     to = round(default - by if down else min(default + by, HIGHEST), 2)
@@ -65,8 +68,8 @@ def by_share(case: Case, size: float | None, direction: Direction, why: str) -> 
         return None
     whole = f"of {total:.2f} GiB" if total is not None else "GiB, of a GPU whose size is not known"
     sum_ = f"{size:.2f} {whole}" if size is not None else "the log does not print the amount"
-    step = f"change it by {by:g} ({sum_}); if the launch does not set the option (default {default:g}), set {to:g}"
-    return set_flag(case, "gpu-memory-utilization", None, direction, f"{why}: {step}", by=by)
+    step = f"{by:g} {'below' if down else 'above'} the default {default:g} ({sum_})"
+    return set_flag(case, "gpu-memory-utilization", None, direction, f"{why}: {step}", by=by, unset=to)
 
 
 def raise_utilization(case: Case, missing: float) -> Change | None:
