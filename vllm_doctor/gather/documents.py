@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from vllm_doctor.gather import inspected, pod, slurm
+from vllm_doctor.gather import described, inspected, pod, slurm
 from vllm_doctor.gather.bounded import STDIN, json_value, start
 from vllm_doctor.gather.inspected import Seen
 from vllm_doctor.knowledge.pattern import Pattern
@@ -32,7 +32,7 @@ class Documents(msgspec.Struct, frozen=True):
 
 
 def sort(names: Sequence[str]) -> Documents:
-    """`docker inspect`, `kubectl get pod -o json` (or yaml), `kubectl get events -o json`,
+    """`docker inspect`, `kubectl get pod -o json` (or yaml), `kubectl describe pod`, `kubectl get events -o json`,
     `scontrol show job`, and what starts a vLLM (compose, a script); all others are logs."""
     logs: list[str] = []
     launches: list[str] = []
@@ -41,6 +41,10 @@ def sort(names: Sequence[str]) -> Documents:
     for name in names:
         if job := _jobs(name):
             seen += job
+            continue
+        if (whole := _described(name)) is not None:
+            seen += [one for item in described.pods(whole) for one in pod.containers(item)]
+            told += pod.events(described.events(whole))
             continue
         if _starts_vllm(name):
             launches.append(name)
@@ -85,6 +89,15 @@ def _jobs(name: str) -> list[Seen]:
         return []
     whole = (start(name, _MOST_YAML) or b"").decode(errors="replace")
     return [slurm.seen(one) for one in slurm.jobs(whole)[:256] if "JobState" in one]
+
+
+def _described(name: str) -> str | None:
+    """What `kubectl describe pod` printed, kept in a file."""
+    size = None if name == STDIN else _size(name)
+    if size is None or size > _MOST_YAML or not (start(name, 64) or b"").lstrip().startswith(b"Name:"):
+        return None
+    whole = (start(name, _MOST_YAML) or b"").decode(errors="replace").replace("\r\n", "\n")
+    return whole if described.holds(whole) else None
 
 
 def _taken(value: object) -> tuple[tuple[Seen, ...], tuple[Event, ...]]:

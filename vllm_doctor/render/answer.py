@@ -78,9 +78,12 @@ def answer(page: Page, finding: Finding, repair: Repair | None = None) -> None:
 _BESIDE = 3
 
 
+_NOTHING_YET = "nothing is certain enough to change yet: judge the whole log, from the start of the server to its end"
+
+
 def _deed(page: Page, finding: Finding, repair: Repair | None) -> None:
     if not finding.changes:
-        nothing = "nothing is certain enough to change yet" if finding.confidence is Confidence.POSSIBLE else ""
+        nothing = _NOTHING_YET if finding.confidence is Confidence.POSSIBLE else ""
         page.field(
             "do", finding.next or nothing or f"no setting is known for it: vllm-doctor explain {finding.code}", most=3
         )

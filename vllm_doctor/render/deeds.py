@@ -27,6 +27,10 @@ _DEEDS = {
     "container-shm": "{to}",
     "container-toolkit": "let the container runtime give GPUs",
     "driver": "install a driver that fits",
+    "checkpoint": "use another checkpoint",
+    "client-messages": "repair what the client sends",
+    "client-retry": "let the client send it again",
+    "wsl": "run vLLM under WSL, or on Linux",
     "guard": "put a guard in front of the server",
     "host": "look at the host",
     "host-port": "free the host's port, or publish another",
@@ -92,12 +96,20 @@ _DEEDS = {
 }
 
 
+# The same with the value to have, where one is known.
+_WITH_VALUE = {
+    "driver": "install driver {to}",
+    "image": "use the image, or the wheel, of vLLM {to}",
+}
 _LIMIT = "resources: {{limits: {{memory: {to}}}}}"
 
 
-def _of_pod(change: Change) -> bool:
-    """Is the size written as Kubernetes does?"""
-    return str(change.after).endswith("Gi")
+def _template(change: Change) -> str | None:
+    if change.name == "container-memory" and str(change.after).endswith("Gi"):
+        return _LIMIT  # a size as Kubernetes writes it
+    if change.name == "host" and (change.command or "").startswith("systemctl reboot"):
+        return "reboot the host"
+    return (_WITH_VALUE.get(change.name) if change.after is not None else None) or _DEEDS.get(change.name)
 
 
 def deed(change: Change) -> str:
@@ -121,7 +133,7 @@ def deed(change: Change) -> str:
         return (
             f"let {change.name} go on" if (change.command or "").startswith("kill -CONT") else f"look at {change.name}"
         )
-    told = _LIMIT if change.name == "container-memory" and _of_pod(change) else _DEEDS.get(change.name)
+    told = _template(change)
     if change.kind is ChangeKind.PACKAGE and change.direction is Direction.ADD and "{to}" not in (told or ""):
         return f"install {scalar(change.after) if change.after is not None else change.name}"
     if told is not None and ("{to}" not in told or change.after is not None):

@@ -16,6 +16,8 @@ _EXCEPTION = re.compile(
 _SUM = re.compile(r"[\d.,]+ − [\d.,]+")
 _JOURNAL = re.compile(r"\d{4}-\d\d-\d\dT\S{1,40} \S{1,200} [^\s\[\]]{1,60}\[\d{1,10}\]: (?P<what>.*)", re.DOTALL)
 _STAMPED = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) (?P<what>.*)", re.DOTALL)
+# What a table is padded with.
+_PADDED = re.compile(r"[ \t]{2,}")
 _HEADED = re.compile(r"\[[\w./<>-]+:\d+\] (?P<what>.*)", re.DOTALL)
 _FACTS = {
     "vllm_version": "vLLM {}",
@@ -70,7 +72,7 @@ def decisive(excerpt: str) -> str:
         found = pattern.search(excerpt)
         if found is not None:
             return excerpt[found.start("what") :]
-    return excerpt
+    return _PADDED.sub(" ", excerpt.strip())
 
 
 # What the guard's records add, with the words before it.

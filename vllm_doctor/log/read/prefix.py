@@ -206,6 +206,18 @@ def _once(text: str) -> str:
     return _REPEATED.sub("", text) if "x across cluster]" in text else text
 
 
+def _answer(row: dict[str, object]) -> str | None:
+    """The body of an answer with an error, as a client's package words it; None for any other object."""
+    inner = row.get("error")
+    told = inner if isinstance(inner, dict) else row
+    kind, message, code = told.get("type"), told.get("message"), told.get("code")
+    if not (isinstance(kind, str) and isinstance(message, str) and isinstance(code, int) and 400 <= code < 600):
+        return None
+    if re.fullmatch(r"[A-Za-z]{1,60}Error", kind) is None:
+        return None
+    return f"openai.{kind}: Error code: {code} - {plain(shorten(message))}"
+
+
 def _json_line(text: str) -> tuple[str, str | None, int | None]:
     """journalctl -o json, docker's json-file driver, or a structured logger; any other text as it is."""
     try:
@@ -214,6 +226,8 @@ def _json_line(text: str) -> tuple[str, str | None, int | None]:
         return text, None, None
     if not isinstance(row, dict):
         return text, None, None
+    if (refusal := _answer(row)) is not None:
+        return refusal, None, None
     for payload in ("jsonPayload", "fields", "record"):
         if isinstance(inner := row.get(payload), dict) and not row.keys() & {"message", "textPayload"}:
             row = {**row, **inner}

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from vllm_doctor.log.match import read, says
 from vllm_doctor.records.container import Container
-from vllm_doctor.records.finding import Change, Evidence
+from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
@@ -127,7 +128,7 @@ def judge(case: Case) -> Outcome:
     """Is the container kept from starting, and does its runtime say why?"""
     container = case.container
     if container is None:
-        return none(case)
+        return _typed_by_hand(case) or none(case)
     if container.state in {"running", "paused"}:
         return NotHere("the container runs")
     for one in _REFUSALS:
@@ -150,4 +151,27 @@ def judge(case: Case) -> Outcome:
     return Clear("its runtime did not refuse to start it")
 
 
-RULE = rule("VD001", reads=frozenset({Signal.CONTAINER}), judge=judge)
+def _typed_by_hand(case: Case) -> Finding | None:
+    """What `docker run` or `podman run` printed where it was typed, and nothing else is known of a container."""
+    run = case.run
+    if run is None or run.root is not None:
+        return None
+    for index, line in enumerate(run.lines):
+        if not says(line.text, "container-not-started"):
+            continue
+        named = Container(name="NAME", runtime="docker" if "daemon" in line.text else "podman")
+        for one in _REFUSALS:
+            fields = read(one.message, line.text)
+            if fields is not None:
+                return finding(
+                    RULE,
+                    title=one.title,
+                    phase=one.phase,
+                    evidence=(case.line(index),),
+                    changes=(one.change(named, fields),),
+                    refute="the same command starts the container when it is typed again",
+                )
+    return None
+
+
+RULE = rule("VD001", reads=frozenset({Signal.CONTAINER, Signal.LOG}), judge=judge)

@@ -2,6 +2,7 @@
 
 from vllm_doctor.knowledge.answers import Answer, applies
 from vllm_doctor.knowledge.layers import Layer, layer_of
+from vllm_doctor.log.match import Hit
 from vllm_doctor.log.native_crash import NATIVE
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.snapshot import Signal
@@ -70,6 +71,15 @@ def judge(case: Case) -> Outcome:
             layer=part.id,
             then=part.next,
         )
+    if first.id == "engine-init-failed" and _told_above(run, first):
+        return finding(
+            RULE,
+            title="The engine failed with an error that is not in this log",
+            confidence=Confidence.POSSIBLE,
+            evidence=(case.line(first.index),),
+            refute="the log is whole: then something outside ended the engine",
+            then="judge the whole log, from the start of the server: the engine's own error stands above this line",
+        )
     return finding(
         RULE,
         title=f"An engine process died without a traceback: {how}",
@@ -78,6 +88,13 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(first.index),),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill, and an earlier line shows a failure",
     )
+
+
+def _told_above(run: AnalysedRun, end: Hit) -> bool:
+    """Did the engine end by itself, or is there nothing of vLLM's above the line that points there?"""
+    codes = [one.rpartition(":")[2].strip() for one in end.fields.get("procs", "").split(",")]
+    itself = any(code.isdecimal() for code in codes)
+    return itself or not any(line.module is not None for line in run.lines[: end.index])
 
 
 def _above(run: AnalysedRun, at: int) -> tuple[int, Layer, Answer] | None:

@@ -28,6 +28,8 @@ _TOLD = (
 )
 # Kubernetes and Docker say so of a container at its own limit.
 _POD = "container-oom"
+# Slurm says so of a step at the memory that its job asked for.
+_STEP = "step-oom"
 # Where a container's limit stands; the message that says so is Kubernetes' own, where nothing else is known.
 _LIMITS = {"pod": "limits.memory", "docker": "--memory", "compose": "mem_limit"}
 _RAY = ("ray-low-memory", "ray-threshold", "ray-killed")
@@ -61,16 +63,14 @@ def judge(case: Case) -> Outcome:
     last = found[-1] if found else None
     return finding(
         RULE,
-        title=_title(last)
-        if last is not None or not _by_ray(hit)
-        else "Ray killed a worker: the host's memory was used up",
+        title=_title(last) if last is not None else _told_by(hit),
         severity=Severity.WILL_FAIL_UNDER_LOAD if run is not None and run.served(-1) else Severity.BLOCKS_START,
         confidence=Confidence.CONFIRMED if found or recorded or hit is not None else Confidence.LIKELY,
         evidence=evidence,
         arithmetic=(*_sum(last), *_of_ray(hit)),
         changes=(
             _fewer_jobs(case),
-            *_changes(case, last, contained=hit is not None and hit.id == _POD),
+            *_changes(case, last, hit),
             _ray_threshold(case),
         ),
         refute="the killed process does not belong to this unit",
@@ -114,8 +114,16 @@ def _sum(kill: Kill | None) -> tuple[Arithmetic, ...]:
     return (gib("memory of the killed process", kill.resident / GIB, "anon-rss + shmem-rss", "the kernel log"),)
 
 
-def _by_ray(hit: Hit | None) -> bool:
-    return hit is not None and hit.id in _RAY
+def _told_by(hit: Hit | None) -> str:
+    """By whose word, where the kernel's own is not there."""
+    if hit is None:
+        return ""
+    if hit.id in _RAY:
+        return "Ray killed a worker: the host's memory was used up"
+    return {
+        _STEP: "The job was killed at the memory that it asked Slurm for",
+        _POD: "The container was killed at its memory limit (OOMKilled)",
+    }.get(hit.id, "")
 
 
 def _of_ray(hit: Hit | None) -> tuple[Arithmetic, ...]:
@@ -129,10 +137,12 @@ def _of_ray(hit: Hit | None) -> tuple[Arithmetic, ...]:
     )
 
 
-def _changes(case: Case, kill: Kill | None, *, contained: bool) -> tuple[Change | None, ...]:
-    limited = contained or (kill is not None and kill.group is not None)
+def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | None, ...]:
+    by = hit.id if hit is not None else ""
+    limited = by in {_POD, _STEP} or (kill is not None and kill.group is not None)
+    own = _jobs_limit() if by == _STEP else _limit(kill) if kill is not None else _containers_limit(case)
     return (
-        (_limit(kill) if kill is not None else _containers_limit(case)) if limited else None,
+        own if limited else None,
         *(claim.change for claim in host_claims(case)),
         set_flag(
             case,
@@ -145,6 +155,11 @@ def _changes(case: Case, kill: Kill | None, *, contained: bool) -> tuple[Change 
         else None,
         None if limited else thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, _more(kill)),
     )
+
+
+def _jobs_limit() -> Change:
+    why = "0 gives the job all memory of its node; how much more than its own it needs, nobody printed"
+    return thing(ChangeKind.OS, "job-memory", Direction.RAISE, why, to="0")
 
 
 def _containers_limit(case: Case) -> Change:

@@ -10,7 +10,8 @@ from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.gates.shared_memory import SAID, said_by_nccl
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.nccl_call import told
-from vllm_doctor.rules.say import SHM, environment, finding, set_flag, thing
+from vllm_doctor.rules.remedies.utilization import lower_utilization
+from vllm_doctor.rules.say import SHM, environment, finding, set_flag, stop_others, thing
 
 _IDS = (
     "nccl-system",
@@ -26,6 +27,10 @@ _IDS = (
 )
 
 
+# NCCL's own last error follows torch's sentence by so many lines at most.
+_BELOW = 8
+
+
 def judge(case: Case) -> Outcome:
     """Did NCCL fail?"""
     fault = named(case, *_IDS)
@@ -33,6 +38,18 @@ def judge(case: Case) -> Outcome:
         return _alone(case) or fault
     if fault.ids & set(SAID) or said_by_nccl(case) is not None:
         return Clear("/dev/shm is full")
+    if (at := _no_memory(case, fault)) is not None:
+        return finding(
+            RULE,
+            title="NCCL found no free GPU memory for its buffers",
+            severity=severity(case, fault),
+            evidence=(*shown(case, fault, *_IDS), case.line(at)),
+            changes=(
+                lower_utilization(case, None, "NCCL takes its buffers outside gpu_memory_utilization"),
+                stop_others("if something else holds the memory"),
+            ),
+            refute="nvidia-smi shows a GiB free on each of the GPUs at that moment",
+        )
     said = told(case)
     if said is not None:
         evidence = (case.line(said.index), *shown(case, fault, *_IDS))
@@ -73,6 +90,15 @@ def judge(case: Case) -> Outcome:
         ),
         refute=_REFUTE,
     )
+
+
+def _no_memory(case: Case, fault: Fault) -> int | None:
+    """The line in which NCCL itself says that CUDA had no memory for it, in or just below the failure."""
+    run = case.run
+    if run is None:
+        return None
+    below = range(fault.index, min(len(run.lines), fault.last + _BELOW))
+    return next((at for at in below if says(run.lines[at].text, "nccl-no-memory")), None)
 
 
 def _own(fault: Fault) -> bool:

@@ -46,11 +46,18 @@ def judge(case: Case) -> Outcome:
                 to=table().default_driver,
                 before=case.driver.module if case.driver is not None else None,
                 inventory="nvidia_driver_version",
+                command=_install(table().default_driver),
             ),
             _older_cuda(case, found),
         ),
         refute="`nvidia-smi` shows a CUDA version at least that of `torch.version.cuda`",
     )
+
+
+def _install(driver: str) -> str:
+    """By the branch, whose packages NVIDIA's repositories name so; the next start of the host loads it."""
+    branch = driver.partition(".")[0]
+    return f"apt-get install nvidia-open-{branch}   # RHEL: dnf module install nvidia-driver:{branch}-open; then reboot"
 
 
 def _older_cuda(case: Case, found: str | None) -> Change | None:
