@@ -16,6 +16,7 @@ from vllm_doctor.cli.main import run
 from vllm_doctor.gather import procfs
 
 ID = "0123456789ab" + "c" * 52
+NODE = "fedcba987654" + "d" * 52
 SLEEP = "import sys, time; print(1, flush=True); time.sleep(600)"
 
 
@@ -94,6 +95,22 @@ def no_systemd(put: Put) -> None:
             ("python3", "-m", "vllm.entrypoints.openai.api_server", "--model", "m"),
             f"/kubepods.slice/kubepods-pod1.slice/cri-containerd-{ID}.scope",
             ("in the container 0123456789ab", "crictl logs 0123456789ab"),
+        ),
+        (
+            ("vllm", "serve", "m"),
+            f"/system.slice/docker-{NODE}.scope/kubelet.slice/kubelet-kubepods.slice/cri-containerd-{ID}.scope",
+            (
+                "in the container 0123456789ab",
+                "docker exec fedcba987654 crictl logs 0123456789ab 2>&1 | vllm-doctor diagnose --log -",
+            ),
+        ),
+        (
+            ("vllm", "serve", "m"),
+            f"/machine.slice/libpod-{NODE}.scope/container/docker/{ID}",
+            (
+                "in the container 0123456789ab",
+                "podman exec fedcba987654 docker logs 0123456789ab 2>&1 | vllm-doctor diagnose --log -",
+            ),
         ),
         (("vllm", "serve", "m"), "/system.slice/llm.service", ("of llm.service", "diagnose --unit llm.service")),
         (

@@ -137,11 +137,25 @@ def user_unit_of(pid: int) -> tuple[int, str] | None:
 
 def container_of(pid: int) -> tuple[str, str] | None:
     """The container whose cgroup the process lives in: the program that shows its log ("" if unnamed), its short id."""
-    group = _cgroup(pid)
-    found = _CONTAINER.findall(group)
-    if not found:
-        return None
-    return next((program for word, program in _RUNTIMES if word in group), ""), found[-1]
+    found = containers_of(pid)
+    return found[-1] if found else None
+
+
+def containers_of(pid: int) -> tuple[tuple[str, str], ...]:
+    """The containers that the process is in, the outermost first: a runtime in a container makes paths below its own.
+
+    The words before an id name its runtime.
+    """
+    for group in sorted(_cgroup(pid).splitlines(), key=len, reverse=True):
+        found: dict[str, str] = {}
+        at = 0
+        for each in _CONTAINER.finditer(group):
+            before = group[at : each.start()]
+            found.setdefault(each[1], next((program for word, program in _RUNTIMES if word in before), ""))
+            at = each.end()
+        if found:
+            return tuple((program, short) for short, program in found.items())
+    return ()
 
 
 def _cgroup(pid: int) -> str:
@@ -208,6 +222,7 @@ def _process(pid: int, argv: tuple[str, ...], unit: str | None) -> Process | Non
     if told is None or told[1] == "Z":
         return None
     pages = (words(f"{PROC}/{pid}/statm") or "").split()
+    within = containers_of(pid)
     return Process(
         pid=pid,
         ppid=told[2],
@@ -217,7 +232,8 @@ def _process(pid: int, argv: tuple[str, ...], unit: str | None) -> Process | Non
         user=user_of(pid),
         rss_bytes=int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else None,
         state=told[1],
-        container=container_of(pid),
+        container=within[-1] if within else None,
+        around=within[:-1],
         output=output_of(pid),
         serves=titled(argv) or serves(argv),
         frozen=frozen(pid),

@@ -177,7 +177,8 @@ class Process(msgspec.Struct, frozen=True):
 
     `container` is the runtime, where the control group names it, and the short id; `output` the file that its standard
     output goes to; `serves` says that it is a server, an engine or a worker itself; `frozen` that its control group is;
-    `user_unit` is a service of a user's own systemd, with the user's number.
+    `user_unit` is a service of a user's own systemd, with the user's number; `around` the containers around its own,
+    the outermost first.
     """
 
     pid: int
@@ -193,6 +194,7 @@ class Process(msgspec.Struct, frozen=True):
     serves: bool = False
     frozen: bool = False
     user_unit: tuple[int, str] | None = None
+    around: tuple[tuple[str, str], ...] = ()
 
 
 class WeightFile(msgspec.Struct, frozen=True):

@@ -51,6 +51,9 @@ def _who(process: Process) -> str:
 def _instead(process: Process) -> str:
     if process.container is not None:
         program, number = process.container
+        if process.around:
+            inside = "".join(f"{runtime or 'docker'} exec {outer} " for runtime, outer in process.around)
+            return f"{inside}{program or 'docker'} logs {number} 2>&1 | {_JUDGE} -"
         if program in {"docker", "podman"}:
             return f"vllm-doctor diagnose {program}:{number}"
         return f"{program or 'docker'} logs {number} 2>&1 | {_JUDGE} -"
