@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_diagnose import HEALTHY, TOO_SMALL
+from tests.gather.test_containers import INSPECT
+from tests.gather.test_described import TEXT as DESCRIBED
 from vllm_doctor.cli import streams
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
@@ -118,3 +120,23 @@ def test_nothing_that_acts_on_a_terminal_leaves_and_json_stays_the_same(sign: st
     assert sign not in first
     assert json.loads(first) == {"unit": f"a{sign}b"}
     assert second == "\x1b[1;31mred\x1b[0m\t\x1b[H\x1b[J"
+
+
+@pytest.mark.parametrize("script", ["cat DOC | doctor diagnose", "doctor diagnose <DOC", "doctor diagnose - <DOC"])
+@pytest.mark.parametrize("name", ["pod.txt", "inspect.json"])
+def test_a_description_is_told_by_what_it_says_when_it_is_piped_in_too(
+    log: Path, tmp_path: Path, script: str, name: str
+) -> None:
+    times = {"StartedAt": "2026-03-01T10:00:00Z", "FinishedAt": "2026-03-01T10:02:00Z"}
+    ended = {"Status": "exited", "OOMKilled": True, "ExitCode": 137, **times}
+    killed = {**INSPECT, "State": ended}
+    (tmp_path / "inspect.json").write_text(json.dumps([killed], indent=4))
+    (tmp_path / "pod.txt").write_text(DESCRIBED)
+    done = shell(script.replace("DOC", str(tmp_path / name)), log)
+    assert (done.returncode, done.stdout.splitlines()[1].split()[0]) == (Exit.FINDINGS, "VD003"), done.stdout
+
+
+def test_a_log_that_begins_as_a_description_does_is_read_whole(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text('{"Id": "no description"}\n' + TOO_SMALL)
+    done = shell(f"cat {tmp_path / 'log'} | doctor diagnose", log)
+    assert "VD121" in done.stdout

@@ -43,6 +43,15 @@ class Source(Protocol):
         """At most `size` bytes, as soon as there are some; none at the end."""
 
 
+# What was read of standard input to see what it is, and is still to be read by whoever reads it.
+_AHEAD = bytearray()
+
+
+def put_back(data: bytes) -> None:
+    """Whoever reads standard input next begins with this."""
+    _AHEAD[:0] = data
+
+
 def title(name: str) -> str:
     """What the source is called in an answer."""
     return "standard input" if name == STDIN else name
@@ -146,6 +155,10 @@ class Opened:
 
     def read1(self, size: int, /) -> bytes:
         """The next bytes, waiting for a slow writer. Raises OSError (ETIMEDOUT) for one that does not come."""
+        if self.name == STDIN and _AHEAD:
+            ahead = bytes(_AHEAD[:size])
+            del _AHEAD[:size]
+            return ahead
         if self.size is not None:
             return os.read(self.handle, size)
         began = time.monotonic()

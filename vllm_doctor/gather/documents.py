@@ -1,5 +1,6 @@
 """What a person's files are: descriptions of containers and pods among the logs, told by what is in them."""
 
+import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,17 +8,24 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.gather import described, inspected, pod, slurm
-from vllm_doctor.gather.bounded import STDIN, json_value, start
+from vllm_doctor.gather.bounded import CHUNK, STDIN, json_value, opened, put_back, start
 from vllm_doctor.gather.inspected import Seen
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.container import Event
-from vllm_doctor.records.reading import Known
+from vllm_doctor.records.reading import Known, Unknown
 
 # A description of some hundred pods; what is larger is a log.
 _MOST = 16 << 20
 _HEAD = 4096
 # YAML takes a hundred times as long to read as JSON.
 _MOST_YAML = 1 << 20
+# Of what comes through a pipe, which is kept in memory.
+_MOST_PIPED = 4 << 20
+# How what `docker inspect`, kubectl and scontrol print begins.
+_DESCRIBES = Pattern(
+    r"\s{0,100}(?:\[\s{0,100})?\{\s{0,100}\"(?:Id|Name|apiVersion|kind|items|metadata)\"|(?:apiVersion|kind|items): "
+    r"|Name: +\S|JobId="
+)
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
 _COMPOSE = Pattern(r"(?:\s*#[^\n]*\n|\s*\n)*+(?:services|version|name|x-[\w-]{1,40}|include|networks|volumes)[ ]?:")
 
@@ -38,7 +46,7 @@ def sort(names: Sequence[str]) -> Documents:
     launches: list[str] = []
     seen: list[Seen] = []
     told: list[Event] = []
-    for name in names:
+    for name in (_of_a_pipe() or name if name == STDIN else name for name in names):
         if job := _jobs(name):
             seen += job
             continue
@@ -59,6 +67,31 @@ def sort(names: Sequence[str]) -> Documents:
     return Documents(
         tuple(logs), tuple(launches), pod.with_events(seen, tuple(told)) if told else tuple(seen), tuple(told)
     )
+
+
+def _of_a_pipe() -> str | None:
+    """The description that is piped in, as a file in memory; None where it is a log, which is then read as it comes."""
+    data = b""
+    with opened(STDIN) as source:
+        if isinstance(source, Unknown):
+            return None
+        try:
+            data = block = source.read1(_HEAD)
+            if _DESCRIBES.match(data.decode(errors="replace")) is None:
+                block = b""
+            while block and len(data) <= _MOST_PIPED:
+                block = source.read1(CHUNK)
+                data += block
+        except OSError:
+            block = b""  # its reader meets the same, and says so
+    handle = os.memfd_create("description")
+    os.write(handle, data)
+    name = f"/proc/self/fd/{handle}"
+    if not block and _DESCRIBES.match(data[:_HEAD].decode(errors="replace")) and sort([name]).containers:
+        return name
+    os.close(handle)
+    put_back(data)
+    return None
 
 
 def _starts_vllm(name: str) -> bool:

@@ -24,6 +24,13 @@ def names_quantisation(model: str) -> bool:
     return _QUANTISED.search(model) is not None
 
 
+def family(model: str) -> str:
+    """A model's own name, without its owner and without what says how its weights are quantised."""
+    name = model.rsplit("/", 1)[-1]
+    found = _QUANTISED.search(name)
+    return name if found is None else name[: found.start()].rstrip("-_.") or name
+
+
 def is_name(model: str) -> bool:
     """Whether this is a name on a hub: everything else is a folder, or a place that vLLM streams from (s3://…)."""
     return bool(_NAME.fullmatch(model))

@@ -1,8 +1,9 @@
 """What an answer rests on, on a terminal: evidence, arithmetic, what makes it last, the path, what was not seen."""
 
 import shlex
+from collections.abc import Sequence
 
-from vllm_doctor.records.finding import Arithmetic, Diagnosis, Finding
+from vllm_doctor.records.finding import Arithmetic, Diagnosis, Evidence, Finding
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.remedy import dropin, inventory
 from vllm_doctor.remedy.argv import at_once
@@ -18,19 +19,23 @@ _HIDDEN = "[hidden]"
 _PLAIN_SOURCES = frozenset({"the error line", "the log", "torch's message", ""})
 
 
-def grounds(page: Page, diagnosis: Diagnosis, finding: Finding, argv: tuple[str, ...], *, whole: bool) -> None:
-    """What the answer rests on; with `whole` each line in full, and the other changes."""
-    if finding.evidence:
-        page.heading("Evidence")
-        for item in finding.evidence if whole else finding.evidence[:2]:
-            place = f"{item.source} {item.locator}".strip()
-            when = f" at {item.observed_at}" if item.observed_at else ""
-            page.text(visible(place + when, 300), "dim", indent=2)
-            page.text(visible(item.excerpt if whole else decisive(item.excerpt), 600), indent=4, most=0 if whole else 3)
-    sums = finding.arithmetic if whole else finding.arithmetic[:5]
-    if sums:
-        page.heading("Arithmetic")
-        page.table([_row(one) for one in sums])
+# So many lines a whole answer has, where nothing more was asked for; and what comes after the grounds: an empty line
+# and what else can be had.
+_SCREEN, _MORE = 25, 3
+_EXCERPT = 3
+
+
+def grounds(
+    page: Page, diagnosis: Diagnosis, finding: Finding, argv: tuple[str, ...], *, whole: bool, after: int = 0
+) -> bool:
+    """What the answer rests on; with `whole` each line in full, and the other changes, else as much as one screen has
+    room for beside the `after` lines that still come. Says whether sums were left out."""
+    left = False
+    if whole:
+        _evidence(page, finding.evidence, most=0)
+        _sums(page, finding.arithmetic, most=0)
+    else:
+        left = _as_fits(page, finding, _SCREEN - _MORE - after - page.height) < len(finding.arithmetic)
     if whole and len(finding.changes) > 1:
         page.heading("Other changes")
         for change in finding.changes[1:]:
@@ -41,6 +46,43 @@ def grounds(page: Page, diagnosis: Diagnosis, finding: Finding, argv: tuple[str,
         page.heading("Explains")
         for other in follows:
             page.text(f"{other.code} {visible(other.title, 300)}", indent=2)
+    return left
+
+
+def _as_fits(page: Page, finding: Finding, room: int) -> int:
+    """The first piece of evidence in any case; then the sums, and more evidence. How many sums are there."""
+    items = finding.evidence[:2]
+    least = 2 + len(_placed(page, items[0])) if items else 0  # a heading, where it stands, and below it what it says
+    excerpt = max(1, min(_EXCERPT, room - least))
+    used = least + min(excerpt, len(page.wrapped(visible(decisive(items[0].excerpt), 600), 4))) if items else 0
+    rows = min(5, room - used - 2)
+    sums = finding.arithmetic[:rows] if rows >= min(2, len(finding.arithmetic)) else ()
+    used += 2 + len(sums) if sums else 0
+    shown = items if len(items) > 1 and room - used > len(_placed(page, items[1])) else items[:1]
+    _evidence(page, shown, most=excerpt if len(shown) == 1 else max(1, min(excerpt, room - used - 1)))
+    _sums(page, sums, most=1)
+    return len(sums)
+
+
+def _placed(page: Page, item: Evidence) -> list[str]:
+    """Where it stands."""
+    when = f" at {item.observed_at}" if item.observed_at else ""
+    return page.wrapped(visible(f"{item.source} {item.locator}".strip() + when, 300), 2)
+
+
+def _evidence(page: Page, items: Sequence[Evidence], *, most: int) -> None:
+    if items:
+        page.heading("Evidence")
+    for item in items:
+        for part in _placed(page, item):
+            page.line(("  " + part, "dim"))
+        page.text(visible(decisive(item.excerpt) if most else item.excerpt, 600), indent=4, most=most)
+
+
+def _sums(page: Page, sums: Sequence[Arithmetic], *, most: int) -> None:
+    if sums:
+        page.heading("Arithmetic")
+        page.table([_row(one) for one in sums], most=most)
 
 
 def _row(one: Arithmetic) -> tuple[str, str, str]:

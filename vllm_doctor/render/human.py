@@ -33,6 +33,7 @@ def text(
     page = Page(width, color=color)
     head(page, diagnosis)
     roots = [f for f in diagnosis.findings if f.explained_by is None]
+    left = False
     for number, finding in enumerate(roots if why else roots[:1]):
         if number:
             page.blank()
@@ -42,7 +43,8 @@ def text(
         if number == 0 and diagnosis.memory is not None:
             page.blank()
             bar.draw(page, diagnosis.memory)
-        grounds(page, diagnosis, finding, argv, whole=why)
+        after = (1 + len(roots[1:4]) if roots[1:] else 0) + (2 + len(diagnosis.others[:8]) if diagnosis.others else 0)
+        left |= grounds(page, diagnosis, finding, argv, whole=why, after=after)
     if not why:
         _beside(page, roots[1:])
     _others(page, diagnosis.others)
@@ -52,7 +54,7 @@ def text(
         path_(page, diagnosis)
     if why or (diagnosis.verdict is Verdict.UNKNOWN and not roots):
         not_seen(page, diagnosis)
-    _more(page, diagnosis, roots, why=why, path=path)
+    _more(page, diagnosis, roots, "all sums" if left else "", why=why, path=path)
     return str(page)
 
 
@@ -75,12 +77,13 @@ def _others(page: Page, others: Sequence[Diagnosis]) -> None:
         page.text(f"{visible(subject(other.subject), 120) or 'another'}: {told}", indent=2)
 
 
-def _more(page: Page, diagnosis: Diagnosis, roots: Sequence[Finding], *, why: bool, path: bool) -> None:
-    """What else can be had, and how."""
+def _more(page: Page, diagnosis: Diagnosis, roots: Sequence[Finding], left: str, *, why: bool, path: bool) -> None:
+    """What else can be had, and how; `left` is what had no room."""
     told = []
     if not why:
         changes = len(roots[0].changes) - 1 if roots else 0
         held = [f"{changes} other change{'s' * (changes > 1)}"] if changes > 0 else []
+        held += [left] if left else []
         if diagnosis.unknown:
             names = [SIGNALS.get(m.signal, m.signal) for m in diagnosis.unknown if not of_the_host_alone(m)]
             held.append(f"not seen: {', '.join(dict.fromkeys(names)) or 'the host itself'}")

@@ -41,6 +41,11 @@ class Page:
             legacy_windows=False,
         )  # fmt: skip
 
+    @property
+    def height(self) -> int:
+        """How many lines there are."""
+        return self._out.getvalue().count("\n")
+
     def line(self, *spans: tuple[str, str]) -> None:
         """One line of (text, style), as long as it is."""
         text = Text()
@@ -71,21 +76,22 @@ class Page:
         """A line to copy: never wrapped."""
         self.line((" " * indent + words, style))
 
-    def table(self, rows: Sequence[Sequence[str]], *, indent: int = 2, right: int = 1) -> None:
-        """Columns side by side; column `right` is set flush right, the last one is wrapped at words."""
+    def table(self, rows: Sequence[Sequence[str]], *, indent: int = 2, right: int = 1, most: int = 0) -> None:
+        """Columns side by side; column `right` is set flush right, the last one is wrapped at words, with `most` to no
+        more than so many lines."""
         if not rows:
             return
         wide = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
         before = indent + sum(wide) + 2 * len(wide)
         if before > self.width - 20:  # no room beside them
             for row in rows:
-                self.text("  ".join(cell for cell in row if cell), indent=indent)
+                self.text("  ".join(cell for cell in row if cell), indent=indent, most=most)
             return
         for row in rows:
             cells = [
                 c.rjust(w) if at == right else c.ljust(w) for at, (c, w) in enumerate(zip(row, wide, strict=False))
             ]
-            lines = self.wrapped(row[-1], before) or [""]
+            lines = self.wrapped(row[-1], before, most) or [""]
             self.line((" " * indent + "  ".join(cells) + "  ", ""), (lines[0], "dim"))
             for more in lines[1:]:
                 self.line((" " * before + more, "dim"))

@@ -1,23 +1,17 @@
 """What to type first where a change is a decision: the command that shows what has to be known for it."""
 
-import re
 import shlex
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge import hub, versions
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.container import word
 
-_HUB = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
-# How a checkpoint's name ends that was made of another's weights.
-_MADE_OF = re.compile(
-    r"(?i)[-_.](?:awq|gptq|fp8|nvfp4|mxfp4|int4|int8|w4a16|w8a8|w8a16|bnb|gguf|quantized)(?:[-_.].*)?$"
-)
 # Options whose value is a text of a form of its own, by an example of it.
 _FORMS = {
     "compilation-config": """'{"cudagraph_mode": "PIECEWISE"}'""",
@@ -73,20 +67,23 @@ def _model(case: Case, found: Finding, change: Change) -> str:
     """Which checkpoint is the owner's choice: those that were made of this one, or whether the chosen one fits."""
     model = case.model or ""
     smaller = change.direction is Direction.SMALLER
-    if _HUB.fullmatch(model) and smaller and not _MADE_OF.search(model):
+    if _is_hub(model) and smaller and not hub.names_quantisation(model):
         of = f"filter=base_model:quantized:{model}&sort=downloads&limit=9"
         return f"curl -s 'https://huggingface.co/api/models?{of}' {_SHOWN}   # its quantized checkpoints"
     if smaller:
         return _plan(case)
-    if _HUB.fullmatch(model):
-        named = _MADE_OF.sub("", model.rpartition("/")[2])
-        of = f"search={named}&sort=downloads&limit=9"
+    if _is_hub(model):
+        of = f"search={hub.family(model)}&sort=downloads&limit=9"
         return f"curl -s 'https://huggingface.co/api/models?{of}' {_SHOWN}   # repositories of such a name"
     if model.startswith("/"):
         return f"ls -ld {shlex.quote(model)} {shlex.quote(model.rstrip('/').rpartition('/')[0] or '/')}/*"
     if found.code == "VD511":
         return "hf download ORG/MODEL config.json   # is the name right, and may this host have it?"
     return _plan(case)
+
+
+def _is_hub(model: str) -> bool:
+    return "/" in model and hub.is_name(model)
 
 
 def _plan(case: Case) -> str:
@@ -106,7 +103,7 @@ def _plan(case: Case) -> str:
 
 def _revision(case: Case, _: Finding, change: Change) -> str:
     model = case.model or ""
-    if not _HUB.fullmatch(model):
+    if not _is_hub(model):
         return _help(case, change)
     return f"git ls-remote https://huggingface.co/{model}   # its branches and tags"
 
@@ -122,7 +119,7 @@ def _template(case: Case, _: Finding, change: Change) -> str:
         return f"namei -l {shlex.quote(given)}"
     if model.startswith("/"):
         return f"ls {shlex.quote(model)}; grep -il template {shlex.quote(model)}/*.md"
-    if _HUB.fullmatch(model):
+    if _is_hub(model):
         return f"curl -sL https://huggingface.co/{model}/raw/main/README.md | grep -i -n -A5 template"
     return _help(case, change)
 

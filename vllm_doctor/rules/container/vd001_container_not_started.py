@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from vllm_doctor.log.match import read, says
+from vllm_doctor.log.match import read
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -157,9 +157,10 @@ def _typed_by_hand(case: Case) -> Finding | None:
     if run is None or run.root is not None:
         return None
     for index, line in enumerate(run.lines):
-        if not says(line.text, "container-not-started"):
+        refused = read("container-not-started", line.text)
+        if refused is None:
             continue
-        named = Container(name="NAME", runtime="docker" if "daemon" in line.text else "podman")
+        named = Container(name="NAME", runtime="docker" if refused.get("by") else "podman")
         for one in _REFUSALS:
             fields = read(one.message, line.text)
             if fields is not None:

@@ -1,6 +1,5 @@
 """VD911: what runs is not what is written: a drop-in over the rendered unit, or a unit changed since the start."""
 
-import re
 import shlex
 
 from vllm_doctor.launch.command import parse_command
@@ -115,7 +114,8 @@ def _inventory_line(option: str, has: str) -> str | None:
     """`vllm_max_model_len: 32768` of an option with a plain number; None of any other."""
     value = has.replace("=", " ").split()[-1]
     variable = inventory_var(option)
-    return f"{variable}: {value}" if re.fullmatch(r"\d+(?:\.\d+)?", value) and variable != "vllm_extra_args" else None
+    is_plain = value.replace(".", "", 1).isdecimal() and variable != "vllm_extra_args"
+    return f"{variable}: {value}" if is_plain else None
 
 
 def _away(unit: Unit, path: str) -> Change:

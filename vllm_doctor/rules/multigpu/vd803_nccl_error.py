@@ -145,4 +145,4 @@ def _why(fault: Fault) -> str | None:
     return fault.fields("nccl-any").get("why") or fault.fields("nccl-cupy").get("why")
 
 
-RULE = rule("VD803", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)
+RULE = rule("VD803", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)
