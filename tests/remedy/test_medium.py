@@ -1,9 +1,12 @@
 """A change as the reader's medium writes it."""
 
+import shlex
+
 import msgspec
 import pytest
 
 from tests.render.sample import diagnosis, finding
+from vllm_doctor.records.container import Made
 from vllm_doctor.records.finding import Change, Diagnosis
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
 from vllm_doctor.remedy.medium import Medium, corrected
@@ -77,3 +80,42 @@ def test_a_change_alone_is_one_line_and_fills_nothing_in() -> None:
     assert corrected(launched(), (change,), Medium.COMPOSE)[1] == '  - "VLLM_USE_V1=$$(id)\\n$${HOME}"'
     assert corrected(launched(), (change,), Medium.POD)[2] == '  value: "$$(id)\\n$${HOME}"'
     assert corrected(launched(), (change,), Medium.SLURM) == ["export VLLM_USE_V1=$'$(id)\\n${HOME}'"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "pasted"),
+    [
+        ("-v ~/.cache:/root/.cache", "-v ~/.cache:/root/.cache"),
+        ("-v $HOME/.cache:/root/.cache", '-v "$HOME/.cache:/root/.cache"'),
+        ('-v "$(pwd)/models":/models', '-v "$(pwd)/models:/models"'),
+        ("-e X='$(id)'", "-e 'X=$(id)'"),
+        ("-e 'X=`id`'", "-e 'X=`id`'"),
+    ],
+)
+def test_what_a_shell_fills_in_is_left_to_it_and_nothing_is_run(typed: str, pasted: str) -> None:
+    own = shlex.split(f"docker run {typed} vllm/vllm-openai:v0.32.0 --model m/tiny")
+    assert pasted in " ".join(corrected(launched(*own, medium="docker"), (SHORTER,), Medium.DOCKER))
+
+
+def test_what_a_script_sets_for_its_line_is_not_set_on_the_line() -> None:
+    lines = corrected(launched("MODEL=/srv/m", "A=1", "vllm", "serve", "$MODEL"), (SHORTER,), Medium.COMMAND)
+    assert lines == ['A=1 vllm serve "$MODEL" --max-model-len 2048']
+
+
+@pytest.mark.parametrize(
+    ("name", "after", "had", "has"),
+    [
+        ("container-devices", "--gpus all", "--device /dev/x:/dev/x", "docker run --gpus all -d --name llm"),
+        ("container-shm", "--ipc=host", "--shm-size 67108864", "docker run --ipc=host -d --name llm"),
+    ],
+)
+def test_an_option_of_the_runtime_is_put_into_the_line_that_made_the_container(
+    name: str, after: str, had: str, has: str
+) -> None:
+    words = (*f"docker run -d --name llm {had} --entrypoint vllm".split(), "vllm/vllm-openai:v0.32.0")
+    told = msgspec.structs.replace(launched("vllm", "serve", "m/tiny", medium="docker"), made=Made(words))
+    change = Change(ChangeKind.OS, name, None, after, Direction.ADD, Applicability.MANUAL)
+    lines = corrected(told, (change,), Medium.DOCKER)
+    assert lines[0] == "docker stop llm && docker rename llm llm-before"
+    assert lines[1].startswith(has)
+    assert had not in "\n".join(lines)

@@ -1,10 +1,13 @@
 """What a person sees: the answer and the change first, nothing that acts on the terminal."""
 
+import statistics
 import unicodedata
 
 import msgspec
 from sample import ARGV, HOSTILE, diagnosis, finding
 
+from tests.scenarios.loading import diagnosis as scenario_diagnosis
+from tests.scenarios.loading import names
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Memory, Missing, Part
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Verdict
 from vllm_doctor.redact.visible import visible
@@ -176,3 +179,17 @@ def test_each_verdict_has_its_word() -> None:
 def test_a_direction_without_a_value_is_said_as_one() -> None:
     upwards = Change(ChangeKind.FLAG, "gpu-memory-utilization", None, None, Direction.RAISE, Applicability.NEEDS_REVIEW)
     assert deed(upwards) == "raise --gpu-memory-utilization"
+
+
+def test_an_answer_fits_a_screen() -> None:
+    """At 80 columns the change is on line 8 at the latest, and the whole on 25; where the name of the folder of the
+    tests takes a line more, on some more."""
+    heights, first = [], []
+    for name in names():
+        lines = human.text(scenario_diagnosis(name), width=80).splitlines()
+        heights.append(len(lines))
+        first += [at for at, line in enumerate(lines, 1) if line.startswith("do ")]
+    assert (max(first) <= 8, statistics.median(first) <= 5) == (True, True)
+    assert statistics.median(heights) <= 20
+    assert max(heights) <= 30
+    assert sum(height > 25 for height in heights) < len(heights) / 30

@@ -1,6 +1,7 @@
 """What a person's files are: descriptions of containers and pods among the logs, told by what is in them."""
 
 import os
+import re
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ _DESCRIBES = Pattern(
     r"|Name: +\S|JobId="
 )
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
+# What Kubernetes makes pods of, which has no state of one.
+_WORKLOAD = Pattern(r"^kind: {0,10}(?:Deployment|StatefulSet|DaemonSet|Job|LeaderWorkerSet)\s{0,10}$", re.MULTILINE)
 _COMPOSE = Pattern(r"(?:\s*#[^\n]*\n|\s*\n)*+(?:services|version|name|x-[\w-]{1,40}|include|networks|volumes)[ ]?:")
 
 
@@ -100,7 +103,7 @@ def _starts_vllm(name: str) -> bool:
     if size is None or size > _MOST_YAML:
         return False
     head = (start(name, _HEAD) or b"").decode(errors="replace")
-    if not (name.endswith(_SCRIPTS) or head.startswith("#!") or _COMPOSE.match(head)):
+    if not (name.endswith(_SCRIPTS) or head.startswith("#!") or _COMPOSE.match(head) or _WORKLOAD.search(head)):
         return False
     from vllm_doctor.launch.command import parse_line
     from vllm_doctor.launch.line import LaunchError

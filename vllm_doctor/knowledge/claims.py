@@ -55,10 +55,11 @@ class Gone(msgspec.Struct, frozen=True):
 
 
 class Foreign(msgspec.Struct, frozen=True):
-    """Whose option it is, and vLLM's own for the same."""
+    """Whose option it is, and vLLM's own for the same; `same` says that it takes the same value."""
 
     of: str
     use: str
+    same: bool = False
 
 
 class _Replacements(msgspec.Struct, frozen=True):
@@ -97,6 +98,8 @@ def as_text(wording: Gone | Foreign) -> str:
             return f"take it out: {why}"
         case Gone(use=use, value=value, why=why):
             return f"--{use}{f' {value}' if value and '$' not in value else ''} does it now ({why})"
+        case Foreign(of="nobody's", use=use):
+            return f"did you mean --{use}?"
         case Foreign(of=of, use=use):
             whose = of if of.startswith(("a ", "nobody")) else f"an option of {of}"
             return f"it is {whose}; vLLM's own is --{use}"

@@ -1,6 +1,7 @@
 """One value as a medium reads it back: as a shell's word, in YAML, and where `$` begins a reference. Each stays on its
 line: what is printed may be indented, and an indented second line is another value."""
 
+import re
 import shlex
 from collections.abc import Iterable
 
@@ -11,6 +12,17 @@ def word(value: str) -> str:
     if value.isprintable():
         return shlex.quote(value)
     return "$'" + "".join(map(_escaped, value)) + "'"
+
+
+# References as people write them in scripts; nothing else of a text by others is left to a shell to fill in.
+_REFERENCES = re.compile(r"(?:[\w./:=,@%+-]|\$[A-Za-z_]\w{0,60}|\$\{[A-Za-z_]\w{0,60}\}|\$\(pwd\))+", re.ASCII)
+
+
+def typed(value: str) -> str:
+    """A word that stood in a shell's text, for a shell again: `~/`, `$HOME` and `$(pwd)` stay what they are there."""
+    if "$" in value and _REFERENCES.fullmatch(value):
+        return f'"{value}"'
+    return f"~/{word(value[2:])}" if value.startswith("~/") and value[2:] else word(value)
 
 
 def words(values: Iterable[str]) -> str:

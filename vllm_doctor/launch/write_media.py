@@ -78,10 +78,11 @@ WRITERS: dict[str, Callable[..., str]] = {
 }
 
 
-def shell(words: Sequence[str], env: dict[str, str] | None = None) -> str:
-    """Words as a shell reads them; an option and its value stay on one line."""
-    quoted = [f"{name}={quote.word(value)}" for name, value in (env or {}).items()]
-    quoted += [quote.word(word) for word in words]
+def shell(words: Sequence[str], env: dict[str, str] | None = None, *, typed: bool = False) -> str:
+    """Words as a shell reads them; an option and its value stay on one line. `typed` ones stood in a shell's text."""
+    written = quote.typed if typed else quote.word
+    quoted = [f"{name}={written(value)}" for name, value in (env or {}).items()]
+    quoted += [written(word) for word in words]
     groups: list[str] = []
     for word in quoted:
         joined = bool(groups) and not word.startswith("-") and (groups[-1].startswith("-") or len(groups) == 1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vllm_doctor.knowledge.images import release_of
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.log.match import Hit, anchors, catalogue, kinds, milestones, says, scan, stops
+from vllm_doctor.log.match import Hit, anchors, catalogue, kinds, milestones, read, says, scan, stops
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.traceback import Crash, tracebacks
 from vllm_doctor.records.host import Launch
@@ -125,6 +125,15 @@ class Run:
 
         found = client(line.text for line in self.lines)
         return found if found is not None and (self.is_vllm or found.name in MEASURES) else None
+
+    @cached_property
+    def another(self) -> str | None:
+        """The other inference server whose code failed here, in a log in which nothing is vLLM's."""
+        files = [file for crash in self.crashes for file in crash.files]
+        if self.by_vllm or any(says(file, "call-of-a-server") for file in files):
+            return None
+        found = (read("call-of-another-server", file) for file in files)
+        return next((told["name"] for told in found if told is not None), None)
 
     @cached_property
     def exited(self) -> bool:

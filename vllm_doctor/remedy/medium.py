@@ -10,6 +10,7 @@ import msgspec
 from vllm_doctor.launch import container, quote
 from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.launch.parse import LaunchLine, parse_launch
+from vllm_doctor.launch.write import arguments
 from vllm_doctor.launch.write_media import IMAGE, WRITERS, shell
 from vllm_doctor.records.container import Made
 from vllm_doctor.records.finding import Change, Diagnosis
@@ -129,6 +130,15 @@ def _whole(diagnosis: Diagnosis, changes: tuple[Change, ...], medium: Medium) ->
         return _each(changes, medium)
     image = _image(diagnosis)
     writer = WRITERS[medium.value]
+    if medium is Medium.COMMAND and diagnosis.subject.unit is None and diagnosis.subject.place is None:
+        words = ("vllm", "serve", *arguments(now))
+        # What its script sets for the line to refer to is set before the line, not on it.
+        env = {
+            name: has
+            for name, has in now.env.items()
+            if not any(f"${name}" in word or f"${{{name}}}" in word for word in words)
+        }
+        return shell(words, env, typed=True).split("\n")
     text: str = writer(now, image=image)
     if medium in _FILES and diagnosis.medium == medium.value:
         old: str = writer(was, image=image)
@@ -149,7 +159,8 @@ def _told(row: str) -> bool:
 def _with_variables(words: tuple[str, ...], changes: Sequence[Change]) -> str:
     """A container's own line; a variable is one of the runtime's options."""
     told = container.split(words)
-    return shell(words) if told is None else shell((*_set(told.kept, changes), *words[len(told.kept) :]))
+    whole = words if told is None else (*_set(told.kept, changes), *words[len(told.kept) :])
+    return shell(whole, typed=True)
 
 
 def _set(kept: tuple[str, ...], changes: Sequence[Change]) -> tuple[str, ...]:

@@ -84,10 +84,11 @@ def _means(diagnosis: Diagnosis) -> str:
 
 
 def named(diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    """Release, model, what starts it, and the launch, as far as they are known."""
+    """Release, model, card, what starts it, and the launch, as far as they are known."""
     facts = diagnosis.facts
     found = [("vLLM", facts.get("vllm_version")), ("model", facts.get("model")), ("host", diagnosis.subject.host)]
     found += [
+        ("card", facts.get("card")),
         ("unit", diagnosis.subject.unit),
         ("place", diagnosis.subject.place),
         ("GPU", diagnosis.subject.gpu),

@@ -63,9 +63,9 @@ def _memory(use: MemoryUse) -> Iterator[str]:
 
 
 def _about(diagnosis: Diagnosis) -> Iterator[str]:
-    """Release, model and launch, as far as they are known."""
-    named = (("vLLM", diagnosis.facts.get("vllm_version")), ("model", diagnosis.facts.get("model")))
-    rows = [f"| {name} | {plain(str(value))} |" for name, value in named if value]
+    """Release, model and card, as far as they are known."""
+    named = {"vLLM": "vllm_version", "model": "model", "card": "card"}
+    rows = [f"| {name} | {plain(str(value))} |" for name, of in named.items() if (value := diagnosis.facts.get(of))]
     if rows:
         yield "\n".join(("| | |", "|---|---|", *rows)) + "\n"
     if diagnosis.launch:

@@ -22,6 +22,7 @@ _HEADED = re.compile(r"\[[\w./<>-]+:\d+\] (?P<what>.*)", re.DOTALL)
 _FACTS = {
     "vllm_version": "vLLM {}",
     "model": "model {}",
+    "card": "{}",
     "reached": "last step of the start seen: {}",
     "weights_gib": "weights {} GiB",
     "available_kv_gib": "KV cache {} GiB",

@@ -80,13 +80,14 @@ def judged(snapshot: Snapshot, *, preview: bool = False, memory: bool = False) -
     case = Case(snapshot)
     asked = [_asked(rule, case) for rule in rules() if preview or not rule.preview]
     found = _ordered(_without_fallbacks([(one.rule, one.outcome) for one in asked]))
-    findings = with_commands(case, foreseen(case, tried(case, found)))
+    run = case.run
+    another = run.another if run is not None else None
+    findings = with_commands(case, foreseen(case, tried(case, found))) if another is None else []
     missing = _missing(case, snapshot)
     verdict, because = _verdict(case, snapshot, findings)
     if verdict is Verdict.OK and isinstance(snapshot.metrics, Known):
         against = served_nobody(snapshot.metrics.value)
         verdict, because = (Verdict.UNKNOWN, against) if against is not None else (verdict, because)
-    run = case.run
     quiet = run is not None and run.served(-1) and not run.stats
     steps = walk(asked, findings, _read(case, snapshot), quiet=quiet)
     path = (*steps, Step("verdict", "What is the verdict?", verdict.value, because))
@@ -259,6 +260,8 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
             f"this is a client's log ({run.client.name}): {run.client.answers}; "
             "a client's log says nothing more about the server: give the server's own log"
         )
+    if run.another is not None:
+        return Verdict.UNKNOWN, f"this is a log of {run.another}, and nothing in it is vLLM's: only vLLM is judged here"
     if not run.is_vllm:
         return Verdict.UNKNOWN, "no line of this log comes from vLLM"
     if run.deaths and (run.stopped is None or run.stopped > run.deaths[0].index) and not run.is_script:
@@ -365,6 +368,9 @@ def _facts(case: Case) -> dict[str, Scalar]:
     """What was read of the subject itself: version, model, how far the start came, runs before this one."""
     facts: dict[str, Scalar] = {"vllm_version": case.version_text}
     facts["model"] = case.model
+    if case.gpu_name:
+        count = len(case.gpus or ())
+        facts["card"] = f"{count} × {case.gpu_name}" if count > 1 else case.gpu_name
     run = case.run
     if run is not None:
         reached = run.reached()

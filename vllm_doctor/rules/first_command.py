@@ -109,7 +109,7 @@ def _revision(case: Case, _: Finding, change: Change) -> str:
 
 
 def _ranks(case: Case, found: Finding, change: Change) -> str:
-    of_ray = found.code == "VD805" or any("cluster" in one.excerpt for one in found.evidence)
+    of_ray = found.code == "VD805" or (case.root is not None and "ray-gpus" in case.root.ids)
     return "ray status" if of_ray else _help(case, change)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from vllm_doctor.log.match import read
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -124,6 +125,12 @@ _REFUSALS = (
 )  # fmt: skip
 
 
+# Those in which only Kubernetes speaks so.
+_OF_PODS = frozenset(
+    {"pod-short-of-gpus", "pod-not-placed", "image-not-pulled", "pod-needs-secret", "pod-volume-missing"}
+)
+
+
 def judge(case: Case) -> Outcome:
     """Is the container kept from starting, and does its runtime say why?"""
     container = case.container
@@ -172,6 +179,25 @@ def _typed_by_hand(case: Case) -> Finding | None:
                     changes=(one.change(named, fields),),
                     refute="the same command starts the container when it is typed again",
                 )
+    return _listed(case, run) if not run.by_vllm else None
+
+
+def _listed(case: Case, run: AnalysedRun) -> Finding | None:
+    """A row of `kubectl get events`, or another text in which the scheduler or the kubelet says why no pod starts."""
+    pod = Container(name="NAMESPACE/POD/vllm", runtime="kubernetes")
+    for index, line in enumerate(run.lines):
+        for one in _REFUSALS:
+            if one.message not in _OF_PODS or (fields := read(one.message, line.text)) is None:
+                continue
+            return finding(
+                RULE,
+                title=one.title,
+                phase=one.phase,
+                confidence=Confidence.LIKELY,
+                evidence=(case.line(index),),
+                changes=(one.change(pod, fields),),
+                refute="the pod runs by now: kubectl get pod -A",
+            )
     return None
 
 

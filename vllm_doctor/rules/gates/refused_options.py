@@ -130,6 +130,12 @@ def _hint(case: Case, option: str, *, compared: bool) -> str:
     return f"did you mean --{alike}?" if alike is not None else "no release of vLLM has it"
 
 
+def foreign(option: str) -> str | None:
+    """vLLM's own for an option of another program that takes the same value."""
+    other = replacements()[1].get(option.replace("_", "-"))
+    return other.use if other is not None and other.same else None
+
+
 def meant(case: Case, option: str) -> str | None:
     """The option of this release that a mistyped one comes near to: most of its letters, or all in another order."""
     at = case.version or versions.newest_known()

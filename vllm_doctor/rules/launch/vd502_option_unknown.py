@@ -9,7 +9,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, shown
-from vllm_doctor.rules.gates.refused_options import Refused, has, hints, meant, refused, remove, together
+from vllm_doctor.rules.gates.refused_options import Refused, foreign, has, hints, meant, refused, remove, together
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, inventory_var, set_flag, thing
 
@@ -44,9 +44,10 @@ def judge(case: Case) -> Outcome:
 
 
 def _renamed(case: Case, options: Sequence[str]) -> Iterator[Change]:
-    """The value of a mistyped option under the name that was meant, where the launch does not have that one, too."""
+    """The value of a mistyped option, or of another program's, under vLLM's own name, where the launch does not have
+    that one, too."""
     for option in options[:_RENAMED]:
-        near, value = meant(case, option), case.flag(option)
+        near, value = foreign(option) or meant(case, option), case.flag(option)
         if near is not None and isinstance(value, str) and case.flag(near) is None:
             renamed = set_flag(case, near, typed(value), Direction.SET, f"in the place of --{option}")
             if renamed is not None:
