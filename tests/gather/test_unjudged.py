@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gather.test_containers import INSPECT, docker
 from tests.gather.test_live import UNIT, Put
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
@@ -139,6 +140,24 @@ def test_a_server_that_no_unit_explains_is_named_and_the_answer_is_incomplete(  
     assert f"process {pid}" in row["reason"]
     assert words[0].replace("USER", str(procfs.user_of(pid))) in row["reason"]
     assert words[1] in row["remedy"]
+
+
+def test_a_server_under_a_systemd_in_a_container_is_judged_by_its_own_command_line(
+    host: Host, on_path: Put, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    no_systemd(on_path)
+    host.start(
+        "vllm", "serve", "m/inner", "--port", "1", group=f"/system.slice/docker-{ID}.scope/system.slice/llm.service"
+    )
+    state = {"Status": "running", "Running": True, "Pid": 0, "StartedAt": "2026-03-01T10:00:00Z"}
+    init = {**INSPECT, "Id": ID, "Path": "/sbin/init", "Args": [], "State": state}
+    docker(on_path, tmp_path, init)
+    (tmp_path / "out").write_text("")
+    _, told = judged("--no-canary", "docker:llm", capsys=capsys)
+    assert told["launch"] == ["vllm", "serve", "m/inner", "--port", "1"]
+    (row,) = [r for r in told["unknown"] if r["signal"] == "log"]  # type: ignore[attr-defined]
+    assert row["remedy"] == "docker exec llm journalctl -b -o short-iso -u llm.service | vllm-doctor diagnose -"
+    assert "llm.service in it writes to its journal" in row["reason"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ Examples:
 \b
   vllm-doctor diagnose                            every vLLM of this host
   vllm-doctor diagnose docker:llm                 a container; podman:NAME, pod/NAME, slurm:JOBID, pid:N, http://H:8000
-  vllm-doctor diagnose inspect.json server.log    what docker inspect, or kubectl get pod -o json, and the log say
+  vllm-doctor diagnose inspect.json server.log    what docker inspect, or kubectl describe pod, printed, and the log
   vllm-doctor diagnose server.log                 a log that somebody sent
   journalctl -u vllm@main | vllm-doctor diagnose
   vllm-doctor diagnose server.log --why --path    all of the answer
@@ -28,8 +28,8 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         list[str] | None,
         typer.Argument(
             metavar="[FILE|PLACE]...",
-            help="Logs and descriptions (docker inspect, kubectl get pod -o json); or where it runs: docker:NAME, "
-            "podman:NAME, pod/[NAMESPACE/]NAME, slurm:JOBID, pid:N, http://HOST:PORT.",
+            help="Logs and descriptions (docker inspect, kubectl describe pod, kubectl get pod -o json); or where it "
+            "runs: docker:NAME, podman:NAME, pod/[NAMESPACE/]NAME, slurm:JOBID, pid:N, http://HOST:PORT.",
             show_default=False,
         ),
     ] = None,

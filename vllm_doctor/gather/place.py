@@ -2,6 +2,7 @@
 
 import datetime
 import re
+import shlex
 import socket
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -52,16 +53,24 @@ def of_container(seen: Seen, deadline_s: float, *, canary: bool | None) -> _Read
     """What a container's runtime, its log and the server in it tell."""
     container = seen.container
     running = container.state == "running"
-    launch = launch_of(seen)
+    machine = _machine(seen, running=running)
+    inner = _server_in(seen, machine)
+    argv = procfs.cmdline(inner.pid) if inner is not None else ()
+    env = (procfs.environ(inner.pid) or {}) if inner is not None else seen.env
+    launch: Reading[Launch] = launch_of(seen)
+    if inner is not None:
+        launch = Known(parse_argv(argv, {}), f"/proc/{inner.pid}/cmdline")
     flags = launch.value.flags if isinstance(launch, Known) else {}
     base = base_url(seen, flags) if running else None
-    given = Pass(seen.env.get("VLLM_API_KEY"), probe.certificate_of(flags))
+    given = Pass(env.get("VLLM_API_KEY"), probe.certificate_of(flags))
     asking: Task[Probe | None] = Task(lambda: _ask(base, launch, given, canary=canary) if base else None)
     scraping: Task[Reading[Metrics]] = Task(
         lambda: scrape_twice(base, deadline_s=2 * HTTP_S, given=given) if base else _no_answer(seen, running=running)
     )
     log = _log(seen, deadline_s)
-    machine = _machine(seen, running=running)
+    if inner is not None and inner.unit is not None and isinstance(log, Unknown):
+        inside = f"{container.runtime} exec {container.name} journalctl -b -o short-iso -u {shlex.quote(inner.unit)}"
+        log = Unknown(f"{log.reason}; {inner.unit} in it writes to its journal", f"{inside} | vllm-doctor diagnose -")
     answered = asking.within(SILENCE_S + CANARY_S + 1, None)
     shot = Snapshot(
         taken_at=_now(),
@@ -83,8 +92,15 @@ def of_container(seen: Seen, deadline_s: float, *, canary: bool | None) -> _Read
         node = f"{owner} node {container.node}" if container.node else f"{owner} node"
         there = Unknown(f"{node} is another machine", "run vllm-doctor diagnose there")
         shot = msgspec.structs.replace(shot, gpus=there, driver=there, kernel=there)
-    secrets = secrets_of(seen)
+    secrets = secrets_of(seen, argv) | secret_values(argv, env, (container.name,))
     return without(shot, secrets), tuple(secrets)
+
+
+def _server_in(seen: Seen, machine: Reading[Machine]) -> Process | None:
+    """The server that something else in the container started: a systemd, a supervisor, a script."""
+    if is_vllm(seen.argv) or not isinstance(machine, Known):
+        return None
+    return next((one for one in machine.value.processes if one.serves and is_vllm(one.cmdline)), None)
 
 
 def _elsewhere(container: Container) -> bool:

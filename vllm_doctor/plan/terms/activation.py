@@ -55,7 +55,7 @@ def sampler_bytes_per_logit(version: Version, engine: str, v2_runner: bool, elem
     does = behaviour(version)
     if engine == "V1" and v2_runner:
         if does.v2_sampler_warm_up:
-            return element + 12, "V2 sampler, warm-up pass: logits, fp32 copy, filtered copy, probabilities"
+            return element + 12, "V2 sampler in the warm-up: logits, fp32 copy, filtered copy, probabilities"
         return element, "V2 sampler: logits alone (Gumbel noise is drawn inside the kernel)"
     if engine == "V1" and does.triton_sampler:
         return element + 12, "logits, fp32 copy, probabilities, exponential noise"
