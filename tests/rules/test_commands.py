@@ -1,6 +1,13 @@
 """Commands that a finding gives to paste hold no text of the log or of the launch that a shell would run."""
 
+import shlex
+from pathlib import Path
+
+import pytest
+
 from tests.scenarios.loading import snapshot
+from vllm_doctor.gather.logfile import read_logs
+from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.rules.engine import diagnose
 
 
@@ -9,4 +16,19 @@ def test_a_port_of_shell_text_is_in_no_command() -> None:
         told = diagnose(snapshot(name)).findings[0]
         assert told.code == "VD510"
         commands = [change.command for change in told.changes if change.command]
-        assert commands == ["ss -ltnp"]
+        assert commands == ["ss -ltnp", "ss -ltn   # the ports that are taken"]
+
+
+@pytest.mark.parametrize("model", ["a/b$(id)", "a/b'; id; '", "/srv/m; id", "/srv/'$(id)'", "a/b`id`", "-rf", "a b/c"])
+def test_a_model_of_shell_text_is_a_word_of_the_shell_or_in_no_command(model: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        f"INFO 03-01 10:00:12 [api_server.py:1839] vLLM API server version 0.11.0\n"
+        f"INFO 03-01 10:00:13 [utils.py:233] non-default args: {{'model': {model!r}}}\n"
+        f"OSError: {model} is not a local folder and is not a valid model identifier listed on 'https://hf.co/models'\n"
+    )
+    told = diagnose(Snapshot(taken_at="2026-01-01T00:00:00+00:00", log=read_logs([str(log)])))
+    for command in (change.command for finding in told.findings for change in finding.changes if change.command):
+        typed = command.partition("   #")[0]
+        words = [word for part in typed.split(" | ") for word in shlex.split(part)]
+        assert model in words or "id" not in typed.replace("modelId", "").replace("grep -id", "")
