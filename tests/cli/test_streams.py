@@ -45,7 +45,7 @@ def test_any_encoding_of_the_terminal_will_do(log: Path, encoding: str, output: 
 
 def test_our_signs_have_plain_words_where_the_encoding_lacks_them(log: Path) -> None:
     done = shell('doctor diagnose --log "$LOG"', log, PYTHONIOENCODING="ascii")
-    assert "metrics, GPUs) - --path - vllm-doctor explain VD121" in done.stdout
+    assert "metrics, GPUs) - --path - vllm-doctor\n      explain VD121" in done.stdout
 
 
 @pytest.mark.parametrize(
