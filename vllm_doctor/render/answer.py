@@ -55,8 +55,8 @@ def _notes(page: Page, diagnosis: Diagnosis) -> None:
         page.text(visible(f"last restarted: {restarted}", 300), "dim")
 
 
-def answer(page: Page, finding: Finding, repair: Repair | None = None) -> None:
-    """What, why, where and what is true now, what to do, how sure."""
+def answer(page: Page, finding: Finding, repair: Repair | None = None, *, excerpt: bool = False) -> None:
+    """What, why, where and what is true now, what to do, how sure; `excerpt` says that the log was no whole one."""
     for number, part in enumerate(page.wrapped(visible(f"{finding.code} {finding.title}", 300), 0)):
         page.line(("  " * min(number, 1) + part, "bold"))
     if finding.detail:
@@ -67,7 +67,7 @@ def answer(page: Page, finding: Finding, repair: Repair | None = None) -> None:
             page.field("where", visible(repair.where, 600), most=3)
         for number, told in enumerate(repair.now):
             page.field("" if number else "now", visible(told, 400), most=2)
-    _deed(page, finding, repair)
+    _deed(page, finding, repair, excerpt=excerpt)
     sure = CERTAINTIES[finding.confidence]
     if finding.refute:
         sure += f"; this finding is wrong if {visible(finding.refute, 300)}"
@@ -78,12 +78,13 @@ def answer(page: Page, finding: Finding, repair: Repair | None = None) -> None:
 _BESIDE = 3
 
 
-_NOTHING_YET = "nothing is certain enough to change yet: judge the whole log, from the start of the server to its end"
+_NOTHING_YET = "nothing is certain enough to change yet"
+_WHOLE = ": judge the whole log, from the start of the server to its end"
 
 
-def _deed(page: Page, finding: Finding, repair: Repair | None) -> None:
+def _deed(page: Page, finding: Finding, repair: Repair | None, *, excerpt: bool) -> None:
     if not finding.changes:
-        nothing = _NOTHING_YET if finding.confidence is Confidence.POSSIBLE else ""
+        nothing = _NOTHING_YET + _WHOLE * excerpt if finding.confidence is Confidence.POSSIBLE else ""
         page.field(
             "do", finding.next or nothing or f"no setting is known for it: vllm-doctor explain {finding.code}", most=3
         )

@@ -37,7 +37,8 @@ def text(
     for number, finding in enumerate(roots if why else roots[:1]):
         if number:
             page.blank()
-        answer(page, finding, diagnosis.repair if number == 0 else None)
+        excerpt = diagnosis.facts.get("vllm_version") is None
+        answer(page, finding, diagnosis.repair if number == 0 else None, excerpt=excerpt)
         if number == 0:
             paste(page, diagnosis, finding, medium)
         if number == 0 and diagnosis.memory is not None:
