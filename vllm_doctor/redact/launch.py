@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from vllm_doctor.redact.names import Kind, is_secret_name, is_shown_variable, kind
 from vllm_doctor.redact.text import HIDDEN, Replace, hide, scrub
+from vllm_doctor.redact.unnamed import unnamed
 from vllm_doctor.redact.values import opaque, plain
 
 # Shorter ones would take innocent words out of the log.
@@ -25,6 +26,7 @@ def scrub_argv(argv: Sequence[str], replace: Replace = hide) -> tuple[str, ...]:
     kept: list[str] = []
     secret = False
     header = False
+    alone = unnamed(argv)
     before, leads = "", True
     for word in argv:
         name, equals, value = word.partition("=")
@@ -46,6 +48,9 @@ def scrub_argv(argv: Sequence[str], replace: Replace = hide) -> tuple[str, ...]:
             kept.append(replace(word, "secret option") if hide else scrub(word, replace))
         header = word in {"-H", "-u", "--user"}
         before = word
+        for value in alone:
+            if value in kept[-1]:
+                kept[-1] = kept[-1].replace(value, replace(value, "value without a known name"))
     return tuple(kept)
 
 
@@ -92,6 +97,7 @@ def secret_values(argv: Sequence[str], env: Mapping[str, str], known: Iterable[s
         name, equals, value = word.partition("=")
         if name.startswith("-") and _hides(name, value):
             found.update((value,) if equals else takewhile(lambda w: not w.startswith("-"), argv[at + 1 :]))
+    found |= unnamed(argv)
     found |= {value for word in (*argv, *env.values()) for value in _inside(word)}
     return frozenset(value for value in found if len(value) >= SHORTEST_SECRET and not plain(value))
 
