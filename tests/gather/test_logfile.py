@@ -72,11 +72,28 @@ def test_a_compressed_log_that_is_cut_short_says_so(tmp_path: Path) -> None:
     assert any("stopped early" in note for note in log_of(path).notes)
 
 
-@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_utf_16(tmp_path: Path, codec: str) -> None:
+@pytest.mark.parametrize("dies", [True, False])
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+def test_characters_of_two_or_four_bytes(tmp_path: Path, codec: str, dies: bool) -> None:
     path = tmp_path / "log"
-    path.write_bytes(life(100, dies=True).encode(codec))
-    assert verdict_of(path) is Verdict.FINDING
+    path.write_bytes(life(100, dies=dies).encode(codec))
+    assert verdict_of(path) is (Verdict.FINDING if dies else Verdict.OK)
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_tabs_in_the_place_of_all_blanks(tmp_path: Path, dies: bool) -> None:
+    path = tmp_path / "log"
+    path.write_text(life(100, dies=dies).replace(" ", "\t"))
+    assert verdict_of(path) is (Verdict.FINDING if dies else Verdict.OK)
+
+
+@pytest.mark.parametrize(("stops", "verdict"), [(True, Verdict.OK), (False, Verdict.UNKNOWN)])
+def test_a_record_of_a_terminal_is_left_by_its_person(tmp_path: Path, stops: bool, verdict: Verdict) -> None:
+    path = tmp_path / "typescript"
+    stop = "INFO:     Shutting down\nINFO:     Application shutdown complete.\nINFO:     Finished server process [1]\n"
+    told = life(100) + stop * stops + 'ops@gpu7:~$ exit\nexit\n\nScript done on 2026-11-20 [COMMAND_EXIT_CODE="0"]\n'
+    path.write_bytes(f"Script started on 2026-11-20\n{told}".replace("\n", "\r\n").encode())
+    assert verdict_of(path) is verdict
 
 
 def test_windows_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def _read(source: Opened) -> Read | NotText:
     kind = compression(head)
     if kind is not None:
         return pieces.stream(unpacked(source, kind, head))
-    if source.size and source.name != STDIN and pieces.utf16(head) is None:
+    if source.size and source.name != STDIN and pieces.wide(head) is None:
         with open(source.handle, "rb", buffering=0, closefd=False) as file:
             if not head.strip(b"\0"):
                 head = window.end(file, source.size)  # a hole, or zeros to the end

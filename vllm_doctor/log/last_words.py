@@ -148,7 +148,7 @@ def _asked_for(run: AnalysedRun) -> tuple[str, ...]:
     """How a stop is carried out. Whoever told the server to stop kills what does not; one that has stopped is gone
     without it."""
     if run.first("app-stopped", "uvicorn-finished") is not None:
-        return ("stop-carried-out",)
+        return ("stop-carried-out", "shell-left")
     return ("stop-carried-out", "kill-in-any-words") if run.stopped is not None else ()
 
 

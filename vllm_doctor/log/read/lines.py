@@ -17,6 +17,8 @@ from vllm_doctor.records.log import Log, LogLine, RunLines
 _KEPT = 100
 # More lines than this in the few MiB that are read are no log of a server: their middle is left out.
 _LINES = 60_000
+# vLLM writes a blank after each word, and hardly a tab.
+_TABS = 20
 
 
 def log_of_lines(raw: Iterable[str], source: str) -> Log:
@@ -35,6 +37,8 @@ def parse(read: Read) -> list[LogLine]:
         text = as_written(piece.data).decode("utf-8", "replace")
         if index == 0 and piece.offset == 0:
             text = text.removeprefix("\ufeff")
+        if text.count("\t") > _TABS * text.count(" "):  # an editor or a paste made them of all blanks
+            text = text.replace("\t", " ")
         if not read.skipped:
             text = typed(split(text))
         raw = raw_lines(text)

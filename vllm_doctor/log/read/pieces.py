@@ -54,20 +54,32 @@ class Read(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def utf16(head: bytes) -> str | None:
-    """The UTF-16 codec of a text: by its byte order mark, or by the zero bytes of plain ASCII text."""
-    if head[:2] == b"\xff\xfe":
-        return "utf-16-le"
-    if head[:2] == b"\xfe\xff":
-        return "utf-16-be"
+def wide(head: bytes) -> str | None:
+    """The codec of text whose characters take two or four bytes each, by its byte order mark or by where its zeros
+    stand; None for any other."""
+    for mark, codec in _MARKS:
+        if head.startswith(mark):
+            return codec
     sample = head[:4096]
-    if len(sample) >= 16:
-        half = len(sample) // 2
-        if sample[1::2].count(0) > half * 0.9 and sample[::2].count(0) < half * 0.1:
-            return "utf-16-le"
-        if sample[::2].count(0) > half * 0.9 and sample[1::2].count(0) < half * 0.1:
-            return "utf-16-be"
+    if len(sample) < 16:
+        return None
+    for codec, width, at in _WIDE:
+        size = len(sample) // width
+        others = [sample[n::width].count(0) for n in range(width) if n != at]
+        if sample[at::width].count(0) < size * 0.1 and min(others) > size * 0.9:
+            return codec
     return None
+
+
+# The longer mark first: that of UTF-32 begins as that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+# How many bytes a character takes, and which of them a text of Latin letters fills.
+_WIDE = (("utf-32-le", 4, 0), ("utf-32-be", 4, 3), ("utf-16-le", 2, 0), ("utf-16-be", 2, 1))
 
 
 def as_written(data: bytes) -> bytes:
@@ -95,7 +107,7 @@ def not_text(head: bytes) -> NotText | None:
 
 
 def stream(pieces: Iterator[bytes]) -> Read | NotText:
-    """Reads pieces to their end and keeps the head and the tail (standard input, compressed files, UTF-16).
+    """Reads pieces to their end and keeps the head and the tail (standard input, compressed files, UTF-16 and UTF-32).
 
     Raises TooMuch where they take more work than any log does, and OSError where not even the first one comes.
     """
@@ -108,11 +120,11 @@ def stream(pieces: Iterator[bytes]) -> Read | NotText:
     for block in _blocks(pieces, notes):
         chunk = block
         if total == 0:
-            codec = utf16(chunk)
+            codec = wide(chunk)
             if codec is None and (reason := not_text(chunk)) is not None:
                 return reason
             if codec is not None:
-                notes.append("the text is UTF-16")
+                notes.append(f"the text is {codec[:6].upper()}")
                 decoder = codecs.getincrementaldecoder(codec)("replace")
         if decoder is not None:
             chunk = decoder.decode(chunk).encode("utf-8", "replace")
