@@ -252,6 +252,25 @@ def test_the_guard_ends_a_trial_whose_program_was_killed(host):
     assert post(host, "code")[0] == 200
 
 
+def test_five_restarts_over_a_flag_that_this_version_lost_are_one_finding(host):
+    folder, service = "/run/systemd/system/vllm@code.service.d", "vllm@code.service"
+    start = "/opt/vllm/current/bin/vllm serve /srv/models/other --port 8001 --swap-space 4"
+    lines = f"[Unit]\nStartLimitBurst=20\n[Service]\nRestartSec=0\nExecStart=\nExecStart={start}\n"
+    host.check_output(f"mkdir -p {folder}; printf %s {shlex.quote(lines)} > {folder}/90-test.conf")
+    host.check_output(f"systemctl daemon-reload; systemctl restart {service} || true")
+    five = f"[ $(systemctl show -P NRestarts {service}) -ge 5 ]"
+    host.check_output(f"timeout 600 bash -c {shlex.quote(f'until {five}; do sleep 0.2; done')}")
+    done = host.run(f"vllm-doctor diagnose --unit {service} --format json < /dev/null")
+    host.check_output(f"rm {folder}/90-test.conf; systemctl daemon-reload; systemctl reset-failed {service}")
+    host.check_output(f"systemctl restart {service}")
+    verdict = json.loads(done.stdout)
+    found = verdict["findings"][0]
+    assert (done.rc, found["phase"], found["cause"]) == (1, "flag-error", "removed-flag"), verdict
+    assert verdict["facts"]["earlier_lives"] >= 4
+    answers = "curl -sf -o /dev/null http://127.0.0.1:8001/health"
+    host.check_output(f"timeout 600 bash -c {shlex.quote(f'until {answers}; do sleep 0.2; done')}")
+
+
 def test_a_hook_that_fails_before_leaves_what_serves(host):
     before = pid(host, "chat"), pid(host, "code")
     status, output = play("playbooks/drain.yml", vllm_hook_before=["sh", "-c", "echo no such pool >&2; exit 3"])
