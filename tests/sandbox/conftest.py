@@ -24,7 +24,6 @@ settled() {  # active with no job waiting: the old process answers for a while a
   [ "$(show ActiveState)" = active ] && case $(show Job) in ''|0) ;; *) false ;; esac
 }
 answers() { curl -sf -m 30 -o /dev/null http://127.0.0.1:8000/health; }
-failed_once() { [ "$(show NRestarts)" -ge 1 ] || [ "$(show ActiveState)" = failed ]; }
 metric() { curl -s -m 60 http://127.0.0.1:8000/metrics | awk "/^vllm:$1/ {s += \\$NF} END {print s+0}"; }
 """
 

@@ -21,6 +21,9 @@ SMALL_MODEL = (
     """--hf-overrides '{"num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1}'"""
 )
 LOAD = Path(__file__).with_name("load.py").read_text()
+# The next life does not begin before this one is judged: half a start costs as much as all that is asked here.
+ONE_LIFE = {"RestartSec": "1h"}
+IT_FAILED = "[ $(show SubState) = auto-restart ]"
 
 
 def load(host: Host, *arguments: object) -> None:
@@ -148,10 +151,10 @@ def test_a_frozen_server_is_a_finding_and_never_ok(broken: Host) -> None:
 
 
 def test_an_engine_killed_under_its_server(broken: Host) -> None:
-    broken.drop(SMALL_POOL, restart=False, RestartSec="1h")  # the next life does not begin before this one is judged
+    broken.drop(SMALL_POOL, restart=False, **ONE_LIFE)
     broken.ready()
     broken.run("kill -9 $(pgrep -f VLLM::EngineCor | head -1)")
-    broken.until("the end of the server", "[ $(show SubState) = auto-restart ]")
+    broken.until("the end of the server", IT_FAILED)
     code, verdict = broken.diagnose()
     assert code == 1
     assert first(verdict)["code"] == "VD905"
@@ -180,12 +183,13 @@ def test_no_vllm_at_all_is_not_applicable_with_a_hint(broken: Host) -> None:
 
 
 def test_the_port_is_taken_by_another_program(broken: Host) -> None:
+    broken.drop(restart=False, **ONE_LIFE)
     broken.run(
         f"systemctl stop {broken.unit}; systemd-run --quiet --collect --unit=test-port python3 -m http.server 8000"
     )
     try:
         broken.run(f"systemctl reset-failed {broken.unit} || true; systemctl start {broken.unit}")
-        broken.until("a failure", "failed_once")
+        broken.until("a failure", IT_FAILED)
         code, verdict = broken.diagnose()
     finally:
         broken.run(f"systemctl stop test-port {broken.unit}")
@@ -193,18 +197,18 @@ def test_the_port_is_taken_by_another_program(broken: Host) -> None:
     assert first(verdict)["cause"] == "port-in-use"
 
 
-def test_a_flag_that_this_version_lost_restarted_five_times(broken: Host) -> None:
-    broken.drop("--swap-space 4", unit="StartLimitBurst=20", RestartSec="0")
-    broken.until("five restarts", "[ $(show NRestarts) -ge 5 ]")
+def test_a_flag_that_this_version_lost(broken: Host) -> None:
+    """Five restarts over it are played on the stand-in, in roles/vllm/molecule/instances."""
+    broken.drop("--swap-space 4", **ONE_LIFE)
+    broken.until("a failure", IT_FAILED)
     code, verdict = broken.diagnose()
     assert code == 1
     assert (first(verdict)["phase"], first(verdict)["cause"]) == ("flag-error", "removed-flag")
-    assert verdict["facts"]["earlier_lives"] >= 4
 
 
 def test_a_context_that_does_not_fit_the_kv_cache(broken: Host) -> None:
-    broken.drop("--max-model-len 131072")
-    broken.until("a failure", "failed_once")
+    broken.drop("--max-model-len 131072", **ONE_LIFE)
+    broken.until("a failure", IT_FAILED)
     code, verdict = broken.diagnose()
     assert code == 1
     found = first(verdict)
