@@ -20,6 +20,7 @@ _SHORT = Pattern(
 )
 _LISTED = Pattern(r"\s{0,20}(-{2,80}>)?\s{0,20}\d{1,9}(?: {1,20}(.*))?$")
 _RAISED = Pattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (.*))?)?$", re.DOTALL)
+_WARNED = Pattern(r"(?:[A-Z][a-z]{1,20}){0,8}Warning: ")
 _NAMES = Pattern(
     r"(?:Error|Exception|Interrupt|Exit|Warning|Failure|Timeout|Cancelled|Unsupported|NotFound"
     r"|OutOfResources)\w{0,200}$"
@@ -154,7 +155,8 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
             opened[stream] = _Open(line.process, line.pid, index, index, line.level)
             continue
         if current is not None and not (current.name and not current.frames and _LOOSE.match(text)):
-            if _feed(current, text, index):
+            # A warning is of another module, written in between; as an exception it would take `-W error`.
+            if _WARNED.match(text) or _feed(current, text, index):
                 continue
             _close(current, found)
             del opened[stream]
