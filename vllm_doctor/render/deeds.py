@@ -15,6 +15,7 @@ _DEEDS = {
     "mig-mode": "change the MIG mode",
     "/dev/shm": "repair /dev/shm",  # noqa: S108 - the shared memory file system itself
     "build-tools": "install a compiler and the headers it needs",
+    "cache-owner": "give the service's user a cache folder of its own",
     "cache-dir": "put vLLM's caches on a disk with room",
     "client-input": "repair what the client sends",
     "command": "correct the command",

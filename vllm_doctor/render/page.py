@@ -101,10 +101,12 @@ class Page:
         room = max(20, self.width - indent)
         lines = textwrap.wrap(words, room, break_long_words=False, break_on_hyphens=False)
         if most and len(lines) > most:
-            return lines[: most - 1] + textwrap.wrap(
+            last = textwrap.wrap(
                 " ".join(lines[most - 1 :]), room, break_long_words=False, break_on_hyphens=False,
                 max_lines=1, placeholder=" […]",
             )  # fmt: skip
+            # A word that is longer than the line is shown whole all the same.
+            return lines[: most - 1] + ([f"{lines[most - 1]} […]"] if last == ["[…]"] else last)
         return lines
 
     def __str__(self) -> str:

@@ -171,11 +171,22 @@ def _containers_limit(case: Case) -> Change:
 def _limit(kill: Kill) -> Change:
     """A quarter more than it had when it was killed, in whole GiB: what it would have taken next is not known."""
     held = kill.resident
+    if kill.container is not None and held is not None:
+        return _of_container(kill.container, kill.group or "", math.ceil(held / GIB * 1.25))
     to = f"{math.ceil(held / GIB * 1.25)}G" if held is not None else None
     why = "sets MemoryMax to 1.25 times what the process held; memory.peak in the unit's cgroup then shows the peak"
     if kill.group == UNNAMED or kill.container is not None:
         why += "; for a container use docker's --memory, for a pod limits.memory"
     return thing(ChangeKind.OS, "MemoryMax", Direction.RAISE, why, to=to, inventory="vllm_memory_max")
+
+
+def _of_container(number: str, group: str, gib_: int) -> Change:
+    why = "1.25 times what the process held when its container's limit ended it"
+    if "kubepods" in group:
+        return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=f"{gib_}Gi")
+    runtime = "podman" if "libpod" in group else "docker"
+    command = f"{runtime} update --memory {gib_}g --memory-swap {gib_}g {number[:12]}   # then start"
+    return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=f"{gib_}g", command=command)
 
 
 def _more(kill: Kill | None) -> str:

@@ -3,8 +3,11 @@
 import shlex
 from enum import Enum
 
+import msgspec
+
 from vllm_doctor.knowledge.hub import is_name
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -47,6 +50,7 @@ class Why(Enum):
     ADDRESS = "The hub has nothing at an address that is fetched"
     LIMIT = "The hub limits the requests of this host"
     OFFLINE = "The model is not on disk, and fetching is switched off"
+    CERTIFICATE = "The hub's certificate is not trusted on this host"
     NETWORK = "The model hub refused access or could not be reached"
 
 
@@ -98,7 +102,10 @@ def _why(case: Case, fault: Fault) -> Why:
     if by_status is Why.NOT_SHOWN and _OF_A_FILE in text(case, fault):
         by_status = Why.ADDRESS
     by_message = next((why for said, why in _MESSAGES.items() if said in fault.ids), None)
-    return by_class or (by_message if by_message is Why.ACCESS else by_status or by_message) or Why.NETWORK
+    told = by_class or (by_message if by_message is Why.ACCESS else by_status or by_message)
+    if told is None and says(text(case, fault), "certificate-not-trusted"):
+        return Why.CERTIFICATE
+    return told or Why.NETWORK
 
 
 def _changes(case: Case, why: Why) -> tuple[Change | None, ...]:
@@ -127,6 +134,11 @@ def _changes(case: Case, why: Why) -> tuple[Change | None, ...]:
             )
         case Why.OFFLINE:
             return (_on_disk(case, "fetch it once, as the service's user, into the same HF_HOME"),)
+        case Why.CERTIFICATE:
+            said = "what opens TLS on the way (a proxy) signs for the hub: trust its authority on the host first"
+            bundles = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")  # huggingface_hub before 1.0, and from then on
+            each = [environment(name, Direction.SET, said, to="/etc/ssl/certs/ca-certificates.crt") for name in bundles]
+            return (each[0], msgspec.structs.replace(each[1], together=True))
         case Why.NETWORK:
             said = "give the host a route to the hub (DNS, proxy), or put the model on disk and set HF_HUB_OFFLINE=1"
             command = "curl -sSI https://huggingface.co   # as the service's user, with its proxy variables"
