@@ -161,13 +161,15 @@ def judge(case: Case) -> Outcome:
 def _typed_by_hand(case: Case) -> Finding | None:
     """What `docker run` or `podman run` printed where it was typed, and nothing else is known of a container."""
     run = case.run
-    if run is None or run.root is not None:
+    if run is None or run.by_vllm:
         return None
+    named: Container | None = None
     for index, line in enumerate(run.lines):
         refused = read("container-not-started", line.text)
-        if refused is None:
+        if refused is not None:  # what its hooks printed stands on the lines below
+            named = Container(name="NAME", runtime="docker" if refused.get("by") else "podman")
+        if named is None:
             continue
-        named = Container(name="NAME", runtime="docker" if refused.get("by") else "podman")
         for one in _REFUSALS:
             fields = read(one.message, line.text)
             if fields is not None:
@@ -179,7 +181,7 @@ def _typed_by_hand(case: Case) -> Finding | None:
                     changes=(one.change(named, fields),),
                     refute="the same command starts the container when it is typed again",
                 )
-    return _listed(case, run) if not run.by_vllm else None
+    return _listed(case, run) if run.root is None else None
 
 
 def _listed(case: Case, run: AnalysedRun) -> Finding | None:
