@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import total_ordering
 
 from vllm_doctor.knowledge.pattern import Pattern
 
@@ -14,7 +13,6 @@ _VERSION = Pattern(
 )
 
 
-@total_ordering
 @dataclass(frozen=True)
 class Version:
     """A vLLM version. Order and equality look at the release numbers alone: a development build of X.Y.Z behaves
@@ -24,17 +22,29 @@ class Version:
     text: str = field(compare=False, default="")
     prerelease: bool = field(compare=False, default=False)
 
-    def _key(self) -> tuple[int, ...]:
-        return (*self.release, 0, 0, 0, 0)[:4]
+    key: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Made once: a plan compares versions by the ten thousand.
+        object.__setattr__(self, "key", (*self.release, 0, 0, 0, 0)[:4])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Version) and self._key() == other._key()
+        return isinstance(other, Version) and self.key == other.key
 
     def __lt__(self, other: Version) -> bool:
-        return self._key() < other._key()
+        return self.key < other.key
+
+    def __le__(self, other: Version) -> bool:
+        return self.key <= other.key
+
+    def __gt__(self, other: Version) -> bool:
+        return self.key > other.key
+
+    def __ge__(self, other: Version) -> bool:
+        return self.key >= other.key
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash(self.key)
 
     def __str__(self) -> str:
         return ".".join(map(str, self.release))

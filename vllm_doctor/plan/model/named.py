@@ -80,18 +80,23 @@ class Names:
         self._parts += tuple(w for w in ends if "*" not in w and w)
         self._expressions += [re.compile(translate(w)) for w in ends if "*" in w]
         self._known: dict[str, bool] = {}
+        self._empty = not (self._whole or self._parts or self._expressions)
 
     def __contains__(self, name: str) -> bool:
+        if self._empty:
+            return False
         found = self._known.get(name)
         if found is None:
             found = self._known[name] = any(self._names(s) for s in spellings(name))
         return found
 
     def _names(self, name: str) -> bool:
-        parts = name.split(".")
-        if any(".".join(parts[:n]) in self._whole for n in range(1, len(parts) + 1)):
-            return True
-        if self._components and not self._components.isdisjoint(parts):
+        tree = name
+        while tree:  # the module itself, and each that it is below
+            if tree in self._whole:
+                return True
+            tree = tree.rpartition(".")[0]
+        if self._components and not self._components.isdisjoint(name.split(".")):
             return True
         return any(p in name for p in self._parts) or any(e.match(name) for e in self._expressions)
 
