@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.gather.test_containers import answered
 from tests.gather.test_failures import PODS, Case, Cluster
@@ -77,8 +79,32 @@ def test_a_pod_is_read_with_its_state_limits_probes_and_owner() -> None:
 
 
 def test_a_description_with_a_log_behind_it_is_read_as_a_log() -> None:
-    assert described.holds(TEXT)
+    assert described.holds("\n" + TEXT)
+    assert not described.holds("  " + TEXT)
     assert not described.holds(TEXT + "INFO 11-25 20:00:00 [api_server.py:1839] vLLM API server version 0.10.1\n")
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.text(max_size=40)), min_size=1, max_size=12), st.data())
+def test_a_description_that_somebody_changed_breaks_nothing(put: list[tuple[int, str]], data: st.DataObject) -> None:
+    lines = TEXT.split("\n")
+    for at, words in put:
+        place = at % len(lines)
+        kept = data.draw(st.integers(0, len(lines[place])))
+        lines[place] = lines[place][:kept] + words
+    text = "\n".join(lines)
+    for told in described.pods(text):
+        pod.containers(told)
+    pod.events(described.events(text))
+
+
+@pytest.mark.parametrize(
+    "moment", ["Tue, 25 Nov 2025 09:00:00 +99999999999999999999", "Tue, 99 Nov 99999 09:00:00", "x"]
+)
+def test_a_moment_that_is_none_is_not_known(moment: str) -> None:
+    (told,) = described.pods(TEXT.replace("Tue, 25 Nov 2025 09:00:00 +0000", moment))
+    (seen,) = pod.containers(told)
+    assert seen.container.end is not None
+    assert seen.container.end.started_at is None
 
 
 def told_by_events(case: Case) -> Case:

@@ -6,7 +6,7 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
-_HEAD = re.compile(r"\s{0,20}Name: +\S+\nNamespace: +\S+\n")
+_HEAD = re.compile(r"\n{0,20}Name: +\S+\nNamespace: +\S+\n")
 # What vLLM or a traceback writes: then a log follows in the same file, and all of it is read as a log.
 _OF_A_LOG = re.compile(r"^(?:\([A-Za-z_0-9]{1,40} pid=\d|(?:INFO|ERROR|WARNING) \d\d-\d\d |Traceback )", re.MULTILINE)
 _KEY = re.compile(r"( {0,40})([A-Za-z][^:\n]{0,200}?):(?: +(.*)|$)")
@@ -47,7 +47,7 @@ def holds(text: str) -> bool:
 def pods(text: str) -> list[dict[str, object]]:
     """The pods that are described."""
     starts = [found.start() for found in re.finditer(r"^Name: ", text, re.MULTILINE)][:64]
-    ends = [*starts[1:], len(text)]
+    ends = [*starts[1:], len(text)] if starts else []
     return [_pod(text[begin:end].split("\n")[:_MOST]) for begin, end in zip(starts, ends, strict=True)]
 
 
@@ -191,7 +191,7 @@ def _moment(told: str) -> str | None:
     """`Tue, 25 Nov 2025 09:00:00 +0000` as ISO 8601."""
     try:
         return parsedate_to_datetime(told).isoformat()
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return None
 
 
