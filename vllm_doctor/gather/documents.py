@@ -74,27 +74,35 @@ def sort(names: Sequence[str]) -> Documents:
 
 def _of_a_pipe() -> str | None:
     """The description that is piped in, as a file in memory; None where it is a log, which is then read as it comes."""
-    data = b""
+    data, ended = b"", False
     with opened(STDIN) as source:
         if isinstance(source, Unknown):
             return None
         try:
-            data = block = source.read1(_HEAD)
-            if _DESCRIBES.match(data.decode(errors="replace")) is None:
-                block = b""
-            while block and len(data) <= _MOST_PIPED:
+            data = source.read1(_HEAD)
+            while data and not ended and len(data) <= _MOST_PIPED and _begins_as_one(data):
                 block = source.read1(CHUNK)
-                data += block
+                data, ended = data + block, not block
         except OSError:
-            block = b""  # its reader meets the same, and says so
+            ended = False  # its reader meets the same, and says so
+    name = _in_memory(data) if ended else None
+    if name is None or not sort([name]).containers:
+        put_back(data)
+        return None
+    return name
+
+
+def _begins_as_one(data: bytes) -> bool:
+    return _DESCRIBES.match(data[:_HEAD].decode(errors="replace")) is not None
+
+
+def _in_memory(data: bytes) -> str | None:
+    """A file that no folder has, open for as long as this process runs; None on a system that has none."""
+    if not hasattr(os, "memfd_create"):
+        return None
     handle = os.memfd_create("description")
     os.write(handle, data)
-    name = f"/proc/self/fd/{handle}"
-    if not block and _DESCRIBES.match(data[:_HEAD].decode(errors="replace")) and sort([name]).containers:
-        return name
-    os.close(handle)
-    put_back(data)
-    return None
+    return f"/proc/self/fd/{handle}"
 
 
 def _starts_vllm(name: str) -> bool:
