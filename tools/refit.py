@@ -24,7 +24,7 @@ import msgspec
 
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.version import as_version
-from vllm_doctor.plan.calibration import CELLS, Cell, Fit, Start, cells, starts
+from vllm_doctor.plan.calibration import CELLS, Cell, Fit, PublishedStart, cells, starts
 
 # A figure in a log has two decimals, and ranks of one start differ by some hundredths.
 _ROUNDING = 0.03
@@ -35,24 +35,24 @@ _COVERED = 0.9
 _PARTS = tuple(n / 20 for n in range(61))
 
 
-def _matches(cell: Cell, row: Start) -> bool:
+def _matches(cell: Cell, row: PublishedStart) -> bool:
     runner = row.runner or cell.runner
     return cell.of(as_version(row.release), row.engine, runner, row.ranks, row.link or "?", row.capability)
 
 
-def of_cell(cell: Cell, rows: Iterable[Start]) -> list[Start]:
+def of_cell(cell: Cell, rows: Iterable[PublishedStart]) -> list[PublishedStart]:
     """The starts that this cell is the first to take; where it is the first for none, as with a link that is not
     known, all that it would take."""
     took = [r for r in rows if _matches(cell, r)]
     return [r for r in took if next(c for c in cells() if _matches(c, r)).name == cell.name] or took
 
 
-def owns(cell: Cell, rows: Sequence[Start]) -> bool:
+def owns(cell: Cell, rows: Sequence[PublishedStart]) -> bool:
     """Has the cell starts of its own? Those that only join others are no measure of an unseen host."""
     return any(next((c.name for c in cells() if _matches(c, r)), "") == cell.name for r in rows)
 
 
-def figure(cell: Cell, row: Start) -> float:
+def figure(cell: Cell, row: PublishedStart) -> float:
     """The start's figure in the cell's unit."""
     if cell.unit == "GiB":
         return row.gib
@@ -60,7 +60,7 @@ def figure(cell: Cell, row: Start) -> float:
     return row.gib / (card.total_gib if card is not None else row.gib)
 
 
-def by_host(cell: Cell, rows: Sequence[Start]) -> dict[str, list[tuple[int, float]]]:
+def by_host(cell: Cell, rows: Sequence[PublishedStart]) -> dict[str, list[tuple[int, float]]]:
     """Of each host (ranks, median figure), one for each number of ranks."""
     grouped: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -88,7 +88,7 @@ def _spare(cell: Cell, middle: float, hosts: dict[str, list[tuple[int, float]]],
     return part * sqrt(max(middle, _LEAST) * _QUARTER) / count + _ROUNDING
 
 
-def fitted(cell: Cell, rows: Sequence[Start], part: float) -> Fit | None:
+def fitted(cell: Cell, rows: Sequence[PublishedStart], part: float) -> Fit | None:
     """The fit to these starts; None where there is none. `part` of the middle, over the number of hosts, is added to
     each side."""
     hosts = by_host(cell, rows)
@@ -109,7 +109,7 @@ def fitted(cell: Cell, rows: Sequence[Start], part: float) -> Fit | None:
     )
 
 
-def errors(cell: Cell, rows: Sequence[Start], part: float) -> list[tuple[float, bool]]:
+def errors(cell: Cell, rows: Sequence[PublishedStart], part: float) -> list[tuple[float, bool]]:
     """Of each host left out (its median less what the others' fit says, whether that lies inside their range)."""
     told = []
     for host in dict.fromkeys(r.host for r in rows):
@@ -127,7 +127,7 @@ def errors(cell: Cell, rows: Sequence[Start], part: float) -> list[tuple[float, 
     return told
 
 
-def spare_part(rows: Sequence[Start]) -> tuple[float, float, int]:
+def spare_part(rows: Sequence[PublishedStart]) -> tuple[float, float, int]:
     """(the part of the middle that each side needs, the share of left-out hosts inside, hosts left out)."""
     told: list[bool] = []
     for part in _PARTS:

@@ -52,5 +52,5 @@ def test_the_help_has_examples_that_parse(name: str) -> None:
 
 def test_the_words_that_an_option_takes_are_those_that_the_doctor_knows() -> None:
     # cli/choices.py repeats them, for --help and completion import neither the records nor the writers.
-    assert get_args(choices.Medium) == tuple(Medium)
+    assert get_args(choices.MediumName) == tuple(Medium)
     assert set(get_args(choices.FailOn)) == set(Severity)

@@ -8,7 +8,7 @@ import pytest
 
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
-from vllm_doctor.operate.history.store import NAME, Event, Store
+from vllm_doctor.operate.history.store import NAME, Store, UnitEvent
 
 ACTS = "\x1b[2J\x9b2J\u202e"
 
@@ -19,7 +19,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def kept(state: Path, *events: Event) -> None:
+def kept(state: Path, *events: UnitEvent) -> None:
     store = Store(state / NAME)
     for event in events:
         store.event(event)
@@ -27,7 +27,7 @@ def kept(state: Path, *events: Event) -> None:
 
 
 def test_no_field_of_a_record_acts_on_the_terminal(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept(state, Event(2e9, f"vllm{ACTS}", f"kind{ACTS}", f"text{ACTS}"))
+    kept(state, UnitEvent(2e9, f"vllm{ACTS}", f"kind{ACTS}", f"text{ACTS}"))
     assert run(["history"]) == Exit.OK
     told = capsys.readouterr().out
     assert told.count("\\x1b[2J") == 3
@@ -35,7 +35,7 @@ def test_no_field_of_a_record_acts_on_the_terminal(state: Path, capsys: pytest.C
 
 
 def test_its_json_is_ascii_and_the_same_text(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept(state, Event(2e9, f"vllm{ACTS}", "kind", f"text{ACTS}\x7f"))
+    kept(state, UnitEvent(2e9, f"vllm{ACTS}", "kind", f"text{ACTS}\x7f"))
     assert run(["history", "--format", "json"]) == Exit.OK
     told = capsys.readouterr().out
     assert told.strip().isprintable()

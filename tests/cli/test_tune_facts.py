@@ -12,7 +12,7 @@ from vllm_doctor.cli import tune_facts
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.gather.look import key_of
 from vllm_doctor.gather.systemd import Found
-from vllm_doctor.operate.tune.decide import Setting
+from vllm_doctor.operate.tune.decide import TrialSetting
 from vllm_doctor.operate.tune.plan import allowance
 from vllm_doctor.records.host import Sample, Scrape, Unit
 
@@ -49,10 +49,10 @@ def test_the_plan_bounds_what_is_tried_and_knows_what_the_launch_does_not_say(ho
     assert "safe" in word
     assert (own["seqs"], own["tokens"], own["length"]) == (1024, 8192, 8192)
     start = tune_facts._start(ASKED, host("--max-model-len", "8192").argv, own)
-    assert start == Setting(1024, 8192)
+    assert start == TrialSetting(1024, 8192)
     allowed = allowance(predict, start, pool_tokens=None, request_tokens=640, most_seqs=None)
-    assert allowed(Setting(1024, 16384)) is None
-    assert "the plan" in allowed(Setting(1024, 400_000))
+    assert allowed(TrialSetting(1024, 16384)) is None
+    assert "the plan" in allowed(TrialSetting(1024, 400_000))
 
 
 def test_the_units_own_numbers_go_before_the_plans(host):

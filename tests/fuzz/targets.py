@@ -44,7 +44,7 @@ from vllm_doctor.records.host import Metrics, Scrape
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
-from vllm_doctor.redact.identities import Names
+from vllm_doctor.redact.identities import SiteNames
 from vllm_doctor.redact.ledger import Redactor
 from vllm_doctor.redact.records import answer
 from vllm_doctor.redact.text import safe, scrub
@@ -366,7 +366,7 @@ def redaction(data: bytes) -> None:
     told = scrub(text * (1 + (1 << 16) // (1 + len(text))))
     assert time.process_time() - began < 5, len(text)
     del told
-    names = Names([text[:60]], [text[:20]])
+    names = SiteNames([text[:60]], [text[:20]])
     Redactor(names).tree({text[:40]: [text]}, "file")
     planted = scrub(f"{text}\nDB_PASS=PlAnTeD")
     assert planted.count("PlAnTeD") <= text.count("PlAnTeD")  # what the fuzzer has learnt to write is its own

@@ -113,7 +113,7 @@ def test_who_changes_the_host_is_believed_for_some_hours(tmp_path: Path) -> None
     assert look.changing(time.time(), file) is None
     file.write_text("site.yml\n")
     said = look.changing(time.time(), file)
-    assert said == look.Change("site.yml")
+    assert said == look.HostChange("site.yml")
     assert said.of("vllm@main.service")
     assert look.changing(time.time() + 5 * 3600, file) is None
 
@@ -130,11 +130,11 @@ def test_a_word_of_who_was_killed_holds_nobody_up(tmp_path: Path) -> None:
     file, unit = tmp_path / "changing", "vllm@main.service"
     with announced("vllm-doctor recover", unit, file):
         with announced("another", unit, file):
-            assert look.changing(time.time(), file) == look.Change("vllm-doctor recover", unit)
+            assert look.changing(time.time(), file) == look.HostChange("vllm-doctor recover", unit)
         assert file.exists()
     assert not file.exists()
     file.write_text("vllm-doctor recover\n4194305 1\n")
     assert look.changing(time.time(), file) is None
     with announced("the second try", unit, file):
-        assert look.changing(time.time(), file) == look.Change("the second try", unit)
+        assert look.changing(time.time(), file) == look.HostChange("the second try", unit)
     assert not file.exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vllm_doctor.knowledge import compat
-from vllm_doctor.knowledge.compat import Fabric, Fit, Table, numbers
+from vllm_doctor.knowledge.compat import DriverFit, Fabric, Table, numbers
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.version import as_version
 
@@ -19,23 +19,23 @@ TODAY = date(2026, 11, 21)
 @pytest.mark.parametrize(
     ("driver", "cuda", "fit"),
     [
-        ("580.105.08", "13.0", Fit.NATIVE),
-        ("580.105.08", "12.8", Fit.NATIVE),  # the "maximum" column of NVIDIA's table is not a ban
-        ("595.71.05", "12.9", Fit.NATIVE),
-        ("570.124.06", "13.0", Fit.FAIL),
-        ("570.124.06", "12.8", Fit.NATIVE),
-        ("550.144.03", "12.8", Fit.MINOR),
-        ("525.60.13", "12.9", Fit.MINOR),
-        ("525.60.11", "12.1", Fit.FAIL),
-        ("580.65.05", "13.0", Fit.FAIL),
-        ("580.65.06", "13.0", Fit.NATIVE),
-        ("580.105.08", "13.2", Fit.MINOR),
-        ("615.71.09", "13.0", Fit.MINOR),  # its own CUDA is not established: no promise about PTX
-        ("615.71.09", "12.9", Fit.NATIVE),
-        ("580.105.08", "14.0", Fit.UNKNOWN),
+        ("580.105.08", "13.0", DriverFit.NATIVE),
+        ("580.105.08", "12.8", DriverFit.NATIVE),  # the "maximum" column of NVIDIA's table is not a ban
+        ("595.71.05", "12.9", DriverFit.NATIVE),
+        ("570.124.06", "13.0", DriverFit.FAIL),
+        ("570.124.06", "12.8", DriverFit.NATIVE),
+        ("550.144.03", "12.8", DriverFit.MINOR),
+        ("525.60.13", "12.9", DriverFit.MINOR),
+        ("525.60.11", "12.1", DriverFit.FAIL),
+        ("580.65.05", "13.0", DriverFit.FAIL),
+        ("580.65.06", "13.0", DriverFit.NATIVE),
+        ("580.105.08", "13.2", DriverFit.MINOR),
+        ("615.71.09", "13.0", DriverFit.MINOR),  # its own CUDA is not established: no promise about PTX
+        ("615.71.09", "12.9", DriverFit.NATIVE),
+        ("580.105.08", "14.0", DriverFit.UNKNOWN),
     ],
 )
-def test_driver_and_cuda(driver: str, cuda: str, fit: Fit) -> None:
+def test_driver_and_cuda(driver: str, cuda: str, fit: DriverFit) -> None:
     assert TABLE.fit(driver, cuda) is fit
 
 
@@ -167,7 +167,7 @@ class TestData:
 
     def test_toolkits_fit_the_driver_they_were_released_with(self) -> None:
         for toolkit, driver in self.DATA["toolkits"].items():
-            assert TABLE.fit(driver, toolkit) is Fit.NATIVE
+            assert TABLE.fit(driver, toolkit) is DriverFit.NATIVE
 
 
 class TestOneOwner:

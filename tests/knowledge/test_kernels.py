@@ -79,6 +79,6 @@ def test_the_ways_of_an_all_reduce_between_the_ranks_of_one_model_are_read() -> 
     ],
 )
 def test_a_name_counts_only_where_the_release_has_it(
-    table: kernels.Table, name: str, version: str, *, known: bool
+    table: kernels.KernelTable, name: str, version: str, *, known: bool
 ) -> None:
     assert kernels.has(table, name, as_version(version)) is known

@@ -146,7 +146,7 @@ def _refused(o: Offer) -> str | None:
     if fact.choices is not None and isinstance(c.after, str) and c.after not in fact.choices:
         return f"one of {fact.choices}"
     if c.name in {"attention-backend", "moe-backend"}:
-        table: kernels.Table = "moe" if c.name == "moe-backend" else "attention"
+        table: kernels.KernelTable = "moe" if c.name == "moe-backend" else "attention"
         return None if kernels.has(table, str(c.after), o.at) else "no such kernels there"
     if c.name in JSON_OPTIONS and not re.fullmatch(r"\w+=\d+(,\w+=\d+)*", str(c.after)):
         return _mapping_refused(o, json.loads(str(c.after)))
@@ -158,7 +158,7 @@ def _mapping_refused(o: Offer, fields: dict[str, object]) -> str | None:
     if o.change.name != "compilation-config":
         return None
     passes = fields.get("pass_config")
-    tables: list[tuple[kernels.Table, str]] = [("compilation", name) for name in fields]
+    tables: list[tuple[kernels.KernelTable, str]] = [("compilation", name) for name in fields]
     tables += [("pass_config", str(name)) for name in (passes if isinstance(passes, dict) else {})]
     return next((f"no field {name}" for table, name in tables if not kernels.has(table, name, o.at)), None)
 

@@ -17,9 +17,9 @@ from tests.render.sample import HOSTILE
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.monitor import figures
 from vllm_doctor.monitor.figures import of_guard, of_prometheus, thinned
-from vllm_doctor.operate.history.store import Event, Minute, Store
+from vllm_doctor.operate.history.store import Minute, Store, UnitEvent
 from vllm_doctor.records.sample import CardUse, Counters, Look
-from vllm_doctor.render.report import Report, Told, page
+from vllm_doctor.render.report import ReportEvent, ServiceReport, page
 
 UNIT = "vllm@main.service"
 GIB = 1 << 30
@@ -52,8 +52,8 @@ def test_four_minutes_without_an_answer_show_in_a_day() -> None:
 
 
 def test_what_others_wrote_stays_text() -> None:
-    report = Report(
-        HOSTILE, 0, 100, HOSTILE, of_guard([minute(0, 1), minute(60, 2)], []), (Told(5, UNIT, "x", HOSTILE),)
+    report = ServiceReport(
+        HOSTILE, 0, 100, HOSTILE, of_guard([minute(0, 1), minute(60, 2)], []), (ReportEvent(5, UNIT, "x", HOSTILE),)
     )
     html = page([report])
     assert "<script" not in html
@@ -73,7 +73,7 @@ def test_the_page_of_a_day(tmp_path: Path) -> None:
         told = Counters(2.0, 1.0, 0.5, 9.0 * (1440 - back), 60.0 * (1440 - back), 1.0, 0.0)
         card = CardUse("GPU-11112222", 20 * GIB, 0, 24 * GIB, 4 * GIB)
         store.keep(Look(UNIT, now - 60 * back, 0.0, 0.0, counters=told, cards=(card,), host=3 * GIB))
-    store.event(Event(now - 600, UNIT, "pressure", "the KV cache is full"))
+    store.event(UnitEvent(now - 600, UNIT, "pressure", "the KV cache is full"))
     store.close()
     done = run(tmp_path, "--since", "24h", "--output", str(tmp_path / "day.html"))
     assert (done.returncode, done.stderr) == (0, "")
@@ -89,8 +89,8 @@ def test_who_has_figures_stands_first_and_who_has_none_is_no_page_of_empty_chart
     store, now = Store(tmp_path / "history.sqlite"), time.time()
     for back in range(10):
         store.keep(Look(UNIT, now - 60 * back, 0.0, 0.0, counters=Counters(2.0, 1.0, 0.5, 9.0, 60.0, 1.0, 0.0)))
-    store.event(Event(now - 300, "the host", "note", "systemd did not answer"))
-    store.event(Event(now - 9e4, "vllm@gone.service", "note", "long ago"))
+    store.event(UnitEvent(now - 300, "the host", "note", "systemd did not answer"))
+    store.event(UnitEvent(now - 9e4, "vllm@gone.service", "note", "long ago"))
     store.close()
     html = run(tmp_path, "--since", "1h").stdout
     assert html.index(f"<h1>{UNIT}</h1>") < html.index("<h1>the host</h1>") < html.index("systemd did not answer")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.render.sample import diagnosis, finding
-from vllm_doctor.operate.notify import BadTargetError, Target, notify, target
+from vllm_doctor.operate.notify import BadTargetError, NotifyTarget, notify, target
 
 
 class Hook(http.server.BaseHTTPRequestHandler):
@@ -37,7 +37,7 @@ def hook() -> Iterator[str]:
 
 
 def test_a_webhook_gets_a_line_for_people_and_the_whole_answer(hook: str) -> None:
-    assert notify(Target(url=hook, headers={"Authorization": "Bearer x"}), [diagnosis(finding())]) == ""
+    assert notify(NotifyTarget(url=hook, headers={"Authorization": "Bearer x"}), [diagnosis(finding())]) == ""
     ((path, body, authorization),) = Hook.got
     assert (path, authorization) == ("/hook/secret", "Bearer x")
     assert "VD131 the KV cache cannot hold one request of 4096 tokens" in str(body["text"])
@@ -47,17 +47,17 @@ def test_a_webhook_gets_a_line_for_people_and_the_whole_answer(hook: str) -> Non
 @pytest.mark.parametrize("status", [302, 307, 404, 500])
 def test_no_redirect_is_followed_and_a_refusal_is_told_without_the_address(hook: str, status: int) -> None:
     Hook.status = status
-    told = notify(Target(url=hook), [diagnosis(finding())])
+    told = notify(NotifyTarget(url=hook), [diagnosis(finding())])
     assert told == f"the webhook answers {status}"
     assert len(Hook.got) == 1
 
 
 def test_a_program_gets_it_on_its_standard_input(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert notify(Target(exec=("/bin/sh", "-c", f"cat > {out}")), [diagnosis(finding())]) == ""
+    assert notify(NotifyTarget(exec=("/bin/sh", "-c", f"cat > {out}")), [diagnosis(finding())]) == ""
     assert json.loads(out.read_text())["diagnoses"][0]["findings"][0]["code"] == "VD131"
-    assert notify(Target(exec=("/bin/false",)), [diagnosis(finding())]) == "/bin/false ended with 1"
-    slow = notify(Target(exec=("/bin/sleep", "60")), [diagnosis(finding())], deadline_s=0.2)
+    assert notify(NotifyTarget(exec=("/bin/false",)), [diagnosis(finding())]) == "/bin/false ended with 1"
+    slow = notify(NotifyTarget(exec=("/bin/sleep", "60")), [diagnosis(finding())], deadline_s=0.2)
     assert "did not answer within 0.2 s" in slow
 
 

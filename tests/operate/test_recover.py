@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from vllm_doctor.gather import procfs
-from vllm_doctor.gather.unit_line import Line
+from vllm_doctor.gather.unit_line import UnitLine
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.launch_text import can_change
 from vllm_doctor.operate.recover import steps
@@ -105,12 +105,12 @@ def lowered(told) -> dict[str, object]:
     return {c.name: c.after for c in told.changes}
 
 
-LINE = Line(ARGV[0], ARGV, "")
+LINE = UnitLine(ARGV[0], ARGV, "")
 
 
 def test_the_words_of_a_launch_stay_as_systemd_has_them() -> None:
     words = (*ARGV[:3], "--served-model-name", "My  Model", "a$$b", "--api-key", "${KEY}", "50%", "x\ny")
-    said = text(Line(ARGV[0], words, "-:"), less(words, None, {}).changes)
+    said = text(UnitLine(ARGV[0], words, "-:"), less(words, None, {}).changes)
     assert said.splitlines()[-1] == (
         f'ExecStart=-:{" ".join(ARGV[:3])} --served-model-name "My  Model" a$$b --api-key "${{KEY}}" 50%% '
         '"x\\x0ay" --max-num-seqs 16'
@@ -118,9 +118,10 @@ def test_the_words_of_a_launch_stay_as_systemd_has_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [Line("/bin/bash", ("/bin/bash", "-c", "exec vllm serve m"), ""), Line("/v", ("other", "serve"), ""), None]
+    "line",
+    [UnitLine("/bin/bash", ("/bin/bash", "-c", "exec vllm serve m"), ""), UnitLine("/v", ("other", "serve"), ""), None],
 )
-def test_what_is_not_vllms_own_words_is_not_rewritten(line: Line | None) -> None:
+def test_what_is_not_vllms_own_words_is_not_rewritten(line: UnitLine | None) -> None:
     assert not can_change(line)
     assert can_change(LINE)
 
@@ -149,8 +150,8 @@ def test_a_launch_that_cannot_start_is_not_made_better_by_less() -> None:
     assert "less of anything does not help" in told.why
 
 
-def plan_of(*gpus: Gpu) -> steps.Plan:
-    return steps.Plan(
+def plan_of(*gpus: Gpu) -> steps.RecoveryPlan:
+    return steps.RecoveryPlan(
         unit="vllm@a.service",
         line=None,
         active="active",

@@ -9,7 +9,7 @@ from tests.plan.models import LLAMA_8B, arch
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import parse_launch
-from vllm_doctor.plan.calibration import CELLS, Cell, Start, cells, starts
+from vllm_doctor.plan.calibration import CELLS, Cell, PublishedStart, cells, starts
 from vllm_doctor.plan.launch.resolve import resolve
 from vllm_doctor.plan.terms.outside_torch import non_torch
 
@@ -27,7 +27,7 @@ def outside(version, card, line="", total=None):
 def start(host, gib, tp=1, **more):
     fixed = {"release": "0.12.0", "engine": "V1", "runner": "V1", "card": None, "link": "nvlink", "capability": 9.0}
     rest = {"pp": 1, "starts": 1, "derived": False, "source": "made here"}
-    return Start(host=host, gib=gib, tp=tp, **(fixed | rest | more))
+    return PublishedStart(host=host, gib=gib, tp=tp, **(fixed | rest | more))
 
 
 def cell(**more):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.plan.models import LLAMA_8B
 from vllm_doctor.plan.prediction.predict import Prediction
-from vllm_doctor.plan.question.ask import Start, foresee
+from vllm_doctor.plan.question.ask import KnownStart, foresee
 
 EAGLE3 = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
 QUANTISED = {**LLAMA_8B, "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}}
@@ -16,7 +16,7 @@ QUANTISED = {**LLAMA_8B, "quantization_config": {"quant_method": "fp8", "activat
 def planned(config=LLAMA_8B, env=(), version="0.33.0", **drafts) -> Prediction:
     words = ("--speculative-config", json.dumps(drafts)) if drafts else ()
     argv = (*env, "vllm", "serve", "m", "--max-model-len", "8192", *words)
-    told = foresee(Start(argv, version, config, "NVIDIA H100 80GB HBM3", 79.19))
+    told = foresee(KnownStart(argv, version, config, "NVIDIA H100 80GB HBM3", 79.19))
     assert told is not None
     return told.now
 

@@ -9,7 +9,7 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.quantization import scheme
-from vllm_doctor.plan.terms.weights import GIB, Target, rank_weights
+from vllm_doctor.plan.terms.weights import GIB, WeightTarget, rank_weights
 
 WHISPER = {
     "architectures": ["WhisperForConditionalGeneration"],
@@ -58,7 +58,7 @@ def plan(tmp_path, monkeypatch, capsys):
 
 def weights(config):
     a = arch(config)
-    return rank_weights(a, scheme(a.quantization, None, 2), Parallel(), 0, Target(2)) / GIB
+    return rank_weights(a, scheme(a.quantization, None, 2), Parallel(), 0, WeightTarget(2)) / GIB
 
 
 def test_whisper_is_its_encoder_and_its_decoder():

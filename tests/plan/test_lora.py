@@ -3,7 +3,7 @@
 import pytest
 
 from tests.plan.models import LLAMA_8B
-from vllm_doctor.plan.question.ask import Start, foresee
+from vllm_doctor.plan.question.ask import KnownStart, foresee
 
 MISTRAL_7B = {
     **LLAMA_8B, "model_type": "mistral", "vocab_size": 32000, "max_position_embeddings": 32768, "rope_scaling": None,
@@ -20,7 +20,7 @@ GIB = 1 << 30
 
 def weights(config, *words: str, version: str) -> float:
     """GiB that one GPU logs as its model's."""
-    start = Start(("vllm", "serve", "m", *words), version, config, "NVIDIA H100 80GB HBM3", 79.19)
+    start = KnownStart(("vllm", "serve", "m", *words), version, config, "NVIDIA H100 80GB HBM3", 79.19)
     told = foresee(start)
     assert told is not None
     return told.now.weights_gib

@@ -6,7 +6,7 @@ from tests.plan.models import LLAMA_8B, arch
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.quantization import scheme
 from vllm_doctor.plan.model.reading import ConfigError, Section
-from vllm_doctor.plan.terms.weights import Target, rank_weights
+from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights
 
 LINEAR = {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "strategy": "channel"}}}
 UP, Q = "model.layers.3.mlp.up_proj", "model.layers.3.self_attn.q_proj"
@@ -152,7 +152,7 @@ def tower(online=None, **config):
     sizes = []
     for model in (SEEING, {k: v for k, v in SEEING.items() if k != "vision_config"}):
         a = arch(model, **given)
-        sizes.append(rank_weights(a, scheme(a.quantization, online, 2), Parallel(), 0, Target(2)))
+        sizes.append(rank_weights(a, scheme(a.quantization, online, 2), Parallel(), 0, WeightTarget(2)))
     return sizes[0] - sizes[1]
 
 

@@ -12,7 +12,7 @@ from vllm_doctor.plan.advice.alternatives import left
 from vllm_doctor.plan.advice.choice import choose
 from vllm_doctor.plan.advice.recommendation import Workload, safe, table_tokens
 from vllm_doctor.plan.advice.remedies import hardware, remedies
-from vllm_doctor.plan.prediction.known import Known
+from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.question.planner import Question, planner
 
 
@@ -30,7 +30,9 @@ def model(tmp_path, monkeypatch):
 
 def plan(config, flags="", *, gpu="H100", gpus=1, version="0.19.0", measured=None):
     return planner(
-        Question(("vllm", "serve", "m", *flags.split()), gpu, gpus, None, version, config, measured=measured or Known())
+        Question(
+            ("vllm", "serve", "m", *flags.split()), gpu, gpus, None, version, config, measured=measured or KnownTerms()
+        )
     )
 
 
@@ -66,7 +68,7 @@ def test_outcomes(model, config, flags, gpu, version, outcome):  # noqa: PLR0917
 
 def test_a_known_term_replaces_the_predicted_one(model):
     file = model(LLAMA_8B)
-    plain, told = plan(file).predict(), plan(file, measured=Known(weights_gib=16.0)).predict()
+    plain, told = plan(file).predict(), plan(file, measured=KnownTerms(weights_gib=16.0)).predict()
     assert plain.available_kv_gib - told.available_kv_gib == pytest.approx(16.0 - plain.weights_gib)
 
 

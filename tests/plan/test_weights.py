@@ -7,9 +7,9 @@ from vllm_doctor.plan.launch.parallel import Parallel, stage_layers
 from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.quantization import GGUF_BITS, gguf_bits, scheme
 from vllm_doctor.plan.model.reading import Section
-from vllm_doctor.plan.terms.weights import GIB, MIB, Target, allocated, padded_vocab, rank_weights, step_buffers
+from vllm_doctor.plan.terms.weights import GIB, MIB, WeightTarget, allocated, padded_vocab, rank_weights, step_buffers
 
-TARGET = Target(2)
+TARGET = WeightTarget(2)
 
 
 def of(config, tp=1, pp=1, stage=0, quantization=None, online=None, target=TARGET):  # noqa: PLR0917
@@ -230,7 +230,7 @@ JAMBA = {
 )
 def test_mixers_without_attention_weigh_what_is_published(config, published):
     a = describe(Section(config))
-    size = rank_weights(a, scheme(a.quantization, None, 2), Parallel(), 0, Target(2))
+    size = rank_weights(a, scheme(a.quantization, None, 2), Parallel(), 0, WeightTarget(2))
     assert size == pytest.approx(2 * published, rel=0.015)  # the allocator rounds up
 
 

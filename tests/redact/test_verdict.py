@@ -5,7 +5,7 @@ import pytest
 
 from tests.scenarios.loading import names, snapshot
 from vllm_doctor.records.snapshot import Snapshot
-from vllm_doctor.redact.identities import Names
+from vllm_doctor.redact.identities import SiteNames
 from vllm_doctor.redact.ledger import Redactor
 from vllm_doctor.rules.engine import judged
 
@@ -13,7 +13,7 @@ from vllm_doctor.rules.engine import judged
 def sent(shot: Snapshot) -> Snapshot:
     """The snapshot as it stands in a bundle."""
     read = msgspec.to_builtins(shot)
-    redactor = Redactor(Names([shot.subject.host or ""]))
+    redactor = Redactor(SiteNames([shot.subject.host or ""]))
     redactor.learn(read)
     return msgspec.convert(redactor.tree(read, "snapshots.json"), Snapshot)
 

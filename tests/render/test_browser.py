@@ -9,11 +9,11 @@ import pytest
 from tests.browser import Browser, browser
 from tests.render.sample import MEMORY, diagnosis, finding
 from tests.render.test_fleet import FLEET
-from vllm_doctor.monitor.figures import Chart, Line
+from vllm_doctor.monitor.figures import Chart, Curve
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.render import fleet as fleet_page
 from vllm_doctor.render.html import page as diagnosis_page
-from vllm_doctor.render.report import Report, page
+from vllm_doctor.render.report import ServiceReport, page
 
 MOMENT = 1_770_000_000.0
 LONG = "meta-llama/Llama-3.3-70B-Instruct-with-a-name-that-no-phone-has-room-for"
@@ -39,9 +39,9 @@ PALE = """(() => {
 
 def report() -> str:
     points = tuple((MOMENT + 60 * at, (at % 50) / 50) for at in range(300))
-    lines = (Line("gpu01 vllm@main.service", points), Line(f"gpu02 {LONG}", points))
+    lines = (Curve("gpu01 vllm@main.service", points), Curve(f"gpu02 {LONG}", points))
     charts = (Chart("KV cache in use", "percentunit", lines, 1.0), Chart("GPU memory", "bytes", (), note="no figures"))
-    told = Report("vLLM, all services", MOMENT, MOMENT + 18_000, "Prometheus at http://127.0.0.1:9090", charts)
+    told = ServiceReport("vLLM, all services", MOMENT, MOMENT + 18_000, "Prometheus at http://127.0.0.1:9090", charts)
     return page([told])
 
 

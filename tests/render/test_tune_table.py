@@ -1,12 +1,12 @@
 """The ramp's table and the inventory's lines."""
 
-from vllm_doctor.operate.tune.decide import Limits, Measured, Setting
+from vllm_doctor.operate.tune.decide import Limits, Measured, TrialSetting
 from vllm_doctor.operate.tune.unit import changes
 from vllm_doctor.render import tune
 
-FIRST = Measured(Setting(8), 30, 0, 100.0, 50.0, 90.0, 10.0, 20.0, 0.12, 8.0, 0.0, 0.0, 0.4)
-SECOND = Measured(Setting(16), 60, 0, 180.0, 70.0, 120.0, 11.0, 22.0, 0.24, 16.0, 0.0, 0.0, 0.4)
-FAILED = Measured(Setting(32), problem="VD115: the sampler's warm-up ran out of memory")
+FIRST = Measured(TrialSetting(8), 30, 0, 100.0, 50.0, 90.0, 10.0, 20.0, 0.12, 8.0, 0.0, 0.0, 0.4)
+SECOND = Measured(TrialSetting(16), 60, 0, 180.0, 70.0, 120.0, 11.0, 22.0, 0.24, 16.0, 0.0, 0.0, 0.4)
+FAILED = Measured(TrialSetting(32), problem="VD115: the sampler's warm-up ran out of memory")
 
 
 def text(rows, best, **more):
@@ -31,7 +31,7 @@ def test_what_speaks_against_a_row_stands_beside_it():
 
 
 def test_unknown_is_not_zero():
-    told = text([Measured(Setting(8), 10, 0, 50.0)], None)
+    told = text([Measured(TrialSetting(8), 10, 0, 50.0)], None)
     assert "?" in told
     assert "nothing is recommended" in told
 

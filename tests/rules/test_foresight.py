@@ -8,7 +8,7 @@ from tests.plan.models import LLAMA_8B
 from tests.scenarios.loading import snapshot
 from vllm_doctor.knowledge import versions
 from vllm_doctor.launch.command import parse_line
-from vllm_doctor.plan.question.ask import Start, foresee
+from vllm_doctor.plan.question.ask import KnownStart, foresee
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.host import Gpu
 from vllm_doctor.records.reading import Known
@@ -79,7 +79,7 @@ def test_a_value_that_does_not_fit_gives_way_to_the_nearest_that_does() -> None:
     assert change.after < 120000
     assert change.predicted["outcome"] == "ok"
     assert "120000" in change.why
-    start = Start(("vllm", "serve", "m"), "0.11.0", LLAMA_8B, "NVIDIA A10G", 22.06)
+    start = KnownStart(("vllm", "serve", "m"), "0.11.0", LLAMA_8B, "NVIDIA A10G", 22.06)
     foresight = foresee(start)
     assert foresight is not None
     seen = foresight.outlook({"max-model-len": str(change.after)})
@@ -113,21 +113,21 @@ def test_a_plan_that_did_not_see_the_failure_coming_promises_nothing() -> None:
 @pytest.mark.parametrize(
     "start",
     [
-        Start(("vllm", "serve", "m"), "no version", LLAMA_8B, total_gib=22.0),
-        Start(("vllm", "serve", "m"), "0.32.0+cpu", LLAMA_8B, total_gib=22.0),
-        Start(("vllm", "serve", "m"), "0.32.0", LLAMA_8B),
-        Start(("vllm", "serve", "m"), "0.32.0", {"hidden_size": "wide"}, total_gib=22.0),
-        Start(("nginx",), "0.32.0", LLAMA_8B, total_gib=22.0),
-        Start(("vllm", "serve", "m", "--max-num-seqs=many"), "0.32.0", LLAMA_8B, total_gib=22.0),
-        Start(("vllm", "serve", "m"), "0.32.0", LLAMA_8B, "NVIDIA A10G", 500.0),
+        KnownStart(("vllm", "serve", "m"), "no version", LLAMA_8B, total_gib=22.0),
+        KnownStart(("vllm", "serve", "m"), "0.32.0+cpu", LLAMA_8B, total_gib=22.0),
+        KnownStart(("vllm", "serve", "m"), "0.32.0", LLAMA_8B),
+        KnownStart(("vllm", "serve", "m"), "0.32.0", {"hidden_size": "wide"}, total_gib=22.0),
+        KnownStart(("nginx",), "0.32.0", LLAMA_8B, total_gib=22.0),
+        KnownStart(("vllm", "serve", "m", "--max-num-seqs=many"), "0.32.0", LLAMA_8B, total_gib=22.0),
+        KnownStart(("vllm", "serve", "m"), "0.32.0", LLAMA_8B, "NVIDIA A10G", 500.0),
     ],
 )
-def test_where_a_fact_is_missing_nothing_is_foreseen(start: Start) -> None:
+def test_where_a_fact_is_missing_nothing_is_foreseen(start: KnownStart) -> None:
     assert foresee(start) is None
 
 
 def test_weights_that_were_logged_count_until_a_change_moves_them() -> None:
-    start = Start(("vllm", "serve", "m"), "0.11.0", LLAMA_8B, "NVIDIA A10G", 22.06, gpus=2)
+    start = KnownStart(("vllm", "serve", "m"), "0.11.0", LLAMA_8B, "NVIDIA A10G", 22.06, gpus=2)
     bare, logged = foresee(start), foresee(msgspec.structs.replace(start, weights_gib=10.0))
     assert bare is not None
     assert logged is not None
@@ -143,7 +143,7 @@ def _pool(foresight, changes) -> float:
 
 
 def test_a_fraction_that_vllm_would_refuse_is_refused_whatever_pool_was_logged() -> None:
-    foresight = foresee(Start(("vllm", "serve", "m"), "0.11.0", LLAMA_8B, "NVIDIA A10G", 22.06, pool_gib=3.5))
+    foresight = foresee(KnownStart(("vllm", "serve", "m"), "0.11.0", LLAMA_8B, "NVIDIA A10G", 22.06, pool_gib=3.5))
     assert foresight is not None
     seen = foresight.outlook({"gpu-memory-utilization": "0.99"})
     assert seen is not None

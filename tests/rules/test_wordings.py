@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.scenarios.loading import log_text, with_a_log
-from vllm_doctor.log.match import Message, Sample, messages
+from vllm_doctor.log.match import Message, WordingSample, messages
 from vllm_doctor.log.read.lines import log_of_lines
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known
@@ -53,7 +53,7 @@ def judged(lines: list[str]) -> Diagnosis:
     return diagnose(Snapshot(taken_at="", log=Known(log_of_lines(lines, "log"), "log")), preview=True)
 
 
-def code(message: Message, sample: Sample, prefix: Callable[[str], str]) -> str:
+def code(message: Message, sample: WordingSample, prefix: Callable[[str], str]) -> str:
     verdict = judged(
         [*START, prefix(sample.line), "RuntimeError: Engine core initialization failed. See root cause above."]
     )
@@ -62,7 +62,7 @@ def code(message: Message, sample: Sample, prefix: Callable[[str], str]) -> str:
 
 
 @pytest.mark.parametrize(("message", "sample"), SAMPLES, ids=lambda v: getattr(v, "id", getattr(v, "versions", "")))
-def test_every_wording_behind_every_prefix_is_the_same_fault(message: Message, sample: Sample) -> None:
+def test_every_wording_behind_every_prefix_is_the_same_fault(message: Message, sample: WordingSample) -> None:
     codes = {name: code(message, sample, prefix) for name, prefix in PREFIXES.items()}
     assert len(set(codes.values())) == 1, codes
     assert set(codes.values()).isdisjoint(FALLBACKS), f"{message.id} is not recognised"

@@ -3,15 +3,15 @@
 from typing import Literal, TypeAlias, get_args
 
 Form: TypeAlias = Literal["human", "json"]
-Format: TypeAlias = Literal["human", "json", "html", "markdown", "junit", "prometheus"]
+OutputFormat: TypeAlias = Literal["human", "json", "html", "markdown", "junit", "prometheus"]
 FailOn: TypeAlias = Literal["blocks-start", "will-fail-under-load", "degraded", "advice"]
-Medium: TypeAlias = Literal["command", "unit", "docker", "compose", "pod", "slurm", "python", "inventory"]
+MediumName: TypeAlias = Literal["command", "unit", "docker", "compose", "pod", "slurm", "python", "inventory"]
 
 # The words of the options of `diagnose`, for its way without the command line's library.
 WORDS: dict[str, tuple[str, ...]] = {
-    "--format": get_args(Format),
+    "--format": get_args(OutputFormat),
     "--fail-on": get_args(FailOn),
-    "--as": get_args(Medium),
+    "--as": get_args(MediumName),
 }
 
 

@@ -56,10 +56,14 @@ def debug(
     ] = 1800,
 ) -> None:
     """Turn debug logging of one unit on for a while; the service restarts at the start and at the end."""
-    from vllm_doctor.cli.debug_run import Asked, run
+    from vllm_doctor.cli.debug_run import DebugOptions, run
     from vllm_doctor.records.unit_name import service
 
     name = service(unit) if unit is not None else None
     raise typer.Exit(
-        run(Asked(action, name, for_, tuple(one.value for one in with_ or (What.LOG,)), dry_run, yes, ready_seconds))
+        run(
+            DebugOptions(
+                action, name, for_, tuple(one.value for one in with_ or (What.LOG,)), dry_run, yes, ready_seconds
+            )
+        )
     )

@@ -20,7 +20,7 @@ from vllm_doctor.records.temporary import until
 _DAY = 86400
 
 
-class Asked(msgspec.Struct, frozen=True):
+class DebugOptions(msgspec.Struct, frozen=True):
     """The options, as typed."""
 
     action: str
@@ -32,7 +32,7 @@ class Asked(msgspec.Struct, frozen=True):
     ready_s: float
 
 
-def run(asked: Asked) -> int:
+def run(asked: DebugOptions) -> int:
     """The whole command; its exit code."""
     if asked.action == "status":
         return _status(asked.unit)
@@ -46,7 +46,7 @@ def run(asked: Asked) -> int:
         raise UsageProblem(f"debug: {refused.filename}: {refused.strerror}") from None
 
 
-def _on(asked: Asked, unit: str) -> int:
+def _on(asked: DebugOptions, unit: str) -> int:
     span = seconds(asked.span)
     if span is None or not 1 <= span <= _DAY:
         raise UsageProblem(f"--for: found {asked.span[:40]!r}; needed: a time such as 90s, 15m or 2h, at most a day")
@@ -85,7 +85,7 @@ def _on(asked: Asked, unit: str) -> int:
     return Exit.OK
 
 
-def _off(asked: Asked, unit: str) -> int:
+def _off(asked: DebugOptions, unit: str) -> int:
     the_unit("debug", unit, changes=not asked.dry_run)
     if asked.dry_run:
         return _status(unit)

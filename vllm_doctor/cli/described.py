@@ -6,7 +6,7 @@ from typing import Any
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.gather.contained import launch_of, place_of, secrets_of, source_of, subject_of, version_in
 from vllm_doctor.gather.documents import Documents
-from vllm_doctor.gather.inspected import Seen
+from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.records.finding import Missing
 from vllm_doctor.records.reading import Known, Reading
 from vllm_doctor.records.snapshot import Snapshot
@@ -24,7 +24,9 @@ def snapshots(
     return tuple(_snapshot(one, told, taken_at, unread) for one in found)
 
 
-def _snapshot(seen: Seen, told: Mapping[str, Reading[Any]], taken_at: str, unread: tuple[Missing, ...]) -> Snapshot:
+def _snapshot(
+    seen: Inspected, told: Mapping[str, Reading[Any]], taken_at: str, unread: tuple[Missing, ...]
+) -> Snapshot:
     fields: dict[str, Any] = {
         "launch": launch_of(seen),
         "version": version_in(seen),

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from vllm_doctor.cli import complete
-from vllm_doctor.cli.choices import WORDS, FailOn, Format, Medium, metavar
+from vllm_doctor.cli.choices import WORDS, FailOn, MediumName, OutputFormat, metavar
 
 EXAMPLES = """\
 Examples:
@@ -90,7 +90,7 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         bool, typer.Option("--memory", help="Also show where the GPU's memory went: each term measured beside planned.")
     ] = False,
     medium: Annotated[
-        Medium | None,
+        MediumName | None,
         typer.Option(
             "--as",
             metavar=metavar(WORDS["--as"]),
@@ -98,7 +98,7 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
         ),
     ] = None,
     output: Annotated[
-        Format,
+        OutputFormat,
         typer.Option("--format", metavar=metavar(WORDS["--format"]), help="The format of the answer."),
     ] = "human",
     target: Annotated[

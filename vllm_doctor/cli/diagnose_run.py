@@ -34,8 +34,8 @@ from vllm_doctor.rules.engine import diagnose
 from vllm_doctor.rules.order import INTERNAL, by_code
 
 if TYPE_CHECKING:
-    from vllm_doctor.monitor.host import Row
-    from vllm_doctor.operate.notify import Target as Whom
+    from vllm_doctor.monitor.host import GaugeRow
+    from vllm_doctor.operate.notify import NotifyTarget as Whom
 
 Judged: TypeAlias = Sequence[tuple[Diagnosis, Snapshot]]
 
@@ -211,7 +211,7 @@ def _codes() -> list[str]:
     return list(by_code())
 
 
-def _rows(judged: Judged) -> "list[Row]":
+def _rows(judged: Judged) -> "list[GaugeRow]":
     from vllm_doctor.monitor.host import rows
 
     return rows([snapshot for _, snapshot in judged])

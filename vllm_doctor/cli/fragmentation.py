@@ -39,6 +39,6 @@ def fragmentation(
     ] = "human",
 ) -> None:
     """Count the KV blocks: used, free, held by requests, lost inside blocks; and how many more requests fit."""
-    from vllm_doctor.cli.fragmentation_run import Given, run
+    from vllm_doctor.cli.fragmentation_run import FragmentationOptions, run
 
-    raise typer.Exit(run(Given(metrics, unit, vllm_version, max_model_len), output))
+    raise typer.Exit(run(FragmentationOptions(metrics, unit, vllm_version, max_model_len), output))

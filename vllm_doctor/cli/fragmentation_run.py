@@ -16,7 +16,7 @@ from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.render import fragmentation
 
 
-class Given(msgspec.Struct, frozen=True):
+class FragmentationOptions(msgspec.Struct, frozen=True):
     """The options of the command, as typed."""
 
     metrics: str | None
@@ -25,7 +25,7 @@ class Given(msgspec.Struct, frozen=True):
     max_model_len: int | None
 
 
-def run(given: Given, output: str) -> int:
+def run(given: FragmentationOptions, output: str) -> int:
     """The whole command: 0, or 3 where the metrics could not be read."""
     refuse_missing(missing([("--metrics", given.metrics)]))
     snapshot = _snapshot(given)
@@ -38,7 +38,7 @@ def run(given: Given, output: str) -> int:
     return Exit.OK
 
 
-def _snapshot(given: Given) -> Snapshot:
+def _snapshot(given: FragmentationOptions) -> Snapshot:
     if given.metrics is None:
         from vllm_doctor.gather.live import gather_live
 
@@ -56,14 +56,14 @@ def _snapshot(given: Given) -> Snapshot:
     )
 
 
-def _longest(given: Given, snapshot: Snapshot) -> int | None:
+def _longest(given: FragmentationOptions, snapshot: Snapshot) -> int | None:
     if given.max_model_len is not None:
         return given.max_model_len
     text = snapshot.launch.value.flags.get("max-model-len") if isinstance(snapshot.launch, Known) else None
     return int(text) if isinstance(text, str) and re.fullmatch("[0-9]{1,12}", text) else None
 
 
-def _version(given: Given, snapshot: Snapshot) -> str | None:
+def _version(given: FragmentationOptions, snapshot: Snapshot) -> str | None:
     if given.version is not None:
         return given.version
     return snapshot.version.value if isinstance(snapshot.version, Known) else None

@@ -13,7 +13,7 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.span import stamp
 from vllm_doctor.cli.streams import say
 from vllm_doctor.operate.guard import policy as policies
-from vllm_doctor.operate.guard.explain import Told
+from vllm_doctor.operate.guard.explain import Explanation
 from vllm_doctor.operate.guard.hands import RealHands
 from vllm_doctor.operate.guard.loop import Guard
 from vllm_doctor.operate.history import store as stores
@@ -127,9 +127,9 @@ class _Seen(msgspec.Struct, frozen=True):
     def restart(self, _ask: object) -> None:
         """Nothing is done."""
 
-    def explain(self, _unit: str) -> Told:
+    def explain(self, _unit: str) -> Explanation:
         """Nothing is asked."""
-        return Told()
+        return Explanation()
 
 
 def _line(one: Look, refused: str | None) -> str:

@@ -117,10 +117,10 @@ def plan(  # noqa: PLR0917
     ] = "human",
 ) -> None:
     """Predict the memory of a launch before it runs, and choose the largest safe one."""
-    from vllm_doctor.cli.plan_run import Options, run
+    from vllm_doctor.cli.plan_run import PlanOptions, run
 
     code = run(
-        Options(
+        PlanOptions(
             launch=tuple(launch or ()),
             gpu=gpu,
             gpus=gpus,

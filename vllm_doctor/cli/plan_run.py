@@ -34,7 +34,7 @@ _PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
 _EXITS = {"starts": Exit.OK, "unknown": Exit.INCOMPLETE, "uncertain": Exit.INCOMPLETE}
 
 
-class Options(msgspec.Struct, frozen=True):
+class PlanOptions(msgspec.Struct, frozen=True):
     """The command line of `plan`."""
 
     launch: tuple[str, ...]
@@ -59,7 +59,7 @@ class Options(msgspec.Struct, frozen=True):
     json: bool
 
 
-def run(o: Options) -> Exit:
+def run(o: PlanOptions) -> Exit:
     """Print the plan; OK when the launch as asked starts, INCOMPLETE when that cannot be said. Raises UsageProblem for
     a question that has no answer."""
     configs = [("--model-config", name) for name in o.model_config]
@@ -74,7 +74,7 @@ def run(o: Options) -> Exit:
         raise UsageProblem(f"plan: {problem}") from None
 
 
-def _question(o: Options, config: str | None) -> Question:
+def _question(o: PlanOptions, config: str | None) -> Question:
     asked = Question(
         _whole_line(o.launch),
         o.gpu,
@@ -121,7 +121,7 @@ def _remembered(plan: Planner, question: Question) -> Planner:
     return plan.with_history(recall(plan.gpu.name if plan.gpu is not None else None, Path(question.config or "")))
 
 
-def _workload(o: Options) -> Workload:
+def _workload(o: PlanOptions) -> Workload:
     if o.metrics is None:
         return Workload(o.context, o.concurrency, None, "as given by --context" if o.context else "")
     from vllm_doctor.cli.plan_host import workload
@@ -137,14 +137,14 @@ def _profile(name: str) -> Profile:
     raise PlanProblem(f"--profile: found {name!r}; needed: one of {', '.join(PROFILES)}")
 
 
-def _in_four_bits(plan: Planner, o: Options, profile: Profile) -> Prediction | None:
+def _in_four_bits(plan: Planner, o: PlanOptions, profile: Profile) -> Prediction | None:
     """What a checkpoint in 4 bits would do on the same cards; None where that is no way either."""
     four = in_four_bits(plan)
     choice = choose(four, _workload(o), profile) if four is not None else None
     return choice.predicted if choice is not None and "cpu-offload-gb" not in choice.launch else None
 
 
-def _one(o: Options) -> Exit:
+def _one(o: PlanOptions) -> Exit:
     if len(o.model_config) > 1:
         raise PlanProblem("--model-config: found several; needed: one, or --sweep models")
     profile = _profile(o.profile)
@@ -187,7 +187,7 @@ def _one(o: Options) -> Exit:
     return _EXITS.get(predicted.verdict, Exit.FINDINGS)
 
 
-def _goal(o: Options) -> Exit:
+def _goal(o: PlanOptions) -> Exit:
     if o.goal is None:
         raise PlanProblem(f"--prices {o.prices}: found no --goal; needed: --goal context=N,concurrency=N beside it")
     beside = {
@@ -216,7 +216,7 @@ def _goal(o: Options) -> Exit:
     return reached(o.goal, ask, o.gpu, o.gpus, o.prices, explain=o.explain, json=o.json)
 
 
-def _sweep(o: Options) -> Exit:
+def _sweep(o: PlanOptions) -> Exit:
     """OK where one of the rows starts; INCOMPLETE where a model that was named could not be planned."""
     rows: list[tuple[str, int, Prediction | str]] = []
     if o.sweep == "models":

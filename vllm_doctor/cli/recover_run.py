@@ -16,9 +16,10 @@ from vllm_doctor.operate.guard.explain import explained
 from vllm_doctor.operate.guard.restart import NotPermitted
 from vllm_doctor.operate.launch_text import can_change
 from vllm_doctor.operate.recover import conservative, steps
-from vllm_doctor.operate.recover.conservative import Less, Predict
+from vllm_doctor.operate.recover.conservative import Less
 from vllm_doctor.operate.recover.orphans import gpu_name
 from vllm_doctor.operate.temporary import NotDone
+from vllm_doctor.plan.advice.recommendation import Predict
 
 
 def run(unit: str, *, dry_run: bool, yes: bool, as_it_is: bool, hours: float, ready_s: float) -> int:
@@ -52,7 +53,7 @@ def run(unit: str, *, dry_run: bool, yes: bool, as_it_is: bool, hours: float, re
     return Exit.FINDINGS
 
 
-def _plan(found: Found, *, as_it_is: bool, hours: float) -> steps.Plan:
+def _plan(found: Found, *, as_it_is: bool, hours: float) -> steps.RecoveryPlan:
     unit, argv = found.unit.name, found.argv
     if not is_vllm(argv):
         raise UsageProblem(f"recover: {unit} does not start vLLM; needed: a unit of vLLM's")
@@ -68,7 +69,7 @@ def _plan(found: Found, *, as_it_is: bool, hours: float) -> steps.Plan:
         less = conservative.less(argv, predict, effect)
         if why:
             less = Less(less.changes, f"{less.why}, and there is none: {why}")
-    return steps.Plan(
+    return steps.RecoveryPlan(
         unit=unit,
         line=line,
         active=found.unit.active_state,

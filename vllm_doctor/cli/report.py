@@ -57,7 +57,7 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
     """Draw KV cache, requests, tokens, latencies and GPU memory of the last hours on one page; no Grafana is needed."""
-    from vllm_doctor.cli.report_run import Asked, run
+    from vllm_doctor.cli.report_run import PrometheusOptions, run
 
-    asked = Asked(prometheus, http_config, vllm_version)
+    asked = PrometheusOptions(prometheus, http_config, vllm_version)
     raise typer.Exit(run(since, unit, asked, output=None if output == "-" else output, force=force))

@@ -17,14 +17,14 @@ from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.store import Reader, Unreadable, place
 from vllm_doctor.records.unit_name import service
 from vllm_doctor.render.file import put
-from vllm_doctor.render.report import Report, Told, page
+from vllm_doctor.render.report import ReportEvent, ServiceReport, page
 
 _URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?")
 _EVENTS = 200
 _LONGEST = 366 * 86400.0
 
 
-class Asked(NamedTuple):
+class PrometheusOptions(NamedTuple):
     """The Prometheus that is asked: its address, the file with its password, the release whose metrics it has."""
 
     url: str | None
@@ -32,7 +32,7 @@ class Asked(NamedTuple):
     version: str | None
 
 
-def run(since: str, unit: str | None, asked: Asked, *, output: str | None, force: bool) -> int:
+def run(since: str, unit: str | None, asked: PrometheusOptions, *, output: str | None, force: bool) -> int:
     """Write the page; the exit code. Raises UsageProblem, also where there was nothing to draw."""
     url, config, version = asked
     if url is not None and unit is not None:
@@ -72,7 +72,7 @@ def _login(url: str, file: str) -> Login:
     return login
 
 
-def _prometheus(url: str, since: float, until: float, asked: Asked) -> list[Report]:
+def _prometheus(url: str, since: float, until: float, asked: PrometheusOptions) -> list[ServiceReport]:
     if not _URL.fullmatch(url):
         raise UsageProblem(f"--prometheus {url[:100]!r}: needed is an address such as http://127.0.0.1:9090")
     version = asked.version
@@ -84,10 +84,10 @@ def _prometheus(url: str, since: float, until: float, asked: Asked) -> list[Repo
         charts = of_prometheus(url, since, until, [at], login)
     except NotTold as problem:
         raise UsageProblem(f"--prometheus: {problem}") from None
-    return [Report("vLLM, all services", since, until, f"Prometheus at {url}", charts)]
+    return [ServiceReport("vLLM, all services", since, until, f"Prometheus at {url}", charts)]
 
 
-def _guard(unit: str | None, since: float, until: float) -> list[Report]:
+def _guard(unit: str | None, since: float, until: float) -> list[ServiceReport]:
     name = service(unit) if unit is not None else None
     try:
         reader = Reader(place())
@@ -106,18 +106,18 @@ def _guard(unit: str | None, since: float, until: float) -> list[Report]:
             )
         told = [_of_unit(reader, one, since, until) for one in ([name] if name is not None else known)]
         shown = sorted((one for one in told if one.charts or one.events), key=lambda one: not one.charts)
-        return shown or [Report("vLLM", since, until, str(place()), ())]
+        return shown or [ServiceReport("vLLM", since, until, str(place()), ())]
     except Unreadable as problem:
         raise UsageProblem(f"report: {problem}") from None
     finally:
         reader.close()
 
 
-def _of_unit(reader: Reader, unit: str, since: float, until: float) -> Report:
+def _of_unit(reader: Reader, unit: str, since: float, until: float) -> ServiceReport:
     from vllm_doctor.redact.text import safe
 
     events = sorted([*reader.events(unit, since), *deeds.events(unit, since)], key=lambda e: -e.at)[:_EVENTS]
-    shown = tuple(Told(e.at, e.unit, e.kind, safe(e.text)) for e in events)
+    shown = tuple(ReportEvent(e.at, e.unit, e.kind, safe(e.text)) for e in events)
     charts = of_guard(reader.minutes(unit, since), reader.cards(unit, since))
     drawn = charts if any(chart.lines for chart in charts) else ()  # the host itself has events alone
-    return Report(unit, since, until, "the guard's records of this host", drawn, shown)
+    return ServiceReport(unit, since, until, "the guard's records of this host", drawn, shown)

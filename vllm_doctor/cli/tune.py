@@ -114,7 +114,7 @@ def tune(
     ] = "human",
 ) -> None:
     """Find the largest safe max_num_seqs and max_num_batched_tokens under load, and put back what served before."""
-    from vllm_doctor.cli.tune_options import Options
+    from vllm_doctor.cli.tune_options import TuneOptions
     from vllm_doctor.cli.tune_run import run
     from vllm_doctor.records.unit_name import service
 
@@ -138,7 +138,7 @@ def tune(
             "(and for each further step as much again and a restart)"
         )
     code = run(
-        Options(
+        TuneOptions(
             unit=service(unit),
             yes=yes,
             dry_run=dry_run,

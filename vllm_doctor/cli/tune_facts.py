@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.cli.errors import UsageProblem
-from vllm_doctor.cli.tune_options import Options
+from vllm_doctor.cli.tune_options import TuneOptions
 from vllm_doctor.gather import probe, release, systemd, unit_line
 from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.launch import parse_argv
@@ -18,10 +18,10 @@ from vllm_doctor.operate.launch_text import can_change
 from vllm_doctor.operate.tune import bench as tune_bench
 from vllm_doctor.operate.tune import guidellm as tune_guidellm
 from vllm_doctor.operate.tune import unit as tune_unit
-from vllm_doctor.operate.tune.decide import Setting
+from vllm_doctor.operate.tune.decide import TrialSetting
 from vllm_doctor.operate.tune.load import Benchmark, LoadTarget
-from vllm_doctor.operate.tune.plan import Predict
-from vllm_doctor.operate.tune.unit import Service, number
+from vllm_doctor.operate.tune.unit import TunedUnit, number
+from vllm_doctor.plan.advice.recommendation import Predict
 from vllm_doctor.records.host import Scrape
 from vllm_doctor.records.reading import Known
 
@@ -33,9 +33,9 @@ PROMPT, OUTPUT = 512, 128
 class Facts(msgspec.Struct, frozen=True):
     """The service, the load and the bounds."""
 
-    service: Service
+    service: TunedUnit
     version: str
-    start: Setting
+    start: TrialSetting
     as_it_stands: bool
     target: LoadTarget
     lengths: str
@@ -46,7 +46,7 @@ class Facts(msgspec.Struct, frozen=True):
     pool_tokens: int | None
 
 
-def facts(o: Options) -> Facts:
+def facts(o: TuneOptions) -> Facts:
     """Look at the unit. Raises UsageProblem."""
     found = _unit(o)
     flags = parse_argv(found.argv, found.env).flags
@@ -58,7 +58,7 @@ def facts(o: Options) -> Facts:
         raise UsageProblem(
             f"tune: a shell or a wrapper starts vLLM in {o.unit}; needed: ExecStart= with vLLM's own command line"
         )
-    service = Service(found.unit.name, found.argv, base, line)
+    service = TunedUnit(found.unit.name, found.argv, base, line)
     scrape = _metrics(base, Pass(key_of(found), probe.certificate_of(flags)))
     waiting = (serving.total(scrape, serving.RUNNING) or 0) + (serving.total(scrape, serving.WAITING) or 0)
     if waiting and not (o.busy or o.dry_run):
@@ -105,18 +105,18 @@ def _benchmark(load: str, argv: tuple[str, ...]) -> Benchmark | None:
     return None
 
 
-def _unit(o: Options) -> systemd.Found:
+def _unit(o: TuneOptions) -> systemd.Found:
     """The unit as it is without a trial; one that an earlier run left is ended first."""
     found = systemd.find(o.unit, 5)
     if not isinstance(found, Known):
         raise UsageProblem(f"tune: --unit {o.unit}: {found.reason}")
     one = found.value[0]
-    left = Service(one.unit.name, one.argv, "")
+    left = TunedUnit(one.unit.name, one.argv, "")
     if left.drop_in.exists() and not o.dry_run:
         tune_unit.restore(left)
         found = systemd.find(o.unit, 5)
         one = found.value[0] if isinstance(found, Known) else one
-        problem = tune_unit.ready(Service(one.unit.name, one.argv, _base(one)), o.ready_s)
+        problem = tune_unit.ready(TunedUnit(one.unit.name, one.argv, _base(one)), o.ready_s)
         if problem is not None:
             raise UsageProblem(f"tune: a trial that an earlier run left was ended, and now {problem}")
     if one.unit.active_state != "active":
@@ -143,7 +143,7 @@ def _metrics(base: str, given: Pass) -> Scrape:
     return told.value.scrapes[-1]
 
 
-def _plan(o: Options, found: systemd.Found) -> tuple[Predict | None, str, dict[str, int]]:
+def _plan(o: TuneOptions, found: systemd.Found) -> tuple[Predict | None, str, dict[str, int]]:
     """The prediction for changed flags, a word about it, and the launch's numbers as this release resolves them."""
     from vllm_doctor.cli.plan_host import fill
     from vllm_doctor.launch.parse import LaunchError
@@ -176,15 +176,15 @@ def _plan(o: Options, found: systemd.Found) -> tuple[Predict | None, str, dict[s
     return plan.predict, "what it calls safe bounds the ramp", resolved
 
 
-def _start(o: Options, argv: tuple[str, ...], planned: dict[str, int]) -> Setting:
+def _start(o: TuneOptions, argv: tuple[str, ...], planned: dict[str, int]) -> TrialSetting:
     seqs = o.from_seqs or number(argv, "max-num-seqs") or planned.get("seqs")
     if seqs is None:
         raise UsageProblem(f"tune: {o.unit} does not say max_num_seqs and no plan knows it; needed: --from-seqs N")
-    return Setting(seqs, o.from_tokens or number(argv, "max-num-batched-tokens") or planned.get("tokens"))
+    return TrialSetting(seqs, o.from_tokens or number(argv, "max-num-batched-tokens") or planned.get("tokens"))
 
 
 def _target(
-    o: Options, found: systemd.Found, base: str, scrape: Scrape, planned: dict[str, int]
+    o: TuneOptions, found: systemd.Found, base: str, scrape: Scrape, planned: dict[str, int]
 ) -> tuple[LoadTarget, str]:
     prompts, outputs = (serving.histogram(scrape, n) for n in (serving.PROMPT_LENGTHS, serving.OUTPUT_LENGTHS))
     prompt, output, source = PROMPT, OUTPUT, f"fewer than {ENOUGH} requests are measured"

@@ -3,7 +3,7 @@
 import msgspec
 
 
-class Options(msgspec.Struct, frozen=True):
+class TuneOptions(msgspec.Struct, frozen=True):
     """What was asked for; times in seconds."""
 
     unit: str

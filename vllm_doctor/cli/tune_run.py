@@ -16,20 +16,20 @@ from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.streams import say
 from vllm_doctor.cli.tune_facts import Facts, facts
-from vllm_doctor.cli.tune_options import Options
+from vllm_doctor.cli.tune_options import TuneOptions
 from vllm_doctor.operate.tune import state as tune_state
 from vllm_doctor.operate.tune import unit as tune_unit
-from vllm_doctor.operate.tune.decide import Limits, Setting, trouble
+from vllm_doctor.operate.tune.decide import Limits, TrialSetting, trouble
 from vllm_doctor.operate.tune.host import LiveHost
 from vllm_doctor.operate.tune.plan import allowance
-from vllm_doctor.operate.tune.ramp import Outcome, Ramp, ramp, shown
+from vllm_doctor.operate.tune.ramp import Ramp, RampEnd, ramp, shown
 from vllm_doctor.records.finding import Change
 from vllm_doctor.render import tune as render
 from vllm_doctor.render.machine import line
 from vllm_doctor.rules.say import inventory_var
 
 
-def run(o: Options) -> int:
+def run(o: TuneOptions) -> int:
     """The ramp; the exit code."""
     if not (o.yes or o.dry_run):
         raise UsageProblem(
@@ -68,7 +68,7 @@ def run(o: Options) -> int:
     return _answer(o, told, limits, outcome)
 
 
-def _answer(o: Options, told: Facts, limits: Limits, outcome: Outcome) -> int:
+def _answer(o: TuneOptions, told: Facts, limits: Limits, outcome: RampEnd) -> int:
     chosen = outcome.best
     changes: tuple[Change, ...] = ()
     if chosen is not None:
@@ -108,7 +108,7 @@ def _answer(o: Options, told: Facts, limits: Limits, outcome: Outcome) -> int:
     return Exit.OK if outcome.complete else Exit.INCOMPLETE
 
 
-def _dry(o: Options, told: Facts, what: Ramp) -> int:
+def _dry(o: TuneOptions, told: Facts, what: Ramp) -> int:
     """The steps of a service that meets no limit: what the plan and the pool allow."""
     load = f"prompts of {told.target.prompt_tokens} and outputs of {told.target.output_tokens} tokens ({told.lengths})"
     by = told.bench.name if told.bench else "streams of our own"
@@ -123,11 +123,13 @@ def _dry(o: Options, told: Facts, what: Ramp) -> int:
     while why is None and number < 12:
         seqs *= 2
         number += 1
-        why = what.allowed(Setting(seqs, what.start.tokens))
-        lines.append(f"{number}. {shown(Setting(seqs, what.start.tokens))}" if why is None else f"   not more: {why}.")
+        why = what.allowed(TrialSetting(seqs, what.start.tokens))
+        lines.append(
+            f"{number}. {shown(TrialSetting(seqs, what.start.tokens))}" if why is None else f"   not more: {why}."
+        )
     if what.start.tokens is not None:
         tokens = what.start.tokens * 2
-        refused = what.allowed(Setting(what.start.seqs, tokens))
+        refused = what.allowed(TrialSetting(what.start.seqs, tokens))
         lines.append(
             f"   then {tokens} tokens a step and on" if refused is None else f"   no more tokens a step: {refused}."
         )

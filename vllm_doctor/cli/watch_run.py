@@ -18,7 +18,7 @@ from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.together import Task
 from vllm_doctor.operate.guard.explain import explained
 from vllm_doctor.operate.history.timeline import memory
-from vllm_doctor.operate.watch.figures import Figures, figures
+from vllm_doctor.operate.watch.figures import ServiceFigures, figures
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.sample import Look
 from vllm_doctor.redact.text import safe
@@ -68,9 +68,9 @@ class View:
         self._asked: dict[str, tuple[float, Task[str]]] = {}
         self._found: dict[str, str] = {}
 
-    def take(self, *, findings: bool = False, wait: bool = True) -> tuple[Figures, ...]:
+    def take(self, *, findings: bool = False, wait: bool = True) -> tuple[ServiceFigures, ...]:
         """One more look, as figures."""
-        shown: list[Figures] = []
+        shown: list[ServiceFigures] = []
         for now in self._see():
             if findings and self._of_host:
                 self._finding(now.unit, wait=wait)
@@ -141,7 +141,7 @@ def _base(url: str) -> str:
     return url.rstrip("/").removesuffix("/metrics").removesuffix("/v1")
 
 
-def _show(seen: tuple[Figures, ...], *, json: bool) -> None:
+def _show(seen: tuple[ServiceFigures, ...], *, json: bool) -> None:
     if json:
         from vllm_doctor.render.machine import line
 

@@ -16,7 +16,7 @@ _ORDINARY = (tarfile.REGTYPE, tarfile.AREGTYPE)
 _NAMES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 
 
-class Refused(Exception):  # noqa: N818 - it says what the input is
+class NoArchive(Exception):  # noqa: N818 - it says what the input is
     """It is not what it is given as; the text says why."""
 
 
@@ -34,14 +34,14 @@ class _Stream:
             count -= len(part)
             self._left -= len(part)
             if self._left < 0:
-                raise Refused(f"it unpacks to more than {MAX_UNPACKED >> 20} MiB, no sane size")
+                raise NoArchive(f"it unpacks to more than {MAX_UNPACKED >> 20} MiB, no sane size")
             if keep:
                 parts.append(part)
         return b"".join(parts)
 
 
 def read_members(pieces: Iterator[bytes], wanted: Mapping[str, int]) -> dict[str, bytes]:
-    """The wanted members (name → most bytes) of an unpacked tar. Raises Refused, and what `pieces` raises."""
+    """The wanted members (name → most bytes) of an unpacked tar. Raises NoArchive, and what `pieces` raises."""
     stream, found = _Stream(pieces), dict[str, bytes]()
     for _ in range(_MOST_MEMBERS):
         block = stream.take(_BLOCK)
@@ -50,21 +50,21 @@ def read_members(pieces: Iterator[bytes], wanted: Mapping[str, int]) -> dict[str
         try:
             head = tarfile.TarInfo.frombuf(block, "utf-8", "replace")
         except tarfile.HeaderError as broken:
-            raise Refused(f"it is no tar: {broken}") from None
+            raise NoArchive(f"it is no tar: {broken}") from None
         _check(head, wanted)
         data = stream.take(head.size, keep=head.name in wanted)
         if head.name in wanted and head.type in _ORDINARY:
             if len(data) < head.size:
-                raise Refused(f"{head.name} in it is cut short")
+                raise NoArchive(f"{head.name} in it is cut short")
             found[head.name] = data
         stream.take(-head.size % _BLOCK, keep=False)
-    raise Refused(f"it has more than {_MOST_MEMBERS} members")
+    raise NoArchive(f"it has more than {_MOST_MEMBERS} members")
 
 
 def _check(head: tarfile.TarInfo, wanted: Mapping[str, int]) -> None:
     ordinary = head.type in _ORDINARY
     most = wanted.get(head.name, MAX_UNPACKED) if ordinary else _MOST_NAMES
     if not (ordinary or head.type in _NAMES):
-        raise Refused(f"{head.name[:80]} in it is no ordinary file")
+        raise NoArchive(f"{head.name[:80]} in it is no ordinary file")
     if not 0 <= head.size <= most:
-        raise Refused(f"{head.name[:80]} in it has {head.size} bytes, no sane size: at most {most} are read")
+        raise NoArchive(f"{head.name[:80]} in it has {head.size} bytes, no sane size: at most {most} are read")

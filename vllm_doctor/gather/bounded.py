@@ -36,7 +36,7 @@ DIGITS = 100
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Anything that gives bytes: a file, standard input, a decompressor."""
 
     def read1(self, size: int, /) -> bytes:

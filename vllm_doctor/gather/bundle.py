@@ -18,15 +18,15 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor import __version__
-from vllm_doctor.gather.archive import Refused, read_members
-from vllm_doctor.gather.bounded import CHUNK, Source, json_value, opened, title, words
+from vllm_doctor.gather.archive import NoArchive, read_members
+from vllm_doctor.gather.bounded import CHUNK, ByteSource, json_value, opened, title, words
 from vllm_doctor.gather.unpack import compression, unpacked
-from vllm_doctor.log.read.pieces import Broken, TooMuch
+from vllm_doctor.log.read.pieces import DamagedData, TooMuch
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.redact.clients import without_clients
-from vllm_doctor.redact.identities import Names
+from vllm_doctor.redact.identities import SiteNames
 from vllm_doctor.redact.ledger import Entry, Redactor, accounts
 
 VERSION = 1
@@ -89,14 +89,14 @@ def _without_clients(snapshots: Sequence[Snapshot]) -> tuple[list[Snapshot], int
     return kept, count
 
 
-def _names(snapshots: Sequence[Snapshot], read: object) -> Names:
+def _names(snapshots: Sequence[Snapshot], read: object) -> SiteNames:
     """What this host and its users are called, and the number that its system has."""
     hosts = [shot.subject.host or "" for shot in snapshots]
     hosts += [shot.machine.value.hostname for shot in snapshots if isinstance(shot.machine, Known)]
     machine = ""
     if any(shot.live for shot in snapshots):
         machine = (words(_MACHINE_ID, 64) or "").strip()
-    return Names(hosts, accounts(read), (machine,))
+    return SiteNames(hosts, accounts(read), (machine,))
 
 
 def _pack(raw: io.BufferedIOBase | io.BufferedWriter, files: dict[str, bytes]) -> None:
@@ -135,24 +135,24 @@ def read_bundle(path: str | os.PathLike[str]) -> tuple[Snapshot, ...] | Unknown:
             return Unknown(source.reason, "check the path given with --from")
         try:
             return _read(source, title(name))
-        except (OSError, Broken, TooMuch, Refused) as problem:
+        except (OSError, DamagedData, TooMuch, NoArchive) as problem:
             words = str(problem) or "it unpacks to more than a bundle has"
             return Unknown(f"{title(name)}: not a vllm-doctor bundle: {words[:200]}", _AGAIN)
 
 
-def _read(source: Source, shown: str) -> tuple[Snapshot, ...] | Unknown:
+def _read(source: ByteSource, shown: str) -> tuple[Snapshot, ...] | Unknown:
     head = source.read1(CHUNK)
     if head[:1] == b"[":
         return _snapshots(_at_most(_pieces(source, head), MAX_SNAPSHOTS))
     if compression(head) != "gzip":
-        raise Refused("it is no gzipped tar" if head else "it is empty")
+        raise NoArchive("it is no gzipped tar" if head else "it is empty")
     members = read_members(unpacked(source, "gzip", head), {_MANIFEST: MAX_MANIFEST, _SNAPSHOTS: MAX_SNAPSHOTS})
     for needed in (_MANIFEST, _SNAPSHOTS):
         if needed not in members:
-            raise Refused(f"there is no {needed} in it")
+            raise NoArchive(f"there is no {needed} in it")
     told = json_value(members[_MANIFEST], _MANIFEST, "")
     if isinstance(told, Unknown):
-        raise Refused(told.reason)
+        raise NoArchive(told.reason)
     version = told.value.get("bundle_version") if isinstance(told.value, dict) else None
     if version != VERSION:
         return Unknown(
@@ -162,7 +162,7 @@ def _read(source: Source, shown: str) -> tuple[Snapshot, ...] | Unknown:
     return _snapshots(members[_SNAPSHOTS])
 
 
-def _pieces(source: Source, head: bytes) -> Iterator[bytes]:
+def _pieces(source: ByteSource, head: bytes) -> Iterator[bytes]:
     yield head
     while block := source.read1(CHUNK):
         yield block
@@ -173,20 +173,20 @@ def _at_most(pieces: Iterator[bytes], most: int) -> bytes:
     for piece in pieces:
         data += piece
         if len(data) > most:
-            raise Refused(f"it has more than {most >> 20} MiB")
+            raise NoArchive(f"it has more than {most >> 20} MiB")
     return bytes(data)
 
 
 def _snapshots(data: bytes) -> tuple[Snapshot, ...]:
-    """Raises Refused. The values are counted before they are made: each takes up to a hundred times its text."""
+    """Raises NoArchive. The values are counted before they are made: each takes up to a hundred times its text."""
     if sum(map(data.count, (b",", b"{", b"["))) > MAX_VALUES:
         values = (found for found in _VALUES.finditer(data) if found[1])
         if next(islice(values, MAX_VALUES, None), None) is not None:
-            raise Refused(f"{_SNAPSHOTS} has more than {MAX_VALUES} values")
+            raise NoArchive(f"{_SNAPSHOTS} has more than {MAX_VALUES} values")
     try:
         found = msgspec.json.decode(data, type=tuple[Snapshot, ...])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
-        raise Refused(f"{_SNAPSHOTS}: {str(broken)[:160]}") from None
+        raise NoArchive(f"{_SNAPSHOTS}: {str(broken)[:160]}") from None
     if not found:
-        raise Refused("it holds no snapshot")
+        raise NoArchive("it holds no snapshot")
     return found

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vllm_doctor.gather.inspected import Seen
+from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.gather.launch import is_vllm, parse_argv
 from vllm_doctor.knowledge.images import release_of
 from vllm_doctor.records.finding import Subject
@@ -13,7 +13,7 @@ from vllm_doctor.redact.launch import secret_values
 _INSPECT = {"kubernetes": "kubectl get pod", "slurm": "scontrol show job"}
 
 
-def launch_of(seen: Seen, medium: str | None = None) -> Reading[Launch]:
+def launch_of(seen: Inspected, medium: str | None = None) -> Reading[Launch]:
     """The launch in the container's description; secrets are not in it."""
     container = seen.container
     if not is_vllm(seen.argv) and container.is_job:
@@ -27,7 +27,7 @@ def launch_of(seen: Seen, medium: str | None = None) -> Reading[Launch]:
     return Known(Launch(launch.argv, launch.model, launch.flags, launch.env, kind), source_of(seen))
 
 
-def version_in(seen: Seen) -> Reading[str]:
+def version_in(seen: Inspected) -> Reading[str]:
     """The release that the image's tag names."""
     if seen.container.is_job:
         return NOT_GIVEN
@@ -37,28 +37,28 @@ def version_in(seen: Seen) -> Reading[str]:
     return Unknown(f"the image {seen.container.image or '?'} names no release", "give it: --vllm-version X.Y.Z")
 
 
-def source_of(seen: Seen) -> str:
+def source_of(seen: Inspected) -> str:
     """The program that told of it."""
     return _INSPECT.get(seen.container.runtime, f"{seen.container.runtime} inspect")
 
 
-def place_of(seen: Seen) -> str:
+def place_of(seen: Inspected) -> str:
     """The container as `diagnose` takes it."""
     kind = "pod/" if seen.container.is_pod else f"{seen.container.runtime}:"
     return kind + seen.container.name
 
 
-def subject_of(seen: Seen) -> Subject:
+def subject_of(seen: Inspected) -> Subject:
     """Whom the answer is about."""
     return Subject(host=seen.container.node, place=place_of(seen))
 
 
-def secrets_of(seen: Seen, beside: Sequence[str] = ()) -> frozenset[str]:
+def secrets_of(seen: Inspected, beside: Sequence[str] = ()) -> frozenset[str]:
     """What the container is given and nobody else may know."""
     own = secret_values((*seen.argv, *beside), seen.env, (seen.container.name,))
     return own.union(*(secret_values(argv, env, (seen.container.name,)) for argv, env in seen.others))
 
 
-def no_unit(seen: Seen) -> Absent:
+def no_unit(seen: Inspected) -> Absent:
     """No unit starts it."""
     return Absent(f"{seen.container.runtime} runs it, no unit of systemd's")

@@ -12,7 +12,7 @@ from pathlib import Path
 from vllm_doctor.gather import inspected, trust
 from vllm_doctor.gather import run as programs
 from vllm_doctor.gather.bounded import words
-from vllm_doctor.gather.inspected import Seen
+from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.gather.run import NotRun, Ran, run
 from vllm_doctor.log.read.lines import log_of_lines
 from vllm_doctor.records.log import Log, RunLines
@@ -49,9 +49,9 @@ def _home() -> str:
         return "/"
 
 
-def find(deadline_s: float) -> tuple[tuple[Seen, ...], tuple[Unknown, ...]]:
+def find(deadline_s: float) -> tuple[tuple[Inspected, ...], tuple[Unknown, ...]]:
     """The host's containers of vLLM, those that ended within a day too, and the runtimes that did not answer."""
-    found: list[Seen] = []
+    found: list[Inspected] = []
     problems: list[Unknown] = []
     for runtime in filter(_is_used, RUNTIMES):
         told = _listed(runtime, deadline_s)
@@ -87,7 +87,7 @@ def _listed(runtime: str, deadline_s: float) -> list[str] | Unknown:
     return [row[0] for row in rows if len(row) > 1 and "vllm" in "\t".join(row[1:]).lower()][:_MOST]
 
 
-def inspect(runtime: str, names: Sequence[str], deadline_s: float) -> Reading[tuple[Seen, ...]]:
+def inspect(runtime: str, names: Sequence[str], deadline_s: float) -> Reading[tuple[Inspected, ...]]:
     """What the runtime says of these containers; Absent where it has none of that name."""
     argv = [runtime, "inspect", *(["--type", "container"] if runtime == "docker" else ["--type=container"]), *names]
     got = run(argv, deadline_s=deadline_s, env=environment())
@@ -114,7 +114,7 @@ def _silent(runtime: str, got: Ran | NotRun) -> Unknown:
     )
 
 
-def log(seen: Seen, deadline_s: float) -> Reading[Log]:
+def log(seen: Inspected, deadline_s: float) -> Reading[Log]:
     """What the container wrote: its start and its end, both streams in the order of their stamps."""
     runtime = seen.container.runtime
     name = f"{runtime} logs {seen.container.name}"
@@ -158,7 +158,7 @@ def _stamped(stream: bytes) -> Iterable[tuple[str, str]]:
         yield at, line.decode(errors="replace")
 
 
-def _is_current(seen: Seen) -> bool:
+def _is_current(seen: Inspected) -> bool:
     end = seen.container.end
     if seen.container.state in {"running", "paused", "restarting", "created"} or end is None or end.finished_at is None:
         return True
@@ -169,6 +169,6 @@ def _is_current(seen: Seen) -> bool:
     return (datetime.datetime.now(tz=datetime.UTC) - ended).total_seconds() < _RECENT_S
 
 
-def _trouble(seen: Seen) -> tuple[int, str]:
+def _trouble(seen: Inspected) -> tuple[int, str]:
     order = {"restarting": 0, "exited": 1, "created": 1, "paused": 2, "running": 3}
     return order.get(seen.container.state, 4), seen.container.name

@@ -10,7 +10,7 @@ import msgspec
 
 from vllm_doctor.gather import described, inspected, pod, slurm
 from vllm_doctor.gather.bounded import CHUNK, STDIN, json_value, opened, put_back, start
-from vllm_doctor.gather.inspected import Seen
+from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.records.container import Event
 from vllm_doctor.records.reading import Known, Unknown
@@ -38,7 +38,7 @@ class Documents(msgspec.Struct, frozen=True):
 
     logs: tuple[str, ...]
     launches: tuple[str, ...] = ()
-    containers: tuple[Seen, ...] = ()
+    containers: tuple[Inspected, ...] = ()
     events: tuple[Event, ...] = ()
 
 
@@ -47,7 +47,7 @@ def sort(names: Sequence[str]) -> Documents:
     `scontrol show job`, and what starts a vLLM (compose, a script); all others are logs."""
     logs: list[str] = []
     launches: list[str] = []
-    seen: list[Seen] = []
+    seen: list[Inspected] = []
     told: list[Event] = []
     for name in (_of_a_pipe() or name if name == STDIN else name for name in names):
         if job := _jobs(name):
@@ -123,7 +123,7 @@ def _starts_vllm(name: str) -> bool:
     return True
 
 
-def _jobs(name: str) -> list[Seen]:
+def _jobs(name: str) -> list[Inspected]:
     """What `scontrol show job` printed, kept in a file."""
     size = None if name == STDIN else _size(name)
     if size is None or size > _MOST_YAML:
@@ -144,7 +144,7 @@ def _described(name: str) -> str | None:
     return whole if described.holds(whole) else None
 
 
-def _taken(value: object) -> tuple[tuple[Seen, ...], tuple[Event, ...]]:
+def _taken(value: object) -> tuple[tuple[Inspected, ...], tuple[Event, ...]]:
     listed = value if isinstance(value, list) else [value]
     if listed and inspected.is_one(listed[0]):
         return tuple(inspected.seen(one, "docker") for one in listed[:256] if inspected.is_one(one)), ()

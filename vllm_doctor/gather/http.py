@@ -36,7 +36,7 @@ class NoResponse(msgspec.Struct, frozen=True):
     connected: bool
 
 
-Outcome: TypeAlias = Response | NoResponse
+HttpOutcome: TypeAlias = Response | NoResponse
 
 
 class Pass(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ def get(
     body: bytes | None = None,
     given: Pass | Login = NO_PASS,
     method: str | None = None,
-) -> Outcome:
+) -> HttpOutcome:
     """GET `url`, or POST `body` as JSON. No redirect is followed and no proxy used: it is this host's own server.
 
     A key goes over TLS only to whoever shows the very certificate of the server's file.
@@ -77,14 +77,14 @@ def get(
     import urllib3  # noqa: F401 - before the clock runs
 
     begun: list[int] = []
-    asked: Task[Outcome | None] = Task(
+    asked: Task[HttpOutcome | None] = Task(
         lambda: _get(url, deadline_s, max_bytes, method=method, body=body, given=given, begun=begun)
     )
     # A header that drips keeps every single read within its time.
     return asked.within(deadline_s + GRACE_S, None) or (_dripped if begun else _silent)(url, deadline_s)
 
 
-def get_keyed(url: str, given: Pass, *, deadline_s: float, max_bytes: int) -> Outcome:
+def get_keyed(url: str, given: Pass, *, deadline_s: float, max_bytes: int) -> HttpOutcome:
     """GET `url` as anybody may, and with the key where that is refused."""
     answer = get(url, deadline_s=deadline_s, max_bytes=max_bytes)
     if given.key and isinstance(answer, Response) and answer.status in {401, 403}:
@@ -144,7 +144,7 @@ def _get(
     body: bytes | None,
     given: Pass | Login,
     begun: list[int],
-) -> Outcome:
+) -> HttpOutcome:
     """`begun` gets the status as soon as the headers are whole."""
     import urllib3
     from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError

@@ -23,7 +23,7 @@ _GPU_DEVICE = re.compile(r"/dev/nvidia\d+")
 _OTHER_DEVICE = re.compile(r"/dev/(kfd|dri|accel|davinci|hl|xpu)")
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Inspected(msgspec.Struct, frozen=True):
     """A container and what is needed to look further but is not for the snapshot: secrets are still in `argv` and
     `env`, and in `others`, the command lines and variables of a pod's other containers. `serves` says that its program
     is a vLLM server; `ports` are its published ports, by the one inside; `files` is where a batch job writes, and
@@ -44,7 +44,7 @@ class Seen(msgspec.Struct, frozen=True):
         return is_vllm(self.argv) or release_of(self.container.image) is not None
 
 
-def read(data: bytes, name: str, runtime: str = "docker") -> Reading[tuple[Seen, ...]]:
+def read(data: bytes, name: str, runtime: str = "docker") -> Reading[tuple[Inspected, ...]]:
     """What `inspect` printed: one container, or several."""
     told = json_value(data, name, _REMEDY)
     if isinstance(told, Unknown):
@@ -59,7 +59,7 @@ def is_one(value: object) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("State"), Mapping) and "Config" in value
 
 
-def seen(told: object, runtime: str) -> Seen:
+def seen(told: object, runtime: str) -> Inspected:
     """One container's description."""
     if fields.at(told, "OCIRuntime") is not None or fields.at(told, "Pod") is not None:
         runtime = "podman"
@@ -90,7 +90,7 @@ def seen(told: object, runtime: str) -> Seen:
         id=fields.text(told, "Id")[:64],
         made=_made(told, runtime),
     )
-    return Seen(container, fields.text(told, "Id")[:64] or container.name, _argv(told), env, _ports(told))
+    return Inspected(container, fields.text(told, "Id")[:64] or container.name, _argv(told), env, _ports(told))
 
 
 def _argv(told: object) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ class Entries(msgspec.Struct, frozen=True):
     gap: bool = False
 
 
-class Run(msgspec.Struct, frozen=True):
+class Invocation(msgspec.Struct, frozen=True):
     """One invocation of the unit, as systemd told of it; `failed` with the words of its failure. `began` and `last`
     are when systemd first and last spoke of it, seconds since the epoch: where it ended, its end."""
 
@@ -56,7 +56,7 @@ def _user() -> str:
         return str(os.geteuid())
 
 
-def invocations(unit: str, deadline_s: float, *, since: float | None = None) -> Reading[tuple[Run, ...]]:
+def invocations(unit: str, deadline_s: float, *, since: float | None = None) -> Reading[tuple[Invocation, ...]]:
     """The unit's invocations, oldest first, from systemd's own few messages: of this boot, or with `since` (seconds
     since the epoch) all that the journal still has from then on."""
     scope = "-b" if since is None else f"--since=@{since:.0f}"
@@ -67,7 +67,7 @@ def invocations(unit: str, deadline_s: float, *, since: float | None = None) -> 
     for row in _rows(got.out):
         said.setdefault(_text(row.get("INVOCATION_ID")), []).append((_at(row) or 0.0, _text(row.get("MESSAGE"))))
     runs = tuple(
-        Run(
+        Invocation(
             invocation,
             tuple(dict.fromkeys(line for _, line in lines)),
             any(_ENDED_BY_ITSELF.search(line) for _, line in lines),

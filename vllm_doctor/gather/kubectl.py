@@ -7,7 +7,7 @@ import msgspec
 
 from vllm_doctor.gather import containers, fields, pod, trust
 from vllm_doctor.gather.bounded import json_value
-from vllm_doctor.gather.inspected import Seen
+from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.gather.run import NotRun, Ran, run
 from vllm_doctor.gather.target import POD
 from vllm_doctor.gather.together import Task
@@ -30,7 +30,7 @@ def environment() -> dict[str, str]:
     return env
 
 
-def read(name: str, space: str | None, deadline_s: float) -> Reading[tuple[Seen, ...]]:
+def read(name: str, space: str | None, deadline_s: float) -> Reading[tuple[Inspected, ...]]:
     """The containers of vLLM in a pod, with its events and its node's memory."""
     got = _asked(["get", "pod", name, *_in(space), "-o", "json"], deadline_s)
     if isinstance(got, Unknown | Absent):
@@ -57,13 +57,13 @@ def read(name: str, space: str | None, deadline_s: float) -> Reading[tuple[Seen,
     return Known(tuple(_with(one, memory, unseen, wrote) for one in seen), "kubectl get pod")
 
 
-def _with(seen: Seen, memory: int | None, unseen: str, wrote: dict[str, tuple[str, ...]]) -> Seen:
+def _with(seen: Inspected, memory: int | None, unseen: str, wrote: dict[str, tuple[str, ...]]) -> Inspected:
     beside = tuple(msgspec.structs.replace(one, wrote=wrote.get(one.name, ())) for one in seen.container.beside)
     more = msgspec.structs.replace(seen.container, host_memory=memory, unseen=unseen, beside=beside)
     return msgspec.structs.replace(seen, container=more)
 
 
-def _wrote(seen: Seen, one: Beside, deadline_s: float) -> tuple[str, ...]:
+def _wrote(seen: Inspected, one: Beside, deadline_s: float) -> tuple[str, ...]:
     """The last lines of a container that failed: of the run that ended, where it waits for the next."""
     space, name, _ = seen.container.name.split("/", 2)
     scope = [name, "-c", one.name, "-n", space, f"--tail={_LAST_LINES}"]
@@ -71,7 +71,7 @@ def _wrote(seen: Seen, one: Beside, deadline_s: float) -> tuple[str, ...]:
     return tuple(line[:_LONGEST] for line in lines if line.strip()) if isinstance(lines, list) else ()
 
 
-def log(seen: Seen, deadline_s: float) -> Reading[Log]:
+def log(seen: Inspected, deadline_s: float) -> Reading[Log]:
     """What the container wrote; of one that was started again, the run before it first: it is the one that failed."""
     space, name, own = seen.container.name.split("/", 2)
     scope = [name, "-c", own, "-n", space, "--timestamps", f"--tail={_TAIL}"]

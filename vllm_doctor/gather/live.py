@@ -28,7 +28,7 @@ from vllm_doctor.gather import (
 from vllm_doctor.gather.contained import place_of
 from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.http import Pass
-from vllm_doctor.gather.inspected import Seen
+from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.gather.launch import is_vllm, parse_argv
 from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.gather.program import gone
@@ -124,13 +124,13 @@ _Work: TypeAlias = tuple[str, Callable[[], "_Read"]]
 
 def _works(
     deadline_s: float, unit: str | None, aims: Sequence[Target], *, canary: bool | None
-) -> tuple[list[_Work], tuple[Seen, ...]]:
+) -> tuple[list[_Work], tuple[Inspected, ...]]:
     """What is to be read, each with its name; and the containers among it."""
     if aims:
         return [one for aim in aims for one in _aimed(aim, deadline_s, canary=canary)], ()
     listing = Worker(partial(containers.find, deadline_s), _Listed, 3 * deadline_s) if unit is None else None
     found = systemd.find(unit, deadline_s)
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[Inspected, ...] = ()
     if listing is not None:
         collect([listing])
         seen, _ = listing.result(lambda _why: ((), ()))
@@ -180,7 +180,7 @@ class NotThereError(Exception):
         self.remedy = remedy
 
 
-_Listed: TypeAlias = tuple[tuple[Seen, ...], tuple[Unknown, ...]]
+_Listed: TypeAlias = tuple[tuple[Inspected, ...], tuple[Unknown, ...]]
 _KernelLog: TypeAlias = Reading[Kernel]
 # A picture, and the secrets that were taken out of it.
 _Read: TypeAlias = tuple[Snapshot, tuple[str, ...]]
@@ -283,7 +283,7 @@ def _without_unit(missing: Absent | Unknown) -> _Read:
     return _of_host(missing, Known(procfs.machine(main_pid=None, port=None, folders=["/"]), "/proc")), ()
 
 
-def _beside(read: list[_Read], seen: Sequence[Seen], most: float, *, canary: bool | None) -> list[_Read]:
+def _beside(read: list[_Read], seen: Sequence[Inspected], most: float, *, canary: bool | None) -> list[_Read]:
     """vLLM that runs beside the units and containers that were found: a process that is of neither is judged by
     itself; what is left (a container of another user's runtime) is told in a picture of the host."""
     shots = [shot for shot, _ in read]
@@ -312,7 +312,7 @@ def _first_machine(shots: Sequence[Snapshot]) -> Machine | None:
     return next((machine.value for machine in whole if isinstance(machine, Known)), None)
 
 
-def _is_of(process: Process, seen: Sequence[Seen]) -> bool:
+def _is_of(process: Process, seen: Sequence[Inspected]) -> bool:
     return process.container is not None and any(one.id.startswith(process.container[1]) for one in seen)
 
 

@@ -70,7 +70,7 @@ def looks(
     return Known(tuple(task.result(until, other) for task, other in zip(tasks, late, strict=True)), "systemctl show")
 
 
-class Change(msgspec.Struct, frozen=True):
+class HostChange(msgspec.Struct, frozen=True):
     """Who changes the host's services just now, and which; without `unit` it may be every one."""
 
     who: str
@@ -81,7 +81,7 @@ class Change(msgspec.Struct, frozen=True):
         return self.unit in {"", unit}
 
 
-def changing(now: float, file: Path = CHANGING) -> Change | None:
+def changing(now: float, file: Path = CHANGING) -> HostChange | None:
     """None where nobody changes anything, where that was said long ago, or where the process that said so is gone. Its
     number and start are on the second line, the one unit that it changes on the third."""
     try:
@@ -93,7 +93,7 @@ def changing(now: float, file: Path = CHANGING) -> Change | None:
     who, process, unit = (*lines, "", "", "")[:3]
     if age >= _CHANGE_S or _gone(process):
         return None
-    return Change(who[:200] or "somebody", unit[:300])
+    return HostChange(who[:200] or "somebody", unit[:300])
 
 
 def _gone(process: str) -> bool:

@@ -19,7 +19,7 @@ from vllm_doctor.gather.contained import (
     version_in,
 )
 from vllm_doctor.gather.http import NO_PASS, NoResponse, Pass, get
-from vllm_doctor.gather.inspected import Seen
+from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.gather.launch import is_vllm, parse_argv
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.metrics import scrape_twice
@@ -40,7 +40,7 @@ WINDOW_S = 2.0
 _Read: TypeAlias = tuple[Snapshot, tuple[str, ...]]
 
 
-def find(aim: Target, deadline_s: float) -> Reading[tuple[Seen, ...]]:
+def find(aim: Target, deadline_s: float) -> Reading[tuple[Inspected, ...]]:
     """The containers of a target."""
     if aim.kind == "slurm":
         return slurm.read(aim.name, deadline_s)
@@ -49,7 +49,7 @@ def find(aim: Target, deadline_s: float) -> Reading[tuple[Seen, ...]]:
     return containers.inspect(aim.kind, [aim.name], deadline_s)
 
 
-def of_container(seen: Seen, deadline_s: float, *, canary: bool | None) -> _Read:
+def of_container(seen: Inspected, deadline_s: float, *, canary: bool | None) -> _Read:
     """What a container's runtime, its log and the server in it tell."""
     container = seen.container
     running = container.state == "running"
@@ -108,13 +108,13 @@ def _elsewhere(container: Container) -> bool:
     return container.is_pod or container.is_job
 
 
-def _log(seen: Seen, deadline_s: float) -> Reading[Log]:
+def _log(seen: Inspected, deadline_s: float) -> Reading[Log]:
     if seen.container.is_job:
         return slurm.log(seen)
     return kubectl.log(seen, deadline_s) if seen.container.is_pod else containers.log(seen, deadline_s)
 
 
-def base_url(seen: Seen, flags: dict[str, str | bool]) -> str | None:
+def base_url(seen: Inspected, flags: dict[str, str | bool]) -> str | None:
     """Where the container's server is reached from this host: a published port, the host's network, its address."""
     inside = probe.port_of(flags)
     scheme = (probe.base_url(flags) or "http").partition(":")[0]
@@ -135,7 +135,7 @@ def _ask(base: str, launch: Reading[Launch], given: Pass, *, canary: bool | None
     return found
 
 
-def _no_answer(seen: Seen, *, running: bool) -> Absent | Unknown:
+def _no_answer(seen: Inspected, *, running: bool) -> Absent | Unknown:
     if not running:
         return Absent(f"{seen.container.name} is not running, so it has no metrics")
     if seen.container.is_job:
@@ -151,7 +151,7 @@ def _no_answer(seen: Seen, *, running: bool) -> Absent | Unknown:
     return Unknown(f"{seen.container.name}: {port}", remedy)
 
 
-def _probe(answered: Probe | None, base: str | None, seen: Seen, *, running: bool) -> Reading[Probe]:
+def _probe(answered: Probe | None, base: str | None, seen: Inspected, *, running: bool) -> Reading[Probe]:
     if base is None:
         return _no_answer(seen, running=running) if running else Absent("the container is not running")
     if answered is None:
@@ -159,11 +159,11 @@ def _probe(answered: Probe | None, base: str | None, seen: Seen, *, running: boo
     return Known(answered, base)
 
 
-def _never_ran(seen: Seen) -> Absent:
+def _never_ran(seen: Inspected) -> Absent:
     return Absent(f"{seen.container.name} was never started, so it wrote nothing")
 
 
-def _machine(seen: Seen, *, running: bool) -> Reading[Machine]:
+def _machine(seen: Inspected, *, running: bool) -> Reading[Machine]:
     """This machine, with the container's own processes; of a pod another one, as a rule."""
     if _elsewhere(seen.container):
         return Absent("its node is another machine")
@@ -173,7 +173,7 @@ def _machine(seen: Seen, *, running: bool) -> Reading[Machine]:
     return Known(msgspec.structs.replace(whole, processes=own), "/proc")
 
 
-def _config(launch: Reading[Launch], seen: Seen) -> Reading[dict[str, object]]:
+def _config(launch: Reading[Launch], seen: Inspected) -> Reading[dict[str, object]]:
     """The model's config.json is in the container's own files: it is not looked for in the host's."""
     model = launch.value.model if isinstance(launch, Known) else None
     where = "on the job's node" if seen.container.is_job else f"inside {seen.container.name}"

@@ -7,7 +7,7 @@ import msgspec
 
 from vllm_doctor.gather import fields
 from vllm_doctor.gather.bounded import json_value
-from vllm_doctor.gather.inspected import Seen, unshelled
+from vllm_doctor.gather.inspected import Inspected, unshelled
 from vllm_doctor.gather.launch import is_vllm
 from vllm_doctor.knowledge.images import release_of
 from vllm_doctor.records.container import Beside, Check, Container, End, Event
@@ -26,7 +26,7 @@ _OTHER_GPU = re.compile(r"(gpu|xpu|habana|tpu|npu|neuron)", re.IGNORECASE)
 _MOST_EVENTS = 200
 
 
-def read(data: bytes, name: str) -> Reading[tuple[Seen, ...]]:
+def read(data: bytes, name: str) -> Reading[tuple[Inspected, ...]]:
     """The pods' containers that serve vLLM; of a pod without one its first, which then is what was meant."""
     told = json_value(data, name, _REMEDY)
     if isinstance(told, Unknown):
@@ -92,7 +92,7 @@ def events(value: object) -> tuple[Event, ...]:
     return tuple(sorted(found, key=lambda event: event.at or "")[-_MOST_EVENTS:])
 
 
-def containers(pod: object) -> tuple[Seen, ...]:
+def containers(pod: object) -> tuple[Inspected, ...]:
     """The containers of a pod that serve vLLM, else the first; each with those before it and beside it."""
     specs = [one for one in fields.rows(pod, "spec", "containers") if isinstance(one, Mapping)]
     every = [_seen(pod, one) for one in specs]
@@ -136,7 +136,7 @@ def named(pod: object) -> str:
     return f"{space[:100]}/{fields.text(pod, 'metadata', 'name')[:253]}"
 
 
-def _seen(pod: object, spec: Mapping[str, object]) -> Seen:
+def _seen(pod: object, spec: Mapping[str, object]) -> Inspected:
     own = fields.text(spec, "name")
     status = _status(pod, own, "containerStatuses")
     ready = fields.at(status, "ready")
@@ -165,7 +165,7 @@ def _seen(pod: object, spec: Mapping[str, object]) -> Seen:
         ready=ready if isinstance(ready, bool) else None,
         owner=_owner(pod),
     )
-    return Seen(container, fields.text(pod, "metadata", "uid") or container.name, argv, _environment(spec))
+    return Inspected(container, fields.text(pod, "metadata", "uid") or container.name, argv, _environment(spec))
 
 
 def _owner(pod: object) -> str:
@@ -277,7 +277,7 @@ def _environment(spec: object) -> dict[str, str]:
     return {fields.text(one, "name"): fields.text(one, "value") for one in listed if fields.text(one, "value")}
 
 
-def with_events(found: Iterable[Seen], told: tuple[Event, ...]) -> tuple[Seen, ...]:
+def with_events(found: Iterable[Inspected], told: tuple[Event, ...]) -> tuple[Inspected, ...]:
     """The containers with the events about their pod."""
     return tuple(
         msgspec.structs.replace(one, container=msgspec.structs.replace(one.container, events=told)) for one in found

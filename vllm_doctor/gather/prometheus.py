@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from vllm_doctor.gather.http import NoResponse, get
-from vllm_doctor.gather.prometheus_query import Refused, Series, Silent, Strange, ask
+from vllm_doctor.gather.prometheus_query import QueryRefused, Series, Silent, Strange, ask
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import Load, Metrics, Sample, Scrape
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
@@ -132,7 +132,7 @@ def _asked(base: str, query: str, at: float) -> list[Series] | Unknown:
             return Unknown(why, remedy)
         case Strange(status, _):
             return Unknown(f"{address} answers {status}, not as a Prometheus does", remedy)
-        case Refused(why):
+        case QueryRefused(why):
             return Unknown(f"{base}: {why}", remedy)
         case list(series):
             return series

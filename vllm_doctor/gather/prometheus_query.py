@@ -29,7 +29,7 @@ class Strange(msgspec.Struct, frozen=True):
     why: str
 
 
-class Refused(msgspec.Struct, frozen=True):
+class QueryRefused(msgspec.Struct, frozen=True):
     """Prometheus did not run the query; `why` is its own word."""
 
     why: str
@@ -52,7 +52,7 @@ def ask(
     deadline_s: float,
     max_bytes: int,
     given: Pass | Login = NO_PASS,
-) -> list[Series] | Silent | Strange | Refused:
+) -> list[Series] | Silent | Strange | QueryRefused:
     """`address` is that of the API's call, /api/v1/query or query_range, and `words` are its parameters."""
     query = urlencode(words)
     told = get(f"{address}?{query}", deadline_s=deadline_s, max_bytes=max_bytes, given=given)
@@ -63,7 +63,7 @@ def ask(
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
         return Strange(told.status, _own_words(told) or str(wrong)[:80])
     if answer.status != "success":
-        return Refused(answer.error[:300])
+        return QueryRefused(answer.error[:300])
     return answer.data.result if answer.data is not None else []
 
 

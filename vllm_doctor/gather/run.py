@@ -47,7 +47,7 @@ class NotRun(msgspec.Struct, frozen=True):
     out: bytes = b""
 
 
-Outcome: TypeAlias = Ran | NotRun
+ProgramOutcome: TypeAlias = Ran | NotRun
 
 
 def python(
@@ -57,7 +57,7 @@ def python(
     stdin: bytes = b"",
     max_bytes: int = 16 << 20,
     memory_bytes: int | None = None,
-) -> Outcome:
+) -> ProgramOutcome:
     """Run a module of this package in an interpreter of its own: for what may hang, crash, or compute for ever.
 
     A thread cannot be given a deadline against work of the processor; this can. The interpreter takes 20 ms to start.
@@ -82,7 +82,7 @@ def run(
     env: Mapping[str, str] | None = None,
     stdin: bytes = b"",
     memory_bytes: int | None = None,
-) -> Outcome:
+) -> ProgramOutcome:
     """Run `argv` without a shell and with an English locale; `max_bytes` of output end it as well as `deadline_s`.
 
     The program is an absolute path or a name on `PATH`. Of the caller's environment it gets nothing; `env` is added

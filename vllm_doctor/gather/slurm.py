@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from vllm_doctor.gather import containers, trust
-from vllm_doctor.gather.inspected import Seen
+from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.run import NotRun, Ran, run
 from vllm_doctor.launch.command import parse_line
@@ -36,7 +36,7 @@ _WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPE
 _PAUSED = frozenset({"SUSPENDED", "STOPPED"})
 
 
-def read(job: str, deadline_s: float) -> Reading[tuple[Seen, ...]]:
+def read(job: str, deadline_s: float) -> Reading[tuple[Inspected, ...]]:
     """The job, or the tasks of an array; with the launch in its batch script where this user may see that."""
     live = _asked(["scontrol", "show", "job", job], deadline_s)
     if isinstance(live, Ran):
@@ -103,7 +103,7 @@ def accounted(text: str) -> list[dict[str, str]]:
     return found
 
 
-def seen(job: Mapping[str, str], script: str | None = None) -> Seen:
+def seen(job: Mapping[str, str], script: str | None = None) -> Inspected:
     """A job as the other places are: what ran, what it was given, how it stands."""
     status = job.get("JobState", "").upper()
     state = "running" if status in _RUNNING else "waiting" if status in _WAITING else "exited"
@@ -128,10 +128,10 @@ def seen(job: Mapping[str, str], script: str | None = None) -> Seen:
     )
     files = tuple(dict.fromkeys(f"{job[kind]}" for kind in ("StdOut", "StdErr") if job.get(kind, "").startswith("/")))
     owner = _USER.fullmatch(job.get("UserId", ""))
-    return Seen(container, name, argv, env, files=files, owner=int(owner[1]) if owner else None)
+    return Inspected(container, name, argv, env, files=files, owner=int(owner[1]) if owner else None)
 
 
-def log(found: Seen) -> Reading[Log]:
+def log(found: Inspected) -> Reading[Log]:
     """What the job wrote. Its owner names the files, so only plain files of that user are read."""
     name = found.container.name
     give = f"give the job's output as a file: vllm-doctor diagnose FILE (scontrol show job {name} names it)"

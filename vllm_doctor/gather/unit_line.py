@@ -15,7 +15,7 @@ _MANAGER = "org.freedesktop.systemd1"
 _PREFIXES = {"ignore-failure": "-", "privileged": "+", "no-setuid": "!", "ambient": "!!", "no-env-expand": ":"}
 
 
-class Line(msgspec.Struct, frozen=True):
+class UnitLine(msgspec.Struct, frozen=True):
     """What ExecStart= says: specifiers are replaced in `words`, variables are not. `program` is started with them; its
     first word may be another name. `prefix` is what stands before the program."""
 
@@ -29,7 +29,7 @@ class Line(msgspec.Struct, frozen=True):
         return bool(self.words) and self.words[0] == self.program and self.program.startswith("/")
 
 
-def line(unit: str, deadline_s: float = 5) -> Line | None:
+def line(unit: str, deadline_s: float = 5) -> UnitLine | None:
     """The one command of ExecStart=; None where there is none or more, or systemd does not say (before release 243)."""
     asked = ["busctl", "--json=short", "get-property", _MANAGER, _place(unit), f"{_MANAGER}.Service", "ExecStartEx"]
     said = run(asked, deadline_s=deadline_s, max_bytes=1 << 20)
@@ -43,7 +43,7 @@ def line(unit: str, deadline_s: float = 5) -> Line | None:
     if len(made) != 1 or not made[0][1]:
         return None
     program, words, flags = made[0]
-    return Line(program, tuple(words), "".join(_PREFIXES.get(flag, "") for flag in flags))
+    return UnitLine(program, tuple(words), "".join(_PREFIXES.get(flag, "") for flag in flags))
 
 
 def exact(found: Found) -> Found:

@@ -25,7 +25,7 @@ HEADS_S = 1.0
 
 def judged_log(
     found: Found,
-    runs: Reading[tuple[journal.Run, ...]],
+    runs: Reading[tuple[journal.Invocation, ...]],
     *,
     healthy: bool,
     deadline_s: float,
@@ -89,7 +89,7 @@ def _only_starting(got: Reading[journal.Entries]) -> bool:
     return not any(says(line, "run-has-spoken") for line in lines)
 
 
-def _before(runs: tuple[journal.Run, ...]) -> tuple[str, ...]:
+def _before(runs: tuple[journal.Invocation, ...]) -> tuple[str, ...]:
     """How the earlier runs of this boot ended, in systemd's words, the newest first."""
     told: list[str] = []
     for run in reversed(runs[-5:]):

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from vllm_doctor.gather.bounded import Source
-from vllm_doctor.log.read.pieces import WORK_S, Broken, TooMuch
+from vllm_doctor.gather.bounded import ByteSource
+from vllm_doctor.log.read.pieces import WORK_S, DamagedData, TooMuch
 
 PIECE = 1 << 20
 _PACKED = 16 << 10
@@ -22,8 +22,8 @@ def compression(head: bytes) -> str | None:
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
 
 
-def unpacked(source: Source, kind: str, head: bytes = b"") -> Iterator[bytes]:
-    """What `source` (after `head`, which was read of it) holds, in pieces. Raises Broken, TooMuch and OSError."""
+def unpacked(source: ByteSource, kind: str, head: bytes = b"") -> Iterator[bytes]:
+    """What `source` (after `head`, which was read of it) holds, in pieces. Raises DamagedData, TooMuch and OSError."""
     until = time.process_time() + WORK_S
     engine, broken = _engine(kind)
     data = head or source.read1(_PACKED)
@@ -31,7 +31,7 @@ def unpacked(source: Source, kind: str, head: bytes = b"") -> Iterator[bytes]:
         try:
             piece: bytes = engine.decompress(data, PIECE)
         except broken as problem:
-            raise Broken(str(problem)) from None
+            raise DamagedData(str(problem)) from None
         if piece:
             yield piece
         if engine.eof:
@@ -47,7 +47,7 @@ def unpacked(source: Source, kind: str, head: bytes = b"") -> Iterator[bytes]:
         else:
             data = source.read1(_PACKED)
             if not data and not piece:
-                raise Broken("it ends in the middle")
+                raise DamagedData("it ends in the middle")
         if time.process_time() > until:
             raise TooMuch
 

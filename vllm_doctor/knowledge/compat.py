@@ -26,7 +26,7 @@ def numbers(version: str) -> Numbers:
     return tuple(int(part) for part in found.group(1).split(".")) if found else ()
 
 
-class Fit(StrEnum):
+class DriverFit(StrEnum):
     """How a driver and a CUDA runtime fit."""
 
     NATIVE = "native"
@@ -260,21 +260,21 @@ class Table:
         floor = self._data["cuda_families"].get(str(numbers(cuda)[0]))
         return None if floor is None else str(floor)
 
-    def fit(self, driver: str, cuda: str) -> Fit:
+    def fit(self, driver: str, cuda: str) -> DriverFit:
         """Whether this driver runs this CUDA runtime, and how (NVIDIA, CUDA compatibility; DESIGN of the check).
 
         A newer driver always runs an older runtime: the "maximum" column of NVIDIA's table is not a ban.
         """
         floor, branch = self.family_floor(cuda), self.branch(driver)
         if floor is None or not numbers(driver):
-            return Fit.UNKNOWN
+            return DriverFit.UNKNOWN
         if numbers(driver) < numbers(floor):
-            return Fit.FAIL
+            return DriverFit.FAIL
         if branch is None:
-            return Fit.UNKNOWN
+            return DriverFit.UNKNOWN
         if branch.cuda is None:
-            return Fit.NATIVE if branch.cuda_major > numbers(cuda)[0] else Fit.MINOR
-        return Fit.NATIVE if numbers(branch.cuda) >= numbers(cuda)[:2] else Fit.MINOR
+            return DriverFit.NATIVE if branch.cuda_major > numbers(cuda)[0] else DriverFit.MINOR
+        return DriverFit.NATIVE if numbers(branch.cuda) >= numbers(cuda)[:2] else DriverFit.MINOR
 
     def toolkit_driver(self, toolkit: str) -> str | None:
         """The driver inside NVIDIA's installer of this CUDA toolkit; None for a toolkit that is not known."""

@@ -20,7 +20,7 @@ Record = Mapping[str, object]
 _NOTHING: Record = {}
 
 
-class History:
+class ReleaseHistory:
     """One section of the releases' files: names, each with what was known of it and when that changed."""
 
     def __init__(self, releases: list[str], lines: Mapping[str, list[list[object]]]) -> None:
@@ -98,9 +98,9 @@ def _file(name: str) -> Mapping[str, object]:
 
 
 @cache
-def history(file: str, section: str) -> History:
+def history(file: str, section: str) -> ReleaseHistory:
     """A section of one of the files, read once."""
     releases, lines = _file(file)["releases"], _file(file)[section]
     if not isinstance(releases, list) or not isinstance(lines, dict):
         raise TypeError(f"history/{file}.json: {section} does not have its shape")
-    return History(releases, lines)
+    return ReleaseHistory(releases, lines)

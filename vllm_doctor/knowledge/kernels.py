@@ -6,9 +6,9 @@ from typing import Literal
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.version import Version
 
-Table = Literal["attention", "moe", "linear", "pass_config", "compilation"]
+KernelTable = Literal["attention", "moe", "linear", "pass_config", "compilation"]
 
 
-def has(table: Table, name: str, at: Version) -> bool:
+def has(table: KernelTable, name: str, at: Version) -> bool:
     """Is it certain that this release has the name? A release next to `at` that lacks it makes it uncertain."""
     return history("kernels", table).exists(name, at) is True

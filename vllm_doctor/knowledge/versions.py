@@ -16,7 +16,7 @@ from math import prod
 from pathlib import Path
 from typing import Literal
 
-from vllm_doctor.knowledge.history import History, history
+from vllm_doctor.knowledge.history import ReleaseHistory, history
 from vllm_doctor.knowledge.version import Version, as_version, parse_version
 
 __all__ = [
@@ -79,11 +79,11 @@ class FlagFact:
     aliases: tuple[str, ...] = ()
 
 
-def _options() -> History:
+def _options() -> ReleaseHistory:
     return history("options", "options")
 
 
-def _variables() -> History:
+def _variables() -> ReleaseHistory:
     return history("environment", "environment")
 
 
@@ -152,7 +152,7 @@ def canonical(name: str) -> str:
     return _names().get(bare, bare)
 
 
-def _fact(name: str, facts: History, notes: Mapping[str, str], at: Version) -> FlagFact:
+def _fact(name: str, facts: ReleaseHistory, notes: Mapping[str, str], at: Version) -> FlagFact:
     record = facts.value(name, at)
     first, last = facts.span(name)
     exists = facts.exists(name, at)

@@ -33,13 +33,13 @@ def conflicts(flags: Mapping[str, str | bool], version: Version) -> Iterator[Ref
 
 def _value(name: str, text: str | bool, version: Version) -> object:
     """What vLLM's parser makes of a value."""
-    from vllm_doctor.knowledge.parser.checks import Unknown
+    from vllm_doctor.knowledge.parser.checks import UnknownValue
 
     if isinstance(text, bool):
         return text
     record = history("options", "options").value(name, version)
     if "$" in text or "[hidden]" in text:
-        return Unknown()
+        return UnknownValue()
     if record.get("optional") is True and text in {"", "None"}:
         return None
     try:
@@ -48,7 +48,7 @@ def _value(name: str, text: str | bool, version: Version) -> object:
         if record.get("kind") in {"json", "object"}:
             return json.loads(text)
     except (ValueError, RecursionError):
-        return Unknown()
+        return UnknownValue()
     number = scaled(text)
     return text if number is None else number
 

@@ -22,11 +22,11 @@ FOLDER = Path(__file__).with_name("catalogue")
 _LIMIT = 400
 _DIGITS = 24
 
-Kind = Literal["cause", "consequence", "symptom", "benign"]
+MessageKind = Literal["cause", "consequence", "symptom", "benign"]
 Scope = Literal["log", "text", "file", "exception"]
 
 
-class Sample(msgspec.Struct, frozen=True):
+class WordingSample(msgspec.Struct, frozen=True):
     """A line in the wording of these vLLM versions (or of another program), with figures of our own."""
 
     versions: str
@@ -44,8 +44,8 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     id: str
-    kind: Kind
-    samples: tuple[Sample, ...]
+    kind: MessageKind
+    samples: tuple[WordingSample, ...]
     anchor: str = ""
     regex: str = ""
     scope: Scope = "log"
@@ -92,7 +92,7 @@ def _compiled(regex: str) -> re.Pattern[str]:
 
 
 @cache
-def kinds() -> dict[str, Kind]:
+def kinds() -> dict[str, MessageKind]:
     """The kind of each message id."""
     return {m.id: m.kind for m in messages()}
 
@@ -110,7 +110,7 @@ def anchors(*ids: str) -> tuple[str, ...]:
 
 
 @cache
-def of_exceptions(kind: Kind) -> tuple[str, ...]:
+def of_exceptions(kind: MessageKind) -> tuple[str, ...]:
     """The anchors of the messages of this kind that an exception may have."""
     return tuple(m.anchor for m in messages() if m.scope == "exception" and m.kind == kind and m.anchor)
 

@@ -26,7 +26,7 @@ _WORD = re.compile(r"<([a-z_]+)>(_bucket|_count)?")
 _LEGEND = re.compile(r"\{\{(\w+)\}\}")
 
 
-class Line(msgspec.Struct, frozen=True):
+class Curve(msgspec.Struct, frozen=True):
     """One line: seconds since the epoch and value; a gap is where nothing was told for long."""
 
     name: str
@@ -38,7 +38,7 @@ class Chart(msgspec.Struct, frozen=True):
 
     title: str
     unit: str
-    lines: tuple[Line, ...]
+    lines: tuple[Curve, ...]
     top: float | None = None
     note: str = ""
 
@@ -64,11 +64,11 @@ def filled(query: str, releases: Sequence[Version]) -> str:
 def of_guard(minutes: Sequence[Minute], cards: Iterable[CardMinute]) -> tuple[Chart, ...]:
     """The charts that the guard's records of one unit give."""
 
-    def gauge(name: str, told: Callable[[Minute], float | None]) -> Line:
-        return Line(name, thinned([(m.at, float(v)) for m in minutes if (v := told(m)) is not None]))
+    def gauge(name: str, told: Callable[[Minute], float | None]) -> Curve:
+        return Curve(name, thinned([(m.at, float(v)) for m in minutes if (v := told(m)) is not None]))
 
-    def rate(name: str, told: Callable[[Minute], float | None], times: float = 1.0) -> Line:
-        return Line(name, thinned(_rates([(m.at, v) for m in minutes if (v := told(m)) is not None], times)))
+    def rate(name: str, told: Callable[[Minute], float | None], times: float = 1.0) -> Curve:
+        return Curve(name, thinned(_rates([(m.at, v) for m in minutes if (v := told(m)) is not None], times)))
 
     memory: dict[str, list[Point]] = {}
     for card in cards:
@@ -82,7 +82,7 @@ def of_guard(minutes: Sequence[Minute], cards: Iterable[CardMinute]) -> tuple[Ch
             "Tokens a second", "short", (rate("generated", lambda m: m.generated), rate("prompt", lambda m: m.prompt))
         ),
         Chart("Preemptions a minute", "short", (rate("preemptions", lambda m: m.preemptions, 60.0),)),
-        Chart("GPU memory", "bytes", tuple(Line(n, thinned(p)) for n, p in memory.items())),
+        Chart("GPU memory", "bytes", tuple(Curve(n, thinned(p)) for n, p in memory.items())),
         Chart(
             "Host memory of the service",
             "bytes",
@@ -125,7 +125,7 @@ def of_prometheus(
     step = max(15.0, (until - since) / _POINTS)
     charts: list[Chart] = []
     for row in source():
-        lines: list[Line] = []
+        lines: list[Curve] = []
         for line in row["lines"]:
             query = filled(line["query"], releases)
             lines += _series(url, query, line["name"], (since, until, step), given)
@@ -140,8 +140,8 @@ def of_prometheus(
     return tuple(charts)
 
 
-def _series(url: str, query: str, legend: str, span: tuple[float, float, float], given: Pass | Login) -> list[Line]:
-    from vllm_doctor.gather.prometheus_query import Refused, Silent, Strange, ask
+def _series(url: str, query: str, legend: str, span: tuple[float, float, float], given: Pass | Login) -> list[Curve]:
+    from vllm_doctor.gather.prometheus_query import QueryRefused, Silent, Strange, ask
 
     words = {"query": query, "start": span[0], "end": span[1], "step": span[2]}
     told = ask(f"{url.rstrip('/')}/api/v1/query_range", words, deadline_s=_ASK_S, max_bytes=_MOST, given=given)
@@ -156,14 +156,14 @@ def _series(url: str, query: str, legend: str, span: tuple[float, float, float],
         )
     if isinstance(told, Strange):
         raise NotTold(f"{url}: no answer of a Prometheus (HTTP {told.status}, {told.why})")
-    if isinstance(told, Refused):
+    if isinstance(told, QueryRefused):
         raise NotTold(f"{url}: {told.why}")
     lines = []
     for one in told:
         points = thinned([(at, value) for at, text in one.values if (value := _number(text)) is not None])
         if points:
             name = _LEGEND.sub(lambda found, one=one: one.metric.get(found[1], ""), legend)  # type: ignore[misc]
-            lines.append(Line(" ".join(name.split()), points))
+            lines.append(Curve(" ".join(name.split()), points))
     return lines
 
 

@@ -17,7 +17,7 @@ _OPENSSL_S = 2.0
 _DAY = 86400.0
 
 
-class Row(NamedTuple):
+class GaugeRow(NamedTuple):
     """One value of a gauge; all rows of a name have the same labels."""
 
     name: str
@@ -26,9 +26,9 @@ class Row(NamedTuple):
     value: float
 
 
-def rows(snapshots: Sequence[Snapshot], now: float | None = None) -> list[Row]:
+def rows(snapshots: Sequence[Snapshot], now: float | None = None) -> list[GaugeRow]:
     """Everything that could be read; what could not has no row."""
-    found: list[Row] = []
+    found: list[GaugeRow] = []
     gpus = next((s.gpus.value for s in snapshots if isinstance(s.gpus, Known)), ())
     budgets: Counter[int] = Counter()
     for shot in snapshots:
@@ -46,10 +46,10 @@ def rows(snapshots: Sequence[Snapshot], now: float | None = None) -> list[Row]:
     return found
 
 
-def _gpu(gpu: Gpu, budget: int | None) -> Iterator[Row]:
+def _gpu(gpu: Gpu, budget: int | None) -> Iterator[GaugeRow]:
     """Sizes in bytes."""
     who = {"gpu": str(gpu.index), "uuid": gpu.uuid or "", "card": gpu.name}
-    yield Row("vllm_gpu_answers", "Whether the GPU answers the driver.", who, float(gpu.error is None))
+    yield GaugeRow("vllm_gpu_answers", "Whether the GPU answers the driver.", who, float(gpu.error is None))
     told = (
         ("memory_total_bytes", "Memory of the GPU.", gpu.total_bytes),
         ("memory_free_bytes", "Memory that nobody holds.", gpu.free_bytes),
@@ -63,19 +63,19 @@ def _gpu(gpu: Gpu, budget: int | None) -> Iterator[Row]:
     )
     for name, help_, value in told:
         if value is not None:
-            yield Row(f"vllm_gpu_{name}", help_, who, float(value))
+            yield GaugeRow(f"vllm_gpu_{name}", help_, who, float(value))
     if gpu.error is None:
-        yield Row("vllm_gpu_nvlinks_down", "NVLinks that are down.", who, float(len(gpu.nvlink_down)))
+        yield GaugeRow("vllm_gpu_nvlinks_down", "NVLinks that are down.", who, float(len(gpu.nvlink_down)))
         for kind, count in gpu.nvlink_errors.items():
-            yield Row("vllm_gpu_nvlink_errors_total", "NVLink errors.", {**who, "kind": kind}, float(count))
+            yield GaugeRow("vllm_gpu_nvlink_errors_total", "NVLink errors.", {**who, "kind": kind}, float(count))
         for reason in THROTTLED:
             labels = {**who, "reason": reason}
-            yield Row("vllm_gpu_throttled", "Slowed down now.", labels, float(reason in gpu.throttle_reasons))
+            yield GaugeRow("vllm_gpu_throttled", "Slowed down now.", labels, float(reason in gpu.throttle_reasons))
     held: Counter[str] = Counter()
     for process in gpu.processes:
         held[process.unit or "others"] += process.used_bytes or 0
     for unit, size in held.items():
-        yield Row("vllm_gpu_process_memory_bytes", "Memory by unit.", {**who, "unit": unit}, float(size))
+        yield GaugeRow("vllm_gpu_process_memory_bytes", "Memory by unit.", {**who, "unit": unit}, float(size))
 
 
 def _budgets(shot: Snapshot, gpus: Sequence[Gpu]) -> dict[int, int]:
@@ -102,23 +102,23 @@ def _portion(launch: Launch) -> float | None:
     return value if 0 < value <= 1 else None
 
 
-def _driver(driver: Driver) -> Iterator[Row]:
+def _driver(driver: Driver) -> Iterator[GaugeRow]:
     if driver.module and driver.library:
         differs = float(driver.module != driver.library)
-        yield Row("vllm_driver_library_mismatch", "The loaded driver and its library differ.", {}, differs)
+        yield GaugeRow("vllm_driver_library_mismatch", "The loaded driver and its library differ.", {}, differs)
     if driver.module and driver.fabric_manager:
         differs = float(driver.module != driver.fabric_manager)
-        yield Row("vllm_fabric_manager_mismatch", "The fabric manager's version is not the driver's.", {}, differs)
+        yield GaugeRow("vllm_fabric_manager_mismatch", "The fabric manager's version is not the driver's.", {}, differs)
 
 
-def _xids(snapshots: Sequence[Snapshot]) -> Iterator[Row]:
+def _xids(snapshots: Sequence[Snapshot]) -> Iterator[GaugeRow]:
     from vllm_doctor.log.clock import epoch
     from vllm_doctor.rules.gates.xid import xids
 
     kernel = next((s.kernel.value for s in snapshots if isinstance(s.kernel, Known)), None)
     counted = Counter((one.bus, str(one.code)) for one in xids(kernel)) if kernel is not None else Counter()
     for (bus, code), count in counted.items():
-        yield Row("vllm_gpu_xid_events_total", "Xid lines of this boot.", {"pci": bus, "xid": code}, float(count))
+        yield GaugeRow("vllm_gpu_xid_events_total", "Xid lines of this boot.", {"pci": bus, "xid": code}, float(count))
     # A time and not a growing count: it needs no earlier sample, and a reboot or a gap in the samples changes nothing.
     last: dict[tuple[str, str], float] = {}
     for one in xids(kernel) if kernel is not None else ():
@@ -127,27 +127,27 @@ def _xids(snapshots: Sequence[Snapshot]) -> Iterator[Row]:
             last[one.bus, str(one.code)] = max(moment, last.get((one.bus, str(one.code)), 0.0))
     for (bus, code), moment in last.items():
         labels = {"pci": bus, "xid": code}
-        yield Row("vllm_gpu_xid_last_timestamp_seconds", "When the newest Xid line was logged.", labels, moment)
+        yield GaugeRow("vllm_gpu_xid_last_timestamp_seconds", "When the newest Xid line was logged.", labels, moment)
 
 
-def _unit(shot: Snapshot, unit: str, now: float) -> Iterator[Row]:
+def _unit(shot: Snapshot, unit: str, now: float) -> Iterator[GaugeRow]:
     if isinstance(shot.unit, Known):
         found, who = shot.unit.value, {"unit": unit}
-        yield Row("vllm_doctor_unit_drained", "Taken out of service on purpose.", who, float(found.drained))
+        yield GaugeRow("vllm_doctor_unit_drained", "Taken out of service on purpose.", who, float(found.drained))
         failed = float(found.active_state == "failed")
-        yield Row("vllm_doctor_unit_failed", "It ended, and systemd does not restart it.", who, failed)
+        yield GaugeRow("vllm_doctor_unit_failed", "It ended, and systemd does not restart it.", who, failed)
         if found.restarts is not None:
-            yield Row("vllm_unit_restarts_total", "Restarts by systemd itself.", who, float(found.restarts))
+            yield GaugeRow("vllm_unit_restarts_total", "Restarts by systemd itself.", who, float(found.restarts))
     yield from _guard(unit, now)
     if isinstance(shot.launch, Known):
         path = shot.launch.value.flags.get("ssl-certfile")
         end = _expiry(path) if isinstance(path, str) and Path(path).is_absolute() else None
         if end is not None:
             labels = {"unit": unit, "path": str(path)}
-            yield Row("vllm_certificate_expiry_timestamp_seconds", "When the certificate ends.", labels, end)
+            yield GaugeRow("vllm_certificate_expiry_timestamp_seconds", "When the certificate ends.", labels, end)
 
 
-def _guard(unit: str, now: float) -> Iterator[Row]:
+def _guard(unit: str, now: float) -> Iterator[GaugeRow]:
     from vllm_doctor.operate.guard.policy import PolicyProblem, load
     from vllm_doctor.operate.history import deeds
 
@@ -158,12 +158,12 @@ def _guard(unit: str, now: float) -> Iterator[Row]:
     if not policy.act or unit not in policy.units:
         return
     done = [event.at for event in deeds.events(unit, now - _DAY) if event.kind == deeds.RESTARTED]
-    yield Row("vllm_guard_restarts_today", "The guard's restarts within a day.", {"unit": unit}, float(len(done)))
+    yield GaugeRow("vllm_guard_restarts_today", "The guard's restarts within a day.", {"unit": unit}, float(len(done)))
     if done:
         when = "When the guard last restarted it."
-        yield Row("vllm_guard_last_restart_timestamp_seconds", when, {"unit": unit}, max(done))
+        yield GaugeRow("vllm_guard_last_restart_timestamp_seconds", when, {"unit": unit}, max(done))
     left = float(max(0, policy.restarts_a_day - len(done)))
-    yield Row("vllm_guard_restarts_left", "Restarts that the guard may still do today.", {"unit": unit}, left)
+    yield GaugeRow("vllm_guard_restarts_left", "Restarts that the guard may still do today.", {"unit": unit}, left)
 
 
 def _expiry(path: str) -> float | None:

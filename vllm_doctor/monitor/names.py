@@ -8,7 +8,7 @@ from pathlib import Path
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.version import Version
 
-Names = Mapping[str, str]
+MetricNames = Mapping[str, str]
 
 
 class NoCommonNameError(ValueError):
@@ -24,7 +24,7 @@ def words() -> Mapping[str, tuple[str, ...]]:
     return {word: tuple(names) for word, names in loaded.items()}
 
 
-def names(releases: Sequence[Version]) -> tuple[Names, tuple[str, ...]]:
+def names(releases: Sequence[Version]) -> tuple[MetricNames, tuple[str, ...]]:
     """The selector of each word in these releases, and the words that some of them have no metric for.
 
     One name that all of them have; else each one's own, where no release has two of those. Raises NoCommonNameError.

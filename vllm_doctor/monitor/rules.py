@@ -10,7 +10,7 @@ from typing import Any
 
 from vllm_doctor import __version__
 from vllm_doctor.knowledge.version import Version
-from vllm_doctor.monitor.names import Names, names
+from vllm_doctor.monitor.names import MetricNames, names
 
 # Long window, short window, how many times too fast the budget burns, how long it must hold, severity, and the time
 # back with which a server is compared whose bound nobody chose.
@@ -247,7 +247,7 @@ def _burns(row: Mapping[str, Any], told: Mapping[str, str], chosen: Set[str]) ->
 
 
 def _missing(
-    known: Names, lacking: Sequence[str], objectives: Sequence[Mapping[str, Any]], told: Mapping[str, str]
+    known: MetricNames, lacking: Sequence[str], objectives: Sequence[Mapping[str, Any]], told: Mapping[str, str]
 ) -> dict[str, Any]:
     """A server that answers without a metric that the alerts read: its name changed, or the bucket is another."""
     bounds = {row["metric"]: row["bound"] for row in objectives if "metric" in row}

@@ -23,7 +23,7 @@ _MOST_FILE = 1 << 14
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NotifyTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Either the `url` of a webhook, with `headers` of one's own, or `exec`: a program's absolute path, its words."""
 
     url: str = ""
@@ -35,7 +35,7 @@ class BadTargetError(Exception):
     """The file cannot be used: what was found, and what is needed. Nothing of its content is in the text."""
 
 
-def target(path: str) -> Target:
+def target(path: str) -> NotifyTarget:
     """The target that a file holds. Raises BadTargetError."""
     try:
         status = os.stat(path)  # noqa: PTH116 - one call, which says why
@@ -49,7 +49,7 @@ def target(path: str) -> Target:
     if not isinstance(read, Known):
         raise BadTargetError(f"{path}: {read.reason}")
     try:
-        found = msgspec.json.decode(read.value, type=Target)
+        found = msgspec.json.decode(read.value, type=NotifyTarget)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise BadTargetError(f'{path}: needed is {{"url": "https://…"}} or {{"exec": ["/path/to/program"]}}') from None
     if bool(found.url) == bool(found.exec):
@@ -82,7 +82,7 @@ def message(judged: Sequence[Diagnosis]) -> bytes:
     return json.dumps(body, ensure_ascii=True).encode()
 
 
-def notify(where: Target, judged: Sequence[Diagnosis], deadline_s: float = DEADLINE_S) -> str:
+def notify(where: NotifyTarget, judged: Sequence[Diagnosis], deadline_s: float = DEADLINE_S) -> str:
     """Send it, once; "" where it was taken, else why not, without a word of the target's secrets."""
     body = message(judged)
     if where.exec:
@@ -94,7 +94,7 @@ def notify(where: Target, judged: Sequence[Diagnosis], deadline_s: float = DEADL
     return sent.within(deadline_s, f"the webhook did not answer within {deadline_s:g} s")
 
 
-def _post(where: Target, body: bytes, deadline_s: float) -> str:
+def _post(where: NotifyTarget, body: bytes, deadline_s: float) -> str:
     import urllib3
 
     headers = {"Content-Type": "application/json", "User-Agent": "vllm-doctor", **where.headers}

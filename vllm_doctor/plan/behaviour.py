@@ -108,7 +108,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     reserves_drafts: bool
 
 
-class Row(msgspec.Struct, frozen=True):
+class BehaviourRow(msgspec.Struct, frozen=True):
     """A line of behaviours.json: what is done from one release to before another."""
 
     name: str
@@ -124,10 +124,10 @@ class Row(msgspec.Struct, frozen=True):
 
 
 @cache
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[BehaviourRow, ...]:
     """The table, in the order of the releases."""
     told = json.loads(Path(__file__).with_name("behaviours.json").read_text(encoding="utf-8"))
-    return tuple(msgspec.convert(told, list[Row]))
+    return tuple(msgspec.convert(told, list[BehaviourRow]))
 
 
 # What is taken the other way round, while somebody asks what it changes.

@@ -19,9 +19,9 @@ from vllm_doctor.preflight.release import compute_capability, libc_and_python, w
 from vllm_doctor.preflight.room import disk_space, host_memory, ports_free
 from vllm_doctor.preflight.slices import slices_possible
 
-Check = Callable[[HostToJudge], Checked]
+HostCheck = Callable[[HostToJudge], Checked]
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[HostCheck, ...] = (
     gpu_present,
     branch_supports_gpus,
     branch_alive,
@@ -43,7 +43,7 @@ CHECKS: tuple[Check, ...] = (
 )
 
 # What variables alone decide, for the GPUs that the inventory names.
-OF_VARIABLES: tuple[Check, ...] = (
+OF_VARIABLES: tuple[HostCheck, ...] = (
     driver_released,
     vllm_released,
     branch_supports_gpus,
@@ -56,6 +56,6 @@ OF_VARIABLES: tuple[Check, ...] = (
 )
 
 
-def judge(case: HostToJudge, checks: tuple[Check, ...] = CHECKS) -> tuple[Checked, ...]:
+def judge(case: HostToJudge, checks: tuple[HostCheck, ...] = CHECKS) -> tuple[Checked, ...]:
     """All rows of one host, in the order of the checks."""
     return tuple(check(case) for check in checks)

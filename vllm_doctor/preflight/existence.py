@@ -6,7 +6,7 @@ has the last word. What lies below or between what was published never was, and 
 
 from datetime import date
 
-from vllm_doctor.knowledge.compat import Fit, Table, nearest, numbers
+from vllm_doctor.knowledge.compat import DriverFit, Table, nearest, numbers
 from vllm_doctor.preflight import report
 from vllm_doctor.preflight.locks import nearest_version
 from vllm_doctor.preflight.records import Checked, HostToJudge, Intent, Result
@@ -28,7 +28,7 @@ def toolkit_released(version: str, wanted: Intent, table: Table) -> Checked:
     """NVIDIA published this CUDA toolkit."""
     row, known = Checked("CUDA toolkit", Result.OK, version), table.toolkits()
     if not numbers(version):
-        native = [item for item in known if table.fit(table.default_driver, item) is Fit.NATIVE]
+        native = [item for item in known if table.fit(table.default_driver, item) is DriverFit.NATIVE]
         return Checked(row.check, Result.FAIL, version, "an exact version", f"set cuda_toolkit_version: {native[-1]}")
     return row if version in wanted.exists else _published(row, "cuda_toolkit_version", known, table.releases_until)
 

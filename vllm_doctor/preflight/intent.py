@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from vllm_doctor.knowledge.compat import Fit, Table, numbers
+from vllm_doctor.knowledge.compat import DriverFit, Table, numbers
 from vllm_doctor.preflight.existence import toolkit_released
 from vllm_doctor.preflight.launches import launches
 from vllm_doctor.preflight.records import (
@@ -131,7 +131,7 @@ def _toolkit(toolkit: str, values: Mapping[str, object], wanted: Intent, table: 
         yield released
     if released.verdict is Result.FAIL:
         return
-    if wanted.driver and table.fit(wanted.driver_version, toolkit) is Fit.FAIL:
+    if wanted.driver and table.fit(wanted.driver_version, toolkit) is DriverFit.FAIL:
         yield Checked(
             "contradictory pins",
             Result.FAIL,
@@ -165,7 +165,7 @@ def _toolkit(toolkit: str, values: Mapping[str, object], wanted: Intent, table: 
 
 def _driver_for(toolkit: str, table: Table) -> str:
     """A driver that runs it: the one that a host gets anyway where that does, else the one inside the installer."""
-    fits = table.fit(table.default_driver, toolkit) is not Fit.FAIL
+    fits = table.fit(table.default_driver, toolkit) is not DriverFit.FAIL
     return table.default_driver if fits else table.toolkit_driver(toolkit) or "…"
 
 

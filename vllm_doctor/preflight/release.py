@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from vllm_doctor.knowledge.compat import Fit, Table, numbers
+from vllm_doctor.knowledge.compat import DriverFit, Table, numbers
 from vllm_doctor.preflight import report
 from vllm_doctor.preflight.locks import Lock, nearest_version
 from vllm_doctor.preflight.records import Checked, HostToJudge, Result
@@ -104,7 +104,7 @@ def _build_runs(case: HostToJudge) -> Checked:
         return Checked(name, _UNKNOWN, f"CUDA {cuda}; no driver", "a driver", "set nvidia_driver_enabled: true")
     fit = case.table.fit(driver, cuda)
     gpus = case.gpus
-    if fit is Fit.FAIL:
+    if fit is DriverFit.FAIL:
         if case.intent.forward_compat and gpus and all(case.table.forward_compatible(gpu, driver) for gpu in gpus):
             return Checked(
                 name, _WARN, f"CUDA {cuda} on {driver} by forward compatibility", "cuda-compat on the host", ""
@@ -117,9 +117,9 @@ def _build_runs(case: HostToJudge) -> Checked:
             f"driver {case.table.family_floor(cuda)} or newer",
             f"{way}set nvidia_driver_version: {case.table.default_driver}",
         )
-    if fit is Fit.UNKNOWN:
+    if fit is DriverFit.UNKNOWN:
         return Checked(name, _UNKNOWN, f"CUDA {cuda} on {driver}", f"driver {case.table.family_floor(cuda)}", "")
-    if fit is Fit.MINOR:
+    if fit is DriverFit.MINOR:
         compiled = [gpu for gpu in gpus if numbers(gpu.compute) >= numbers(case.table.ptx_only_from)]
         strict = bool(compiled) and not case.intent.attention_without_ptx and numbers(cuda)[0] == 12
         return Checked(
@@ -238,7 +238,7 @@ def _older_cuda(case: HostToJudge, driver: str, version: str) -> str:
     fits = [
         name
         for name in table.variants()
-        if (variant := table.variant(name)) and table.fit(driver, variant.cuda) is not Fit.FAIL
+        if (variant := table.variant(name)) and table.fit(driver, variant.cuda) is not DriverFit.FAIL
     ]
     here = [name for name in fits if (variant := table.variant(name)) and variant.exists_for(version)]
     if here and not case.intent.locks:

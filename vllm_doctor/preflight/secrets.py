@@ -20,7 +20,7 @@ _NOTHING = {"", "null", "~", "true", "false", "yes", "no", "on", "off", "none"}
 
 
 @dataclass(frozen=True)
-class Scalar:
+class WrittenScalar:
     """One value of an inventory file, under the nearest name that stands before it."""
 
     name: str
@@ -75,12 +75,12 @@ def _referred(definitions: Sequence[Definition], told: Collection[str]) -> set[s
     return found
 
 
-def scalars(item: Definition) -> Iterator[Scalar]:
+def scalars(item: Definition) -> Iterator[WrittenScalar]:
     """All plain values of a definition."""
     return _scalars(item.variable, item.node, item.line)
 
 
-def _scalars(name: str, node: yaml.Node, line: int) -> Iterator[Scalar]:
+def _scalars(name: str, node: yaml.Node, line: int) -> Iterator[WrittenScalar]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
@@ -89,4 +89,4 @@ def _scalars(name: str, node: yaml.Node, line: int) -> Iterator[Scalar]:
         for value in node.value:
             yield from _scalars(name, value, value.start_mark.line + 1)
     elif isinstance(node, yaml.ScalarNode):
-        yield Scalar(name, line, node)
+        yield WrittenScalar(name, line, node)

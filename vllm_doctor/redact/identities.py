@@ -8,8 +8,7 @@ from functools import lru_cache
 
 from vllm_doctor.knowledge.gpus import UUID
 from vllm_doctor.redact.names import words
-
-Place = tuple[int, int, str]
+from vllm_doctor.redact.shapes import Place
 
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _UNITS = "service|socket|target|timer|slice|scope|mount|path"
@@ -76,7 +75,7 @@ def public(host: str) -> bool:
     return name in words("public_hosts") or name.endswith(tuple(f".{known}" for known in words("public_hosts")))
 
 
-class Names:
+class SiteNames:
     """The names of one site: its own host, hosts that are named like it or stand in addresses, accounts."""
 
     def __init__(self, own: Iterable[str], accounts: Iterable[str] = (), machines: Iterable[str] = ()) -> None:

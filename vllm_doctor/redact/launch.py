@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 from urllib.parse import unquote
 
-from vllm_doctor.redact.names import Kind, is_secret_name, is_shown_variable, kind
+from vllm_doctor.redact.names import ValueKind, is_secret_name, is_shown_variable, kind
 from vllm_doctor.redact.text import HIDDEN, Replace, hide, scrub
 from vllm_doctor.redact.unnamed import unnamed
 from vllm_doctor.redact.values import opaque, plain
@@ -69,7 +69,7 @@ def _given(option: str, name: str, value: str, replace: Replace) -> str:
 
 def _hides(name: str, value: str) -> bool:
     what = kind(name)
-    return what in {Kind.SECRET, Kind.HEADER} or (what is Kind.PERHAPS and bool(value) and opaque(value))
+    return what in {ValueKind.SECRET, ValueKind.HEADER} or (what is ValueKind.PERHAPS and bool(value) and opaque(value))
 
 
 def scrub_env(env: Mapping[str, str], replace: Replace = hide) -> dict[str, str]:

@@ -7,10 +7,11 @@ from functools import partial
 
 import msgspec
 
-from vllm_doctor.redact.identities import Names, Place
+from vllm_doctor.redact.identities import SiteNames
 from vllm_doctor.redact.launch import SHORTEST_SECRET
 from vllm_doctor.redact.lines import Lines
 from vllm_doctor.redact.names import is_secret_name
+from vllm_doctor.redact.shapes import Place
 from vllm_doctor.redact.text import HIDDEN, Replace
 from vllm_doctor.redact.values import opaque, secret_under
 
@@ -34,7 +35,7 @@ class Redactor:
     """Removes secrets and identities; the same one has the same token in all files of one bundle, so that what belongs
     together still does."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: SiteNames) -> None:
         self._names = names
         self._tokens: dict[str, str] = {}
         self._counts: Counter[str] = Counter()

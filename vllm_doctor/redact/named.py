@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.redact import fields, scan, users
 from vllm_doctor.redact.fields import QUOTE
-from vllm_doctor.redact.names import Kind, in_a_query, kind, words
+from vllm_doctor.redact.names import ValueKind, in_a_query, kind, words
 from vllm_doctor.redact.shapes import Place, Taken
 from vllm_doctor.redact.values import (
     FOLDER,
@@ -65,8 +65,8 @@ def behind_names(text: str, *, users: bool) -> Iterator[Place]:
             "&amp;", found.start() - 5
         )
         if query and in_a_query(name):
-            what = Kind.SECRET
-        if what is Kind.OPEN or (what is Kind.TEXT and not users):
+            what = ValueKind.SECRET
+        if what is ValueKind.OPEN or (what is ValueKind.TEXT and not users):
             continue
         if found["joint"] is None:
             behind = _behind_a_space if found["comma"] is None else _behind_a_comma
@@ -77,21 +77,21 @@ def behind_names(text: str, *, users: bool) -> Iterator[Place]:
             at = after
 
 
-def _joined(text: str, found: re.Match[str], what: Kind) -> Taken:
+def _joined(text: str, found: re.Match[str], what: ValueKind) -> Taken:
     """`name=value`, `name: value` and, behind an option, what else it was given."""
     at = found.end()
     wrapped = _WRAPPED.match(text, at) is not None
-    if what is Kind.TEXT and not wrapped and not found["name"].endswith("input_value"):
+    if what is ValueKind.TEXT and not wrapped and not found["name"].endswith("input_value"):
         yield from users.unquoted(text, found)
         return
-    if what is Kind.SECRET and found["name"].startswith("-") and found["joint"].strip() == ":":
+    if what is ValueKind.SECRET and found["name"].startswith("-") and found["joint"].strip() == ":":
         yield from _refused(text, at)
         return
     begin, end, after = scan.value(text, at)
-    if what is Kind.HEADER and not wrapped:
+    if what is ValueKind.HEADER and not wrapped:
         end = after = _header_end(text, found.start(), at)
     quoted = begin > at or after > end
-    entry = what is Kind.PERHAPS and (
+    entry = what is ValueKind.PERHAPS and (
         quoted
         or found["joint"][-1:] == "="
         or (
@@ -103,7 +103,7 @@ def _joined(text: str, found: re.Match[str], what: Kind) -> Taken:
         _taken(what, found["name"], text[begin:end], quoted=quoted) or (entry and word(found["name"], text[begin:end]))
     ):
         return
-    yield begin, end, {Kind.HEADER: HEADER, Kind.TEXT: users.ASKED}.get(what, NAMED), after
+    yield begin, end, {ValueKind.HEADER: HEADER, ValueKind.TEXT: users.ASKED}.get(what, NAMED), after
     if found["name"].startswith("-") and found["joint"].strip() == "=":
         yield from _more_words(text, after)
 
@@ -123,37 +123,37 @@ def _refused(text: str, at: int) -> Taken:
         yield begin, end, OPTION, after
 
 
-def _in_a_query(text: str, found: re.Match[str], what: Kind) -> Taken:
+def _in_a_query(text: str, found: re.Match[str], what: ValueKind) -> Taken:
     """`?name=value&`."""
     begin, end, after = scan.value(text, found.end(), parameter=True)
-    if what is not Kind.TEXT and _taken(what, found["name"], text[begin:end], quoted=False):
+    if what is not ValueKind.TEXT and _taken(what, found["name"], text[begin:end], quoted=False):
         yield begin, end, "parameter of an address", after
 
 
-def _behind_a_space(text: str, found: re.Match[str], what: Kind) -> Taken:
+def _behind_a_space(text: str, found: re.Match[str], what: ValueKind) -> Taken:
     """`--name value value`."""
-    if found["name"].startswith("-") and what in {Kind.SECRET, Kind.PERHAPS}:
+    if found["name"].startswith("-") and what in {ValueKind.SECRET, ValueKind.PERHAPS}:
         begin, end, _ = scan.value(text, found.end())
-        yield from _words(text, found.end(), sure=what is Kind.SECRET or word(found["name"], text[begin:end]))
-    elif what is Kind.SECRET:
+        yield from _words(text, found.end(), sure=what is ValueKind.SECRET or word(found["name"], text[begin:end]))
+    elif what is ValueKind.SECRET:
         yield from fields.behind(text, found.span("name"), found.end())
 
 
-def _behind_a_comma(text: str, found: re.Match[str], what: Kind) -> Taken:
+def _behind_a_comma(text: str, found: re.Match[str], what: ValueKind) -> Taken:
     """`('name', 'value')`, `['--name', 'value', 'value']`."""
     option = found["name"].startswith("-")
-    if what in {Kind.SECRET, Kind.HEADER} and (option or _first_of_pair(text, found.start())):
+    if what in {ValueKind.SECRET, ValueKind.HEADER} and (option or _first_of_pair(text, found.start())):
         yield from _items(text, found.end(), many=option)
 
 
-def _taken(what: Kind, name: str, value: str, *, quoted: bool) -> bool:
+def _taken(what: ValueKind, name: str, value: str, *, quoted: bool) -> bool:
     if plain(value):
         return False
     if len(value) > _LONGEST_LEFT:
         return True
-    if what is Kind.TEXT:
+    if what is ValueKind.TEXT:
         return users.are_users_own(name.rsplit(".", 1)[-1].lower(), value, quoted=quoted)
-    if what is Kind.PERHAPS:
+    if what is ValueKind.PERHAPS:
         return opaque_under(name, value)
     if "pwd" in name.lower() and value.strip("\"'").startswith((*FOLDER, ".")):
         return False

@@ -11,7 +11,7 @@ _LONGEST = 120
 _PARTS = re.compile(r"[A-Z]++(?![a-z])|[A-Z]?[a-z]++|[A-Z]")
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """What the value of a name is."""
 
     OPEN = "open"
@@ -38,50 +38,52 @@ def words_of(name: str) -> list[str]:
     return [part.lower() for part in _PARTS.findall(name[-_LONGEST:])]
 
 
-def kind(name: str) -> Kind:
+def kind(name: str) -> ValueKind:
     """The kind of value that stands under `name`."""
     return _kind(name[-_LONGEST:])
 
 
 @lru_cache(maxsize=4096)
-def _kind(name: str) -> Kind:
+def _kind(name: str) -> ValueKind:
     if name.rsplit(".", 1)[-1].lower().replace("-", "_").strip("_") in words("user_text"):
-        return Kind.TEXT
+        return ValueKind.TEXT
     if not name.isascii() and any(word in name.lower() for word in words("secret_in_other_languages")):
-        return Kind.SECRET
+        return ValueKind.SECRET
     parts = words_of(name)
     if not parts:
-        return Kind.OPEN
+        return ValueKind.OPEN
     squashed = "".join(parts)
     if squashed in words("header") or parts[-1] in {"cookie", "cookies"}:
-        return Kind.HEADER
+        return ValueKind.HEADER
     known = _secret(parts, squashed)
-    if known is Kind.SECRET and parts[-1] in words("tells_of_a_secret") and not squashed.endswith("sessionid"):
-        return Kind.PERHAPS
-    if known is Kind.OPEN:
+    if known is ValueKind.SECRET and parts[-1] in words("tells_of_a_secret") and not squashed.endswith("sessionid"):
+        return ValueKind.PERHAPS
+    if known is ValueKind.OPEN:
         return _abbreviated(name)
-    return Kind.SECRET if known is Kind.PERHAPS and name.isupper() and len(parts) > 1 else known
+    return ValueKind.SECRET if known is ValueKind.PERHAPS and name.isupper() and len(parts) > 1 else known
 
 
-def _secret(parts: list[str], squashed: str) -> Kind:
+def _secret(parts: list[str], squashed: str) -> ValueKind:
     if any(word in squashed for word in words("secret")):
-        return Kind.SECRET
+        return ValueKind.SECRET
     if parts[-2:] == ["id", "token"]:  # OpenID's; ids of tokens are `token_id`
-        return Kind.SECRET
+        return ValueKind.SECRET
     if "token" in parts:
-        return Kind.OPEN if words("token_of_text").intersection(parts) else Kind.SECRET
+        return ValueKind.OPEN if words("token_of_text").intersection(parts) else ValueKind.SECRET
     if "tokens" in parts:
-        return Kind.SECRET if words("tokens_of_access").intersection(parts) else Kind.OPEN
+        return ValueKind.SECRET if words("tokens_of_access").intersection(parts) else ValueKind.OPEN
     last = parts[-1]
     if "pwd" in parts:
-        return Kind.SECRET
+        return ValueKind.SECRET
     if last in {"key", "keys"}:
-        return Kind.OPEN if len(parts) == 1 or words("key_of_no_lock").intersection(parts[:-1]) else Kind.PERHAPS
+        return (
+            ValueKind.OPEN if len(parts) == 1 or words("key_of_no_lock").intersection(parts[:-1]) else ValueKind.PERHAPS
+        )
     if last == "pass" and len(parts) > 1:
-        return Kind.OPEN if words("pass_of_work").intersection(parts[:-1]) else Kind.SECRET
+        return ValueKind.OPEN if words("pass_of_work").intersection(parts[:-1]) else ValueKind.SECRET
     weak = last in words("perhaps") or squashed.endswith(("token", "pwd")) or _opens(last)
     # `webhook_url`: whoever knows the address may write to it.
-    return Kind.PERHAPS if weak or ("webhook" in parts and last in {"url", "uri"}) else Kind.OPEN
+    return ValueKind.PERHAPS if weak or ("webhook" in parts and last in {"url", "uri"}) else ValueKind.OPEN
 
 
 def _opens(word: str) -> bool:
@@ -89,17 +91,19 @@ def _opens(word: str) -> bool:
     return word.endswith(("pass", "passwd", "pw")) and len(word) > 4 and word not in words("pass_of_no_door")
 
 
-def _abbreviated(name: str) -> Kind:
+def _abbreviated(name: str) -> ValueKind:
     """An option that argparse takes for one of vLLM's secret ones: `--api-k`; `--api` may be one."""
     bare = name[2:].replace("_", "-").lower() if name.startswith("--") else ""
     if len(bare) < 2 or not any(option.startswith(bare) for option in words("secret_options")):
-        return Kind.OPEN
-    return Kind.PERHAPS if any(other.startswith(bare) for other in words("options_beside_them")) else Kind.SECRET
+        return ValueKind.OPEN
+    return (
+        ValueKind.PERHAPS if any(other.startswith(bare) for other in words("options_beside_them")) else ValueKind.SECRET
+    )
 
 
 def is_secret_name(name: str) -> bool:
     """Does an option or variable of this name carry a secret?"""
-    return kind(name) in {Kind.SECRET, Kind.HEADER}
+    return kind(name) in {ValueKind.SECRET, ValueKind.HEADER}
 
 
 def in_a_query(name: str) -> bool:
@@ -115,4 +119,4 @@ def _shown() -> tuple[tuple[str, ...], frozenset[str]]:
 def is_shown_variable(name: str) -> bool:
     """Does an environment variable of this name tell about vLLM, and nothing else?"""
     prefixes, names = _shown()
-    return (name.startswith(prefixes) or name in names) and kind(name) in {Kind.OPEN, Kind.TEXT}
+    return (name.startswith(prefixes) or name in names) and kind(name) in {ValueKind.OPEN, ValueKind.TEXT}

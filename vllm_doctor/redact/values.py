@@ -3,7 +3,7 @@
 import re
 
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.redact.names import Kind, kind, words, words_of
+from vllm_doctor.redact.names import ValueKind, kind, words, words_of
 
 _PLAIN = re.compile(
     r"[\[\"'({]*(?:None|null|true|false|\d{1,6}(?:\.\d{1,6})?(?: ?[KMGT]?i?B)?|<[\w -]{1,30}>|\[hidden\]?|hidden|\*+"
@@ -26,9 +26,9 @@ _ONE_WORD = re.compile(r"[A-Za-z][A-Za-z_-]{3,39}")
 def secret_under(name: str, value: str) -> bool:
     """Is `value` a secret, by the name of the key, option or label beside it?"""
     what = kind(name)
-    if what is Kind.PERHAPS:
+    if what is ValueKind.PERHAPS:
         return opaque_under(name, value) or word(name, value)
-    return what in {Kind.SECRET, Kind.HEADER} and not plain(value)
+    return what in {ValueKind.SECRET, ValueKind.HEADER} and not plain(value)
 
 
 def tells(name: str, value: str) -> bool:
@@ -47,7 +47,7 @@ def word(name: str, value: str) -> bool:
     """Is it a plain word that a weak name has for its whole value, `pass: hunter`, and none of those that names like
     these have where they guard nothing?"""
     bare = value.strip("\"'")
-    if not _ONE_WORD.fullmatch(bare) or kind(name) is not Kind.PERHAPS or words_of(name)[-1] in words("mode"):
+    if not _ONE_WORD.fullmatch(bare) or kind(name) is not ValueKind.PERHAPS or words_of(name)[-1] in words("mode"):
         return False
     known = words("prose") | words("placeholders") | words("outcome") | words("pass_of_work") | words("key_of_no_lock")
     return not known.intersection([bare.lower(), *words_of(bare)])

@@ -74,7 +74,7 @@ def _repair(diagnosis: Diagnosis, finding: Finding, unit: Unit, machine: Machine
     )
 
 
-def _edited(unit: Unit, place: "Place", change: Change, others: Sequence[Change]) -> _Told:
+def _edited(unit: Unit, place: "SettingPlace", change: Change, others: Sequence[Change]) -> _Told:
     """One command for each line that holds a value. An option that is new stands where the first one stood; where one
     of the changes has no such place, none is told."""
     at = [(_place(unit, other), other) for other in others]
@@ -123,7 +123,7 @@ def _start(unit: Unit, *, reload: bool, failing: bool) -> str:
     return f"{line}   # may take {wait} until the old run has stopped" if running and wait and not lost else line
 
 
-class Place(msgspec.Struct, frozen=True):
+class SettingPlace(msgspec.Struct, frozen=True):
     """A setting that holds a value, the text of it in that line, and what the unit's own file has instead."""
 
     setting: Setting
@@ -132,7 +132,7 @@ class Place(msgspec.Struct, frozen=True):
     rendered: str | None
 
 
-def _place(unit: Unit, change: Change) -> Place | None:
+def _place(unit: Unit, change: Change) -> SettingPlace | None:
     """The line in effect: the last that sets it. ExecStart= with nothing takes back the lines before it."""
     if change.kind is ChangeKind.ENV:
         return _variable(unit, change.variable or change.name)
@@ -146,14 +146,14 @@ def _place(unit: Unit, change: Change) -> Place | None:
     for one in reversed(effect):
         found = placed(one.text.split(), change.name)
         if found is not None:
-            return Place(one, " ".join(found), " ".join(found), other)
+            return SettingPlace(one, " ".join(found), " ".join(found), other)
         through = _through_a_variable(unit, one, change.name, other)
         if through is not None:
             return through
     return _in_config(unit, change.name)
 
 
-def _through_a_variable(unit: Unit, line: Setting, name: str, rendered: str | None) -> Place | None:
+def _through_a_variable(unit: Unit, line: Setting, name: str, rendered: str | None) -> SettingPlace | None:
     """The line of an environment file, or of Environment=, whose variable stands in the command line (`$VLLM_ARGS`)."""
     named = {one[0] or one[1] for one in _VARIABLE.findall(line.text)}
     last_first = unit.settings[::-1]
@@ -167,29 +167,29 @@ def _through_a_variable(unit: Unit, line: Setting, name: str, rendered: str | No
         named.remove(variable)  # a line further up is not in effect
         found = placed(value.strip("\"'").split(), name)
         if found is not None:
-            return Place(one, " ".join(found), " ".join(found), rendered)
+            return SettingPlace(one, " ".join(found), " ".join(found), rendered)
     return None
 
 
-def _in_config(unit: Unit, name: str) -> Place | None:
+def _in_config(unit: Unit, name: str) -> SettingPlace | None:
     """The line of vLLM's own --config file; what the command line says would win over it."""
     for one in reversed(unit.settings):
         if one.directive == _CONFIG and one.text.partition(":")[0].replace("_", "-") == name:
-            return Place(one, one.text, one.text, None)
+            return SettingPlace(one, one.text, one.text, None)
     return None
 
 
-def _variable(unit: Unit, name: str) -> Place | None:
+def _variable(unit: Unit, name: str) -> SettingPlace | None:
     for one in reversed(unit.settings):
         if one.directive in {"ExecStart", _CONFIG}:
             continue
         found = next((w for w in one.text.split() if w.strip('"').startswith(f"{name}=")), None)
         if found is not None:
-            return Place(one, found, found, None)
+            return SettingPlace(one, found, found, None)
     return None
 
 
-def _where(place: Place, unit: Unit) -> str:
+def _where(place: SettingPlace, unit: Unit) -> str:
     told = f"{place.text} in {place.setting.path} line {place.setting.line}"
     if place.setting.directive == _FROM_FILE and place.rendered is not None and place.rendered != place.text:
         return f"{told}: an environment file; the unit's own file has {place.rendered}"
@@ -199,7 +199,7 @@ def _where(place: Place, unit: Unit) -> str:
     return f"{told}: a drop-in over the unit's own file, {has}"
 
 
-def _edit(place: Place, change: Change, added: str = "") -> tuple[str, ...]:
+def _edit(place: SettingPlace, change: Change, added: str = "") -> tuple[str, ...]:
     """One `sed` of the very line, with `added` options in the same place; none where that line does not hold the text
     as it is told."""
     if "[hidden]" in place.text or place.text not in place.setting.text or not exact(change):
@@ -219,7 +219,7 @@ def _escaped(found: re.Match[str]) -> str:
     return f"\\{found[0]}"
 
 
-def _new(place: Place, change: Change) -> str:
+def _new(place: SettingPlace, change: Change) -> str:
     """What is to stand there: nothing, what the unit's own file has, or the value of the change."""
     if change.kind is ChangeKind.ENV:
         return f"{change.variable or change.name}={change.after}" if change.after is not None else ""

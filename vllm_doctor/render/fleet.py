@@ -12,20 +12,20 @@ from vllm_doctor.remedy import inventory
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.template import rendered
 
-State = Literal["answered", "unreachable", "failed", "unreadable", "drained"]
+ServiceState = Literal["answered", "unreachable", "failed", "unreadable", "drained"]
 
 
 class Host(msgspec.Struct, frozen=True):
     """What a host said: the answer of `diagnose --format json`, or why there is none."""
 
     host: str
-    state: State = "answered"
+    state: ServiceState = "answered"
     answer: Diagnosis | None = None
     driver: str = ""
     said: str = ""
 
 
-class Service(msgspec.Struct, frozen=True):
+class ServiceRow(msgspec.Struct, frozen=True):
     """One row of the table."""
 
     host: str
@@ -41,7 +41,7 @@ class Service(msgspec.Struct, frozen=True):
     said: str = ""
 
 
-class Line(msgspec.Struct, frozen=True):
+class FleetChange(msgspec.Struct, frozen=True):
     """What to do, and where: `inventory` is the line for the inventory, "" where the change is no variable."""
 
     deed: str
@@ -49,14 +49,14 @@ class Line(msgspec.Struct, frozen=True):
     services: tuple[str, ...]
 
 
-class Group(msgspec.Struct, frozen=True):
+class CauseGroup(msgspec.Struct, frozen=True):
     """One cause with everybody who has it."""
 
     code: str
     title: str
     severity: str
     services: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[FleetChange, ...]
 
 
 class Drift(msgspec.Struct, frozen=True):
@@ -71,8 +71,8 @@ class Fleet(msgspec.Struct, frozen=True):
 
     taken_at: str
     counts: dict[str, int]
-    groups: tuple[Group, ...]
-    services: tuple[Service, ...]
+    groups: tuple[CauseGroup, ...]
+    services: tuple[ServiceRow, ...]
     drift: tuple[Drift, ...]
     schema_version: int = 1
 
@@ -97,11 +97,11 @@ _SEVERITIES = list(Severity)
 
 def fleet(hosts: Sequence[Host], taken_at: str) -> Fleet:
     """Judge nothing anew: put together what the hosts said."""
-    rows: list[Service] = []
+    rows: list[ServiceRow] = []
     found: dict[str, list[tuple[Finding, str]]] = {}
     for host in map(_bounded, hosts):
         if host.answer is None:
-            rows.append(Service(host.host, "", host.state, driver=host.driver, said=host.said))
+            rows.append(ServiceRow(host.host, "", host.state, driver=host.driver, said=host.said))
             continue
         for told in (host.answer, *host.answer.others):
             name = f"{host.host} {_place(told)}".strip()
@@ -117,9 +117,9 @@ def fleet(hosts: Sequence[Host], taken_at: str) -> Fleet:
     return Fleet(taken_at, dict(counts), tuple(groups), tuple(rows), drift)
 
 
-def _row(host: Host, told: Diagnosis, roots: Sequence[Finding]) -> Service:
+def _row(host: Host, told: Diagnosis, roots: Sequence[Finding]) -> ServiceRow:
     first = roots[0] if roots else None
-    return Service(
+    return ServiceRow(
         host=host.host,
         unit=_place(told),
         verdict=told.verdict.value,
@@ -140,13 +140,13 @@ def _place(told: Diagnosis) -> str:
     return _cut(told.subject.unit or told.subject.place or "")
 
 
-def _rank(row: Service) -> tuple[int, str, str]:
+def _rank(row: ServiceRow) -> tuple[int, str, str]:
     if row.severity:
         return _SEVERITIES.index(Severity(row.severity)), row.host, row.unit
     return _RANKS.get(row.verdict, 4), row.host, row.unit
 
 
-def _group(code: str, pairs: Sequence[tuple[Finding, str]]) -> Group:
+def _group(code: str, pairs: Sequence[tuple[Finding, str]]) -> CauseGroup:
     deeds: dict[tuple[str, str], list[str]] = {}
     for finding, name in pairs:
         if not finding.changes:
@@ -156,13 +156,13 @@ def _group(code: str, pairs: Sequence[tuple[Finding, str]]) -> Group:
         told = change.after is not None or change.direction is Direction.REMOVE
         line = inventory.line(change) if told else None
         deeds.setdefault((deed(change), line or ""), []).append(name)
-    lines = [Line(do, line, tuple(names)) for (do, line), names in deeds.items()]
+    lines = [FleetChange(do, line, tuple(names)) for (do, line), names in deeds.items()]
     lines.sort(key=lambda one: -len(one.services))
     severity = min((finding.severity for finding, _ in pairs), key=_SEVERITIES.index)
-    return Group(code, pairs[0][0].title, severity.value, tuple(name for _, name in pairs), tuple(lines))
+    return CauseGroup(code, pairs[0][0].title, severity.value, tuple(name for _, name in pairs), tuple(lines))
 
 
-def _weight(group: Group) -> tuple[int, int, str]:
+def _weight(group: CauseGroup) -> tuple[int, int, str]:
     return _SEVERITIES.index(Severity(group.severity)), -len(group.services), group.code
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from vllm_doctor.launch import quote
 from vllm_doctor.launch.write import words
-from vllm_doctor.plan.advice.set_ups import Answer, SetUp
+from vllm_doctor.plan.advice.set_ups import SetUp, SetUpAnswer
 from vllm_doctor.plan.question.goal import Goal
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.plan import SCHEMA_VERSION, figures, pasted
@@ -22,7 +22,7 @@ class Reached(msgspec.Struct, frozen=True):
 
     goal: Goal
     version: str
-    answer: Answer
+    answer: SetUpAnswer
     notes: tuple[str, ...]
 
 

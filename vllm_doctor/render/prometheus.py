@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_doctor.monitor.host import Row
+from vllm_doctor.monitor.host import GaugeRow
 from vllm_doctor.records.finding import Diagnosis, Finding
 from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.redact.visible import visible
@@ -39,7 +39,7 @@ def write(
     diagnoses: Sequence[Diagnosis],
     now: float,
     codes: Sequence[str] = (),
-    rows: Sequence[Row] = (),
+    rows: Sequence[GaugeRow] = (),
 ) -> None:
     """Replace the file at once (temporary file, rename), readable by all. Raises OSError.
 
@@ -50,7 +50,7 @@ def write(
     put(path, _exposition(_registry(diagnoses, now, codes, _before(Path(path)), rows)), mode=0o644)
 
 
-def text(diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str] = (), rows: Sequence[Row] = ()) -> str:
+def text(diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str] = (), rows: Sequence[GaugeRow] = ()) -> str:
     """The same for standard output, where nothing is known of earlier runs."""
     return _exposition(_registry(diagnoses, now, codes, _NOTHING_BEFORE, rows))
 
@@ -62,7 +62,7 @@ def _exposition(registry: "CollectorRegistry") -> str:
 
 
 def _registry(
-    diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str], before: _Before, rows: Sequence[Row]
+    diagnoses: Sequence[Diagnosis], now: float, codes: Sequence[str], before: _Before, rows: Sequence[GaugeRow]
 ) -> "CollectorRegistry":
     from prometheus_client import CollectorRegistry, Gauge
 
@@ -113,17 +113,17 @@ def _registry(
     return registry
 
 
-def _planned(diagnoses: Sequence[Diagnosis]) -> Iterator[Row]:
+def _planned(diagnoses: Sequence[Diagnosis]) -> Iterator[GaugeRow]:
     """The KV cache that the start logged and the one that the plan foresees, bytes."""
     for told in diagnoses:
         planned, found = told.facts.get("planned_kv_gib"), told.facts.get("available_kv_gib")
         if isinstance(planned, int | float) and isinstance(found, int | float) and planned > 0:
             unit = {"unit": told.subject.unit or ""}
-            yield Row("vllm_plan_kv_cache_bytes", "The KV cache that the plan foresees.", unit, planned * _GIB)
-            yield Row("vllm_start_kv_cache_bytes", "The KV cache that the start logged.", unit, found * _GIB)
+            yield GaugeRow("vllm_plan_kv_cache_bytes", "The KV cache that the plan foresees.", unit, planned * _GIB)
+            yield GaugeRow("vllm_start_kv_cache_bytes", "The KV cache that the start logged.", unit, found * _GIB)
 
 
-def _memory(diagnoses: Sequence[Diagnosis]) -> Iterator[Row]:
+def _memory(diagnoses: Sequence[Diagnosis]) -> Iterator[GaugeRow]:
     """Each term of one GPU's memory, bytes; what was not measured or not planned has no row."""
     for told in diagnoses:
         for term in told.memory_use.terms if told.memory_use is not None else ():
@@ -133,7 +133,7 @@ def _memory(diagnoses: Sequence[Diagnosis]) -> Iterator[Row]:
                 ("vllm_memory_planned_bytes", "A term of one GPU's memory, as planned.", term.planned),
             ):
                 if gib is not None:
-                    yield Row(name, help_, who, gib * _GIB)
+                    yield GaugeRow(name, help_, who, gib * _GIB)
 
 
 def _first(finding: Finding) -> str:
@@ -142,7 +142,7 @@ def _first(finding: Finding) -> str:
     return visible(" ".join(told.split()), 200)
 
 
-def _add(registry: "CollectorRegistry", rows: Sequence[Row]) -> None:
+def _add(registry: "CollectorRegistry", rows: Sequence[GaugeRow]) -> None:
     from prometheus_client import Gauge
 
     gauges: dict[str, Gauge] = {}

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vllm_doctor.monitor.figures import Chart, Line, Point
+from vllm_doctor.monitor.figures import Chart, Curve, Point
 from vllm_doctor.render.template import rendered
 
 _WIDTH, _HEIGHT = 600.0, 150.0
 _GIB = float(1 << 30)
 
 
-class Told(msgspec.Struct, frozen=True):
+class ReportEvent(msgspec.Struct, frozen=True):
     """Something that happened."""
 
     at: float
@@ -20,7 +20,7 @@ class Told(msgspec.Struct, frozen=True):
     text: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class ServiceReport(msgspec.Struct, frozen=True):
     """The page of one service or fleet: from when to when, seconds since the epoch, and where the figures come from."""
 
     who: str
@@ -28,16 +28,16 @@ class Report(msgspec.Struct, frozen=True):
     until: float
     source: str
     charts: tuple[Chart, ...]
-    events: tuple[Told, ...] = ()
+    events: tuple[ReportEvent, ...] = ()
 
 
-def page(reports: Sequence[Report]) -> str:
+def page(reports: Sequence[ServiceReport]) -> str:
     """HTML in ASCII; every text in it is escaped."""
     drawn = [(one, [_drawn(c, one) for c in one.charts]) for one in reports]
     return rendered("figures.html.j2", reports=drawn)
 
 
-def _drawn(chart: Chart, report: Report) -> dict[str, object]:
+def _drawn(chart: Chart, report: ServiceReport) -> dict[str, object]:
     highest = max((v for line in chart.lines for _, v in line.points), default=0.0)
     top = chart.top if chart.top is not None and highest <= chart.top else highest * 1.05 or 1.0
     return {
@@ -57,7 +57,7 @@ def _drawn(chart: Chart, report: Report) -> dict[str, object]:
     }
 
 
-def _paths(line: Line, report: Report, top: float) -> list[str]:
+def _paths(line: Curve, report: ServiceReport, top: float) -> list[str]:
     """The points of each unbroken stretch; a gap is drawn as one."""
     span = max(1.0, report.until - report.since)
     usual = max(180.0, 4 * span / 300)  # a stretch of thinned() is shorter

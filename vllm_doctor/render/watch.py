@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vllm_doctor.operate.watch.figures import Figures
+from vllm_doctor.operate.watch.figures import ServiceFigures
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.bar import draw
 from vllm_doctor.render.page import Page
@@ -14,7 +14,7 @@ _KV_COLUMNS = 30
 _PERCENT = 5
 
 
-def page(seen: Sequence[Figures], at: str, *, width: int, color: bool) -> str:
+def page(seen: Sequence[ServiceFigures], at: str, *, width: int, color: bool) -> str:
     """All services, one under the other."""
     out = Page(width, color=color)
     out.line((at, "dim"))

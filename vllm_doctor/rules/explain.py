@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.claims import Claim, as_text, claims_about, claims_of, replacements
-from vllm_doctor.knowledge.history import History, history
+from vllm_doctor.knowledge.history import ReleaseHistory, history
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.rules.chart import NODES, Node
@@ -119,7 +119,7 @@ def _named(name: str, at: Version | None) -> list[str]:
     return []
 
 
-def _releases(facts: History, names: Sequence[str], at: Version | None) -> list[str]:
+def _releases(facts: ReleaseHistory, names: Sequence[str], at: Version | None) -> list[str]:
     """Where it is under any of these names."""
     spans = [facts.span(name) for name in names]
     first = min((span[0] for span in spans), key=as_version)

@@ -136,13 +136,13 @@ def _foresight(case: Case, *, logged: bool = True) -> "Foresight | None":
     if config is None or version is None or model is None:
         return None
     from vllm_doctor.knowledge.gpus import find
-    from vllm_doctor.plan.question.ask import Start, foresee
+    from vllm_doctor.plan.question.ask import KnownStart, foresee
 
     run = case.run
     card = find(case.gpu_name, case.total_gib) if case.gpu_name else None
     pools = [float(hit.fields["size"]) for hit in run.all("kv-available")] if run is not None else []
     return foresee(
-        Start(
+        KnownStart(
             argv=_argv(case, model),
             version=version,
             config=config,

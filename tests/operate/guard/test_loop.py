@@ -11,10 +11,10 @@ import pytest
 
 from tests.operate.guard.test_store import look
 from vllm_doctor.operate.guard import act, helper, restart
-from vllm_doctor.operate.guard.act import End
-from vllm_doctor.operate.guard.explain import Told, beside
+from vllm_doctor.operate.guard.act import DeedEnd
+from vllm_doctor.operate.guard.explain import Explanation, beside
 from vllm_doctor.operate.guard.loop import Guard
-from vllm_doctor.operate.guard.memory import Decision, Kind
+from vllm_doctor.operate.guard.memory import Decision, DecisionKind
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.guard.restart import Ask, NotPermitted
 from vllm_doctor.operate.history.store import Reader, Store
@@ -55,8 +55,8 @@ class Hands:
             raise NotPermitted(self.refuses)
         self.run += 1
 
-    def explain(self, unit: str) -> Told:
-        return Told("", MEMORY) if self.run else Told("VD909: the engine is dead")
+    def explain(self, unit: str) -> Explanation:
+        return Explanation("", MEMORY) if self.run else Explanation("VD909: the engine is dead")
 
 
 def beat(guard: Guard, until: Callable[[], bool]) -> None:
@@ -139,10 +139,10 @@ def test_a_start_that_systemd_repeats_is_waited_for_and_one_that_it_gave_up_is_n
 def acted(*looks: dict[str, object]) -> list[tuple[str, str]]:
     steps: list[tuple[str, str]] = []
     policy = msgspec.structs.replace(POLICY, beat_s=0.01)
-    why = Decision(Kind.GROWTH, "it grows", restart=True)
+    why = Decision(DecisionKind.GROWTH, "it grows", restart=True)
     hands = Script(*looks)
     hands.run = 1  # nothing to be found before
-    assert act.restarted(hands, policy, UNIT, why, lambda kind, text: steps.append((kind, text))) is End.RESTARTED
+    assert act.restarted(hands, policy, UNIT, why, lambda kind, text: steps.append((kind, text))) is DeedEnd.RESTARTED
     assert [ask.why for ask in hands.asked] == ["growth: it grows"]
     return [(kind, text.removeprefix("started anew; ").rpartition(" after ")[0] if kind != "left-alone" else text)
             for kind, text in steps]  # fmt: skip

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import yaml
 
-from vllm_doctor.operate.guard.policy import Growth, Policy, PolicyProblem, Pressure, load
+from vllm_doctor.operate.guard.policy import GrowthPolicy, Policy, PolicyProblem, Pressure, load
 
 SPECS = Path(__file__).parents[3] / "roles/vllm_doctor/meta/argument_specs.yml"
 OPTION = yaml.safe_load(SPECS.read_text())["argument_specs"]["main"]["options"]["vllm_doctor_guard_policy"]["options"]
@@ -20,11 +20,11 @@ def words(kind: type[msgspec.Struct]) -> set[str]:
 def test_the_role_names_every_word_of_the_policy_and_each_default() -> None:
     assert set(OPTION) == words(Policy) - {"units", "act"}  # these have variables of their own
     assert set(OPTION["pressure"]["options"]) == words(Pressure)
-    assert set(OPTION["growth"]["options"]) == words(Growth)
+    assert set(OPTION["growth"]["options"]) == words(GrowthPolicy)
     for kind, options in (
         (Policy, OPTION),
         (Pressure, OPTION["pressure"]["options"]),
-        (Growth, OPTION["growth"]["options"]),
+        (GrowthPolicy, OPTION["growth"]["options"]),
     ):
         for field in msgspec.structs.fields(kind):
             if field.name in options and options[field.name]["type"] != "dict":

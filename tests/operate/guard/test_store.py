@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vllm_doctor.operate.history.store import Event, Reader, Store, Unreadable
+from vllm_doctor.operate.history.store import Reader, Store, UnitEvent, Unreadable
 from vllm_doctor.records.sample import CardUse, Counters, Look
 
 UNIT = "vllm@main.service"
@@ -28,7 +28,7 @@ def test_what_is_kept_is_read_again_and_the_writer_is_not_held_up(tmp_path: Path
     path = tmp_path / "history.sqlite"
     store = Store(path)
     store.keep(look())
-    store.event(Event(NOW, UNIT, "started", "x" * 5000))
+    store.event(UnitEvent(NOW, UNIT, "started", "x" * 5000))
     reader = Reader(path)
     row = reader.minutes(UNIT, 0)[0]
     assert (row.running, row.waiting, row.kv, row.generated, row.host) == (2, 1, 0.5, 20, 5 << 30)
@@ -73,7 +73,7 @@ def test_a_writer_that_is_killed_leaves_all_that_it_had_kept(tmp_path: Path) -> 
 def test_no_room_loses_records_says_so_once_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     store = Store(tmp_path / "history.sqlite", keep_mib=1)
     for n in range(2000):
-        store.event(Event(NOW + n, UNIT, "kernel", "y" * 1900))
+        store.event(UnitEvent(NOW + n, UNIT, "kernel", "y" * 1900))
     assert store.lost > 0
     assert [n for n in store.notes if "records are lost (database or disk is full)" in n] == store.notes
     lost = store.lost

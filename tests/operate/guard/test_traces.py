@@ -17,8 +17,8 @@ from vllm_doctor.gather.metrics import _few, parse
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.operate.guard.decide import DAY, decide, permitted
-from vllm_doctor.operate.guard.memory import Decision, Kind, Memory
-from vllm_doctor.operate.guard.policy import Growth, Policy, Pressure
+from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory
+from vllm_doctor.operate.guard.policy import GrowthPolicy, Policy, Pressure
 from vllm_doctor.operate.history.slope import GIB, HOUR, slope
 from vllm_doctor.records.host import Scrape
 from vllm_doctor.records.sample import Counters, Look
@@ -43,18 +43,18 @@ def busy(seconds: float, **more: float) -> Counters:
 
 def play(trace: Iterable[Look], policy: Policy = POLICY, slopes: tuple = ()) -> Iterator[tuple[Look, Decision]]:
     """Every decision, with its look. A completion that is asked for is answered with the look's own `canary`."""
-    memory = Memory()
+    memory = UnitMemory()
     for one in trace:
         seen = one if memory.ask else msgspec.structs.replace(one, canary=None)
         memory, found = decide(policy, memory, seen, slopes)
         yield from ((one, decision) for decision in found)
 
 
-def restarts(trace: Iterable[Look], **kind: object) -> list[tuple[float, Kind]]:
+def restarts(trace: Iterable[Look], **kind: object) -> list[tuple[float, DecisionKind]]:
     return [(one.up - 1000, d.kind) for one, d in play(trace, **kind) if d.restart]
 
 
-def kinds(trace: Iterable[Look], **more: object) -> list[Kind]:
+def kinds(trace: Iterable[Look], **more: object) -> list[DecisionKind]:
     return [d.kind for _, d in play(trace, **more)]
 
 
@@ -75,7 +75,7 @@ def stopped(second: float, cpu: float = 0.0, until: float = 900.0) -> Iterator[L
 
 def test_an_engine_that_stops_under_load_is_restarted_once_a_completion_did_not_come() -> None:
     found = [(one.up - 1000, d) for one, d in play(stopped(300)) if d.restart]
-    assert (found[0][0], found[0][1].kind, found[0][1].cut) == (350, Kind.ENGINE_DEAD, True)
+    assert (found[0][0], found[0][1].kind, found[0][1].cut) == (350, DecisionKind.ENGINE_DEAD, True)
     assert found[0][1].sum == (
         "4 running, 0 waiting, no token for 50 s (limit 45: the engine's processes do not compute); /health 200; "
         "a completion of one token did not come within 15 s"
@@ -101,7 +101,7 @@ def recorded(*phases: str) -> Iterator[Look]:
 
 def test_a_recorded_engine_that_was_stopped_under_load_is_found_within_its_limit_and_no_other_time() -> None:
     found = restarts(recorded("idle", "load", "stopped"))
-    assert found[0][1] is Kind.ENGINE_DEAD
+    assert found[0][1] is DecisionKind.ENGINE_DEAD
     stop = next(one.up for one in recorded("stopped")) - 1000
     assert 45 <= found[0][0] - stop <= 60
     assert restarts(recorded("idle", "load")) == []
@@ -117,7 +117,7 @@ def test_eight_workers_that_wait_do_not_compute_and_one_of_them_that_computes_do
 
 def test_an_engine_that_spins_may_be_in_one_long_step_and_has_ten_minutes() -> None:
     assert restarts(stopped(300, cpu=1.0)) == []
-    assert restarts(stopped(300, cpu=1.0, until=1000))[0] == (900, Kind.ENGINE_DEAD)
+    assert restarts(stopped(300, cpu=1.0, until=1000))[0] == (900, DecisionKind.ENGINE_DEAD)
 
 
 def test_where_the_processor_time_is_not_known_it_counts_as_spinning() -> None:
@@ -139,7 +139,7 @@ def test_an_idle_engine_is_asked_now_and_then_and_is_dead_after_two_silences() -
     idle = Counters(running=0, waiting=0, kv=0, prompt=1, generated=1, finished=1)
     trace = [at(t, counters=idle, canary=t < 1000) for t in beats(2000)]
     when, kind = restarts(trace)[0]
-    assert kind is Kind.ENGINE_DEAD
+    assert kind is DecisionKind.ENGINE_DEAD
     assert 1000 < when <= 1000 + POLICY.canary_every_s + 3 * BEAT
 
 
@@ -155,15 +155,15 @@ def test_a_load_spike_is_said_once_and_not_answered_with_a_restart() -> None:
             load = busy(t, kv=0.99 if full else 0.3, waiting=90.0 if full else 0.0)
             yield at(t, counters=load)
 
-    assert kinds(spike()) == [Kind.PRESSURE, Kind.RELIEVED]
+    assert kinds(spike()) == [DecisionKind.PRESSURE, DecisionKind.RELIEVED]
     assert restarts(spike()) == []
     allowed = Policy(units=(UNIT,), act=True, pressure=Pressure(restart=True))
-    assert [kind for _, kind in restarts(spike(), policy=allowed)] == [Kind.PRESSURE]
+    assert [kind for _, kind in restarts(spike(), policy=allowed)] == [DecisionKind.PRESSURE]
 
 
 def test_a_use_that_swings_about_the_mark_is_said_once() -> None:
     trace = [at(t, counters=busy(t, kv=0.96 if int(t / BEAT) % 2 else 0.94)) for t in beats(3600)]
-    assert kinds(trace) == [Kind.PRESSURE]
+    assert kinds(trace) == [DecisionKind.PRESSURE]
 
 
 def leak(per_hour: float, hours: float, first: float = 40.0, limit: float = 64.0, noise: float = 0.0) -> object:
@@ -179,9 +179,9 @@ def test_a_slow_leak_waits_for_a_quiet_moment_and_is_restarted_before_the_limit(
     assert grown.sure
     assert grown.per_hour / GIB == pytest.approx(0.64, abs=0.02)
     assert grown.hours_left == pytest.approx(6.7, abs=0.7)
-    policy = msgspec.structs.replace(POLICY, growth=Growth(hours_left=8))
+    policy = msgspec.structs.replace(POLICY, growth=GrowthPolicy(hours_left=8))
     load = [at(t, counters=busy(t)) for t in beats(600)]
-    assert [(d.kind, d.restart) for _, d in play(load, policy, (grown,))] == [(Kind.GROWTH, False)]
+    assert [(d.kind, d.restart) for _, d in play(load, policy, (grown,))] == [(DecisionKind.GROWTH, False)]
     idle = msgspec.structs.replace(busy(600), running=0)
     quiet = [*load, *(at(600 + t, counters=idle, canary=True) for t in beats(120))]
     found = [(one.up - 1000, d) for one, d in play(quiet, policy, (grown,)) if d.restart]
@@ -209,14 +209,14 @@ def test_a_start_that_says_nothing_is_restarted_and_a_long_one_that_speaks_is_no
             yield at(t, health=0, counters=None, silent_s=max(0.0, t - 900) if silent else 30.0)
 
     assert restarts(starting(silent=False)) == []
-    assert restarts(starting(silent=True))[0] == (3600, Kind.SILENT_START)
+    assert restarts(starting(silent=True))[0] == (3600, DecisionKind.SILENT_START)
 
 
 def test_a_start_that_is_seen_is_told_once_it_answers_also_by_a_guard_that_began_in_the_middle() -> None:
     trace = [at(t, health=0 if t < 90 else 200, counters=busy(t) if t >= 90 else None, canary=True) for t in beats(300)]
     found = [(one.up - 1000, d) for one, d in play(trace)]
     assert [(when, d.kind, d.sum) for when, d in found] == [
-        (90, Kind.ANSWERS, "/health says 200, 90 s after this run was first seen")
+        (90, DecisionKind.ANSWERS, "/health says 200, 90 s after this run was first seen")
     ]
 
 
@@ -232,19 +232,19 @@ def test_a_service_that_restarts_in_a_loop_is_left_to_its_diagnosis() -> None:
             )
 
     found = kinds(flapping())
-    assert found.count(Kind.LOOP) == 1
+    assert found.count(DecisionKind.LOOP) == 1
     assert restarts(flapping()) == []
 
 
 def test_a_counter_that_fell_begins_the_watch_anew() -> None:
     trace = [at(t, counters=busy(t if t < 300 else t - 300), canary=True) for t in beats(600)]
-    assert kinds(trace) == [Kind.RESET]
+    assert kinds(trace) == [DecisionKind.RESET]
     assert restarts(trace) == []
 
 
 def test_two_servers_behind_one_port_are_said_and_never_judged() -> None:
     trace = [at(t, counters=busy(500 if int(t / BEAT) % 2 else 90), canary=False) for t in beats(3600)]
-    assert kinds(trace) == [Kind.RESET, Kind.TWO_SERVERS]
+    assert kinds(trace) == [DecisionKind.RESET, DecisionKind.TWO_SERVERS]
 
 
 def test_gaps_of_the_scrape_are_no_silence_of_the_engine() -> None:
@@ -255,12 +255,12 @@ def test_gaps_of_the_scrape_are_no_silence_of_the_engine() -> None:
                 t, counters=None if lost else busy(t), why="no answer" if lost else "", canary=None if lost else True
             )
 
-    assert kinds(gaps()) == [Kind.UNREADABLE]
+    assert kinds(gaps()) == [DecisionKind.UNREADABLE]
 
 
 def test_a_pause_of_the_guard_is_no_silence_of_the_engine() -> None:
     trace = [at(t, counters=busy(300), canary=False) for t in (*beats(300), 5000.0, 5010.0)]
-    assert [k for k in kinds(trace) if k is Kind.GAP] == [Kind.GAP]
+    assert [k for k in kinds(trace) if k is DecisionKind.GAP] == [DecisionKind.GAP]
     assert [when for when, _ in restarts(trace) if when >= 5000] == []
 
 
@@ -268,9 +268,9 @@ def test_a_suspend_and_a_clock_that_jumps_are_said_and_nothing_follows() -> None
     slept = [
         at(t, counters=busy(t), awake=1000 + (t if t < 300 else t - 3000)) for t in (*beats(300), *beats(3900, 3300))
     ]
-    assert kinds(slept) == [Kind.GAP]
+    assert kinds(slept) == [DecisionKind.GAP]
     jumped = [at(t, counters=busy(t), at=WALL + t + (86400 if t >= 300 else 0)) for t in beats(900)]
-    assert kinds(jumped) == [Kind.CLOCK]
+    assert kinds(jumped) == [DecisionKind.CLOCK]
 
 
 def test_a_unit_that_is_drained_stopped_or_being_changed_is_never_restarted() -> None:
@@ -278,7 +278,7 @@ def test_a_unit_that_is_drained_stopped_or_being_changed_is_never_restarted() ->
         trace = [msgspec.structs.replace(one, **state) for one in stopped(300)]
         assert restarts(trace) == [], state
     held = [msgspec.structs.replace(one, held="site.yml") for one in stopped(300)]
-    assert kinds(held) == [Kind.HELD]
+    assert kinds(held) == [DecisionKind.HELD]
 
 
 PAGES = ("0.6.3", "0.8.5", "0.10.2", "0.11.0", "0.18.1", "0.33.0")
@@ -315,14 +315,14 @@ def test_each_releases_names_are_read_and_its_dead_engine_is_found(release: str)
     trace = [
         at(t, counters=read(page(release, min(t, 300))), canary=t <= 300, engine_cpu=min(t, 300)) for t in beats(600)
     ]
-    assert restarts(trace)[0] == (350, Kind.ENGINE_DEAD)
+    assert restarts(trace)[0] == (350, DecisionKind.ENGINE_DEAD)
 
 
 def test_a_renamed_metric_is_no_engine_that_stands_still() -> None:
     told = read(page("0.33.0", 10, skip="num_requests_running"))
     assert told.running is None  # gather.look makes "this release names it otherwise" of it
     why = "/metrics has no vllm:num_requests_running"
-    assert kinds(at(t, counters=None, why=why, canary=False) for t in beats(7200)) == [Kind.UNREADABLE]
+    assert kinds(at(t, counters=None, why=why, canary=False) for t in beats(7200)) == [DecisionKind.UNREADABLE]
 
 
 def ranks(t: float, dies: float) -> Counters:
@@ -341,7 +341,7 @@ def ranks(t: float, dies: float) -> Counters:
 def test_one_dead_engine_of_several_is_found_though_the_server_answers_and_the_rest_is_drained() -> None:
     trace = [at(t, counters=ranks(t, dies=300), canary=True) for t in beats(1200)]
     found = [(one.up - 1000, d) for one, d in play(trace) if d.restart]
-    assert (found[0][0], found[0][1].kind, found[0][1].cut) == (900, Kind.ONE_ENGINE_DEAD, False)
+    assert (found[0][0], found[0][1].kind, found[0][1].cut) == (900, DecisionKind.ONE_ENGINE_DEAD, False)
     assert found[0][1].sum == (
         "engine 1 of 2: 2 running, no token for 600 s (limit 600), while the others go on; its requests never end"
     )
@@ -378,7 +378,7 @@ def test_the_slope_of_a_known_line_is_that_line() -> None:
 
 def test_who_starts_it_by_hand_again_and_again_has_no_restart_loop() -> None:
     trace = [at(t, invocation=f"run{int(t // 120)}", counters=busy(t % 120)) for t in beats(1000)]
-    assert set(kinds(trace)) == {Kind.STARTED}
+    assert set(kinds(trace)) == {DecisionKind.STARTED}
 
 
 def test_an_hour_of_growth_may_be_a_cache_that_fills() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_doctor.operate.tune.decide import Limits, Measured, Setting, Stop, best, following, trouble
+from vllm_doctor.operate.tune.decide import Limits, Measured, Stop, TrialSetting, best, following, trouble
 
 LIMITS = Limits()
 
@@ -22,7 +22,7 @@ def row(seqs, tps, *, kv=0.1, tokens=None, **more):
         "preemptions": 0.0,
         "memory_free": 0.3,
     }
-    return Measured(Setting(seqs, tokens), output_tps=tps, **(figures | more))
+    return Measured(TrialSetting(seqs, tokens), output_tps=tps, **(figures | more))
 
 
 def climb(server, rows, allowed=free, limits=LIMITS, most=30):
@@ -37,8 +37,8 @@ def climb(server, rows, allowed=free, limits=LIMITS, most=30):
 
 
 def test_it_doubles_while_throughput_grows():
-    assert following([row(8, 400)], LIMITS, free) == Setting(16)
-    assert following([row(8, 400), row(16, 700)], LIMITS, free) == Setting(32)
+    assert following([row(8, 400)], LIMITS, free) == TrialSetting(16)
+    assert following([row(8, 400), row(16, 700)], LIMITS, free) == TrialSetting(32)
 
 
 def test_it_stops_where_more_sequences_bring_nothing():
@@ -52,7 +52,7 @@ def test_it_stops_before_the_pool_is_full_and_does_not_find_out_by_preempting():
     def server(s):
         return row(s.seqs, s.seqs * 40, kv=s.seqs * 0.02)
 
-    rows, why = climb(server, [server(Setting(8))])
+    rows, why = climb(server, [server(TrialSetting(8))])
     assert [r.setting.seqs for r in rows] == [8, 16, 32, 40]
     assert max(r.kv_peak for r in rows) <= 0.9
     assert "would take 100% of the KV pool" in why
@@ -61,7 +61,7 @@ def test_it_stops_before_the_pool_is_full_and_does_not_find_out_by_preempting():
 
 def test_the_pools_use_follows_the_requests_that_ran_and_not_those_that_were_allowed():
     # 64 are allowed, the load only ever had 16 running at 20 %: 128 would take 160 % of the pool.
-    assert isinstance(following([row(64, 100, kv=0.2, running_peak=16.0)], LIMITS, free), Stop | Setting)
+    assert isinstance(following([row(64, 100, kv=0.2, running_peak=16.0)], LIMITS, free), Stop | TrialSetting)
     step = following([row(64, 100, kv=0.2, running_peak=16.0)], LIMITS, free)
     assert isinstance(step, Stop)
     assert "would take" in step.why
@@ -71,7 +71,7 @@ def test_after_trouble_the_middle_is_tried_and_never_the_troubled_value_again():
     def server(s):
         return row(s.seqs, s.seqs * 40, preemptions=float(s.seqs > 50))
 
-    rows, why = climb(server, [server(Setting(8))])
+    rows, why = climb(server, [server(TrialSetting(8))])
     tried = [r.setting.seqs for r in rows]
     assert tried[:4] == [8, 16, 32, 64]
     assert len(tried) == len(set(tried))
@@ -87,7 +87,7 @@ def test_a_start_that_fails_is_trouble_and_the_last_good_row_wins():
             else Measured(s, problem="VD115: out of memory in the sampler's warm-up")
         )
 
-    rows, why = climb(server, [server(Setting(8))])
+    rows, why = climb(server, [server(TrialSetting(8))])
     assert best(rows, LIMITS).setting.seqs < 16
     assert "VD115" in why
 
@@ -105,7 +105,7 @@ def test_tokens_of_a_step_come_after_sequences_and_stop_without_gain():
     def server(s):
         return row(s.seqs, min(s.seqs, 16) * 40 + (30 if s.tokens >= 4096 else 0), tokens=s.tokens)
 
-    rows, why = climb(server, [server(Setting(8, 2048))])
+    rows, why = climb(server, [server(TrialSetting(8, 2048))])
     assert [(r.setting.seqs, r.setting.tokens) for r in rows] == [
         (8, 2048),
         (16, 2048),
@@ -113,7 +113,7 @@ def test_tokens_of_a_step_come_after_sequences_and_stop_without_gain():
         (16, 4096),
         (16, 8192),
     ]
-    assert best(rows, LIMITS).setting == Setting(16, 4096)
+    assert best(rows, LIMITS).setting == TrialSetting(16, 4096)
     assert "more tokens a step" in why
 
 
@@ -155,6 +155,6 @@ def test_it_ends_whatever_the_server_is(start, knee):
     def server(s):
         return row(s.seqs, min(s.seqs, knee) * 10, kv=None, preemptions=float(s.seqs > 2 * knee))
 
-    rows, why = climb(server, [server(Setting(start))])
+    rows, why = climb(server, [server(TrialSetting(start))])
     assert why
     assert len(rows) < 20

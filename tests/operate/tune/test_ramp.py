@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from vllm_doctor.operate.tune import state as tune_state
-from vllm_doctor.operate.tune.decide import Limits, Setting
-from vllm_doctor.operate.tune.load import Load, Stream
+from vllm_doctor.operate.tune.decide import Limits, TrialSetting
+from vllm_doctor.operate.tune.load import LoadResult, LoadStream
 from vllm_doctor.operate.tune.ramp import Ramp, ramp
 from vllm_doctor.operate.tune.unit import OutOfTime, TuneNotDone
-from vllm_doctor.operate.tune.watch import Seen
+from vllm_doctor.operate.tune.watch import ScrapePeaks
 
 
 class Service:
@@ -16,7 +16,7 @@ class Service:
 
     def __init__(self, knee=32, breaks=None):
         self.knee, self.breaks = knee, breaks or {}
-        self.deeds, self.setting, self.trial, self.now = [], Setting(8), False, 0.0
+        self.deeds, self.setting, self.trial, self.now = [], TrialSetting(8), False, 0.0
 
     def clock(self):
         return self.now
@@ -39,8 +39,8 @@ class Service:
         self.deeds.append(f"measure {at_once}")
         self.now += 40
         self._break("measure")
-        streams = tuple(Stream(0.1, (0.02,) * 9, 10) for _ in range(min(at_once, self.knee) * 3))
-        return Load(streams, (), 30.0), Seen(0.01 * at_once, float(at_once), 0.0, 0.0, 0.5, 60)
+        streams = tuple(LoadStream(0.1, (0.02,) * 9, 10) for _ in range(min(at_once, self.knee) * 3))
+        return LoadResult(streams, (), 30.0), ScrapePeaks(0.01 * at_once, float(at_once), 0.0, 0.0, 0.5, 60)
 
     def alive(self):
         return self._break("alive")
@@ -52,7 +52,7 @@ class Service:
         if not self.trial:
             return False
         self.deeds.append("restore")
-        self.trial, self.setting = False, Setting(8)
+        self.trial, self.setting = False, TrialSetting(8)
         return True
 
     def _break(self, where):
@@ -65,7 +65,7 @@ class Service:
 @pytest.fixture
 def what(tmp_path):
     return Ramp(
-        start=Setting(8),
+        start=TrialSetting(8),
         limits=Limits(),
         allowed=lambda _: None,
         budget_s=3600,
@@ -120,7 +120,7 @@ def test_whatever_interrupts_the_service_is_put_back(what, where, signal):
     with pytest.raises(type(signal)):
         go(what, service)
     assert service.deeds[-1] == "restore"
-    assert service.setting == Setting(8)
+    assert service.setting == TrialSetting(8)
 
 
 def test_after_ctrl_c_it_goes_on_with_the_step_that_was_cut(what):
@@ -134,9 +134,9 @@ def test_after_ctrl_c_it_goes_on_with_the_step_that_was_cut(what):
 
 
 def test_a_step_in_which_the_machine_went_down_is_not_tried_again(what):
-    tune_state.save(what.state, tune_state.State("k", trying=None))
+    tune_state.save(what.state, tune_state.TuneState("k", trying=None))
     first, _ = go(what, Service(knee=8))
-    tune_state.save(what.state, tune_state.State("k", first.rows[:1], trying=Setting(16)))
+    tune_state.save(what.state, tune_state.TuneState("k", first.rows[:1], trying=TrialSetting(16)))
     outcome, _ = go(what, service := Service())
     assert "apply 16" not in service.deeds
     assert "cut off" in outcome.rows[1].problem
@@ -204,7 +204,10 @@ def test_a_way_back_that_fails_is_said_before_all_else(what):
 
 def test_a_server_whose_metrics_vanish_is_not_trusted(what):
     service = Service()
-    service.measure = lambda *_: (Load((Stream(0.1, (0.02,), 2),), (), 1.0), Seen(None, None, None, None, None, 0))
+    service.measure = lambda *_: (
+        LoadResult((LoadStream(0.1, (0.02,), 2),), (), 1.0),
+        ScrapePeaks(None, None, None, None, None, 0),
+    )
     outcome, _ = go(what, service)
     assert outcome.best is None
     assert "metrics" in outcome.why

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from vllm_doctor.gather.unit_line import Line
+from vllm_doctor.gather.unit_line import UnitLine
 from vllm_doctor.operate.tune import unit as tune_unit
-from vllm_doctor.operate.tune.decide import Setting
+from vllm_doctor.operate.tune.decide import TrialSetting
 from vllm_doctor.operate.tune.plan import allowance
-from vllm_doctor.operate.tune.unit import Service, TuneNotDone, changes, number, trial
+from vllm_doctor.operate.tune.unit import TunedUnit, TuneNotDone, changes, number, trial
 from vllm_doctor.records.verdict import Direction
 
 ARGV = ("/opt/vllm/current/bin/vllm", "serve", "/srv/m", "--max-num-seqs", "8", "--api-key", "sec$ret")
@@ -17,8 +17,8 @@ ARGV = ("/opt/vllm/current/bin/vllm", "serve", "/srv/m", "--max-num-seqs", "8", 
 
 @pytest.fixture
 def service(tmp_path):
-    return Service(
-        "vllm@main.service", ARGV, "http://127.0.0.1:8000", Line(ARGV[0], (*ARGV[:-1], "sec$$ret"), ""), tmp_path
+    return TunedUnit(
+        "vllm@main.service", ARGV, "http://127.0.0.1:8000", UnitLine(ARGV[0], (*ARGV[:-1], "sec$$ret"), ""), tmp_path
     )
 
 
@@ -38,7 +38,7 @@ def systemd(monkeypatch):
 
 
 def test_the_trial_is_the_same_launch_with_other_numbers(service):
-    text = trial(service, Setting(16, 4096))
+    text = trial(service, TrialSetting(16, 4096))
     assert "ExecStart=\n" in text
     last = text.splitlines()[-1]
     assert last == (
@@ -48,8 +48,8 @@ def test_the_trial_is_the_same_launch_with_other_numbers(service):
 
 
 def test_what_stays_is_no_change():
-    assert changes(ARGV, Setting(8), lambda _: None) == ()
-    change = changes(ARGV, Setting(16), {"max-num-seqs": "vllm_max_num_seqs"}.get)[0]
+    assert changes(ARGV, TrialSetting(8), lambda _: None) == ()
+    change = changes(ARGV, TrialSetting(16), {"max-num-seqs": "vllm_max_num_seqs"}.get)[0]
     assert (change.before, change.after, change.direction) == (8, 16, Direction.RAISE)
     assert change.inventory_var == "vllm_max_num_seqs"
 
@@ -69,7 +69,7 @@ def test_a_number_is_read_in_every_spelling(argv, value):
 
 
 def test_a_trial_is_for_root_to_read_and_the_way_back_leaves_nothing(service, systemd):
-    tune_unit.apply(service, Setting(16))
+    tune_unit.apply(service, TrialSetting(16))
     assert stat.S_IMODE(service.drop_in.stat().st_mode) == 0o600
     assert ["systemctl", "restart", "vllm@main.service"] in systemd
     assert tune_unit.restore(service)
@@ -79,7 +79,7 @@ def test_a_trial_is_for_root_to_read_and_the_way_back_leaves_nothing(service, sy
 
 
 def test_another_drop_in_is_left_alone(service, systemd):
-    tune_unit.apply(service, Setting(16))
+    tune_unit.apply(service, TrialSetting(16))
     other = service.drop_in.parent / "50-limits.conf"
     other.write_text("[Service]\n")
     tune_unit.restore(service)
@@ -97,7 +97,7 @@ def test_the_guard_knows_what_to_take_away_without_a_shell_reading_names(service
 
 def test_a_name_that_is_no_service_is_refused(service, systemd):
     with pytest.raises(TuneNotDone):
-        tune_unit.apply(Service("x; reboot.service", ARGV, "", service.line, service.runtime), Setting(16))
+        tune_unit.apply(TunedUnit("x; reboot.service", ARGV, "", service.line, service.runtime), TrialSetting(16))
     assert systemd == []
 
 
@@ -114,27 +114,31 @@ def test_the_plans_low_end_bounds_the_ramp():
     def predict(flags):
         return Predicted("ok", (12.0 - int(flags["max-num-seqs"]) / 16, 14.0))
 
-    allowed = allowance(predict, Setting(8), pool_tokens=None, request_tokens=640, most_seqs=None)
-    assert allowed(Setting(64)) is None
-    assert "leaves 1.00 GiB" in allowed(Setting(176))
-    assert "needs 2.00" in allowed(Setting(176))
+    allowed = allowance(predict, TrialSetting(8), pool_tokens=None, request_tokens=640, most_seqs=None)
+    assert allowed(TrialSetting(64)) is None
+    assert "leaves 1.00 GiB" in allowed(TrialSetting(176))
+    assert "needs 2.00" in allowed(TrialSetting(176))
 
 
 def test_a_foreseen_failure_is_named():
     allowed = allowance(
-        lambda _: Predicted("oom-profile", None), Setting(8, 2048), pool_tokens=None, request_tokens=1, most_seqs=None
+        lambda _: Predicted("oom-profile", None),
+        TrialSetting(8, 2048),
+        pool_tokens=None,
+        request_tokens=1,
+        most_seqs=None,
     )
-    assert allowed(Setting(8, 4096)) == "with 8 sequences and 4096 tokens a step the plan foresees oom-profile"
+    assert allowed(TrialSetting(8, 4096)) == "with 8 sequences and 4096 tokens a step the plan foresees oom-profile"
 
 
 def test_without_a_plan_the_pool_alone_speaks():
-    allowed = allowance(None, Setting(8, 2048), pool_tokens=6400, request_tokens=640, most_seqs=None)
-    assert allowed(Setting(10, 2048)) is None
-    assert "KV pool of 6400" in allowed(Setting(11, 2048))
-    assert "without a plan" in allowed(Setting(8, 4096))
+    allowed = allowance(None, TrialSetting(8, 2048), pool_tokens=6400, request_tokens=640, most_seqs=None)
+    assert allowed(TrialSetting(10, 2048)) is None
+    assert "KV pool of 6400" in allowed(TrialSetting(11, 2048))
+    assert "without a plan" in allowed(TrialSetting(8, 4096))
 
 
 def test_what_was_not_asked_for_is_not_tried():
-    allowed = allowance(None, Setting(8), pool_tokens=None, request_tokens=640, most_seqs=16)
-    assert allowed(Setting(16)) is None
-    assert "more than 16" in allowed(Setting(17))
+    allowed = allowance(None, TrialSetting(8), pool_tokens=None, request_tokens=640, most_seqs=16)
+    assert allowed(TrialSetting(16)) is None
+    assert "more than 16" in allowed(TrialSetting(17))

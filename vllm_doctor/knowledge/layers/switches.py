@@ -18,19 +18,19 @@ _INNERMOST = 2
 _OURS = "/vllm/"
 
 
-class Switch(Answer, frozen=True, forbid_unknown_fields=True):
+class ComponentSwitch(Answer, frozen=True, forbid_unknown_fields=True):
     """One component: `calls` matches a file of its own, `said` (where it has one) what the failure says."""
 
     calls: str = ""
 
 
 @cache
-def switches() -> tuple[Switch, ...]:
+def switches() -> tuple[ComponentSwitch, ...]:
     """All of them, the smallest component first."""
-    return msgspec.json.decode(Path(__file__).with_name("switches.json").read_bytes(), type=tuple[Switch, ...])
+    return msgspec.json.decode(Path(__file__).with_name("switches.json").read_bytes(), type=tuple[ComponentSwitch, ...])
 
 
-def switches_of(files: Sequence[str], text: str) -> tuple[Switch, ...]:
+def switches_of(files: Sequence[str], text: str) -> tuple[ComponentSwitch, ...]:
     """The switches of what the innermost calls belong to (`files`, outermost first), the smallest component first."""
     ours = [at for at, file in enumerate(files) if _OURS in file][-_INNERMOST:]
     inner = "\n".join(files[ours[0] if ours else 0 :])

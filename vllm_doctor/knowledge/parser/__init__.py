@@ -20,7 +20,7 @@ from vllm_doctor.knowledge.parser.keys import beyond, unnamed, wrong_keys
 from vllm_doctor.knowledge.parser.ranges import JSON, RANGES
 from vllm_doctor.knowledge.version import Version, parse_version
 
-Value = object
+ParserValue = object
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def knows(version: str) -> frozenset[str]:
     return frozenset(names | versions.env_names(version))
 
 
-def complaint(name: str, value: Value, version: str) -> Complaint | None:
+def complaint(name: str, value: ParserValue, version: str) -> Complaint | None:
     """Say why vLLM `version` would refuse `--name value`; None if it would not, or if nobody knows.
 
     `name` is the long option without dashes; `value` is True for a bare switch, False for its no- form.
@@ -137,7 +137,7 @@ def value_complaint(
     if option is not None:
         choices = option.choices if read is not None else fact.choices if fact is not None else None
         told = Option(option.words, option.type, tuple(map(str, choices)) if choices is not None else None)
-        listed: Value = value.split(",") if option.words == "+" else value
+        listed: ParserValue = value.split(",") if option.words == "+" else value
         wrong = _mismatch(name, listed, told, f"--{name} {value}") if option.words != 0 else None
         if wrong is None and read is not None and version is not None:
             if name not in PLUGGED:
@@ -208,7 +208,7 @@ def _not_taken(name: str, words: Sequence[str], version: Version) -> Complaint |
     return None
 
 
-def _no_value_of_it(name: str, value: Value, *, judged: bool = False) -> Complaint | None:
+def _no_value_of_it(name: str, value: ParserValue, *, judged: bool = False) -> Complaint | None:
     if name in JSON and not judged and isinstance(value, str) and not _is_object(value):
         return Complaint(f"--{name} {value}", "a JSON object", f"write {name} as JSON, one word in single quotes")
     taken = RANGES.get(name)
@@ -233,7 +233,7 @@ def _unknown(name: str, version: str, known: tuple[str, ...]) -> Complaint:
     return Complaint(f"--{name}", needed, do)
 
 
-def _mismatch(name: str, value: Value, option: Option, shown: str) -> Complaint | None:
+def _mismatch(name: str, value: ParserValue, option: Option, shown: str) -> Complaint | None:
     if option.words == 0:
         if isinstance(value, bool):
             return None
@@ -260,7 +260,7 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def _is_number(value: Value, kind: str) -> bool:
+def _is_number(value: ParserValue, kind: str) -> bool:
     try:
         int(str(value)) if kind == "int" else float(str(value))
     except ValueError:

@@ -19,12 +19,12 @@ from vllm_doctor.knowledge.version import Version
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnknownValue:
     """A value that nobody knows."""
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenCheck:
     """A test that holds, which ends the start: the names in it that were given, and what would do, in words."""
 
     names: tuple[str, ...]
@@ -32,7 +32,7 @@ class Broken:
     asked: frozenset[str] = frozenset()  # all names of the test
 
 
-_UNKNOWN = Unknown()
+_UNKNOWN = UnknownValue()
 _SIGNS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], bool]]] = {
     ast.Lt: ("of {} or more", operator.lt),
     ast.LtE: ("above {}", operator.le),
@@ -47,9 +47,9 @@ _SIGNS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def broken(values: Mapping[str, object], at: Version, *, of: str = "") -> Iterator[Broken]:
+def broken(values: Mapping[str, object], at: Version, *, of: str = "") -> Iterator[BrokenCheck]:
     """The release's tests that hold for what was given: of the options (`values` has their names with underscores and
-    the values of those that were given, an Unknown where it is not known), or of the keys of one class."""
+    the values of those that were given, an UnknownValue where it is not known), or of the keys of one class."""
     table = history("checks", "checks")
     if at not in table.releases:
         return
@@ -65,7 +65,7 @@ def broken(values: Mapping[str, object], at: Version, *, of: str = "") -> Iterat
                     others = [part for part in held if _first_name(part) != given[0]]
                     does = dict.fromkeys(_instead(part, ask) for part in others or held[-1:])
                     beside = f" beside {ask.shown(given[0])}" if others else ""
-                    yield Broken(given, " or ".join(does) + beside, frozenset(names))
+                    yield BrokenCheck(given, " or ".join(does) + beside, frozenset(names))
 
 
 @cache
@@ -83,7 +83,7 @@ class _Asked:
     at: Version
 
     def value(self, node: ast.expr) -> object:
-        """True, False or a value; an Unknown where it depends on what nobody knows."""
+        """True, False or a value; an UnknownValue where it depends on what nobody knows."""
         match node:
             case ast.Constant():
                 return node.value
@@ -96,7 +96,7 @@ class _Asked:
                 return -number if isinstance(number, int | float) else _UNKNOWN
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 value = self.value(inner)
-                return value if isinstance(value, Unknown) else not value
+                return value if isinstance(value, UnknownValue) else not value
             case ast.BoolOp(op=op, values=parts):
                 return self._joined([self.value(part) for part in parts], all_of=isinstance(op, ast.And))
             case ast.Compare(left=left, ops=ops, comparators=others):
@@ -109,7 +109,7 @@ class _Asked:
         return name if self.defaults is not None else f"--{name.replace('_', '-')}"
 
     def _joined(self, values: list[object], *, all_of: bool) -> object:
-        decided = [bool(v) for v in values if not isinstance(v, Unknown)]
+        decided = [bool(v) for v in values if not isinstance(v, UnknownValue)]
         if any(v is not all_of for v in decided):
             return not all_of
         return all_of if len(decided) == len(values) else _UNKNOWN
@@ -118,7 +118,7 @@ class _Asked:
         one = self.value(left)
         for op, node in zip(ops, others, strict=True):
             other = self.value(node)
-            if isinstance(one, Unknown) or isinstance(other, Unknown):
+            if isinstance(one, UnknownValue) or isinstance(other, UnknownValue):
                 return _UNKNOWN
             try:
                 holds = _SIGNS[type(op)][1](one, other)

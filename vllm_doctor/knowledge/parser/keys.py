@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from vllm_doctor.knowledge.history import History, Record, history
+from vllm_doctor.knowledge.history import Record, ReleaseHistory, history
 from vllm_doctor.knowledge.human_int import scaled
 from vllm_doctor.knowledge.near import near
 from vllm_doctor.knowledge.version import Version
@@ -36,7 +36,7 @@ def wrong_keys(
 class _Asked:
     """The table that is asked, the release, and whether a class's own tests of its keys are asked, too."""
 
-    fields: History
+    fields: ReleaseHistory
     at: Version
     whole: bool
 

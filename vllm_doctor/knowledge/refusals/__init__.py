@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator
 from vllm_doctor.knowledge.refusals.names import Mention, mentions
 from vllm_doctor.knowledge.refusals.packages import Package, package
 from vllm_doctor.knowledge.refusals.wants import CLAUSES, LISTED, Wish, compared, wanted
-from vllm_doctor.knowledge.refusals.words import Place, words
+from vllm_doctor.knowledge.refusals.words import VllmPart, words
 from vllm_doctor.records.verdict import Direction
 
-__all__ = ["Package", "Place", "Wish", "package", "place_of", "wishes", "words"]
+__all__ = ["Package", "VllmPart", "Wish", "package", "place_of", "wishes", "words"]
 
 # Longer sentences list what was found; what is asked stands before.
 _READ = 1500
 
 
-def place_of(file: str, told: str) -> Place | None:
+def place_of(file: str, told: str) -> VllmPart | None:
     """The part of vLLM that refuses in such words, by the file of the innermost call."""
     return next((p for p in words().places if re.search(p.file, file) and re.search(p.said, told)), None)
 

@@ -20,7 +20,7 @@ class Feature(msgspec.Struct, frozen=True):
     off: Off
 
 
-class Place(msgspec.Struct, frozen=True):
+class VllmPart(msgspec.Struct, frozen=True):
     """A part of vLLM by its file (and by what it says there), and the option that this part obeys.
 
     `kind` says where it is no option: a variable, a thing of the host, the release itself.
@@ -46,7 +46,7 @@ class Words(msgspec.Struct, frozen=True):
     features: tuple[Feature, ...]
     fields: dict[str, tuple[str, ...]]
     classes: dict[str, tuple[str, ...]]
-    places: tuple[Place, ...]
+    places: tuple[VllmPart, ...]
     debug: tuple[str, ...]
     never: tuple[str, ...]
     not_variables: tuple[str, ...]

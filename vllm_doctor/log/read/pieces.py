@@ -20,7 +20,7 @@ _UNREADABLE = {b"\x28\xb5\x2f\xfd": "zstandard", b"PK\x03\x04": "zip", b"\x7fELF
 _FRAME = re.compile(rb"[\x01\x02]\0\0\0[\s\S]{4}")
 
 
-class Broken(Exception):  # noqa: N818 - it says what the input is
+class DamagedData(Exception):  # noqa: N818 - it says what the input is
     """The packed data is damaged or cut short."""
 
 
@@ -148,7 +148,7 @@ def _blocks(pieces: Iterator[bytes], notes: list[str]) -> Iterator[bytes]:
     while True:
         try:
             block = next(pieces, b"")
-        except (OSError, Broken) as problem:
+        except (OSError, DamagedData) as problem:
             if not some and isinstance(problem, OSError):
                 raise
             notes.append(f"reading stopped early: {problem}")

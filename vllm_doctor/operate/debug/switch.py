@@ -23,7 +23,7 @@ from vllm_doctor.records.temporary import until
 _FILE = Path(knowledge.__file__).with_name("debug.json")
 
 
-class Switch(msgspec.Struct, frozen=True):
+class DebugSwitch(msgspec.Struct, frozen=True):
     """One thing that can be turned on: the variable, its value, who reads it and what it costs."""
 
     variable: str
@@ -34,12 +34,12 @@ class Switch(msgspec.Struct, frozen=True):
 
 
 @cache
-def switches() -> dict[str, Switch]:
+def switches() -> dict[str, DebugSwitch]:
     """All of them, by the word that a person types."""
-    return msgspec.convert(json.loads(_FILE.read_text(encoding="utf-8")), dict[str, Switch])
+    return msgspec.convert(json.loads(_FILE.read_text(encoding="utf-8")), dict[str, DebugSwitch])
 
 
-def unread(switch: Switch, version: str | None) -> str | None:
+def unread(switch: DebugSwitch, version: str | None) -> str | None:
     """Why this release would not hear it, or None. A release that is not known is not said to hear it."""
     if switch.owner != "vllm":
         return None
@@ -49,13 +49,13 @@ def unread(switch: Switch, version: str | None) -> str | None:
     return None if fact is not None and fact.exists is not False else f"vLLM {version} does not read {switch.variable}"
 
 
-def text(chosen: Sequence[Switch]) -> str:
+def text(chosen: Sequence[DebugSwitch]) -> str:
     """The drop-in's text."""
     lines = "".join(f"Environment={one.variable}={one.value}\n" for one in chosen)
     return f"# `vllm-doctor debug`: until the time in this file's name or the next reboot.\n[Service]\n{lines}"
 
 
-def on(unit: str, chosen: Sequence[Switch], seconds: int, ready_s: float, now: datetime.datetime) -> str | None:
+def on(unit: str, chosen: Sequence[DebugSwitch], seconds: int, ready_s: float, now: datetime.datetime) -> str | None:
     """Write the drop-in, restart, wait for a completion; why none came, and then the drop-in is taken away again.
 
     Raises NotDone, NotPermitted where another changes a service, OSError.

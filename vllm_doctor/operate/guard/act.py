@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Protocol
 
-from vllm_doctor.operate.guard.explain import Told
-from vllm_doctor.operate.guard.memory import Decision, Kind
+from vllm_doctor.operate.guard.explain import Explanation
+from vllm_doctor.operate.guard.memory import Decision, DecisionKind
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.guard.restart import Ask, NotPermitted
 from vllm_doctor.records.reading import Known, Reading
@@ -30,11 +30,11 @@ class Hands(Protocol):
     def restart(self, ask: Ask) -> None:
         """Start it anew. Raises NotPermitted."""
 
-    def explain(self, unit: str) -> Told:
+    def explain(self, unit: str) -> Explanation:
         """What the doctor says of it now."""
 
 
-class End(Enum):
+class DeedEnd(Enum):
     """How a deed ended; TOLD where nothing was done but a diagnosis."""
 
     TOLD = "told"
@@ -45,26 +45,26 @@ class End(Enum):
 Tell = Callable[[str, str], None]
 
 
-def why_ended(hands: Hands, unit: str, tell: Tell) -> End:
+def why_ended(hands: Hands, unit: str, tell: Tell) -> DeedEnd:
     """What the doctor says of a unit that ended by itself."""
     finding = hands.explain(unit).finding
     if finding:
         tell("diagnosed", f"after it ended: {finding}")
-    return End.TOLD
+    return DeedEnd.TOLD
 
 
-def what_it_took(hands: Hands, unit: str, tell: Tell) -> End:
+def what_it_took(hands: Hands, unit: str, tell: Tell) -> DeedEnd:
     """The memory of a start that has ended well."""
     _memory(hands.explain(unit), tell)
-    return End.TOLD
+    return DeedEnd.TOLD
 
 
-def _memory(told: Told, tell: Tell) -> None:
+def _memory(told: Explanation, tell: Tell) -> None:
     if told.memory:
         tell("memory", told.memory)
 
 
-def restarted(hands: Hands, policy: Policy, unit: str, one: Decision, tell: Tell) -> End:
+def restarted(hands: Hands, policy: Policy, unit: str, one: Decision, tell: Tell) -> DeedEnd:
     """Diagnose, restart, wait for a real completion, diagnose again. `tell` gets each step as it is done."""
     before = hands.explain(unit).finding
     if before:
@@ -74,14 +74,14 @@ def restarted(hands: Hands, policy: Policy, unit: str, one: Decision, tell: Tell
         hands.restart(Ask(unit, cut=one.cut, why=f"{one.kind}: {one.sum}"))
     except NotPermitted as refused:
         tell("not-restarted", str(refused))
-        return End.REFUSED
+        return DeedEnd.REFUSED
     kind, how = _answer(hands, policy, unit, began)
     tell(kind, f"started anew; {how} after {time.monotonic() - began:.1f} s")
-    if kind != Kind.HELD:  # of what another started there is nothing to say
+    if kind != DecisionKind.HELD:  # of what another started there is nothing to say
         after = hands.explain(unit)
         _memory(after, tell)
         tell("diagnosed", f"after the restart: {after.finding or 'no finding'}")
-    return End.RESTARTED
+    return DeedEnd.RESTARTED
 
 
 def _answer(hands: Hands, policy: Policy, unit: str, began: float) -> tuple[str, str]:
@@ -95,13 +95,13 @@ def _answer(hands: Hands, policy: Policy, unit: str, began: float) -> tuple[str,
             first = first or look
             taken = _taken(first, look)
             if taken:
-                return Kind.HELD, f"{taken}, so nobody waits for it any more,"
+                return DecisionKind.HELD, f"{taken}, so nobody waits for it any more,"
             if look.active == "failed":
                 return "no-answer", "the service failed"
             if look.health == 200 and look.canary is True:
-                return Kind.ANSWERS, "a completion came back"
+                return DecisionKind.ANSWERS, "a completion came back"
             if look.health == 200 and look.canary is None:
-                return Kind.ANSWERS, "/health says 200, and it cannot be asked for a completion"
+                return DecisionKind.ANSWERS, "/health says 200, and it cannot be asked for a completion"
         time.sleep(min(_POLL_S, policy.beat_s))
     return "no-answer", "no completion came"
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from vllm_doctor.operate.guard.memory import Decision, Kind, Memory, rested, said
+from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory, rested, said
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.records.sample import Counters, Look
 
@@ -12,7 +12,7 @@ _GAP = 4
 _CLOCK_S = 5.0
 
 
-def over_gap(policy: Policy, memory: Memory, look: Look, found: list[Decision]) -> Memory:
+def over_gap(policy: Policy, memory: UnitMemory, look: Look, found: list[Decision]) -> UnitMemory:
     """After a pause of ours, a suspend or a change of the clock nothing that was counted before it counts."""
     last = memory.last
     if last is None:
@@ -22,17 +22,19 @@ def over_gap(policy: Policy, memory: Memory, look: Look, found: list[Decision]) 
     off = (look.at - last.at) - passed
     rest = rested(memory, last)
     if slept > _CLOCK_S:
-        found.append(Decision(Kind.GAP, f"the host slept for {slept:.0f} s: it is watched anew"))
+        found.append(Decision(DecisionKind.GAP, f"the host slept for {slept:.0f} s: it is watched anew"))
         return rest
     if abs(off) > _CLOCK_S:
-        found.append(Decision(Kind.CLOCK, f"the clock was set by {off:+.0f} s; what is timed here does not go by it"))
+        found.append(
+            Decision(DecisionKind.CLOCK, f"the clock was set by {off:+.0f} s; what is timed here does not go by it")
+        )
     if passed < 0 or passed > _GAP * policy.every_s:
-        found.append(Decision(Kind.GAP, f"nothing was seen for {passed:.0f} s: it is watched anew"))
+        found.append(Decision(DecisionKind.GAP, f"nothing was seen for {passed:.0f} s: it is watched anew"))
         return rest
     return memory
 
 
-def started(policy: Policy, memory: Memory, look: Look, found: list[Decision]) -> Memory:
+def started(policy: Policy, memory: UnitMemory, look: Look, found: list[Decision]) -> UnitMemory:
     """A new invocation is a new server: only how often it began is remembered."""
     before = memory.last
     if before is not None and before.invocation == look.invocation:
@@ -43,40 +45,44 @@ def started(policy: Policy, memory: Memory, look: Look, found: list[Decision]) -
     if look.restarts > before.restarts:
         starts = (*starts, look.up)
         times = f"{len(starts)} times in {policy.flapping_s:.0f} s"
-        found.append(Decision(Kind.CRASHED, f"it ended, and systemd started it anew, {times}"))
+        found.append(Decision(DecisionKind.CRASHED, f"it ended, and systemd started it anew, {times}"))
     else:
         found.append(
             Decision(
-                Kind.STARTED, "a new run began, and not by the unit's Restart= (a person, a playbook or a command)"
+                DecisionKind.STARTED,
+                "a new run began, and not by the unit's Restart= (a person, a playbook or a command)",
             )
         )
-    fresh = Memory(last=look, began=look.up, starts=starts, said=memory.said & {Kind.LOOP})
-    if len(starts) >= policy.flapping and Kind.LOOP not in memory.said:
+    fresh = UnitMemory(last=look, began=look.up, starts=starts, said=memory.said & {DecisionKind.LOOP})
+    if len(starts) >= policy.flapping and DecisionKind.LOOP not in memory.said:
         found.append(
             Decision(
-                Kind.LOOP,
+                DecisionKind.LOOP,
                 f"{len(starts)} starts in {policy.flapping_s:.0f} s: one more does not help (vllm-doctor diagnose)",
             )
         )
-        fresh = said(fresh, Kind.LOOP)
+        fresh = said(fresh, DecisionKind.LOOP)
     return fresh
 
 
-def counted(memory: Memory, look: Look, found: list[Decision]) -> Memory:
+def counted(memory: UnitMemory, look: Look, found: list[Decision]) -> UnitMemory:
     """When the engine last moved. A counter that fell belongs to another server, and says nothing of this one."""
     now, before = look.counters, memory.counters
     if now is None:
         if look.why and look.health == 200 and look.why not in memory.said:
-            found.append(Decision(Kind.UNREADABLE, look.why))
+            found.append(Decision(DecisionKind.UNREADABLE, look.why))
             memory = said(memory, look.why)
         return memory
     if before is None:
         return msgspec.structs.replace(memory, counters=now, moved=look.up, cpu=look.engine_cpu)
     if _fell(before, now):
         resets = (*(at for at in memory.resets if look.up - at < 600), look.up)
-        kind, text = Kind.RESET, "a counter of /metrics fell without a new start: it is watched anew"
+        kind, text = DecisionKind.RESET, "a counter of /metrics fell without a new start: it is watched anew"
         if len(resets) > 2:
-            kind, text = Kind.TWO_SERVERS, "the counters of /metrics fall again and again: two servers answer by turns"
+            kind, text = (
+                DecisionKind.TWO_SERVERS,
+                "the counters of /metrics fall again and again: two servers answer by turns",
+            )
         if kind not in memory.said:
             found.append(Decision(kind, text))
             memory = said(memory, kind)

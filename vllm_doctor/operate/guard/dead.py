@@ -2,7 +2,7 @@
 
 import msgspec
 
-from vllm_doctor.operate.guard.memory import Decision, Kind, Memory
+from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.records.sample import Look
 
@@ -11,7 +11,7 @@ from vllm_doctor.records.sample import Look
 _IDLE, _BUSY = 0.05, 0.5
 
 
-def starting(policy: Policy, memory: Memory, look: Look, found: list[Decision]) -> Memory:
+def starting(policy: Policy, memory: UnitMemory, look: Look, found: list[Decision]) -> UnitMemory:
     """A start that neither ends nor says anything."""
     age = look.up - memory.began
     silent = look.silent_s
@@ -19,7 +19,7 @@ def starting(policy: Policy, memory: Memory, look: Look, found: list[Decision]) 
         return memory
     found.append(
         Decision(
-            Kind.SILENT_START,
+            DecisionKind.SILENT_START,
             f"started {age:.0f} s ago (limit {policy.start_s:.0f}), never answered, and its last line is "
             f"{silent:.0f} s old (limit {policy.start_silent_s:.0f})",
             restart=True,
@@ -29,7 +29,7 @@ def starting(policy: Policy, memory: Memory, look: Look, found: list[Decision]) 
     return memory
 
 
-def engine(policy: Policy, memory: Memory, look: Look, found: list[Decision]) -> Memory:
+def engine(policy: Policy, memory: UnitMemory, look: Look, found: list[Decision]) -> UnitMemory:
     """Is the engine dead behind its server? Standing counters only raise the question; a completion answers it."""
     now = look.counters
     if look.health == 0:  # the server itself is gone or going; systemd starts it anew
@@ -67,7 +67,7 @@ def engine(policy: Policy, memory: Memory, look: Look, found: list[Decision]) ->
     return msgspec.structs.replace(memory, ask=gone or (policy.canary_every_s > 0 and due))
 
 
-def each_engine(policy: Policy, memory: Memory, look: Look, found: list[Decision]) -> Memory:
+def each_engine(policy: Policy, memory: UnitMemory, look: Look, found: list[Decision]) -> UnitMemory:
     """One of several engines (data-parallel ranks) has requests and makes no token, while the server answers.
 
     A completion proves nothing here, as the server gives it to another engine. So the limit is the long one, which one
@@ -89,11 +89,11 @@ def each_engine(policy: Policy, memory: Memory, look: Look, found: list[Decision
         one, seconds = max(still, key=lambda pair: pair[1])
         seen = f"engine {one.name} of {len(now.engines)}: {one.running or 0:.0f} running, no token for {seconds:.0f} s"
         why = f"{seen} (limit {policy.engine_busy_silent_s:.0f}), while the others go on; its requests never end"
-        found.append(Decision(Kind.ONE_ENGINE_DEAD, why, restart=True))
+        found.append(Decision(DecisionKind.ONE_ENGINE_DEAD, why, restart=True))
     return msgspec.structs.replace(memory, engines=tuple(kept))
 
 
-def _computes(memory: Memory, look: Look, still: float) -> bool:
+def _computes(memory: UnitMemory, look: Look, still: float) -> bool:
     """Did the engine's processes take processor time since it last moved? Where that is not known, they may have."""
     if memory.cpu is None or look.engine_cpu is None:
         return True
@@ -103,4 +103,4 @@ def _computes(memory: Memory, look: Look, still: float) -> bool:
 def _dead(seen: str, policy: Policy, look: Look) -> Decision:
     health = f"/health {look.health}" if look.health is not None else "/health silent"
     why = f"{seen}; {health}; a completion of one token did not come within {policy.canary_s:.0f} s"
-    return Decision(Kind.ENGINE_DEAD, why, restart=True, cut=True)
+    return Decision(DecisionKind.ENGINE_DEAD, why, restart=True, cut=True)

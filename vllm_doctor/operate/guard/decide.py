@@ -10,7 +10,7 @@ import msgspec
 from vllm_doctor.operate.guard.begin import counted, over_gap, started
 from vllm_doctor.operate.guard.dead import each_engine, engine, starting
 from vllm_doctor.operate.guard.load import grown, pressed
-from vllm_doctor.operate.guard.memory import Decision, Kind, Memory, rested, said
+from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory, rested, said
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.history.slope import Slope
 from vllm_doctor.records.sample import Look
@@ -19,21 +19,21 @@ DAY = 86400.0
 
 
 def decide(
-    policy: Policy, memory: Memory, look: Look, slopes: tuple[Slope, ...] = ()
-) -> tuple[Memory, tuple[Decision, ...]]:
+    policy: Policy, memory: UnitMemory, look: Look, slopes: tuple[Slope, ...] = ()
+) -> tuple[UnitMemory, tuple[Decision, ...]]:
     """The new memory and what is to be said or done, mostly nothing. `slopes` are the unit's own, over hours."""
     found: list[Decision] = []
     memory = over_gap(policy, memory, look, found)
     memory = started(policy, memory, look, found)
     if look.active != "active" or look.drained or look.held:
         if look.held and look.held not in memory.said:
-            found.append(Decision(Kind.HELD, f"nothing is done while it is changed: {look.held}"))
+            found.append(Decision(DecisionKind.HELD, f"nothing is done while it is changed: {look.held}"))
             memory = said(memory, look.held)
         return rested(memory, look), tuple(found)
     memory = counted(memory, look, found)
     if look.health == 200 and not memory.answered and memory.last is not None and memory.last.health != 200:
         age = look.up - memory.began
-        found.append(Decision(Kind.ANSWERS, f"/health says 200, {age:.0f} s after this run was first seen"))
+        found.append(Decision(DecisionKind.ANSWERS, f"/health says 200, {age:.0f} s after this run was first seen"))
     memory = msgspec.structs.replace(memory, answered=memory.answered or look.health == 200, ask=False)
     if not memory.answered:
         memory = starting(policy, memory, look, found)

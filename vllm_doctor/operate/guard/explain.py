@@ -16,7 +16,7 @@ _DEADLINE_S = 40.0
 _TERMS = frozenset({"weights", "memory outside torch", "activation peak", "CUDA graphs", "KV cache"})
 
 
-class Told(msgspec.Struct, frozen=True):
+class Explanation(msgspec.Struct, frozen=True):
     """`finding` is the doctor's first one as "VD123: title", `memory` the measured terms beside the planned ones; each
     is empty where there is none, or where it takes too long."""
 
@@ -24,16 +24,16 @@ class Told(msgspec.Struct, frozen=True):
     memory: str = ""
 
 
-def explained(unit: str) -> Told:
+def explained(unit: str) -> Explanation:
     """What the doctor says of the unit now."""
     told = python("vllm_doctor.operate.guard.explain", unit, deadline_s=_DEADLINE_S, max_bytes=4096)
     if isinstance(told, NotRun) or told.code:
-        return Told()
+        return Explanation()
     try:
-        read = msgspec.json.decode(told.out, type=Told)
+        read = msgspec.json.decode(told.out, type=Explanation)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Told()
-    return Told(read.finding[:500], read.memory[:500])
+        return Explanation()
+    return Explanation(read.finding[:500], read.memory[:500])
 
 
 def beside(use: MemoryUse | None) -> str:
@@ -51,7 +51,7 @@ def main() -> None:
     told = diagnose(gather_live(sys.argv[1]))
     found = told.findings
     first = safe(f"{found[0].code}: {found[0].title}") if found else ""
-    sys.stdout.write(msgspec.json.encode(Told(first, safe(beside(told.memory_use)))).decode())
+    sys.stdout.write(msgspec.json.encode(Explanation(first, safe(beside(told.memory_use)))).decode())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import msgspec
 
 from vllm_doctor.gather import kernel, look
 from vllm_doctor.operate.guard import restart
-from vllm_doctor.operate.guard.explain import Told, explained
+from vllm_doctor.operate.guard.explain import Explanation, explained
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.records.reading import Known, Reading
 from vllm_doctor.records.sample import Look
@@ -48,6 +48,6 @@ class RealHands(msgspec.Struct, frozen=True):
         """Start it anew. Raises NotPermitted."""
         restart.restart(ask, self.policy)
 
-    def explain(self, unit: str) -> Told:
+    def explain(self, unit: str) -> Explanation:
         """What the doctor says of it now."""
         return explained(unit)

@@ -2,13 +2,15 @@
 
 import msgspec
 
-from vllm_doctor.operate.guard.memory import Decision, Kind, Memory, said
+from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory, said
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.history.slope import HOUR, Slope
 from vllm_doctor.records.sample import Look
 
 
-def grown(policy: Policy, memory: Memory, look: Look, slopes: tuple[Slope, ...], found: list[Decision]) -> Memory:
+def grown(
+    policy: Policy, memory: UnitMemory, look: Look, slopes: tuple[Slope, ...], found: list[Decision]
+) -> UnitMemory:
     """Memory that grows for sure and nears its limit: a restart in a quiet moment, before the load decides when."""
     limits = policy.growth
     near = [s for s in slopes if s.sure and s.used >= limits.used and s.hours_left is not None
@@ -19,14 +21,14 @@ def grown(policy: Policy, memory: Memory, look: Look, slopes: tuple[Slope, ...],
     left = worst.hours_left or 0.0
     quiet = memory.quiet_since is not None and look.up - memory.quiet_since >= min(60.0, limits.quiet_s)
     now = limits.restart and (quiet or left * HOUR <= limits.quiet_s)
-    key = f"{Kind.GROWTH}:{worst.what}"
+    key = f"{DecisionKind.GROWTH}:{worst.what}"
     if now or key not in memory.said:
         wait = "" if now or not limits.restart else "; it waits for a quiet moment"
-        found.append(Decision(Kind.GROWTH, f"{worst.told}{wait}", restart=now))
+        found.append(Decision(DecisionKind.GROWTH, f"{worst.told}{wait}", restart=now))
     return said(memory, key)
 
 
-def pressed(policy: Policy, memory: Memory, look: Look, found: list[Decision]) -> Memory:
+def pressed(policy: Policy, memory: UnitMemory, look: Look, found: list[Decision]) -> UnitMemory:
     """A full pool or a long queue, with a mark for its begin and a lower one for its end."""
     now, limits = look.counters, policy.pressure
     if now is None:
@@ -43,10 +45,10 @@ def pressed(policy: Policy, memory: Memory, look: Look, found: list[Decision]) -
                 f"KV cache {kv:.1%} (mark {limits.kv:.0%}), {waiting:.0f} waiting for {running:.0f} running "
                 f"(mark {limits.queue_factor:g} ×), {len(recent)} times in {limits.within_s:.0f} s{why}"
             )
-            found.append(Decision(Kind.PRESSURE, text, restart=limits.restart))
+            found.append(Decision(DecisionKind.PRESSURE, text, restart=limits.restart))
             return msgspec.structs.replace(memory, pressure=True, pressed=())
         return msgspec.structs.replace(memory, pressed=recent)
     if kv < limits.kv_off and waiting <= limits.queue_factor / 2 * max(1.0, running):
-        found.append(Decision(Kind.RELIEVED, f"KV cache {kv:.1%}, {waiting:.0f} waiting: the pressure is over"))
+        found.append(Decision(DecisionKind.RELIEVED, f"KV cache {kv:.1%}, {waiting:.0f} waiting: the pressure is over"))
         return msgspec.structs.replace(memory, pressure=False, pressed=())
     return memory

@@ -10,13 +10,13 @@ from queue import SimpleQueue
 import msgspec
 
 from vllm_doctor.gather.together import Task
-from vllm_doctor.operate.guard.act import End, Hands, Tell, restarted, what_it_took, why_ended
+from vllm_doctor.operate.guard.act import DeedEnd, Hands, Tell, restarted, what_it_took, why_ended
 from vllm_doctor.operate.guard.decide import decide
-from vllm_doctor.operate.guard.memory import Decision, Kind, Memory
+from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.history.slope import Slope
 from vllm_doctor.operate.history.slopes import slopes
-from vllm_doctor.operate.history.store import Event, Reader, Store, Unreadable
+from vllm_doctor.operate.history.store import Reader, Store, UnitEvent, Unreadable
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.sample import Look
 from vllm_doctor.redact.text import safe
@@ -34,7 +34,7 @@ class _Deed(msgspec.Struct, frozen=True):
 
     unit: str
     what: str
-    task: Task[End | None]
+    task: Task[DeedEnd | None]
 
 
 class Guard:
@@ -55,14 +55,14 @@ class Guard:
         self.policy, self.hands, self.dry = policy, hands, dry
         self._store, self._tell = store, say
         self._records = records or (store.path if store is not None else None)
-        self._memories: dict[str, Memory] = {}
+        self._memories: dict[str, UnitMemory] = {}
         self._slopes: dict[str, tuple[Slope, ...]] = {}
         self._cards: dict[str, Look] = {}
         self._next = {"cards": 0.0, "kept": 0.0, "slopes": 0.0}
         self._kernel_at: float | None = None
         self._acting: _Deed | None = None
-        self._steps: SimpleQueue[Event] = SimpleQueue()
-        self._later: deque[tuple[str, Callable[[Tell], End]]] = deque(maxlen=_MOST_LATER)
+        self._steps: SimpleQueue[UnitEvent] = SimpleQueue()
+        self._later: deque[tuple[str, Callable[[Tell], DeedEnd]]] = deque(maxlen=_MOST_LATER)
         self._silent: frozenset[str] = frozenset()
         self._rests: dict[str, float] = {}
 
@@ -105,7 +105,7 @@ class Guard:
         return msgspec.structs.replace(look, cards=before.cards) if before is not None and same else look
 
     def _decided(self, look: Look) -> tuple[Decision, ...]:
-        memory = self._memories.get(look.unit, Memory())
+        memory = self._memories.get(look.unit, UnitMemory())
         if self._acting is not None and self._acting.unit == look.unit and self._acting.what == _RESTARTED:
             return ()
         memory, decisions = decide(self.policy, memory, look, self._slopes.get(look.unit, ()))
@@ -120,7 +120,7 @@ class Guard:
         """Say it and, where it asks for a restart, do it."""
         if not one.restart:
             self._event(look.unit, one.kind, one.sum)
-            asks = {Kind.CRASHED: why_ended, Kind.ANSWERS: what_it_took}.get(one.kind)
+            asks = {DecisionKind.CRASHED: why_ended, DecisionKind.ANSWERS: what_it_took}.get(one.kind)
             if asks is not None and not self.dry:
                 self._later.append((look.unit, partial(asks, self.hands, look.unit)))
             return
@@ -137,11 +137,11 @@ class Guard:
         self._event(look.unit, one.kind, f"restarts it: {one.sum}")
         self._act(look.unit, _RESTARTED, partial(restarted, self.hands, self.policy, look.unit, one))
 
-    def _act(self, unit: str, what: str, work: Callable[[Tell], End]) -> None:
+    def _act(self, unit: str, what: str, work: Callable[[Tell], DeedEnd]) -> None:
         """Begin it. Its steps come back by a queue: the store has one thread."""
 
         def tell(kind: str, text: str) -> None:
-            self._steps.put(Event(time.time(), unit, kind, text))
+            self._steps.put(UnitEvent(time.time(), unit, kind, text))
 
         self._acting = _Deed(unit, what, Task(partial(work, tell)))
 
@@ -155,10 +155,10 @@ class Guard:
         if end is None:
             return
         self._acting = None
-        if end is End.REFUSED:
+        if end is DeedEnd.REFUSED:
             self._rests[unit] = time.clock_gettime(time.CLOCK_BOOTTIME) + self.policy.cool_down_s
-        elif end is End.RESTARTED:
-            self._memories[unit] = Memory(starts=self._memories.get(unit, Memory()).starts)
+        elif end is DeedEnd.RESTARTED:
+            self._memories[unit] = UnitMemory(starts=self._memories.get(unit, UnitMemory()).starts)
             self._silent = frozenset(key for key in self._silent if not key.startswith(f"{unit} "))
 
     def _keep(self, seen: tuple[Look, ...], now: float) -> None:
@@ -200,9 +200,9 @@ class Guard:
         self._kernel_at = now
 
     def _event(self, unit: str, kind: str, text: str) -> None:
-        self._written(Event(time.time(), unit, kind, text))
+        self._written(UnitEvent(time.time(), unit, kind, text))
 
-    def _written(self, event: Event) -> None:
+    def _written(self, event: UnitEvent) -> None:
         event = msgspec.structs.replace(event, text=safe(event.text))
         self._tell(f"{event.unit}: {event.kind}: {event.text}")
         if self._store is not None:

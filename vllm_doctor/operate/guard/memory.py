@@ -7,7 +7,7 @@ import msgspec
 from vllm_doctor.records.sample import Counters, Look
 
 
-class Kind(StrEnum):
+class DecisionKind(StrEnum):
     """What a decision is about; its name in the journal and in the store."""
 
     STARTED = "started"
@@ -32,13 +32,13 @@ class Decision(msgspec.Struct, frozen=True):
     """One line of the journal. `restart` asks for one; `cut` says that what runs cannot be finished, so nothing is
     waited for."""
 
-    kind: Kind
+    kind: DecisionKind
     sum: str
     restart: bool = False
     cut: bool = False
 
 
-class Memory(msgspec.Struct, frozen=True):
+class UnitMemory(msgspec.Struct, frozen=True):
     """What is remembered of a unit between two looks; times are seconds since boot, suspend included."""
 
     last: Look | None = None
@@ -59,12 +59,12 @@ class Memory(msgspec.Struct, frozen=True):
     engines: tuple[tuple[str, tuple[float | None, ...], float], ...] = ()
 
 
-def said(memory: Memory, what: str) -> Memory:
+def said(memory: UnitMemory, what: str) -> UnitMemory:
     """What is told once is remembered."""
     return msgspec.structs.replace(memory, said=memory.said | {what})
 
 
-def rested(memory: Memory, look: Look) -> Memory:
+def rested(memory: UnitMemory, look: Look) -> UnitMemory:
     """Begin to watch anew: what was seen before says nothing of what comes."""
     return msgspec.structs.replace(
         memory,

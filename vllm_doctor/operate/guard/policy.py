@@ -21,7 +21,7 @@ _PLAIN = {
     "`bool`": "true or false", "`object`": "a mapping", "`array`": "a list",
 }  # fmt: skip
 
-Part = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Portion = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Seconds = Annotated[float, msgspec.Meta(ge=1, le=31 * 86400)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1000)]
 
@@ -33,21 +33,21 @@ class Pressure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pool is as small as before.
     """
 
-    kv: Part = 0.95
-    kv_off: Part = 0.85
+    kv: Portion = 0.95
+    kv_off: Portion = 0.85
     queue_factor: Annotated[float, msgspec.Meta(gt=0, le=1000)] = 2.0
     times: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 3
     within_s: Seconds = 300.0
     restart: bool = False
 
 
-class Growth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GrowthPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Memory that grows without end: judged over `hours` of records, acted on where the limit is `hours_left` away and
     more than `used` of it is used."""
 
     hours: Annotated[float, msgspec.Meta(ge=1, le=31 * 24)] = 12.0
     hours_left: Annotated[float, msgspec.Meta(gt=0, le=31 * 24)] = 6.0
-    used: Part = 0.85
+    used: Portion = 0.85
     quiet_s: Seconds = 900.0
     restart: bool = True
 
@@ -76,7 +76,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     flapping: Annotated[int, msgspec.Meta(ge=2, le=1000)] = 3
     flapping_s: Seconds = 3600.0
     pressure: Pressure = Pressure()
-    growth: Growth = Growth()
+    growth: GrowthPolicy = GrowthPolicy()
     keep_days: Annotated[float, msgspec.Meta(gt=0, le=3650)] = 35.0
     keep_mib: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = 100
 
@@ -147,6 +147,6 @@ def _told(wrong: str, written: bytes) -> str:
             said = said.replace(word, plain)
         found = "" if "found" in said else _found(written, place)
         return f"{place}: {found}{said}"
-    kinds: dict[str, type[msgspec.Struct]] = {"pressure": Pressure, "growth": Growth}
+    kinds: dict[str, type[msgspec.Struct]] = {"pressure": Pressure, "growth": GrowthPolicy}
     words = [field.name for field in msgspec.structs.fields(kinds.get(place, Policy))]
     return f"{place}: found {unknown[1]}; needed: one of {', '.join(sorted(words))}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.gather.bounded import whole
-from vllm_doctor.operate.history.store import Event
+from vllm_doctor.operate.history.store import UnitEvent
 from vllm_doctor.records.reading import Known
 
 FOLDER = Path("/var/lib/vllm-doctor")
@@ -39,7 +39,7 @@ def record(unit: str, kind: str, text: str, at: float | None = None) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.exists() and file.stat().st_size > _MOST:
         file.replace(file.with_suffix(".jsonl.1"))
-    event = Event(time.time() if at is None else at, unit, kind, safe(text)[:_TEXT])
+    event = UnitEvent(time.time() if at is None else at, unit, kind, safe(text)[:_TEXT])
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     with os.fdopen(descriptor, "ab") as out:
         out.write(msgspec.json.encode(event) + b"\n")
@@ -47,15 +47,15 @@ def record(unit: str, kind: str, text: str, at: float | None = None) -> None:
         os.fsync(out.fileno())
 
 
-def events(unit: str | None = None, since: float = 0.0) -> list[Event]:
+def events(unit: str | None = None, since: float = 0.0) -> list[UnitEvent]:
     """What was written down, oldest first; a line that is none of ours (a cut one) is passed over."""
-    found: list[Event] = []
+    found: list[UnitEvent] = []
     alone = sorted(place().parent.glob("deed-*.json"))[-_MOST_FILES:]
     for file in (place().with_suffix(".jsonl.1"), place(), *alone):
         read = whole(file, _MOST_FILE if file.suffix == ".json" else 4 * _MOST)
         for line in read.value.splitlines() if isinstance(read, Known) else ():
             try:
-                event = msgspec.json.decode(line, type=Event)
+                event = msgspec.json.decode(line, type=UnitEvent)
             except (msgspec.DecodeError, json.JSONDecodeError, UnicodeDecodeError):
                 continue
             if event.at >= since and unit in {None, event.unit}:

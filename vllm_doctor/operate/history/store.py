@@ -40,7 +40,7 @@ CREATE INDEX event_at ON event (unit, at);
 """
 
 
-class Event(msgspec.Struct, frozen=True):
+class UnitEvent(msgspec.Struct, frozen=True):
     """Something that happened to a unit, at seconds since the epoch."""
 
     at: float
@@ -244,7 +244,7 @@ class Store:
                 [(at, unit, one.uuid, one.own, one.others, one.total, one.free) for one in look.cards],
             )
 
-    def event(self, event: Event) -> None:
+    def event(self, event: UnitEvent) -> None:
         """Write down something that happened."""
         with self._writing() as base:
             if base is not None:
@@ -391,7 +391,7 @@ class Reader:
             unit,
         )[0][0]
 
-    def events(self, unit: str | None, since: float, most: int = 1000) -> list[Event]:
+    def events(self, unit: str | None, since: float, most: int = 1000) -> list[UnitEvent]:
         """The newest events, oldest first; of all units where none is named."""
         rows = self._rows(
             f"SELECT e.at, substr(u.name, 1, 300), substr(kind, 1, 60), substr(text, 1, {_MOST_TEXT}) "  # noqa: S608
@@ -402,7 +402,7 @@ class Reader:
             since,
             most,
         )
-        return list(reversed(self._taken(Event, rows)))  # type: ignore[arg-type]
+        return list(reversed(self._taken(UnitEvent, rows)))  # type: ignore[arg-type]
 
     def close(self) -> None:
         """Done."""

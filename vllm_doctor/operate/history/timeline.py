@@ -9,7 +9,7 @@ import msgspec
 from vllm_doctor.gather import journal, procfs, systemd
 from vllm_doctor.log.match import anchors, read
 from vllm_doctor.operate.history import deeds
-from vllm_doctor.operate.history.store import Event, Reader, Unreadable, place
+from vllm_doctor.operate.history.store import Reader, UnitEvent, Unreadable, place
 from vllm_doctor.records.reading import Absent, Known
 from vllm_doctor.records.temporary import until
 
@@ -27,7 +27,7 @@ _SAID = {"term-weights": "weights", "term-graphs": "graphs", "term-kv": "KV cach
 class Timeline(msgspec.Struct, frozen=True):
     """Events, oldest first; what could not be read; and what nobody keeps here."""
 
-    events: tuple[Event, ...]
+    events: tuple[UnitEvent, ...]
     unread: tuple[str, ...]
     absent: tuple[str, ...] = ()
 
@@ -65,9 +65,9 @@ def timeline(unit: str | None, since: float) -> Timeline:
     return Timeline(tuple(told), tuple(dict.fromkeys(unread)), tuple(absent))
 
 
-def _expired(events: Sequence[Event], now: float, *, booted: float = 0.0) -> list[Event]:
+def _expired(events: Sequence[UnitEvent], now: float, *, booted: float = 0.0) -> list[UnitEvent]:
     """The ends of what took itself away: nobody was there to write them down. A boot takes it away before its time."""
-    found: list[Event] = []
+    found: list[UnitEvent] = []
     for one in events:
         end = _moment(one.text.removeprefix(deeds.UNTIL).strip()) if one.text.startswith(deeds.UNTIL) else None
         over = ("off", deeds.UNTIL)  # turned off, or another put in its place
@@ -77,16 +77,16 @@ def _expired(events: Sequence[Event], now: float, *, booted: float = 0.0) -> lis
         rebooted = one.at < booted < end
         gone, whom = (booted, "the host's restart") if rebooted else (end, "its timer")
         if gone < now and not any(one.at < at < gone for at in ends):
-            found.append(Event(gone, one.unit, one.kind, f"expired: {whom} took the drop-in away"))
+            found.append(UnitEvent(gone, one.unit, one.kind, f"expired: {whom} took the drop-in away"))
     return found
 
 
-def _by_whom(events: list[Event]) -> list[Event]:
+def _by_whom(events: list[UnitEvent]) -> list[UnitEvent]:
     """An end that the guard or `recover` made is no crash, though systemd calls it one. What they started, and ends at
     once, is."""
     done = [e for e in events if e.kind in _STARTED_BY]
     began = {(e.unit, _run(e)): e.at for e in events if e.kind == "start"}
-    told: list[Event] = []
+    told: list[UnitEvent] = []
     for one in events:
         since = began.get((one.unit, _run(one)), float("-inf"))
         made = next((d for d in done if _ended_by(d, one) and since < d.at), None) if one.kind == "crash" else None
@@ -98,38 +98,39 @@ def _by_whom(events: list[Event]) -> list[Event]:
     return told
 
 
-def _run(event: Event) -> str:
+def _run(event: UnitEvent) -> str:
     """`run 1a2b3c4d`, by which a start and its end name the same run."""
     return event.text.partition(":")[0]
 
 
-def _ended_by(deed: Event, end: Event) -> bool:
+def _ended_by(deed: UnitEvent, end: UnitEvent) -> bool:
     return deed.unit == end.unit and -1.0 <= end.at - deed.at <= _SOON_S and not deed.text.startswith(deeds.UNTIL)
 
 
-def _holding(unit: str, drop_ins: Sequence[str]) -> list[Event]:
+def _holding(unit: str, drop_ins: Sequence[str]) -> list[UnitEvent]:
     """Temporary drop-ins that are in force now."""
     ends = [(path, end) for path in drop_ins if (end := until(path)) is not None]
     return [
-        Event(time.time(), unit, "holds", f"{path}, until {end.isoformat(timespec='seconds')}") for path, end in ends
+        UnitEvent(time.time(), unit, "holds", f"{path}, until {end.isoformat(timespec='seconds')}")
+        for path, end in ends
     ]
 
 
-def starts(unit: str, since: float) -> tuple[list[Event], str]:
+def starts(unit: str, since: float) -> tuple[list[UnitEvent], str]:
     """The runs that the journal has, also of earlier boots: when each began, with the memory that it logged, and how it
     ended; why they cannot be read."""
     runs = journal.invocations(unit, _S, since=since)
     if not isinstance(runs, Known):
         return [], runs.reason
-    found: list[Event] = []
+    found: list[UnitEvent] = []
     for run in runs.value[-_STARTS:]:
         if any(line.startswith(_BEGINS) for line in run.said):  # of an older run only the end lies in this time
             logged = _told(memory(journal.head(run.invocation, _S)))
-            found.append(Event(run.began, unit, "start", f"run {run.invocation[:8]}: {logged}"))
+            found.append(UnitEvent(run.began, unit, "start", f"run {run.invocation[:8]}: {logged}"))
         told = [line for line in run.said if "Failed with result" in line or "Deactivated" in line or "killed" in line]
         if told:
             kind = "crash" if run.failed else "end"
-            found.append(Event(run.last, unit, kind, f"run {run.invocation[:8]}: {'; '.join(told)}"))
+            found.append(UnitEvent(run.last, unit, kind, f"run {run.invocation[:8]}: {'; '.join(told)}"))
     return found, ""
 
 

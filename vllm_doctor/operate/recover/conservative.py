@@ -1,21 +1,20 @@
 """The launch with less: what the planner foresees to start, and never more than the article's emergency figures."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
-from vllm_doctor.gather.unit_line import Line
+from vllm_doctor.gather.unit_line import UnitLine
 from vllm_doctor.launch.words import said
 from vllm_doctor.operate import launch_text
 from vllm_doctor.operate.tune.unit import number
-from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.advice.recommendation import Predict
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
 from vllm_doctor.rules.say import inventory_var
 
 UTILIZATION, SEQUENCES, TOKENS = 0.75, 16, 8192
 _FLAGS = ("gpu-memory-utilization", "max-num-seqs", "max-num-batched-tokens")
-Predict = Callable[[dict[str, str | bool | None]], Prediction]
 
 
 class Less(msgspec.Struct, frozen=True):
@@ -47,7 +46,7 @@ def less(argv: tuple[str, ...], predict: Predict | None, resolved: Mapping[str, 
     return Less((), f"the plan foresees {told.outcome} for the launch as it stands, and less of anything does not help")
 
 
-def text(line: Line, changes: tuple[Change, ...]) -> str:
+def text(line: UnitLine, changes: tuple[Change, ...]) -> str:
     """The drop-in's text."""
     comment = "`vllm-doctor recover`: the launch with less, until the time in this file's name or the next reboot."
     return launch_text.text(comment, line, changes)

@@ -13,7 +13,7 @@ import msgspec
 
 from vllm_doctor.gather import journal, look, nvml, systemd
 from vllm_doctor.gather.run import run
-from vllm_doctor.gather.unit_line import Line
+from vllm_doctor.gather.unit_line import UnitLine
 from vllm_doctor.operate.announce import announced
 from vllm_doctor.operate.guard.restart import LOCK, alone
 from vllm_doctor.operate.history import deeds
@@ -30,12 +30,12 @@ _FREE_S = 60.0
 _GIB = 1 << 30
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RecoveryPlan(msgspec.Struct, frozen=True):
     """What will be done. `line` is the command line that `less` changes, `gpus` are the unit's, `mine` what of its
     processes holds them, `others` who else does."""
 
     unit: str
-    line: Line | None
+    line: UnitLine | None
     active: str
     drained: bool
     processes: tuple[int, ...]
@@ -47,7 +47,7 @@ class Plan(msgspec.Struct, frozen=True):
     hours: float
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Recovery(msgspec.Struct, frozen=True):
     """How it ended: `answers` says that a completion came back; `why` is what went wrong."""
 
     answers: bool
@@ -68,7 +68,7 @@ def seen(unit: str) -> tuple[tuple[Gpu, ...], str, tuple[Holder, ...]]:
     return gpus.value, "", holders(gpus.value, unit, frozenset(marks))
 
 
-def told(plan: Plan) -> list[str]:
+def told(plan: RecoveryPlan) -> list[str]:
     """The plan as numbered lines."""
     lines = [
         f"stop {plan.unit}, which is {plan.active}, with all {len(plan.processes)} processes of its control group"
@@ -99,7 +99,7 @@ def _hardware(gpus: tuple[Gpu, ...]) -> Iterator[str]:
             )
 
 
-def done(plan: Plan, ready_s: float, say: Callable[[str], None], now: datetime.datetime) -> Outcome:
+def done(plan: RecoveryPlan, ready_s: float, say: Callable[[str], None], now: datetime.datetime) -> Recovery:
     """Do it. Raises NotDone before anything was stopped; NotPermitted where another changes a service just now."""
     began = time.monotonic()
     with alone(), announced(f"vllm-doctor recover --unit {plan.unit}", plan.unit), _cut_off(plan.unit):
@@ -129,8 +129,8 @@ def done(plan: Plan, ready_s: float, say: Callable[[str], None], now: datetime.d
         end_of_it = f"a completion came back after {took:.0f} s" if why is None else why
         deeds.record(plan.unit, "recovered" if why is None else "not-recovered", end_of_it)
     if why is not None:
-        return Outcome(answers=False, why=f"{why}{f'; {problem}' if problem else ''}", seconds=took)
-    return Outcome(answers=True, why=problem, seconds=took)
+        return Recovery(answers=False, why=f"{why}{f'; {problem}' if problem else ''}", seconds=took)
+    return Recovery(answers=True, why=problem, seconds=took)
 
 
 @contextmanager
@@ -149,7 +149,7 @@ def _forget_failures(unit: str) -> None:
     run(["systemctl", "reset-failed", "--", unit], deadline_s=60)
 
 
-def _freed(plan: Plan, say: Callable[[str], None]) -> str:
+def _freed(plan: RecoveryPlan, say: Callable[[str], None]) -> str:
     """End what was left behind and read the memory until it is free; who holds it where it is not."""
     if not plan.gpus:
         return ""

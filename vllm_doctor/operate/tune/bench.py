@@ -8,7 +8,7 @@ import msgspec
 
 from vllm_doctor.gather import trust
 from vllm_doctor.gather.run import NotRun, run
-from vllm_doctor.operate.tune.load import Load, LoadTarget, Stream
+from vllm_doctor.operate.tune.load import LoadResult, LoadStream, LoadTarget
 
 # Each caller asks this many times: the first answers come together, the later ones as a service sees them.
 ROUNDS = 3
@@ -45,7 +45,7 @@ class VllmBench(msgspec.Struct, frozen=True):
     vllm: str
     name: str = "vllm bench serve"
 
-    def drive(self, target: LoadTarget, tokenizer: str, at_once: int, limit_s: float) -> Load:
+    def drive(self, target: LoadTarget, tokenizer: str, at_once: int, limit_s: float) -> LoadResult:
         """Run it once."""
         with tempfile.TemporaryDirectory(prefix="vllm-doctor-tune-") as folder:
             file = Path(folder) / "result.json"
@@ -53,12 +53,12 @@ class VllmBench(msgspec.Struct, frozen=True):
             env = {"OPENAI_API_KEY": target.key or "none"} | hub(tokenizer)
             done = run(command(self.vllm, target, tokenizer, at_once, file), deadline_s=limit_s, env=env)
             if isinstance(done, NotRun):
-                return Load((), (f"{self.name}: {done.reason}",), limit_s)
+                return LoadResult((), (f"{self.name}: {done.reason}",), limit_s)
             try:
                 told = msgspec.json.decode(file.read_bytes(), type=_Result)
             except (OSError, msgspec.DecodeError) as problem:
                 said = (done.err.strip().splitlines() or [str(problem)])[-1]
-                return Load((), (f"{self.name} ended with {done.code}: {said[:200]}",), limit_s)
+                return LoadResult((), (f"{self.name} ended with {done.code}: {said[:200]}",), limit_s)
         return loaded(told)
 
 
@@ -88,8 +88,8 @@ def command(vllm: str, target: LoadTarget, tokenizer: str, at_once: int, file: P
     return [vllm, "bench", "serve", *(w for name, value in said.items() for w in (f"--{name}", str(value))), *switches]
 
 
-def loaded(told: _Result) -> Load:
+def loaded(told: _Result) -> LoadResult:
     """The result file as a load."""
     rows = zip(told.ttfts, told.itls, told.output_lens, told.errors, strict=False)
-    streams = [Stream(first, tuple(between), tokens) for first, between, tokens, error in rows if not error]
-    return Load(tuple(streams), tuple(e[-200:] for e in told.errors if e), told.duration)
+    streams = [LoadStream(first, tuple(between), tokens) for first, between, tokens, error in rows if not error]
+    return LoadResult(tuple(streams), tuple(e[-200:] for e in told.errors if e), told.duration)

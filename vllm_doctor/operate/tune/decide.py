@@ -13,7 +13,7 @@ STEPS = (2.0, 1.5, 1.25)
 NARROW = 1.15
 
 
-class Setting(msgspec.Struct, frozen=True):
+class TrialSetting(msgspec.Struct, frozen=True):
     """What a step tries. `tokens` None leaves max_num_batched_tokens as it is."""
 
     seqs: int
@@ -38,7 +38,7 @@ class Limits(msgspec.Struct, frozen=True):
 class Measured(msgspec.Struct, frozen=True):
     """One step as measured; None is what the server or the host did not tell. `problem` is why it was cut short."""
 
-    setting: Setting
+    setting: TrialSetting
     requests: int = 0
     errors: int = 0
     output_tps: float = 0.0
@@ -60,7 +60,7 @@ class Stop(msgspec.Struct, frozen=True):
     why: str
 
 
-Allowed: TypeAlias = Callable[[Setting], str | None]
+Allowed: TypeAlias = Callable[[TrialSetting], str | None]
 """Why a setting must not be tried (the plan's sum, the pool, a limit that was asked for); None when it may."""
 
 
@@ -100,7 +100,7 @@ def best(rows: Sequence[Measured], limits: Limits) -> Measured | None:
     return chosen
 
 
-def following(rows: Sequence[Measured], limits: Limits, allowed: Allowed) -> Setting | Stop:
+def following(rows: Sequence[Measured], limits: Limits, allowed: Allowed) -> TrialSetting | Stop:
     """What is tried after `rows` (the first is the service as it stands): sequences first, then tokens of a step."""
     first = rows[0]
     harm = trouble(first, first, limits)
@@ -108,7 +108,7 @@ def following(rows: Sequence[Measured], limits: Limits, allowed: Allowed) -> Set
         return Stop(f"the service is in trouble as it stands: {harm}")
     wide = [r for r in rows if r.setting.tokens == first.setting.tokens]
     step = _next_seqs(wide, limits, allowed)
-    if isinstance(step, Setting):
+    if isinstance(step, TrialSetting):
         return step
     at = best(wide, limits) or first
     if first.setting.tokens is None:
@@ -117,14 +117,14 @@ def following(rows: Sequence[Measured], limits: Limits, allowed: Allowed) -> Set
     return _next_tokens(long, limits, allowed, step)
 
 
-def _next_seqs(rows: Sequence[Measured], limits: Limits, allowed: Allowed) -> Setting | Stop:
+def _next_seqs(rows: Sequence[Measured], limits: Limits, allowed: Allowed) -> TrialSetting | Stop:
     first, last = rows[0], max(rows, key=lambda r: r.setting.seqs)
     kept = best(rows, limits) or first
     harm = trouble(last, first, limits)
     if harm is not None:
         between = _between(kept.setting.seqs, min(_bad(rows, limits)), [r.setting.seqs for r in rows])
         if between is not None:
-            return Setting(between, first.setting.tokens)
+            return TrialSetting(between, first.setting.tokens)
         return Stop(f"at {last.setting.seqs} sequences: {harm}")
     if kept is not last:
         return Stop(f"more than {kept.setting.seqs} sequences brought less than {limits.gain:.0%} more tokens a second")
@@ -143,7 +143,7 @@ def _between(good: int, bad: int, tried: Sequence[int]) -> int | None:
     return middle if good < middle < bad else None
 
 
-def _grown(last: Measured, limits: Limits, allowed: Allowed) -> Setting | Stop:
+def _grown(last: Measured, limits: Limits, allowed: Allowed) -> TrialSetting | Stop:
     """A larger value that the pool, as far as its use tells, and the plan allow."""
     seqs, why = last.setting.seqs, "nothing larger is allowed"
     for factor in STEPS:
@@ -152,9 +152,9 @@ def _grown(last: Measured, limits: Limits, allowed: Allowed) -> Setting | Stop:
         if expected is not None and expected > limits.kv_use:
             why = f"{wanted} sequences would take {expected:.0%} of the KV pool, above {limits.kv_use:.0%}"
             continue
-        refused = allowed(Setting(wanted, last.setting.tokens))
+        refused = allowed(TrialSetting(wanted, last.setting.tokens))
         if refused is None:
-            return Setting(wanted, last.setting.tokens)
+            return TrialSetting(wanted, last.setting.tokens)
         why = refused
     return Stop(why)
 
@@ -166,7 +166,7 @@ def _expected(row: Measured, seqs: int) -> float | None:
     return row.kv_peak * max(seqs, row.running_peak) / row.running_peak
 
 
-def _next_tokens(rows: Sequence[Measured], limits: Limits, allowed: Allowed, before: Stop) -> Setting | Stop:
+def _next_tokens(rows: Sequence[Measured], limits: Limits, allowed: Allowed, before: Stop) -> TrialSetting | Stop:
     first, last = rows[0], max(rows, key=lambda r: r.setting.tokens or 0)
     if last.setting.tokens is None:
         return before
@@ -175,6 +175,6 @@ def _next_tokens(rows: Sequence[Measured], limits: Limits, allowed: Allowed, bef
         return Stop(f"{before.why}; at {last.setting.tokens} tokens a step: {harm}")
     if last is not first and best(rows, limits) is not last:
         return Stop(f"{before.why}; more tokens a step brought less than {limits.gain:.0%}")
-    wanted = Setting(last.setting.seqs, last.setting.tokens * 2)
+    wanted = TrialSetting(last.setting.seqs, last.setting.tokens * 2)
     refused = allowed(wanted)
     return wanted if refused is None else Stop(f"{before.why}; {refused}")

@@ -16,7 +16,7 @@ import msgspec
 from vllm_doctor.gather import trust
 from vllm_doctor.gather.run import PATH, NotRun, run
 from vllm_doctor.operate.tune.bench import ROUNDS, hub
-from vllm_doctor.operate.tune.load import Load, LoadTarget, Stream
+from vllm_doctor.operate.tune.load import LoadResult, LoadStream, LoadTarget
 
 LINE = "0.8"
 NEEDED = f"guidellm {LINE} on the PATH (uv tool install 'guidellm=={LINE}.*')"
@@ -41,11 +41,11 @@ class _Answered(msgspec.Struct, frozen=True):
     time_to_first_token_ms: float | None = None
     inter_token_latency_ms: float | None = None
 
-    def stream(self) -> Stream:
+    def stream(self) -> LoadStream:
         """The request as a stream of our own would have met it."""
         first, tokens = self.time_to_first_token_ms, self.output_tokens or 0
         between = ((self.inter_token_latency_ms or 0.0) / 1000,) * (tokens - 1) if first is not None else ()
-        return Stream(self.request_latency if first is None else first / 1000, between, tokens)
+        return LoadStream(self.request_latency if first is None else first / 1000, between, tokens)
 
 
 class _Info(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ class Guidellm(msgspec.Struct, frozen=True):
         """With the version: figures of two lines are not the same."""
         return f"guidellm {self.version}"
 
-    def drive(self, target: LoadTarget, tokenizer: str, at_once: int, limit_s: float) -> Load:
+    def drive(self, target: LoadTarget, tokenizer: str, at_once: int, limit_s: float) -> LoadResult:
         """Run it once."""
         with tempfile.TemporaryDirectory(prefix="vllm-doctor-tune-") as folder:
             asked, report = Path(folder) / "run.json", Path(folder) / "report.json"
@@ -93,13 +93,13 @@ class Guidellm(msgspec.Struct, frozen=True):
             words = [self.program, "run", "--config", str(asked), "--disable-console"]
             done = run(words, deadline_s=limit_s, env=hub(tokenizer))
             if isinstance(done, NotRun):
-                return Load((), (f"{self.name}: {done.reason}",), limit_s)
+                return LoadResult((), (f"{self.name}: {done.reason}",), limit_s)
             try:
                 return loaded(report.read_bytes())
             except (OSError, msgspec.DecodeError) as problem:
                 said = f": {(done.err.strip().splitlines() or [''])[-1]}" if done.code else ""
                 why = f"{self.name} ended with {done.code} and left no report that can be read ({problem}){said}"
-                return Load((), (why[:300],), limit_s)
+                return LoadResult((), (why[:300],), limit_s)
 
 
 def find() -> Guidellm | str:
@@ -139,7 +139,7 @@ def scenario(target: LoadTarget, tokenizer: str, at_once: int, report: Path) -> 
     return {"spec": spec}
 
 
-def loaded(report: bytes) -> Load:
+def loaded(report: bytes) -> LoadResult:
     """The report as a load. Raises msgspec.DecodeError for one that is of another version or no report."""
     told = msgspec.json.decode(report, type=_Report)
     if told.metadata.version != REPORT_VERSION or len(told.benchmarks) != 1:
@@ -150,4 +150,4 @@ def loaded(report: bytes) -> Load:
     (ran,) = told.benchmarks
     streams = tuple(r.stream() for r in ran.requests.successful)
     errors = tuple((r.info.error or "failed without a word")[-200:] for r in ran.requests.errored)
-    return Load(streams, errors, ran.duration)
+    return LoadResult(streams, errors, ran.duration)

@@ -10,10 +10,10 @@ from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.launch import parse_argv
 from vllm_doctor.operate.tune import load as tune_load
 from vllm_doctor.operate.tune import unit as tune_unit
-from vllm_doctor.operate.tune.decide import Setting
-from vllm_doctor.operate.tune.load import Benchmark, Load, LoadTarget
-from vllm_doctor.operate.tune.unit import OutOfTime, Service
-from vllm_doctor.operate.tune.watch import Seen, Watch
+from vllm_doctor.operate.tune.decide import TrialSetting
+from vllm_doctor.operate.tune.load import Benchmark, LoadResult, LoadTarget
+from vllm_doctor.operate.tune.unit import OutOfTime, TunedUnit
+from vllm_doctor.operate.tune.watch import ScrapePeaks, Watch
 
 # A request under way when a step ends is no failure of the server.
 GRACE_S = 60.0
@@ -22,7 +22,7 @@ GRACE_S = 60.0
 class LiveHost(msgspec.Struct):
     """One unit. `bench` makes the load where there is one; else ours does."""
 
-    service: Service
+    service: TunedUnit
     target: LoadTarget
     tokenizer: str
     step_s: float
@@ -39,7 +39,7 @@ class LiveHost(msgspec.Struct):
         """Arm what ends the trials if we cannot."""
         tune_unit.guard(self.service, seconds)
 
-    def apply(self, setting: Setting) -> None:
+    def apply(self, setting: TrialSetting) -> None:
         """Restart the service with this setting."""
         tune_unit.apply(self.service, setting)
 
@@ -47,7 +47,7 @@ class LiveHost(msgspec.Struct):
         """Wait until it answers; why it does not."""
         return tune_unit.ready(self.service, within_s)
 
-    def measure(self, at_once: int, within_s: float) -> tuple[Load, Seen]:
+    def measure(self, at_once: int, within_s: float) -> tuple[LoadResult, ScrapePeaks]:
         """Put the load on it and watch. A benchmark that cannot run gives way to our own load, and it is said. Raises
         OutOfTime where `within_s` seconds do not hold one step's load."""
         end = time.monotonic() + within_s

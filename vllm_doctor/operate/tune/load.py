@@ -30,7 +30,7 @@ class LoadTarget(msgspec.Struct, frozen=True):
     key: str | None = None
 
 
-class Stream(msgspec.Struct, frozen=True):
+class LoadStream(msgspec.Struct, frozen=True):
     """One answered request: seconds to the first token, between the later ones, and how many tokens came."""
 
     first_s: float
@@ -38,10 +38,10 @@ class Stream(msgspec.Struct, frozen=True):
     tokens: int
 
 
-class Load(msgspec.Struct, frozen=True):
+class LoadResult(msgspec.Struct, frozen=True):
     """What the streams met; `seconds` is the time in which the tokens came."""
 
-    streams: tuple[Stream, ...]
+    streams: tuple[LoadStream, ...]
     errors: tuple[str, ...]
     seconds: float
 
@@ -58,7 +58,7 @@ class Benchmark(Protocol):
     def name(self) -> str:
         """What a person calls it."""
 
-    def drive(self, target: LoadTarget, tokenizer: str, at_once: int, limit_s: float) -> Load:
+    def drive(self, target: LoadTarget, tokenizer: str, at_once: int, limit_s: float) -> LoadResult:
         """Keep `at_once` requests in flight, for at most `limit_s` seconds with its own start. What does not end or
         leaves no report is one error: nothing is known of the requests then."""
 
@@ -69,15 +69,15 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else None
 
 
-def drive(target: LoadTarget, at_once: int, seconds: float, grace_s: float) -> Load:
+def drive(target: LoadTarget, at_once: int, seconds: float, grace_s: float) -> LoadResult:
     """Keep `at_once` requests in flight for `seconds`; those still running then have `grace_s` to end."""
     return asyncio.run(_drive(target, at_once, seconds, grace_s))
 
 
-async def _drive(target: LoadTarget, at_once: int, seconds: float, grace_s: float) -> Load:
+async def _drive(target: LoadTarget, at_once: int, seconds: float, grace_s: float) -> LoadResult:
     began = time.monotonic()
     until = began + seconds
-    streams: list[Stream] = []
+    streams: list[LoadStream] = []
     errors: list[str] = []
 
     async def caller(number: int) -> None:
@@ -85,16 +85,16 @@ async def _drive(target: LoadTarget, at_once: int, seconds: float, grace_s: floa
         await asyncio.sleep(min(2.0, seconds / 10) * number / at_once)
         while time.monotonic() < until and len(errors) < at_once:
             outcome = await _ask(target, random.Random(number + time.monotonic_ns()), until + grace_s)  # noqa: S311
-            if isinstance(outcome, Stream):
+            if isinstance(outcome, LoadStream):
                 streams.append(outcome)
             else:
                 errors.append(outcome)
 
     await asyncio.gather(*(caller(n) for n in range(at_once)))
-    return Load(tuple(streams), tuple(errors), time.monotonic() - began)
+    return LoadResult(tuple(streams), tuple(errors), time.monotonic() - began)
 
 
-async def _ask(target: LoadTarget, dice: random.Random, end: float) -> Stream | str:
+async def _ask(target: LoadTarget, dice: random.Random, end: float) -> LoadStream | str:
     try:
         async with asyncio.timeout(max(1.0, end - time.monotonic())):
             return await _stream(target, dice)
@@ -104,7 +104,7 @@ async def _ask(target: LoadTarget, dice: random.Random, end: float) -> Stream | 
         return f"{type(problem).__name__}: {str(problem)[:120]}"
 
 
-async def _stream(target: LoadTarget, dice: random.Random) -> Stream | str:
+async def _stream(target: LoadTarget, dice: random.Random) -> LoadStream | str:
     place = urlsplit(target.base)
     secure = ssl.create_default_context() if place.scheme == "https" else None
     if secure is not None:  # the server is on this host; its certificate names the outside
@@ -125,7 +125,7 @@ async def _stream(target: LoadTarget, dice: random.Random) -> Stream | str:
         writer.close()
 
 
-async def _events(reader: asyncio.StreamReader, asked: float) -> Stream | str:
+async def _events(reader: asyncio.StreamReader, asked: float) -> LoadStream | str:
     times: list[float] = []
     tokens = 0
     done = False
@@ -145,7 +145,7 @@ async def _events(reader: asyncio.StreamReader, asked: float) -> Stream | str:
     if not done or not times:
         return "the stream broke off"
     between = tuple(b - a for a, b in pairwise(times))
-    return Stream(times[0] - asked, between, tokens or len(times))
+    return LoadStream(times[0] - asked, between, tokens or len(times))
 
 
 def _request(target: LoadTarget, dice: random.Random) -> bytes:

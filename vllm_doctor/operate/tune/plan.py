@@ -1,23 +1,18 @@
 """What the ramp may try: what the plan says is safe to start, and what the KV pool holds."""
 
-from collections.abc import Callable
-
-from vllm_doctor.operate.tune.decide import Allowed, Setting
-from vllm_doctor.plan.advice.recommendation import safe
-from vllm_doctor.plan.prediction.predict import Prediction
-
-Predict = Callable[[dict[str, str | bool | None]], Prediction]
+from vllm_doctor.operate.tune.decide import Allowed, TrialSetting
+from vllm_doctor.plan.advice.recommendation import Predict, safe
 
 
 def allowance(
-    predict: Predict | None, start: Setting, *, pool_tokens: int | None, request_tokens: int, most_seqs: int | None
+    predict: Predict | None, start: TrialSetting, *, pool_tokens: int | None, request_tokens: int, most_seqs: int | None
 ) -> Allowed:
     """The settings that may be tried. Without a plan only the pool speaks, and tokens of a step stay as they are.
 
     `pool_tokens` is the KV pool of one engine, `request_tokens` the load's prompt and output together.
     """
 
-    def allowed(setting: Setting) -> str | None:
+    def allowed(setting: TrialSetting) -> str | None:
         if most_seqs is not None and setting.seqs > most_seqs:
             return f"more than {most_seqs} sequences were not asked for"
         if pool_tokens is not None and setting.seqs * request_tokens > pool_tokens:
@@ -30,7 +25,7 @@ def allowance(
     return allowed
 
 
-def _refused(predict: Predict, setting: Setting) -> str | None:
+def _refused(predict: Predict, setting: TrialSetting) -> str | None:
     changes: dict[str, str | bool | None] = {"max-num-seqs": str(setting.seqs)}
     if setting.tokens is not None:
         changes["max-num-batched-tokens"] = str(setting.tokens)

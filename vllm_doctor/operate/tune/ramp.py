@@ -12,10 +12,10 @@ from typing import Protocol
 import msgspec
 
 from vllm_doctor.operate.tune import state as tune_state
-from vllm_doctor.operate.tune.decide import Allowed, Limits, Measured, Setting, Stop, best, following
-from vllm_doctor.operate.tune.load import Load, percentile
+from vllm_doctor.operate.tune.decide import Allowed, Limits, Measured, Stop, TrialSetting, best, following
+from vllm_doctor.operate.tune.load import LoadResult, percentile
 from vllm_doctor.operate.tune.unit import OutOfTime, TuneNotDone
-from vllm_doctor.operate.tune.watch import Seen
+from vllm_doctor.operate.tune.watch import ScrapePeaks
 
 Clock = Callable[[], float]
 
@@ -26,13 +26,13 @@ class Service(Protocol):
     def guard(self, seconds: int) -> None:
         """Arm what ends the trials if we cannot."""
 
-    def apply(self, setting: Setting) -> None:
+    def apply(self, setting: TrialSetting) -> None:
         """Restart the service with this setting."""
 
     def ready(self, within_s: float) -> str | None:
         """Wait until it answers; why it does not."""
 
-    def measure(self, at_once: int, within_s: float) -> tuple[Load, Seen]:
+    def measure(self, at_once: int, within_s: float) -> tuple[LoadResult, ScrapePeaks]:
         """Put the load on it and watch. Raises OutOfTime where `within_s` seconds do not do."""
 
     def alive(self) -> str | None:
@@ -49,7 +49,7 @@ class Ramp(msgspec.Struct, frozen=True):
     """What is to be done. Times are in seconds; `budget_s` bounds the whole, a step that has begun included, and the
     way back not counted."""
 
-    start: Setting
+    start: TrialSetting
     limits: Limits
     allowed: Allowed
     budget_s: float
@@ -59,7 +59,7 @@ class Ramp(msgspec.Struct, frozen=True):
     as_it_stands: bool = True
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class RampEnd(msgspec.Struct, frozen=True):
     """How the ramp ended. `restored` is False when what served before does not answer again: then `why` says so."""
 
     rows: tuple[Measured, ...]
@@ -70,7 +70,7 @@ class Outcome(msgspec.Struct, frozen=True):
     resumed: int = 0
 
 
-def ramp(what: Ramp, host: Service, say: Callable[[str], None], clock: Clock = time.monotonic) -> Outcome:
+def ramp(what: Ramp, host: Service, say: Callable[[str], None], clock: Clock = time.monotonic) -> RampEnd:
     """Climb until a stop. KeyboardInterrupt goes on to the caller after the service was put back."""
     state = tune_state.load(what.state, what.key)
     resumed = len(state.rows)
@@ -90,10 +90,10 @@ def ramp(what: Ramp, host: Service, say: Callable[[str], None], clock: Clock = t
         if left is not None:
             say(left)
             restored, why = False, f"{left}; before that: {why}" if why else left
-    return Outcome(state.rows, best(state.rows, what.limits) if state.rows else None, why, complete, restored, resumed)
+    return RampEnd(state.rows, best(state.rows, what.limits) if state.rows else None, why, complete, restored, resumed)
 
 
-def _kept(what: Ramp) -> tune_state.State:
+def _kept(what: Ramp) -> tune_state.TuneState:
     """The finished rows on disk."""
     kept = tune_state.load(what.state, what.key)
     rows = tuple(r for r in kept.rows if r.problem != tune_state.CUT_OFF)
@@ -101,8 +101,8 @@ def _kept(what: Ramp) -> tune_state.State:
 
 
 def _climb(
-    what: Ramp, state: tune_state.State, host: Service, say: Callable[[str], None], clock: Clock
-) -> tuple[tune_state.State, str, bool]:
+    what: Ramp, state: tune_state.TuneState, host: Service, say: Callable[[str], None], clock: Clock
+) -> tuple[tune_state.TuneState, str, bool]:
     end = clock() + what.budget_s
     longest = 0.0
     while True:
@@ -132,7 +132,7 @@ def _climb(
         say(told(measured))
 
 
-def _try(what: Ramp, step: Setting, host: Service, left: Callable[[], float], *, changed: bool) -> Measured:
+def _try(what: Ramp, step: TrialSetting, host: Service, left: Callable[[], float], *, changed: bool) -> Measured:
     if changed:
         host.apply(step)
     problem = host.ready(max(0.0, min(what.ready_s, left())))
@@ -145,7 +145,7 @@ def _try(what: Ramp, step: Setting, host: Service, left: Callable[[], float], *,
     return row(step, load, seen, problem=(host.explain() or problem) if problem else "")
 
 
-def row(setting: Setting, load: Load, seen: Seen, *, problem: str = "") -> Measured:
+def row(setting: TrialSetting, load: LoadResult, seen: ScrapePeaks, *, problem: str = "") -> Measured:
     """The figures of one step."""
     first = [s.first_s * 1000 for s in load.streams]
     between = [b * 1000 for s in load.streams for b in s.between_s]
@@ -181,7 +181,7 @@ def _put_back(host: Service, ready_s: float, say: Callable[[str], None]) -> str 
     return None if problem is None else f"what served before DOES NOT ANSWER: {problem}"
 
 
-def shown(setting: Setting) -> str:
+def shown(setting: TrialSetting) -> str:
     """The setting as a person says it."""
     tokens = "" if setting.tokens is None else f", {setting.tokens} tokens a step"
     return f"{setting.seqs} sequences{tokens}"

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import msgspec
 
-from vllm_doctor.operate.tune.decide import Measured, Setting
+from vllm_doctor.operate.tune.decide import Measured, TrialSetting
 
 CUT_OFF = "an earlier run was cut off while this was tried, and could not say why"
 
 
-class State(msgspec.Struct, frozen=True):
+class TuneState(msgspec.Struct, frozen=True):
     """`key` names what the rows are true of: launch, release and shape of the load."""
 
     key: str
     rows: tuple[Measured, ...] = ()
-    trying: Setting | None = None
+    trying: TrialSetting | None = None
     schema_version: int = 1
 
 
@@ -31,20 +31,20 @@ def place(unit: str) -> Path:
     return folder / f"tune-{unit.removesuffix('.service').replace('/', '-')}.json"
 
 
-def load(file: Path, wanted: str) -> State:
+def load(file: Path, wanted: str) -> TuneState:
     """The rows kept for `wanted`; none where the file is of another launch, missing or not ours."""
     try:
-        kept = msgspec.json.decode(file.read_bytes(), type=State)
+        kept = msgspec.json.decode(file.read_bytes(), type=TuneState)
     except (OSError, msgspec.DecodeError):
-        return State(wanted)
+        return TuneState(wanted)
     if kept.key != wanted:
-        return State(wanted)
+        return TuneState(wanted)
     if kept.trying is not None:
-        return State(wanted, (*kept.rows, Measured(kept.trying, problem=CUT_OFF)))
+        return TuneState(wanted, (*kept.rows, Measured(kept.trying, problem=CUT_OFF)))
     return kept
 
 
-def save(file: Path, state: State) -> None:
+def save(file: Path, state: TuneState) -> None:
     """Write it whole or not at all, for root alone."""
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_suffix(".new")

@@ -13,10 +13,10 @@ import msgspec
 from vllm_doctor.gather import systemd
 from vllm_doctor.gather.http import NoResponse, get
 from vllm_doctor.gather.run import NotRun, run
-from vllm_doctor.gather.unit_line import Line
+from vllm_doctor.gather.unit_line import UnitLine
 from vllm_doctor.launch.words import said
 from vllm_doctor.operate import launch_text
-from vllm_doctor.operate.tune.decide import Setting
+from vllm_doctor.operate.tune.decide import TrialSetting
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.unit_name import is_service
@@ -27,7 +27,7 @@ NAME = "zzz-vllm-doctor-tune.conf"
 GUARD = "vllm-doctor-tune-guard"
 POLL_S = 0.5
 
-_NO_LINE = Line("", (), "")
+_NO_LINE = UnitLine("", (), "")
 
 
 class OutOfTime(Exception):  # noqa: N818 - no error: the ramp's time ended inside a step
@@ -38,13 +38,13 @@ class TuneNotDone(Exception):  # noqa: N818 - it names what the operator meets
     """systemd refused, or the service did not come back."""
 
 
-class Service(msgspec.Struct, frozen=True):
+class TunedUnit(msgspec.Struct, frozen=True):
     """The unit's name, its command line without any trial, where it answers, and what the unit says word for word."""
 
     unit: str
     argv: tuple[str, ...]
     base: str
-    line: Line = _NO_LINE
+    line: UnitLine = _NO_LINE
     runtime: Path = Path("/run/systemd/system")
 
     @property
@@ -53,7 +53,7 @@ class Service(msgspec.Struct, frozen=True):
         return self.runtime / f"{self.unit}.d" / NAME
 
 
-def changes(argv: tuple[str, ...], setting: Setting, variable: Callable[[str], str | None]) -> tuple[Change, ...]:
+def changes(argv: tuple[str, ...], setting: TrialSetting, variable: Callable[[str], str | None]) -> tuple[Change, ...]:
     """The setting as changes of the launch, what stays left out. `variable` names a flag's inventory variable."""
     wanted = {"max-num-seqs": setting.seqs, "max-num-batched-tokens": setting.tokens}
     found: list[Change] = []
@@ -83,13 +83,13 @@ def number(argv: tuple[str, ...], name: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def trial(service: Service, setting: Setting) -> str:
+def trial(service: TunedUnit, setting: TrialSetting) -> str:
     """The drop-in's text."""
     comment = "A trial of `vllm-doctor tune`; it is taken away when the trial ends, and a reboot forgets it."
     return launch_text.text(comment, service.line, changes(service.argv, setting, lambda _: None))
 
 
-def apply(service: Service, setting: Setting) -> None:
+def apply(service: TunedUnit, setting: TrialSetting) -> None:
     """Write the drop-in and restart. Raises NotDone."""
     if not is_service(service.unit):
         raise TuneNotDone(f"{service.unit!r} is no name of a service")
@@ -102,7 +102,7 @@ def apply(service: Service, setting: Setting) -> None:
     _restart(service)
 
 
-def restore(service: Service) -> bool:
+def restore(service: TunedUnit) -> bool:
     """Take the drop-in away and restart on what was there before; False where there was no trial to end."""
     if not service.drop_in.exists():
         return False
@@ -114,13 +114,13 @@ def restore(service: Service) -> bool:
     return True
 
 
-def _restart(service: Service) -> None:
+def _restart(service: TunedUnit) -> None:
     # A trial that failed may have used up the unit's start limit; the way back must not be refused for that.
     _systemctl("reset-failed", service.unit, tolerate=True)
     _systemctl("restart", service.unit, deadline_s=300)
 
 
-def guard(service: Service, seconds: int) -> None:
+def guard(service: TunedUnit, seconds: int) -> None:
     """Arm the timer that ends a trial which nobody ends. Raises NotDone: without it there is no trial."""
     disarm()
     # No shell: systemd 252 writes `;` and `$` of a transient unit so that it cannot read them after a daemon-reload.
@@ -165,7 +165,7 @@ def main_pid(unit: str) -> int | None:
     return found.value[0].unit.main_pid if isinstance(found, Known) and found.value else None
 
 
-def ready(service: Service, within_s: float) -> str | None:
+def ready(service: TunedUnit, within_s: float) -> str | None:
     """Wait until /health answers 200; why it does not, or None. A service that ends meanwhile is not waited for."""
     end = time.monotonic() + within_s
     began: int | None = None

@@ -16,7 +16,7 @@ from vllm_doctor.records.reading import Known
 MEMORY_EVERY_S = 5.0
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ScrapePeaks(msgspec.Struct, frozen=True):
     """Peaks and growth over the scrapes; None is what this server does not tell."""
 
     kv_peak: float | None
@@ -59,11 +59,11 @@ class Watch:
                 if free is not None:
                     self._free.append(free)
 
-    def seen(self) -> Seen:
+    def seen(self) -> ScrapePeaks:
         """What was seen so far."""
         scrapes = tuple(self._scrapes)
         ends = Metrics(self._base, (scrapes[0], scrapes[-1])) if len(scrapes) > 1 else None
-        return Seen(
+        return ScrapePeaks(
             kv_peak=_peak(serving.highest(s, serving.KV_USE) for s in scrapes),
             running_peak=_peak(serving.total(s, serving.RUNNING) for s in scrapes),
             waiting_peak=_peak(serving.total(s, serving.WAITING) for s in scrapes),

@@ -10,7 +10,7 @@ from vllm_doctor.records.sample import CardUse, Look
 _GIB = 1 << 30
 
 
-class Figures(msgspec.Struct, frozen=True):
+class ServiceFigures(msgspec.Struct, frozen=True):
     """One service. Rates are a second, times in milliseconds, `kv` lies between 0 and 1; None is not known (yet).
 
     `answers` is whether /health said 200 just now.
@@ -34,7 +34,7 @@ class Figures(msgspec.Struct, frozen=True):
     answers: bool = True
 
 
-def figures(before: Look | None, now: Look, started: Mapping[str, float], finding: str = "") -> Figures:
+def figures(before: Look | None, now: Look, started: Mapping[str, float], finding: str = "") -> ServiceFigures:
     """`started` is what the start logged of its memory, GiB by the names weights, graphs and KV cache."""
     c = now.counters
     b = before.counters if before is not None and before.invocation == now.invocation else None
@@ -44,7 +44,7 @@ def figures(before: Look | None, now: Look, started: Mapping[str, float], findin
         new, old = getattr(c, name, None), getattr(b, name, None)
         return (new - old) / seconds if new is not None and old is not None and new >= old and seconds > 0 else None
 
-    return Figures(
+    return ServiceFigures(
         name=now.unit,
         state=_state(now),
         why=now.why,

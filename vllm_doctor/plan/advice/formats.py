@@ -15,7 +15,7 @@ from vllm_doctor.plan.question.planner import Planner
 _HOPPER = 9.0  # FlashMLA's kernel of an 8-bit cache has code from this compute capability on
 
 
-class Format(msgspec.Struct, frozen=True):
+class FormatOptions(msgspec.Struct, frozen=True):
     """The options that make it, under the name that a reader sees."""
 
     name: str
@@ -28,18 +28,18 @@ class Format(msgspec.Struct, frozen=True):
         wanted = {"quantization": self.weights, "kv-cache-dtype": self.cache}
         return {name: value for name, value in wanted.items() if value is not None}
 
-    def plainer(self, other: Format) -> bool:
+    def plainer(self, other: FormatOptions) -> bool:
         """Does it change less than the other one, and nothing that the other one leaves?"""
         return self.options.items() < other.options.items()
 
 
-AS_STORED = Format("as stored")
-FP8 = Format("fp8", weights="fp8")
-FP8_CACHE = Format("fp8 KV cache", cache="fp8")
-FP8_BOTH = Format("fp8 and fp8 KV cache", weights="fp8", cache="fp8")
+AS_STORED = FormatOptions("as stored")
+FP8 = FormatOptions("fp8", weights="fp8")
+FP8_CACHE = FormatOptions("fp8 KV cache", cache="fp8")
+FP8_BOTH = FormatOptions("fp8 and fp8 KV cache", weights="fp8", cache="fp8")
 
 
-def formats(planner: Planner) -> Iterator[Format]:
+def formats(planner: Planner) -> Iterator[FormatOptions]:
     """What the release and the checkpoint allow, the plainer first. What the launch says of itself stays."""
     s = planner.settings()
     stored = planner.arch.quantization is None and s.quantization is None and s.gguf is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -11,6 +12,7 @@ from vllm_doctor.plan.prediction.predict import GIB, Prediction
 Profile = Literal["conservative", "balanced", "max"]
 PROFILES: tuple[Profile, ...] = ("conservative", "balanced", "max")
 Changes = dict[str, str | bool | None]
+Predict = Callable[[Changes], Prediction]  # what a launch with these options in it would do
 
 
 class Workload(msgspec.Struct, frozen=True):

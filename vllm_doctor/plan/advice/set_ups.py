@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Card, find, names
 from vllm_doctor.launch.parse import LaunchLine
-from vllm_doctor.plan.advice.formats import Format, computes_fp8_cache, formats
+from vllm_doctor.plan.advice.formats import FormatOptions, computes_fp8_cache, formats
 from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.launch.online import STREAMED
 from vllm_doctor.plan.prediction.predict import GIB, Prediction, held_before_start
@@ -29,7 +29,7 @@ class SetUp(msgspec.Struct, frozen=True):
 
     card: Card
     count: int
-    format: Format
+    format: FormatOptions
     planner: Planner
     predicted: Prediction
     holds: tuple[float, float] | None  # None for a model without a cache
@@ -47,14 +47,14 @@ class SetUp(msgspec.Struct, frozen=True):
         return self.predicted.verdict == "starts" and self.missing_gib <= 0.0
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SetUpAnswer(msgspec.Struct, frozen=True):
     """What reaches the goal, the cheapest first; else the nearest of all that was tried."""
 
     rows: tuple[SetUp, ...]
     nearest: SetUp | None
 
 
-def set_ups(planner: Planner, goal: Goal, cards: tuple[Card, ...], prices: Mapping[str, float]) -> Answer:
+def set_ups(planner: Planner, goal: Goal, cards: tuple[Card, ...], prices: Mapping[str, float]) -> SetUpAnswer:
     """The answer for these cards, with at most `planner.gpus` of each. Raises PlanProblem for a request that the model
     does not take."""
     _refuse_longer(planner, goal)
@@ -66,12 +66,12 @@ def set_ups(planner: Planner, goal: Goal, cards: tuple[Card, ...], prices: Mappi
         rows = _fewest(planner, goal, card, ways, needs)
         found += [replace(x, price=None if card.name not in prices else prices[card.name] * x.count) for x in rows]
     if found:
-        return Answer(tuple(sorted(found, key=_cost)), None)
+        return SetUpAnswer(tuple(sorted(found, key=_cost)), None)
     nearest = [row for fmt in ways for row in _near(planner, goal, cards, fmt)]
-    return Answer((), max(nearest, key=_nearness, default=None))
+    return SetUpAnswer((), max(nearest, key=_nearness, default=None))
 
 
-def _near(planner: Planner, goal: Goal, cards: tuple[Card, ...], fmt: Format) -> Iterator[SetUp]:
+def _near(planner: Planner, goal: Goal, cards: tuple[Card, ...], fmt: FormatOptions) -> Iterator[SetUp]:
     """The largest cards on which vLLM would run it, and those that are larger still."""
     runs = 0
     for card in sorted(cards, key=lambda c: -c.total_gib):
@@ -107,7 +107,7 @@ def _refuse_longer(planner: Planner, goal: Goal) -> None:
 
 
 def _fewest(
-    planner: Planner, goal: Goal, card: Card, ways: tuple[Format, ...], needs: dict[tuple[object, ...], float]
+    planner: Planner, goal: Goal, card: Card, ways: tuple[FormatOptions, ...], needs: dict[tuple[object, ...], float]
 ) -> list[SetUp]:
     """The fewest of these cards for each format; one that changes more than another has to save cards."""
     found: list[SetUp] = []
@@ -130,7 +130,7 @@ def _counts(planner: Planner, card: Card) -> list[int]:
 
 
 def _tried(
-    planner: Planner, goal: Goal, card: Card, count: int, *, fmt: Format, needs: dict[tuple[object, ...], float]
+    planner: Planner, goal: Goal, card: Card, count: int, *, fmt: FormatOptions, needs: dict[tuple[object, ...], float]
 ) -> SetUp | None:
     """The set-up of so many cards; None where their memory is less than weights and requests need."""
     kind = (fmt, count, card.capability)
@@ -141,14 +141,14 @@ def _tried(
     return row
 
 
-def _largest(planner: Planner, goal: Goal, card: Card, fmt: Format) -> SetUp | None:
+def _largest(planner: Planner, goal: Goal, card: Card, fmt: FormatOptions) -> SetUp | None:
     """The most of these cards on which vLLM would run it, else the most."""
     rows = (_set_up(planner, goal, card, count, fmt) for count in reversed(_counts(planner, card)))
     there = [row for row in rows if row is not None]
     return next((row for row in there if row.predicted.outcome != "rejected"), there[0] if there else None)
 
 
-def _set_up(planner: Planner, goal: Goal, card: Card, count: int, fmt: Format) -> SetUp | None:
+def _set_up(planner: Planner, goal: Goal, card: Card, count: int, fmt: FormatOptions) -> SetUp | None:
     """None where an option of the launch has no such value."""
     on = _on(planner, card, count)
     try:
@@ -163,7 +163,7 @@ def _on(planner: Planner, card: Card, count: int) -> Planner:
     return replace(planner, gpus=count) if same else planner.on(card, count)
 
 
-def _with(line: LaunchLine, goal: Goal, count: int, fmt: Format) -> LaunchLine:
+def _with(line: LaunchLine, goal: Goal, count: int, fmt: FormatOptions) -> LaunchLine:
     flags = {n: v for n, v in line.flags.items() if n not in {"tensor-parallel-size", "pipeline-parallel-size"}}
     flags |= {"max-model-len": str(goal.context), "max-num-seqs": str(goal.concurrency)}
     if count > 1:
@@ -171,7 +171,7 @@ def _with(line: LaunchLine, goal: Goal, count: int, fmt: Format) -> LaunchLine:
     return replace(line, flags=flags | fmt.options)
 
 
-def _one(planner: Planner, goal: Goal, card: Card, fmt: Format) -> SetUp:
+def _one(planner: Planner, goal: Goal, card: Card, fmt: FormatOptions) -> SetUp:
     """The launch on these cards: as the release would run it, else with narrower or wider steps or less of the card."""
     planner, predicted = _in_stages(planner, planner.predict())
     refused = {r.flag for r in predicted.settings.refusals}
@@ -209,7 +209,7 @@ def _flagged(planner: Planner, name: str, value: str) -> Planner:
     return replace(planner, line=replace(planner.line, flags={**planner.line.flags, name: value}))
 
 
-def _judged(planner: Planner, p: Prediction, goal: Goal, card: Card, fmt: Format) -> SetUp:
+def _judged(planner: Planner, p: Prediction, goal: Goal, card: Card, fmt: FormatOptions) -> SetUp:
     low = p.margin_gib[0] if p.margin_gib is not None else p.available_kv_gib or 0.0
     holds, missing = None, 0.0
     if p.pool is not None:

@@ -20,7 +20,7 @@ STARTS = Path(__file__).with_name("starts.json")
 CELLS = Path(__file__).with_name("outside_torch.json")
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
+class PublishedStart(msgspec.Struct, frozen=True, kw_only=True):
     """Memory outside torch of one published start, per GPU in GiB, without what the second runner keeps by design;
     of `starts` alike on one host the median. `derived`: the budget less the other terms, of which not all were logged.
     `link` and `capability` are None where the source does not say which card it was."""
@@ -108,6 +108,6 @@ def cells() -> tuple[Cell, ...]:
     return tuple(msgspec.convert(json.loads(CELLS.read_text(encoding="utf-8")), list[Cell]))
 
 
-def starts() -> tuple[Start, ...]:
+def starts() -> tuple[PublishedStart, ...]:
     """The published starts that the cells are fitted to."""
-    return tuple(msgspec.convert(json.loads(STARTS.read_text(encoding="utf-8")), list[Start]))
+    return tuple(msgspec.convert(json.loads(STARTS.read_text(encoding="utf-8")), list[PublishedStart]))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
+from vllm_doctor.plan.model.architecture import LayerKind
 from vllm_doctor.plan.model.families import MAMBA_ONLY
 from vllm_doctor.plan.model.reading import ConfigError, Section
 
-Kind = Literal["full", "sliding", "chunked", "mla", "linear", "mamba", "conv", "none"]
-
-_NAMES: dict[str, Kind] = {
+_NAMES: dict[str, LayerKind] = {
     "full_attention": "full",
     "attention": "full",
     "sliding_attention": "sliding",
@@ -25,7 +22,7 @@ _NAMES: dict[str, Kind] = {
 }
 
 
-def layer_kinds(text: Section, count: int, model_type: str) -> list[tuple[Kind, int | None]]:
+def layer_kinds(text: Section, count: int, model_type: str) -> list[tuple[LayerKind, int | None]]:
     """(kind, window in tokens) of each layer. Raises ConfigError for a layer type that is not known."""
     if model_type in MAMBA_ONLY:
         return [("mamba", None)] * count
@@ -38,7 +35,7 @@ def layer_kinds(text: Section, count: int, model_type: str) -> list[tuple[Kind, 
         return _listed(text, listed, count, window, chunk)
     pattern = text.text("hybrid_override_pattern")
     if pattern:
-        marks: dict[str, Kind] = {"M": "mamba", "*": "full", "-": "none", "E": "none"}
+        marks: dict[str, LayerKind] = {"M": "mamba", "*": "full", "-": "none", "E": "none"}
         unknown = sorted(set(pattern) - set(marks))
         if unknown or len(pattern) != count:
             raise ConfigError(
@@ -85,10 +82,10 @@ def layer_kinds(text: Section, count: int, model_type: str) -> list[tuple[Kind, 
 
 def _listed(
     text: Section, listed: tuple[str, ...], count: int, window: int | None, chunk: int | None
-) -> list[tuple[Kind, int | None]]:
+) -> list[tuple[LayerKind, int | None]]:
     if len(listed) < count:
         raise ConfigError(f"{text.path}: layer_types names {len(listed)} layers; needed: num_hidden_layers, {count}")
-    kinds: list[tuple[Kind, int | None]] = []
+    kinds: list[tuple[LayerKind, int | None]] = []
     for name in listed[:count]:
         kind = _NAMES.get(name)
         if kind is None:

@@ -61,7 +61,7 @@ def fused(name: str) -> str:
     return f"{parent}.{_FUSED[last]}" if last in _FUSED else name
 
 
-class Names:
+class ModuleNames:
     """A set of modules: whole names with what is below them, `re:` expressions, and what the quantiser reads besides:
     `parts` of the text, shell `wildcards`, single `components` of a path."""
 

@@ -12,7 +12,7 @@ from math import ceil
 
 import msgspec
 
-from vllm_doctor.plan.model.named import Dynamic, Exceptions, Names, fused, spellings
+from vllm_doctor.plan.model.named import Dynamic, Exceptions, ModuleNames, fused, spellings
 from vllm_doctor.plan.model.reading import ConfigError, Section
 
 
@@ -142,16 +142,16 @@ def _weights_format(weights: Section) -> Format:
 
 def _grouped(config: Section, base: Format) -> Choose:
     """compressed-tensors and modelopt: groups with targets, minus `ignore`."""
-    ignored = Names(config.texts("ignore"))
+    ignored = ModuleNames(config.texts("ignore"))
     groups = config.section("config_groups")
-    chosen: list[tuple[Names, bool, Format]] = []
+    chosen: list[tuple[ModuleNames, bool, Format]] = []
     for key in groups.values if groups is not None else ():
         group = groups.section(key) if groups is not None else None
         weights = group.section("weights") if group is not None else None
         if group is None or weights is None:
             continue
         targets = group.texts("targets")
-        chosen.append((Names(targets), not targets or "Linear" in targets, _weights_format(weights)))
+        chosen.append((ModuleNames(targets), not targets or "Linear" in targets, _weights_format(weights)))
 
     def choose(name: str, _expert: bool) -> Format:
         if name in ignored:
@@ -178,7 +178,9 @@ def _modelopt(config: Section, base: Format) -> Choose:
         "MXFP8": MXFP8,
     }
     listed = config.section("quantized_layers")
-    ignored = Names([*config.texts("ignore"), *config.texts("exclude_modules"), *_MODELOPT], parts=True, wildcards=True)
+    ignored = ModuleNames(
+        [*config.texts("ignore"), *config.texts("exclude_modules"), *_MODELOPT], parts=True, wildcards=True
+    )
     if listed is None:
         fmt = single.get(algo)
         if fmt is None:
@@ -186,7 +188,7 @@ def _modelopt(config: Section, base: Format) -> Choose:
                 f"{config.path}: quant_algo is {algo!r}; needed: one of {', '.join(single)}, MIXED_PRECISION"
             )
         return lambda name, _expert: base if name in ignored else fmt
-    left = Names([*config.texts("ignore"), *config.texts("exclude_modules")], parts=True, wildcards=True)
+    left = ModuleNames([*config.texts("ignore"), *config.texts("exclude_modules")], parts=True, wildcards=True)
     layers: dict[str, Format] = {}
     for name in listed.values:
         each = listed.section(name)
@@ -216,7 +218,7 @@ def _packed(config: Section, base: Format, method: str) -> Choose:
         zero,
         index_bytes=4 if method == "gptq" and config.values.get("desc_act") is True else 0,
     )
-    skipped = Names(config.texts("modules_to_not_convert"), parts=method == "awq")
+    skipped = ModuleNames(config.texts("modules_to_not_convert"), parts=method == "awq")
     head = config.flag("lm_head", default=False)
     given = config.section("extra_config") if method == "auto-round" else config.section("dynamic")
     exceptions = Exceptions(given.values if given is not None and method == "auto-round" else ())
@@ -267,7 +269,7 @@ def scheme(config: Section | None, online: str | None, element: int, gguf: str |
     method = config.text("quant_method").lower().replace("_", "-") or ("modelopt" if config.has("quant_algo") else "")
     # ignored_layers goes before the other key, and the head is no linear layer (fp8.py from_config, get_quant_method).
     left = config.texts("ignored_layers") or config.texts("modules_to_not_convert")
-    skip = Names([*left, *config.texts("llm_int8_skip_modules"), "lm_head"], components=method == "bitsandbytes")
+    skip = ModuleNames([*left, *config.texts("llm_int8_skip_modules"), "lm_head"], components=method == "bitsandbytes")
     if method in {"fp8", "fbgemm-fp8"}:
         block = config.ints("weight_block_size", high=65_536)
         fmt = Format("fp8", 8, block=block[0]) if block else FP8_CHANNEL if method == "fbgemm-fp8" else FP8_TENSOR
@@ -290,7 +292,7 @@ def scheme(config: Section | None, online: str | None, element: int, gguf: str |
     if method == "mxfp4":
         return Scheme(method, lambda _n, expert: MXFP4 if expert else base)
     if method == "quark":
-        out = Names([*left, *config.texts("exclude"), "lm_head"], wildcards=True)
+        out = ModuleNames([*left, *config.texts("exclude"), "lm_head"], wildcards=True)
         return Scheme(method, lambda n, _e: base if n in out else FP8_TENSOR, exact=False)
     # A method whose layout is not written here: its own width where it states one, else one byte a value; the plan
     # says so.
@@ -302,7 +304,7 @@ def scheme(config: Section | None, online: str | None, element: int, gguf: str |
 def _online(method: str | None, base: Format) -> Scheme:
     if method in {None, "", "auto"}:
         return Scheme("none", lambda _n, _e: base)
-    head = Names(["lm_head"])
+    head = ModuleNames(["lm_head"])
     formats = {
         "fp8": FP8_TENSOR,
         "fp8_per_tensor": FP8_TENSOR,

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import asdict
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownTerms(msgspec.Struct, frozen=True):
     """Terms that are known instead of predicted, in GiB per GPU (a measured start, an index of the checkpoint, a
     question)."""
 
@@ -16,7 +16,7 @@ class Known(msgspec.Struct, frozen=True):
     activation_gib: float | None = None
     graphs_gib: float | None = None
 
-    def over(self, other: Known) -> Known:
+    def over(self, other: KnownTerms) -> KnownTerms:
         """These terms, and the other's where these are not known."""
         pairs = ((name, getattr(self, name), theirs) for name, theirs in asdict(other).items())
-        return Known(**{name: theirs if mine is None else mine for name, mine, theirs in pairs})
+        return KnownTerms(**{name: theirs if mine is None else mine for name, mine, theirs in pairs})

@@ -17,7 +17,7 @@ from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme, scheme
-from vllm_doctor.plan.prediction.known import Known
+from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.support import judge
 from vllm_doctor.plan.terms.activation import Activation, estimate
 from vllm_doctor.plan.terms.fragments import stranded
@@ -26,7 +26,7 @@ from vllm_doctor.plan.terms.lora import lora_bytes
 from vllm_doctor.plan.terms.outside_torch import Estimate, graphs, non_torch
 from vllm_doctor.plan.terms.pages import pool_of
 from vllm_doctor.plan.terms.term import Term
-from vllm_doctor.plan.terms.weights import EAGLE3_VOCAB, Target, rank_weights, step_buffers
+from vllm_doctor.plan.terms.weights import EAGLE3_VOCAB, WeightTarget, rank_weights, step_buffers
 
 GIB = 1 << 30
 # Share of a step's activations lost to fragmentation: a public log of 200000 batched tokens on 80 GB shows 6.19 GiB
@@ -38,7 +38,7 @@ RECENT, RECENT_SHARE, DRAFTS = 0.35, 0.12, 0.8
 ADAPTERS = 0.25
 
 
-Verdict = Literal["starts", "does-not-start", "uncertain", "unknown"]
+PlanVerdict = Literal["starts", "does-not-start", "uncertain", "unknown"]
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         return self.total_gib is not None and self.budget_gib is None
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> PlanVerdict:
         """Does it start, as far as that can be said?"""
         if self.outcome == "unknown":
             return "unknown"
@@ -134,7 +134,7 @@ def _loaded(  # noqa: PLR0917
     quantized: tuple[str | None, int, str | None],
     parallel: Parallel,
     index: int,
-    target: Target,
+    target: WeightTarget,
     draft: str | None,
 ) -> float:
     """Bytes of one rank's weights. Kept: a search varies what they do not depend on, and they are most of its work."""
@@ -146,7 +146,7 @@ def _loaded(  # noqa: PLR0917
 
 
 def _stage(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Scheme) -> Stage:
-    target = Target(
+    target = WeightTarget(
         s.element,
         splits_large=s.does.splits_large_blocks,
         capability=gpu.capability if gpu else None,
@@ -157,7 +157,7 @@ def _stage(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sche
     headless = a.tied or s.pooling
     shown = replace(a, vision=None if s.language_only else a.vision, shares_weights=own, tied=headless)
 
-    def load(to: Target) -> float:
+    def load(to: WeightTarget) -> float:
         return _loaded(shown, (s.quantization, s.element, s.gguf), s.parallel, index, to, s.speculative)
 
     weights, heavier = load(target) + step_buffers(shown, s.batched, s.element) + lora_bytes(a, s, index), 0.0
@@ -193,7 +193,7 @@ def _checks_all_layers(s: Settings) -> bool:
 
 
 def predict(
-    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: Known | None = None
+    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: KnownTerms | None = None
 ) -> Prediction:
     """Predict one start. `total_gib` is the card's memory as torch reports it; without it only the cache arithmetic
     of a known pool is given. Raises ConfigError for a broken quantization_config."""
@@ -209,7 +209,7 @@ def predict(
 
 
 def stages(
-    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: Known | None = None
+    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: KnownTerms | None = None
 ) -> list[Prediction]:
     """The prediction of the first and of the last pipeline stage: one where there is one. Raises as `predict`."""
     fmt = quantisation(a, s)
@@ -217,7 +217,7 @@ def stages(
     # What is said of a method here says more than that the option's table lacks it.
     judged = {"--quantization"} & {refusal.flag for refusal in told.refusals}
     s = replace(s, refusals=(*(r for r in s.refusals if r.flag not in judged), *told.refusals), doubts=told.doubts)
-    return [_one(a, s, gpu, total_gib, known or Known(), fmt, i) for i in sorted({0, s.parallel.pp - 1})]
+    return [_one(a, s, gpu, total_gib, known or KnownTerms(), fmt, i) for i in sorted({0, s.parallel.pp - 1})]
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,7 +245,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _figures(  # noqa: PLR0917
-    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: Known, fmt: Scheme, index: int
+    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: KnownTerms, fmt: Scheme, index: int
 ) -> tuple[Figures, Stage]:
     """Each term as it is planned or known, and what they leave for the cache."""
     stage = _stage(a, s, gpu, index, fmt)
@@ -304,7 +304,7 @@ def _held(s: Settings, stage: Stage, available: float | None) -> Held:
 
 
 def _outcome(  # noqa: PLR0917
-    s: Settings, gpu: Card | None, total_gib: float | None, known: Known, f: Figures, held: Held, stage: Stage
+    s: Settings, gpu: Card | None, total_gib: float | None, known: KnownTerms, f: Figures, held: Held, stage: Stage
 ) -> str:
     """What vLLM would end with, the first thing that ends it."""
     outcome = "rejected" if s.refusals else "unknown" if s.doubts else "ok"
@@ -319,7 +319,7 @@ def _outcome(  # noqa: PLR0917
 
 
 def _one(  # noqa: PLR0917
-    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: Known, fmt: Scheme, index: int
+    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: KnownTerms, fmt: Scheme, index: int
 ) -> Prediction:
     f, stage = _figures(a, s, gpu, total_gib, known, fmt, index)
     if f.budget is not None and known.available_kv_gib is None:
@@ -357,7 +357,7 @@ def _one(  # noqa: PLR0917
     )
 
 
-def _charged(s: Settings, captured: Estimate, known: Known) -> float:
+def _charged(s: Settings, captured: Estimate, known: KnownTerms) -> float:
     """GiB of graphs that the release takes out of the budget."""
     if known.activation_gib is not None and s.does.measures_consumed:
         return 0.0  # the logged peak has them
@@ -461,7 +461,7 @@ def _spreads(  # noqa: PLR0917
     stage: Stage,
     outside: Estimate,
     charged: Estimate | None,
-    known: Known,
+    known: KnownTerms,
 ) -> list[Spread]:
     """How far below and above the predicted pool each term may bring the real one."""
     act = stage.activation

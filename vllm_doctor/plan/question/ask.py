@@ -17,11 +17,11 @@ from vllm_doctor.launch.parse import LaunchError, parse_launch
 from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.reading import ConfigError, Section
-from vllm_doctor.plan.prediction.known import Known
+from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.predict import GIB, Prediction, predict
 from vllm_doctor.plan.question.planner import Planner, PlanProblem, card_of
 
-Value = str | bool | None
+OptionValue = str | bool | None
 _PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
 # Changes of these move the weights of one GPU, so that what was logged of them no longer holds.
 _WEIGHTS = frozenset(
@@ -41,7 +41,7 @@ _ROUNDING = 0.01
 _OFF = 0.15
 
 
-class Start(msgspec.Struct, frozen=True):
+class KnownStart(msgspec.Struct, frozen=True):
     """What is known of a start. `weights_gib` and `pool_gib` are what it logged, of one GPU."""
 
     argv: tuple[str, ...]
@@ -72,10 +72,10 @@ class Foresight(msgspec.Struct, frozen=True):
     now: Prediction
     pool_gib: float | None
 
-    def outlook(self, changes: Mapping[str, Value]) -> Outlook | None:
+    def outlook(self, changes: Mapping[str, OptionValue]) -> Outlook | None:
         """The launch with these flags set or (None) left out; None where no plan can be made of it."""
         moved = bool(_WEIGHTS & changes.keys())
-        planner = replace(self.planner, known=Known()) if moved else self.planner
+        planner = replace(self.planner, known=KnownTerms()) if moved else self.planner
         try:
             then = planner.predict(dict(changes))
             refused = then.outcome == "rejected"
@@ -83,7 +83,7 @@ class Foresight(msgspec.Struct, frozen=True):
                 return _told(then, then.margin_gib[1] if then.margin_gib is not None else None)
             change = then.available_kv_gib - self.now.available_kv_gib
             pool = self.pool_gib + change
-            then = predict(planner.arch, then.settings, None, None, Known(available_kv_gib=pool))
+            then = predict(planner.arch, then.settings, None, None, KnownTerms(available_kv_gib=pool))
             return _told(then, pool + _ROUNDING + _OFF * abs(change))
         except _PROBLEMS:
             return None
@@ -102,7 +102,7 @@ class Foresight(msgspec.Struct, frozen=True):
         return None
 
 
-def foresee(start: Start) -> Foresight | None:
+def foresee(start: KnownStart) -> Foresight | None:
     """None where release, model, card or launch do not allow a plan, or vLLM would refuse the launch as it is read."""
     version = parse_version(start.version)
     if version is None or "+cpu" in start.version or start.total_gib is None:
@@ -116,7 +116,7 @@ def foresee(start: Start) -> Foresight | None:
             gpu=card,
             total_gib=start.total_gib if card is None else usable_gib(card, start.total_gib),
             gpus=start.gpus,
-            known=Known(weights_gib=start.weights_gib),
+            known=KnownTerms(weights_gib=start.weights_gib),
         )
         now = planner.predict()
     except _PROBLEMS:

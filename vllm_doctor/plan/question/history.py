@@ -19,7 +19,7 @@ from vllm_doctor.gather import bounded
 from vllm_doctor.log.match import read
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.reading import MAX_BYTES
-from vllm_doctor.plan.prediction.known import Known
+from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.records import reading
 
@@ -90,7 +90,7 @@ def folder() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME", str(Path.home() / ".local/state"))) / "vllm-doctor"
 
 
-def read_log(lines: Iterable[str]) -> Known:
+def read_log(lines: Iterable[str]) -> KnownTerms:
     """The terms that a start-up log states, in GiB; the first of each wins (rank 0)."""
     found: dict[str, float] = {}
     for line in lines:
@@ -99,7 +99,7 @@ def read_log(lines: Iterable[str]) -> Known:
                 found[name] = float(next(iter(said.values())))
     if "consumed_gib" in found and "weights_gib" in found:
         found.setdefault("non_torch_gib", max(0.0, found["consumed_gib"] - found["weights_gib"]))
-    return Known(
+    return KnownTerms(
         found.get("weights_gib"),
         found.get("available_kv_gib"),
         found.get("non_torch_gib"),
@@ -108,7 +108,7 @@ def read_log(lines: Iterable[str]) -> Known:
     )
 
 
-def compare(p: Prediction, logged: Known) -> list[Difference]:
+def compare(p: Prediction, logged: KnownTerms) -> list[Difference]:
     """Planned beside logged, for the terms that both have."""
     pairs = (
         ("weights", p.weights_gib, logged.weights_gib),
@@ -122,7 +122,7 @@ def compare(p: Prediction, logged: Known) -> list[Difference]:
     ]
 
 
-def whole(p: Prediction, logged: Known) -> Known:
+def whole(p: Prediction, logged: KnownTerms) -> KnownTerms:
     """The logged terms, and where the peak is not logged (most releases do so only when debugging) what the logged pool
     leaves for it: budget − weights − non-torch − charged graphs − pool."""
     pool = logged.available_kv_gib
@@ -142,22 +142,22 @@ class History(msgspec.Struct, frozen=True):
     model: str = ""
     starts: Mapping[str, Mapping[str, object]] = msgspec.field(default_factory=dict)
 
-    def known(self, s: Settings) -> Known:
+    def known(self, s: Settings) -> KnownTerms:
         """The terms logged by the last start with these settings; only its weights where other settings differ;
         nothing known where there was none."""
         record = self.starts.get(self.name(s))
         if record is not None:
             terms = _figures(record.get("logged"))
-            return Known(
+            return KnownTerms(
                 terms["weights_gib"], None, terms["non_torch_gib"], terms["activation_gib"], terms["graphs_gib"]
             )
         family = self._digest({n: str(getattr(s, n)) for n in _WEIGHTS})
         for other in reversed(list(self.starts.values())):
             if other.get("family") == family:
-                return Known(weights_gib=_figures(other.get("logged"))["weights_gib"])
-        return Known()
+                return KnownTerms(weights_gib=_figures(other.get("logged"))["weights_gib"])
+        return KnownTerms()
 
-    def record(self, p: Prediction, logged: Known) -> dict[str, object]:
+    def record(self, p: Prediction, logged: KnownTerms) -> dict[str, object]:
         """What is kept of a start: its terms as planned and as logged."""
         return {
             "family": self._digest({n: str(getattr(p.settings, n)) for n in _WEIGHTS}),
@@ -206,7 +206,7 @@ def _load(file: Path) -> dict[str, dict[str, object]]:
     return {k: v for k, v in starts.items() if isinstance(v, dict)} if isinstance(starts, dict) else {}
 
 
-def remember(history: History, p: Prediction, logged: Known) -> tuple[Path, bool]:
+def remember(history: History, p: Prediction, logged: KnownTerms) -> tuple[Path, bool]:
     """Keep what a start logged; the oldest records go first. True where that is news. Raises OSError where the folder
     cannot be written."""
     from filelock import FileLock

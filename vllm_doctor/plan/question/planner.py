@@ -20,10 +20,10 @@ from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.quantization import scheme
 from vllm_doctor.plan.model.reading import Section, checkpoint_bytes, read_config
-from vllm_doctor.plan.prediction.known import Known
+from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.predict import GIB, Prediction, predict, quantisation, stages
 from vllm_doctor.plan.question.history import History
-from vllm_doctor.plan.terms.weights import Target, rank_weights
+from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights
 
 
 class PlanProblem(Exception):  # noqa: N818
@@ -41,7 +41,7 @@ class Question(msgspec.Struct, frozen=True):
     config: str | None = None
     weights_gib: str | None = None
     available_kv_gib: str | None = None
-    measured: Known = msgspec.field(default_factory=Known)
+    measured: KnownTerms = msgspec.field(default_factory=KnownTerms)
     assumed: tuple[str, ...] = ()  # what was taken because nobody said it, each in a sentence
 
 
@@ -54,7 +54,7 @@ class Planner(msgspec.Struct, frozen=True):
     gpu: Card | None
     total_gib: float | None
     gpus: int
-    known: Known
+    known: KnownTerms
     notes: tuple[str, ...] = ()
     history: History = msgspec.field(default_factory=History)
 
@@ -77,7 +77,7 @@ class Planner(msgspec.Struct, frozen=True):
 
     def with_history(self, history: History) -> Planner:
         """The same, with what earlier starts on this host logged in the place of predicted terms."""
-        if history.known(self.settings()) == Known():
+        if history.known(self.settings()) == KnownTerms():
             return replace(self, history=history)
         note = "terms logged by an earlier start of this launch on this host replace predicted ones"
         return replace(self, history=history, notes=(*self.notes, note))
@@ -170,7 +170,7 @@ def _weighed(config: Path, a: Architecture, element: int) -> list[str]:
     if stored is None:
         return []
     # Tables of rotary positions are computed when loading and in no checkpoint.
-    target = Target(element, rope_rows=0)
+    target = WeightTarget(element, rope_rows=0)
     described = rank_weights(a, scheme(a.quantization, None, element), Parallel(1, 1, 1, False), 0, target)
     if abs(stored - described) < _NOTHING:
         return []

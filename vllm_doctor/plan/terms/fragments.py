@@ -13,7 +13,7 @@ from vllm_doctor.plan.launch.parallel import stage_layers
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import MXFP4, Scheme
-from vllm_doctor.plan.terms.weights import Target, feed_forward, padded
+from vllm_doctor.plan.terms.weights import WeightTarget, feed_forward, padded
 
 # Share of the layers' remainders that were still stranded when the sampler ran out of memory. Fitted to one log:
 # gpt-oss-20b on one H100 with 0.19.0 held 1.78 GiB unallocated, the remainders of its 24 layers are 3.16 GiB.
@@ -32,7 +32,7 @@ def stranded(a: Architecture, s: Settings, gpu: Card | None, stage: int, fmt: Sc
         return 0.0
     parts = stage_layers(len(a.layers), s.parallel.pp)
     start = sum(parts[:stage])
-    target = Target(s.element, capability=gpu.capability if gpu is not None else None)
+    target = WeightTarget(s.element, capability=gpu.capability if gpu is not None else None)
     left = 0.0
     for index in range(start, start + parts[stage]):
         sizes = {"up": 0.0, "down": 0.0}

@@ -16,14 +16,14 @@ from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.cache_types import ELEMENT
 
-Kind = Literal["full", "sliding", "chunked", "mla", "mamba", "cross"]
+CacheKind = Literal["full", "sliding", "chunked", "mla", "mamba", "cross"]
 
 
 class Spec(msgspec.Struct, frozen=True):
     """What one layer keeps. `token_bytes` x `block` is its page; a recurrent layer keeps `state_bytes` whatever the
     length."""
 
-    kind: Kind
+    kind: CacheKind
     block: int
     token_bytes: int = 0
     window: int = 0

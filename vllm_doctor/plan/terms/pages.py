@@ -11,7 +11,7 @@ from vllm_doctor.plan.launch.parallel import stage_layers
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture, Attention, Linear
 from vllm_doctor.plan.model.families import ENCODER_ONLY
-from vllm_doctor.plan.terms.kv import Kind, Pool, Spec, mla_token_bytes, pool, rules_for, token_bytes, v0_rules
+from vllm_doctor.plan.terms.kv import CacheKind, Pool, Spec, mla_token_bytes, pool, rules_for, token_bytes, v0_rules
 
 
 def block_size(a: Architecture, s: Settings, gpu: Card | None) -> int:
@@ -150,7 +150,7 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
                 kept = s.draft_tokens + (1 if checkpoint else 0)
                 out.append(Spec("mamba", block, state_bytes=state, spec_blocks=kept, padded=padded))
         elif layer.kind != "none" and not layer.shares_kv:
-            kind: Kind = (
+            kind: CacheKind = (
                 "mla"
                 if layer.kind == "mla"
                 else "sliding"

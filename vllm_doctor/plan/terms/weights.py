@@ -35,7 +35,7 @@ class Matrix(msgspec.Struct, frozen=True):
     tensor: str = ""
 
 
-class Target(msgspec.Struct, frozen=True):
+class WeightTarget(msgspec.Struct, frozen=True):
     """Where the weights go: bytes per value of the model dtype, the allocator's habit, padding of MXFP4 experts."""
 
     element: int = 2
@@ -234,7 +234,7 @@ def vision_bytes(v: Vision, hidden: int, base: Format, tp: int, scheme: Scheme) 
     return total + depth * blocks.bytes(ceil(block / v.hidden), v.hidden) + joined.bytes(ceil(project / hidden), hidden)
 
 
-def rope_bytes(a: Architecture, target: Target) -> float:
+def rope_bytes(a: Architecture, target: WeightTarget) -> float:
     """The cos/sin tables, kept like weights: rows x rotary size for every distinct rope (rotary_embedding/*).
 
     Linear scaling stretches the table by its factor, multimodal rope keeps four lengths (mrope.py).
@@ -257,7 +257,7 @@ def step_buffers(a: Architecture, tokens: int, element: int) -> float:
     return float(tokens * (levels + len(a.layers) * a.per_layer_input) * element)
 
 
-def padded(m: Matrix, fmt: Format, target: Target) -> Matrix:
+def padded(m: Matrix, fmt: Format, target: WeightTarget) -> Matrix:
     """MXFP4 experts are padded to the kernel's tile: Marlin (below compute capability 9) hidden 256 and width 128,
     Triton on Hopper the inner side 256 (its value layout), Blackwell both 256 (fused_moe/oracle/mxfp4.py)."""
     if fmt is not MXFP4 or target.capability is None or not m.expert:
@@ -275,7 +275,7 @@ def padded(m: Matrix, fmt: Format, target: Target) -> Matrix:
     return Matrix(m.name, up(m.out, out), up(m.inner, inner), m.count, expert=True, tensor=m.tensor)
 
 
-def _sum(matrices: Iterable[Matrix], scheme: Scheme, base: Format, target: Target) -> float:
+def _sum(matrices: Iterable[Matrix], scheme: Scheme, base: Format, target: WeightTarget) -> float:
     """Bytes of the tensors of one layer, fused and rounded as they are allocated."""
     fused: dict[str, float] = {}
     total = 0.0
@@ -295,7 +295,7 @@ def rank_weights(
     scheme: Scheme,
     par: Parallel,
     stage: int,
-    target: Target,
+    target: WeightTarget,
     *,
     draft_mtp: bool = False,
     draft_eagle: bool = False,

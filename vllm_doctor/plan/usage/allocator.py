@@ -18,7 +18,7 @@ class TorchError(msgspec.Struct, frozen=True):
     fragmented: bool | None
 
 
-class Card(msgspec.Struct, frozen=True):
+class AllocatorUse(msgspec.Struct, frozen=True):
     """One GPU's memory in bytes; `others` is held by processes that are not of this unit."""
 
     index: int
@@ -33,7 +33,7 @@ class Allocator(msgspec.Struct, frozen=True):
     """What is known, and why the rest is not."""
 
     error: TorchError | None
-    cards: tuple[Card, ...]
+    cards: tuple[AllocatorUse, ...]
     why_not: str
 
 
@@ -55,17 +55,17 @@ def _error(line: int, said: TorchOom) -> TorchError:
     return TorchError(line, said.asked, said.free, said.allocated, said.unused, said.fragmented)
 
 
-def _cards(snapshot: Snapshot) -> tuple[Card, ...]:
+def _cards(snapshot: Snapshot) -> tuple[AllocatorUse, ...]:
     if not isinstance(snapshot.gpus, Known):
         return ()
     unit = snapshot.subject.unit
-    found: list[Card] = []
+    found: list[AllocatorUse] = []
     for gpu in snapshot.gpus.value:
         if gpu.total_bytes is None or gpu.free_bytes is None:
             continue
         ours = [p.used_bytes for p in gpu.processes if unit is not None and p.unit == unit]
         others = [p.used_bytes for p in gpu.processes if unit is None or p.unit != unit]
-        found.append(Card(gpu.index, gpu.name, gpu.total_bytes, gpu.free_bytes, _sum(ours), _sum(others)))
+        found.append(AllocatorUse(gpu.index, gpu.name, gpu.total_bytes, gpu.free_bytes, _sum(ours), _sum(others)))
     return tuple(found)
 
 

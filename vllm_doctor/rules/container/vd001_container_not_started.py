@@ -17,7 +17,7 @@ from vllm_doctor.rules.remedies.pod import patch
 from vllm_doctor.rules.say import finding, thing
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class RuntimeMessage(msgspec.Struct, frozen=True):
     """One message of a runtime: the title for it, what it is in the flowchart, and what to do."""
 
     message: str
@@ -109,19 +109,19 @@ def _volume(container: Container, _: dict[str, str]) -> Change:
 
 
 _REFUSALS = (
-    Refusal("runtime-driver-old", "The image asks for a newer driver than the host has", _older_image,
+    RuntimeMessage("runtime-driver-old", "The image asks for a newer driver than the host has", _older_image,
             Phase.DRIVER_CUDA_MISMATCH),
-    Refusal("runtime-without-driver", "The host's driver does not answer, so no container gets a GPU", _driver,
+    RuntimeMessage("runtime-without-driver", "The host's driver does not answer, so no container gets a GPU", _driver,
             Phase.DRIVER_CUDA_MISMATCH),
-    Refusal("runtime-without-gpus", "The container runtime cannot give GPUs to containers", _toolkit,
+    RuntimeMessage("runtime-without-gpus", "The container runtime cannot give GPUs to containers", _toolkit,
             Phase.DRIVER_CUDA_MISMATCH),
-    Refusal("pod-short-of-gpus", "No node has the GPUs that the pod asks for", _more_gpus),
-    Refusal("pod-not-placed", "No node accepts the pod", _placed),
-    Refusal("image-not-pulled", "The image could not be pulled", _image),
-    Refusal("command-not-in-image", "The image has no such command", _command, Phase.FLAG_ERROR),
-    Refusal("host-port-taken", "The host's port belongs to another container or process", _port),
-    Refusal("pod-needs-secret", "A secret or configuration that the pod names does not exist", _secret),
-    Refusal("pod-volume-missing", "A volume of the pod could not be attached", _volume),
+    RuntimeMessage("pod-short-of-gpus", "No node has the GPUs that the pod asks for", _more_gpus),
+    RuntimeMessage("pod-not-placed", "No node accepts the pod", _placed),
+    RuntimeMessage("image-not-pulled", "The image could not be pulled", _image),
+    RuntimeMessage("command-not-in-image", "The image has no such command", _command, Phase.FLAG_ERROR),
+    RuntimeMessage("host-port-taken", "The host's port belongs to another container or process", _port),
+    RuntimeMessage("pod-needs-secret", "A secret or configuration that the pod names does not exist", _secret),
+    RuntimeMessage("pod-volume-missing", "A volume of the pod could not be attached", _volume),
 )  # fmt: skip
 
 

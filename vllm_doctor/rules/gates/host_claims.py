@@ -19,7 +19,7 @@ _LARGE = 32.0
 _SWAPPED = Version((0, 17, 1))
 
 
-class Claim(msgspec.Struct, frozen=True):
+class HostPool(msgspec.Struct, frozen=True):
     """One pool in memory of the host. `large`: could it be what ran a host out of memory?"""
 
     sum_: Arithmetic | None
@@ -27,13 +27,13 @@ class Claim(msgspec.Struct, frozen=True):
     large: bool
 
 
-def host_claims(case: Case) -> tuple[Claim, ...]:
+def host_claims(case: Case) -> tuple[HostPool, ...]:
     """The pools that the launch or the log tells of, the host's own first."""
     ranks = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
     return (*_cpu_cache(case), *_local_cache(case, ranks), *_offload(case, ranks), *_swap(case, ranks))
 
 
-def _cpu_cache(case: Case) -> Iterator[Claim]:
+def _cpu_cache(case: Case) -> Iterator[HostPool]:
     if not on_cpu(case):
         return
     run = case.run
@@ -47,10 +47,10 @@ def _cpu_cache(case: Case) -> Iterator[Claim]:
     size = (
         gib("KV cache in memory of the host", now, "VLLM_CPU_KVCACHE_SPACE, each rank", "the launch") if now else None
     )
-    yield Claim(size, environment("VLLM_CPU_KVCACHE_SPACE", Direction.LOWER, why, to=to, before=now), large=True)
+    yield HostPool(size, environment("VLLM_CPU_KVCACHE_SPACE", Direction.LOWER, why, to=to, before=now), large=True)
 
 
-def _local_cache(case: Case, ranks: int) -> Iterator[Claim]:
+def _local_cache(case: Case, ranks: int) -> Iterator[HostPool]:
     """LMCache pins its local cache when an engine starts, in every rank."""
     hit = case.run.first("lmcache-local") if case.run is not None else None
     if case.run is None or hit is None:
@@ -60,7 +60,9 @@ def _local_cache(case: Case, ranks: int) -> Iterator[Claim]:
     size = gib("LMCache's local cache", each * every, f"{each:g} × {every} ranks", "the log")
     why = f"every rank pins this many GiB of the host: {each:g} × {every} is {each * every:g}; or max_local_cpu_size"
     to = max(1, int(each / every)) if every > 1 else max(1, int(each / 2))
-    yield Claim(size, environment("LMCACHE_MAX_LOCAL_CPU_SIZE", Direction.LOWER, why, to=to, before=each), large=True)
+    yield HostPool(
+        size, environment("LMCACHE_MAX_LOCAL_CPU_SIZE", Direction.LOWER, why, to=to, before=each), large=True
+    )
 
 
 def _rank(process: str) -> int:
@@ -69,7 +71,7 @@ def _rank(process: str) -> int:
     return int(number) if number else 0
 
 
-def _offload(case: Case, ranks: int) -> Iterator[Claim]:
+def _offload(case: Case, ranks: int) -> Iterator[HostPool]:
     run = case.run
     asked = case.number("cpu-offload-gb")
     hits = run.all("weights-offloaded") if run is not None else ()
@@ -85,10 +87,10 @@ def _offload(case: Case, ranks: int) -> Iterator[Claim]:
     why = (
         f"offloaded weights take {whole:g} GiB of the host; the GPUs must hold them then: more GPUs, or a smaller model"
     )
-    yield Claim(size, set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, why), large=True)
+    yield HostPool(size, set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, why), large=True)
 
 
-def _swap(case: Case, ranks: int) -> Iterator[Claim]:
+def _swap(case: Case, ranks: int) -> Iterator[HostPool]:
     asked = case.number("swap-space")
     warned = case.run.first("swap-too-large") if case.run is not None else None
     if warned is not None:
@@ -100,4 +102,4 @@ def _swap(case: Case, ranks: int) -> Iterator[Claim]:
     why = "V0 takes this many GiB of every rank at start, for requests that are swapped out; V1 never uses it"
     size = gib("swap space", whole, "--swap-space × ranks", "the log" if warned is not None else "the launch")
     large = warned is not None or whole >= _LARGE
-    yield Claim(size, set_flag(case, "swap-space", 0, Direction.LOWER, why, until=_SWAPPED), large=large)
+    yield HostPool(size, set_flag(case, "swap-space", 0, Direction.LOWER, why, until=_SWAPPED), large=large)

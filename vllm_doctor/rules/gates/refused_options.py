@@ -24,7 +24,7 @@ from vllm_doctor.rules.say import thing
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedOptions:
     """`known` are options that other releases have, `unknown` those that none has, `words` what is no option at all,
     `joined` options of this release that came in one word with their value."""
 
@@ -36,7 +36,7 @@ class Refused:
     joined: tuple[str, ...] = ()
 
 
-def refused(case: Case) -> Refused | NotHere | Unseen:
+def refused(case: Case) -> RefusedOptions | NotHere | Unseen:
     """What argparse said; without a log, what the facts of the release say of the launch."""
     launch = case.launch
     fault = named(case, "unrecognized-arguments")
@@ -63,10 +63,10 @@ def refused(case: Case) -> Refused | NotHere | Unseen:
         and fact.exists is True
         and any(f"--{o} {quote}" in words for quote in "'\"")
     )
-    return Refused((case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED, alone, joined)
+    return RefusedOptions((case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED, alone, joined)
 
 
-def _of_launch(launch: Launch, at: Version | None) -> Refused | NotHere | Unseen:
+def _of_launch(launch: Launch, at: Version | None) -> RefusedOptions | NotHere | Unseen:
     """What the parser of the release would refuse of the line; without a release, what every one would."""
     try:
         found = refusals(launch, at)
@@ -81,7 +81,7 @@ def _of_launch(launch: Launch, at: Version | None) -> Refused | NotHere | Unseen
     shown = Evidence(
         "launch", f"vLLM {at}" if at else "any release", " ".join((*(f"--{o}" for o in (*known, *unknown)), *words))
     )
-    return Refused((shown,), known, unknown, Confidence.LIKELY, words)
+    return RefusedOptions((shown,), known, unknown, Confidence.LIKELY, words)
 
 
 def history(case: Case, option: str) -> str:

@@ -9,7 +9,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, shown
-from vllm_doctor.rules.gates.refused_options import Refused, foreign, has, hints, meant, refused, remove, together
+from vllm_doctor.rules.gates.refused_options import RefusedOptions, foreign, has, hints, meant, refused, remove, together
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, inventory_var, set_flag, thing
 
@@ -66,7 +66,7 @@ def _positional(case: Case, fault: Fault) -> Finding:
     )
 
 
-def _joined(got: Refused) -> Finding:
+def _joined(got: RefusedOptions) -> Finding:
     """An option of this release: what refuses it is that the value came in the same word."""
     why = "write the option and its value as two items of the list (or as --option=value), without shell quotes"
     return finding(
@@ -82,7 +82,7 @@ def _joined(got: Refused) -> Finding:
     )
 
 
-def _words(got: Refused) -> Finding:
+def _words(got: RefusedOptions) -> Finding:
     """No option at all: a word too many, mostly the command itself given again to an image that already runs it."""
     command = got.words[0] in {"serve", "vllm", "python", "python3", "bash", "/bin/bash", "sh"}
     why = (

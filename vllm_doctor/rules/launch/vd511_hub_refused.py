@@ -39,7 +39,7 @@ _OF_A_FILE = "/resolve/"
 _CLIENTS = ("requests.exceptions.", "huggingface_hub.", "httpx.", "httpcore.", "urllib3.exceptions.", "modelscope.hub.")
 
 
-class Why(Enum):
+class HubAnswer(Enum):
     """What the hub, or the way to it, said. The value is the title."""
 
     ACCESS = "The hub refused access to the model"
@@ -56,21 +56,21 @@ class Why(Enum):
 
 # By the classes of huggingface_hub's exceptions (errors.py); a name that a token may not see is told as not found.
 _CLASSES = {
-    "GatedRepoError": Why.ACCESS,
-    "RevisionNotFoundError": Why.REVISION,
-    "RepositoryNotFoundError": Why.NOT_SHOWN,
-    "RemoteEntryNotFoundError": Why.FILE,
-    "EntryNotFoundError": Why.FILE,
-    "OfflineModeIsEnabled": Why.OFFLINE,
+    "GatedRepoError": HubAnswer.ACCESS,
+    "RevisionNotFoundError": HubAnswer.REVISION,
+    "RepositoryNotFoundError": HubAnswer.NOT_SHOWN,
+    "RemoteEntryNotFoundError": HubAnswer.FILE,
+    "EntryNotFoundError": HubAnswer.FILE,
+    "OfflineModeIsEnabled": HubAnswer.OFFLINE,
 }
 _MESSAGES = {
-    "hub-gated": Why.ACCESS,
-    "hub-offline": Why.OFFLINE,
-    "repo-id-invalid": Why.NAME,
-    "hub-unknown-model": Why.NAME,
-    "hub-folder-missing": Why.NAME,
+    "hub-gated": HubAnswer.ACCESS,
+    "hub-offline": HubAnswer.OFFLINE,
+    "repo-id-invalid": HubAnswer.NAME,
+    "hub-unknown-model": HubAnswer.NAME,
+    "hub-folder-missing": HubAnswer.NAME,
 }
-_STATUS = {"401": Why.ACCESS, "403": Why.ACCESS, "404": Why.NOT_SHOWN, "429": Why.LIMIT}
+_STATUS = {"401": HubAnswer.ACCESS, "403": HubAnswer.ACCESS, "404": HubAnswer.NOT_SHOWN, "429": HubAnswer.LIMIT}
 
 
 def judge(case: Case) -> Outcome:
@@ -94,52 +94,52 @@ def judge(case: Case) -> Outcome:
     )
 
 
-def _why(case: Case, fault: Fault) -> Why:
+def _why(case: Case, fault: Fault) -> HubAnswer:
     """The class of an exception says more than its status, and that more than what vLLM made of it."""
     links = fault.crash.links if fault.crash is not None else ()
     by_class = next((_CLASSES[link.kind] for link in links if link.kind in _CLASSES), None)
     by_status = _STATUS.get(fault.fields("hub-status").get("status", ""))
-    if by_status is Why.NOT_SHOWN and _OF_A_FILE in text(case, fault):
-        by_status = Why.ADDRESS
+    if by_status is HubAnswer.NOT_SHOWN and _OF_A_FILE in text(case, fault):
+        by_status = HubAnswer.ADDRESS
     by_message = next((why for said, why in _MESSAGES.items() if said in fault.ids), None)
-    told = by_class or (by_message if by_message is Why.ACCESS else by_status or by_message)
+    told = by_class or (by_message if by_message is HubAnswer.ACCESS else by_status or by_message)
     if told is None and says(text(case, fault), "certificate-not-trusted"):
-        return Why.CERTIFICATE
-    return told or Why.NETWORK
+        return HubAnswer.CERTIFICATE
+    return told or HubAnswer.NETWORK
 
 
-def _changes(case: Case, why: Why) -> tuple[Change | None, ...]:
+def _changes(case: Case, why: HubAnswer) -> tuple[Change | None, ...]:
     match why:
-        case Why.ACCESS:
+        case HubAnswer.ACCESS:
             return (_token("use a token whose account has access to this repository: vllm_secrets, in the vault"),)
-        case Why.NAME:
+        case HubAnswer.NAME:
             return (_model(case, "name a repository or a folder that exists, as the service sees it"),)
-        case Why.NOT_SHOWN:
+        case HubAnswer.NOT_SHOWN:
             return (
                 _model(case, "name the repository as the hub writes it: ORGANISATION/NAME"),
                 _token("a private repository is shown to an account that may read it, and to nobody else"),
             )
-        case Why.REVISION:
+        case HubAnswer.REVISION:
             wanted = "name a branch, a tag or a commit of this repository"
             return (set_flag(case, "revision", None, Direction.CHANGE, wanted),)
-        case Why.FILE:
+        case HubAnswer.FILE:
             return (_model(case, "use a repository that holds the file which the message names, in this layout"),)
-        case Why.ADDRESS:
+        case HubAnswer.ADDRESS:
             why_not = "the address names repository, revision and file, and one of them is not there: list what is"
             return (_model(case, why_not), set_flag(case, "revision", None, Direction.CHANGE, why_not))
-        case Why.LIMIT:
+        case HubAnswer.LIMIT:
             return (
                 _token("an account may ask more often than a host without one"),
                 _on_disk(case, "keep the model on disk"),
             )
-        case Why.OFFLINE:
+        case HubAnswer.OFFLINE:
             return (_on_disk(case, "fetch it once, as the service's user, into the same HF_HOME"),)
-        case Why.CERTIFICATE:
+        case HubAnswer.CERTIFICATE:
             said = "what opens TLS on the way (a proxy) signs for the hub: trust its authority on the host first"
             bundles = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")  # huggingface_hub before 1.0, and from then on
             each = [environment(name, Direction.SET, said, to="/etc/ssl/certs/ca-certificates.crt") for name in bundles]
             return (each[0], msgspec.structs.replace(each[1], together=True))
-        case Why.NETWORK:
+        case HubAnswer.NETWORK:
             said = "give the host a route to the hub (DNS, proxy), or put the model on disk and set HF_HUB_OFFLINE=1"
             command = "curl -sSI https://huggingface.co   # as the service's user, with its proxy variables"
             return (thing(ChangeKind.OS, "hub-access", Direction.REPAIR, said, command=command),)

@@ -7,7 +7,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.kernel import Kind, kind, other_attention, other_kernel
+from vllm_doctor.rules.remedies.kernel import KernelKind, kind, other_attention, other_kernel
 from vllm_doctor.rules.say import finding, thing, upgrade
 
 _IDS = (
@@ -33,11 +33,11 @@ def judge(case: Case) -> Outcome:
 def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """Another attention backend only where attention is what did not fit; else the kernels of what failed."""
     failed = kind(case, fault)
-    if failed is Kind.ATTENTION:
+    if failed is KernelKind.ATTENTION:
         triton = "triton-shared" in fault.ids
         other = other_attention(case, fault, "this backend's kernels need less on-chip memory", not_triton=triton)
         return (other or _smaller_block(case),)
-    if failed is Kind.MATRIX and "triton-shared" in fault.ids:
+    if failed is KernelKind.MATRIX and "triton-shared" in fault.ids:
         why = (
             "take a checkpoint with another quantization (AWQ, GPTQ): Triton's kernel for this one does "
             "not fit this GPU"

@@ -1,6 +1,6 @@
 """VD701: the driver offers an older CUDA than this build was made for."""
 
-from vllm_doctor.knowledge.compat import Fit, table
+from vllm_doctor.knowledge.compat import DriverFit, table
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change, Evidence
@@ -70,7 +70,7 @@ def _older_cuda(case: Case, found: str | None) -> Change | None:
         if (wheel := table().wheel(version)) is not None
         and (
             int(wheel.cuda.split(".")[0]) in majors
-            or (driver is not None and table().fit(driver, wheel.cuda) in {Fit.NATIVE, Fit.MINOR})
+            or (driver is not None and table().fit(driver, wheel.cuda) in {DriverFit.NATIVE, DriverFit.MINOR})
         )
     ]
     if not fit or (case.version is not None and case.version <= as_version(fit[-1])):
@@ -103,7 +103,7 @@ def _unfit(case: Case) -> Evidence | None:
         if wheel is not None
         else None
     )
-    if local.startswith("cpu") or cuda is None or table().fit(driver.module, cuda) is not Fit.FAIL:
+    if local.startswith("cpu") or cuda is None or table().fit(driver.module, cuda) is not DriverFit.FAIL:
         return None
     floor = table().family_floor(cuda)
     text = f"Driver {driver.module} cannot run CUDA {cuda}, for which vLLM {version} was built"

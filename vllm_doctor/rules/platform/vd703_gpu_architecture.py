@@ -12,7 +12,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.kernel import Kind, called, kind, other_attention, other_kernel
+from vllm_doctor.rules.remedies.kernel import KernelKind, called, kind, other_attention, other_kernel
 from vllm_doctor.rules.say import finding, set_flag, thing
 
 _IDS = (
@@ -126,7 +126,7 @@ def _compiler(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if says(text(case, fault), "names-bf16") and case.effective("dtype") not in {"half", "float16"}:
         return (set_flag(case, "dtype", "half", Direction.CHANGE, "the compiler says that the GPU has no bfloat16"),)
     failed = kind(case, fault)
-    if failed is Kind.ATTENTION:
+    if failed is KernelKind.ATTENTION:
         why = "use a backend with precompiled kernels: the compiler has no code for this GPU"
         return (other_attention(case, fault, why, not_triton=True),)
     return other_kernel(case, fault) if failed is not None else ()

@@ -17,7 +17,7 @@ _ENOUGH = 3
 _ASKED = ("request-asked-0.10", "request-asked-0.11", "request-asked-0.19", "request-asked-prompt")
 
 
-class Asked(NamedTuple):
+class RefusedTokens(NamedTuple):
     """Tokens of one refused request; `answer` is what it asked for at most, 0 where the prompt alone is too long."""
 
     limit: int
@@ -79,19 +79,19 @@ def _unsplit(case: Case, cut: Sequence[Hit]) -> Finding:
     )
 
 
-def _asked(text: str) -> Asked | None:
+def _asked(text: str) -> RefusedTokens | None:
     limit = read("context-limit", text)
     told = first([text], *_ASKED)
     if limit is None or told is None:
         return None
-    return Asked(int(limit["limit"]), int(told["prompt"]), int(told.get("answer", 0)))
+    return RefusedTokens(int(limit["limit"]), int(told["prompt"]), int(told.get("answer", 0)))
 
 
-def _sum(asked: Asked) -> str:
+def _sum(asked: RefusedTokens) -> str:
     return f"{asked.prompt} in the prompt + {asked.answer} asked for, of {asked.limit}"
 
 
-def _changes(case: Case, read: list[Asked]) -> tuple[Change | None, ...]:
+def _changes(case: Case, read: list[RefusedTokens]) -> tuple[Change | None, ...]:
     """The client's limit where the prompts fit; a longer maximum where pool and model are known to hold it."""
     fitting = [a for a in read if a.answer and a.prompt < a.limit]
     tightest = min(fitting, key=lambda a: a.limit - a.prompt, default=None)
@@ -109,7 +109,7 @@ def _changes(case: Case, read: list[Asked]) -> tuple[Change | None, ...]:
     return (client, _longer(case, read))
 
 
-def _longer(case: Case, read: list[Asked]) -> Change | None:
+def _longer(case: Case, read: list[RefusedTokens]) -> Change | None:
     needed = max((a.prompt + a.answer for a in read), default=0)
     pool = case.run.number("kv-size", "tokens") if case.run is not None else None
     context = _context(case)

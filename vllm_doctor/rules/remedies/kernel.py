@@ -20,7 +20,7 @@ from vllm_doctor.rules.remedies.step import eager
 from vllm_doctor.rules.say import environment, set_flag
 
 
-class Kind(StrEnum):
+class KernelKind(StrEnum):
     """Kinds of kernel that a setting chooses."""
 
     TUNING = "the search for the fastest kernel (Inductor)"
@@ -37,18 +37,18 @@ class Kind(StrEnum):
 
 
 # In this order within one file name; the innermost call that is of any kind decides.
-_FILES: tuple[tuple[Kind, str], ...] = (
-    (Kind.TUNING, "call-tuning"),
-    (Kind.AUTOTUNER, "call-autotuner"),
-    (Kind.SAMPLER, "call-sampler"),
-    (Kind.ALL_REDUCE, "call-all-reduce"),
-    (Kind.EXPERTS, "call-experts"),
-    (Kind.STATE, "call-state"),
-    (Kind.DRAFT, "call-draft"),
-    (Kind.ATTENTION, "call-attention"),
-    (Kind.MATRIX, "call-matrix"),
-    (Kind.GRAPH, "call-graph"),
-    (Kind.COMPILED, "call-compiled"),
+_FILES: tuple[tuple[KernelKind, str], ...] = (
+    (KernelKind.TUNING, "call-tuning"),
+    (KernelKind.AUTOTUNER, "call-autotuner"),
+    (KernelKind.SAMPLER, "call-sampler"),
+    (KernelKind.ALL_REDUCE, "call-all-reduce"),
+    (KernelKind.EXPERTS, "call-experts"),
+    (KernelKind.STATE, "call-state"),
+    (KernelKind.DRAFT, "call-draft"),
+    (KernelKind.ATTENTION, "call-attention"),
+    (KernelKind.MATRIX, "call-matrix"),
+    (KernelKind.GRAPH, "call-graph"),
+    (KernelKind.COMPILED, "call-compiled"),
 )
 
 
@@ -56,17 +56,17 @@ _FILES: tuple[tuple[Kind, str], ...] = (
 _FOUR_BITS = ("nvfp4", "mxfp4", "wna16", "w4", "int4")
 
 
-def kind(case: Case, fault: Fault) -> Kind | None:
+def kind(case: Case, fault: Fault) -> KernelKind | None:
     """Of which kind the innermost call is that can be told; None where no call is of any."""
     files = called(case, fault)
     found = next((k for file in reversed(files) for k, mark in _FILES if says(file, mark)), None)
-    if found in {Kind.COMPILED, Kind.TUNING}:
+    if found in {KernelKind.COMPILED, KernelKind.TUNING}:
         # Flex attention is compiled code by nature, and what is tried out runs inside of what was compiled.
         flex = any(says(file, "call-flex-attention") for file in files)
         tuning = any(says(file, "call-tuning") for file in files)
-        return Kind.ATTENTION if flex else Kind.TUNING if tuning else found
+        return KernelKind.ATTENTION if flex else KernelKind.TUNING if tuning else found
     if found is None and any(says(name, "function-product") for name in fault.functions):
-        return Kind.MATRIX  # the operator alone, whose layer's calls are cut off
+        return KernelKind.MATRIX  # the operator alone, whose layer's calls are cut off
     return found
 
 
@@ -264,17 +264,17 @@ def _attention(case: Case, fault: Fault) -> tuple[Change | None, ...]:
 
 
 _REMEDIES = {
-    Kind.TUNING: _tuning,
-    Kind.AUTOTUNER: _autotuner,
-    Kind.SAMPLER: _sampler,
-    Kind.ALL_REDUCE: _all_reduce,
-    Kind.EXPERTS: _experts,
-    Kind.STATE: _state,
-    Kind.DRAFT: _draft,
-    Kind.ATTENTION: _attention,
-    Kind.MATRIX: _matrix,
-    Kind.GRAPH: _graph,
-    Kind.COMPILED: _compiled,
+    KernelKind.TUNING: _tuning,
+    KernelKind.AUTOTUNER: _autotuner,
+    KernelKind.SAMPLER: _sampler,
+    KernelKind.ALL_REDUCE: _all_reduce,
+    KernelKind.EXPERTS: _experts,
+    KernelKind.STATE: _state,
+    KernelKind.DRAFT: _draft,
+    KernelKind.ATTENTION: _attention,
+    KernelKind.MATRIX: _matrix,
+    KernelKind.GRAPH: _graph,
+    KernelKind.COMPILED: _compiled,
 }
 
 # Compiled by Triton when first used, XFormers' decode of 0.11 too: what Triton cannot compile or fit, all share.

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from vllm_doctor.knowledge.answers import Answer, applies
 from vllm_doctor.knowledge.layers import Layer, layer_of
-from vllm_doctor.knowledge.layers.switches import Switch, switches_of
+from vllm_doctor.knowledge.layers.switches import ComponentSwitch, switches_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
@@ -95,7 +95,7 @@ def component(case: Case, fault: Fault) -> str:
     return next((one.title for one in told), "")
 
 
-def _switches(case: Case, fault: Fault) -> tuple[Switch, ...]:
+def _switches(case: Case, fault: Fault) -> tuple[ComponentSwitch, ...]:
     return switches_of(called(case, fault), text(case, fault)) if _of_the_release(fault) else ()
 
 

@@ -20,7 +20,7 @@ _OWN = "vllm"
 _BUILT_WITH = "this vLLM release was built with these versions"
 
 
-class Missing(NamedTuple):
+class MissingModule(NamedTuple):
     """The title, what to change (empty: the whole environment is to be made anew), and what would show otherwise."""
 
     title: str
@@ -28,7 +28,7 @@ class Missing(NamedTuple):
     refute: str
 
 
-def missing_module(case: Case, fault: Fault) -> Missing | None:
+def missing_module(case: Case, fault: Fault) -> MissingModule | None:
     """What the failed import says; None where it names no module."""
     missing, lacking = fault.fields("module-missing"), fault.fields("import-name")
     if missing:
@@ -47,7 +47,7 @@ def fitting(case: Case, package: str) -> str | None:
     return f"{package}{asked}"
 
 
-def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Missing:
+def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> MissingModule:
     top = module.partition(".")[0]
     refute = f"`python -I -c 'import {module}'` works in the environment of the unit"
     if hidden:
@@ -61,20 +61,20 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
             to=f"{hidden}.py",
             command=f"{where}   # rename that file",
         )
-        return Missing(f"A file {hidden}.py hides the package {hidden}", (change,), refute)
+        return MissingModule(f"A file {hidden}.py hides the package {hidden}", (change,), refute)
     if top == _OWN:
-        return Missing(f"This vLLM has no module {module}", (), refute)
+        return MissingModule(f"This vLLM has no module {module}", (), refute)
     if top in sys.stdlib_module_names:
-        return Missing(f"This Python lacks its standard module {module}", (_python(case),), refute)
+        return MissingModule(f"This Python lacks its standard module {module}", (_python(case),), refute)
     package = distributions.distribution(module)
     if package is None:
         title = f"The Python module {module} is not installed"
         if top != module:
             title = f"The installed {top} has no module {module}"
-        return Missing(title, _of_others(fault, module), refute)
+        return MissingModule(title, _of_others(fault, module), refute)
     if top != module:
         title = f"{package} does not fit this vLLM: it has no module {module}"
-        return Missing(title, (_another(case, package),), refute)
+        return MissingModule(title, (_another(case, package),), refute)
     needs = package in distributions.required()
     if case.version is not None:
         needs = versions.requires(package, case.version) is not None
@@ -82,21 +82,21 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
     to = fitting(case, package)
     command = f"pip install {shlex.quote(to or package)}"
     change = thing(ChangeKind.PACKAGE, package, Direction.ADD, why, to=to, command=command)
-    return Missing(f"The package {package} is not installed", (change,), refute)
+    return MissingModule(f"The package {package} is not installed", (change,), refute)
 
 
-def _lacks_name(case: Case, module: str, name: str) -> Missing | None:
+def _lacks_name(case: Case, module: str, name: str) -> MissingModule | None:
     top = module.partition(".")[0]
     refute = f"`python -I -c 'from {module} import {name}'` works in the environment of the unit"
     if top == _OWN:
         return None
     if top in sys.stdlib_module_names:
-        return Missing(f"This Python does not fit this vLLM: {module} has no {name}", (_python(case),), refute)
+        return MissingModule(f"This Python does not fit this vLLM: {module} has no {name}", (_python(case),), refute)
     package = distributions.distribution(module)
     if package is None:
         return None
     title = f"{package} does not fit this vLLM: {module} has no {name}"
-    return Missing(title, (_another(case, package),), refute)
+    return MissingModule(title, (_another(case, package),), refute)
 
 
 def _another(case: Case, package: str) -> Change:

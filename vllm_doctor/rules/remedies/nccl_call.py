@@ -149,7 +149,7 @@ _CALLS: tuple[_Call, ...] = (
 )
 
 
-class Told(msgspec.Struct, frozen=True):
+class NcclWarning(msgspec.Struct, frozen=True):
     """The line in which NCCL names the call, what it hangs on, and whether the communicator ends with it."""
 
     index: int
@@ -157,7 +157,7 @@ class Told(msgspec.Struct, frozen=True):
     ends: bool
 
 
-def told(case: Case) -> Told | None:
+def told(case: Case) -> NcclWarning | None:
     """The warning, or else torch's last line about it, that names a call; None if none does."""
     run = case.run
     if run is None:
@@ -166,9 +166,9 @@ def told(case: Case) -> Told | None:
         file, words = hit.fields.get("file", ""), hit.fields["words"]
         call = next((c for c in _CALLS if _in(c, file) and says(words, c.words)), None)
         if call is not None:
-            return Told(hit.index, _wanted(case, call.changes), call.ends)
+            return NcclWarning(hit.index, _wanted(case, call.changes), call.ends)
     peer = run.first("nccl-peer-access")
-    return Told(peer.index, _wanted(case, _peer(run)), True) if peer is not None else None
+    return NcclWarning(peer.index, _wanted(case, _peer(run)), True) if peer is not None else None
 
 
 def _in(call: _Call, file: str) -> bool:

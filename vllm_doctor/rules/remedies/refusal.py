@@ -3,7 +3,7 @@
 import shlex
 
 from vllm_doctor.knowledge.distributions import listed
-from vllm_doctor.knowledge.refusals import Place, package, place_of, wishes, words
+from vllm_doctor.knowledge.refusals import VllmPart, package, place_of, wishes, words
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says, without
 from vllm_doctor.records.finding import Change
@@ -93,7 +93,7 @@ def by_place(case: Case, fault: Fault) -> Change | None:
     return _of_place(case, fault, place) if place is not None else None
 
 
-def _of_place(case: Case, fault: Fault, place: Place) -> Change | None:
+def _of_place(case: Case, fault: Fault, place: VllmPart) -> Change | None:
     if "attention-backend" in place.options and place.direction is Direction.CHANGE:
         return other_attention(case, fault, place.why, first=place.to)
     name = next((o for o in place.options if place.kind != "flag" or o == "model" or is_option(case, o)), None)

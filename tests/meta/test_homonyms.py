@@ -1,0 +1,39 @@
+"""A name means one thing in the whole package: who searches for a class finds it, and it alone."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import vllm_doctor
+
+PACKAGE = Path(vllm_doctor.__file__).parent
+
+
+def test_no_two_modules_define_a_class_or_a_type_of_the_same_name() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for name in types(path.read_text(encoding="utf-8")):
+            found[name].append(str(path.relative_to(PACKAGE)))
+    assert not {name: places for name, places in found.items() if len(places) > 1}
+
+
+def test_classes_and_aliases_are_types_and_what_is_private_or_a_constant_is_none() -> None:
+    source = (
+        "class Card: ...\nclass _Own: ...\nKind = Literal['a']\nRow: TypeAlias = int\nGIB = 1 << 30\nT = TypeVar('T')\n"
+    )
+    assert list(types(source)) == ["Card", "Kind", "Row"]
+
+
+def types(source: str) -> Iterator[str]:
+    """The public classes and aliases of types that a module defines."""
+    for node in ast.parse(source).body:
+        match node:
+            case ast.ClassDef(name=name):
+                pass
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                pass
+            case _:
+                continue
+        if name[0].isupper() and not name.isupper():
+            yield name
