@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Write docs/sentences.md: every sentence that a user may read from the rules, on one page to be reviewed; --check says
-that it is stale."""
+"""Write docs/sentences.md: every sentence that a user may read, on one page to be reviewed; --check says that it is
+stale."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.order import by_code
 
 REPO = Path(__file__).resolve().parent.parent
-RULES = REPO / "vllm_doctor" / "rules"
+PACKAGE = REPO / "vllm_doctor"
+RULES = PACKAGE / "rules"
 TARGET = REPO / "docs" / "sentences.md"
 HEAD = """\
 # What the doctor says
 
-Every sentence of the rules as it stands in the source (`make docs`): titles, reasons, changes, and what would prove a
-finding wrong. `{…}` is filled in from the case. It is the page on which wording is reviewed: subject, verb, object; a
+Every sentence as it stands in the source (`make docs`). First the rules: titles, reasons, changes, and what would prove a
+finding wrong; then the commands, the plan, the guard, and what could not be read. `{…}` is filled in from the case. It is the page on which wording is reviewed: subject, verb, object; a
 title states the problem in at most 70 characters, a change is an imperative or says what the change does. What a
 person adds to a finding is on [its page](findings.md); the public issues have their files in
 `vllm_doctor/knowledge/known_issues/`.
 """
 # Fewer words are a name, a unit or a figure's label.
 WORDS = 3
+# The rooms beside the rules that speak to a user. Of the command line the help stands in `docs/doctor.md`.
+ROOMS = ("cli", "render", "operate", "monitor", "plan", "preflight", "remedy", "launch", "gather", "log")
 # What the boxes of the flowchart, the shared questions and the shared remedies say belongs to no one code.
 SHARED = ("case.py", "chart.py", "engine.py", "placed.py", "say.py", "strays.py", "surroundings.py", "walk.py")
 
@@ -81,6 +84,8 @@ def text() -> str:
     shared = [RULES / name for name in SHARED]
     files = [*sorted((RULES / "gates").glob("*.py")), *sorted((RULES / "remedies").glob("*.py")), *shared]
     parts += [_section(f"`{path.relative_to(RULES)}`", sentences(path.read_text(encoding="utf-8"))) for path in files]
+    for path in (path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py"))):
+        parts.append(_section(f"`{path.relative_to(PACKAGE)}`", sentences(path.read_text(encoding="utf-8"))))
     parts += [_section(f"Part of vLLM: {part.name}", [part.next, *(a.why for a in part.answers)]) for part in layers()]
     return "".join(parts)
 
