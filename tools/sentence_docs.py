@@ -24,14 +24,16 @@ TARGET = REPO / "docs" / "sentences.md"
 HEAD = """\
 # What the doctor says
 
-Every sentence as it stands in the source (`make docs`). First the rules: titles, reasons, changes, and what would prove a
-finding wrong; then the commands, the plan, the guard, and what could not be read. `{…}` is filled in from the case. It is the page on which wording is reviewed: subject, verb, object; a
-title states the problem in at most 70 characters, a change is an imperative or says what the change does. What a
-person adds to a finding is on [its page](findings.md); the public issues have their files in
-`vllm_doctor/knowledge/known_issues/`.
+Every sentence as it stands in the source (`make docs`). First the rules: titles, reasons, changes, and what would prove
+a finding wrong; then the commands, the plan, the guard, and what could not be read. `{…}` is filled in from the case.
+It is the page on which wording is reviewed: subject, verb, object; a title states the problem in at most 70
+characters, a change is an imperative or says what the change does. What a person adds to a finding is on
+[its page](findings.md); the public issues have their files in `vllm_doctor/knowledge/known_issues/`.
 """
 # Fewer words are a name, a unit or a figure's label.
 WORDS = 3
+# What a program reads, and no user: SQL, and expressions.
+_NO_SENTENCE = re.compile(r"(CREATE|SELECT|INSERT|DELETE) |.*(\\[sSdwb]|\(\?:|\w\|\w.*\|)")
 # The rooms beside the rules that speak to a user. Of the command line the help stands in `docs/doctor.md`.
 ROOMS = ("cli", "render", "operate", "monitor", "plan", "preflight", "remedy", "launch", "gather", "log")
 # What the boxes of the flowchart, the shared questions and the shared remedies say belongs to no one code.
@@ -41,7 +43,11 @@ SHARED = ("case.py", "chart.py", "engine.py", "placed.py", "say.py", "strays.py"
 def sentences(source: str) -> list[str]:
     """The literals of a module with so many words, docstrings left out, in their order and each once."""
     tree = ast.parse(source)
-    return list(dict.fromkeys(told for told in _told(tree) if len(re.findall(r"(?<!\S)[A-Za-z/]+", told)) >= WORDS))
+    return list(dict.fromkeys(told for told in _told(tree) if _is_sentence(told)))
+
+
+def _is_sentence(told: str) -> bool:
+    return len(re.findall(r"(?<!\S)[A-Za-z/]+", told)) >= WORDS and not _NO_SENTENCE.match(told)
 
 
 def _told(node: ast.AST) -> Iterator[str]:

@@ -77,7 +77,7 @@ def test_an_option_a_variable_or_a_metric_by_name(name: str, told: str) -> None:
         (["explain"], "needs a code"),
         (["explain", "VD000"], "there is no 'VD000'"),
         (["explain", "gpu-memory-utilisation"], "--gpu-memory-utilization is near"),
-        (["explain", "VD501", "--vllm-version", "new"], "needed is a version"),
+        (["explain", "VD501", "--vllm-version", "new"], "needed: a version"),
         (["flowchart", "--format", "png"], "'png' is not one of 'text', 'mermaid'"),
     ],
 )

@@ -60,7 +60,7 @@ def test_two_launches_are_refused(tmp_path: Path) -> None:
         (tmp_path / name).write_text(COMPOSE.format(options=""))
     done = doctor(tmp_path, "a.yaml", "b.yaml")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "b.yaml is a launch, and another one is given" in done.stderr
+    assert "b.yaml is a launch, and --launch gives another" in done.stderr
 
 
 def test_a_launch_alone_says_that_no_log_was_given_and_names_what_was_read(tmp_path: Path) -> None:

@@ -72,5 +72,5 @@ def test_closed_metrics_are_read_with_the_key_and_without_one_say_what_is_needed
     assert isinstance(scrape_twice(base, deadline_s=30, interval_s=0.01, given=Pass("right")), Known)
     found = scrape_twice(base, deadline_s=30)
     assert isinstance(found, Unknown)
-    assert "answers 401: it is closed to whoever asks from here" in found.reason
+    assert "answers 401: it refuses requests from here" in found.reason
     assert found.remedy == "run as root, who can read the key"

@@ -76,7 +76,7 @@ def test_of_a_restart_loop_that_is_cut_in_a_start_the_failed_start_before_is_jud
     log = log_of_lines([*failed_start(), *failed_start(), *failed_start()[:2]], "x")
     assert log.earlier_runs == 1
     assert "initialization failed" in log.last.lines[-1].text
-    assert any(note.startswith("judged is the start before") for note in log.notes)
+    assert any(note.startswith("the doctor judged the start before") for note in log.notes)
 
 
 def test_a_start_with_other_arguments_is_judged_itself() -> None:

@@ -103,7 +103,7 @@ def test_who_has_figures_stands_first_and_who_has_none_is_no_page_of_empty_chart
     [
         ([], "no records of a guard"),
         (["--since", "soon"], "needed: a span"),
-        (["--prometheus", "file:///etc/passwd"], "needed is an address"),
+        (["--prometheus", "file:///etc/passwd"], "needed: an address"),
         (["--prometheus", "http://127.0.0.1:9"], "--prometheus: no connection to http://127.0.0.1:9/"),
         (["--prometheus", "http://127.0.0.1:9", "--unit", "main"], "--unit names a service of the guard's records"),
         (["--http-config", "x"], "--http-config has the password of a Prometheus"),
@@ -139,7 +139,7 @@ def test_a_text_file_without_findings_is_no_missing_figure() -> None:
         server.shutdown()
     assert notes["Findings of the doctor"] == "no finding in this time"
     assert notes["GPU memory"] == "the doctor's text file names no GPU"
-    assert notes["KV cache in use"] == "Prometheus has no figures of this"
+    assert notes["KV cache in use"] == "Prometheus has no figures for this"
 
 
 @pytest.mark.parametrize(
@@ -178,4 +178,4 @@ def test_why_a_prometheus_did_not_answer_is_told_without_the_query() -> None:
         url = f"http://127.0.0.1:{held.getsockname()[1]}"
         with mock.patch.object(figures, "_ASK_S", 0.3), pytest.raises(figures.NotTold) as raised:
             figures.of_prometheus(url, 0, 100, (as_version("0.33.0"),))
-    assert str(raised.value) == f"{url}/api/v1/query_range took the connection and sent nothing within 0.3 s"
+    assert str(raised.value) == f"{url}/api/v1/query_range accepted the connection and sent nothing within 0.3 s"

@@ -93,7 +93,7 @@ def test_without_the_file_the_password_is_asked_for(site: tuple[str, Path], tmp_
         ("tls_config: {ca_file: password}", "password has no certificate of an authority"),
         ("tls_config: {ca_file: nowhere}", "ca_file"),
         ("a: [", "it is no YAML"),
-        ("- 1", "needed is Prometheus' http_config"),
+        ("- 1", "needed: Prometheus' http_config"),
     ],
 )
 def test_what_is_wrong_with_the_file_or_the_server_is_said(site: tuple[str, Path], text: str, told: str) -> None:

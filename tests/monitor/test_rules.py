@@ -304,9 +304,9 @@ def test_the_command_writes_the_file_and_refuses_what_it_cannot_use(tmp_path: Pa
     assert "> 0.8" in Path(done.stdout.split()[0]).read_text(encoding="utf-8")
     for words, told in (
         (["--vllm-version", "0.32.0"], "replace it with --force"),
-        (["--vllm-version", "newest", "--force"], "needed is a version such as 0.32.0"),
+        (["--vllm-version", "newest", "--force"], "needed: a version such as 0.32.0"),
         (["--vllm-version", "0.32.0", "--without", "Vllm", "--force"], "no such alert: Vllm"),
-        (["--vllm-version", "0.32.0", "--job", 'a"} or vector(1)', "--force"], "needed is a word of letters"),
+        (["--vllm-version", "0.32.0", "--job", 'a"} or vector(1)', "--force"], "needed: a word of letters"),
     ):
         done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
         assert done.returncode == 2

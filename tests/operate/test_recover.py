@@ -63,7 +63,7 @@ def test_only_what_bears_the_units_mark_is_its_own(start) -> None:
     assert found == {
         mine.pid: "",
         another.pid: "another service started it",
-        nobody.pid: "nothing says that this unit started it",
+        nobody.pid: "there is no sign that this unit started it",
         gone.pid: "gone, or in another namespace",
     }
 
@@ -137,7 +137,7 @@ def test_the_emergency_figures_are_the_ceiling_of_what_the_plan_lets_start() -> 
 def test_a_pool_that_would_be_too_small_keeps_its_share_of_the_memory() -> None:
     told = less(ARGV, foresees(lambda c: "kv-too-small" if "gpu-memory-utilization" in c else "ok"), EFFECT)
     assert lowered(told) == {"max-num-seqs": 16, "max-num-batched-tokens": 8192}
-    assert told.why == "the plan foresees ok; with gpu-memory-utilization lowered too it would not start"
+    assert told.why == "the plan predicts ok; with gpu-memory-utilization lowered too it would not start"
 
 
 def test_without_a_plan_only_the_number_of_sequences_is_lowered() -> None:
@@ -147,7 +147,7 @@ def test_without_a_plan_only_the_number_of_sequences_is_lowered() -> None:
 def test_a_launch_that_cannot_start_is_not_made_better_by_less() -> None:
     told = less(ARGV, foresees(lambda _: "oom-weights"), EFFECT)
     assert told.changes == ()
-    assert "less of anything does not help" in told.why
+    assert "no smaller setting helps" in told.why
 
 
 def plan_of(*gpus: Gpu) -> steps.RecoveryPlan:

@@ -65,7 +65,7 @@ def test_who_ended_it_is_told() -> None:
 def test_what_took_itself_away_has_its_end_unless_it_was_turned_off_before() -> None:
     holds = UnitEvent(100, UNIT, "debug", "holds until 1970-01-01T00:10:00+00:00")
     assert _expired([holds], 500) == []
-    assert _expired([holds], 700) == [UnitEvent(600, UNIT, "debug", "expired: its timer took the drop-in away")]
+    assert _expired([holds], 700) == [UnitEvent(600, UNIT, "debug", "expired: its timer removed the drop-in")]
     assert _expired([holds, UnitEvent(300, UNIT, "debug", "off")], 700) == []
     again = UnitEvent(300, UNIT, "debug", "holds until 1970-01-01T00:20:00+00:00")
     assert _expired([holds, again], 700) == []
@@ -76,7 +76,7 @@ def test_what_took_itself_away_has_its_end_unless_it_was_turned_off_before() -> 
 
 def test_a_restart_of_the_host_takes_it_away_before_its_time() -> None:
     holds = UnitEvent(100, UNIT, "recover", "holds until 1970-01-01T00:10:00+00:00")
-    told = [UnitEvent(300, UNIT, "recover", "expired: the host's restart took the drop-in away")]
+    told = [UnitEvent(300, UNIT, "recover", "expired: the host's restart removed the drop-in")]
     assert _expired([holds], 400, booted=300) == told
     assert [e.at for e in _expired([holds], 700, booted=50)] == [600]
 

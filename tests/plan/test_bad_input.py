@@ -256,7 +256,7 @@ def test_a_family_of_cards_is_settled_aloud(planned):
 
 @pytest.mark.parametrize("version", ["new", "0", "-1", "nan", "1.2.3.4.5", "\u0663.\u0661"])
 def test_what_is_no_release(refused, version):
-    assert f"--vllm-version {version!r}: needed is a version such as 0.32.0" in refused(
+    assert f"--vllm-version {version!r}: needed: a version such as 0.32.0" in refused(
         LLAMA_8B, release=("--vllm-version", version)
     )
 

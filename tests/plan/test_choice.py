@@ -80,7 +80,7 @@ def test_a_step_below_the_tables_comes_with_the_sum_that_forbids_the_wide_one(mo
             if choice is None or choice.launch["max-num-batched-tokens"] >= table_tokens(find(card).total_gib):
                 continue
             why = next(r for r in choice.because if r.flag == "max-num-batched-tokens")
-            assert any(x.name.startswith("pool left at") for x in why.arithmetic), (card, version)
+            assert any(x.name.startswith("KV cache left at") for x in why.arithmetic), (card, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

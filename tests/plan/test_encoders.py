@@ -82,13 +82,13 @@ def test_whisper_s_step_is_left_as_it_is_because_each_request_pays_for_it(plan):
     code, told = plan(WHISPER, "0.33.0")
     assert code == Exit.OK
     assert "enable-prefix-caching" not in told
-    assert "every token of width is paid" not in told
+    assert "each token of a step takes memory" not in told
 
 
 def test_an_encoder_alone_has_no_pool(plan):
     code, told = plan(BERT, "0.33.0")
     assert code == Exit.OK
-    assert "KV pool  none" in told
+    assert "KV cache none" in told
     assert "KV cache" not in told
     assert "None tokens" not in told
     _, as_json = plan(BERT, "0.33.0", "--format", "json")

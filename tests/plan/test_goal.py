@@ -178,9 +178,9 @@ def test_where_no_card_does_the_nearest_says_what_is_missing(say):
     code, told = say("--goal", "context=128k,concurrency=5000")
     lines = told.splitlines()
     assert code == Exit.FINDINGS
-    assert lines[0].endswith("none of the cards that were tried is sure to do it")
+    assert lines[0].endswith("no card that was tried certainly reaches it")
     assert lines[1] == "  nearest  8 × NVIDIA GB300, fp8 and fp8 KV cache"
-    assert "GiB more on each GPU; its pool holds" in lines[2]
+    assert "GiB more on each GPU; its KV cache holds" in lines[2]
 
 
 def test_a_model_that_is_not_known_is_no_answer(ask):

@@ -40,7 +40,7 @@ def ask(tmp_path, monkeypatch, capsys):
 def test_the_difference_is_told_and_a_second_look_is_no_news(ask):
     code, told = ask(learn="log")
     assert (code, told["changed"]) == (0, True)
-    assert {d["term"]: d["logged_gib"] for d in told["compared"]}["KV pool"] == 52.0
+    assert {d["term"]: d["logged_gib"] for d in told["compared"]}["KV cache"] == 52.0
     assert ask(learn="log")[1]["changed"] is False
 
 
@@ -97,12 +97,12 @@ def test_the_journal_of_the_unit_teaches_too(ask, monkeypatch):
 
 def test_history_shows_what_a_units_start_took_beside_its_plan(tmp_path, monkeypatch):
     monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path))
-    tell_history("vllm@main", [Difference("weights", 15.0, 15.5), Difference("KV pool", 53.25, 52.0)])
+    tell_history("vllm@main", [Difference("weights", 15.0, 15.5), Difference("KV cache", 53.25, 52.0)])
     (event,) = deeds.events()
     assert (event.unit, event.kind) == ("vllm@main.service", "plan")
     tell_history("vllm@qwen2.5", [Difference("weights", 1.0, 1.0)])
     assert deeds.events()[1].unit == "vllm@qwen2.5.service"
-    assert event.text == "weights 15.00 planned, 15.50 logged; KV pool 53.25 planned, 52.00 logged (GiB)"
+    assert event.text == "weights 15.00 planned, 15.50 logged; KV cache 53.25 planned, 52.00 logged (GiB)"
 
 
 @pytest.mark.parametrize(

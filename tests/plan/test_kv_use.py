@@ -149,7 +149,9 @@ def test_what_torch_does_not_say_is_unknown_and_no_shortage() -> None:
     text = "HIP out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 15.92 GiB"
     shot = Snapshot(taken_at="", log=Known(Log("journal", RunLines((LogLine(3, text),))), "journal"))
     use = kv_use(Metrics("u", (Scrape(1.0, ()),)), max_model_len=None, version=None)
-    assert "asked 1.50 GiB, what torch held unused is not told" in report(use, allocator(shot), "human", Subject())
+    assert "asked 1.50 GiB, the message does not say how much torch held unused" in report(
+        use, allocator(shot), "human", Subject()
+    )
 
 
 def test_who_holds_the_cards() -> None:

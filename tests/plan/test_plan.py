@@ -490,7 +490,7 @@ def test_where_only_all_cards_and_another_change_do_both_are_told(model, capsys)
     words = [*card, "--model-config", model(large)]
     run(["plan", *words, "--", "vllm", "serve", "m"])
     said = capsys.readouterr().out
-    assert "any one of these lets it start, each with --tensor-parallel-size 2:" in said
+    assert "each of these alone lets it start, each with --tensor-parallel-size 2:" in said
     assert "--quantization bitsandbytes" in said
     assert "no launch is recommended on these cards" in said
 
@@ -556,4 +556,4 @@ def test_a_model_s_name_alone_is_answered_with_the_launch_that_starts(model, cap
     assert run([*asked, "org/chat"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("vLLM 0.19.0 on NVIDIA L4: starts\n  run      vllm serve org/chat ")
-    assert "note: vllm serve org/chat alone does not start: the KV pool cannot hold one request\n" in said
+    assert "note: vllm serve org/chat alone does not start: the KV cache cannot hold one request\n" in said

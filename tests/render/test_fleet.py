@@ -186,7 +186,7 @@ def test_its_own_page_is_no_answer_and_where_the_answers_are_is_said(tmp_path: P
     assert f"{folder / 'fleet.json'}: this is the page of fleet itself" in done.stderr
     assert f"name {folder / 'answers'}" in done.stderr
     (folder / "answers").rename(folder / "elsewhere")
-    assert "name the answers that it was made of" in doctor(str(folder / "fleet.json")).stderr
+    assert "name the answers that the page was made of" in doctor(str(folder / "fleet.json")).stderr
 
 
 @pytest.mark.parametrize("words", [["/nowhere"], ["--format", "html"]])

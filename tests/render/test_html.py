@@ -51,7 +51,7 @@ def test_what_is_not_proved_or_has_no_change_promises_none() -> None:
     possible = html.page([(diagnosis(finding(confidence=Confidence.POSSIBLE, changes=())), ARGV)])
     assert "This may be the cause; it is not proved." in possible
     without = html.page([(diagnosis(finding(changes=())), ARGV)])
-    assert "No setting is known that cures it" in without
+    assert "No known setting repairs it" in without
     assert "What to change is below" not in possible + without
 
 

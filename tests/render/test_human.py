@@ -74,8 +74,8 @@ def test_a_change_for_hands_stands_beside_one_to_type() -> None:
     )
     shown = human.text(diagnosis(finding(changes=(stop, *finding().changes))))
     assert (
-        "do    stop what else holds the GPU's memory   (by hand)\n      $ nvidia-smi\nor    --max-model-len 2048"
-        in shown
+        "do    stop the other programs that hold the GPU's memory   (by hand)\n      $ nvidia-smi\n"
+        "or    --max-model-len 2048" in shown
     )
 
 

@@ -39,9 +39,9 @@ def bundle(
     from vllm_doctor.rules.engine import diagnose
 
     if output is not None and not replaceable(output):
-        raise UsageProblem(f"--output {output}: is a device or a pipe: name a file, it is made for you")
+        raise UsageProblem(f"--output {output}: it is a device or a pipe; name a file, which bundle then writes")
     if output == STDIN:
-        raise UsageProblem("--output -: a bundle is for its owner's eyes: name a file")
+        raise UsageProblem("--output -: a bundle is for its owner alone: name a file")
     target = output or f"vllm-doctor-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar.gz"
     place = settle(target, force=force)
     snapshots = gather_all(unit=unit)
@@ -59,4 +59,7 @@ def bundle(
         taken[entry.why] += entry.count
     for why, count in sorted(taken.items()):
         say(f"  taken out: {count} x {why}\n")
-    say("Only you can read it. Look at ledger.json in it before you send it: what was taken, where, and what stayed.\n")
+    say(
+        "Only you can read this file. Read its ledger.json before you send it: it lists what was taken out, where, "
+        "and what stayed.\n"
+    )

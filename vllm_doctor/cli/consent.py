@@ -8,7 +8,7 @@ from vllm_doctor.cli.errors import UsageProblem
 def agreed(command: str) -> bool:
     """Ask; True for a yes. Raises UsageProblem where nobody is there to be asked."""
     if not sys.stdin.isatty():
-        raise UsageProblem(f"{command}: nobody is at the terminal to be asked; needed: --yes, or --dry-run to see it")
+        raise UsageProblem(f"{command}: there is no terminal to ask at; needed: --yes, or --dry-run to see the plan")
     sys.stdout.write("Do it? [y/N] ")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

@@ -65,7 +65,7 @@ def _on(asked: DebugOptions, unit: str) -> int:
     lines += [f"  {one.variable}={one.value}: {one.cost}" for one in chosen]
     state = found.unit.active_state
     now = "restarts the service now" if state == "active" else f"starts the service, which is {state},"
-    lines.append(f"  {now} and restarts it after {asked.span}; what it serves is drained each time")
+    lines.append(f"  {now} and restarts it after {asked.span}; its requests are finished first each time")
     terminal.told("\n".join(lines) + "\n")
     if asked.dry_run:
         return Exit.OK
@@ -79,7 +79,7 @@ def _on(asked: DebugOptions, unit: str) -> int:
         terminal.told(f"interrupted; vllm-doctor debug status --unit {unit} says until when the variables stay\n")
         raise
     if why is not None:
-        terminal.told(f"{why}; the variables were taken away again\n")
+        terminal.told(f"{why}; the variables were removed again\n")
         return Exit.FINDINGS
     terminal.told(f"on; journalctl -fu {unit} shows it\n")
     return Exit.OK
@@ -89,7 +89,7 @@ def _off(asked: DebugOptions, unit: str) -> int:
     the_unit("debug", unit, changes=not asked.dry_run)
     if asked.dry_run:
         return _status(unit)
-    terminal.told("off, and restarted\n" if switch.off(unit) else f"nothing was on for {unit}\n")
+    terminal.told("off; the service was restarted\n" if switch.off(unit) else f"no debug setting was on for {unit}\n")
     return Exit.OK
 
 
@@ -107,5 +107,5 @@ def _status(unit: str | None) -> int:
         for path in one.unit.drop_ins
         if (end := until(path)) is not None
     ]
-    terminal.told("".join(held) or "nothing is on\n")
+    terminal.told("".join(held) or "no debug setting is on\n")
     return Exit.OK

@@ -62,7 +62,7 @@ def run(
     given = _unit_named(_piped(given))
     whom = _whom(tell)
     if given.gpu_gib is not None and not given.gpu_gib <= _MOST_GIB:  # nan is no size either
-        raise UsageProblem(f"--gpu-memory-gib {given.gpu_gib:g}: needed is one card's memory in GiB, up to {_MOST_GIB}")
+        raise UsageProblem(f"--gpu-memory-gib {given.gpu_gib:g}: needed: one card's memory in GiB, up to {_MOST_GIB}")
     if len(piped := given.piped) > 1:
         raise UsageProblem(f"{' and '.join(piped)}: standard input can be read once; give the other as a file")
     if given.offline and given.unit:
@@ -107,7 +107,7 @@ def _tell(whom: "Whom", found: list[Diagnosis]) -> None:
     from vllm_doctor.operate.notify import notify
 
     if problem := notify(whom, found):
-        print(f"--notify: nobody was told: {problem}", file=sys.stderr)
+        print(f"--notify: no message was sent: {problem}", file=sys.stderr)
 
 
 def _judged(snapshot: Snapshot, *, memory: bool) -> Diagnosis:
@@ -246,14 +246,14 @@ def _snapshots(given: Given) -> tuple[Snapshot, ...]:
         return _with_given(kept, given)
     aims, files = aimed(given.logs)
     if aims and files:
-        raise UsageProblem(f"{aims[0].name} is asked itself, and {files[0]} is a file: give one or the other")
+        raise UsageProblem(f"{aims[0].name} is asked directly, and {files[0]} is a file: give one or the other")
     if aims or not given.offline:
         return _with_given(_live(given, aims), msgspec.structs.replace(given, logs=()))
     from vllm_doctor.gather.documents import sort
 
     sorted_ = sort(given.logs)
     if len(sorted_.launches) > (given.launch is None):
-        raise UsageProblem(f"{sorted_.launches[-1]} is a launch, and another one is given: one at a time")
+        raise UsageProblem(f"{sorted_.launches[-1]} is a launch, and --launch gives another: give one of them")
     launch = given.launch if given.launch is not None else next(iter(sorted_.launches), None)
     told = readings(msgspec.structs.replace(given, logs=sorted_.logs, launch=launch))
     if sorted_.containers:

@@ -57,7 +57,7 @@ def explain(
         raise UsageProblem("explain needs a code (vllm-doctor explain VD121), or --list for all codes")
     at = parse_version(vllm_version) if vllm_version is not None else None
     if vllm_version is not None and at is None:
-        raise UsageProblem(f"--vllm-version {vllm_version[:40]!r}: needed is a version such as 0.11.0")
+        raise UsageProblem(f"--vllm-version {vllm_version[:40]!r}: needed: a version such as 0.11.0")
     wanted = code.strip()
     rule = by_code().get(wanted.upper())
     text = explained(rule, at) if rule is not None else page(wanted, at) or about(wanted, at)

@@ -24,7 +24,7 @@ def run(
 ) -> int:
     """Write the files and name them; the exit code."""
     if not _JOB.fullmatch(job):
-        raise UsageProblem(f"--job {job[:60]!r}: needed is a word of letters, digits and _ . / -")
+        raise UsageProblem(f"--job {job[:60]!r}: needed: a word of letters, digits and _ . / -")
     at = [_release(r) for r in releases]
     newest = newest_known()
     for one in sorted({one for one in at if one > newest}):
@@ -53,7 +53,7 @@ def run(
 def _release(text: str) -> Version:
     at = parse_version(text)
     if at is None:
-        raise UsageProblem(f"--vllm-version {text[:40]!r}: needed is a version such as 0.32.0")
+        raise UsageProblem(f"--vllm-version {text[:40]!r}: needed: a version such as 0.32.0")
     return at
 
 
@@ -64,5 +64,5 @@ def _numbers(pairs: Sequence[str]) -> dict[str, float]:
         try:
             found[name] = float(value)
         except ValueError:
-            raise UsageProblem(f"--number {pair[:60]!r}: needed is NAME=VALUE, such as kv_high=0.85") from None
+            raise UsageProblem(f"--number {pair[:60]!r}: needed: NAME=VALUE, such as kv_high=0.85") from None
     return found

@@ -28,7 +28,7 @@ def run(paths: Sequence[str], *, html: bool, output: str | None, force: bool) ->
     """Write the page or the JSON; the exit code: 1 with findings, 3 where a host gave no answer."""
     files = list(_files(paths))
     if not files:
-        raise UsageProblem(f"fleet: no answer in {', '.join(paths)[:200]}: needed are files of diagnose --format json")
+        raise UsageProblem(f"fleet: no answer in {', '.join(paths)[:200]}: needed: files of diagnose --format json")
     if len(files) > _HOSTS:
         raise UsageProblem(f"fleet: {len(files)} answers; {_HOSTS} are read at most")
     target = settle(output, force=force, reads=[("fleet", str(f)) for f in files]) if output is not None else None
@@ -90,7 +90,7 @@ def _host(file: Path) -> Host:
         raw = msgspec.json.decode(read.value)
         if isinstance(raw, dict) and raw.keys() >= {"services", "counts"}:
             beside = file.parent / "answers"
-            name = beside if beside.is_dir() else "the answers that it was made of"
+            name = beside if beside.is_dir() else "the answers that the page was made of"
             raise UsageProblem(f"fleet: {file}: this is the page of fleet itself; name {name}")
         if isinstance(raw, dict) and "host" in raw and "verdict" not in raw:
             return msgspec.convert(raw, Host)

@@ -47,7 +47,7 @@ def _snapshot(given: FragmentationOptions) -> Snapshot:
         raise UsageProblem("--unit reads this host and --metrics a file: give one or the other")
     from vllm_doctor.gather.metrics import read_file
 
-    absent = Absent("a saved scrape tells nothing of it")
+    absent = Absent("a saved scrape does not contain it")
     return Snapshot(
         taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
         metrics=read_file(given.metrics),

@@ -28,7 +28,7 @@ def run(*, policy: str | None, store: str | None, once: bool, check: bool, dry: 
         chosen = policies.load(Path(policy) if policy is not None else policies.FILE)
     except policies.PolicyProblem as problem:
         raise UsageProblem(str(problem)) from None
-    named = ", ".join(chosen.units) or "no unit, so that it only watches"
+    named = ", ".join(chosen.units) or "no unit; the guard only watches"
     if check:
         say(f"guard: the policy is valid: {f'may restart {named}' if chosen.act else 'only watches'}\n")
         return Exit.OK

@@ -56,7 +56,7 @@ def run(unit: str, *, dry_run: bool, yes: bool, as_it_is: bool, hours: float, re
 def _plan(found: Found, *, as_it_is: bool, hours: float) -> steps.RecoveryPlan:
     unit, argv = found.unit.name, found.argv
     if not is_vllm(argv):
-        raise UsageProblem(f"recover: {unit} does not start vLLM; needed: a unit of vLLM's")
+        raise UsageProblem(f"recover: {unit} does not start vLLM; needed: a vLLM unit")
     gpus, unknown, holders = steps.seen(unit)
     mine = tuple(one for one in holders if not one.why_not)
     used = {one.gpu for one in mine}

@@ -74,11 +74,11 @@ def _login(url: str, file: str) -> Login:
 
 def _prometheus(url: str, since: float, until: float, asked: PrometheusOptions) -> list[ServiceReport]:
     if not _URL.fullmatch(url):
-        raise UsageProblem(f"--prometheus {url[:100]!r}: needed is an address such as http://127.0.0.1:9090")
+        raise UsageProblem(f"--prometheus {url[:100]!r}: needed: an address such as http://127.0.0.1:9090")
     version = asked.version
     at = parse_version(version) if version is not None else newest_known()
     if at is None:
-        raise UsageProblem(f"--vllm-version {str(version)[:40]!r}: needed is a version such as 0.32.0")
+        raise UsageProblem(f"--vllm-version {str(version)[:40]!r}: needed: a version such as 0.32.0")
     try:
         login = _login(url, asked.http_config) if asked.http_config is not None else NO_PASS
         charts = of_prometheus(url, since, until, [at], login)

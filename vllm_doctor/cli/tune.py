@@ -31,7 +31,7 @@ def tune(
             autocompletion=complete.units,
         ),
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Consent: restart the service, again and again.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; restart the service for each step.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be tried; touch nothing.")] = False,
     minutes: Annotated[
         float,
@@ -103,7 +103,8 @@ def tune(
         ),
     ] = "auto",
     without_plan: Annotated[
-        bool, typer.Option("--without-plan", help="Go on where no plan can be made; the KV pool alone bounds the ramp.")
+        bool,
+        typer.Option("--without-plan", help="Continue if no plan can be made; the KV cache alone bounds the ramp."),
     ] = False,
     busy: Annotated[
         bool, typer.Option("--busy", help="Start although requests are running; the running requests are lost.")

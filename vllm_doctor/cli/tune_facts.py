@@ -118,7 +118,7 @@ def _unit(o: TuneOptions) -> systemd.Found:
         one = found.value[0] if isinstance(found, Known) else one
         problem = tune_unit.ready(TunedUnit(one.unit.name, one.argv, _base(one)), o.ready_s)
         if problem is not None:
-            raise UsageProblem(f"tune: a trial that an earlier run left was ended, and now {problem}")
+            raise UsageProblem(f"tune: ended a trial that an earlier run had left, and now {problem}")
     if one.unit.active_state != "active":
         raise UsageProblem(
             f"tune: {o.unit} is {one.unit.active_state}; needed: a service that serves (vllm-doctor diagnose)"
@@ -138,7 +138,7 @@ def _metrics(base: str, given: Pass) -> Scrape:
     told = scrape_twice(base, deadline_s=5, interval_s=0.2, given=given)
     if not isinstance(told, Known):
         raise UsageProblem(
-            f"tune: metrics: {told.reason}; needed: a server that answers, or nobody sees trouble coming"
+            f"tune: metrics: {told.reason}; needed: a server that answers /metrics, by which tune sees trouble"
         )
     return told.value.scrapes[-1]
 
@@ -162,18 +162,18 @@ def _plan(o: TuneOptions, found: systemd.Found) -> tuple[Predict | None, str, di
     except (PlanProblem, ConfigError, LaunchError, SettingError) as problem:
         if not (o.without_plan or o.dry_run):
             raise UsageProblem(
-                f"tune: no plan: {problem}. Without one nobody knows before a start whether it fits; needed: that, or "
-                "--without-plan (the KV pool alone bounds the ramp)"
+                f"tune: no plan: {problem}. Without a plan a trial may not start; needed: what is missing, or "
+                "--without-plan (the KV cache alone bounds the ramp)"
             ) from None
-        return None, f"none ({problem}); the KV pool alone bounds the ramp", {}
+        return None, f"none ({problem}); the KV cache alone bounds the ramp", {}
     resolved = {"seqs": settings.seqs, "tokens": settings.batched, "length": settings.length}
     if not safe(told):
         return (
             plan.predict,
-            f"it foresees {told.outcome} for the launch as it stands, so nothing larger is tried",
+            f"it predicts {told.outcome} for the launch as it stands, so nothing larger is tried",
             resolved,
         )
-    return plan.predict, "what it calls safe bounds the ramp", resolved
+    return plan.predict, "the settings that it calls safe bound the ramp", resolved
 
 
 def _start(o: TuneOptions, argv: tuple[str, ...], planned: dict[str, int]) -> TrialSetting:
@@ -213,7 +213,7 @@ def _target(
 
 
 def _pool(scrape: Scrape) -> int | None:
-    """Tokens of one engine's KV pool."""
+    """Tokens of one engine's KV cache."""
     told = serving.cache_config(scrape)
     size = told.get("kv_cache_size_tokens", "")
     if size.isdecimal():

@@ -137,7 +137,7 @@ def _dry(o: TuneOptions, told: Facts, what: Ramp) -> int:
         f"It ends earlier at trouble: KV use above {o.kv_use:.0%}, a preemption, a failed request,",
         f"tokens {o.slowdown:g} times slower, or no gain.",
         f"Each step is a restart, by {told.service.drop_in};",
-        "at the end, on Ctrl-C and on any failure it is taken away and what served before is started again.",
+        "at the end, on Ctrl-C and on any failure tune removes it and starts the earlier configuration again.",
     ]
     terminal.told("\n".join(lines) + "\n")
     return Exit.OK
@@ -157,7 +157,7 @@ def _signals() -> Iterator[None]:
         raise KeyboardInterrupt
 
     def again(_number: int, _frame: FrameType | None) -> None:
-        _say("the service is being put back; wait")
+        _say("restoring the service; wait")
 
     watched = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, once) for number in watched}

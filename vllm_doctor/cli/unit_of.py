@@ -22,7 +22,7 @@ def unit(command: str, name: str, *, changes: bool) -> Found:
         raise UsageProblem(f"{command}: --unit {name}: {found.reason.rstrip('.')}. vLLM units here: {names}")
     if found.value[0].unit.load_state == "masked":
         raise UsageProblem(
-            f"{command}: {name} is masked, so systemd starts it for nobody; needed: systemctl unmask {name}"
+            f"{command}: {name} is masked, so systemd does not start it; needed: systemctl unmask {name}"
         )
     one = unit_line.exact(found.value[0])
     if not one.argv or not one.argv[0].startswith("/"):

@@ -123,7 +123,7 @@ def _of_urls(bases: tuple[str, ...]) -> Callable[[], tuple[Look, ...]]:
         if given.key is not None and base.startswith("https:"):
             more = "a key goes over https only to a server whose certificate file is known: watch it on its host"
         elif given.key is not None:
-            more = "VLLM_API_KEY does not open it"
+            more = "the server refuses the key in VLLM_API_KEY"
         return msgspec.structs.replace(seen, why=f"{seen.why}; {more}")
 
     return lambda: tuple(see(base) for base in bases)

@@ -50,7 +50,7 @@ def read_members(pieces: Iterator[bytes], wanted: Mapping[str, int]) -> dict[str
         try:
             head = tarfile.TarInfo.frombuf(block, "utf-8", "replace")
         except tarfile.HeaderError as broken:
-            raise NoArchive(f"it is no tar: {broken}") from None
+            raise NoArchive(f"it is not a tar archive: {broken}") from None
         _check(head, wanted)
         data = stream.take(head.size, keep=head.name in wanted)
         if head.name in wanted and head.type in _ORDINARY:
@@ -65,6 +65,6 @@ def _check(head: tarfile.TarInfo, wanted: Mapping[str, int]) -> None:
     ordinary = head.type in _ORDINARY
     most = wanted.get(head.name, MAX_UNPACKED) if ordinary else _MOST_NAMES
     if not (ordinary or head.type in _NAMES):
-        raise NoArchive(f"{head.name[:80]} in it is no ordinary file")
+        raise NoArchive(f"{head.name[:80]} in it is not an ordinary file")
     if not 0 <= head.size <= most:
         raise NoArchive(f"{head.name[:80]} in it has {head.size} bytes, no sane size: at most {most} are read")

@@ -145,7 +145,7 @@ def _read(source: ByteSource, shown: str) -> tuple[Snapshot, ...] | Unknown:
     if head[:1] == b"[":
         return _snapshots(_at_most(_pieces(source, head), MAX_SNAPSHOTS))
     if compression(head) != "gzip":
-        raise NoArchive("it is no gzipped tar" if head else "it is empty")
+        raise NoArchive("it is not a gzipped tar archive" if head else "it is empty")
     members = read_members(unpacked(source, "gzip", head), {_MANIFEST: MAX_MANIFEST, _SNAPSHOTS: MAX_SNAPSHOTS})
     for needed in (_MANIFEST, _SNAPSHOTS):
         if needed not in members:

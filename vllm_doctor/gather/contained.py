@@ -21,7 +21,7 @@ def launch_of(seen: Inspected, medium: str | None = None) -> Reading[Launch]:
         return Unknown(f"the batch script of job {container.name} was not seen, or shows no vllm serve", remedy)
     if not is_vllm(seen.argv):
         told = " ".join(seen.argv[:3])[:100] or "nothing"
-        return Unknown(f"{container.name} starts {told}, which is no vllm serve", "give it: --launch 'vllm serve …'")
+        return Unknown(f"{container.name} starts {told}, which is not vllm serve", "give it: --launch 'vllm serve …'")
     launch = parse_argv(seen.argv, seen.env)
     kind = medium or ("pod" if container.is_pod else "slurm" if container.is_job else "docker")
     return Known(Launch(launch.argv, launch.model, launch.flags, launch.env, kind), source_of(seen))

@@ -128,7 +128,7 @@ def _opens(url: str, given: Pass | Login) -> tuple[dict[str, str], dict[str, Any
 
 
 def _silent(url: str, deadline_s: float) -> NoResponse:
-    return NoResponse(f"{url} took the connection and sent nothing within {deadline_s:g} s", connected=True)
+    return NoResponse(f"{url} accepted the connection and sent nothing within {deadline_s:g} s", connected=True)
 
 
 def _dripped(url: str, deadline_s: float) -> NoResponse:
@@ -189,7 +189,7 @@ def _get(
             if time.monotonic() > end:
                 return _dripped(url, deadline_s)
     except (HTTPError, OSError) as problem:
-        return NoResponse(f"{url} broke off its answer: {_why(problem)}", connected=True)
+        return NoResponse(f"{url} broke off the answer: {_why(problem)}", connected=True)
     finally:
         reply.close()
     return Response(

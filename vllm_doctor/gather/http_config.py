@@ -11,7 +11,7 @@ from vllm_doctor.gather.http import Login
 from vllm_doctor.records.reading import Known
 
 _MOST = 1 << 16
-_NEEDED = "needed is Prometheus' http_config: basic_auth, authorization, tls_config"
+_NEEDED = "needed: Prometheus' http_config: basic_auth, authorization, tls_config"
 _HERE = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -80,7 +80,7 @@ def _sent(told: _File, folder: Path) -> str | Wrong | None:
     """The header Authorization."""
     basic, token = told.basic_auth, told.authorization
     if basic is not None and token is not None:
-        return Wrong("basic_auth and authorization: needed is one of them")
+        return Wrong("basic_auth and authorization: needed: one of them")
     if basic is not None:
         secret = _secret("basic_auth", "password", basic.password, basic.password_file, folder)
         if isinstance(secret, Wrong):

@@ -92,7 +92,7 @@ def _refused() -> str | None:
     """Why the caller's KUBECONFIG is not used: it names programs that kubectl starts. Another cluster would be read
     without it, so then none is asked."""
     named = [part for part in os.environ.get("KUBECONFIG", "").split(":") if part]
-    whys = [trust.why_not(part) if part.startswith("/") else f"{part}: needed is a whole path" for part in named]
+    whys = [trust.why_not(part) if part.startswith("/") else f"{part}: needed: a whole path" for part in named]
     return next((why for why in whys if why is not None), None)
 
 

@@ -63,7 +63,7 @@ def _scrape(url: str, deadline_s: float, given: Pass, names: tuple[str, ...] = (
         return Unknown(f"{answer.reason}", _curious(url))
     if answer.status in {401, 403}:
         remedy = "run as root, who can read the key" if not given.key else "vllm_metrics_networks: name this host too"
-        return Unknown(f"{url} answers {answer.status}: it is closed to whoever asks from here", remedy)
+        return Unknown(f"{url} answers {answer.status}: it refuses requests from here", remedy)
     if answer.status != 200:
         return Unknown(f"{url} answers {answer.status} (server: {answer.server or 'unnamed'})", _curious(url))
     text = answer.body.decode("utf-8", "replace")
@@ -93,7 +93,7 @@ def parse(text: str) -> tuple[Sample, ...] | str:
         return "no vLLM metric in it: another program answers here" if text.strip() else "an empty answer"
     impossible = next((s for s in found if not _possible(s)), None)
     if impossible is not None:
-        return f"{impossible.name} is {impossible.value:g}, which cannot be"
+        return f"{impossible.name} is {impossible.value:g}, which is impossible"
     return tuple(found)
 
 

@@ -62,7 +62,7 @@ def gpus(text: str, source: str) -> Reading[tuple[Gpu, ...]]:
     if "No devices were found" in text:
         return Unknown("nvidia-smi: No devices were found", "lspci -d 10de:; journalctl -k -b | grep -i nvrm")
     found = _query(text) or _table(text) or _csv(text)
-    return Known(found, source) if found else Unknown(f"{source}: no GPU in it: it is no output of nvidia-smi", _HINT)
+    return Known(found, source) if found else Unknown(f"{source}: no GPU in it: it is not output of nvidia-smi", _HINT)
 
 
 def _table(text: str) -> tuple[Gpu, ...]:

@@ -187,7 +187,7 @@ def of_process(pid: int, *, canary: bool | None) -> _Read:
     launch: Reading[Launch] = (
         Known(parse_argv(argv, release.launch_environment(pid, {})), f"/proc/{pid}/cmdline")
         if is_vllm(argv)
-        else Unknown(f"process {pid} is no vllm serve", "give it: --launch 'vllm serve …'")
+        else Unknown(f"process {pid} is not vllm serve", "give it: --launch 'vllm serve …'")
     )
     flags = launch.value.flags if isinstance(launch, Known) else {}
     base = probe.base_url(flags)
@@ -237,7 +237,7 @@ def of_url(base: str, *, canary: bool | None) -> _Read:
         if reached
         else Unknown(answered.health_error or "no answer", f"curl -m 5 {base}/health")
     )
-    there = Unknown("a URL tells nothing of its host", "run vllm-doctor diagnose there")
+    there = Unknown("a URL does not show its host", "run vllm-doctor diagnose there")
     shot = Snapshot(
         taken_at=_now(),
         subject=Subject(place=base),

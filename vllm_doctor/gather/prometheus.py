@@ -35,7 +35,7 @@ def read(base: str, taken_at: str) -> Reading[tuple[Snapshot, ...]]:
     """One picture for each server; Absent where something else than a Prometheus answers."""
     health = get(f"{base}/-/healthy", deadline_s=HEALTH_S, max_bytes=1 << 16)
     if isinstance(health, NoResponse) or health.status != 200 or b"Healthy" not in health.body:
-        return Absent(f"{base} is no Prometheus")
+        return Absent(f"{base} is not a Prometheus")
     now = time.time()
     last, before = _asked(base, _ALL, now), _asked(base, _ALL, now - WINDOW_S)
     if isinstance(last, Unknown):
@@ -68,9 +68,7 @@ def _metrics(
 
 
 def _snapshot(base: str, name: str, taken_at: str, metrics: Reading[Metrics]) -> Snapshot:
-    there = Unknown(
-        "a Prometheus tells nothing of it", f"run vllm-doctor diagnose on {name.rpartition(':')[0] or name}"
-    )
+    there = Unknown("a Prometheus does not have it", f"run vllm-doctor diagnose on {name.rpartition(':')[0] or name}")
     return Snapshot(
         taken_at=taken_at,
         subject=Subject(place=f"{name} by {base}"),
@@ -83,7 +81,7 @@ def _snapshot(base: str, name: str, taken_at: str, metrics: Reading[Metrics]) ->
         driver=there,
         kernel=there,
         machine=there,
-        probe=Absent("a Prometheus told of it, the server itself was not asked"),
+        probe=Absent("the figures are from a Prometheus; the server itself was not asked"),
         model_config=there,
         live=True,
     )

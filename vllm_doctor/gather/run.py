@@ -89,7 +89,7 @@ def run(
     to what it needs to say plain English. `memory_bytes` bounds its address space.
     """
     if "/" in argv[0] and not argv[0].startswith("/"):
-        raise ValueError(f"{argv[0]}: needed is an absolute path, or a name to look up")
+        raise ValueError(f"{argv[0]}: needed: an absolute path, or a name to look up")
     given = _file_of(stdin) if stdin else subprocess.DEVNULL
     try:
         child = subprocess.Popen(

@@ -144,7 +144,7 @@ def log(found: Inspected) -> Reading[Log]:
             problem = Unknown(f"{file[:200]}: {failed.strerror}", give)
             continue
         if status.st_uid != found.owner or not Path(file).is_file():
-            problem = Unknown(f"{file[:200]}: it is no file of the job's user", give)
+            problem = Unknown(f"{file[:200]}: it is not a file of the job's user", give)
         elif status.st_size:
             good.append(file)
         else:
@@ -225,7 +225,7 @@ def _environment() -> dict[str, str] | Unknown:
     named = os.environ.get("SLURM_CONF", "")
     if not named:
         return env
-    why = trust.why_not(named) if named.startswith("/") else f"{named[:200]}: needed is a whole path"
+    why = trust.why_not(named) if named.startswith("/") else f"{named[:200]}: needed: a whole path"
     if why is not None:
         return Unknown(f"SLURM_CONF is not used: {why}", "give it to its owner alone (chmod go-w), or unset SLURM_CONF")
     return {**env, "SLURM_CONF": named}

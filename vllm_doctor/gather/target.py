@@ -28,23 +28,23 @@ def target(word: str) -> Target | str | None:
     if found is None:
         return None
     if found[1] == "pid":
-        return Target("pid", found[2]) if re.fullmatch(r"[1-9]\d{0,9}", found[2]) else f"{word}: needed is pid:NUMBER"
+        return Target("pid", found[2]) if re.fullmatch(r"[1-9]\d{0,9}", found[2]) else f"{word}: needed: pid:NUMBER"
     if found[1] == "slurm":
         good = JOB.fullmatch(found[2])
-        return Target("slurm", found[2]) if good else f"{word}: needed is slurm:JOBID or slurm:JOBID_TASK"
+        return Target("slurm", found[2]) if good else f"{word}: needed: slurm:JOBID or slurm:JOBID_TASK"
     if found[1]:
         good = CONTAINER.fullmatch(found[2])
-        return Target(found[1], found[2]) if good else f"{word}: that is no name of a container"
+        return Target(found[1], found[2]) if good else f"{word}: this is not the name of a container"
     if found[3]:
         parts = found[4].split("/")
         if len(parts) > 3 or not all(POD.fullmatch(part) for part in parts):
-            return f"{word}: needed is pod/NAME or pod/NAMESPACE/NAME"
+            return f"{word}: needed: pod/NAME or pod/NAMESPACE/NAME"
         return Target("pod", parts[1] if len(parts) > 1 else parts[0], parts[0] if len(parts) > 1 else None)
     try:
         parsed = urlsplit(word)
         good_port = parsed.port is None or parsed.port > 0
     except ValueError:
-        return f"{word[:200]}: that is no URL"
+        return f"{word[:200]}: this is not a URL"
     if not parsed.hostname or not good_port or parsed.username is not None:
-        return f"{word[:200]}: needed is http://HOST:PORT, without a user and a password"
+        return f"{word[:200]}: needed: http://HOST:PORT, without a user and a password"
     return Target("url", f"{parsed.scheme}://{parsed.netloc}")

@@ -52,7 +52,9 @@ def judged_log(
     before = [run for run in known if run.invocation != invocation]
     starting = unit.active_state in {"activating", "active"} and not healthy
     if starting and before and before[-1].failed and (unit.restarts or 0) > 0 and _only_starting(got):
-        note = (f"judged is the run before: it failed, and the present one ({invocation[:8]}) is still starting",)
+        note = (
+            f"the doctor judged the run before: it failed, and the present one ({invocation[:8]}) is still starting",
+        )
         invocation = before[-1].invocation
         got = journal.entries(invocation, deadline_s)
     if not isinstance(got, Known):

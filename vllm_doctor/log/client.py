@@ -13,7 +13,7 @@ class Saw(StrEnum):
 
     REFUSED_CONNECTION = "nothing listened: the connection was refused or not made"
     CUT = "the server closed the connection before its answer was complete"
-    SERVER_ERROR = "the server answered with an error of its own (5xx)"
+    SERVER_ERROR = "the server itself failed (5xx)"
     LATE = "no answer came within the client's time-out"
     REFUSED_REQUEST = "the server refused the request itself (4xx)"
 
@@ -54,7 +54,7 @@ class Client(msgspec.Struct, frozen=True):
     @property
     def answers(self) -> str:
         """What it says of the answers that it had."""
-        came = f"{self.succeeded} requests were answered" if self.succeeded is not None else "it tells no failure"
+        came = f"{self.succeeded} requests were answered" if self.succeeded is not None else "it shows no failure"
         return f"{came}, {self.failed} failed" if self.failed is not None else came
 
 

@@ -132,7 +132,7 @@ def of_prometheus(
         lines.sort(key=lambda one: -max(v for _, v in one.points))
         more = f"{len(lines) - _LINES} more lines are not drawn" if len(lines) > _LINES else ""
         needs = f" ({row['needs']})" if "needs" in row else ""
-        lacking = f"Prometheus has no figures of this{needs}"
+        lacking = f"Prometheus has no figures for this{needs}"
         if not lines and "none" in row and _series(url, _TEXT_FILE, "", (since, until, step), given):
             lacking = row["none"]
         note = more if lines else lacking

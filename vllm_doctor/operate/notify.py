@@ -42,18 +42,16 @@ def target(path: str) -> NotifyTarget:
     except OSError as problem:
         raise BadTargetError(f"{path}: {problem.strerror}") from None
     if not stat.S_ISREG(status.st_mode) or status.st_uid not in {0, os.geteuid()} or status.st_mode & 0o077:
-        raise BadTargetError(
-            f"{path}: it may hold a secret; needed is a file of yours that nobody else reads: chmod 600"
-        )
+        raise BadTargetError(f"{path}: it may hold a secret; needed: a file of yours that nobody else reads: chmod 600")
     read = whole(path, _MOST_FILE)
     if not isinstance(read, Known):
         raise BadTargetError(f"{path}: {read.reason}")
     try:
         found = msgspec.json.decode(read.value, type=NotifyTarget)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise BadTargetError(f'{path}: needed is {{"url": "https://…"}} or {{"exec": ["/path/to/program"]}}') from None
+        raise BadTargetError(f'{path}: needed: {{"url": "https://…"}} or {{"exec": ["/path/to/program"]}}') from None
     if bool(found.url) == bool(found.exec):
-        raise BadTargetError(f"{path}: needed is one of url and exec")
+        raise BadTargetError(f"{path}: needed: one of url and exec")
     if found.exec and not found.exec[0].startswith("/"):
         raise BadTargetError(f"{path}: exec begins with the program's absolute path")
     if found.url and not _is_safe(found.url):

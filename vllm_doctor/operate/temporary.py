@@ -47,7 +47,7 @@ class Temporary(msgspec.Struct, frozen=True):
     def put(self, text: str, seconds: int, now: datetime.datetime) -> Path:
         """Arm what ends it, then write it and have systemd read it. Raises NotDone; then nothing is left behind."""
         if not is_service(self.unit):
-            raise NotDone(f"{self.unit!r} is no name of a service")
+            raise NotDone(f"{self.unit!r} is not the name of a service")
         self.take_away()
         file = self.folder / name(self.purpose, now + datetime.timedelta(seconds=seconds))
         self._arm(file, seconds)

@@ -277,21 +277,21 @@ def _model(found: WeightFiles) -> _Told:
         word, group = shlex.quote(found.denied), shlex.quote(found.group)
         now = (f"{found.denied} is there, and {found.why}",)
         if not found.group:
-            return _Told(now, (f"chmod o+x {word}",), "let others pass through the folder")
+            return _Told(now, (f"chmod o+x {word}",), "allow other users to enter the folder")
         opened = f"chgrp -R {group} {word} && chmod -R g+rX {word}"
         return _Told(now, (opened,), f"open it to the service's group, {found.group}")
     if not found.missing:
         return _Told(("the folder of the model is there now",), deed=_START, starts=found.checked > 0)
     beside = ", ".join(found.beside[:6]) or "none"
     now = (f"{found.missing} is not there; folders with a model beside it: {beside}",)
-    return _linked(found, now, "-s", "let the name lead to the folder beside it, if that is the model")
+    return _linked(found, now, "-s", "point the name to the folder beside it, if that is the model")
 
 
 def _program(found: Program) -> _Told:
     """What of the program's path is gone, and the one thing beside it that leads to such a program."""
     beside = ", ".join(found.beside[:6]) or "nothing"
     now = (f"{found.missing} is not there; the same program is beside it in: {beside}",)
-    return _linked(found, now, "-sfn", "let the name lead to the only such program beside it")
+    return _linked(found, now, "-sfn", "point the name to the only such program beside it")
 
 
 def _linked(found: WeightFiles | Program, now: tuple[str, ...], how: str, deed: str) -> _Told:

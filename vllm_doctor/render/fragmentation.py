@@ -50,7 +50,7 @@ def report(use: KvUse, allocator: Allocator, output: str, who: Subject) -> str:
 
 def _pool(use: KvUse) -> list[str]:
     if use.blocks is None or use.block_size is None:
-        return ["  this server does not tell its number of blocks (vllm:cache_config_info has no num_gpu_blocks)"]
+        return ["  this server does not export its number of blocks (vllm:cache_config_info has no num_gpu_blocks)"]
     tokens = figure(use.blocks * use.block_size)
     lines = [f"  pool       {figure(use.blocks)} blocks of {use.block_size} tokens = {tokens} tokens"]
     if use.used_blocks is not None and use.free_blocks is not None and use.used_share is not None:
@@ -131,8 +131,8 @@ def block_advice(use: KvUse) -> str:
 def _allocator(told: Allocator) -> list[str]:
     lines: list[str] = []
     for card in told.cards:
-        held = f"{card.ours / GIB:.2f} GiB by this unit" if card.ours is not None else "by this unit: not told"
-        other = f"{card.others / GIB:.2f} GiB by others" if card.others is not None else "by others: not told"
+        held = f"{card.ours / GIB:.2f} GiB by this unit" if card.ours is not None else "by this unit: unknown"
+        other = f"{card.others / GIB:.2f} GiB by others" if card.others is not None else "by others: unknown"
         lines.append(
             f"  GPU {card.index} {visible(card.name)}: {card.free / GIB:.2f} of {card.total / GIB:.2f} GiB free;"
             f" {held}; {other}"
@@ -146,7 +146,7 @@ def _allocator(told: Allocator) -> list[str]:
 def _error(error: TorchError) -> str:
     asked = f"  last out-of-memory error (line {error.line}): asked {error.asked / GIB:.2f} GiB, "
     if error.unallocated is None:
-        return f"{asked}what torch held unused is not told"
+        return f"{asked}the message does not say how much torch held unused"
     verdict = "fragmentation" if error.fragmented else "a real shortage, not fragmentation"
     return f"{asked}reserved but unallocated {error.unallocated / GIB:.2f} GiB: {verdict}"
 

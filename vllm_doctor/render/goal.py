@@ -67,7 +67,9 @@ def _missing(row: SetUp) -> str:
         return f"cannot be said: {p.settings.doubts[0]}"
     low = 0.0 if row.holds is None else row.holds[0]
     each = " on each GPU" if row.count > 1 else ""
-    return f"{row.missing_gib:.2f} GiB more{each}; its pool holds {low:.1f} such requests at the low end of the range"
+    return (
+        f"{row.missing_gib:.2f} GiB more{each}; its KV cache holds {low:.1f} such requests at the low end of the range"
+    )
 
 
 def text(r: Reached, *, explain: bool = False) -> str:
@@ -75,7 +77,7 @@ def text(r: Reached, *, explain: bool = False) -> str:
     rows, goal = r.answer.rows, r.goal
     asked = f"{goal.concurrency} request{'s' if goal.concurrency > 1 else ''} of {goal.context:,} tokens at once"
     if not rows:
-        lines = [f"vLLM {r.version}, {asked}: none of the cards that were tried is sure to do it"]
+        lines = [f"vLLM {r.version}, {asked}: no card that was tried certainly reaches it"]
         if (near := r.answer.nearest) is not None:
             lines += [f"  nearest  {near.count} × {near.card.name}, {near.format.name}", f"  missing  {_missing(near)}"]
     else:
@@ -84,7 +86,7 @@ def text(r: Reached, *, explain: bool = False) -> str:
         lines = [
             f"vLLM {r.version}, {asked}: {first.count} × {first.card.name}, {first.format.name}{price}",
             *_without_loss(rows),
-            "  sure to start; requests: what the pool holds at the low end of the range and in its middle",
+            "  certain to start; requests: how many the KV cache holds at the low end of the range and in its middle",
         ]
         shown = rows if explain else _short(rows)
         for row in shown:
@@ -102,7 +104,7 @@ def _without_loss(rows: Sequence[SetUp]) -> list[str]:
     if rows[0].format.options and plain is not None:
         return [f"  8 bits cost some accuracy; none is lost on {plain.count} × {plain.card.name}, as stored"]
     if rows[0].format.options:
-        return ["  8 bits cost some accuracy; none of the cards that were tried holds it as stored"]
+        return ["  8 bits cost some accuracy; no card that was tried holds the model as stored"]
     return []
 
 
@@ -121,9 +123,9 @@ def _told(row: SetUp) -> list[str]:
     p = row.predicted
     each = " on each GPU" if row.count > 1 else ""
     price = "" if row.price is None else f", {row.price:g} an hour"
-    nameplate = "" if row.card.exact else " by the nameplate"
+    nameplate = "" if row.card.exact else " from the nameplate"
     held = "no cache" if row.holds is None else f"{row.holds[0]:.1f} to {row.holds[1]:.1f} requests"
-    pool = "" if p.available_kv_gib is None else f", pool {p.available_kv_gib:.2f}"
+    pool = "" if p.available_kv_gib is None else f", KV cache {p.available_kv_gib:.2f}"
     return [
         f"  {row.count} × {row.card.name}, {row.format.name}: {row.memory_gib:.0f} GiB{nameplate}{price}",
         f"  holds    {held}; weights {p.weights_gib:.2f}{pool} GiB{each}",

@@ -4,7 +4,7 @@ from vllm_doctor.records.finding import GpuHolders, MemoryUse
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.page import Page
 
-_NOTHING = "nothing of it was seen: neither a start's log nor a GPU with the server's processes"
+_NOTHING = "nothing was read: neither the log of a start nor a GPU with the server's processes"
 
 
 HEADING = "Where the GPU's memory went (GiB of one GPU)"

@@ -24,7 +24,7 @@ _BAR = 56
 _FILLED = 0.95
 _OUTCOMES = {
     "ok": "starts",
-    "kv-too-small": "does not start: the KV pool cannot hold one request",
+    "kv-too-small": "does not start: the KV cache cannot hold one request",
     "oom-profile": "does not start: out of memory in the profile run",
     "oom-weights": "does not start: the weights do not fit",
     "oom-cudagraph": "does not start: out of memory in graph capture or sampler warm-up",
@@ -199,17 +199,17 @@ def _remedies(plan: Plan) -> list[str]:
         *([] if first.length is None else [f"--max-model-len {first.length}"]),
     ]
     with_ = f", each with {' '.join(beside)}" if beside else ""
-    lines = ["", f"  any one of these lets it start{with_}:"]
-    return lines + [f"    --{r.flag} {r.value:<10} pool {r.pool_gib:.2f} GiB; {r.cost}" for r in remedies]
+    lines = ["", f"  each of these alone lets it start{with_}:"]
+    return lines + [f"    --{r.flag} {r.value:<10} KV cache {r.pool_gib:.2f} GiB; {r.cost}" for r in remedies]
 
 
 def _instead(plan: Plan) -> str:
     """What to take where no launch of this checkpoint on these cards is good."""
     four = plan.four_bits
     if four is None:
-        return "take others, or a smaller or more quantised checkpoint"
+        return "use others, or a smaller or more quantised checkpoint"
     length = f", for requests of up to {four.length} tokens" if four.length < plan.predicted.length else ""
-    return f"take others, or a checkpoint in 4 bits, whose weights take {four.weights_gib:.2f} GiB of each{length}"
+    return f"use others, or a checkpoint in 4 bits, whose weights take {four.weights_gib:.2f} GiB of each{length}"
 
 
 def _recommended(plan: Plan, *, explain: bool) -> list[str]:
@@ -326,7 +326,7 @@ def _sizes(p: Prediction) -> list[str]:
 
 def _verdict(p: Prediction) -> str:
     if p.verdict == "uncertain":
-        return "may start or not: what one request needs lies inside the range"
+        return "may start or not: the memory that one request needs lies inside the range"
     return _OUTCOMES[p.outcome]
 
 
@@ -341,7 +341,7 @@ def _uncertain(p: Prediction) -> list[str]:
     return [
         f"  {told}",
         *fact,
-        "            --learn START.LOG settles it after one start; what is recommended needs no luck",
+        "            --learn START.LOG settles it after one start; the recommended launch starts in either case",
     ]
 
 
@@ -349,7 +349,7 @@ def _least_sure(p: Prediction) -> list[str]:
     """The term that widens the range most, and what would tell."""
     if p.widest is None:
         return []
-    wide = f"the pool may be {p.widest.below:.2f} GiB smaller or {p.widest.above:.2f} larger by it"
+    wide = f"the KV cache may be {p.widest.below:.2f} GiB smaller or {p.widest.above:.2f} larger by it"
     return [f"    least sure: {p.widest.term}; {wide}", f"        told by {p.widest.told_by}"]
 
 
@@ -371,16 +371,16 @@ def text(plan: Plan, *, explain: bool = False) -> str:
             if p.margin_gib is None or p.margin_gib[0] == p.margin_gib[1]
             else f"  (claimed range {p.margin_gib[0]:.2f} to {p.margin_gib[1]:.2f})"
         )
-        lines += ["  the figures below are of the launch as asked, without what is recommended"] * _differs(plan)
+        lines += ["  the figures below describe the launch as asked, without the recommended changes"] * _differs(plan)
         lines.append(
             f"  per GPU  weights {p.weights_gib:.2f} · non-torch {p.non_torch_gib or 0:.2f} · activation "
             f"{p.activation_gib:.2f} · graphs {p.cudagraph_gib:.2f} GiB"
         )
         lines.append(
-            f"  KV pool  {p.available_kv_gib:.2f} GiB{span}; one request of {p.length} tokens needs "
+            f"  KV cache {p.available_kv_gib:.2f} GiB{span}; one request of {p.length} tokens needs "
             f"{p.needed_kv_gib:.2f} GiB"
             if p.pool is not None
-            else "  KV pool  none: the model keeps nothing between steps, and vLLM takes no memory for it"
+            else "  KV cache none: the model keeps nothing between steps, and vLLM takes no memory for it"
         )
         if p.kv_tokens is not None and p.concurrency is not None:
             lines.append(

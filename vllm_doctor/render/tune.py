@@ -63,15 +63,15 @@ def text(
     if why:
         out += [f"Stopped: {why}.", ""]
     if best is None:
-        out.append("No setting that was tried is a good one; nothing is recommended.")
+        out.append("No setting that was tried is good; nothing is recommended.")
     elif not changes:
-        out.append("The service stands at the best of what was tried: nothing to change.")
+        out.append("The service already runs with the best setting that was tried; change nothing.")
     else:
         gain = f" ({best.output_tps / rows[0].output_tps - 1:+.0%} tokens a second)" if rows[0].output_tps else ""
         out += [
-            f"Inventory{gain}; the next playbook run puts it in force:",
+            f"Inventory{gain}; the next playbook run applies it:",
             *(f"  {line}" for line in lines_of(changes)),
         ]
     if restored:
-        out += ["", "What served before serves again: a trial changes nothing that lasts."]
+        out += ["", "The earlier configuration serves again; a trial changes nothing permanently."]
     return "\n".join(out) + "\n"

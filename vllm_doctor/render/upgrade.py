@@ -29,7 +29,7 @@ def _terms(p: Prediction) -> dict[str, float | None]:
         "non-torch": p.non_torch_gib,
         "activation": p.activation_gib,
         "graphs, charged": p.cudagraph_budget_gib,
-        "KV pool": p.available_kv_gib,
+        "KV cache": p.available_kv_gib,
         "one request needs": p.needed_kv_gib,
     }
 
@@ -81,7 +81,7 @@ def text(u: Upgrade) -> str:
     ]
     different = differences(u)
     if different:
-        lines += ["", "  what the releases do differently with this launch, as far as this plan knows"]
+        lines += ["", "  what the releases do differently with this launch, as far as the plan knows"]
         lines += [f"    {what}  [{source}]" for what, source in different]
     return "\n".join(visible(line) for line in lines) + "\n"
 
@@ -94,6 +94,6 @@ def _first(p: Prediction, q: Prediction) -> str:
     was, now = p.available_kv_gib, q.available_kv_gib
     if was is None or now is None:
         return "the token arithmetic alone"
-    moved = f"the KV pool of each GPU goes from {was:.2f} to {now:.2f} GiB"
+    moved = f"the KV cache of each GPU goes from {was:.2f} to {now:.2f} GiB"
     ends = {"starts": "it starts", "does-not-start": "it does not start", "uncertain": "it may start or not"}
     return f"{moved}; {ends[q.verdict]}"

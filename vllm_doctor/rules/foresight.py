@@ -65,7 +65,7 @@ def foreseen(case: Case, findings: Sequence[Finding]) -> list[Finding]:
 
 
 def planned_kv_gib(case: Case) -> float | None:
-    """The KV pool of one GPU as planned, to lay beside the logged one; None where no plan can be made."""
+    """The KV cache of one GPU as planned, to lay beside the logged one; None where no plan can be made."""
     foresight = _foresight(case)
     pool = foresight.now.available_kv_gib if foresight is not None else None
     return round(pool, 2) if pool is not None else None

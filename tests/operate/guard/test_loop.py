@@ -82,7 +82,7 @@ def test_a_dead_engine_is_diagnosed_restarted_and_answers_and_all_of_it_is_kept(
     lines = [line.removeprefix(f"{UNIT}: ") for line in told if line.startswith(UNIT)]
     assert lines[0].startswith("engine-dead: restarts it: 2 running, 0 waiting, no token for 4 s (limit 4")
     assert lines[1] == "diagnosed: before the restart: VD909: the engine is dead"
-    assert lines[2].startswith("answers: started anew; a completion came back after ")
+    assert lines[2].startswith("answers: restarted; a completion came back after ")
     kinds = [event.kind for event in Reader(tmp_path / "s").events(UNIT, 0)]
     assert kinds[:3] == ["engine-dead", "diagnosed", "answers"]
     assert "sk-abcdefghijklmnop" not in repr(Reader(tmp_path / "s").events(None, 0))
@@ -95,7 +95,7 @@ def test_a_restart_that_was_refused_is_not_tried_with_every_look(tmp_path: Path,
     for _ in range(40):
         guard.beat()
     assert len(hands.asked) == 1
-    assert len([line for line in told if "would restart it (the last try did not succeed)" in line]) == 1
+    assert len([line for line in told if "would restart it (the last attempt failed)" in line]) == 1
 
 
 class Script(Hands):
@@ -120,14 +120,16 @@ SERVES: dict[str, object] = {"canary": True}
         ({"drained": True}, "it was drained"),
         ({"active": "inactive"}, "it was stopped"),
         ({"held": "playbooks/rollback.yml"}, "it is being changed (playbooks/rollback.yml)"),
-        ({"invocation": "another's"}, "it was started anew, and not by its Restart="),
+        ({"invocation": "another's"}, "something other than its Restart= started it again"),
     ],
 )
 def test_an_answer_after_another_took_the_unit_in_hand_is_not_the_guards(
     meanwhile: dict[str, object], said: str
 ) -> None:
     assert acted(LOADING, LOADING | meanwhile, SERVES)[-1][0] == "left-alone"
-    assert f"started anew; {said}, so nobody waits for it any more, after" in acted(LOADING, LOADING | meanwhile)[-1][1]
+    assert (
+        f"restarted; {said}, so the guard stopped waiting for it, after" in acted(LOADING, LOADING | meanwhile)[-1][1]
+    )
 
 
 def test_a_start_that_systemd_repeats_is_waited_for_and_one_that_it_gave_up_is_not() -> None:
@@ -144,7 +146,7 @@ def acted(*looks: dict[str, object]) -> list[tuple[str, str]]:
     hands.run = 1  # nothing to be found before
     assert act.restarted(hands, policy, UNIT, why, lambda kind, text: steps.append((kind, text))) is DeedEnd.RESTARTED
     assert [ask.why for ask in hands.asked] == ["growth: it grows"]
-    return [(kind, text.removeprefix("started anew; ").rpartition(" after ")[0] if kind != "left-alone" else text)
+    return [(kind, text.removeprefix("restarted; ").rpartition(" after ")[0] if kind != "left-alone" else text)
             for kind, text in steps]  # fmt: skip
 
 

@@ -96,7 +96,7 @@ def test_what_another_left_in_its_place_is_put_aside(tmp_path: Path) -> None:
         (path / "what.txt").write_text("is whose")
         time.sleep(0.002)
         store = Store(path)
-        assert "not readable (it is no file of this user's); kept as history.sqlite.spoiled-" in store.notes[0]
+        assert "not readable (it is not a regular file of this user); kept as history.sqlite.spoiled-" in store.notes[0]
         store.keep(look())
         assert store.lost == 0
         store.close()
@@ -196,6 +196,6 @@ def test_a_file_that_was_taken_away_under_the_writer_is_begun_anew_and_that_is_s
     store.keep(look())
     (tmp_path / gone).unlink()
     store.keep(look(NOW + 60))
-    assert store.notes == [f"{path}: somebody took it away; records go into the file that is there now"]
+    assert store.notes == [f"{path}: somebody removed it; records go into the file that is there now"]
     assert [row.at for row in Reader(path).minutes(UNIT, NOW + 1)] == [NOW + 60]
     store.close()

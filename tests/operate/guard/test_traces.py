@@ -216,7 +216,7 @@ def test_a_start_that_is_seen_is_told_once_it_answers_also_by_a_guard_that_began
     trace = [at(t, health=0 if t < 90 else 200, counters=busy(t) if t >= 90 else None, canary=True) for t in beats(300)]
     found = [(one.up - 1000, d) for one, d in play(trace)]
     assert [(when, d.kind, d.sum) for when, d in found] == [
-        (90, DecisionKind.ANSWERS, "/health says 200, 90 s after this run was first seen")
+        (90, DecisionKind.ANSWERS, "/health answers 200, 90 s after this run was first seen")
     ]
 
 

@@ -55,7 +55,7 @@ def test_it_stops_before_the_pool_is_full_and_does_not_find_out_by_preempting():
     rows, why = climb(server, [server(TrialSetting(8))])
     assert [r.setting.seqs for r in rows] == [8, 16, 32, 40]
     assert max(r.kv_peak for r in rows) <= 0.9
-    assert "would take 100% of the KV pool" in why
+    assert "would take 100% of the KV cache" in why
     assert best(rows, LIMITS).setting.seqs == 40
 
 
@@ -122,7 +122,7 @@ def test_tokens_of_a_step_come_after_sequences_and_stop_without_gain():
     [
         (row(8, 100, problem="the service ended under the load"), "ended"),
         (row(8, 100, errors=2), "2 of 26 requests failed"),
-        (row(8, 0, requests=0), "no request ended"),
+        (row(8, 0, requests=0), "no request finished"),
         (row(8, 100, preemptions=3.0), "3 preemptions"),
         (row(8, 100, kv=0.97), "97%"),
         (row(8, 100, memory_free=0.01), "memory stayed free"),

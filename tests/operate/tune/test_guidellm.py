@@ -103,7 +103,7 @@ def test_a_run_without_a_report_is_one_error_that_says_why(installed):
     installed(report="none", code=2)
     load = find().drive(TARGET, "/srv/models/tiny", 4, 60)
     assert load.streams == ()
-    assert load.errors[0].startswith("guidellm 0.8.1 ended with 2 and left no report that can be read (")
+    assert load.errors[0].startswith("guidellm 0.8.1 ended with 2 and left no readable report (")
     assert load.errors[0].endswith(": it said why")
 
 

@@ -140,7 +140,7 @@ async def silent(_writer, _number):
 def test_a_server_that_never_answers_costs_the_time_of_a_step_and_no_more():
     with server(silent) as (base, _seen):
         load = drive(LoadTarget(base, "tiny", 8, TOKENS), 2, 0.2, 1)
-    assert set(load.errors) == {"no complete answer in the time of a step"}
+    assert set(load.errors) == {"no complete answer within one step"}
 
 
 def test_the_benchmarks_file_is_read_as_a_load(tmp_path):

@@ -129,7 +129,7 @@ def test_after_ctrl_c_it_goes_on_with_the_step_that_was_cut(what):
     outcome, said = go(what, service := Service())
     assert outcome.resumed == 1
     assert service.deeds[1] == "apply 16"
-    assert "goes on from 1 rows" in said[0]
+    assert "continues from 1 rows" in said[0]
     assert [r.setting.seqs for r in outcome.rows][:3] == [8, 16, 32]
 
 
@@ -198,7 +198,7 @@ def test_a_way_back_that_fails_is_said_before_all_else(what):
     )
     outcome, said = go(what, service)
     assert not outcome.restored
-    assert outcome.why.startswith("what served before DOES NOT ANSWER")
+    assert outcome.why.startswith("the earlier configuration DOES NOT ANSWER")
     assert any("DOES NOT ANSWER" in line for line in said)
 
 

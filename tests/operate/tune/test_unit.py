@@ -128,13 +128,13 @@ def test_a_foreseen_failure_is_named():
         request_tokens=1,
         most_seqs=None,
     )
-    assert allowed(TrialSetting(8, 4096)) == "with 8 sequences and 4096 tokens a step the plan foresees oom-profile"
+    assert allowed(TrialSetting(8, 4096)) == "with 8 sequences and 4096 tokens a step the plan predicts oom-profile"
 
 
 def test_without_a_plan_the_pool_alone_speaks():
     allowed = allowance(None, TrialSetting(8, 2048), pool_tokens=6400, request_tokens=640, most_seqs=None)
     assert allowed(TrialSetting(10, 2048)) is None
-    assert "KV pool of 6400" in allowed(TrialSetting(11, 2048))
+    assert "KV cache of 6400" in allowed(TrialSetting(11, 2048))
     assert "without a plan" in allowed(TrialSetting(8, 4096))
 
 

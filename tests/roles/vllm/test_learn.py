@@ -77,7 +77,7 @@ def play(tmp_path):
 def test_the_difference_is_said_once_and_kept(play, tmp_path):
     code, said = play()
     assert code == 0, said
-    assert "KV pool" in said
+    assert "KV cache" in said
     assert "53.0 GiB logged" in " ".join(said.split())
     assert "changed=1" in said
     assert (tmp_path / "state/starts.json").exists()

@@ -78,7 +78,12 @@ def cut(lines: Sequence[LogLine], source: str, skipped: int = 0, notes: Sequence
     if len(parts) == 1:
         return _cut(lines, source, skipped, notes)
     logs = [
-        _cut(part, source, skipped, (*notes, f"{len(parts)} servers wrote into it at the same time; judged is {name}"))
+        _cut(
+            part,
+            source,
+            skipped,
+            (*notes, f"{len(parts)} servers wrote into it at the same time; the doctor judged {name}"),
+        )
         for name, part in parts.items()
     ]
     return msgspec.structs.replace(logs[0], others=tuple(logs[1:]))
@@ -87,7 +92,7 @@ def cut(lines: Sequence[LogLine], source: str, skipped: int = 0, notes: Sequence
 def _cut(lines: Sequence[LogLine], source: str, skipped: int, notes: Sequence[str]) -> Log:
     begins = starts(lines, headless=skipped > 0)
     if begins and only_begins(lines[begins[-2] if len(begins) > 1 else 0 : begins[-1]], lines[begins[-1] :]):
-        notes = (*notes, "judged is the start before the last: it failed, and the last one is still under way")
+        notes = (*notes, "the doctor judged the start before the last: it failed, and the last one is still under way")
         lines, begins = lines[: begins[-1]], begins[:-1]
     last = begins[-1] if begins else 0
     run = RunLines(

@@ -76,7 +76,7 @@ def restarted(hands: Hands, policy: Policy, unit: str, one: Decision, tell: Tell
         tell("not-restarted", str(refused))
         return DeedEnd.REFUSED
     kind, how = _answer(hands, policy, unit, began)
-    tell(kind, f"started anew; {how} after {time.monotonic() - began:.1f} s")
+    tell(kind, f"restarted; {how} after {time.monotonic() - began:.1f} s")
     if kind != DecisionKind.HELD:  # of what another started there is nothing to say
         after = hands.explain(unit)
         _memory(after, tell)
@@ -95,13 +95,13 @@ def _answer(hands: Hands, policy: Policy, unit: str, began: float) -> tuple[str,
             first = first or look
             taken = _taken(first, look)
             if taken:
-                return DecisionKind.HELD, f"{taken}, so nobody waits for it any more,"
+                return DecisionKind.HELD, f"{taken}, so the guard stopped waiting for it,"
             if look.active == "failed":
                 return "no-answer", "the service failed"
             if look.health == 200 and look.canary is True:
                 return DecisionKind.ANSWERS, "a completion came back"
             if look.health == 200 and look.canary is None:
-                return DecisionKind.ANSWERS, "/health says 200, and it cannot be asked for a completion"
+                return DecisionKind.ANSWERS, "/health answers 200, and no completion can be asked for"
         time.sleep(min(_POLL_S, policy.beat_s))
     return "no-answer", "no completion came"
 
@@ -115,4 +115,4 @@ def _taken(first: Look, now: Look) -> str:
     if now.active == "inactive":
         return "it was stopped"
     anew = bool(first.invocation and now.invocation) and first.invocation != now.invocation
-    return "it was started anew, and not by its Restart=" if anew and now.restarts <= first.restarts else ""
+    return "something other than its Restart= started it again" if anew and now.restarts <= first.restarts else ""

@@ -22,14 +22,16 @@ def over_gap(policy: Policy, memory: UnitMemory, look: Look, found: list[Decisio
     off = (look.at - last.at) - passed
     rest = rested(memory, last)
     if slept > _CLOCK_S:
-        found.append(Decision(DecisionKind.GAP, f"the host slept for {slept:.0f} s: it is watched anew"))
+        found.append(Decision(DecisionKind.GAP, f"the host slept for {slept:.0f} s: observation begins again"))
         return rest
     if abs(off) > _CLOCK_S:
         found.append(
-            Decision(DecisionKind.CLOCK, f"the clock was set by {off:+.0f} s; what is timed here does not go by it")
+            Decision(
+                DecisionKind.CLOCK, f"the system clock was set by {off:+.0f} s; the guard's timers do not follow it"
+            )
         )
     if passed < 0 or passed > _GAP * policy.every_s:
-        found.append(Decision(DecisionKind.GAP, f"nothing was seen for {passed:.0f} s: it is watched anew"))
+        found.append(Decision(DecisionKind.GAP, f"nothing was seen for {passed:.0f} s: observation begins again"))
         return rest
     return memory
 
@@ -45,12 +47,12 @@ def started(policy: Policy, memory: UnitMemory, look: Look, found: list[Decision
     if look.restarts > before.restarts:
         starts = (*starts, look.up)
         times = f"{len(starts)} times in {policy.flapping_s:.0f} s"
-        found.append(Decision(DecisionKind.CRASHED, f"it ended, and systemd started it anew, {times}"))
+        found.append(Decision(DecisionKind.CRASHED, f"it ended, and systemd restarted it, {times}"))
     else:
         found.append(
             Decision(
                 DecisionKind.STARTED,
-                "a new run began, and not by the unit's Restart= (a person, a playbook or a command)",
+                "a person, a playbook or a command started a new run, not the unit's Restart=",
             )
         )
     fresh = UnitMemory(last=look, began=look.up, starts=starts, said=memory.said & {DecisionKind.LOOP})
@@ -58,7 +60,7 @@ def started(policy: Policy, memory: UnitMemory, look: Look, found: list[Decision
         found.append(
             Decision(
                 DecisionKind.LOOP,
-                f"{len(starts)} starts in {policy.flapping_s:.0f} s: one more does not help (vllm-doctor diagnose)",
+                f"{len(starts)} starts in {policy.flapping_s:.0f} s: one more does not help; see vllm-doctor diagnose",
             )
         )
         fresh = said(fresh, DecisionKind.LOOP)
@@ -77,11 +79,11 @@ def counted(memory: UnitMemory, look: Look, found: list[Decision]) -> UnitMemory
         return msgspec.structs.replace(memory, counters=now, moved=look.up, cpu=look.engine_cpu)
     if _fell(before, now):
         resets = (*(at for at in memory.resets if look.up - at < 600), look.up)
-        kind, text = DecisionKind.RESET, "a counter of /metrics fell without a new start: it is watched anew"
+        kind, text = DecisionKind.RESET, "a counter of /metrics fell without a new start: observation begins again"
         if len(resets) > 2:
             kind, text = (
                 DecisionKind.TWO_SERVERS,
-                "the counters of /metrics fall again and again: two servers answer by turns",
+                "the counters of /metrics fall repeatedly: two servers answer in turn",
             )
         if kind not in memory.said:
             found.append(Decision(kind, text))

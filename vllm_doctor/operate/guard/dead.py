@@ -60,7 +60,7 @@ def engine(policy: Policy, memory: UnitMemory, look: Look, found: list[Decision]
         # Under load, or where the load is not known, a completion may only wait its turn.
         return msgspec.structs.replace(memory, ask=False, silent_canaries=0)
     if failed >= 2:
-        found.append(_dead(f"nothing runs, and {failed} completions in a row did not come", policy, look))
+        found.append(_dead(f"nothing runs, and {failed} completions in a row did not come back", policy, look))
         return memory
     due = memory.asked is None or look.up - memory.asked >= (policy.canary_every_s if not failed else policy.beat_s)
     gone = look.health not in {200, 0} and memory.answered

@@ -27,13 +27,13 @@ def decide(
     memory = started(policy, memory, look, found)
     if look.active != "active" or look.drained or look.held:
         if look.held and look.held not in memory.said:
-            found.append(Decision(DecisionKind.HELD, f"nothing is done while it is changed: {look.held}"))
+            found.append(Decision(DecisionKind.HELD, f"the guard waits while the unit is changed: {look.held}"))
             memory = said(memory, look.held)
         return rested(memory, look), tuple(found)
     memory = counted(memory, look, found)
     if look.health == 200 and not memory.answered and memory.last is not None and memory.last.health != 200:
         age = look.up - memory.began
-        found.append(Decision(DecisionKind.ANSWERS, f"/health says 200, {age:.0f} s after this run was first seen"))
+        found.append(Decision(DecisionKind.ANSWERS, f"/health answers 200, {age:.0f} s after this run was first seen"))
     memory = msgspec.structs.replace(memory, answered=memory.answered or look.health == 200, ask=False)
     if not memory.answered:
         memory = starting(policy, memory, look, found)

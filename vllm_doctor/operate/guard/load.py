@@ -40,7 +40,7 @@ def pressed(policy: Policy, memory: UnitMemory, look: Look, found: list[Decision
         if kv > limits.kv or queue:
             recent = (*recent, look.up)
         if len(recent) >= limits.times:
-            why = "" if limits.restart else "; a restart would lose the queue and help nothing"
+            why = "" if limits.restart else "; a restart would lose the queue and would not help"
             text = (
                 f"KV cache {kv:.1%} (mark {limits.kv:.0%}), {waiting:.0f} waiting for {running:.0f} running "
                 f"(mark {limits.queue_factor:g} ×), {len(recent)} times in {limits.within_s:.0f} s{why}"

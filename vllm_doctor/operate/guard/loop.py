@@ -85,7 +85,7 @@ class Guard:
             look = self._with_cards(look, full=full)  # noqa: PLW2901 - the same look, with what was seen before it
             found += [(look, one) for one in self._decided(look)]
         for missing in set(self.policy.units) - {look.unit for look in seen.value}:
-            self._say_once(missing, "there is no such unit on this host; it is named in the policy")
+            self._say_once(missing, "the policy names it, but this host has no such unit")
         if self._acting is None and self._later:  # a restart goes first
             unit, work = self._later.popleft()
             self._act(unit, "diagnosed", work)
@@ -129,7 +129,7 @@ class Guard:
         if self._acting is not None:
             refusal = refusal or f"{self._acting.unit} is being {self._acting.what}"
         if look.up < self._rests.get(look.unit, 0.0):
-            refusal = refusal or "the last try did not succeed"
+            refusal = refusal or "the last attempt failed"
         if refusal is not None:
             # The same sum comes with each look; its reason is told once.
             self._say_once(look.unit, f"would restart it ({refusal}): {why}", key=f"would {one.kind} {refusal[:40]}")

@@ -111,16 +111,24 @@ def _at_odds(policy: Policy) -> Iterator[tuple[str, str, str]]:
     pressure, growth = policy.pressure, policy.growth
     if pressure.kv_off >= pressure.kv:
         found = f"kv_off {pressure.kv_off:g} and kv {pressure.kv:g}"
-        yield "pressure", found, "kv_off below kv, or it is said again and again"
+        yield "pressure", found, "kv_off below kv; otherwise the warning comes back endlessly"
     if policy.beat_s > policy.every_s:
         found = f"beat_s {policy.beat_s:g} and every_s {policy.every_s:g}"
-        yield "beat_s", found, "beat_s at most every_s: the GPUs are looked at with the services, never more often"
+        yield (
+            "beat_s",
+            found,
+            "beat_s at most every_s: the guard reads the GPUs when it reads the services, never more often",
+        )
     if policy.engine_silent_s > policy.engine_busy_silent_s:
         found = f"engine_silent_s {policy.engine_silent_s:g} and engine_busy_silent_s {policy.engine_busy_silent_s:g}"
-        yield "engine_silent_s", found, "engine_silent_s at most engine_busy_silent_s: an engine that computes may live"
+        yield (
+            "engine_silent_s",
+            found,
+            "engine_silent_s at most engine_busy_silent_s: an engine that computes needs at least as much time",
+        )
     if (pressure.times - 1) * policy.beat_s >= pressure.within_s:
         found = f"times {pressure.times} and within_s {pressure.within_s:g}, with a look every {policy.beat_s:g} s"
-        yield "pressure", found, "fewer times or a longer within_s: so many looks never fall into that time"
+        yield "pressure", found, "fewer times or a longer within_s: so many looks never fit into that time"
     if growth.hours > policy.keep_days * 24:
         found = f"hours {growth.hours:g}, and keep_days {policy.keep_days:g}"
         yield "growth", found, "hours of records that are kept"

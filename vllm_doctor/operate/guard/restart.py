@@ -85,7 +85,7 @@ def refused(unit: str, policy: Policy, now: float) -> str | None:
     if not _of_vllm(found.value[0]):
         return "its command line does not start vLLM"
     state = found.value[0].unit.active_state
-    return None if state == "active" else f"it is {state}: whoever stopped it knows why"
+    return None if state == "active" else f"it is {state}: somebody stopped it on purpose"
 
 
 def _of_vllm(found: Found) -> bool:
@@ -103,7 +103,7 @@ def here(ask: Ask, policy: Policy) -> None:
             deeds.record(ask.unit, deeds.RESTARTED, f"by the guard: {ask.why[:1000]}")
         except OSError as full:
             raise NotPermitted(
-                f"{deeds.place()}: {full.strerror}: a restart that is not written down is not done"
+                f"{deeds.place()}: {full.strerror}: the guard restarts nothing that it cannot record"
             ) from None
         if ask.cut:
             # Its requests can never end, so the unit's time for draining would only be waited for.

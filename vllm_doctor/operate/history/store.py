@@ -116,7 +116,7 @@ class Store:
                 if attempt or not self._is_anothers():
                     self._failed(refused)
                     return
-                self._put_aside("it is no file of this user's")
+                self._put_aside("it is not a regular file of this user")
             except sqlite3.DatabaseError as ruined:
                 if attempt:
                     self._failed(ruined)
@@ -179,7 +179,7 @@ class Store:
                     self.path.with_name(name + end).unlink(missing_ok=True)
         self._units = {}
         if not self.path.exists():
-            self.notes.append(f"{self.path}: not readable ({why}); kept as {aside.name}, and begun anew")
+            self.notes.append(f"{self.path}: not readable ({why}); kept as {aside.name}, and a new store was begun")
 
     def _failed(self, why: Exception) -> None:
         self.lost += 1
@@ -192,7 +192,7 @@ class Store:
         """One transaction; where it fails the record is lost, and that is counted."""
         if self._base is not None and self._is_gone():
             self.close()
-            self.notes.append(f"{self.path}: somebody took it away; records go into the file that is there now")
+            self.notes.append(f"{self.path}: somebody removed it; records go into the file that is there now")
         if self._base is None:
             self._open()
         base = self._base

@@ -77,7 +77,7 @@ def _expired(events: Sequence[UnitEvent], now: float, *, booted: float = 0.0) ->
         rebooted = one.at < booted < end
         gone, whom = (booted, "the host's restart") if rebooted else (end, "its timer")
         if gone < now and not any(one.at < at < gone for at in ends):
-            found.append(UnitEvent(gone, one.unit, one.kind, f"expired: {whom} took the drop-in away"))
+            found.append(UnitEvent(gone, one.unit, one.kind, f"expired: {whom} removed the drop-in"))
     return found
 
 

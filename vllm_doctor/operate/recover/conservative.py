@@ -36,19 +36,19 @@ def less(argv: tuple[str, ...], predict: Predict | None, resolved: Mapping[str, 
         wanted.pop("gpu-memory-utilization", None)
         wanted.pop("max-num-batched-tokens", None)
         seqs = "lowered" if wanted else f"at most {SEQUENCES} already"
-        return Less(_changes(argv, wanted), f"max_num_seqs is {seqs}; more is lowered with a plan alone")
+        return Less(_changes(argv, wanted), f"max_num_seqs is {seqs}; only with a plan does recover lower more")
     for left_out in ((), ("gpu-memory-utilization",), ("gpu-memory-utilization", "max-num-batched-tokens"), _FLAGS):
         kept = {flag: value for flag, value in wanted.items() if flag not in left_out}
         told = predict({flag: f"{value:g}" for flag, value in kept.items()})
         if told.outcome in {"ok", "uncertain"}:
             without = f"; with {' and '.join(left_out)} lowered too it would not start" if left_out and kept else ""
-            return Less(_changes(argv, kept), f"the plan foresees {told.outcome}{without}")
-    return Less((), f"the plan foresees {told.outcome} for the launch as it stands, and less of anything does not help")
+            return Less(_changes(argv, kept), f"the plan predicts {told.outcome}{without}")
+    return Less((), f"the plan predicts {told.outcome} for the present launch, and no smaller setting helps")
 
 
 def text(line: UnitLine, changes: tuple[Change, ...]) -> str:
     """The drop-in's text."""
-    comment = "`vllm-doctor recover`: the launch with less, until the time in this file's name or the next reboot."
+    comment = "`vllm-doctor recover`: a smaller launch, until the time in this file's name or the next reboot."
     return launch_text.text(comment, line, changes)
 
 

@@ -72,14 +72,14 @@ def gpu_name(gpu: Gpu) -> str:
 
 def _why_not(pid: int, whose: str, unit: str, invocations: frozenset[str]) -> str:
     if procfs.container_of(pid) is not None or _namespace(pid) != _namespace("self"):
-        return "it lives in a container"
+        return "it runs in a container"
     if whose == unit:
         return ""
     if whose:
         return f"it is {whose}'s"
     mark = (procfs.environ(pid) or {}).get("INVOCATION_ID", "")
     if not mark:
-        return "nothing says that this unit started it"
+        return "there is no sign that this unit started it"
     return "" if mark in invocations else "another service started it"
 
 

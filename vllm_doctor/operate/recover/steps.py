@@ -73,15 +73,17 @@ def told(plan: RecoveryPlan) -> list[str]:
     lines = [
         f"stop {plan.unit}, which is {plan.active}, with all {len(plan.processes)} processes of its control group"
         if plan.processes or plan.active != "inactive"
-        else f"{plan.unit} is stopped already"
+        else f"{plan.unit} is already stopped"
     ]
-    lines += [f"end what it left behind: {one.told}" for one in plan.mine if one.pid not in plan.processes]
+    lines += [
+        f"end the processes that it left behind: {one.told}" for one in plan.mine if one.pid not in plan.processes
+    ]
     lines.append("read the GPUs' memory until it is free" if plan.gpus else f"GPUs: {plan.gpus_unknown}")
     if plan.less.changes:
         lower = " ".join(f"--{c.name} {c.after:g}" for c in plan.less.changes if isinstance(c.after, float | int))
         lines.append(f"start it with {lower}, for {plan.hours:g} h by a drop-in that expires ({plan.less.why})")
     else:
-        lines.append(f"start it as it is ({plan.less.why})")
+        lines.append(f"start it with its present launch ({plan.less.why})")
     lines.append("wait for a real completion")
     numbered = [f"{n}. {line}" for n, line in enumerate(lines, 1)]
     numbered += [f"   left alone: {one.told}: {one.why_not}" for one in plan.others]
@@ -94,8 +96,8 @@ def _hardware(gpus: tuple[Gpu, ...]) -> Iterator[str]:
         action = gpu.recovery_action
         if action is not None and action not in {"none", ""}:
             yield (
-                f"   not done here: GPU {gpu.index} asks for {action} (NVIDIA's recovery action): stop everything "
-                "on it first, then do that"
+                f"   not done by recover: GPU {gpu.index} needs {action} (NVIDIA's recovery action): stop everything "
+                "on it first"
             )
 
 
@@ -121,7 +123,7 @@ def done(plan: RecoveryPlan, ready_s: float, say: Callable[[str], None], now: da
         run(["systemctl", "stop", f"{resume}.timer"], deadline_s=20)
         why = answers(plan.unit, ready_s)
         if why is not None and drop_in.take_away():
-            say(f"{why}: starts it as it was")
+            say(f"{why}: starting the earlier launch again")
             _forget_failures(plan.unit)
             systemctl("restart", "--", plan.unit, deadline_s=_STOP_S)
             why = answers(plan.unit, ready_s)
@@ -139,7 +141,9 @@ def _cut_off(unit: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        deeds.record(unit, "not-recovered", "interrupted: where it is stopped, a timer starts it in half a minute")
+        deeds.record(
+            unit, "not-recovered", "interrupted: if the unit is stopped, a timer starts it within half a minute"
+        )
         raise
 
 
@@ -165,7 +169,7 @@ def _freed(plan: RecoveryPlan, say: Callable[[str], None]) -> str:
             for one in mine:
                 say(f"ends {one.told}")
             for one in end(mine, _PATIENCE_S):
-                say(f"{one.told}: does not end, not even by SIGKILL: it waits in the driver; that needs a reboot")
+                say(f"{one.told}: does not end, even after SIGKILL: it waits in the driver; reboot the host")
         held = [line for gpu in gpus for line in _hidden(gpu)]
         if not mine and not held:
             for gpu in gpus:
@@ -192,7 +196,7 @@ def _hidden(gpu: Gpu) -> Iterator[str]:
 def answers(unit: str, within_s: float) -> str | None:
     """Wait for a real completion; why none came, or None."""
     end_at = time.monotonic() + within_s
-    last = "it did not listen"
+    last = "it did not listen on its port"
     while time.monotonic() < end_at:
         read = look.looks((unit,), cards=False, canaries={unit: 15.0})
         one = read.value[0] if isinstance(read, Known) and read.value else None

@@ -1,6 +1,6 @@
 """The ramp's judgement: given what was measured, is it good, and what is tried next? No clock, no host.
 
-The rows are the whole state, so a run that was cut off goes on from its rows, and recorded figures test it.
+The rows are the whole state, so a run that was cut off continues from its rows, and recorded figures test it.
 """
 
 from collections.abc import Callable, Sequence
@@ -71,9 +71,9 @@ def trouble(row: Measured, first: Measured, limits: Limits) -> str | None:
     if row.errors:
         return f"{row.errors} of {row.requests + row.errors} requests failed"
     if not row.requests:
-        return "no request ended in the time of a step: give it more time, or a shorter load"
+        return "no request finished within one step: allow more time, or use a shorter load"
     if row.preemptions:
-        return f"{row.preemptions:g} preemptions: the KV pool was full"
+        return f"{row.preemptions:g} preemptions: the KV cache was full"
     if row.kv_peak is not None and row.kv_peak > limits.kv_use:
         return f"KV use reached {row.kv_peak:.0%}, above {limits.kv_use:.0%}"
     if row.memory_free is not None and row.memory_free < limits.memory_free:
@@ -105,7 +105,7 @@ def following(rows: Sequence[Measured], limits: Limits, allowed: Allowed) -> Tri
     first = rows[0]
     harm = trouble(first, first, limits)
     if harm is not None:
-        return Stop(f"the service is in trouble as it stands: {harm}")
+        return Stop(f"the service is already in trouble: {harm}")
     wide = [r for r in rows if r.setting.tokens == first.setting.tokens]
     step = _next_seqs(wide, limits, allowed)
     if isinstance(step, TrialSetting):
@@ -150,7 +150,7 @@ def _grown(last: Measured, limits: Limits, allowed: Allowed) -> TrialSetting | S
         wanted = max(seqs + 1, int(seqs * factor))
         expected = _expected(last, wanted)
         if expected is not None and expected > limits.kv_use:
-            why = f"{wanted} sequences would take {expected:.0%} of the KV pool, above {limits.kv_use:.0%}"
+            why = f"{wanted} sequences would take {expected:.0%} of the KV cache, above {limits.kv_use:.0%}"
             continue
         refused = allowed(TrialSetting(wanted, last.setting.tokens))
         if refused is None:

@@ -98,7 +98,7 @@ class Guidellm(msgspec.Struct, frozen=True):
                 return loaded(report.read_bytes())
             except (OSError, msgspec.DecodeError) as problem:
                 said = f": {(done.err.strip().splitlines() or [''])[-1]}" if done.code else ""
-                why = f"{self.name} ended with {done.code} and left no report that can be read ({problem}){said}"
+                why = f"{self.name} ended with {done.code} and left no readable report ({problem}){said}"
                 return LoadResult((), (why[:300],), limit_s)
 
 
@@ -116,7 +116,7 @@ def find() -> Guidellm | str:
         return told.reason
     version = re.search(rb"\b\d+(?:\.\d+)+\S*", told.out)
     if version is None:
-        return f"{program} --version tells no version"
+        return f"{program} --version prints no version"
     found = version[0].decode(errors="replace")
     if not found.startswith(f"{LINE}."):
         return f"found {found}, whose options and report are not known here"
@@ -149,5 +149,5 @@ def loaded(report: bytes) -> LoadResult:
         )
     (ran,) = told.benchmarks
     streams = tuple(r.stream() for r in ran.requests.successful)
-    errors = tuple((r.info.error or "failed without a word")[-200:] for r in ran.requests.errored)
+    errors = tuple((r.info.error or "failed without a message")[-200:] for r in ran.requests.errored)
     return LoadResult(streams, errors, ran.duration)

@@ -61,9 +61,8 @@ class LiveHost(msgspec.Struct):
                 return load, watch.seen()
             if end - time.monotonic() < self.step_s:
                 raise OutOfTime
-            self.say(
-                f"  {load.errors[0] if load.errors else 'the benchmark measured nothing'}: our own load from here on"
-            )
+            why = load.errors[0] if load.errors else "the benchmark measured nothing"
+            self.say(f"  {why}: vllm-doctor's own load from here on")
             self.bench = None
         with Watch(self.service.base, given=self.given) as watch:
             grace = min(max(GRACE_S, self.step_s * 2), max(1.0, end - time.monotonic() - self.step_s))

@@ -99,7 +99,7 @@ async def _ask(target: LoadTarget, dice: random.Random, end: float) -> LoadStrea
         async with asyncio.timeout(max(1.0, end - time.monotonic())):
             return await _stream(target, dice)
     except TimeoutError:
-        return "no complete answer in the time of a step"
+        return "no complete answer within one step"
     except (OSError, ValueError) as problem:
         return f"{type(problem).__name__}: {str(problem)[:120]}"
 

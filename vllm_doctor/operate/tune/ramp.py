@@ -75,7 +75,7 @@ def ramp(what: Ramp, host: Service, say: Callable[[str], None], clock: Clock = t
     state = tune_state.load(what.state, what.key)
     resumed = len(state.rows)
     if resumed:
-        say(f"goes on from {resumed} rows that were measured before ({what.state})")
+        say(f"continues from {resumed} rows that an earlier run measured ({what.state})")
     why, complete, restored = "", False, True
     try:
         state, why, complete = _climb(what, state, host, say, clock)
@@ -110,7 +110,11 @@ def _climb(
         if isinstance(step, Stop):
             return state, step.why, True
         if clock() + longest > end:
-            return state, f"the time is used up; the next step would be {shown(step)} (run it again to go on)", False
+            return (
+                state,
+                f"the time is used up; the next step would be {shown(step)} (run tune again to continue)",
+                False,
+            )
         began = clock()
         changed = bool(state.rows) or not what.as_it_stands
         if changed:
@@ -122,8 +126,8 @@ def _climb(
         except OutOfTime:
             state = msgspec.structs.replace(state, trying=None)
             tune_state.save(what.state, state)
-            why = f"the time is used up while {shown(step)} was tried, which says nothing about it"
-            return state, f"{why} (run it again with more --minutes to go on)", False
+            why = f"the time is used up while {shown(step)} was tried, so that setting has no result"
+            return state, f"{why} (run tune again with more --minutes to continue)", False
         except TuneNotDone as refused:
             measured = Measured(step, problem=str(refused))
         state = msgspec.structs.replace(state, rows=(*state.rows, measured), trying=None)
@@ -150,7 +154,7 @@ def row(setting: TrialSetting, load: LoadResult, seen: ScrapePeaks, *, problem: 
     first = [s.first_s * 1000 for s in load.streams]
     between = [b * 1000 for s in load.streams for b in s.between_s]
     if not problem and seen.preemptions is None:
-        problem = "the server's metrics could not be read, so nobody watches the preemptions"
+        problem = "the server's metrics could not be read, so preemptions cannot be watched"
     return Measured(
         setting=setting,
         requests=len(load.streams),
@@ -174,11 +178,11 @@ def _put_back(host: Service, ready_s: float, say: Callable[[str], None]) -> str 
     try:
         if not host.restore():
             return None
-        say("puts back what served before")
+        say("restores the earlier configuration")
         problem = host.ready(ready_s)
     except TuneNotDone as refused:
         problem = str(refused)
-    return None if problem is None else f"what served before DOES NOT ANSWER: {problem}"
+    return None if problem is None else f"the earlier configuration DOES NOT ANSWER: {problem}"
 
 
 def shown(setting: TrialSetting) -> str:

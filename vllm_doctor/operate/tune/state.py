@@ -8,7 +8,7 @@ import msgspec
 
 from vllm_doctor.operate.tune.decide import Measured, TrialSetting
 
-CUT_OFF = "an earlier run was cut off while this was tried, and could not say why"
+CUT_OFF = "an earlier run was interrupted during this trial and recorded no reason"
 
 
 class TuneState(msgspec.Struct, frozen=True):

@@ -85,14 +85,14 @@ def number(argv: tuple[str, ...], name: str) -> int | None:
 
 def trial(service: TunedUnit, setting: TrialSetting) -> str:
     """The drop-in's text."""
-    comment = "A trial of `vllm-doctor tune`; it is taken away when the trial ends, and a reboot forgets it."
+    comment = "A trial of `vllm-doctor tune`; tune removes it when the trial ends, and a reboot removes it too."
     return launch_text.text(comment, service.line, changes(service.argv, setting, lambda _: None))
 
 
 def apply(service: TunedUnit, setting: TrialSetting) -> None:
     """Write the drop-in and restart. Raises NotDone."""
     if not is_service(service.unit):
-        raise TuneNotDone(f"{service.unit!r} is no name of a service")
+        raise TuneNotDone(f"{service.unit!r} is not the name of a service")
     service.drop_in.parent.mkdir(parents=True, exist_ok=True)
     # Not for all eyes: a command line may hold a key.
     descriptor = os.open(service.drop_in, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -141,7 +141,7 @@ def guard(service: TunedUnit, seconds: int) -> None:
     )
     if isinstance(done, NotRun) or done.code != 0:
         why = done.reason if isinstance(done, NotRun) else done.err.strip()
-        raise TuneNotDone(f"the guard that would end the trial could not be armed: {why}")
+        raise TuneNotDone(f"the timer that would end the trial could not be armed: {why}")
 
 
 def disarm() -> None:

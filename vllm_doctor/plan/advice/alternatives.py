@@ -62,5 +62,5 @@ def _instead(planner: Planner, now: Prediction, chosen: Changes, name: str, what
         return
     if then.outcome != "ok" or (then.kv_tokens or 0) <= (now.kv_tokens or 0):
         return
-    pool = Sum("pool", then.available_kv_gib or 0.0, "GiB", f"{now.available_kv_gib or 0.0:.2f} without", "")
+    pool = Sum("KV cache", then.available_kv_gib or 0.0, "GiB", f"{now.available_kv_gib or 0.0:.2f} without", "")
     yield Reason(name, f"fp8 ({what}) would hold {then.kv_tokens:,} tokens instead of {now.kv_tokens or 0:,}", (pool,))

@@ -55,7 +55,7 @@ class KnownStart(msgspec.Struct, frozen=True):
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """A launch as planned: vLLM's outcome, the KV pool of one GPU in GiB and tokens, and the longest request that it
+    """A launch as planned: vLLM's outcome, the KV cache of one GPU in GiB and tokens, and the longest request that it
     takes. `hopeless` is it where it would not start even at the good end of the plan's range."""
 
     outcome: str

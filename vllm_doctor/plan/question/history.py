@@ -115,7 +115,7 @@ def compare(p: Prediction, logged: KnownTerms) -> list[Difference]:
         ("non-torch", p.non_torch_gib, logged.non_torch_gib),
         ("activation", p.activation_gib, logged.activation_gib),
         ("graphs", p.cudagraph_gib, logged.graphs_gib),
-        ("KV pool", p.available_kv_gib, logged.available_kv_gib),
+        ("KV cache", p.available_kv_gib, logged.available_kv_gib),
     )
     return [
         Difference(name, planned, real) for name, planned, real in pairs if planned is not None and real is not None

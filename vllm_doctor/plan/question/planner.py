@@ -242,14 +242,14 @@ def planner(q: Question) -> Planner:
         notes += _carded(q, card, total)
     if said is not None and said != total:
         notes.append(f"of the {said:g} GiB that nvidia-smi tells the driver keeps a part: planned with {total:g}")
-    notes += [f"--{name} is not a flag that is known of any release: it was not judged" for name in line.unknown]
+    notes += [f"--{name} is a flag of no known release: it was not judged" for name in line.unknown]
     s = resolve(line, version, arch, card, total, q.gpus)
     fmt = quantisation(arch, s)
     if weights is None and s.gguf is None:
         notes += _weighed(Path(q.config), arch, s.element)
     if not fmt.exact:
         notes.append(
-            f"quantisation {fmt.name}: its layout is not known here, so the weights are a guess; --weights-gib says "
-            f"better"
+            f"quantisation {fmt.name}: its layout is not known here, so the weights are an estimate; --weights-gib "
+            "gives the exact size"
         )
     return Planner(arch, line, version, card, total, q.gpus, known, tuple(notes))

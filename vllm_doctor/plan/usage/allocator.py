@@ -38,7 +38,7 @@ class Allocator(msgspec.Struct, frozen=True):
 
 
 def allocator(snapshot: Snapshot) -> Allocator:
-    """What the log and NVML tell of the memory around the KV pool."""
+    """What the log and NVML tell of the memory around the KV cache."""
     return Allocator(_last_error(snapshot), _cards(snapshot), _why(snapshot))
 
 

@@ -30,7 +30,7 @@ class Waste(msgspec.Struct, frozen=True):
 
 
 class KvUse(msgspec.Struct, frozen=True):
-    """Tokens and blocks of the KV pool, over all engines. None is what this server does not tell."""
+    """Tokens and blocks of the KV cache, over all engines. None is what this server does not tell."""
 
     block_size: int | None
     blocks: int | None

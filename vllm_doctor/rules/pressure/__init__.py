@@ -1,1 +1,1 @@
-"""The KV pool is too small for the load, or memory goes away over time."""
+"""The KV cache is too small for the load, or memory goes away over time."""

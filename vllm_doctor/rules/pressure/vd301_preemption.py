@@ -1,4 +1,4 @@
-"""VD301: requests are preempted again and again, because the KV pool is too small for so many of them."""
+"""VD301: requests are preempted again and again, because the KV cache is too small for so many of them."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""VD304: a request alone is larger than the whole KV pool (V0: it is ignored, or ends the engine)."""
+"""VD304: a request alone is larger than the whole KV cache (V0: it is ignored, or ends the engine)."""
 
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal

@@ -1,4 +1,4 @@
-"""VD305: the KV pool is full and requests queue up for it; nothing is thrown out, nothing fails, everybody waits."""
+"""VD305: the KV cache is full and requests queue up for it; nothing is thrown out, nothing fails, everybody waits."""
 
 from vllm_doctor.knowledge.serving import (
     GENERATED,

@@ -65,7 +65,7 @@ def _choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None
         draft.keep(
             "enable-prefix-caching",
             True,
-            "shared prompt beginnings are computed once; it takes no memory beyond the pool",
+            "vLLM computes shared prefixes of prompts once; this takes no memory beyond the KV cache",
         )
     final = draft.planner.predict(draft.changes)
     if not (safe(final) and draft.useful):

@@ -22,11 +22,11 @@ def settle_share(draft: Draft) -> None:
         return
     default = s.utilization if "gpu-memory-utilization" in s.defaulted else default_utilization(draft.planner.version)
     if draft.profile == "conservative":
-        value, why = 0.80, "the cautious start: a fifth of the card stays free for what comes at run time"
+        value, why = 0.80, "the conservative profile leaves a fifth of the card free for memory that grows at run time"
     elif draft.profile == "balanced":
         value, why = (
             default,
-            "the release's own default: what lies above it absorbs graphs, libraries and fragmentation",
+            "the release's default: the memory above it holds graphs, libraries and fragmentation",
         )
     else:
         value, why = (
@@ -36,7 +36,7 @@ def settle_share(draft: Draft) -> None:
     p = draft.predict(gpu_memory_utilization=str(value), max_model_len="256")
     if p.outcome != "ok" and value < 0.95:
         value = draft.highest(total)
-        why = "less leaves no pool: the most that the card allows"
+        why = "a lower value leaves no KV cache: this is the most that the card allows"
     draft.share(value, why)
 
 
@@ -62,7 +62,7 @@ def settle_step(draft: Draft) -> None:
         left = wide.margin_gib[0] if wide.margin_gib is not None else wide.available_kv_gib or 0.0
         forbidden = (
             Sum(
-                f"pool left at {floor_}",
+                f"KV cache left at {floor_}",
                 left,
                 "GiB",
                 f"at the low end of the range; one request of {wide.length} tokens needs {wide.needed_kv_gib:.2f}"
@@ -73,8 +73,8 @@ def settle_step(draft: Draft) -> None:
     draft.keep(
         "max-num-batched-tokens",
         best,
-        "prefill is fastest in wide steps, up to what pays on a card of this size; every token of width is paid "
-        "from the pool",
+        "wider steps make prefill faster, up to this size on such a card; each token of a step takes memory from "
+        "the KV cache",
         Sum(
             "activation peak",
             peak,
@@ -82,7 +82,7 @@ def settle_step(draft: Draft) -> None:
             next((t.formula for t in p.terms if t.name == p.activation.winner), p.activation.winner),
             "profile_run",
         ),
-        Sum("pool left", p.available_kv_gib or 0.0, "GiB", "at this width", "v1/worker/gpu_worker.py"),
+        Sum("KV cache left", p.available_kv_gib or 0.0, "GiB", "with steps of this size", "v1/worker/gpu_worker.py"),
         *forbidden,
     )
 
@@ -107,15 +107,15 @@ def settle_requests(draft: Draft) -> None:
         )
     elif draft.profile == "conservative":
         wanted = 8
-        why = "the cautious start: few requests at once, raised after a look at the server under load"
+        why = "the conservative profile starts with few requests at once; watch the server under load, then raise it"
     elif "max-num-seqs" in flags:
         return
     else:
         mean = draft.work.mean_tokens or min(p.length, 2048)
         fits = max(1, int((p.kv_tokens or 0) // mean))
         wanted = max(1, min(default, 1 << (fits - 1).bit_length()))
-        held = f"the pool of {p.kv_tokens} tokens holds about {fits} requests of {mean} tokens"
-        why = f"{held}; more slots would only pay for logits and wait for blocks"
+        held = f"the KV cache of {p.kv_tokens} tokens holds about {fits} requests of {mean} tokens"
+        why = f"{held}; more sequences would only take memory for logits and wait for blocks"
     for candidate in (wanted, wanted // 2, wanted // 4, wanted // 8, 1):
         if candidate >= 1 and safe(draft.predict(max_num_seqs=str(candidate))):
             wanted = candidate

@@ -41,7 +41,7 @@ def settle_length(draft: Draft, wanted: int) -> None:
             if q.available_kv_gib is None
             else (
                 Sum(
-                    "pool",
+                    "KV cache",
                     q.available_kv_gib,
                     "GiB",
                     "budget − weights − non-torch − activation − charged graphs",
@@ -121,7 +121,7 @@ def _make_room(draft: Draft, wanted: int) -> int:
         last = place
     share = taken.get("gpu_memory_utilization")
     if share is not None:
-        draft.share(float(share), "one request needs it: the most that the card allows")
+        draft.share(float(share), "one request needs it: this is the most that the card allows")
     draft.changes.update({k.replace("_", "-"): v for k, v in taken.items() if k != "gpu_memory_utilization"})
     return best
 

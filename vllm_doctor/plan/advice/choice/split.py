@@ -136,7 +136,7 @@ def _spread_reason(draft: Draft, tp: int, pp: int) -> None:
     if draft.arch.kv_heads and draft.arch.mla is None and tp > draft.arch.kv_heads:
         why += f"; beyond TP {draft.arch.kv_heads} the KV heads are copied, so a request's cache does not shrink"
     if tp > 1 and gpu is not None and gpu.link == "pcie":
-        why += "; the cards talk over PCIe, where every layer's all-reduce costs time"
+        why += "; the cards communicate over PCIe, where the all-reduce of every layer costs time"
     if draft.planner.gpus // (tp * pp) > 1:
         why += f"; the host has room for {draft.planner.gpus // (tp * pp)} such copies (data parallel)"
     draft.keep(
