@@ -132,7 +132,7 @@ def test_a_service_in_trouble_as_it_stands_is_not_tuned(bad, word):
     step = following([bad], LIMITS, free)
     assert isinstance(step, Stop)
     assert word in step.why
-    assert "as it stands" in step.why
+    assert "is already in trouble" in step.why
     assert best([bad], LIMITS) is None
 
 
