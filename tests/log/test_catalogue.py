@@ -43,6 +43,12 @@ def test_it_says_what_it_is(message: Message) -> None:
         StartupPhase(message.phase)
 
 
+@pytest.mark.parametrize("message", [m for m in messages() if m.scope == "log"], ids=lambda m: m.id)
+def test_it_names_the_file_or_the_program_that_writes_it(message: Message) -> None:
+    programs = [s.versions for s in message.samples if s.versions != "all" and not s.versions[0].isdigit()]
+    assert message.source or programs
+
+
 @EVERY_MESSAGE
 def test_each_field_has_its_unit(message: Message) -> None:
     assert set(message.fields) == set(re.compile(message.regex).groupindex)

@@ -1,4 +1,4 @@
-"""The catalogue is the only owner of what messages say: a rule names them by id.
+"""The catalogue is the only owner of what messages say: rules, and every room above them, name them by id.
 
 A pattern, or a text that is looked for in a line, is a wording of its own. The files listed here still have some; the
 list only shrinks.
@@ -17,6 +17,11 @@ TEXTS = {"text", "line", "said", "told", "message", "file", "code"}
 # Cuts our own titles where a clause ends.
 NO_READER = {"say.py"}
 RULES = [p for p in sorted((PACKAGE / "rules").rglob("*.py")) if p.name not in NO_READER]
+# Rooms that are given what was read; `gather` and `launch` read the formats of other programs, `log` those of logs.
+ROOMS = ("cli", "monitor", "operate", "plan", "preflight", "remedy", "render")
+OTHERS = [p for room in ROOMS for p in sorted((PACKAGE / room).rglob("*.py"))]
+# What a mapping holds, fields of a configuration, and marks of our own templates.
+KEYS = {"'log'", "'found'", "'float'", "'{{'", "'{to}'", "'[hidden]'", "import re"}
 # Formats of what stands in front of lines, of tracebacks and of figures are grammar and not wording: one reader each.
 GRAMMAR = {"log/read/prefix.py", "log/read/order.py", "log/read/window.py", "log/read/unwrap.py", "log/read/servers.py"}
 GRAMMAR |= {"log/clock.py", "log/traceback.py", "log/native_crash.py", "log/read/whole.py", "log/read/pieces.py"}
@@ -27,6 +32,14 @@ STILL = {"log/run.py", "log/last_run.py"}
 @pytest.mark.parametrize("path", RULES, ids=lambda p: str(p.relative_to(PACKAGE / "rules")))
 def test_a_rule_has_no_wording_of_its_own(path: Path) -> None:
     assert not wordings(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_other_room_looks_for_what_a_log_says(path: Path) -> None:
+    found = {
+        told.replace(" not in ", " in ").partition(" in ")[0] for told in wordings(path.read_text(encoding="utf-8"))
+    }
+    assert not {told for told in found - KEYS if not told.startswith("seen.text('model_type')")}
 
 
 def test_the_readers_that_still_have_patterns_are_known_and_become_fewer() -> None:

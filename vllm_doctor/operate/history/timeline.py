@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.gather import journal, procfs, systemd
-from vllm_doctor.log.match import anchors, read
+from vllm_doctor.log.match import anchors, read, says
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.store import Reader, UnitEvent, Unreadable, place
 from vllm_doctor.records.reading import Absent, Known
@@ -127,7 +127,7 @@ def starts(unit: str, since: float) -> tuple[list[UnitEvent], str]:
         if any(line.startswith(_BEGINS) for line in run.said):  # of an older run only the end lies in this time
             logged = _told(memory(journal.head(run.invocation, _S)))
             found.append(UnitEvent(run.began, unit, "start", f"run {run.invocation[:8]}: {logged}"))
-        told = [line for line in run.said if "Failed with result" in line or "Deactivated" in line or "killed" in line]
+        told = [line for line in run.said if says(line, "systemd-run-end", "systemd-oom-kill")]
         if told:
             kind = "crash" if run.failed else "end"
             found.append(UnitEvent(run.last, unit, kind, f"run {run.invocation[:8]}: {'; '.join(told)}"))
