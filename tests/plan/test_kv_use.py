@@ -84,7 +84,7 @@ def test_two_engines_have_two_pools() -> None:
 def test_a_server_that_tells_nothing_is_not_zero() -> None:
     use = kv_use(Metrics("u", (Scrape(1.0, ()),)), max_model_len=None, version=None)
     assert (use.blocks, use.used_share, use.running, use.more_longest) == (None, None, None, None)
-    assert "not tell" in report(use, allocator(Snapshot(taken_at="")), "human", Subject())
+    assert "does not export" in report(use, allocator(Snapshot(taken_at="")), "human", Subject())
 
 
 def test_advice_only_where_the_version_takes_the_size() -> None:

@@ -96,7 +96,7 @@ def of_container(seen: Inspected, deadline_s: float, *, canary: bool | None) -> 
     return without(shot, secrets), tuple(secrets)
 
 
-def _server_in(seen: Seen, machine: Reading[Machine]) -> Process | None:
+def _server_in(seen: Inspected, machine: Reading[Machine]) -> Process | None:
     """The server that something else in the container started: a systemd, a supervisor, a script."""
     if is_vllm(seen.argv) or not isinstance(machine, Known):
         return None

@@ -139,7 +139,7 @@ def test_a_step_in_which_the_machine_went_down_is_not_tried_again(what):
     tune_state.save(what.state, tune_state.TuneState("k", first.rows[:1], trying=TrialSetting(16)))
     outcome, _ = go(what, service := Service())
     assert "apply 16" not in service.deeds
-    assert "cut off" in outcome.rows[1].problem
+    assert "interrupted" in outcome.rows[1].problem
 
 
 def test_rows_of_another_launch_are_not_taken_for_this_one(what):

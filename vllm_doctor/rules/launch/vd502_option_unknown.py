@@ -9,7 +9,16 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, shown
-from vllm_doctor.rules.gates.refused_options import RefusedOptions, foreign, has, hints, meant, refused, remove, together
+from vllm_doctor.rules.gates.refused_options import (
+    RefusedOptions,
+    foreign,
+    has,
+    hints,
+    meant,
+    refused,
+    remove,
+    together,
+)
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, inventory_var, set_flag, thing
 
@@ -100,7 +109,7 @@ def _words(got: RefusedOptions) -> Finding:
     )
 
 
-def _right(got: Refused, why: str) -> Change:
+def _right(got: RefusedOptions, why: str) -> Change:
     """What stays of `vllm serve MODEL …` for an image that is the server; of other words nobody knows."""
     rest = list(got.words)
     while rest and rest[0] in {"vllm", "serve"}:
