@@ -38,7 +38,7 @@ from vllm_doctor.preflight.checks import OF_VARIABLES, judge  # noqa: E402
 from vllm_doctor.preflight.records import Checked, HostToJudge, Intent, Result  # noqa: E402
 from vllm_doctor.preflight.release import variant_answer  # noqa: E402
 from vllm_doctor.preflight.sources import Definition, Sources  # noqa: E402
-from vllm_doctor.preflight.variables import RoleVariable, Variables, options  # noqa: E402
+from vllm_doctor.preflight.variables import Option, Variables, options  # noqa: E402
 
 MESSAGE = 240  # characters of somebody else's message in a cell of the table
 SCREEN = config.get_config_value("DEFAULT_STDOUT_CALLBACK")
@@ -338,9 +338,9 @@ def _groups(of_host: Mapping[str, Any]) -> list[str]:
     return [str(name) for name in of_host.get("group_names", [])]
 
 
-def _roles() -> tuple[list[RoleVariable], dict[str, Any]]:
+def _roles() -> tuple[list[Option], dict[str, Any]]:
     """(options, plain defaults) of every role beside this one."""
-    known: list[RoleVariable] = []
+    known: list[Option] = []
     defaults: dict[str, Any] = {}
     for role in sorted((REPOSITORY / "roles").iterdir()):
         specs = role / "meta" / "argument_specs.yml"

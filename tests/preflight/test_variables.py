@@ -8,29 +8,29 @@ import yaml
 from vllm_doctor.preflight.records import Checked, Result
 from vllm_doctor.preflight.report import failures, table
 from vllm_doctor.preflight.sources import Sources
-from vllm_doctor.preflight.variables import RoleVariable, Variables, options
+from vllm_doctor.preflight.variables import Option, Variables, options
 
 KNOWN = (
-    RoleVariable("vllm_max_model_len", "vllm", "int"),
-    RoleVariable("vllm_version", "vllm", "str"),
-    RoleVariable("vllm_port", "vllm", "int"),
-    RoleVariable("vllm_extra_args", "vllm", "list"),
-    RoleVariable("vllm_enforce_eager", "vllm", "bool"),
-    RoleVariable("vllm_api_token", "vllm", "str", secret=True),
-    RoleVariable("vllm_secrets", "vllm", "dict", secret=True),
-    RoleVariable("vllm_doctor_python", "vllm_doctor", "str"),
-    RoleVariable("vllm_instances", "vllm", "list", elements="dict", empty=False),
-    RoleVariable(
+    Option("vllm_max_model_len", "vllm", "int"),
+    Option("vllm_version", "vllm", "str"),
+    Option("vllm_port", "vllm", "int"),
+    Option("vllm_extra_args", "vllm", "list"),
+    Option("vllm_enforce_eager", "vllm", "bool"),
+    Option("vllm_api_token", "vllm", "str", secret=True),
+    Option("vllm_secrets", "vllm", "dict", secret=True),
+    Option("vllm_doctor_python", "vllm_doctor", "str"),
+    Option("vllm_instances", "vllm", "list", elements="dict", empty=False),
+    Option(
         "vllm_doctor_guard_policy",
         "vllm_doctor",
         "dict",
         inner=(
-            RoleVariable("restarts_a_day", "vllm_doctor", "int"),
-            RoleVariable("pressure", "vllm_doctor", "dict", inner=(RoleVariable("kv", "vllm_doctor", "float"),)),
+            Option("restarts_a_day", "vllm_doctor", "int"),
+            Option("pressure", "vllm_doctor", "dict", inner=(Option("kv", "vllm_doctor", "float"),)),
         ),
     ),
-    RoleVariable("nvidia_driver_enabled", "nvidia_driver", "bool"),
-    RoleVariable("nvidia_driver_flavour", "nvidia_driver", "str", ("auto", "open", "proprietary")),
+    Option("nvidia_driver_enabled", "nvidia_driver", "bool"),
+    Option("nvidia_driver_flavour", "nvidia_driver", "str", ("auto", "open", "proprietary")),
 )
 
 
@@ -231,7 +231,7 @@ def test_lines_inside_the_inventory_file(tmp_path: Path, name: str, text: str, l
 
 def test_options_of_argument_specs() -> None:
     specs = {"argument_specs": {"main": {"options": {"a_b": {"type": "bool"}, "a_c": {"choices": [1, 2]}}}}}
-    assert list(options("a", specs)) == [RoleVariable("a_b", "a", "bool"), RoleVariable("a_c", "a", "str", (1, 2))]
+    assert list(options("a", specs)) == [Option("a_b", "a", "bool"), Option("a_c", "a", "str", (1, 2))]
 
 
 class TestTable:

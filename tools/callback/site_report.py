@@ -93,7 +93,7 @@ class CallbackModule(CallbackBase):
             for host, count in counts.items():
                 self._host(host).update(count=count)
             words = context.CLIARGS
-            report = reports.PlaybookReport(
+            report = reports.Report(
                 playbook=self._playbook,
                 began=self._began,
                 ended=datetime.now(UTC),

@@ -14,7 +14,7 @@ _BOOLEAN_WORDS = {"true", "false", "yes", "no", "on", "off"}
 
 
 @dataclass(frozen=True)
-class RoleVariable:
+class Option:
     """One variable of a role's argument_specs."""
 
     name: str
@@ -24,20 +24,20 @@ class RoleVariable:
     elements: str = ""
     secret: bool = False  # no_log
     empty: bool = True  # whether null is a value: it is where the default is null too
-    inner: tuple["RoleVariable", ...] = ()  # the keys of a mapping, where the specification names them
+    inner: tuple["Option", ...] = ()  # the keys of a mapping, where the specification names them
 
 
-def options(role: str, specs: Mapping[str, object]) -> Iterator[RoleVariable]:
+def options(role: str, specs: Mapping[str, object]) -> Iterator[Option]:
     """The variables of one role, from its parsed `meta/argument_specs.yml`, over all its entry points."""
     for entry in _mapping(specs.get("argument_specs")).values():
         yield from _options(role, _mapping(entry))
 
 
-def _options(role: str, entry: Mapping[str, object]) -> Iterator[RoleVariable]:
+def _options(role: str, entry: Mapping[str, object]) -> Iterator[Option]:
     for name, raw in _mapping(entry.get("options")).items():
         fields = _mapping(raw)
         choices = fields.get("choices")
-        yield RoleVariable(
+        yield Option(
             str(name),
             role,
             str(fields.get("type", "str")),
@@ -52,7 +52,7 @@ def _options(role: str, entry: Mapping[str, object]) -> Iterator[RoleVariable]:
 class Variables:
     """The variables that a host gets, and the files that they come from."""
 
-    def __init__(self, known: Sequence[RoleVariable], sources: Sources, flags: Mapping[str, str] | None = None) -> None:
+    def __init__(self, known: Sequence[Option], sources: Sources, flags: Mapping[str, str] | None = None) -> None:
         self._known = {option.name: option for option in known}
         self._prefixes = sorted({f"{option.role}_" for option in known}, key=len, reverse=True)
         self._sources = sources
@@ -99,9 +99,7 @@ class Variables:
             and (_type_problem(option, value) is not None or any(self._entries(option, value)))
         )
 
-    def _entries(
-        self, option: RoleVariable, value: object
-    ) -> Iterator[tuple[str, object, RoleVariable, tuple[str, str]]]:
+    def _entries(self, option: Option, value: object) -> Iterator[tuple[str, object, Option, tuple[str, str]]]:
         """(entry's name, value, variable, problem) of keys that are the role's variables without its prefix."""
         listed = value if option.name == f"{option.role}_instances" and isinstance(value, list | tuple) else ()
         for entry in filter(None, map(_mapping, listed)):
@@ -190,7 +188,7 @@ class Variables:
         return f"{place.at(self._sources.base) if place else ON_COMMAND_LINE}: {action}"
 
 
-def _inside(option: RoleVariable, value: object) -> Iterator[tuple[str, str, str, str]]:
+def _inside(option: Option, value: object) -> Iterator[tuple[str, str, str, str]]:
     """(key with dots, value as shown, what is needed, what to do) of keys that the specification does not name, and of
     values of another type."""
     own = {one.name: one for one in option.inner}
@@ -205,7 +203,7 @@ def _inside(option: RoleVariable, value: object) -> Iterator[tuple[str, str, str
             yield from ((f"{key}.{deeper}", shown, need, do) for deeper, shown, need, do in _inside(known, item))
 
 
-def _type_problem(option: RoleVariable, value: object) -> tuple[str, str] | None:
+def _type_problem(option: Option, value: object) -> tuple[str, str] | None:
     """(what is needed, what to do) where the value has the wrong type or is no choice."""
     kind = option.kind
     if value is None:

@@ -24,7 +24,7 @@ ParserValue = object
 
 
 @dataclass(frozen=True)
-class Option:
+class OptionWords:
     """One option: `words` it takes (0, 1, "?" or "+"), its number type if any, and the values it allows (None: any)."""
 
     words: int | str
@@ -42,14 +42,14 @@ class Complaint:
 
 
 @cache
-def options(version: str) -> Mapping[str, Option] | None:
+def options(version: str) -> Mapping[str, OptionWords] | None:
     """The release's options by long name without dashes, aliases and `no-` forms among them; None for a release that
     was not read."""
     at = parse_version(version)
     facts = history("options", "options")
     if at is None or at not in facts.releases:
         return None
-    made = {"help": Option(0)}
+    made = {"help": OptionWords(0)}
     for name in facts.names():
         if facts.exists(name, at):
             record = facts.value(name, at)
@@ -58,7 +58,7 @@ def options(version: str) -> Mapping[str, Option] | None:
 
 
 @cache
-def takes(name: str) -> Option | None:
+def takes(name: str) -> OptionWords | None:
     """The option as the newest release has it that has it at all: how many words an option takes does not change."""
     facts = history("options", "options")
     known = versions.canonical(name)
@@ -78,7 +78,7 @@ def opposites(record: Record) -> list[str]:
     return [str(spelling)[2:] for spelling in listed] if isinstance(listed, list) else []
 
 
-def _option(record: Record) -> Option:
+def _option(record: Record) -> OptionWords:
     """vLLM sorts the choices of a type, and None is one of them where the option may be None."""
     words, listed = record.get("words", 1), record.get("choices")
     choices = None
@@ -87,7 +87,7 @@ def _option(record: Record) -> Option:
         whole = all(isinstance(c, int) for c in listed)
         choices = (*map(str, sorted(listed) if whole else sorted(map(str, listed))), *none)
     kind = "" if record.get("optional") is True else str(record.get("type", ""))
-    return Option(words if isinstance(words, int | str) else 1, kind, choices)
+    return OptionWords(words if isinstance(words, int | str) else 1, kind, choices)
 
 
 @cache
@@ -136,7 +136,7 @@ def value_complaint(
     option = read.get(name) if read is not None else takes(name)
     if option is not None:
         choices = option.choices if read is not None else fact.choices if fact is not None else None
-        told = Option(option.words, option.type, tuple(map(str, choices)) if choices is not None else None)
+        told = OptionWords(option.words, option.type, tuple(map(str, choices)) if choices is not None else None)
         listed: ParserValue = value.split(",") if option.words == "+" else value
         wrong = _mismatch(name, listed, told, f"--{name} {value}") if option.words != 0 else None
         if wrong is None and read is not None and version is not None:
@@ -233,7 +233,7 @@ def _unknown(name: str, version: str, known: tuple[str, ...]) -> Complaint:
     return Complaint(f"--{name}", needed, do)
 
 
-def _mismatch(name: str, value: ParserValue, option: Option, shown: str) -> Complaint | None:
+def _mismatch(name: str, value: ParserValue, option: OptionWords, shown: str) -> Complaint | None:
     if option.words == 0:
         if isinstance(value, bool):
             return None

@@ -75,9 +75,7 @@ def told(plan: RecoveryPlan) -> list[str]:
         if plan.processes or plan.active != "inactive"
         else f"{plan.unit} is already stopped"
     ]
-    lines += [
-        f"end the processes that it left behind: {one.told}" for one in plan.mine if one.pid not in plan.processes
-    ]
+    lines += [f"end what it left behind: {one.told}" for one in plan.mine if one.pid not in plan.processes]
     lines.append("read the GPUs' memory until it is free" if plan.gpus else f"GPUs: {plan.gpus_unknown}")
     if plan.less.changes:
         lower = " ".join(f"--{c.name} {c.after:g}" for c in plan.less.changes if isinstance(c.after, float | int))

@@ -99,7 +99,7 @@ def _listed(text: str) -> list[str]:
     """Read a JSON list of words. Raises ValueError for anything else: a guard that guesses is none."""
     found = json.loads(text)
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise ValueError(f"api_guard: needed: a JSON list of words, found {type(found).__name__}")
+        raise ValueError(f"api_guard: needed is a JSON list of words, found {type(found).__name__}")
     return found
 
 
