@@ -4,14 +4,14 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vllm_doctor.preflight.run_report import PlaybookReport, write
+from vllm_doctor.preflight.run_report import Report, write
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ACTS = "\x1b[2J\x1b]0;owned\x07\u202e\x9b31m"
 
 
 def told(folder: Path, host: dict[str, object]) -> tuple[str, str]:
-    run = PlaybookReport("diagnose.yml", NOW, NOW, (), "", (), False, {"gpu01": host, "gpu02": {}}, ())
+    run = Report("diagnose.yml", NOW, NOW, (), "", (), False, {"gpu01": host, "gpu02": {}}, ())
     text = write(folder, run, ["not-in-the-files"])
     return text.read_text(), text.with_suffix(".json").read_text()
 
@@ -28,7 +28,7 @@ def test_nothing_that_a_host_said_acts_on_the_terminal_that_shows_it(tmp_path: P
 
 def test_the_report_of_many_hosts_is_whole(tmp_path: Path) -> None:
     hosts = {f"gpu{at:03}": {"said": ["a line of some words " * 20]} for at in range(200)}
-    text = write(tmp_path, PlaybookReport("site.yml", NOW, NOW, (), "", (), False, hosts, ()), [])
+    text = write(tmp_path, Report("site.yml", NOW, NOW, (), "", (), False, hosts, ()), [])
     assert all(f"{name}: said" in text.read_text() for name in hosts)
 
 

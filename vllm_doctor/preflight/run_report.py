@@ -19,7 +19,7 @@ _HEAD = ("host", "state", "changed", "answers", "what failed")
 
 
 @dataclass(frozen=True)
-class PlaybookReport:
+class Report:
     """A run. `hosts`: name to {count, changed, said, answers, failed, doctor}, `refused`: rows of preflight's judge."""
 
     playbook: str
@@ -44,7 +44,7 @@ def secrets(values: object) -> Iterator[str]:
         yield values
 
 
-def write(folder: Path, run: PlaybookReport, hidden: Collection[str]) -> Path:
+def write(folder: Path, run: Report, hidden: Collection[str]) -> Path:
     """Write both files, named by time and playbook; gives the text's path. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{run.began:%Y%m%dT%H%M%SZ}-{Path(run.playbook).stem}-{os.getpid()}"
@@ -56,7 +56,7 @@ def write(folder: Path, run: PlaybookReport, hidden: Collection[str]) -> Path:
     return folder / f"{stem}.txt"
 
 
-def machine(run: PlaybookReport) -> dict[str, object]:
+def machine(run: Report) -> dict[str, object]:
     """For programs; `outcome` is ok, changed, failed or refused (nothing was changed on any host)."""
     return {
         "schema_version": 1,
@@ -73,7 +73,7 @@ def machine(run: PlaybookReport) -> dict[str, object]:
     }
 
 
-def outcome(run: PlaybookReport) -> str:
+def outcome(run: Report) -> str:
     """What became of it, in one word."""
     if any(row.get("verdict") == "fail" for row in run.refused):
         return "refused"
@@ -82,7 +82,7 @@ def outcome(run: PlaybookReport) -> str:
     return "changed" if any(host.get("changed") for host in run.hosts.values()) else "ok"
 
 
-def human(run: PlaybookReport, hidden: Collection[str]) -> str:
+def human(run: Report, hidden: Collection[str]) -> str:
     """For people: what was run, one line a host, what was refused, and what failed in full."""
     seconds = (run.ended - run.began).total_seconds()
     words = [run.playbook, *(["--check"] if run.check else []), *(["--limit", run.limit] if run.limit else [])]
