@@ -7,7 +7,12 @@ from vllm_doctor.knowledge.pattern import Pattern
 _NAME = Pattern(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*")
 _COMMIT = Pattern(r"[0-9a-f]{40}")
 # How the names of checkpoints say that their weights are quantised.
-_QUANTISED = Pattern(r"fp8|fp4|awq|gptq|gguf|int[48]|w[48]a(?:4|8|16)|[48]-?bit|bnb|mxfp|gpt-oss", re.IGNORECASE)
+# Some are published in 8 bits or fewer and do not say it.
+_QUANTISED = Pattern(
+    r"fp8|fp4|awq|gptq|gguf|int[48]|w[48]a(?:4|8|16)|[48]-?bit|bnb|mxfp|gpt-oss"
+    r"|(?:deepseek-(?:v[34]|r1(?!-distill))|kimi-k[23]|minimax-m[23])(?!.{0,80}bf16)",
+    re.IGNORECASE,
+)
 
 # 8B, 0.5b, 8x7B; A3B is what a step of a mixture of experts uses of it.
 _SIZE = Pattern(r"(?<![A-Za-z0-9.])(?:(\d{1,3})x)?(\d{1,4}(?:\.\d{1,3})?)[Bb](?![A-Za-z0-9])")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import Hit, anchors, kinds, messages, of_exceptions, read, says
 from vllm_doctor.log.run import Run
-from vllm_doctor.log.startup_phase import StartupPhase, encodes, startup_phase_of
+from vllm_doctor.log.startup_phase import StartupPhase, encodes, placed, startup_phase_of
 from vllm_doctor.log.traceback import Crash, Link
 from vllm_doctor.records.log import LogLine
 
@@ -31,6 +31,8 @@ _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
 _BUILDS = frozenset({"build-failed", "build-failed-command"})
 # A parent's lines that quote what its child said.
 _QUOTES = frozenset({"worker-error-relay"})
+# What people write of memory that ran out, as programs do.
+_TOLD = frozenset({"device-oom", "device-oom-class", "cuda-oom"})
 IMPORTS = frozenset({"module-missing", "import-name"})
 # No single request ends with these: the port is not had, or the CUDA context of the whole process is gone.
 _NEVER_OF_A_REQUEST = frozenset(
@@ -48,6 +50,7 @@ class AnalysedRun(Run):
         found = [f for f in found if not f.at_end] or found
         first = [f for f in found if not self._survivor(f)] or found
         first = [f for f in first if not _wraps(f)] or first
+        first = [f for f in first if not self._retold(f)] or first
         if any(f.ids & IMPORTS for f in first):  # no warning of a device makes a module missing
             first = [f for f in first if not self._warns(f)] or first
         # An exception's line alone, without calls and unknown, is often a library's noise: what has either comes first.
@@ -147,6 +150,13 @@ class AnalysedRun(Run):
         """Is it a warning of Python's alone? The program went on."""
         return fault.crash is None and says(self.lines[fault.index].text, "python-warning")
 
+    def _retold(self, fault: Fault) -> bool:
+        """Is it a person's title or sentence? No program signed the line, and it begins with other words."""
+        line = self.lines[fault.index]
+        if fault.crash is not None or not fault.ids <= _TOLD or line.process or line.level or line.module:
+            return False
+        return not says(line.text.lstrip(), "begins-as-device-oom")
+
     def _with_why(self, index: int, here: list[Hit], said: dict[int, list[Hit]]) -> tuple[int, tuple[Hit, ...]]:
         """Where pydantic's heading was quoted without its traceback: what the lines right below say is its reason."""
         if not any(h.id == "validation-error" for h in here):
@@ -197,16 +207,19 @@ class AnalysedRun(Run):
     def _stage_in(self, calls: Crash | None, index: int) -> StartupPhase:
         """The stage by a traceback, else by what the parent called."""
         functions = calls.functions if calls is not None else ()
-        stage = self._stage(functions or self._of_the_parent(index), index)
+        where = _placed(calls) if calls is not None and startup_phase_of(functions) is None else None
+        stage = where or self._stage(functions or self._of_the_parent(index), index)
         if calls is None:
             return stage
         above = (line.text for line in self.lines[max(0, calls.first - 2) : calls.first])
-        codes = [*above, *(frame.code for link in calls.links for frame in link.frames)]
+        frames = [frame for link in calls.links for frame in link.frames]
+        codes = [*above, *(frame.code for frame in frames)]
         if stage not in _NAMED_STEPS and any(says(code, "code-of-v0-profile") for code in codes):
             stage = StartupPhase.PROFILE
         if stage is StartupPhase.CONFIG and calls.files and says(calls.files[-1], "call-of-default-device"):
             stage = StartupPhase.WEIGHTS
-        return StartupPhase.PROFILE_ENCODER if encodes(stage, calls.files, codes, functions) else stage
+        made_in = [frame.function for frame in frames]
+        return StartupPhase.PROFILE_ENCODER if encodes(stage, calls.files, codes, made_in) else stage
 
     def _stage(self, functions: Sequence[str], index: int) -> StartupPhase:
         said = startup_phase_of(functions)
@@ -301,6 +314,15 @@ class AnalysedRun(Run):
             return process.startswith(_FRONT_END)
         # One process is all of them: what the engine's own step raised, or what says what it is, ends the engine.
         return not fault.ids and startup_phase_of(fault.functions) is not StartupPhase.SERVING
+
+
+def _placed(crash: Crash) -> StartupPhase | None:
+    """The stage by the places of the calls, and by what the last line of each shows that it calls."""
+    frames = [frame for link in crash.links for frame in link.frames]
+    found = placed([frame.file for frame in frames], [frame.function for frame in frames])
+    return found or (
+        StartupPhase.WEIGHTS if any(says(name, "function-of-weights") for name in crash.functions) else None
+    )
 
 
 def _speaks_on(line: LogLine, then: LogLine) -> bool:

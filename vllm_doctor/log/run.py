@@ -165,11 +165,18 @@ class Run:
 
     @cached_property
     def engine(self) -> str | None:
-        """V0 or V1 where the log says it, or where only V1 has the process that signs."""
+        """V0 or V1 where the log says it, or where only one of them has the process that signs or the calls."""
         hit = self.last("engine-config")
         if hit is not None:
             return hit.fields.get("engine")
-        return "V1" if any(name.startswith("EngineCore") for name in self._names) else None
+        if any(name.startswith("EngineCore") for name in self._names):
+            return "V1"
+        if any(says(file.replace("\\", "/"), "call-of-v1") for crash in self.crashes for file in crash.files):
+            return "V1"
+        old = any(name.startswith("VllmWorkerProcess") for name in self._names) or any(
+            says(file.replace("\\", "/"), "call-of-v0") for crash in self.crashes for file in crash.files
+        )
+        return "V0" if old else None
 
     @cached_property
     def launch(self) -> Launch | None:

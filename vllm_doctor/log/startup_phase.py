@@ -153,11 +153,44 @@ _START = frozenset(
 
 def encodes(stage: StartupPhase, files: Sequence[str], codes: Iterable[str], functions: Sequence[str]) -> bool:
     """Was it in the encoder of images, video or audio, by the files of the calls or by what a call's own line names?"""
-    if stage not in _ENCODES or "__init__" in functions:
+    paths = [file.replace("\\", "/") for file in files]
+    built = any(f == "__init__" and says(p, "call-of-module") for p, f in zip(paths, functions, strict=False))
+    if stage not in _ENCODES or built:
         return False
-    return any(says(f, "call-encoder-attention") or says(f, "call-encoder-model") for f in files) or any(
-        says(code, "code-of-encoder") for code in codes
-    )
+    told = [*codes]
+    if any(says(p, "call-encoder-attention") or says(p, "call-encoder-model") for p in paths) or any(
+        says(code, "code-of-encoder") for code in told
+    ):
+        return True
+    # The file of a multimodal model has its encoder; its language model is another one's file, which it calls.
+    modules = [p for p in paths if says(p, "call-of-module") and "/models/" in p]
+    inside = bool(modules) and says(modules[-1], "call-multimodal") and not says(modules[-1], "call-whole-model")
+    return inside and not any("language_model" in code for code in told)
+
+
+def placed(files: Sequence[str], functions: Sequence[str]) -> StartupPhase | None:
+    """The stage by where the innermost calls stand, where no call names it: a cut traceback keeps these alone.
+
+    A module of the model that is made, or whose weights are read or rearranged, is never made again at run time.
+    """
+    paths = [file.replace("\\", "/") for file in files]
+    for file, function in zip(paths, functions, strict=False):
+        if says(file, "call-of-loader") or says(function, "function-of-weights"):
+            return StartupPhase.WEIGHTS
+        if function == "__init__" and says(file, "call-of-module"):
+            return StartupPhase.WEIGHTS
+        for row, stage in _PLACES:
+            if says(file, row):
+                return stage
+    return None
+
+
+_PLACES = (
+    ("call-of-capture", StartupPhase.GRAPHS),
+    ("call-of-warm-up", StartupPhase.WARMUP),
+    ("call-of-cache", StartupPhase.KV),
+    ("call-of-weights-update", StartupPhase.SERVING),
+)
 
 
 def startup_phase_of(functions: Iterable[str]) -> StartupPhase | None:

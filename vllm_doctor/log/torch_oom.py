@@ -5,6 +5,8 @@ import msgspec
 from vllm_doctor.log.match import each, first, pattern, read
 
 _UNITS = {"bytes": 1, "byte": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+# Whose it is where the message was quoted without its beginning.
+_USUAL = "CUDA"
 # A driver context takes 0.3 to 0.6 GiB; cuBLAS and NCCL add to it.
 _CONTEXT = 1 << 30
 # With what NCCL, graphs and libraries map beside it.
@@ -104,7 +106,7 @@ def torch_oom(text: str) -> TorchOom | None:
         mine = None  # in a container the driver does not tell torch which process it is: it prints 0 bytes
     return TorchOom(
         asked=size(begin["size"], begin["unit"]),
-        backend=begin["backend"],
+        backend=begin["backend"] or _USUAL,
         gpu=int(gpu["gpu"]) if gpu else None,
         total=_first(rest, "torch-oom-total", "torch-oom-total-old"),
         free=_first(rest, "torch-oom-free", "torch-oom-free-old"),

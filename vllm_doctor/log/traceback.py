@@ -37,6 +37,8 @@ _CLASS = Pattern(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::(?: |$)|$)")
 _CALLED = Pattern(r"(?<!\w)(\w+)\(")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _MESSAGE_LINES = 14
+# Lines of a call that was broken, before the exception that it led to.
+_BROKEN = 6
 # Where somebody cut calls out of a traceback.
 _LEFT_OUT = frozenset({"...", "…", "[...]"})
 
@@ -133,6 +135,8 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
     """Every traceback of these lines, in the order in which they began."""
     found: list[Crash] = []
     opened: dict[Stream, _Open] = {}
+    # Calls in whose midst a line was broken, before the exception's own: first line, the broken one, the calls.
+    unnamed: dict[Stream, tuple[int, int, list[Frame]]] = {}
     speaking: Stream = (None, None, False)
     for index, line in enumerate(lines):
         stream = (line.process, line.pid, line.module is not None and line.module != "uvicorn")
@@ -158,18 +162,26 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
             # A warning is of another module, written in between; as an exception it would take `-W error`.
             if _WARNED.match(text) or _feed(current, text, index):
                 continue
-            _close(current, found)
-            del opened[stream]
-        elif current is not None:
+            unnamed[stream] = (current.first, index, [] if current.name or not current.torn else current.frames)
+        if current is not None:
             _close(current, found)
             del opened[stream]
         frame = _call(text) is not None
         if frame or _LOOSE.match(text):
-            opened[stream] = loose = _Open(line.process, line.pid, index, index, line.level, torn=frame)
+            opened[stream] = loose = _begun(line, index, unnamed.pop(stream, None), torn=frame)
             _feed(loose, text, index)
     for current in opened.values():
         _close(current, found)
     return tuple(sorted(found, key=lambda c: c.first))
+
+
+def _begun(line: LogLine, index: int, before: tuple[int, int, list[Frame]] | None, *, torn: bool) -> _Open:
+    """A crash whose head is missing: at a call, or (`before` is what was read of them) at the exception that calls, one
+    of which was broken, led to."""
+    loose = _Open(line.process, line.pid, index, index, line.level, torn=torn)
+    if before is not None and not torn and index - before[1] <= _BROKEN:
+        loose.first, loose.frames = before[0], before[2]
+    return loose
 
 
 def _broken_off(crash: _Open | None, text: str) -> bool:

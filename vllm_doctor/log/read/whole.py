@@ -13,6 +13,12 @@ _ESCAPED = re.compile(r"\\n(?:\([A-Za-z_0-9]{1,40} pid=\d{1,9}\) )?(?:INFO|WARNI
 # A terminal's line end without its second half.
 _RETURNED = re.compile(r"\r(?:\([A-Za-z_0-9]{1,40} pid=\d{1,9}\) )?(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)[ :]")
 _FEW = 3
+# The head that vLLM sets before each line of what it logs, and behind it what began a line: a page joined them.
+_GLUED = re.compile(
+    r"(?:(?<=[^)]) | (?=\([A-Za-z_]))"
+    r"(?=(?:\([A-Za-z_]\w{0,40}(?: rank=\d{1,6})? pid=\d{1,9}(?:, ip=[\d.]{1,15})?\) )?"
+    r"(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}:\d{1,6}\] )"
+)
 # What a page sets around a pasted log.
 _FENCE = re.compile(r"^[ \t]{0,3}```[\w.+-]{0,20}[ \t]*\r?$\n?", re.MULTILINE)
 _STAMPS = ("@timestamp", *dict.fromkeys(stamp for _, stamp in ENTRIES))
@@ -26,6 +32,8 @@ def split(text: str) -> str:
         text = text.replace("\0", "\n")
     if "```" in text:
         text = _FENCE.sub("", text)
+    if len(_GLUED.findall(text)) >= _FEW:
+        text = _GLUED.sub("\n", text)
     if _DOCUMENT.match(text) is not None:
         found = list(_entries(text))
         if len(found) >= _FEW:

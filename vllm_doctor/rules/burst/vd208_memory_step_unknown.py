@@ -5,6 +5,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
+from vllm_doctor.rules.gates.profile_run import in_model
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
@@ -13,6 +14,10 @@ from vllm_doctor.rules.say import finding, stop_others
 # Who asks the driver itself, beside torch's allocator: libraries for their handles and buffers, and sleep mode when it
 # maps the pool again. In whatever step that was, what is missing is what vLLM's fraction leaves over.
 _OUTSIDE = frozenset({"cublas-alloc", "cublas-create", "nccl-oom", "nccl-calloc", "cumem-oom"})
+
+_ON_TOP = "the allocation came on top of the memory that gpu_memory_utilization gives to the KV cache"
+_IF_SERVING = "if the server had been ready: a step works in the memory that gpu_memory_utilization leaves free"
+_IN_FORWARD = "GPU memory ran out in a forward pass, of the start or of a step"
 
 
 def judge(case: Case) -> Outcome:
@@ -23,18 +28,20 @@ def judge(case: Case) -> Outcome:
     outside = bool(oom.fault.ids & _OUTSIDE) and oom.torch is None
     # torch names the pools of graphs that were captured: by then the KV cache has its part.
     after_kv = oom.torch is not None and bool(oom.torch.private_pools) and tenants(oom.torch) is None
+    forward = in_model(oom) and not after_kv and tenants(oom.torch) is None
     return finding(
         RULE,
-        title=f"{RULE.title}: the log does not show the failure before the shutdown" if oom.fault.at_end else "",
+        title=f"{RULE.title}: the log does not show the failure before the shutdown"
+        if oom.fault.at_end
+        else _IN_FORWARD
+        if forward
+        else "",
         phase=_phase(oom.fault) if outside else None,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
-        confidence=Confidence.LIKELY if outside or after_kv else Confidence.POSSIBLE,
+        confidence=Confidence.LIKELY if outside or after_kv or forward else Confidence.POSSIBLE,
         changes=(
-            lower_utilization(
-                case,
-                oom.torch,
-                "the allocation came on top of the memory that gpu_memory_utilization gives to the KV cache",
-            ),
+            fewer_tokens(case, oom.torch, measuring=False) if forward else None,
+            lower_utilization(case, oom.torch, _IF_SERVING if forward else _ON_TOP),
             fewer_tokens(case, oom.torch, measuring=False) if after_kv else None,
             stop_others("memory of another process is not available to this service") if outside else None,
         ),

@@ -16,7 +16,7 @@ _CPU_CACHE = 4
 # V0's pool for swapped-out requests is 4 GiB a rank unless it is set: of a host with GPUs, this much is worth a word.
 _LARGE = 32.0
 # The last release with the option.
-_SWAPPED = Version((0, 17, 1))
+SWAPPED = Version((0, 17, 1))
 
 
 class HostPool(msgspec.Struct, frozen=True):
@@ -102,4 +102,4 @@ def _swap(case: Case, ranks: int) -> Iterator[HostPool]:
     why = "V0 takes this many GiB of every rank at start, for requests that are swapped out; V1 never uses it"
     size = gib("swap space", whole, "--swap-space × ranks", "the log" if warned is not None else "the launch")
     large = warned is not None or whole >= _LARGE
-    yield HostPool(size, set_flag(case, "swap-space", 0, Direction.LOWER, why, until=_SWAPPED), large=large)
+    yield HostPool(size, set_flag(case, "swap-space", 0, Direction.LOWER, why, until=SWAPPED), large=large)

@@ -39,6 +39,13 @@ def in_pass(oom: Oom) -> bool:
     return compiled or any(says(oom.run.lines[i].text, "call-inductor-cache") for i in near)
 
 
+def in_model(oom: Oom) -> bool:
+    """Did a module of the model work on tokens? Then it was a pass, of the start or of a step."""
+    crash = oom.fault.crash
+    frames = [frame for link in crash.links for frame in link.frames] if crash is not None else []
+    return any(f.function.startswith("forward") and says(f.file.replace("\\", "/"), "call-of-module") for f in frames)
+
+
 def in_sampler(oom: Oom) -> bool:
     """Did the dummy batch of the sampler or pooler fail?"""
     return dummy_batch(oom.fault)

@@ -6,9 +6,9 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.host_claims import host_claims
+from vllm_doctor.rules.gates.host_claims import SWAPPED, host_claims
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.say import MEMLOCK, finding, set_flag, thing
+from vllm_doctor.rules.say import MEMLOCK, environment, finding, set_flag, thing
 
 # The calls that take memory of the host, by their names; CUDA's own word for both is the same.
 _HOST = frozenset({"host-register", "host-alloc"})
@@ -21,6 +21,9 @@ _OFFLOADS = frozenset({"maybe_offload_to_cpu", "_maybe_offload_to_cpu", "wrap_mo
 _PINNING = frozenset(
     {"pin_memory", "cudaHostRegister", "cudaHostAlloc", "_allocate_cpu_kv_cache", "allocate_cpu_cache"}
 )
+
+# GB that LMCache pins where nothing is set (lmcache/v1/config.py).
+_LOCAL_CACHE = 5
 
 
 def judge(case: Case) -> Outcome:
@@ -60,10 +63,17 @@ def _pools(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if not held and _OFFLOADS & set(fault.functions):
         why = "offloaded weights are pinned in memory of the host, this many GiB of every rank"
         return (set_flag(case, "cpu-offload-gb", None, Direction.LOWER, why),)
+    if not held and any("/lmcache/" in file.replace("\\", "/").lower() for file in fault.files):
+        why = "every rank pins this many GiB of the host for LMCache; max_local_cpu_size in its file"
+        name, told = "LMCACHE_MAX_LOCAL_CPU_SIZE", case.env("LMCACHE_MAX_LOCAL_CPU_SIZE")
+        now = float(told) if told is not None and told.replace(".", "", 1).isdigit() else None
+        to = max(1, int((now or _LOCAL_CACHE) / 2))
+        return (environment(name, Direction.LOWER, why, to=to, before=now),)
     if held:
         return tuple(claim.change for claim in held)
     why = "vLLM pins CPU blocks at start, this many GiB per GPU (4 by default)"
-    return (set_flag(case, "swap-space", 0, Direction.LOWER, why),)
+    old = SWAPPED if case.run is not None and case.run.engine == "V0" else None
+    return (set_flag(case, "swap-space", 0, Direction.LOWER, why, until=old),)
 
 
 def _at(fault: Fault) -> int:
@@ -77,7 +87,7 @@ def _invalid(fault: Fault) -> bool:
     the GPU's, which has no such answer, or the host's."""
     if fault.crash is None or not says(fault.crash.root.message, "invalid-argument"):
         return False
-    return any(f.function in _CACHE for f in fault.crash.root.frames[-3:])
+    return any(f.function in _CACHE or says(f.code, "code-pins") for f in fault.crash.root.frames[-3:])
 
 
 def _pins(fault: Fault) -> bool:

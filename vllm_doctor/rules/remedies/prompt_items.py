@@ -1,5 +1,7 @@
 """How many images and videos a prompt may have, as each release takes it."""
 
+import json
+
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.say import merged
@@ -13,3 +15,20 @@ def limit(case: Case, **most: int) -> str:
     if case.version is not None and case.version < _JSON_FROM:
         return ",".join(f"{kind}={count}" for kind, count in most.items())
     return merged(case, "limit-mm-per-prompt", most)
+
+
+def per_prompt(case: Case) -> dict[str, int]:
+    """How many items of each kind the launch allows; empty where it does not say so."""
+    given = case.effective("limit-mm-per-prompt")
+    if not isinstance(given, str):
+        return {}
+    try:
+        told = json.loads(given.replace("'", '"'))
+    except ValueError:
+        told = dict(pair.split("=", 1) for pair in given.split(",") if "=" in pair)
+    counts = (
+        ((str(k), v.get("count") if isinstance(v, dict) else v) for k, v in told.items())
+        if isinstance(told, dict)
+        else ()
+    )
+    return {kind: int(str(count)) for kind, count in counts if str(count).isdecimal() and len(str(count)) < 6}

@@ -22,8 +22,8 @@ _ACTIVATION_SHARE = 1 / 7
 _SMALLEST_SEQUENCES = 256
 # Fewer sequences than this serve nobody well.
 _FEWEST = 8
-# Messages that print how many sequences a dummy batch had.
-_TRIED = ("sampler-oom", "pooler-oom")
+# Messages that print how many sequences a step has, with the field that does.
+_TRIED = (("sampler-oom", "requests"), ("pooler-oom", "requests"), ("state-blocks", "seqs"))
 _DTYPES = {
     "bfloat16": 2,
     "float16": 2,
@@ -59,7 +59,8 @@ def sequences(case: Case) -> tuple[int, str]:
     if given is not None:
         return given, "--max-num-seqs"
     root = case.root
-    tried = next((n for m in _TRIED if root is not None and (n := int(root.fields(m).get("requests", "0")))), None)
+    said = (root.fields(m).get(field, "0") for m, field in _TRIED) if root is not None else ()
+    tried = next((n for text in said if (n := int(text))), None)
     if tried is not None:
         return tried, "the log"
     if case.version is None:
@@ -153,7 +154,7 @@ def fewer_tokens(case: Case, torch: TorchOom | None, *, measuring: bool = True) 
     KV cache; after it (`measuring` False) in what is free, as the KV cache already stands. None where none does."""
     now = tokens(case)
     if now is None:
-        return _shorter_prompts(case) or _by_half(case)
+        return _of_unknown_release(case)
     count, _ = now
     if not measuring:
         return _smaller_step(case, torch, count)
@@ -223,6 +224,20 @@ def _sum(case: Case, torch: TorchOom | None, count: int, to: int) -> str:
     if each is None or case.weights_gib is None:
         return f"{to} of {count} takes {to / count:.0%} of it"
     return f"{each * count / GIB:.2f} GiB for {count} tokens is {each * to / GIB:.2f} GiB for {to}"
+
+
+def _of_unknown_release(case: Case) -> Change | None:
+    """V1 takes prompts in pieces; V0 did not where it was not told to, and refuses a step shorter than a prompt."""
+    engine = case.run.engine if case.run is not None else None
+    if engine == "V1" or case.effective("enable-chunked-prefill") in {True, "True"}:
+        return _by_half(case)
+    if engine == "V0" and case.number("max-model-len") is None:
+        why = (
+            "set half of the present value (the log prints it as `max_seq_len`): without chunked prefill a step, and "
+            "the profile run, is as long as the longest prompt"
+        )
+        return set_flag(case, "max-model-len", None, Direction.LOWER, why)
+    return _shorter_prompts(case) or _by_half(case)
 
 
 def _by_half(case: Case) -> Change | None:

@@ -13,6 +13,8 @@ from vllm_doctor.rules.say import set_flag, thing
 
 # The KV cache and the profile run together need about this share of the budget before anybody is served.
 _BESIDE = 0.2
+# Above this part of the card the context, a pass and a useful KV cache do not fit beside weights.
+_FILLED = 0.8
 # FP8 weights are computed with by Marlin's kernels from compute capability 7.5 or 8.0 on, by release.
 _FP8_FROM = 7.5
 # As --dtype and the engine's configuration write four bytes; bfloat16 is computed from this compute capability on.
@@ -64,7 +66,12 @@ def lighter(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
 def _fp8(case: Case, *, loaded: bool) -> Change | None:
     card = gpus.find(case.gpu_name) if case.gpu_name else None
     unfit = card is not None and card.capability is not None and card.capability < _FP8_FROM
-    late = not loaded and case.version is not None and case.version < STREAMED
+    # AMD's cards of the last generations alone compute with it, and CUDA's allocator is every other one's.
+    unfit = unfit or (
+        card is None and case.run is not None and case.run.oom is not None and case.run.oom.backend == "HIP"
+    )
+    # Before, or where the release is not known, it may be that all weights lie on the card in 16 bits first.
+    late = not loaded and (case.version is None or case.version < STREAMED)
     if unfit or late or quantised(case) or _still_too_large(case):
         return None
     why = "halves 16-bit weights while loading; a checkpoint that is already quantized is better"
@@ -77,8 +84,12 @@ def quantised(case: Case) -> bool:
     """Is the checkpoint in fewer than 16 bits: by an option, its name, or the code that was reading it?"""
     if case.effective("quantization") not in {None, False, "None"} or names_quantisation(case.model or ""):
         return True
-    files = case.root.files if case.root is not None else ()
-    return any(says(file.replace("\\", "/"), "call-of-quantised-weights") for file in files)
+    root = case.root
+    if root is None:
+        return False
+    return any(says(file.replace("\\", "/"), "call-of-quantised-weights") for file in root.files) or any(
+        says(name, "function-of-few-bits") for name in root.functions
+    )
 
 
 def _still_too_large(case: Case) -> bool:
@@ -115,6 +126,13 @@ def weights_that_fit(case: Case) -> float | None:
     """GiB of one GPU that weights may take; None where the card's size is not known."""
     total = case.total_gib
     return _fraction(case) * total * (1 - _BESIDE) if total is not None else None
+
+
+def fill_the_card(case: Case) -> bool:
+    """Do the weights of one rank take so much of the card that hardly anything is left beside them, whatever the
+    fraction? As loaded, as its files say, or as the model's name counts them."""
+    whole, total = _whole(case), case.total_gib
+    return whole is not None and total is not None and whole > _FILLED * total
 
 
 def _fraction(case: Case) -> float:

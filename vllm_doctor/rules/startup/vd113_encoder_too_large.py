@@ -8,7 +8,7 @@ from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.prompt_items import limit
+from vllm_doctor.rules.remedies.prompt_items import limit, per_prompt
 from vllm_doctor.rules.remedies.step import fewer_tokens, tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, merged, set_flag
@@ -77,7 +77,7 @@ def _by_warning(case: Case) -> Finding | None:
         return None
     warned = oom.run.last("items-too-many")
     if warned is None or warned.index > oom.fault.index:
-        return None
+        return _by_launch(case, oom)
     need = float(warned.fields["need"])
     what = "the tokens of the largest items of one prompt, as vLLM counts them"
     return finding(
@@ -85,6 +85,26 @@ def _by_warning(case: Case) -> Finding | None:
         confidence=Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index), case.line(warned.index)),
         arithmetic=(Arithmetic("tokens of one prompt's items", need, "tokens", what, "the log"), *sums(oom.torch)),
+        changes=(_fewer_items(case), _smaller_items(case), fewer_tokens(case, oom.torch)),
+        refute="the launch fails in the same place with --limit-mm-per-prompt set to 0 for every modality",
+    )
+
+
+def _by_launch(case: Case, oom: Oom) -> Finding | None:
+    """The launch allows several items, or videos, in one prompt: the profile run takes the largest of them all."""
+    most = per_prompt(case)
+    if not most or not (sum(most.values()) > 1 or most.get("video", 0) > 0) or oom.fault.functions:
+        return None
+    told = ", ".join(f"{count} {name}" for name, count in most.items())
+    what = f"--limit-mm-per-prompt: {told}"
+    return finding(
+        RULE,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=(
+            Arithmetic("items of one prompt", float(sum(most.values())), "", what, "the launch"),
+            *sums(oom.torch),
+        ),
         changes=(_fewer_items(case), _smaller_items(case), fewer_tokens(case, oom.torch)),
         refute="the launch fails in the same place with --limit-mm-per-prompt set to 0 for every modality",
     )

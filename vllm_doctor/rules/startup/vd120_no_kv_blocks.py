@@ -9,7 +9,7 @@ from vllm_doctor.rules.gates.kv_cache import POOL, left_over, on_cpu
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import sequences, tokens
 from vllm_doctor.rules.remedies.utilization import raise_utilization
-from vllm_doctor.rules.remedies.weights import half, more_gpus, quantise
+from vllm_doctor.rules.remedies.weights import fill_the_card, half, lighter, more_gpus, quantise
 from vllm_doctor.rules.say import environment, finding, gib, set_flag, stop_others
 
 # The least KV cache that is worth starting with, GiB.
@@ -75,9 +75,12 @@ def _sum(case: Case) -> tuple[Arithmetic, ...]:
 
 
 def _gpu(case: Case) -> tuple[Change | None, ...]:
+    more = raise_utilization(case, (-(left_over(case) or 0.0)) + _USEFUL)
+    if fill_the_card(case):
+        return (*lighter(case, loaded=True), more, _fewer_tokens(case), _fewer_rows(case), _others(case))
     return (
         half(case),
-        raise_utilization(case, (-(left_over(case) or 0.0)) + _USEFUL),
+        more,
         _fewer_tokens(case),
         _fewer_rows(case),
         more_gpus(case) if case.gpus is not None and len(case.gpus) > 1 else None,
