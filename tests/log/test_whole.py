@@ -87,3 +87,13 @@ def test_what_carried_a_log_changes_nothing(carried: str) -> None:
 )
 def test_anything_else_stays_as_it_is(text: str) -> None:
     assert split(text) == text
+
+
+def test_lines_that_a_page_joined_are_read_as_its_lines(tmp_path: Path) -> None:
+    """Each has a head of its own; what stands before the first one stays with it, and an entry in JSON stays whole."""
+    head = "(VllmWorkerProcess pid=27) ERROR 07-03 19:33:28 [multiproc_worker_utils.py:238] "
+    told = ['File "/v/vllm/model_executor/models/qwen2_vl.py", line 84, in forward', "q = x", "RuntimeError: boom"]
+    joined = "vllm-1  | " + " ".join(head + text for text in told)
+    assert split(joined) == "vllm-1  | " + "\n".join(head + text for text in told)
+    entry = json.dumps({"log": joined})
+    assert split(entry) == entry

@@ -32,8 +32,9 @@ STAGES: list[Stage] = json.loads(Path(__file__).with_name("logs").joinpath("memo
 MESSAGES = {
     "figures": (
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.18 GiB. GPU 0 has a total capacity of "
-        "39.38 GiB of which 613.56 MiB is free. Including non-PyTorch memory, this process has 38.78 GiB memory in use. "
-        "Of the allocated memory 37.61 GiB is allocated by PyTorch, and 301.20 MiB is reserved by PyTorch but unallocated."
+        "39.38 GiB of which 613.56 MiB is free. Including non-PyTorch memory, this process has 38.78 GiB memory in "
+        "use. Of the allocated memory 37.61 GiB is allocated by PyTorch, and 301.20 MiB is reserved by PyTorch but "
+        "unallocated."
     ),
     "no figures": "torch.OutOfMemoryError: CUDA out of memory.",
     "figures left out": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate ...",

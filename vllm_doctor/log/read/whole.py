@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from vllm_doctor.log.read.prefix import ENTRIES
 
@@ -13,11 +14,10 @@ _ESCAPED = re.compile(r"\\n(?:\([A-Za-z_0-9]{1,40} pid=\d{1,9}\) )?(?:INFO|WARNI
 # A terminal's line end without its second half.
 _RETURNED = re.compile(r"\r(?:\([A-Za-z_0-9]{1,40} pid=\d{1,9}\) )?(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)[ :]")
 _FEW = 3
-# The head that vLLM sets before each line of what it logs, and behind it what began a line: a page joined them.
-_GLUED = re.compile(
-    r"(?:(?<=[^)]) | (?=\([A-Za-z_]))"
-    r"(?=(?:\([A-Za-z_]\w{0,40}(?: rank=\d{1,6})? pid=\d{1,9}(?:, ip=[\d.]{1,15})?\) )?"
-    r"(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}:\d{1,6}\] )"
+# The head that vLLM sets before each line of what it logs.
+_HEAD = re.compile(
+    r"(?:\([A-Za-z_]\w{0,40}(?: rank=\d{1,6})? pid=\d{1,9}(?:, ip=[\d.]{1,15})?\) )?"
+    r"(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}:\d{1,6}\] "
 )
 # What a page sets around a pasted log.
 _FENCE = re.compile(r"^[ \t]{0,3}```[\w.+-]{0,20}[ \t]*\r?$\n?", re.MULTILINE)
@@ -32,8 +32,6 @@ def split(text: str) -> str:
         text = text.replace("\0", "\n")
     if "```" in text:
         text = _FENCE.sub("", text)
-    if len(_GLUED.findall(text)) >= _FEW:
-        text = _GLUED.sub("\n", text)
     if _DOCUMENT.match(text) is not None:
         found = list(_entries(text))
         if len(found) >= _FEW:
@@ -43,7 +41,17 @@ def split(text: str) -> str:
     if text.count("\n") < _FEW <= len(_ESCAPED.findall(text)):
         text = text.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"').replace("\\'", "'")
         return text.strip("'\"")
+    if "ERROR " in text:
+        text = "\n".join(_apart(line) if line.count("ERROR ") > 1 else line for line in text.split("\n"))
     return text
+
+
+def _apart(line: str) -> str:
+    """The lines that a page joined: each begins with a head of its own, the first one with what stands before it."""
+    if line.lstrip().startswith(("{", '["')):
+        return line  # one entry of a logger that writes JSON
+    begins = [found.start() for found in _HEAD.finditer(line)][1:]
+    return "\n".join(line[start:end].rstrip() for start, end in pairwise((0, *begins, len(line))))
 
 
 def _entries(text: str) -> Iterator[str]:

@@ -1,0 +1,90 @@
+"""The first change of an answer about memory holds by its value: figures of the log before any default, and nothing
+that this engine, this release or this card does not have."""
+
+from vllm_doctor.log.read.lines import cut, log_of_lines, parse
+from vllm_doctor.log.read.pieces import Piece, Read
+from vllm_doctor.records.finding import Change, Finding
+from vllm_doctor.records.host import Gpu
+from vllm_doctor.records.reading import Known
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.rules.engine import judged
+
+PACKAGES = "/opt/v/lib/python3.12/site-packages/vllm/"
+ASKED = "Tried to allocate 1.18 GiB. GPU 0 has a total capacity of 39.38 GiB of which 613.56 MiB is free. "
+HELD = (
+    "Including non-PyTorch memory, this process has 38.78 GiB memory in use. Of the allocated memory 37.61 GiB is "
+    "allocated by PyTorch, and 301.20 MiB is reserved by PyTorch but unallocated."
+)
+OOM = f"torch.OutOfMemoryError: CUDA out of memory. {ASKED}{HELD}"
+
+
+def _found(*lines: str, **signals: object) -> Finding:
+    log = log_of_lines(lines, "log")
+    return judged(Snapshot("2026-03-14T09:00:00Z", log=Known(log, "log"), **signals)).findings[0]  # type: ignore[arg-type]
+
+
+def _call(file: str, function: str, code: str) -> tuple[str, str]:
+    return f'  File "{PACKAGES}{file}", line 210, in {function}', f"    {code}"
+
+
+def _changes(found: Finding) -> list[Change]:
+    return list(found.changes)
+
+
+def test_the_number_of_sequences_that_a_message_prints_is_the_one_in_use() -> None:
+    found = _found("ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (614).")
+    assert (_changes(found)[0].name, _changes(found)[0].after) == ("max-num-seqs", 614)
+
+
+def test_v0_is_not_told_to_take_fewer_tokens_than_a_prompt_has() -> None:
+    calls = (
+        *_call("worker/worker.py", "determine_num_available_blocks", "self.model_runner.profile_run()"),
+        *_call("model_executor/models/llama.py", "forward", "x = self.act_fn(gate_up)"),
+    )
+    found = _found("Traceback (most recent call last):", *calls, OOM)
+    assert (found.code, _changes(found)[0].name) == ("VD112", "max-model-len")
+
+
+def test_fp8_is_offered_only_where_the_release_never_holds_16_bits() -> None:
+    calls = _call("model_executor/models/llama.py", "__init__", "self.mlp = LlamaMLP(")
+    unknown = _found("Traceback (most recent call last):", *calls, OOM)
+    new = _found("INFO 01-02 10:00:00 [api_server.py:1] vLLM API server version 0.20.0", *calls, OOM)
+    assert "quantization" not in [c.name for c in _changes(unknown)]
+    assert "quantization" in [c.name for c in _changes(new)]
+
+
+def test_weights_that_fill_the_card_by_the_models_name_come_before_a_larger_budget() -> None:
+    command = "vllm serve acme/Chat-14B --dtype half --gpu-memory-utilization 0.95"
+    said = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when"
+    card = Gpu(0, "Tesla V100-SXM2-32GB", total_bytes=32 << 30)
+    found = _found(command, said, gpus=Known((card,), "given"))
+    assert (found.code, _changes(found)[0].name) == ("VD120", "model")
+
+
+def test_pinned_memory_is_told_by_the_call_that_pins_it() -> None:
+    calls = (
+        *_call(
+            "worker/cache_engine.py", "__init__", 'self.cpu_cache = self._allocate_kv_cache(self.num_cpu_blocks, "cpu")'
+        ),
+        *_call("worker/cache_engine.py", "_allocate_kv_cache", "torch.zeros(kv_cache_shape,"),
+    )
+    found = _found("Traceback (most recent call last):", *calls, "RuntimeError: CUDA error: out of memory")
+    assert (found.code, _changes(found)[0].name) == ("VD605", "swap-space")
+
+
+def test_a_persons_title_is_not_the_failure() -> None:
+    at = "(VllmWorkerProcess pid=42) ERROR 08-04 16:54:59 [multiproc_worker_utils.py:238] "
+    parent = _call(
+        "engine/llm_engine.py", "_initialize_kv_caches", "self.model_executor.determine_num_available_blocks())"
+    )
+    found = _found(
+        "It runs into CUDA out of memory with four cards", at + OOM, "Traceback (most recent call last):", *parent
+    )
+    assert (found.code, found.phase.value) == ("VD112", "startup-profile")
+
+
+def test_torchs_sentence_without_its_beginning_is_torchs() -> None:
+    text = f"{ASKED.replace(' of which', chr(10) + 'of which')}\n".encode()
+    log = cut(parse(Read((Piece(0, text),))), "log")
+    found = judged(Snapshot("2026-03-14T09:00:00Z", log=Known(log, "log"))).findings[0]
+    assert [a.value for a in found.arithmetic if a.name == "missing"] == [0.58]
