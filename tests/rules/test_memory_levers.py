@@ -49,8 +49,10 @@ def test_fp8_is_offered_only_where_the_release_never_holds_16_bits() -> None:
     calls = _call("model_executor/models/llama.py", "__init__", "self.mlp = LlamaMLP(")
     unknown = _found("Traceback (most recent call last):", *calls, OOM)
     new = _found("INFO 01-02 10:00:00 [api_server.py:1] vLLM API server version 0.20.0", *calls, OOM)
-    assert "quantization" not in [c.name for c in _changes(unknown)]
-    assert "quantization" in [c.name for c in _changes(new)]
+    v0 = _found("(VllmWorkerProcess pid=42) ERROR 03-02 19:49:43 [x.py:1] " + OOM, *calls, OOM)
+    assert [c.name for c in _changes(unknown)][:2] == ["model", "quantization"]
+    assert [c.name for c in _changes(new)][:2] == ["quantization", "model"]
+    assert "quantization" not in [c.name for c in _changes(v0)]
 
 
 def test_weights_that_fill_the_card_by_the_models_name_come_before_a_larger_budget() -> None:

@@ -151,6 +151,15 @@ _START = frozenset(
 )
 
 
+def names_encoder(files: Iterable[str], codes: Iterable[str], functions: Iterable[str]) -> bool:
+    """Does a call name the encoder: by its file, by what its own line calls, or by its function?"""
+    return (
+        any(says(f, "call-encoder-attention") or says(f, "call-encoder-model") for f in files)
+        or any(says(code, "code-of-encoder") for code in codes)
+        or not _ENCODER.isdisjoint(functions)
+    )
+
+
 def encodes(stage: StartupPhase, files: Sequence[str], codes: Iterable[str], functions: Sequence[str]) -> bool:
     """Was it in the encoder of images, video or audio, by the files of the calls or by what a call's own line names?"""
     paths = [file.replace("\\", "/") for file in files]
@@ -158,9 +167,7 @@ def encodes(stage: StartupPhase, files: Sequence[str], codes: Iterable[str], fun
     if stage not in _ENCODES or built:
         return False
     told = [*codes]
-    if any(says(p, "call-encoder-attention") or says(p, "call-encoder-model") for p in paths) or any(
-        says(code, "code-of-encoder") for code in told
-    ):
+    if names_encoder(paths, told, ()):
         return True
     # The file of a multimodal model has its encoder; its language model is another one's file, which it calls.
     modules = [p for p in paths if says(p, "call-of-module") and "/models/" in p]

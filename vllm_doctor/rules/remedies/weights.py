@@ -33,7 +33,9 @@ def quantise(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
 
     `loaded` where the weights did fit while they were loaded: then it does not matter when they are quantised.
     """
-    return _fp8(case, loaded=loaded), smaller_model(case)
+    # Of a release that is not known it may be that all weights lie on the card in 16 bits first.
+    found = (_fp8(case, loaded=loaded), smaller_model(case))
+    return found if loaded or case.version is not None else found[::-1]
 
 
 def half(case: Case) -> Change | None:
@@ -70,8 +72,8 @@ def _fp8(case: Case, *, loaded: bool) -> Change | None:
     unfit = unfit or (
         card is None and case.run is not None and case.run.oom is not None and case.run.oom.backend == "HIP"
     )
-    # Before, or where the release is not known, it may be that all weights lie on the card in 16 bits first.
-    late = not loaded and (case.version is None or case.version < STREAMED)
+    old = case.run is not None and case.run.engine == "V0"
+    late = not loaded and (old or (case.version is not None and case.version < STREAMED))
     if unfit or late or quantised(case) or _still_too_large(case):
         return None
     why = "halves 16-bit weights while loading; a checkpoint that is already quantized is better"

@@ -1,7 +1,7 @@
 """VD113: the vision or audio encoder runs out of memory, while measured or while serving."""
 
 from vllm_doctor.log.match import says
-from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.log.startup_phase import StartupPhase, names_encoder
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
@@ -32,6 +32,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         severity=Severity.WILL_FAIL_UNDER_LOAD if serving else Severity.BLOCKS_START,
+        confidence=Confidence.CONFIRMED if _named(oom) else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_items(case)),
         changes=(
@@ -46,6 +47,15 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the launch fails in the same call with --limit-mm-per-prompt set to 0 for every modality",
     )
+
+
+def _named(oom: Oom) -> bool:
+    """Does a call name the encoder? The file of the model, without a call of its language model, only suggests it."""
+    crash = oom.fault.crash
+    codes = [frame.code for link in crash.links for frame in link.frames] if crash is not None else []
+    near = [line.text for line in oom.run.lines[max(0, oom.fault.index - 2) : oom.fault.index]]
+    paths = [file.replace("\\", "/") for file in oom.fault.files]
+    return names_encoder(paths, [*near, *codes], oom.fault.functions)
 
 
 def _by_size(case: Case) -> Finding | None:
