@@ -38,6 +38,7 @@ NOT_KNOWN = {
     "server": "a log does not say whether a unit, a container or a shell started it",
     "model": "which checkpoint is the owner's choice; the size that fits is in the words and in `predicted`",
     "max-num-batched-tokens": "neither the launch nor the release is known, so only 'half of what it is' is true",
+    "max-model-len": "V0 without its launch or the line with its settings: only 'half of what it is' is true",
     "compilation-config": "the message shows no more than where its JSON breaks",
     "speculative-config": "the shell took the quotes away, and what came after the first field with them",
     "mm-processor-kwargs": "the launch's own words, only parted: the message shows them cut",

@@ -129,6 +129,11 @@ def _batch(case: Case, *_: object) -> str:
     return f"{_log(case, 'max_num_batched_tokens=')} | grep -o -m1 'max_num_batched_tokens=[0-9]*'   # set half of it"
 
 
+def _length(case: Case, *_: object) -> str:
+    """As `_batch`, of the longest prompt."""
+    return f"{_log(case, 'max_seq_len=')} | grep -o -m1 'max_seq_len=[0-9]*'   # set half of it"
+
+
 def _sender(case: Case, *_: object) -> str:
     return f"{_log(case, 'POST /')} | grep 'POST /' | tail   # from which address it comes"
 
@@ -208,6 +213,7 @@ _BY_NAME: dict[str, Callable[[Case, Finding, Change], str | None]] = {
     "tensor-parallel-size": _ranks,
     "chat-template": _template,
     "max-num-batched-tokens": _batch,
+    "max-model-len": _length,
     "ssl-certfile": _certificate,
     "port": lambda *_: "ss -ltn   # the ports that are taken",
     "cpu-offload-gb": _memory,

@@ -28,11 +28,14 @@ def judge(case: Case) -> Outcome:
         return _by_size(case) or _by_warning(case) or oom
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
+    named = _named(oom)
+    if not named and (warned := _by_warning(case)) is not None:
+        return warned
     serving = oom.run.served(-1, oom.fault.index)
     return finding(
         RULE,
         severity=Severity.WILL_FAIL_UNDER_LOAD if serving else Severity.BLOCKS_START,
-        confidence=Confidence.CONFIRMED if _named(oom) else Confidence.LIKELY,
+        confidence=Confidence.CONFIRMED if named else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_items(case)),
         changes=(
@@ -82,7 +85,7 @@ def _by_size(case: Case) -> Finding | None:
 def _by_warning(case: Case) -> Finding | None:
     """The profile run of V0 takes the largest items that a prompt may have, and says first that they are more than fit
     its sequence: where no call tells which part of the pass ran out, they are most of it."""
-    oom = exhausted(case, StartupPhase.PROFILE)
+    oom = exhausted(case, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER)
     if isinstance(oom, NotHere | Unseen) or _elsewhere(oom) or tenants(oom.torch) is not None:
         return None
     warned = oom.run.last("items-too-many")
