@@ -14,7 +14,7 @@ REPO = Path(__file__).resolve().parent.parent
 BIN = REPO / ".venv" / "bin"
 
 CHECKS = {
-    "ansible-lint": ["ansible-lint", "--offline", "--strict", "-q"],
+    "ansible-lint": ["python", "tools/ansible_lint.py", "--offline", "--strict", "-q"],
     "mypy": ["mypy", "--strict", "vllm_doctor"],
     "mypy-tools": ["mypy", "--strict", "--explicit-package-bases", "tools"],
     "mypy-roles": ["mypy", "--strict", "--explicit-package-bases"],
