@@ -4,7 +4,7 @@ request (raised.py), in what the loggers of requests say, and in lines that go o
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 
 import msgspec
@@ -20,7 +20,7 @@ from vllm_doctor.redact.users import ASKED
 from vllm_doctor.redact.values import opaque
 
 # How far words of one record are followed: a prompt may be long, and a log with a lost end is no prompt.
-_MOST_LINES = 400
+_MOST_LINES = 4000
 # A shorter text is found in sentences that have nothing of a client's; of a longer one this much tells.
 _SHORTEST, _BEGINNING = 6, 24
 # What closes a quotation: its mark, and then no word.
@@ -49,10 +49,10 @@ def without_clients(log: Log) -> tuple[Log, int]:
     if not found and not any(count for _, count in others):
         return log, 0
     lines = tuple(shown(line, found[at]) if at in found else line for at, line in enumerate(log.last.lines))
-    taken = tuple({what for told in found.values() for what in told.taken})
+    taken = Taken(what for told in found.values() for what in told.taken)
     several = Counter(line.number for line in lines)
     lines = tuple(
-        msgspec.structs.replace(line, excerpt=taken_out(line.excerpt, taken)) if several[line.number] > 1 else line
+        msgspec.structs.replace(line, excerpt=taken.out_of(line.excerpt)) if several[line.number] > 1 else line
         for line in lines
     )
     kept = msgspec.structs.replace(
@@ -67,27 +67,31 @@ def shown(line: LogLine, told: Told) -> LogLine:
     if whole.endswith(line.text):
         whole = whole[: len(whole) - len(line.text)] + told.text
     elif whole:  # of an entry that held several lines
-        whole = taken_out(whole, told.taken)
+        whole = Taken(told.taken).out_of(whole)
         whole = HIDDEN if any(what in whole for what in told.taken) else whole
     return msgspec.structs.replace(line, text=told.text, excerpt=whole)
 
 
-def taken_out(text: str, taken: Sequence[str]) -> str:
-    """A text without what was taken from the lines that it speaks of, also where it holds the beginning alone, or
-    writes it as JSON does. A single word stays: a sentence may have it by itself."""
-    for what in taken:
-        if len(what) < _SHORTEST or not (" " in what or opaque(what)):
-            continue
-        for form in dict.fromkeys((what, json.dumps(what)[1:-1], json.dumps(what, ensure_ascii=False)[1:-1])):
-            begun = form[:_BEGINNING]
+class Taken:
+    """What was taken from lines, to be taken from the sentences that speak of them: also where these hold its beginning
+    alone, or write it as JSON does. A single word stays: a sentence may have it by itself."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        """Keep the forms of those that tell."""
+        told = sorted((t for t in {*texts} if len(t) >= _SHORTEST and (" " in t or opaque(t))), key=len, reverse=True)
+        forms = (form for t in told for form in (t, json.dumps(t)[1:-1], json.dumps(t, ensure_ascii=False)[1:-1]))
+        self._forms = tuple((form[:_BEGINNING], form) for form in dict.fromkeys(forms))
+
+    def out_of(self, text: str) -> str:
+        """The text without them."""
+        for begun, form in self._forms:
             at = text.find(begun)
             while at >= 0:
-                same = next(
-                    (n for n, pair in enumerate(zip(text[at:], form, strict=False)) if pair[0] != pair[1]), None
-                )
-                text = text[:at] + HIDDEN + text[at + (len(form) if same is None else same) :]
+                pairs = enumerate(zip(text[at : at + len(form)], form, strict=False))
+                same = next((n for n, (a, b) in pairs if a != b), len(form))
+                text = text[:at] + HIDDEN + text[at + same :]
                 at = text.find(begun, at + len(HIDDEN))
-    return text
+        return text
 
 
 def _of_request_loggers(lines: Sequence[LogLine], found: dict[int, Told], opened: set[int], inside: set[int]) -> None:

@@ -120,8 +120,8 @@ def _literals(lines: Sequence[LogLine], crash: traceback.Crash) -> Iterator[str]
 
 
 @cache
-def _sentences() -> tuple[Message, ...]:
-    return tuple(m for m in messages() if _speaks_of_faults(m))
+def _sentences() -> tuple[tuple[str, Message], ...]:
+    return tuple((m.anchor, m) for m in messages() if _speaks_of_faults(m))
 
 
 def _speaks_of_faults(message: Message) -> bool:
@@ -131,7 +131,8 @@ def _speaks_of_faults(message: Message) -> bool:
 
 def known_words(message: str) -> str | None:
     """What the catalogue looks for in a sentence that it knows; None of a sentence of unknown kind."""
-    told = [m.anchor for m in _sentences() if any(read(m, line) is not None for line in message.split("\n"))]
+    here = [m for anchor, m in _sentences() if anchor in message]
+    told = [m.anchor for m in here if any(read(m, line) is not None for line in message.split("\n"))]
     return "\n".join(told) if told else None
 
 

@@ -44,7 +44,7 @@ def _without_clients(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
     """What clients may have written, out of the lines that are shown and of what is said of them."""
     if not isinstance(snapshot.log, Known):
         return diagnosis
-    from vllm_doctor.redact.clients import of_clients, shown, taken_out
+    from vllm_doctor.redact.clients import Taken, of_clients, shown
 
     lines = snapshot.log.value.last.lines
     found = of_clients(lines)
@@ -54,12 +54,8 @@ def _without_clients(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
         lines[at].excerpt or lines[at].text: (line := shown(lines[at], told)).excerpt or line.text
         for at, told in found.items()
     }
-    taken = tuple(sorted({what for told in found.values() for what in told.taken}, key=len, reverse=True))
-
-    def without(text: str) -> str:
-        return taken_out(shown_as.get(text, text), taken)
-
-    return _mapped(diagnosis, without)
+    taken = Taken(what for told in found.values() for what in told.taken)
+    return _mapped(diagnosis, lambda text: taken.out_of(shown_as.get(text, text)))
 
 
 def _harmless(text: str) -> bool:

@@ -65,7 +65,7 @@ def matching(
 def words_of(kind: str, message: str) -> tuple[str, ...]:
     """The words of a message by which the entries of this class of exception know it."""
     known = (one for one in issues() if one.said and _found(one.kind, kind, whole=True))
-    found = (Pattern(one.said).search(message) for one in known)
+    found = (_compiled(one.said).search(message) for one in known)
     return tuple(dict.fromkeys(one[0] for one in found if one is not None))
 
 
