@@ -95,3 +95,16 @@ def test_any_value_under_any_key_gives_a_model_or_a_clear_error(base, data):
     with contextlib.suppress(ConfigError):  # any other exception is a failure
         a = describe(Section(config))
         scheme(a.quantization, None, 2)
+
+
+@pytest.mark.parametrize(
+    "key", ["num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "top_k_experts", "moe_k"]
+)
+def test_experts_of_a_token_are_read_under_every_name_that_vllm_reads(key):
+    read = arch({**LLAMA_8B, "num_experts": 64, key: 6})
+    assert read.moe.top_k == 6
+    assert not any("experts" in doubt for doubt in read.doubts)
+
+
+def test_how_many_experts_a_token_takes_is_not_guessed_in_silence():
+    assert any("how many experts a token takes" in doubt for doubt in arch({**LLAMA_8B, "num_experts": 64}).doubts)

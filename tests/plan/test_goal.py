@@ -270,3 +270,37 @@ def test_a_model_that_vllm_makes_no_stages_of_gets_none(say):
     code, told = say("--gpu", "L4", "--gpus", "2", config=phi4mm, launch=("vllm", "serve", "m", "-pp", "2"))
     assert code != Exit.OK
     assert "vLLM makes no stages of phi4mm" in told
+
+
+FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+
+
+def test_experts_stay_whole_where_tensor_parallelism_would_cut_their_blocks(ask):
+    # 768 channels in four are one block of 128 and a half, which 0.28 refuses.
+    experts = {
+        **LLAMA_8B,
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "num_hidden_layers": 8,
+        "num_experts": 48,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 768,
+        "quantization_config": FP8,
+    }
+    card = ("--gpu", "L4", "--gpus", "4")
+    _, goal = ask("context=32k,concurrency=50", *card, config=experts, version="0.28.0")
+    plain = next(row for row in goal["rows"] if row["format"] == "as stored")
+    assert (plain["gpus"], plain["tensor_parallel_size"], plain["expert_parallel"]) == (4, 4, True)
+    assert "--enable-expert-parallel" in plain["launch"]
+
+
+def test_latents_are_kept_once_where_data_parallel_ranks_hold_more(ask):
+    card = ("--gpu", "H200", "--gpus", "8")
+    latent = {**DEEPSEEK_LIKE, "quantization_config": FP8}
+    _, few = ask("context=64k,concurrency=6", *card, config=latent)
+    _, many = ask("context=64k,concurrency=20", *card, config=latent)
+    plain = [next((r for r in goal["rows"] if r["format"] == "as stored"), None) for goal in (few, many)]
+    assert (plain[0]["tensor_parallel_size"], plain[0]["data_parallel_size"]) == (8, 1)
+    assert (plain[1]["tensor_parallel_size"], plain[1]["data_parallel_size"]) == (1, 8)
+    assert "--max-num-seqs 3" in plain[1]["launch"]
+    assert plain[1]["requests_at_once"][0] >= 20

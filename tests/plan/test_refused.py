@@ -40,6 +40,12 @@ def refused(config, flags, version="0.33.0", card="H100"):
         (AWQ, "--quantization gptq_marlin", "--quantization", "--quantization awq_marlin"),
         (
             LLAMA_8B,
+            "--quantization fbgemm_fp8",
+            "--quantization",
+            "--quantization fbgemm_fp8 --allow-deprecated-quantization",
+        ),
+        (
+            LLAMA_8B,
             "--mamba-block-size 64 --no-enable-prefix-caching",
             "--mamba-block-size",
             "--mamba-block-size 64 --enable-prefix-caching",
@@ -176,3 +182,19 @@ def test_a_classifier_is_served_by_the_code_of_the_model_that_generates_and_with
 )
 def test_the_runner_follows_the_architecture_s_name_where_nothing_is_asked(name, flags, pools):
     assert settings({**LLAMA_8B, "architectures": [name]}, flags)[1].pooling is pools
+
+
+@pytest.mark.parametrize(
+    ("stored", "version", "flags"),
+    [
+        ({"quant_method": "gptq", "bits": 3, "group_size": 128}, "0.33.0", ["quantization_config"]),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False}, "0.33.0", ["quantization_config"]),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False}, "0.19.1", []),
+        ({"quant_method": "gptq", "bits": 8, "group_size": 128, "sym": True}, "0.33.0", []),
+        ({"quant_method": "awq", "bits": 8, "group_size": 128}, "0.28.0", ["quantization_config"]),
+        ({"quant_method": "fbgemm_fp8"}, "0.33.0", ["quantization_config"]),
+        ({"quant_method": "fbgemm_fp8"}, "0.11.2", []),
+    ],
+)
+def test_checkpoints_that_a_release_has_no_method_for_any_more(stored, version, flags):
+    assert refused({**LLAMA_8B, "quantization_config": stored}, "", version) == flags

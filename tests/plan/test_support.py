@@ -207,3 +207,91 @@ def test_a_config_alone_is_a_model_to_plan(question, tmp_path, capsys):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
     code = run(["plan", *question, "--model-config", str(tmp_path), "--vllm-version", "0.33.0"])
     assert (code, "vllm serve MODEL" in capsys.readouterr().out) == (Exit.OK, True)
+
+
+DSA = {**DEEPSEEK_LIKE, "index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "flags"),
+    [
+        ("A100-SXM4-80GB", "0.33.0", ["--gpu"]),  # kernels for 9, 10 and 12
+        ("L40S", "0.33.0", ["--gpu"]),
+        ("H200", "0.33.0", []),
+        ("RTX PRO 6000", "0.33.0", []),
+        ("RTX PRO 6000", "0.19.1", ["--gpu"]),  # for 9 and 10 alone
+        ("H200", "0.19.1", []),
+        ("B200", "0.19.1", []),
+    ],
+)
+def test_sparse_latent_attention_has_kernels_for_some_generations_alone(ask, gpu, version, flags):
+    assert refused(ask(DSA, "-tp 8", gpu=gpu, version=version)) == flags
+
+
+@pytest.mark.parametrize(
+    ("config", "gpu", "version", "flags"),
+    [
+        (LLAMA_8B, "A100 80GB", "0.33.0", []),  # FlashInfer, with heads of 128
+        ({**LLAMA_8B, "head_dim": 96}, "A100 80GB", "0.33.0", ["--kv-cache-dtype"]),
+        ({**LLAMA_8B, "head_dim": 96}, "L40S", "0.33.0", []),  # reads 8 bits by itself
+        ({**LLAMA_8B, "head_dim": 96}, "A100 80GB", "0.19.1", []),
+        (GPT_OSS_20B, "A100 80GB", "0.33.0", ["--kv-cache-dtype"]),  # sinks
+        (DEEPSEEK_LIKE, "A100 80GB", "0.33.0", ["--kv-cache-dtype"]),
+        ({**LLAMA_8B, "torch_dtype": "float16"}, "T4", "0.33.0", ["--kv-cache-dtype"]),
+    ],
+)
+def test_an_8_bit_cache_is_refused_where_no_kernel_reads_it(ask, config, gpu, version, flags):
+    assert refused(ask(config, "-tp 8 --kv-cache-dtype fp8", gpu=gpu, version=version)) == flags
+
+
+def test_triton_asked_for_does_not_read_8_bits_on_ampere(ask):
+    asked = "--kv-cache-dtype fp8 --attention-backend"
+    assert refused(ask(LLAMA_8B, f"{asked} TRITON_ATTN", gpu="A100 80GB")) == ["--kv-cache-dtype"]
+    assert refused(ask(LLAMA_8B, f"{asked} TRITON_ATTN", gpu="L40S")) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "gpu", "flags"),
+    [
+        ("fp8_per_channel", "L40S", []),
+        ("fp8_per_channel", "A100 80GB", ["--quantization"]),  # compute capability 8.9
+        ("fp8_per_tensor", "T4", []),
+        ("int8_per_channel_weight_only", "A100 80GB", []),
+    ],
+)
+def test_what_is_quantised_while_loading_asks_for_its_card(ask, method, gpu, flags):
+    config = {**LLAMA_8B, "torch_dtype": "float16"}
+    assert refused(ask(config, f"--quantization {method}", gpu=gpu)) == flags
+
+
+def test_experts_in_nvfp4_ask_for_blackwell_and_what_has_none_does_not(ask):
+    experts = {k: v for k, v in FP8_EXPERTS.items() if k != "quantization_config"}
+    assert refused(ask(experts, "--quantization nvfp4_per_token")) == ["--quantization"]
+    assert refused(ask(experts, "--quantization nvfp4_per_token", gpu="B200")) == []
+    assert refused(ask(LLAMA_8B, "--quantization nvfp4_per_token")) == []
+
+
+def test_more_ranks_than_the_host_has_cards_are_refused(ask):
+    config = {**FP8_EXPERTS, "num_experts": 64}
+    assert refused(ask(config, "-dp 8 -tp 2 --enable-expert-parallel")) == [
+        "--tensor-parallel-size × --pipeline-parallel-size × --data-parallel-size"
+    ]
+    assert refused(ask(config, "-dp 8 --enable-expert-parallel")) == []
+    assert refused(ask(config, "-dp 16 -dpl 8 --enable-expert-parallel")) == []
+    assert refused(ask(config, "-dp 16 -dpl 8 -tp 2 --enable-expert-parallel")) != []
+    assert refused(ask(config, "-dp 16 --data-parallel-backend ray --enable-expert-parallel")) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "gpu", "version", "flags"),
+    [
+        (LLAMA_8B, "B200", "0.28.0", []),
+        (LLAMA_8B, "H100", "0.28.0", ["--kv-cache-dtype"]),
+        (LLAMA_8B, "H100", "0.33.0", []),
+        ({**LLAMA_8B, "head_dim": 64}, "H100", "0.33.0", ["--kv-cache-dtype"]),
+        ({**LLAMA_8B, "head_dim": 96}, "B200", "0.33.0", ["--kv-cache-dtype"]),
+        (LLAMA_8B, "H100", "0.31.0", []),  # not read
+    ],
+)
+def test_a_cache_of_nvfp4_is_refused_where_flashinfer_does_not_take_it(ask, config, gpu, version, flags):
+    assert refused(ask(config, "--kv-cache-dtype nvfp4", gpu=gpu, version=version)) == flags

@@ -52,6 +52,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     direct_fp8_experts: bool
     schedules_ahead: bool
     checks_all_stages: bool
+    refuses_deprecated_methods: bool
     connector_ends_groups: bool
     triton_sampler: bool
     packs_sparse_latents: bool
@@ -89,6 +90,10 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     caches_recurrent_prefixes: bool
     counts_batches_in_flight: bool
     measures_consumed: bool
+    plain_integer_methods: bool
+    asks_native_fp8_cache: bool
+    nvfp4_cache_on_ten: bool
+    nvfp4_cache_by_fa2: bool
     refines_expert_blocks: bool
     v2_charges_graphs: bool
     v2_all: bool

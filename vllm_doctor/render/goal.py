@@ -49,6 +49,8 @@ def _row(row: SetUp) -> Mapping[str, object]:
         "format": row.format.name,
         "tensor_parallel_size": p.settings.parallel.tp,
         "pipeline_parallel_size": p.settings.parallel.pp,
+        "data_parallel_size": p.settings.parallel.dp,
+        "expert_parallel": p.settings.parallel.expert,
         "memory_gib": round(row.memory_gib, 2),
         "price_per_hour": None if row.price is None else round(row.price, 4),
         "requests_at_once": None if row.holds is None else [round(held, 2) for held in row.holds],

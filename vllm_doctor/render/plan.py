@@ -163,7 +163,7 @@ def _bars(planner: Planner, *, whole: bool) -> list[str]:
 
 
 def _whose(p: Prediction, *, first: bool, several: bool) -> str:
-    count = p.settings.parallel.tp
+    count = p.settings.parallel.tp * p.settings.parallel.local
     each = "one GPU" if count == 1 else f"each of {count} GPUs"
     return each if not several else f"{each} of the {'first' if first else 'last'} of {p.settings.parallel.pp} stages"
 
@@ -236,7 +236,14 @@ def _recommended(plan: Plan, *, explain: bool) -> list[str]:
 
 
 def _held(p: Prediction) -> str:
-    return f"  holds    {p.concurrency or 0.0:.1f} requests of {p.length} tokens at once, {p.kv_tokens or 0:,} tokens"
+    held = f"  holds    {p.concurrency or 0.0:.1f} requests of {p.length} tokens at once, {p.kv_tokens or 0:,} tokens"
+    return held + _of_ranks(p)
+
+
+def _of_ranks(p: Prediction) -> str:
+    """Each data-parallel rank has a pool of its own."""
+    count = p.settings.parallel.dp
+    return f", in each of {count} data-parallel ranks" if count > 1 else ""
 
 
 def _to_run(plan: Plan) -> list[str]:
@@ -246,7 +253,7 @@ def _to_run(plan: Plan) -> list[str]:
         return []
     p, line = c.predicted, _line(planner, c)
     low = p.margin_gib[0] if p.margin_gib is not None else c.predicted.available_kv_gib
-    each = " on each GPU" if p.settings.parallel.tp * p.settings.parallel.pp > 1 else ""
+    each = " on each GPU" if p.settings.parallel.cards > 1 else ""
     return [
         *pasted(line, planner),
         *([_held(p)] if p.pool is not None else []),
@@ -311,7 +318,7 @@ def _sizes(p: Prediction) -> list[str]:
     """What is known of a device that runs another build: weights, what they leave, and what a request needs."""
     if not p.sizes_only or p.total_gib is None:
         return []
-    each = "each" if p.settings.parallel.tp * p.settings.parallel.pp > 1 else "the"
+    each = "each" if p.settings.parallel.cards > 1 else "the"
     left = p.total_gib - p.weights_gib
     lines = [
         f"  weights  {p.weights_gib:.2f} of {each} device's {p.total_gib:g} GiB, {max(left, 0.0):.2f} left for all else"
@@ -385,6 +392,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
         if p.kv_tokens is not None and p.concurrency is not None:
             lines.append(
                 f"           {p.kv_tokens:,} tokens, {p.concurrency:.2f} requests of {p.length} tokens at once"
+                + _of_ranks(p)
             )
         if p.outcome == "kv-too-small" and not _shortened(plan):
             lines.append(f"           the longest request that fits: {p.longest or 0} tokens")

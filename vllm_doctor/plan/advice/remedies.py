@@ -74,7 +74,7 @@ def _wider(planner: Planner) -> list[int]:
     now, a = planner.settings().parallel, planner.arch
     return [
         tp
-        for tp in range(now.tp + 1, planner.gpus // now.pp + 1)
+        for tp in range(now.tp + 1, planner.gpus // (now.pp * now.local) + 1)
         if not (a.heads and a.heads % tp) and not (a.kv_heads and a.mla is None and a.kv_heads % tp and tp % a.kv_heads)
     ]
 

@@ -4,11 +4,13 @@ at the low end of the range; fewer still where weights or cache are kept in 8 bi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import ceil
 
 import msgspec
 from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Card, find, names
+from vllm_doctor.knowledge.versions import flag
 from vllm_doctor.launch.parse import LaunchLine
 from vllm_doctor.plan.advice.formats import FormatOptions, computes_fp8_cache, formats
 from vllm_doctor.plan.launch.flags import SettingError
@@ -135,10 +137,27 @@ def _tried(
     """The set-up of so many cards; None where their memory is less than weights and requests need."""
     kind = (fmt, count, card.capability)
     row = _set_up(planner, goal, card, count, fmt) if needs.get(kind, 0.0) <= card.total_gib else None
-    if row is not None:
-        p = row.predicted
-        needs[kind] = p.weights_gib + (goal.concurrency * p.needed_kv_gib if p.pool is not None else 0.0)
+    if row is None or row.reaches:
+        return row
+    p = row.predicted
+    if count > 1 and _keeps_latents(planner):
+        ranks = _set_up(planner, goal, card, count, fmt, data=True)
+        return ranks if ranks is not None and ranks.reaches else row
+    needs[kind] = p.weights_gib + (goal.concurrency * p.needed_kv_gib if p.pool is not None else 0.0)
     return row
+
+
+def _keeps_latents(planner: Planner) -> bool:
+    """Does every tensor-parallel rank keep the same latents, so that data-parallel ranks, which share the experts, hold
+    more requests?"""
+    fact = flag("enable-expert-parallel", planner.version)
+    return (
+        planner.arch.mla is not None
+        and planner.arch.moe is not None
+        and fact is not None
+        and fact.exists is True
+        and not planner.settings().speculative
+    )
 
 
 def _largest(planner: Planner, goal: Goal, card: Card, fmt: FormatOptions) -> SetUp | None:
@@ -148,11 +167,14 @@ def _largest(planner: Planner, goal: Goal, card: Card, fmt: FormatOptions) -> Se
     return next((row for row in there if row.predicted.outcome != "rejected"), there[0] if there else None)
 
 
-def _set_up(planner: Planner, goal: Goal, card: Card, count: int, fmt: FormatOptions) -> SetUp | None:
-    """None where an option of the launch has no such value."""
+def _set_up(
+    planner: Planner, goal: Goal, card: Card, count: int, fmt: FormatOptions, *, data: bool = False
+) -> SetUp | None:
+    """On so many cards, as tensor-parallel ranks or as data-parallel ones that share the experts; None where an option
+    of the launch has no such value."""
     on = _on(planner, card, count)
     try:
-        return _one(replace(on, line=_with(on.line, goal, count, fmt)), goal, card, fmt)
+        return _one(replace(on, line=_with(on.line, goal, count, fmt, data=data)), goal, card, fmt)
     except SettingError:
         return None
 
@@ -163,17 +185,23 @@ def _on(planner: Planner, card: Card, count: int) -> Planner:
     return replace(planner, gpus=count) if same else planner.on(card, count)
 
 
-def _with(line: LaunchLine, goal: Goal, count: int, fmt: FormatOptions) -> LaunchLine:
-    flags = {n: v for n, v in line.flags.items() if n not in {"tensor-parallel-size", "pipeline-parallel-size"}}
-    flags |= {"max-model-len": str(goal.context), "max-num-seqs": str(goal.concurrency)}
+_SPREADS = frozenset(f"{kind}-parallel-size" for kind in ("tensor", "pipeline", "data"))
+
+
+def _with(line: LaunchLine, goal: Goal, count: int, fmt: FormatOptions, *, data: bool) -> LaunchLine:
+    flags = {n: v for n, v in line.flags.items() if n not in _SPREADS}
+    each = ceil(goal.concurrency / count) if data else goal.concurrency
+    flags |= {"max-model-len": str(goal.context), "max-num-seqs": str(each)}
     if count > 1:
-        flags["tensor-parallel-size"] = str(count)
+        flags["data-parallel-size" if data else "tensor-parallel-size"] = str(count)
+    if data:
+        flags["enable-expert-parallel"] = True
     return replace(line, flags=flags | fmt.options)
 
 
 def _one(planner: Planner, goal: Goal, card: Card, fmt: FormatOptions) -> SetUp:
     """The launch on these cards: as the release would run it, else with narrower or wider steps or less of the card."""
-    planner, predicted = _in_stages(planner, planner.predict())
+    planner, predicted = _split_otherwise(planner, planner.predict())
     refused = {r.flag for r in predicted.settings.refusals}
     if "--max-num-batched-tokens" in refused and "max-num-batched-tokens" not in planner.line.flags:
         planner = _flagged(planner, "max-num-batched-tokens", str(goal.concurrency))
@@ -190,10 +218,20 @@ def _one(planner: Planner, goal: Goal, card: Card, fmt: FormatOptions) -> SetUp:
     return _judged(planner, predicted, goal, card, fmt)
 
 
-def _in_stages(planner: Planner, p: Prediction) -> tuple[Planner, Prediction]:
-    """The same cards in stages, as few as there must be, where tensor parallelism does not divide the model among
-    them. None with a drafter: which releases take both was not looked up."""
-    if p.settings.speculative or not any(r.flag == "--tensor-parallel-size" for r in p.settings.refusals):
+def _split_otherwise(planner: Planner, p: Prediction) -> tuple[Planner, Prediction]:
+    """Where tensor parallelism does not divide the model among the cards: experts whole on each, else as few stages as
+    there must be. No stages with a drafter: which releases take both was not looked up."""
+    if not any(r.flag == "--tensor-parallel-size" for r in p.settings.refusals):
+        return planner, p
+    fact = flag("enable-expert-parallel", planner.version)
+    if planner.arch.moe is not None and fact is not None and fact.exists and not p.settings.parallel.expert:
+        whole = replace(
+            planner, line=replace(planner.line, flags={**planner.line.flags, "enable-expert-parallel": True})
+        )
+        then = whole.predict()
+        if not any("parallel" in r.flag for r in then.settings.refusals):
+            return whole, then
+    if p.settings.speculative:
         return planner, p
     for tp in (n for n in range(planner.gpus // 2, 0, -1) if planner.gpus % n == 0):
         flags = {**planner.line.flags, "pipeline-parallel-size": str(planner.gpus // tp)}
@@ -214,9 +252,11 @@ def _judged(planner: Planner, p: Prediction, goal: Goal, card: Card, fmt: Format
     holds, missing = None, 0.0
     if p.pool is not None:
         middle = p.available_kv_gib or 0.0
-        held = [p.pool.concurrency(p.pool.blocks(max(0.0, gib) * GIB), goal.context) for gib in (low, middle)]
+        ranks = p.settings.parallel.dp  # each with a pool of its own
+        held = [ranks * p.pool.concurrency(p.pool.blocks(max(0.0, gib) * GIB), goal.context) for gib in (low, middle)]
         holds = (held[0], held[1])
-        missing = 0.0 if held[0] >= goal.concurrency else max(0.01, goal.concurrency * p.needed_kv_gib - low)
+        each = ceil(goal.concurrency / ranks)
+        missing = 0.0 if held[0] >= goal.concurrency else max(0.01, each * p.needed_kv_gib - low)
     if fmt.weights is not None and not (planner.version >= STREAMED and planner.arch.moe is None):
         missing = max(missing, _while_loading(planner, p))
     return SetUp(card, planner.gpus, fmt, planner, p, holds, missing)

@@ -12,6 +12,12 @@ class Parallel(msgspec.Struct, frozen=True):
     pp: int = 1
     dp: int = 1
     expert: bool = False
+    local: int = 1  # data-parallel ranks of this host
+
+    @property
+    def cards(self) -> int:
+        """GPUs of this host that the launch takes."""
+        return self.tp * self.pp * self.local
 
     @property
     def expert_split(self) -> int:

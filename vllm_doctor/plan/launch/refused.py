@@ -16,13 +16,33 @@ from vllm_doctor.plan.model.architecture import Architecture
 NOT_IN_FLOAT16 = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 # Names by which a checkpoint of one kind may be asked for (the methods' override_quantization_method). A name that is
 # in no kind is not judged: it may be a plugin's.
+_AWQ = frozenset({"awq", "awq_marlin", "auto_awq"})
+_GPTQ = frozenset({"gptq", "gptq_marlin", "auto_gptq"})
 _KINDS = (
-    frozenset({"awq", "awq_marlin", "auto_awq"}),
+    _AWQ,
     frozenset({"gptq", "gptq_marlin", "gptq_marlin_24", "gptq_bitblas", "auto_gptq", "exllamav2"}),
     frozenset({"fp8"}),
     frozenset({"compressed-tensors"}),
     frozenset({"bitsandbytes"}),
     frozenset({"mxfp4", "gpt_oss_mxfp4"}),
+)
+
+# Methods on their way out, of which some releases have none left (quantization/__init__.py
+# DEPRECATED_QUANTIZATION_METHODS, read in 0.14.1, 0.19.1, 0.28.0 and 0.33.0).
+_DEPRECATED = frozenset(
+    {
+        "bitblas",
+        "deepspeedfp",
+        "fbgemm_fp8",
+        "fp_quant",
+        "gptq_bitblas",
+        "gptq_marlin_24",
+        "hqq",
+        "petit_nvfp4",
+        "ptpc_fp8",
+        "rtn",
+        "tpu_int8",
+    }
 )
 
 # Connectors that cannot follow the cache where sleep mode moves it (their supports_sleep_mode).
@@ -74,7 +94,21 @@ def _ranks(flags: Flags, a: Architecture, par: Parallel, does: Behaviour) -> Ite
         yield Refusal("--decode-context-parallel-size", str(split), f"a divisor of {each}, the heads of one KV head")
 
 
+def _deprecated(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refusal]:
+    """A method on its way out, asked for or of the checkpoint's own."""
+    option = "allow-deprecated-quantization"
+    if not does.refuses_deprecated_methods or flags.on(option, default=False):
+        return
+    asked = flags.text("quantization")
+    method = asked or (a.quantization.text("quant_method").lower() if a.quantization is not None else "")
+    if method in _DEPRECATED:
+        yield Refusal(
+            "--quantization" if asked else "quantization_config", method, f"--{option} beside it: it is being removed"
+        )
+
+
 def _quantised(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refusal]:
+    yield from _deprecated(flags, a, does)
     config = a.quantization
     if config is None:
         return
@@ -83,6 +117,14 @@ def _quantised(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refus
     other = asked is not None and kind is not None and asked not in kind and any(asked in k for k in _KINDS)
     if does.checks_stored_method and other:
         yield Refusal("--quantization", str(asked), f"{stored}, as the checkpoint says, or no --quantization")
+    bits = config.values.get("bits", config.values.get("w_bit"))
+    if does.plain_integer_methods and isinstance(bits, int):
+        symmetric = config.values.get("sym") is not False
+        if stored in _GPTQ and not (bits in {4, 8} and symmetric):
+            found = f"{stored} of {bits} bits" + ("" if symmetric else ", not symmetric")
+            yield Refusal("quantization_config", found, "GPTQ of 4 or 8 bits, symmetric")
+        if stored in _AWQ and bits != 4:
+            yield Refusal("quantization_config", f"{stored} of {bits} bits", "AWQ of 4 bits")
     group = config.values.get("group_size")
     if does.refuses_activation_order and "gptq" in stored and config.values.get("desc_act") is True and group != -1:
         yield Refusal(

@@ -179,6 +179,7 @@ def resolve(  # noqa: PLR0917
         flags.int("pipeline-parallel-size", 1, 1, 4096),
         flags.int("data-parallel-size", 1, 1, 4096),
         flags.on("enable-expert-parallel", default=False),
+        _local(flags),
     )
     _check_parallel(par, arch, gpus, refusals)
     if par.pp > 1 and arch.model_type in WHOLE and flags.text("model-impl") != "transformers":
@@ -340,6 +341,16 @@ def _captures(  # noqa: PLR0917
     return min(2 * seqs * (1 + draft), 512, batched)
 
 
+def _local(flags: Flags) -> int:
+    """Data-parallel ranks that this host starts: all, but where the launch says how many, or is one of them, or Ray or
+    other nodes take some (engine/arg_utils.py create_engine_config)."""
+    told = flags.int("data-parallel-size-local", 0, 0, 4096)
+    elsewhere = flags.text("data-parallel-backend") == "ray" or flags.int("nnodes", 1, 1, 4096) > 1
+    if told or elsewhere or flags.text("data-parallel-rank") or flags.on("data-parallel-external-lb", default=False):
+        return max(told, 1)
+    return flags.int("data-parallel-size", 1, 1, 4096)
+
+
 def _check_parallel(par: Parallel, arch: Architecture, gpus: int, refusals: list[Refusal]) -> None:
     if arch.heads and arch.heads % par.tp:
         good = [n for n in range(1, arch.heads + 1) if arch.heads % n == 0]
@@ -358,15 +369,19 @@ def _check_parallel(par: Parallel, arch: Architecture, gpus: int, refusals: list
                 f"a divisor or a multiple of the model's {arch.kv_heads} KV heads",
             )
         )
+    if arch.model_type == "gpt_oss" and par.tp > arch.kv_heads:
+        # Every other model copies KV heads to more ranks (gpt_oss.py OAIAttention divides them alone).
+        refusals.append(Refusal("--tensor-parallel-size", str(par.tp), f"at most the model's {arch.kv_heads} KV heads"))
     if par.pp > len(arch.layers):
         refusals.append(
             Refusal("--pipeline-parallel-size", str(par.pp), f"at most the model's {len(arch.layers)} layers")
         )
-    if par.tp * par.pp > gpus:
+    if par.cards > gpus:
+        ranks = par.local > 1
         refusals.append(
             Refusal(
-                "--tensor-parallel-size × --pipeline-parallel-size",
-                f"{par.tp} × {par.pp}",
+                "--tensor-parallel-size × --pipeline-parallel-size" + " × --data-parallel-size" * ranks,
+                f"{par.tp} × {par.pp}" + f" × {par.local}" * ranks,
                 f"at most the {gpus} GPU(s) of the host (--gpus)",
             )
         )

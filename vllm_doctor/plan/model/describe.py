@@ -31,6 +31,18 @@ _LENGTHS = (
     "max_sequence_length",
 )
 _NO_LENGTH = 2048
+# Experts of each token: the names that vLLM's models read (transformers_utils/config.py CONFIG_FIELD_ALIASES, models/).
+_CHOSEN_EXPERTS = (
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "experts_per_token",
+    "moe_topk",
+    "moe_top_k",
+    "moe_k",
+    "top_k_experts",
+    "moe_experts_per_token",
+    "top_k",
+)
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions")
 _DTYPE = re.compile(r"b?float16|float(32|64|8_\w+)?|half|double|auto|u?int8")
 
@@ -43,9 +55,7 @@ def _moe(text: Section, layers: int, width: int, model_type: str) -> Moe | None:
         return None
     if experts <= 1:
         return None
-    top_k = text.whole(
-        "num_experts_per_tok", "experts_per_token", "moe_topk", "moe_k", "top_k_experts", low=1, high=experts, default=1
-    )
+    top_k = text.whole(*_CHOSEN_EXPERTS, low=1, high=experts, default=1)
     if text.has("moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size") and isinstance(
         text.values.get("moe_intermediate_size", 0), int
     ):
@@ -272,6 +282,7 @@ def describe(top: Section) -> Architecture:
         "n_head_kv",
         "n_kv_heads",
         "multi_query_group_num",
+        "num_attention_groups",
         high=16_384,
         default=1 if text.values.get("multi_query") is True else heads,
     )
@@ -303,6 +314,7 @@ def describe(top: Section) -> Architecture:
     if tie is not None and not isinstance(tie, bool):
         raise ConfigError(f"{text.path}: tie_word_embeddings is {tie!r}; needed: true or false")
     vision = _vision(top) if text is not top or top.has("vision_config") else None
+    experts = _moe(text, count, width, model_type)
     return Architecture(
         model_type=model_type,
         name=names[0] if names else "",
@@ -322,7 +334,7 @@ def describe(top: Section) -> Architecture:
         output_gate=text.flag("attn_output_gate", default=model_type in OUTPUT_GATE),
         dtype=_dtype(text) or _dtype(top),
         context=_context(text, model_type),
-        moe=_moe(text, count, width, model_type),
+        moe=experts,
         mla=mla,
         linear=_linear(text, hidden, used, model_type),
         vision=vision,
@@ -342,11 +354,11 @@ def describe(top: Section) -> Architecture:
         multimodal=vision is not None or top.has("audio_config"),
         text_prefix="model.language_model" if text is not top else "model",
         quantization=top.section("quantization_config") or text.section("quantization_config"),
-        doubts=_doubts(text, top, model_type, known=known),
+        doubts=_doubts(text, top, model_type, known=known, experts=experts is not None),
     )
 
 
-def _doubts(text: Section, top: Section, model_type: str, *, known: bool) -> tuple[str, ...]:
+def _doubts(text: Section, top: Section, model_type: str, *, known: bool, experts: bool) -> tuple[str, ...]:
     """What the config leaves open, each with what is taken instead."""
     told: list[str] = []
     if not known:
@@ -355,6 +367,8 @@ def _doubts(text: Section, top: Section, model_type: str, *, known: bool) -> tup
         )
     if not text.has(*_LENGTHS):
         told.append(f"{text.path} names no length (such as {_LENGTHS[0]}): vLLM takes {_NO_LENGTH}")
+    if experts and not text.has(*_CHOSEN_EXPERTS):
+        told.append(f"{text.path} does not say how many experts a token takes (such as {_CHOSEN_EXPERTS[0]}): one")
     if not text.has("torch_dtype", "dtype") and not top.has("torch_dtype", "dtype"):
         told.append(f"{text.path} names no torch_dtype: vLLM takes one of 2 bytes")
     return tuple(told)

@@ -301,6 +301,10 @@ def scheme(config: Section | None, online: str | None, element: int, gguf: str |
     return Scheme(method or "unknown", lambda n, _e: base if n in skip else guess, exact=False)
 
 
+# What these leave alone is every matrix that is no expert's (config/quantization.py _ONLINE_SHORTHANDS: no `linear`).
+_EXPERTS_ALONE = frozenset({"experts_int8", "int8_per_channel_weight_only", "nvfp4_per_token"})
+
+
 def _online(method: str | None, base: Format) -> Scheme:
     if method in {None, "", "auto"}:
         return Scheme("none", lambda _n, _e: base)
@@ -309,6 +313,9 @@ def _online(method: str | None, base: Format) -> Scheme:
         "fp8": FP8_TENSOR,
         "fp8_per_tensor": FP8_TENSOR,
         "fp8_per_block": Format("fp8", 8, block=128),
+        "fp8_per_channel": FP8_CHANNEL,
+        "int8_per_channel_weight_only": INT8_CHANNEL,
+        "nvfp4_per_token": NVFP4,
         "bitsandbytes": BNB4,
         "ptpc_fp8": FP8_CHANNEL,
         "mxfp8": MXFP8,
@@ -324,7 +331,7 @@ def _online(method: str | None, base: Format) -> Scheme:
             f"methods that quantise while loading: {', '.join(sorted(formats))}"
         )
     chosen = fmt
-    if method == "experts_int8":
+    if method in _EXPERTS_ALONE:
         return Scheme(method, lambda _n, expert: chosen if expert else base)
     return Scheme(
         method or "", lambda n, _e: base if n in head else chosen, fp8_activations="fp8" in (method or ""), towers=True

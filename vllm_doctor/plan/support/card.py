@@ -8,6 +8,7 @@ from vllm_doctor.knowledge import builds
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.launch.online import MICROSCALED, SHORTHANDS
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 
@@ -90,7 +91,11 @@ def _quantised(a: Architecture, s: Settings, gpu: Card, capability: float) -> It
             f"(a plugin may bring it)",
         )
         return
-    needs = {m: float(str(table.value(m, s.version).get("capability", "0"))) for m in here}
+    plain = a.quantization is None and table.exists("fp8_per_channel", s.version) is True
+    loading = {*SHORTHANDS, *(MICROSCALED if plain else ())}
+    asks = {m: table.value("online" if m in loading else m, s.version) for m in here}
+    own = SHORTHANDS if a.moe is not None or "nvfp4_per_token" not in here else {}  # of its experts alone
+    needs = {m: max(float(str(asks[m].get("capability", "0"))), own.get(m, 0.0)) for m in here}
     able = [m for m in here if needs[m] <= capability]
     if not able:
         least = min(needs.values())
@@ -100,7 +105,7 @@ def _quantised(a: Architecture, s: Settings, gpu: Card, capability: float) -> It
             f"compute capability {least}, which {s.version} asks for with {asked[-1]}",
         )
         return
-    types = [table.value(m, s.version).get("dtypes") for m in able]
+    types = [asks[m].get("dtypes") for m in able]
     if all(isinstance(t, list) and s.dtype not in t for t in types):
         listed = sorted({str(x) for t in types if isinstance(t, list) for x in t})
         yield Refusal("--dtype", s.dtype, f"{' or '.join(listed)}, which {s.version} takes with {asked[-1]}")
@@ -118,12 +123,90 @@ def _asked(a: Architecture, s: Settings, capability: float) -> Iterator[Refusal]
         yield Refusal("--attention-backend", name, "a sparse one" if sparse else "one that is not sparse")
     if name == "FLASH_ATTN" and s.kv_dtype.startswith("fp8") and not 9.0 <= capability < 12.0:
         yield Refusal("--kv-cache-dtype", s.kv_dtype, "auto, or another backend: FlashAttention 2 has none")
+    sinks = {"FLASH_ATTN": 9.0 <= capability < 12.0, "FLASHINFER": capability >= 9.0, "FLEX_ATTENTION": False}
+    if a.model_type == "gpt_oss" and not sinks.get(name, True):
+        yield Refusal("--attention-backend", name, "another backend: it takes no attention sinks on this card")
+    if name == "FLASHINFER" and not _head_sizes(a) <= _FLASHINFER_HEADS:
+        yield Refusal("--attention-backend", name, "another backend: it has no kernel for heads of this size")
+    if name == "FLASHINFER" and s.does.asks_native_fp8_cache and capability < _FLASHINFER_FROM:
+        yield Refusal("--attention-backend", name, f"another backend: it asks for {_FLASHINFER_FROM}")
+    if name == "FLEX_ATTENTION" and a.model_type == "gemma2":
+        yield Refusal("--attention-backend", name, "another backend: it does not cap logits, as Gemma 2 does")
+    reads = not s.does.asks_native_fp8_cache or capability >= _NATIVE_FP8
+    if name.startswith("TRITON") and s.kv_dtype.startswith("fp8") and not reads:
+        yield Refusal("--kv-cache-dtype", s.kv_dtype, "auto, or another backend: Triton asks for 8.9")
     if name == "FLASH_ATTN" and s.block and s.block % 16:
         yield Refusal("--block-size", str(s.block), "a multiple of 16, which FlashAttention asks for")
 
 
+def _met(asks: str, capability: float) -> bool:
+    """Is a backend's `>=8.0`, or `9,10` of whole generations, met?"""
+    least = asks.removeprefix(">=")
+    return capability >= float(least) if least != asks else str(int(capability)) in asks.split(",")
+
+
+def _sparse(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
+    """Sparse latent attention has kernels for some generations alone, and the release looks for no other backend."""
+    table = history("kernels", "attention")
+    # Of one model's own layouts (DSV4) and of other makers' devices the release does not choose here.
+    names = [n for n in table.names() if n.endswith(_SPARSE) and not n.startswith(("ROCM", "XPU"))]
+    asked = [table.value(n, s.version).get("capability") for n in names if table.exists(n, s.version)]
+    known = [asks for asks in asked if isinstance(asks, str)]
+    if known and not any(_met(asks, capability) for asks in known):
+        generations = sorted({int(n) for asks in known for n in asks.split(",")})
+        yield Refusal(
+            "--gpu",
+            f"{gpu.name}, compute capability {capability}",
+            f"compute capability {' or '.join(map(str, generations))}, for which alone {s.version} has kernels of "
+            f"sparse latent attention",
+        )
+
+
+# Triton's kernels read an 8-bit float cache with the card's own instructions; FlashInfer's do without, from 8.0 on, for
+# these sizes of a head and where no sink stands beside the keys (v1/attention/backends/flashinfer.py).
+_NATIVE_FP8, _FLASHINFER_FROM, _FLASHINFER_HEADS = 8.9, 8.0, frozenset({64, 128, 256, 512})
+
+
+def _head_sizes(a: Architecture) -> set[int]:
+    return {layer.head_dim for layer in a.layers if layer.kind in {"full", "sliding"}}
+
+
+def _cache(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
+    """An 8-bit float cache on a card without such arithmetic, where FlashInfer does not take the model."""
+    taken = capability >= _FLASHINFER_FROM and a.mla is None and _head_sizes(a) <= _FLASHINFER_HEADS
+    if not taken or a.model_type == "gpt_oss":
+        yield Refusal(
+            "--kv-cache-dtype",
+            f"{s.kv_dtype} on {gpu.name}, compute capability {capability}",
+            f"auto, or compute capability {_NATIVE_FP8}: no other kernel of {s.version} reads it with this model",
+        )
+
+
+def _four_bits(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
+    """A cache of nvfp4 is FlashInfer's alone."""
+    generations = [10] if s.does.nvfp4_cache_on_ten else [8, 9, 10, 12] if s.does.nvfp4_cache_by_fa2 else []
+    sizes, ten = _head_sizes(a), int(capability) == 10
+    taken = sizes <= _FLASHINFER_HEADS and (ten or (64 not in sizes and a.model_type != "gpt_oss"))
+    if generations and not (int(capability) in generations and taken and (ten or s.kv_dtype == "nvfp4")):
+        yield Refusal(
+            "--kv-cache-dtype",
+            f"{s.kv_dtype} on {gpu.name}, compute capability {capability}",
+            f"auto or fp8: no kernel of {s.version} reads it there with this model",
+        )
+
+
+# The names of backends of sparse latent attention that a release chooses by itself.
+_SPARSE = ("MLA_SPARSE", "MLA_SPARSE_SM120", "MLA_SPARSE_SM90")
+
+
 def _backend(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
     if s.backend is None:
+        if s.engine == "V1" and a.mla is not None and a.mla.indexer_top:
+            yield from _sparse(s, gpu, capability)
+        elif s.does.asks_native_fp8_cache and s.kv_dtype.startswith("fp8") and capability < _NATIVE_FP8:
+            yield from _cache(a, s, gpu, capability)
+        elif s.engine == "V1" and s.kv_dtype.startswith("nvfp4") and a.mla is None:
+            yield from _four_bits(a, s, gpu, capability)
         return
     if s.does.checks_asked_backend and s.engine == "V1":
         yield from _asked(a, s, capability)
@@ -131,9 +214,7 @@ def _backend(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iter
     asks = table.value(name, s.version).get("capability") if table.exists(name, s.version) else None
     if not isinstance(asks, str):
         return
-    least = asks.removeprefix(">=")
-    met = capability >= float(least) if least != asks else str(int(capability)) in asks.split(",")
-    if not met:
+    if not _met(asks, capability):
         yield Refusal(
             "--attention-backend",
             f"{name} on {gpu.name}, compute capability {capability}",

@@ -20,8 +20,8 @@ def spread(draft: Draft, length: int) -> int:
     """TP x PP: the fewest cards on which weights, activations and one request of `length` fit, tensor parallelism
     before stages; where nothing holds all of it, a shorter one. The length to go on with, shorter where weights had
     to leave the card."""
-    flags, gpus = draft.planner.line.flags, draft.planner.gpus
-    tp_now, pp_now = draft.planner.settings().parallel.tp, draft.planner.settings().parallel.pp
+    now = draft.planner.settings().parallel
+    flags, gpus, tp_now, pp_now = draft.planner.line.flags, max(draft.planner.gpus // now.local, 1), now.tp, now.pp
     splits = [
         (tp, pp)
         for tp in range(1, gpus + 1)
@@ -137,8 +137,9 @@ def _spread_reason(draft: Draft, tp: int, pp: int) -> None:
         why += f"; beyond TP {draft.arch.kv_heads} the KV heads are copied, so a request's cache does not shrink"
     if tp > 1 and gpu is not None and gpu.link == "pcie":
         why += "; the cards communicate over PCIe, where the all-reduce of every layer costs time"
-    if draft.planner.gpus // (tp * pp) > 1:
-        why += f"; the host has room for {draft.planner.gpus // (tp * pp)} such copies (data parallel)"
+    copies = draft.planner.gpus // (tp * pp)
+    if copies > max(1, p.settings.parallel.local):
+        why += f"; the host has room for {copies} such copies (data parallel)"
     draft.keep(
         "tensor-parallel-size",
         tp,
