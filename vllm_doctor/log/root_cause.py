@@ -21,7 +21,8 @@ _HEADING = 3
 # Lines around one in which the other ranks report the same call.
 _FELLOWS = 60
 # Written at run time only: the notice of a dead engine to a request, and the modules that answer requests.
-_RUN_TIME_DEATHS = frozenset({"engine-core-fatal", "engine-dead"})
+_RUN_TIME_DEATHS = frozenset({"engine-core-fatal", "engine-dead", "engine-task-failed"})
+_ENDS_OF_ENGINES = frozenset({"engine-core-fatal", "engine-task-failed"})
 _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
 # The server's own process, in which no step of the engine runs.
 _FRONT_END = ("APIServer", "ApiServer")
@@ -34,6 +35,10 @@ _QUOTES = frozenset({"worker-error-relay"})
 # What people write of memory that ran out, as programs do.
 _TOLD = frozenset({"device-oom", "device-oom-class", "cuda-oom"})
 IMPORTS = frozenset({"module-missing", "import-name"})
+# Answers, or figures with tokens, that show that others than the request which failed are served.
+_OTHERS = 2
+# What Python raises in a request whose client has left.
+_GONE = frozenset({"CancelledError", "ClientDisconnect", "ConnectionResetError", "BrokenPipeError", "GeneratorExit"})
 # No single request ends with these: the port is not had, or the CUDA context of the whole process is gone.
 _NEVER_OF_A_REQUEST = frozenset(
     {"address-in-use", "illegal-access", "assert-device", "launch-failure", "misaligned", "ecc", "gpu-lost"}
@@ -57,6 +62,27 @@ class AnalysedRun(Run):
         # So is what a thread or a forgotten task of its own said.
         told = [f for f in first if not f.bare and not self._headed(f, "aside-heading")]
         return min(told or first, key=lambda f: f.index, default=None)
+
+    @cached_property
+    def refused(self) -> Fault | None:
+        """The last request that failed with a traceback, where nothing shows that another one was answered after it.
+
+        The engine goes on, so it ended nothing; to who sends such requests the server is of no use all the same.
+        """
+        if self.root is not None or self.deaths or self.is_script:
+            return None
+        end = len(self.lines) if self.stopped is None else self.stopped
+        told_by = ((f, f.crash.root) for f in reversed(self.faults) if f.index < end and f.crash is not None)
+        known = (f for f, root in told_by if root.frames and root.kind not in _GONE and not self.aside(f))
+        found = next(known, None)
+        if found is None or not self._request_level(found):
+            return None
+        # One answer may be this request's own: a stream begins well, a text that no parser reads is sent as it is.
+        # So may the first figures be, which tell of the time before, too.
+        answers = sum(h.index > found.last for h in self.all("request-ok"))
+        told = (h.fields for h in self.all("stats") if h.index > found.last)
+        working = sum(any(float(fields[f]) for f in ("prompt", "generation")) for fields in told)
+        return found if answers < _OTHERS and working < _OTHERS else None
 
     @cached_property
     def oom(self) -> "TorchOom | None":
@@ -300,7 +326,7 @@ class AnalysedRun(Run):
 
     def _ends_the_engine(self, fault: Fault) -> bool:
         """Does the engine itself call it fatal? Its process ends then, whatever the server goes on to answer."""
-        heads = (h.index for h in self.deaths if h.id == "engine-core-fatal")
+        heads = (h.index for h in self.deaths if h.id in _ENDS_OF_ENGINES)
         return any(fault.index - _HEADING <= i <= fault.last for i in heads)
 
     def _request_level(self, fault: Fault) -> bool:

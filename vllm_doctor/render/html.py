@@ -80,6 +80,8 @@ def _means(diagnosis: Diagnosis) -> str:
     told = _EFFECTS[first.severity]
     if first.severity is Severity.BLOCKS_START and failed_while_serving(diagnosis):
         told = "The service had become ready, and failed while it served."
+    elif first.severity is Severity.DEGRADED and failed_while_serving(diagnosis):
+        told = "The service runs, and the last requests that the log shows failed."
     return f"{_MEANS[diagnosis.verdict]} {below} {told}"
 
 

@@ -37,6 +37,8 @@ def effect(finding: Finding, *, served: bool = False) -> str:
         or (finding.severity is Severity.WILL_FAIL_UNDER_LOAD and finding.phase is Phase.NOT_MEMORY)
     ):
         return "failed while it served"
+    if served and finding.severity is Severity.DEGRADED and finding.phase is Phase.NOT_MEMORY:
+        return "serves, and fails requests"
     return _NOW.get(finding.code) or EFFECTS[finding.severity]
 
 

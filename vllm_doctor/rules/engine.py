@@ -387,6 +387,7 @@ def _facts(case: Case) -> dict[str, Scalar]:
             root.of_a_request or (root.startup_phase is StartupPhase.SERVING and run.served(-1, root.index))
         ):
             facts["failed_while_serving"] = True
+        facts |= {"failed_while_serving": True} if run.refused is not None else {}
         facts |= {f"log_note_{number}": note for number, note in enumerate(run.log.notes[:8], 1)}
         for name, message, field in (("available_kv_gib", "kv-available", "size"), ("kv_tokens", "kv-size", "tokens")):
             value = run.number(message, field)

@@ -1,6 +1,9 @@
 """VD510: the address of the server is taken by another process."""
 
-from vllm_doctor.records.finding import Change, Evidence
+import shlex
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -16,7 +19,10 @@ def judge(case: Case) -> Outcome:
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
         return fault
-    said = str(fault.fields("address-in-use").get("port") or case.flag("port") or "")
+    told = fault.fields("address-in-use")
+    if "socket" in told:
+        return _socket(case, fault, told["socket"])
+    said = str(told.get("port") or told.get("bound") or case.flag("port") or "")
     port = said if said.isdecimal() and said.isascii() and len(said) < 6 else None  # it goes into a command to paste
     return finding(
         RULE,
@@ -31,9 +37,30 @@ def judge(case: Case) -> Outcome:
                 "the process is often the server of an earlier run; this command names the process",
                 command=f"ss -ltnp 'sport = :{port}'" if port else "ss -ltnp",
             ),
-            _other_port(case, port),
+            _other_port(case, port) if "bound" not in told else None,
         ),
         refute="`ss -ltnp` shows nobody on the port before the start",
+    )
+
+
+def _socket(case: Case, fault: Fault, path: str) -> Finding:
+    """A socket that is a file: another engine with the same name for it has it, or one that ended left it."""
+    return finding(
+        RULE,
+        title="Another process has the socket file that an engine asks for",
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "socket-holder",
+                Direction.STOP,
+                "an engine of an earlier run, or another rank or server of this host that is configured alike, holds "
+                "it; a connector's port or name in --kv-transfer-config must differ for each engine",
+                command=f"ss -xlp | grep -F {shlex.quote(path)}; fuser -v {shlex.quote(path)}",
+            ),
+        ),
+        refute="`ss -xlp` shows nobody on that path before the start",
     )
 
 

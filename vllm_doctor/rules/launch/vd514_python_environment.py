@@ -76,6 +76,14 @@ _ACTIVATE = thing(
     ("no folder of PATH contains vLLM: activate its environment, or use the full path of the program"),
     command="ls -d /opt/*/bin/vllm ~/*/bin/vllm 2>/dev/null; systemctl cat UNIT | grep ExecStart",
 )
+_IN_IMAGE = thing(
+    ChangeKind.OS,
+    "container-command",
+    Direction.CHANGE,
+    "the image has no such program in its PATH: give the program's full path there, or "
+    "python3 -m vllm.entrypoints.openai.api_server, or an image that has it, as vllm/vllm-openai",
+    command="docker run --rm --entrypoint sh IMAGE -c 'command -v vllm python3; ls -d /opt/*/bin/vllm'",
+)
 _ON_LINUX = thing(
     ChangeKind.OS,
     "operating-system",
@@ -144,6 +152,8 @@ def judge(case: Case) -> Outcome:
             else None,
             None
             if (missing and not fault.ids) or (module is not None and module.changes) or "glibc-old" in fault.ids
+            else _IN_IMAGE
+            if fault.fields("program-missing").get("container")
             else _program(case)
             if fault.ids & _PROGRAM
             else _repair(case),

@@ -1,6 +1,5 @@
 """VD526: the failure looks like one that was reported in public."""
 
-from vllm_doctor.knowledge.known_issues import Issue, matching
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.traceback import Crash
@@ -11,6 +10,7 @@ from vllm_doctor.rules.gates.named_fault import severity, text
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
+from vllm_doctor.rules.remedies.known_issue import issue_of
 from vllm_doctor.rules.say import finding
 
 _CHANGES = 3
@@ -27,7 +27,7 @@ def judge(case: Case) -> Outcome:
     crash = _crash(case.run, root) if root is not None else None
     if root is None or crash is None or root.ids & EXHAUSTED:
         return NotHere("no traceback shows a failure other than memory")
-    one = _matching(case, crash)
+    one = issue_of(case, crash)
     if one is None:
         return Clear("no known issue matches its exception, message and calls")
     at = crash.root.at
@@ -50,16 +50,6 @@ def _crash(run: AnalysedRun | None, root: Fault) -> Crash | None:
     said = run.lines[root.index].text
     later = (c for c in run.crashes[:_LOOKED_AT] if c.first > root.index and c.root.message)
     return next((c for c in later if c.root.message.splitlines()[0] in said), None)
-
-
-def _matching(case: Case, crash: Crash) -> Issue | None:
-    for link in crash.links:
-        calls = [f"{f.file}:{f.function}".replace("\\", "/") for f in link.frames]
-        code = link.frames[-1].code if link.frames else ""
-        found = matching(link.kind, link.message, code, calls, case.version)
-        if found:
-            return found[0]
-    return None
 
 
 RULE = rule("VD526", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

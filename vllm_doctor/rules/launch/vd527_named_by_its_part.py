@@ -8,7 +8,11 @@ from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.layer import answer_of, component, cures, layer, unforeseen
+from vllm_doctor.rules.remedies.program import program
 from vllm_doctor.rules.say import finding
+
+# Lines of a part's own that are said before any traceback, and that no other rule is about.
+_LINES = frozenset({"engine-iteration-timeout", "neuron-compile-failed"})
 
 
 def judge(case: Case) -> Outcome:
@@ -16,21 +20,33 @@ def judge(case: Case) -> Outcome:
     if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
-    if root is None or root.crash is None or root.ids & (EXHAUSTED | IMPORTS):
+    if root is None or root.ids & (EXHAUSTED | IMPORTS) or (root.crash is None and not root.ids & _LINES):
         return NotHere("there is no traceback of a failure that is not memory")
+    at = root.crash.root.at if root.crash is not None else None
+    evidence = (case.line(at if at is not None else root.index),)
+    foreign = program(case, root)
+    if foreign is not None:
+        return finding(
+            RULE,
+            title=foreign.title,
+            severity=severity(case, root),
+            confidence=Confidence.LIKELY,
+            evidence=evidence,
+            changes=foreign.changes,
+            refute=f"the same code works with this release of vLLM elsewhere, with the same release of {foreign.name}",
+        )
     part = layer(case, root)
     answer = answer_of(case, root)
     broken = part.broken if part is not None and unforeseen(root) else ""
     title = answer.title if answer is not None else (component(case, root) if not root.ids else "") or broken
     if part is None or not title:
         return Clear("the message and the calls of the failure name no part of vLLM that the doctor knows")
-    at = root.crash.root.at
     return finding(
         RULE,
         title=title,
         severity=Severity.DEGRADED if part.id == "requests" else severity(case, root),
         confidence=Confidence.LIKELY,
-        evidence=(case.line(at if at is not None else root.index),),
+        evidence=evidence,
         changes=cures(case, root, part),
         refute="the change is made, and the same call fails with the same message",
         layer=part.id,

@@ -38,6 +38,7 @@ def judge(case: Case) -> Outcome:
         return Clear(f"{library} is not a CUDA library")
     return finding(
         RULE,
+        title=f"{library} is missing: vLLM or torch was built for another CUDA" if library else RULE.title,
         severity=severity(case, fault),
         evidence=(*shown(case, fault, *_IDS), *(apart or ())),
         changes=(

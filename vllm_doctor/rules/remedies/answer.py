@@ -64,7 +64,10 @@ def changes_of(
 def _filled(answer: Answer, fields: Mapping[str, str]) -> Answer | None:
     """The answer with the message's figures in it; None where one of them is not known."""
     to, why = filled(answer.to or "", fields), filled(answer.why, fields)
-    return replace(answer, to=to or answer.to, why=why) if to is not None and why is not None else None
+    options = tuple(name for one in answer.options if (name := filled(one, fields)) is not None)
+    if to is None or why is None or (answer.options and not options):
+        return None
+    return replace(answer, to=to or answer.to, why=why, options=options)
 
 
 def _given(case: Case, answer: Answer) -> bool:

@@ -21,6 +21,8 @@ _DEFECTS = frozenset(
     | {"ZeroDivisionError", "StopIteration", "RecursionError", "InvalidStateError"}
 )
 _OF_PYTHON = frozenset({"UnboundLocalError", "NameError", "ZeroDivisionError", "RecursionError", "StopIteration"})
+# How an object says that it lacks a name: who asked for it failed, not the library that holds the object.
+_ACCESS = frozenset({"__getattr__", "__getattribute__", "__getitem__", "__missing__"})
 _CHANGES = 3
 # Parts that serve one option, without which the rest runs.
 _FEATURES = frozenset({"speculative", "kv-transfer"})
@@ -138,6 +140,7 @@ def _defect(fault: Fault) -> bool:
     if fault.crash is None or not fault.crash.root.frames:
         return False
     root = fault.crash.root
+    inner = [f for f in root.frames if f.function not in _ACCESS] or root.frames
     # A sentence that says what is not supported was foreseen, unless Python itself wrote it.
     refusal = root.kind not in _OF_PYTHON and says(root.message, "refusal")
-    return root.kind in _DEFECTS and not refusal and says(root.frames[-1].file, "call-of-vllm")
+    return root.kind in _DEFECTS and not refusal and says(inner[-1].file, "call-of-vllm")

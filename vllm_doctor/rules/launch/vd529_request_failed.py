@@ -1,0 +1,61 @@
+"""VD529: the last request failed with a traceback, and nothing shows that another was answered after it."""
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.traceback import Crash
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Confidence, Severity
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import exception_line, text
+from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.answer import changes_of
+from vllm_doctor.rules.remedies.known_issue import issue_of
+from vllm_doctor.rules.remedies.layer import answer_of, cures, first_of_each, layer, unforeseen
+from vllm_doctor.rules.remedies.refusal import asked
+from vllm_doctor.rules.say import finding
+
+_QUOTED = 160
+
+
+def judge(case: Case) -> Outcome:
+    """Did the server go on, and the last request fail?"""
+    run = case.run
+    if run is None:
+        return Unseen(frozenset({Signal.LOG}))
+    fault = run.refused
+    if fault is None or fault.crash is None:
+        return NotHere("no request failed with a traceback, or others were answered after it")
+    part = layer(case, fault)
+    issue = issue_of(case, fault.crash)
+    told: tuple[Change, ...] = ()
+    if issue is not None:
+        title = f"{issue.title}; matches {issue.address}"
+        told = changes_of(case, issue.answers, text(case, fault))
+    else:
+        title = _title(case, fault, fault.crash)
+    usual = cures(case, fault, part) if part is not None else ()
+    return finding(
+        RULE,
+        title=title,
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=(exception_line(case, fault),),
+        changes=first_of_each((*told, *asked(case, fault), *usual)),
+        refute="other requests of this kind are answered after it",
+        layer=part.id if part is not None else "",
+        then=part.next if part is not None else "",
+    )
+
+
+def _title(case: Case, fault: Fault, crash: Crash) -> str:
+    """By the part's own sentence, by the part whose code failed, or by the exception."""
+    part, answer = layer(case, fault), answer_of(case, fault)
+    if answer is not None:
+        return answer.title
+    if part is not None and part.broken and unforeseen(fault):
+        return part.broken
+    said = crash.root.message.splitlines()[0][:_QUOTED] if crash.root.message else ""
+    return f"A request failed: {crash.root.kind}" + (f": {said}" if said else "")
+
+
+RULE = rule("VD529", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -1,0 +1,51 @@
+"""A program or plugin whose own code drives vLLM, and failed on what this release of vLLM gives it."""
+
+import msgspec
+
+from vllm_doctor.knowledge.distributions import listed
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import read
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.say import thing
+
+# What Python raises where an object, a function or a module of another release is not as the caller knows it.
+_OF_ANOTHER_RELEASE = frozenset({"AttributeError", "TypeError", "ImportError"})
+
+
+class Program(msgspec.Struct, frozen=True):
+    """The package that failed, the problem, and what cures it."""
+
+    name: str
+    title: str
+    changes: tuple[Change, ...]
+
+
+def program(case: Case, fault: Fault) -> Program | None:
+    """The package, where its innermost call is of the part of it that speaks with vLLM; None otherwise."""
+    root = fault.crash.root if fault.crash is not None and fault.crash.root.frames else None
+    if root is None or root.kind not in _OF_ANOTHER_RELEASE:
+        return None
+    found = read("call-of-adaptor", root.frames[-1].file.replace("\\", "/"))
+    if found is None or found["package"] in {"vllm", "torch", "transformers"}:
+        return None
+    name = found["package"]
+    known = listed(name.replace("_", "-")) is not None or listed(name) is not None
+    ours = f"vLLM {case.version_text}" if case.version_text else "the installed vLLM"
+    newer = thing(
+        ChangeKind.PACKAGE,
+        name.replace("_", "-") if known else "foreign-package",
+        Direction.UPGRADE,
+        f"its code was written for another release than {ours}: take one that names this release",
+        to=None if known else name,
+        command=f"pip install -U {name.replace('_', '-')}; pip check" if known else "pip check",
+    )
+    older = thing(
+        ChangeKind.PACKAGE,
+        "vllm-version",
+        Direction.CHANGE,
+        f"or the release of vLLM that this {name} was written for: its requirements or its documentation name it",
+        command=f"pip show -v {name.replace('_', '-')} | grep -i requires" if known else "pip list | grep -i vllm",
+    )
+    return Program(name, f"{name} and this release of vLLM do not fit each other", (newer, older))
