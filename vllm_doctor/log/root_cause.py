@@ -77,6 +77,8 @@ class AnalysedRun(Run):
         found = next(known, None)
         if found is None or not self._request_level(found):
             return None
+        if any(found.index <= h.index <= found.last for h in self.all("request-too-long")):
+            return None  # anybody tries the limit once; many are a matter of the clients
         # One answer may be this request's own: a stream begins well, a text that no parser reads is sent as it is.
         # So may the first figures be, which tell of the time before, too.
         answers = sum(h.index > found.last for h in self.all("request-ok"))

@@ -12,7 +12,7 @@ from vllm_doctor.rules.remedies.pod import limits
 from vllm_doctor.rules.say import finding, thing
 
 # vLLM, torch and NVML where no device is there for them.
-_IDS = ("driver-silent", "no-gpus", "cuda-init-failed", "device-type", "device-empty")
+_IDS = ("driver-silent", "no-gpus", "no-device-detected", "cuda-init-failed", "device-type", "device-empty")
 
 
 def judge(case: Case) -> Outcome:

@@ -84,6 +84,7 @@ _OTHERS = frozenset(
         "import-name",
         "driver-old",
         "no-gpus",
+        "no-device-detected",
         "swap-too-large",
     }
 )
@@ -135,8 +136,9 @@ def _of_its_part(case: Case, fault: Fault) -> bool:
 
 
 def _of_another(fault: Fault) -> bool:
-    """Is nothing of vLLM among the calls that led to it?"""
-    return bool(fault.files) and not any(says(file, "call-of-vllm") for file in fault.files)
+    """Is the innermost call that is not pydantic's own of another program than vLLM?"""
+    own = [file for file in fault.files if not says(file.replace("\\", "/"), "call-of-pydantic")]
+    return bool(own) and says(own[-1], "call-of-a-package") and not says(own[-1], "call-of-vllm")
 
 
 def _title(message: str, changes: tuple[Change | None, ...]) -> str:

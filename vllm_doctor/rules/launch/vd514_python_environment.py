@@ -4,6 +4,7 @@ import shlex
 from pathlib import PurePosixPath
 
 from vllm_doctor.knowledge.compat import table
+from vllm_doctor.knowledge.system_libraries import system_library
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -32,6 +33,7 @@ _IDS = (
     "compiler-missing",
     "headers-missing",
     "nvcc-missing",
+    "nvcc-unfound",
     "nvcc-not-there",
     "ninja-missing",
     "program-missing",
@@ -54,6 +56,7 @@ _TOOLS = {
     "headers-missing": "the headers of this Python (python3-dev)",
     "nvcc-not-there": "the CUDA toolkit (nvcc, CUDA_HOME)",
     "nvcc-missing": "the CUDA toolkit (nvcc, CUDA_HOME)",
+    "nvcc-unfound": "the CUDA toolkit (nvcc, CUDA_HOME)",
     "ninja-missing": "ninja",
 }
 # A toolkit that is there, but does not fit what it is to compile; the last is what the build itself says of it.
@@ -119,6 +122,18 @@ def judge(case: Case) -> Outcome:
     lacks = missing[0] if missing and not known else None
     module = missing_module(case, fault) if lacks is None else None
     unfit = next((words for wanted, words in _UNFIT.items() if wanted in fault.ids), None) if tool is None else None
+    brought = system_library(library) if library is not None and fault.ids == {"cudart-missing"} else None
+    if library is not None and brought is not None:
+        return finding(
+            RULE,
+            title=f"The system library {library} is not there",
+            severity=severity(case, fault),
+            evidence=shown(case, fault, "cudart-missing"),
+            changes=(
+                thing(ChangeKind.OS, "system-library", Direction.ADD, brought.why, to=library, command=brought.typed),
+            ),
+            refute=f"`ldconfig -p | grep {shlex.quote(library)}` finds it in the environment of the unit",
+        )
     return finding(
         RULE,
         severity=severity(case, fault),

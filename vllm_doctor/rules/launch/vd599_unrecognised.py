@@ -1,21 +1,17 @@
 """VD599: something failed for good that no other rule knows; it is shown, and it is not memory."""
 
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
+from vllm_doctor.records.verdict import ChangeKind, Confidence
 from vllm_doctor.redact.raised import said
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.layer import cures, layer
+from vllm_doctor.rules.remedies.layer import cures, layer, without_graphs
 from vllm_doctor.rules.remedies.refusal import by_place
-from vllm_doctor.rules.say import finding, set_flag
-
-# What is not there at all is missing in eager mode too.
-_ABSENT = frozenset({"NameError", "ImportError", "ModuleNotFoundError"})
+from vllm_doctor.rules.say import finding
 
 
 def judge(case: Case) -> Outcome:
@@ -36,7 +32,7 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.LIKELY,
         evidence=_shown(case, root),
         changes=_once(
-            _without_graphs(case, root),
+            without_graphs(case, root),
             by_place(case, root),
             *(cures(case, root, part) if part is not None else ()),
         ),
@@ -70,16 +66,6 @@ def _shown(case: Case, root: Fault) -> tuple[Evidence, ...]:
     """The exception's own line: a traceback begins and ends with lines that say nothing."""
     at = root.crash.root.at if root.crash is not None else None
     return (case.line(at),) if at is not None else (case.line(root.index), case.line(root.last))
-
-
-def _without_graphs(case: Case, root: Fault) -> Change | None:
-    """Eager mode runs nothing of what measures or captures CUDA graphs, so a start that fails there gets past it."""
-    kind = root.crash.root.kind if root.crash is not None else ""
-    graphs = startup_phase_of(root.functions) is StartupPhase.GRAPHS
-    if not graphs or kind in _ABSENT or case.effective("enforce-eager") is True:
-        return None
-    why = "vLLM then measures and captures no graphs; decoding of small batches becomes slower"
-    return set_flag(case, "enforce-eager", True, Direction.ADD, why)
 
 
 RULE = rule("VD599", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -1,14 +1,14 @@
 """VD801: a collective operation did not end: one rank did not take part."""
 
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.records.finding import Change
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Direction
+from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.rank_wait import ways_out
-from vllm_doctor.rules.say import environment, finding
+from vllm_doctor.rules.say import environment, finding, thing
 
 # Half an hour: compiling takes minutes, and what has not ended then does not.
 _LONG = 1800
@@ -24,6 +24,8 @@ def judge(case: Case) -> Outcome:
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
         return fault
+    if not fault.ids & {"nccl-watchdog", "call-timeout"}:
+        return _never_met(case, fault)
     fields = fault.fields("nccl-watchdog")
     op, limit = fields.get("op"), fields.get("limit")
     return finding(
@@ -33,6 +35,36 @@ def judge(case: Case) -> Outcome:
         evidence=shown(case, fault, *_IDS),
         changes=(_longer(case, fault), *ways_out(case)),
         refute="another rank failed first: its traceback is above, or in that rank's log",
+    )
+
+
+def _never_met(case: Case, fault: Fault) -> Finding:
+    """No call was made yet: the ranks wait for each other at the first one's address."""
+    why = (
+        "the other ranks waited at the first one's address for one that did not come: it ended, still loads, or cannot "
+        "reach that address and port; its own log says which"
+    )
+    return finding(
+        RULE,
+        title="A rank did not come to the meeting point in time",
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "missing-rank",
+                Direction.REPAIR,
+                why,
+                command="grep -nE 'ERROR|Error' WORKER-LOG | head; nc -vz FIRST-NODE PORT   # from the missing rank",
+            ),
+            environment(
+                "VLLM_HOST_IP",
+                Direction.SET,
+                "set it on each node to the address by which the other nodes reach that node",
+                command="ip -brief address",
+            ),
+        ),
+        refute="all ranks wrote that they joined",
     )
 
 

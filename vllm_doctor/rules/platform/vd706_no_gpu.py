@@ -13,6 +13,7 @@ _IDS = (
     "nvml-unknown",
     "driver-silent",
     "no-gpus",
+    "no-device-detected",
     "cuda-init-failed",
     "device-type",
     "device-empty",
@@ -68,7 +69,8 @@ def judge(case: Case) -> Outcome:
                 before=case.env("CUDA_VISIBLE_DEVICES"),
                 command="nvidia-smi -L",
             )
-            if fault.ids & {"no-gpus", "cuda-init-failed", "device-type", "device-empty", "devices-busy"}
+            if fault.ids
+            & {"no-gpus", "no-device-detected", "cuda-init-failed", "device-type", "device-empty", "devices-busy"}
             else None,
             thing(
                 ChangeKind.OS,

@@ -7,13 +7,14 @@ from vllm_doctor.knowledge.layers import Layer, layer_of
 from vllm_doctor.knowledge.layers.switches import ComponentSwitch, switches_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
+from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.kernel import called, kind, other_attention, other_kernel
-from vllm_doctor.rules.say import upgrade
+from vllm_doctor.rules.say import set_flag, upgrade
 
 # What Python raises where code did not expect its own state: no refusal of a value, so a defect of the release.
 _DEFECTS = frozenset(
@@ -23,7 +24,11 @@ _DEFECTS = frozenset(
 _OF_PYTHON = frozenset({"UnboundLocalError", "NameError", "ZeroDivisionError", "RecursionError", "StopIteration"})
 # How an object says that it lacks a name: who asked for it failed, not the library that holds the object.
 _ACCESS = frozenset({"__getattr__", "__getattribute__", "__getitem__", "__missing__"})
+# What is not there at all is missing in eager mode too.
+_ABSENT = frozenset({"NameError", "ImportError", "ModuleNotFoundError"})
 _CHANGES = 3
+# The part of errors that CUDA itself tells, whoever called it.
+_CODES = "cuda"
 # Parts that serve one option, without which the rest runs.
 _FEATURES = frozenset({"speculative", "kv-transfer"})
 # Only tells which kernel failed.
@@ -42,7 +47,13 @@ def layer(case: Case, fault: Fault) -> Layer | None:
 
 def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     """What cures failures of this part, as far as the release has it."""
-    offered: list[Change | None] = [*changes_of(case, part.answers, text(case, fault))[:_CHANGES]]
+    offered: list[Change | None] = []
+    if part.id == _CODES:
+        offered.append(without_graphs(case, fault))
+        # the kernel that failed has a switch of its own: that comes before what the code says
+        offered += off(case, fault)
+        offered += other_kernel(case, fault) if kind(case, fault) is not None else ()
+    offered += changes_of(case, part.answers, text(case, fault))[:_CHANGES]
     offered += off(case, fault)
     if _in(part, fault):
         offered.append(other_attention(case, fault, "another attention backend does not run this code"))
@@ -55,6 +66,16 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
         why = "vLLM's own code did not expect this: a defect of the release; a newer one may have fixed it"
         offered.append(upgrade(case, why))
     return first_of_each(offered)
+
+
+def without_graphs(case: Case, fault: Fault) -> Change | None:
+    """Eager mode runs nothing of what measures or captures CUDA graphs, so a start that fails there gets past it."""
+    kind = fault.crash.root.kind if fault.crash is not None else ""
+    graphs = startup_phase_of(fault.functions) is StartupPhase.GRAPHS
+    if not graphs or kind in _ABSENT or case.effective("enforce-eager") is True:
+        return None
+    why = "vLLM then measures and captures no graphs; decoding of small batches becomes slower"
+    return set_flag(case, "enforce-eager", True, Direction.ADD, why)
 
 
 def first_of_each(offered: Iterable[Change | None]) -> tuple[Change, ...]:
