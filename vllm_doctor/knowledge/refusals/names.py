@@ -7,8 +7,10 @@ from typing import Literal
 
 import msgspec
 
+from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.refusals.words import Off, words
+from vllm_doctor.knowledge.versions import newest_known
 
 _DASHED = Pattern(
     r"(?P<quote>[`'\"])?(?<![\w-])--(?P<name>[a-zA-Z][\w-]{2,60})(?:\.[\w.]+)?(?:[= ](?P<word>[\w./+-]{1,60}))?"
@@ -74,9 +76,26 @@ def _fields(clause: str, known: Callable[[str], bool]) -> Iterator[Mention]:
     for found in _FIELD.finditer(clause):
         field = found["name"]
         name = next((o for o in inside.get(field, (field.replace("_", "-"),)) if known(o)), None)
+        held = field in inside
+        if name is None:
+            name, held = next((o for o in _holders().get(field, ()) if known(o)), None), True
         if name is not None:
             value = _bare(found["value"] or found["paren"])
-            yield Mention(found.start(), found.end(), "flag", name, value, "", field if field in inside else "")
+            yield Mention(found.start(), found.end(), "flag", name, value, "", field if held else "")
+
+
+@cache
+def _holders() -> dict[str, tuple[str, ...]]:
+    """Keys of the options that take JSON, as the newest release's own classes have them: key → options."""
+    options, fields = history("options", "options"), history("fields", "fields")
+    at = newest_known()
+    held: dict[str, list[str]] = {}
+    for option in options.names():
+        owner = str(options.value(option, at).get("config", "")) if options.exists(option, at) else ""
+        for name in fields.names() if owner else ():
+            if name.startswith(f"{owner}.") and fields.exists(name, at):
+                held.setdefault(name.partition(".")[2], []).append(option)
+    return {key: tuple(names) for key, names in held.items()}
 
 
 def _features(clause: str, known: Callable[[str], bool]) -> Iterator[Mention]:

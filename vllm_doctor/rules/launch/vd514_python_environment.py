@@ -129,9 +129,7 @@ def judge(case: Case) -> Outcome:
             title=f"The system library {library} is not there",
             severity=severity(case, fault),
             evidence=shown(case, fault, "cudart-missing"),
-            changes=(
-                thing(ChangeKind.OS, "system-library", Direction.ADD, brought.why, to=library, command=brought.typed),
-            ),
+            changes=(thing(ChangeKind.OS, "system-library", Direction.ADD, brought.why, command=brought.typed),),
             refute=f"`ldconfig -p | grep {shlex.quote(library)}` finds it in the environment of the unit",
         )
     return finding(

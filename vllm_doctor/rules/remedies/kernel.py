@@ -256,7 +256,12 @@ def _other_product(case: Case, fault: Fault) -> Change | None:
         return None
     to = "marlin" if "fp4" in calls else "triton" if "block" in calls else "torch"
     why = "CUTLASS' kernel for this product failed; another one multiplies the same weights"
-    return set_flag(case, "linear-backend", to, Direction.SET, why)
+    if kernels.has("linear", to, case.version or versions.newest_known()):
+        return set_flag(case, "linear-backend", to, Direction.SET, why)
+    forced = "VLLM_TEST_FORCE_FP8_MARLIN"
+    if "int8" in calls or "fp4" in calls or case.has_env(forced) is None or case.env(forced) == "1":
+        return None
+    return environment(forced, Direction.SET, f"{why}: Marlin's, in releases without an option for it", to="1")
 
 
 def _attention(case: Case, fault: Fault) -> tuple[Change | None, ...]:
