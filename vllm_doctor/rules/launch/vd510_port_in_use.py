@@ -20,8 +20,8 @@ def judge(case: Case) -> Outcome:
     if isinstance(fault, NotHere | Unseen):
         return fault
     told = fault.fields("address-in-use")
-    if "socket" in told:
-        return _socket(case, fault, told["socket"])
+    if socket := told.get("socket"):
+        return _socket(case, fault, socket)
     said = str(told.get("port") or told.get("bound") or case.flag("port") or "")
     port = said if said.isdecimal() and said.isascii() and len(said) < 6 else None  # it goes into a command to paste
     return finding(
@@ -37,7 +37,7 @@ def judge(case: Case) -> Outcome:
                 "the process is often the server of an earlier run; this command names the process",
                 command=f"ss -ltnp 'sport = :{port}'" if port else "ss -ltnp",
             ),
-            _other_port(case, port) if "bound" not in told else None,
+            None if told.get("bound") else _other_port(case, port),
         ),
         refute="`ss -ltnp` shows nobody on the port before the start",
     )
