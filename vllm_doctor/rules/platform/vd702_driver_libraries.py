@@ -32,8 +32,8 @@ def judge(case: Case) -> Outcome:
             )
         return _before_restart(case, apart)
     library = fault.fields("cudart-missing").get("library")
-    if library is not None and library.startswith("libcuda.so"):
-        return Clear("libcuda itself is missing")
+    if library is not None and library.startswith(("libcuda.so", "libnvidia-")):
+        return Clear(f"{library} belongs to the driver, and is missing itself")
     if library is not None and not library.startswith(CUDA_LIBRARIES):
         return Clear(f"{library} is not a CUDA library")
     return finding(
