@@ -14,7 +14,7 @@ from vllm_doctor.rules.say import thing
 _OF_ANOTHER_RELEASE = frozenset({"AttributeError", "TypeError", "ImportError"})
 
 
-class Program(msgspec.Struct, frozen=True):
+class ForeignProgram(msgspec.Struct, frozen=True):
     """The package that failed, the problem, and what cures it."""
 
     name: str
@@ -22,7 +22,7 @@ class Program(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...]
 
 
-def program(case: Case, fault: Fault) -> Program | None:
+def program(case: Case, fault: Fault) -> ForeignProgram | None:
     """The package, where its innermost call is of the part of it that speaks with vLLM; None otherwise."""
     root = fault.crash.root if fault.crash is not None and fault.crash.root.frames else None
     if root is None or root.kind not in _OF_ANOTHER_RELEASE:
@@ -48,4 +48,4 @@ def program(case: Case, fault: Fault) -> Program | None:
         f"or the release of vLLM that this {name} was written for: its requirements or its documentation name it",
         command=f"pip show -v {name.replace('_', '-')} | grep -i requires" if known else "pip list | grep -i vllm",
     )
-    return Program(name, f"{name} and this release of vLLM do not fit each other", (newer, older))
+    return ForeignProgram(name, f"{name} and this release of vLLM do not fit each other", (newer, older))
