@@ -43,7 +43,7 @@ def offered(scenario: str, name: str) -> Change:
         (
             "vd527-tools-of-a-request-fires",
             "tool-call-parser",
-            "vllm serve --help=tool-call-parser   # what this release takes",
+            "vllm serve --help=tool-call-parser",
         ),
         ("vd003-host-fires", "host-ram", "docker stats --no-stream; free -g"),
         ("vd604-compiler-killed-fires", "host-ram", "free -g; ps -eo rss,pid,comm --sort=-rss | head"),

@@ -20,6 +20,8 @@ class Saw(StrEnum):
 
 # Those that say how many requests came through.
 MEASURES = frozenset({"vllm bench serve", "evalscope", "wrk"})
+# Whose mark names a path of the API, so that the log need not name vLLM.
+ASKS = frozenset({"requests"})
 # What only a client writes; a name to call it by.
 _MARKS = {
     "client-vllm-bench": "vllm bench serve",

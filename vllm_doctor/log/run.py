@@ -121,10 +121,10 @@ class Run:
         """Is it the log of a program that asks a server? What wrote a line as a server does is none."""
         if self.by_vllm or self.answered or any(says(f, "call-of-a-server") for c in self.crashes for f in c.files):
             return None
-        from vllm_doctor.log.client import MEASURES, client
+        from vllm_doctor.log.client import ASKS, MEASURES, client
 
         found = client(line.text for line in self.lines)
-        return found if found is not None and (self.is_vllm or found.name in MEASURES) else None
+        return found if found is not None and (self.is_vllm or found.name in ASKS | MEASURES) else None
 
     @cached_property
     def another(self) -> str | None:

@@ -30,6 +30,7 @@ _DEEDS = {
     "driver": "install a driver that fits",
     "checkpoint": "use another checkpoint",
     "client-messages": "correct the client's request",
+    "client-key": "send the server's key with the request",
     "client-retry": "let the client send it again",
     "wsl": "run vLLM under WSL, or on Linux",
     "guard": "put a guard in front of the server",

@@ -83,6 +83,8 @@ def judge(case: Case) -> Outcome:
         if root is None or root.crash is None or not any(k.name.startswith(_CLIENTS) for k in root.crash.links):
             return fault
         fault = root
+    if case.run is not None and case.run.client is not None:
+        return NotHere("a client of the server wrote this")
     why = _why(case, fault)
     return finding(
         RULE,

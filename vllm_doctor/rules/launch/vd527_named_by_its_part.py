@@ -41,6 +41,8 @@ def judge(case: Case) -> Outcome:
     title = answer.title if answer is not None else (component(case, root) if not root.ids else "") or broken
     if part is None or not title:
         return Clear("the message and the calls of the failure name no part of vLLM that the doctor knows")
+    if part.id != "requests" and case.run.client is not None:
+        return NotHere("a client of the server wrote this")
     return finding(
         RULE,
         title=title,

@@ -94,7 +94,9 @@ def _change(case: Case, answer: Answer, command: str | None) -> Change | None:
                 return None
             return environment(name, answer.direction, answer.why, to=answer.to, command=command)
         case "flag":
-            return _flag(case, answer)
+            change = _flag(case, answer)
+            shows = change is not None and change.after is None and change.direction is not Direction.REMOVE
+            return replace(change, command=command) if change is not None and shows and command else change
     return thing(_THINGS[answer.kind], answer.options[0], answer.direction, answer.why, to=answer.to, command=command)
 
 
