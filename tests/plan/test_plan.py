@@ -457,7 +457,7 @@ def test_stages_that_hold_different_things_are_drawn_apart(model, capsys):
     told = capsys.readouterr().out
     assert "each of 2 GPUs of the first of 2 stages" in told
     assert "each of 2 GPUs of the last of 2 stages" in told
-    assert told.count("KV cache") == 2
+    assert told.count("░ KV cache") == 2  # in the key of each stage's bar
 
 
 def test_what_the_choice_leaves_alone_is_told_with_its_sum(model, capsys):
