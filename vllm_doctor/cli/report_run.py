@@ -74,7 +74,7 @@ def _login(url: str, file: str) -> Login:
 
 def _prometheus(url: str, since: float, until: float, asked: PrometheusOptions) -> list[ServiceReport]:
     if not _URL.fullmatch(url):
-        raise UsageProblem(f"--prometheus {url[:100]!r}: needed: an address such as http://127.0.0.1:9090")
+        raise UsageProblem(f"--prometheus: found {url[:100]!r}; needed: an address such as http://127.0.0.1:9090")
     version = asked.version
     at = parse_version(version) if version is not None else newest_known()
     if at is None:

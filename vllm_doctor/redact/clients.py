@@ -49,7 +49,7 @@ def without_clients(log: Log) -> tuple[Log, int]:
     if not found and not any(count for _, count in others):
         return log, 0
     lines = tuple(shown(line, found[at]) if at in found else line for at, line in enumerate(log.last.lines))
-    taken = Taken(what for told in found.values() for what in told.taken)
+    taken = Removed(what for told in found.values() for what in told.taken)
     several = Counter(line.number for line in lines)
     lines = tuple(
         msgspec.structs.replace(line, excerpt=taken.out_of(line.excerpt)) if several[line.number] > 1 else line
@@ -67,12 +67,12 @@ def shown(line: LogLine, told: Told) -> LogLine:
     if whole.endswith(line.text):
         whole = whole[: len(whole) - len(line.text)] + told.text
     elif whole:  # of an entry that held several lines
-        whole = Taken(told.taken).out_of(whole)
+        whole = Removed(told.taken).out_of(whole)
         whole = HIDDEN if any(what in whole for what in told.taken) else whole
     return msgspec.structs.replace(line, text=told.text, excerpt=whole)
 
 
-class Taken:
+class Removed:
     """What was taken from lines, to be taken from the sentences that speak of them: also where these hold its beginning
     alone, or write it as JSON does. A single word stays: a sentence may have it by itself."""
 

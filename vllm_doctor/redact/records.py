@@ -44,7 +44,7 @@ def _without_clients(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
     """What clients may have written, out of the lines that are shown and of what is said of them."""
     if not isinstance(snapshot.log, Known):
         return diagnosis
-    from vllm_doctor.redact.clients import Taken, of_clients, shown
+    from vllm_doctor.redact.clients import Removed, of_clients, shown
 
     lines = snapshot.log.value.last.lines
     found = of_clients(lines)
@@ -54,7 +54,7 @@ def _without_clients(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
         lines[at].excerpt or lines[at].text: (line := shown(lines[at], told)).excerpt or line.text
         for at, told in found.items()
     }
-    taken = Taken(what for told in found.values() for what in told.taken)
+    taken = Removed(what for told in found.values() for what in told.taken)
     return _mapped(diagnosis, lambda text: taken.out_of(shown_as.get(text, text)))
 
 
