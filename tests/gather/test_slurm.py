@@ -231,7 +231,7 @@ def test_output_that_is_not_the_job_s_user_s_is_not_read(
     told = shown(tmp_path, "FAILED", "NonZeroExitCode", "1:0", out=str(secret)).replace(f"({os.geteuid()})", "(4242)")
     slurm_has(on_path, tmp_path, told)
     answer = answered(capsys, "slurm:4711")[1]
-    assert "it is no file of the job's user" in str(answer["unknown"])
+    assert "it is not a file of the job's user" in str(answer["unknown"])
     assert "secret-of-root" not in str(answer)
 
 

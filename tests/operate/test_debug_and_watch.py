@@ -83,7 +83,7 @@ def test_without_a_timer_nothing_is_written(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(NotDone, match="nothing was changed: no bus"):
         Temporary("vllm@main.service", "recover", restart=False, runtime=tmp_path).put("x", 60, NOW)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(NotDone, match="no name of a service"):
+    with pytest.raises(NotDone, match="is not the name of a service"):
         Temporary("../evil.service", "recover", restart=False, runtime=tmp_path).put("x", 60, NOW)
 
 

@@ -81,8 +81,8 @@ def test_the_file_says_whom(tmp_path: Path) -> None:
         ('{"url": "https://u:secret@x.example/"}', 0o600, "url is https"),
         ('{"exec": ["logger"]}', 0o600, "absolute path"),
         ('{"url": "https://x.example/secret", "exec": ["/bin/true"]}', 0o600, "one of url and exec"),
-        ('{"hook": "secret"}', 0o600, "needed is"),
-        ("secret", 0o600, "needed is"),
+        ('{"hook": "secret"}', 0o600, "needed: "),
+        ("secret", 0o600, "needed: "),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_and_its_content_is_in_no_message(

@@ -37,4 +37,4 @@ def test_unknown_is_not_zero():
 
 
 def test_nothing_to_change_is_said():
-    assert "nothing to change" in text([FIRST], FIRST)
+    assert "change nothing" in text([FIRST], FIRST)
