@@ -104,7 +104,7 @@ def test_an_engine_stopped_under_load_is_back_and_its_neighbour_keeps_its_stream
     assert pid(host, "code") == neighbour
     print(f"answers {took:.0f} s after its engine was stopped; a start takes {START_S} s")
     assert took <= 10 * START_S, guard_says(host)  # docs/guard.md has what was measured; a busy machine takes longer
-    until(lambda: "started anew; a completion came back" in guard_says(host))
+    until(lambda: "restarted; a completion came back" in guard_says(host))
     said = next(line for line in guard_says(host).splitlines() if "engine-dead: restarts it" in line)
     assert "the engine's processes do not compute" in said
     assert "3 running" in said
@@ -236,13 +236,13 @@ def test_debug_goes_away_by_itself(host):
     assert "zzy-vllm-doctor-debug-until-" in host.check_output("vllm-doctor debug status")
     until(lambda: pid(host, "chat") not in {during, "0"})
     assert "DEBUG" not in host.check_output(f"tr '\\0' '\\n' < /proc/{pid(host, 'chat')}/environ")
-    assert host.check_output("vllm-doctor debug status") == "nothing is on"
+    assert host.check_output("vllm-doctor debug status") == "no debug setting is on"
 
 
 def test_what_cannot_be_is_said_in_one_line(host):
     for words, said in {
         "recover --unit vllm@none --yes": "there is no unit vllm@none.service",
-        "recover --unit vllm@chat": "nobody is at the terminal to be asked",
+        "recover --unit vllm@chat": "there is no terminal to ask at",
         "debug on --unit vllm@chat --for 9d --yes": "at most a day",
         "history --since yesterday": "needed: a span",
         "watch --url ftp://x": "needed: an address",
