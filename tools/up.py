@@ -16,11 +16,12 @@ import subprocess
 import sys
 import time
 import urllib.request
+from http.client import HTTPException
 
 import host
 import machine
 from host_image import ensure_image
-from podman import PODMAN, REPO, TOOLS, HostError
+from podman import PODMAN, REPO, TOOLS, HostError, podman
 
 SANDBOX = os.environ.get("SANDBOX") or "sandbox"
 PORT = os.environ.get("PORT") or "8000"
@@ -77,10 +78,32 @@ def provision() -> int:
     return changed
 
 
-def ask_what_is_served(port: str) -> str:
-    """Get the name of the model from the API itself, as a client sees it."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=10) as answer:
-        return str(json.load(answer)["data"][0]["id"])
+def ask_what_is_served(port: str, name: str) -> str:
+    """Get the name of the model from the API itself, as a client sees it; HostError says why there is none.
+
+    What publishes the port (podman's rules in the kernel's tables) is lost when something else rewrites these tables,
+    a firewall's reload for one: podman makes them again when asked, so it is asked once.
+    """
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy does not reach this machine
+    address, why = f"http://127.0.0.1:{port}/v1/models", ""
+    for again in (False, True):
+        if again:
+            podman("network", "reload", name, check=False)
+        try:
+            with direct.open(address, timeout=10) as answer:
+                return str(json.load(answer)["data"][0]["id"])
+        except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
+            why = str(error) or type(error).__name__
+    health = "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/health', timeout=10)"
+    inside = podman("exec", name, "python3", "-c", health, check=False)
+    if inside.returncode == 0:
+        raise HostError(
+            f"{address} gave no model: {why}. The service in {name} answers, but port {port} of this machine does not "
+            "reach it. Run make down, then make up, which publishes the port anew"
+        )
+    raise HostError(
+        f"{address} gave no model: {why}. The service in {name} does not answer either; what vllm-doctor found is above"
+    )
 
 
 def main(argv: list[str]) -> int:
@@ -109,7 +132,11 @@ def main(argv: list[str]) -> int:
     changed = provision()
     step(6, f"vllm-doctor diagnose, on {name}")
     diagnosis = subprocess.run([PODMAN, "exec", name, "vllm-doctor", "diagnose"], check=False).returncode
-    model = ask_what_is_served(PORT)
+    try:
+        model = ask_what_is_served(PORT, name)
+    except HostError as error:
+        print(f"make up: {error}", file=sys.stderr)
+        return diagnosis or 1
     what = f"{changed} tasks changed something" if changed else "nothing changed: everything was as it should be"
     body = json.dumps({"model": model, "prompt": "Hello", "max_tokens": 8})
     print(f"\n{what} ({time.monotonic() - began:.0f} s)")

@@ -3,6 +3,7 @@
 import os
 import pty
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -80,3 +81,26 @@ def test_ctrl_c_says_how_to_go_on_and_the_next_run_does(make_up: Callable[..., t
     assert "[4/6] the host" in said
     assert "make up: podman" in said, "what fails next is said in its turn"
     assert code == 1
+
+
+@pytest.mark.parametrize(
+    ("inside", "said"),
+    [
+        (0, "The service in sandbox answers, but port"),
+        (1, "The service in sandbox does not answer either"),
+    ],
+)
+def test_a_published_port_that_nobody_answers_at_is_said_in_words(tmp_path: Path, inside: int, said: str) -> None:
+    tools = tmp_path / "tools"
+    shutil.copytree(REPO / "tools", tools, ignore=shutil.ignore_patterns("__pycache__"))
+    asked = tmp_path / "asked"
+    (tools / "bin" / "podman").write_text(f'#!/bin/sh\necho "$*" >> {asked}\n[ "$1" != exec ] || exit {inside}\n')
+    with socket.socket() as held:  # bound, not listening: whoever connects is refused
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        ask = f"import up\ntry: up.ask_what_is_served('{port}', 'sandbox')\nexcept up.HostError as e: print(e)"
+        done = subprocess.run([sys.executable, "-c", ask], cwd=tools, capture_output=True, text=True, check=True)
+    assert f"http://127.0.0.1:{port}/v1/models gave no model: " in done.stdout
+    assert "refused" in done.stdout
+    assert said in done.stdout
+    assert asked.read_text().splitlines()[0] == "network reload sandbox"
