@@ -13,6 +13,7 @@ import re._constants as op
 import re._parser as parser  # what Python itself reads a pattern with
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,13 +87,19 @@ def _asked(where: str, source: str) -> tuple[str, ...]:
     if where.startswith("message "):
         message = catalogue()[where.removeprefix("message ")]
         method = {"start": "match", "whole": "fullmatch", "": "search"}[message.place]
-        return (method, "finditer") if re.search(rf'(?:each|without)\(\s*"{message.id}"', source) else (method,)
+        return (method, "finditer") if message.id in _gone_through(source) else (method,)
     module, _, name = where.rpartition(".")
     if name.startswith("_") and (path := sys.modules[module].__file__) is not None:
         source = Path(path).read_text()
     name = re.escape(name)
     asked = set(re.findall(rf"\b{name}\.({'|'.join(METHODS)})\(", source))
     return tuple(sorted({_kind(method) for method in asked})) or ("finditer",)
+
+
+@lru_cache(maxsize=1)
+def _gone_through(source: str) -> frozenset[str]:
+    """Messages of which every one in a text is asked for."""
+    return frozenset(re.findall(r'(?:each|without)\(\s*"([^"]+)"', source))
 
 
 def _kind(method: str) -> str:
