@@ -34,10 +34,16 @@ BROKEN = re.compile("broken|newest-first|nothing-freed|torn|message-before-trace
 NO_FOREIGN_LINES = re.compile(
     "vd503-quant-config|vd604-compiler|vd703-bf16|vd803-nccl-near|vd521|vd804|vd114-lora-run-time|vd702-libraries-in-the-log|vd60[23]|vd599-evaluation"
 )
-# Some of their lines have an envelope, systemd's: a second one around it is nobody's. A wait that a page cut short.
-ENVELOPED = re.compile("systemd|vd90|vd804-cut")
+# Some of their lines have an envelope, systemd's: a second one around it is nobody's. A wait that a page cut short. What a
+# client was answered, which no server's log holds.
+ENVELOPED = re.compile("systemd|vd90|vd804-cut|as-the-server-answered-it")
 FEW = 3
-NOT_AFTER_ANOTHER = {"vd301-quoted-alone-fires", "vd301-quoted-large-near-miss", "vd130-newest-first-fires"}
+NOT_AFTER_ANOTHER = {
+    "vd301-quoted-alone-fires",
+    "vd301-quoted-large-near-miss",
+    "vd130-newest-first-fires",
+    "vd001-a-row-of-events-fires",  # a table of the cluster, of which no line is a server's
+}
 
 
 def said(lines: Sequence[str]) -> Said:

@@ -9,7 +9,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import Hit, anchors, kinds, messages, of_exceptions, read, says
 from vllm_doctor.log.run import Run
 from vllm_doctor.log.startup_phase import StartupPhase, encodes, placed, startup_phase_of
-from vllm_doctor.log.traceback import Crash, Link
+from vllm_doctor.log.traceback import START, Crash, Link
 from vllm_doctor.records.log import LogLine
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class AnalysedRun(Run):
             return None
         end = len(self.lines) if self.stopped is None else self.stopped
         told_by = ((f, f.crash.root) for f in reversed(self.faults) if f.index < end and f.crash is not None)
-        known = (f for f, root in told_by if root.frames and root.kind not in _GONE and not self.aside(f))
+        raised = ((f, root) for f, root in told_by if root.frames or self._lost_its_calls(f))
+        known = (f for f, root in raised if root.kind not in _GONE and not self.aside(f))
         found = next(known, None)
         if found is None or not self._request_level(found):
             return None
@@ -258,12 +259,21 @@ class AnalysedRun(Run):
 
     def _at_run_time(self, index: int) -> bool:
         """In an excerpt without its start: does what stands around the line come from a server that was serving?"""
-        module = (self.lines[index].module or "").rsplit("/", 1)[-1]
         near = self.lines[max(0, index - _HEADING) : index + 1]
         if any(line.level == "ERROR" and says(line.text, "v0-step-error") for line in near):
             return True
         dead = any(h.id in _RUN_TIME_DEATHS and h.index - 3 < index + 400 for h in self.deaths)
-        return dead or module.startswith(_RUN_TIME_MODULES)
+        return dead or self._answers_requests(index)
+
+    def _answers_requests(self, index: int) -> bool:
+        """Did the code that answers requests write this line?"""
+        module = (self.lines[index].module or "").rsplit("/", 1)[-1]
+        return module.startswith(_RUN_TIME_MODULES)
+
+    def _lost_its_calls(self, fault: Fault) -> bool:
+        """A traceback of the code that answers requests, of which only heading and exception are left."""
+        own = self.lines[fault.index : fault.last + 1]
+        return self._answers_requests(fault.index) and any(START in line.text for line in own)
 
     def _headed(self, fault: Fault, heading: str) -> bool:
         """Does such a heading stand right above its traceback?"""
