@@ -14,8 +14,8 @@ def word(value: str) -> str:
     return "$'" + "".join(map(_escaped, value)) + "'"
 
 
-# References as people write them in scripts; nothing else of a text by others is left to a shell to fill in. The rest of
-# `$NAME` are signs that stand for themselves as well: read in one way only, a long word takes no more time for a byte.
+# References as people write them in scripts; nothing else of a text by others is left to a shell to fill in. What
+# follows in `$NAME` are signs that stand for themselves as well: read in one way, a long word is no slower for a byte.
 _REFERENCES = re.compile(r"(?:[\w./:=,@%+-]|\$[A-Za-z_]|\$\{[A-Za-z_]\w{0,60}\}|\$\(pwd\))+", re.ASCII)
 
 
