@@ -9,7 +9,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import Hit, anchors, kinds, messages, of_exceptions, read, says
 from vllm_doctor.log.run import Run
 from vllm_doctor.log.startup_phase import StartupPhase, encodes, placed, startup_phase_of
-from vllm_doctor.log.traceback import START, Crash, Link
+from vllm_doctor.log.traceback import Crash, Link
 from vllm_doctor.records.log import LogLine
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class AnalysedRun(Run):
             return None
         end = len(self.lines) if self.stopped is None else self.stopped
         told_by = ((f, f.crash.root) for f in reversed(self.faults) if f.index < end and f.crash is not None)
-        raised = ((f, root) for f, root in told_by if root.frames or self._lost_its_calls(f))
+        raised = ((f, root) for f, root in told_by if root.frames or self._answers_requests(f.index))
         known = (f for f, root in raised if root.kind not in _GONE and not self.aside(f))
         found = next(known, None)
         if found is None or not self._request_level(found):
@@ -269,11 +269,6 @@ class AnalysedRun(Run):
         """Did the code that answers requests write this line?"""
         module = (self.lines[index].module or "").rsplit("/", 1)[-1]
         return module.startswith(_RUN_TIME_MODULES)
-
-    def _lost_its_calls(self, fault: Fault) -> bool:
-        """A traceback of the code that answers requests, of which only heading and exception are left."""
-        own = self.lines[fault.index : fault.last + 1]
-        return self._answers_requests(fault.index) and any(START in line.text for line in own)
 
     def _headed(self, fault: Fault, heading: str) -> bool:
         """Does such a heading stand right above its traceback?"""
