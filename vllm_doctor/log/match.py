@@ -152,10 +152,7 @@ def read(message: Message | str, text: str) -> dict[str, str] | None:
     if not message.regex:
         return {}
     match = found(message, text)
-    if match is None:
-        return None
-    fields = {k: v for k, v in match.groupdict().items() if v is not None}
-    return None if any(_absurd(v) for v in fields.values()) else fields
+    return None if match is None else _fields(match)
 
 
 def says(text: str, *ids: str) -> bool:
@@ -171,12 +168,19 @@ def first(texts: Iterable[str], *ids: str) -> dict[str, str] | None:
 def each(message: str, text: str) -> Iterator[dict[str, str]]:
     """The fields of every place of a text at which a message stands."""
     for match in _compiled(catalogue()[message].regex).finditer(text):
-        yield {k: v for k, v in match.groupdict().items() if v is not None}
+        if (fields := _fields(match)) is not None:
+            yield fields
 
 
 def without(message: str, text: str) -> str:
     """The text without any place at which a message stands."""
     return _compiled(catalogue()[message].regex).sub("", text)
+
+
+def _fields(match: re.Match[str]) -> dict[str, str] | None:
+    """What a match has read, or None where a number in it is absurd."""
+    fields = {k: v for k, v in match.groupdict().items() if v is not None}
+    return None if any(_absurd(v) for v in fields.values()) else fields
 
 
 def _absurd(value: str) -> bool:

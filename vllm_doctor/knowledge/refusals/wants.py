@@ -96,7 +96,7 @@ _EXACTLY = Pattern(
     r"[\s`'\")\]]*(?:must|should|to) (?:be|stay|equal) (?:set to |equal to )?[`'\"]?"
     r"(?P<value>\d+|[a-z0-9]+_[a-z0-9_]+|True|False|spawn|align|float16|bfloat16)\b"
 )
-_NUMBER = Pattern(r"-?\d+")
+_NUMBER = Pattern(r"(?<!\d)-?\d{1,18}(?!\d)")  # no option takes more digits
 
 
 class Wish(msgspec.Struct, frozen=True):
