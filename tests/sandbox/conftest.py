@@ -35,6 +35,13 @@ def _container(group: str) -> str:
     return told.stdout.strip()
 
 
+def site(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Play site.yml on the sandbox."""
+    command = [str(TOOLS / "hosttest"), "ansible-playbook", "site.yml", "-i", "inventories/sandbox", *arguments]
+    environment = {**os.environ, "SANDBOX": os.environ.get("SANDBOX") or "sandbox", "ANSIBLE_NOCOLOR": "1"}
+    return subprocess.run(command, cwd=REPO, env=environment, capture_output=True, text=True, check=False)
+
+
 class Host:
     """The sandbox host: commands in it, its vLLM unit, and the doctor on it."""
 
@@ -131,19 +138,23 @@ class Host:
 
 
 @pytest.fixture(scope="session")
-def host() -> Host:
-    """The sandbox host, provisioned."""
+def host() -> Iterator[Host]:
+    """The sandbox host, provisioned; in the end as its own inventory says, unless make_up takes it down."""
     group = os.environ.get("SANDBOX") or "sandbox"
     if not os.environ.get("SANDBOX_AS_IT_IS"):
         made = subprocess.run(
             [sys.executable, str(TOOLS / "up.py")], cwd=REPO, check=False, env={**os.environ, "SANDBOX": group}
         )
         assert made.returncode == 0, "make up failed"
-    return Host(_container(group))
+    yield Host(_container(group))
+    if not os.environ.get("SANDBOX_GOES"):
+        again = site()
+        assert again.returncode == 0, again.stdout
 
 
 @pytest.fixture(scope="module")
 def broken(host: Host) -> Iterator[Host]:
-    """The host for tests that break it; it is made whole when the module is done."""
+    """The host for tests that break it; it is made whole when they are done, unless it is taken down then."""
     yield host
-    host.whole()
+    if not os.environ.get("SANDBOX_GOES"):
+        host.whole()

@@ -40,6 +40,7 @@ def load() -> Iterator[None]:
             )
             with contextlib.suppress(OSError), urllib.request.urlopen(wanted, timeout=60) as got:
                 got.read()
+            done.wait(0.25)  # some requests between any two scrapes; more of them only take processors
 
     users = [threading.Thread(target=ask, daemon=True) for _ in range(2)]
     for user in users:

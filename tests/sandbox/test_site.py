@@ -1,14 +1,12 @@
 """site.yml against the sandbox: what cannot work is refused, or undone and explained, and the old service answers."""
 
 import json
-import os
 import re
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import REPO, TOOLS, Host
+
+from tests.sandbox.conftest import Host, site
 
 
 class Inventory:
@@ -22,12 +20,6 @@ class Inventory:
 
     def says(self, line: str) -> None:
         self.file.write_text(f"---\n{line}\n")
-
-
-def site(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(TOOLS / "hosttest"), "ansible-playbook", "site.yml", "-i", "inventories/sandbox", *arguments]
-    environment = {**os.environ, "SANDBOX": os.environ.get("SANDBOX") or "sandbox", "ANSIBLE_NOCOLOR": "1"}
-    return subprocess.run(command, cwd=REPO, env=environment, capture_output=True, text=True, check=False)
 
 
 def served_length(host: Host) -> int:
@@ -51,14 +43,6 @@ def inventory(tmp_path: Path) -> Inventory:
     return Inventory(tmp_path)
 
 
-@pytest.fixture
-def restored(host: Host) -> Iterator[Host]:
-    """The sandbox is as its own inventory says when the test is done."""
-    yield host
-    again = site()
-    assert again.returncode == 0, again.stdout
-
-
 def test_a_flag_that_the_release_does_not_know_is_refused_before_the_host_is_asked(
     host: Host, inventory: Inventory
 ) -> None:
@@ -75,16 +59,24 @@ def test_a_flag_that_the_release_does_not_know_is_refused_before_the_host_is_ask
     assert (host.main_pid(), host.run(f"sha256sum {host.file}")) == (pid, unit)
 
 
+def stopped_by_hand_is_no_fault(host: Host) -> None:
+    host.run(f"systemctl stop {host.unit}")
+    code, verdict = host.diagnose()
+    assert (code, verdict["verdict"], verdict["findings"]) == (0, "ok", [])
+    assert "stopped" in verdict["path"][-1]["because"]
+
+
 def test_a_context_that_does_not_fit_is_undone_and_explained_and_the_line_it_names_works(
-    restored: Host, inventory: Inventory
+    host: Host, inventory: Inventory
 ) -> None:
-    host = restored
+    """Between the two somebody stops what serves, so each start of the model is asked for all that it can show."""
     length = served_length(host)
     inventory.says("vllm_max_model_len: 100000")
 
     failed = site("-i", str(inventory.folder))
 
     assert failed.returncode != 0
+    assert "VD121 The KV cache cannot hold one full-length request" in failed.stdout, failed.stdout
     assert "1.53 GiB" in failed.stdout, failed.stdout
     assert re.search(r"sum: +available = 1(\.0)? GiB", failed.stdout), failed.stdout
     assert f"in {inventory.file}:2" in failed.stdout, failed.stdout
@@ -93,6 +85,8 @@ def test_a_context_that_does_not_fit_is_undone_and_explained_and_the_line_it_nam
 
     line = re.search(r"change: (vllm_max_model_len: (\d+))", failed.stdout)
     assert line
+    assert length < int(line[2]) < 100000
+    stopped_by_hand_is_no_fault(host)
     inventory.says(line[1])
 
     served = site("-i", str(inventory.folder))

@@ -1,16 +1,16 @@
-"""`vllm-doctor diagnose` on a real systemd host with a real vLLM, healthy and broken in the ways that happen.
+"""`vllm-doctor diagnose` on a real systemd host with a real vLLM, broken in the ways that happen.
 
-The tests stand in an order that needs few starts of the model, but each brings about its own state.
+The last of the sandbox's files, as what it leaves is no server that others could go on with. The tests stand in an
+order that needs few starts of the model, but each brings about its own state.
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import READY_S, Host
+
+from tests.sandbox.conftest import Host
+from tests.sandbox.loads import load, loaded
 
 pytestmark = pytest.mark.sandbox
 # 40 blocks of 32 tokens: sixteen requests begin with a block each and grow until they throw each other out.
@@ -20,31 +20,9 @@ SMALL_MODEL = (
     "--load-format dummy "
     """--hf-overrides '{"num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1}'"""
 )
-LOAD = Path(__file__).with_name("load.py").read_text()
 # The next life does not begin before this one is judged: half a start costs as much as all that is asked here.
 ONE_LIFE = {"RestartSec": "1h"}
 IT_FAILED = "[ $(show SubState) = auto-restart ]"
-
-
-def load(host: Host, *arguments: object) -> None:
-    """Load until it is through, which other work beside it can make four times as long."""
-    host.run(
-        f"cat > /run/load.py <<'EOF'\n{LOAD}\nEOF\npython3 /run/load.py {' '.join(map(str, arguments))}",
-        timeout_s=2 * READY_S,
-    )
-
-
-@contextmanager
-def loaded(host: Host, *arguments: object) -> Iterator[None]:
-    """Load in the background for as long as the block lasts, however slow the machine is."""
-    host.run(
-        f"cat > /run/load.py <<'EOF'\n{LOAD}\nEOF\n"
-        f"systemd-run --quiet --collect --unit=test-load python3 /run/load.py 0 {' '.join(map(str, arguments))}"
-    )
-    try:
-        yield
-    finally:
-        host.exec("systemctl stop test-load")
 
 
 def first(verdict: dict[str, Any]) -> dict[str, Any]:
@@ -52,46 +30,6 @@ def first(verdict: dict[str, Any]) -> dict[str, Any]:
     assert verdict["findings"], json.dumps(verdict, indent=1)
     found: dict[str, Any] = verdict["findings"][0]
     return found
-
-
-def test_healthy_under_load_is_ok(broken: Host) -> None:
-    broken.ready()
-    with loaded(broken, 8, 300, 60):
-        broken.until("load", "[ $(metric num_requests_running) != 0 ]")
-        code, verdict = broken.diagnose()
-        assert (code, verdict["verdict"]) == (0, "ok"), verdict
-        assert verdict["facts"]["reached"] == "serving"
-        assert broken.exec("vllm-doctor diagnose").returncode == 0
-
-
-def test_what_it_sees_of_the_kv_blocks(broken: Host) -> None:
-    broken.ready()
-    load(broken, 30, 10, 200, 20)
-    done = broken.exec("vllm-doctor fragmentation --format json")
-    told = json.loads(done.stdout)
-    assert done.returncode == 0
-    assert told["kv"]["blocks"] > 0
-    assert told["kv"]["more_mean"] > 0
-    assert [w["block_size"] for w in told["kv"]["waste"]] == [8, 16, 32, 64, 128, 256]
-
-
-def test_a_bundle_is_judged_as_the_host_was_and_holds_no_host_name(broken: Host) -> None:
-    broken.ready()
-    broken.run("rm -f /run/b.tar.gz; vllm-doctor bundle -o /run/b.tar.gz")
-    done = broken.exec("vllm-doctor diagnose --from /run/b.tar.gz --format json")
-    assert json.loads(done.stdout)["verdict"] == "ok"
-    assert broken.exec('zcat /run/b.tar.gz | grep -caF \'"hostname": "<host-1>"\'').returncode == 0
-
-
-def test_the_journal_is_forbidden_to_an_ordinary_user(broken: Host) -> None:
-    """Not root, no group: unknown with the command that grants it, exit 3, and nothing called ok."""
-    done = broken.exec(
-        "setpriv --reuid=65534 --regid=65534 --clear-groups $(command -v vllm-doctor) diagnose --format json"
-    )
-    verdict = json.loads(done.stdout)
-    assert (done.returncode, verdict["verdict"]) == (3, "unknown")
-    missing = {m["signal"]: m["remedy"] for m in verdict["unknown"]}
-    assert "systemd-journal" in missing["log"]
 
 
 def test_a_server_killed_leaves_an_orphan_where_the_unit_lets_it(broken: Host) -> None:
@@ -158,15 +96,6 @@ def test_an_engine_killed_under_its_server(broken: Host) -> None:
     code, verdict = broken.diagnose()
     assert code == 1
     assert first(verdict)["code"] == "VD905"
-    broken.drop(SMALL_POOL)
-
-
-def test_stopped_by_hand_is_not_a_fault(broken: Host) -> None:
-    broken.ready()
-    broken.run(f"systemctl stop {broken.unit}")
-    code, verdict = broken.diagnose()
-    assert (code, verdict["verdict"], verdict["findings"]) == (0, "ok", [])
-    assert "stopped" in verdict["path"][-1]["because"]
 
 
 def test_no_vllm_at_all_is_not_applicable_with_a_hint(broken: Host) -> None:
@@ -204,16 +133,3 @@ def test_a_flag_that_this_version_lost(broken: Host) -> None:
     code, verdict = broken.diagnose()
     assert code == 1
     assert (first(verdict)["phase"], first(verdict)["cause"]) == ("flag-error", "removed-flag")
-
-
-def test_a_context_that_does_not_fit_the_kv_cache(broken: Host) -> None:
-    broken.drop("--max-model-len 131072", **ONE_LIFE)
-    broken.until("a failure", IT_FAILED)
-    code, verdict = broken.diagnose()
-    assert code == 1
-    found = first(verdict)
-    assert (found["phase"], found["cause"]) == ("startup-kv-cache", "kv-cache-too-small-for-max-model-len")
-    change = found["changes"][0]
-    assert change["name"] == "max-model-len"
-    assert change["inventory_var"] == "vllm_max_model_len"
-    assert 0 < change["to"] < 131072
