@@ -48,15 +48,31 @@ def test_a_site_with_a_prometheus_takes_the_files(tmp_path: Path) -> None:
     [
         (("-e", "vllm_host=127.0.0.1"), "set vllm_host to an address"),
         (("-e", '{"monitoring_numbers": {"kv_hihg": 1}}'), "no number of the alerts is called"),
-        (("-e", '{"monitoring_numbers": ["kv_high"]}'), "monitoring_numbers"),
-        (("-e", '{"monitoring_labels": ["site"]}'), "monitoring_labels"),
-        (("-e", '{"monitoring_receivers": [{"name": "a", "type": "pager"}]}'), "email, slack, pagerduty, webhook"),
-        (("-e", '{"monitoring_receivers": [{"name": "a", "type": "webhook", "channl": "b"}]}'), "channl"),
-        (("-e", '{"monitoring_receivers": [{"type": "slack"}]}'), "missing required arguments: name"),
-        (("-e", "monitoring_keep_days=many"), "monitoring_keep_days"),
     ],
 )
 def test_what_cannot_be_watched_is_refused_by_name(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
     done = play(tmp_path, *words)
     assert done.returncode != 0
     assert told in " ".join((done.stdout + done.stderr).split())
+
+
+def test_each_value_that_has_the_wrong_shape_is_named_in_one_run(tmp_path: Path) -> None:
+    receivers = [{"name": "a", "type": "webhook", "channl": "b"}, {"type": "slack"}, {"name": "c", "type": "pager"}]
+    wrong = {
+        "monitoring_numbers": ["kv_high"],
+        "monitoring_labels": ["site"],
+        "monitoring_receivers": receivers,
+        "monitoring_keep_days": "many",
+    }
+    done = play(tmp_path, "-e", json.dumps(wrong))
+    assert done.returncode != 0
+    told = " ".join(done.stdout.split())
+    for words in (
+        "argument 'monitoring_keep_days' is of type str",
+        "argument 'monitoring_numbers' is of type list",
+        "argument 'monitoring_labels' is of type list",
+        "missing required arguments: name found in monitoring_receivers",
+        "must be one of: email, slack, pagerduty, webhook, got: pager found in monitoring_receivers",
+        "monitoring_receivers.channl. Supported parameters include",
+    ):
+        assert words in told

@@ -144,7 +144,7 @@ def test_numbers_that_no_program_writes_are_no_message() -> None:
 
 @pytest.fixture
 def int_takes_few_digits() -> Iterator[None]:
-    """640 digits in place of 4,300: what int() refuses is as absurd, and a line with it is read in a tenth of the time."""
+    """640 digits in place of 4,300: what int() refuses is as absurd, and no line is so long that it is cut before."""
     before = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(ENOUGH)
     yield
