@@ -15,7 +15,7 @@ REPO = Path(__file__).parents[2]
 
 def play(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     named = ["-i", "inventories/example", "playbooks/export_monitoring.yml", "-e", f"monitoring_export={folder}"]
-    more = ["-e", "site_reports=''", "-e", "vault_vllm_api_key=not-in-the-files", *words]
+    more = ["-e", '{"site_reports": ""}', "-e", "vault_vllm_api_key=not-in-the-files", *words]
     command = [BIN / "ansible-playbook", *named, *more]
     return subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
 
