@@ -76,7 +76,7 @@ def test_a_context_that_does_not_fit_is_undone_and_explained_and_the_line_it_nam
     failed = site("-i", str(inventory.folder))
 
     assert failed.returncode != 0
-    assert "VD121 The KV cache cannot hold one full-length request" in failed.stdout, failed.stdout
+    assert "VD121 The KV cache cannot hold one request of 100000 tokens" in failed.stdout, failed.stdout
     assert "1.53 GiB" in failed.stdout, failed.stdout
     assert re.search(r"sum: +available = 1(\.0)? GiB", failed.stdout), failed.stdout
     assert f"in {inventory.file}:2" in failed.stdout, failed.stdout
