@@ -71,7 +71,7 @@ def relinked(text: str, source: str, pages: dict[str, str], files: set[str]) -> 
         path, mark, anchor = target.partition("#")
         whole = _inside(PurePosixPath(source).parent / path)
         if whole not in pages:
-            if not (REPO / whole).is_file():
+            if ".." in PurePosixPath(whole).parts or not (REPO / whole).is_file():
                 raise BrokenLinkError(f"{source}: [{found[1] or image}]({target}): {whole} is not in the checkout")
             files.add(whole)
         there = pages.get(whole, f"files/{whole}")

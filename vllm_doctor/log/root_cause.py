@@ -82,10 +82,14 @@ class AnalysedRun(Run):
             return None  # anybody tries the limit once; many are a matter of the clients
         # One answer may be this request's own: a stream begins well, a text that no parser reads is sent as it is.
         # So may the first figures be, which tell of the time before, too.
+        # Where its own answer is seen, the first one after that is another's.
+        ends = (*self.all("request-failed"), *self.all("request-refused"))
+        own = min((h.index for h in ends if h.index > found.last), default=None)
         answers = sum(h.index > found.last for h in self.all("request-ok"))
+        others = own is not None and any(h.index > own for h in self.all("request-ok"))
         told = (h.fields for h in self.all("stats") if h.index > found.last)
         working = sum(any(float(fields[f]) for f in ("prompt", "generation")) for fields in told)
-        return found if answers < _OTHERS and working < _OTHERS else None
+        return found if not others and answers < _OTHERS and working < _OTHERS else None
 
     @cached_property
     def oom(self) -> "TorchOom | None":
@@ -138,7 +142,7 @@ class AnalysedRun(Run):
             ):
                 continue
             relay = owner.get(index)
-            calls = relay or self._cut_off(index)
+            calls = relay or self._cut_off(index) or self._of_what_only_follows(index)
             stage = self._stage_in(calls, index)
             last, hits = self._with_why(index, here, said) if relay is None else (index, tuple(here))
             (relayed if asked or relay is not None else found).append(Fault(index, last, None, hits, stage))
@@ -201,6 +205,14 @@ class AnalysedRun(Run):
         line = self.lines[index]
         near = (c for c in self.crashes[:_CRASHES] if index < c.first <= index + _HEADING and not c.root.name)
         return next((c for c in near if (c.process, c.pid) == (line.process, line.pid)), None)
+
+    def _of_what_only_follows(self, index: int) -> Crash | None:
+        """The traceback right below a library's own word that only says that a call failed: the call that failed."""
+        line = self.lines[index]
+        if line.process or line.module:
+            return None  # vLLM itself wrote it
+        near = (c for c in self.crashes[:_CRASHES] if index < c.first <= index + _FELLOWS)
+        return next((c for c in near if _symptom(c) or says(c.root.message, "nccl-unhandled")), None)
 
     def _of_the_parent(self, index: int) -> Sequence[str]:
         """The call that a worker's line is about: as the line names it, or the parent's traceback shows it."""

@@ -93,7 +93,10 @@ _STEPS: tuple[tuple[StartupPhase, frozenset[str]], ...] = (
     ),
     (
         StartupPhase.DEVICE,
-        frozenset({"init_device", "set_device_index", "set_device", "init_worker_distributed_environment"}),
+        # What is free is asked as the device is opened; where another step asks it, its call stands further out.
+        frozenset(
+            {"init_device", "set_device_index", "set_device", "init_worker_distributed_environment", "mem_get_info"}
+        ),
     ),
     (
         StartupPhase.SERVING,
@@ -186,6 +189,8 @@ def placed(files: Sequence[str], functions: Sequence[str]) -> StartupPhase | Non
             return StartupPhase.WEIGHTS
         if function == "__init__" and says(file, "call-of-module"):
             return StartupPhase.WEIGHTS
+        if function == "__init__" and says(file, "call-of-communicator"):
+            return StartupPhase.DEVICE
         for row, stage in _PLACES:
             if says(file, row):
                 return stage

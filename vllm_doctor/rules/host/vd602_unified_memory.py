@@ -1,12 +1,13 @@
 """VD602: on a machine whose GPU shares the host's memory, the log ends during the start without a word."""
 
+from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
-from vllm_doctor.rules.gates.unified import shares_memory
+from vllm_doctor.rules.gates.unified import is_named, shares_memory
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.remedies.weights import quantise
@@ -21,11 +22,11 @@ _LARGE_GIB = 32.0
 def judge(case: Case) -> Outcome:
     """Do the weights leave the host too little, and does the log stop there?"""
     run = case.run
-    if run is None:
-        return Unseen(frozenset({Signal.LOG}))
     refused = _refused(case) or _killed(case)
     if refused is not None:
         return refused
+    if run is None:
+        return Unseen(frozenset({Signal.LOG}))
     if run.root is not None or run.deaths or run.stopped is not None or run.served(-1):
         return NotHere("the log does not end in silence during the start")
     weights, left = case.weights_gib, run.number("checkpoint-size", "ram")
@@ -61,24 +62,44 @@ def judge(case: Case) -> Outcome:
 
 
 def _refused(case: Case) -> Outcome | None:
-    """The driver's own word, in the kernel's lines beside the log, where the card has no memory of its own."""
-    run = case.run
-    said = run.first("driver-no-memory") if run is not None else None
-    if run is None or said is None or not shares_memory(case):
+    """The driver's own word, in the log or the kernel's: the card has no memory of its own, or nothing names it."""
+    run, said = case.run, _said_by_the_driver(case)
+    named = is_named(case)
+    if said is None or (named and not shares_memory(case)):
         return None
     # What torch says of it without figures is the same refusal; any other failure is another cause.
-    if run.root is not None and (run.oom is not None or not run.root.ids & EXHAUSTED):
+    if run is not None and run.root is not None and (run.oom is not None or not run.root.ids & EXHAUSTED):
         return None
+    served = run is not None and run.served(-1)
     why = "the driver found no free page: the host uses the same memory and needs some for itself"
     return finding(
         RULE,
-        title="The driver found no free memory in the pool that GPU and host share",
-        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, said.index) else Severity.BLOCKS_START,
-        confidence=Confidence.LIKELY,
-        evidence=(case.line(said.index), *(case.line(h.index) for h in run.deaths[:1])),
-        changes=(lower_utilization(case, None, why), *quantise(case)),
-        refute="`free -g` at that minute shows several GiB, page cache included",
+        title="The driver found no free memory in the pool that GPU and host share"
+        if named
+        else "The NVIDIA driver found no free memory; the log does not name the GPU",
+        severity=Severity.WILL_FAIL_UNDER_LOAD if served else Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY if named else Confidence.POSSIBLE,
+        evidence=(said, *(case.line(h.index) for h in (run.deaths[:1] if run is not None else ()))),
+        changes=(
+            lower_utilization(case, None, why if named else f"if GPU and host share their memory: {why}"),
+            *(quantise(case) if named else ()),
+        ),
+        refute="`free -g` at that minute shows several GiB, page cache included"
+        if named
+        else "the GPU has memory of its own (nvidia-smi -q -d MEMORY shows it)",
     )
+
+
+def _said_by_the_driver(case: Case) -> Evidence | None:
+    """From the log's lines; from the kernel's, or where nothing names the card, only if the service did not go on."""
+    run, kernel = case.run, case.kernel
+    well = run is not None and run.served(-1) and run.root is None and not run.deaths
+    if run is not None and (hit := run.first("driver-no-memory")) is not None and (shares_memory(case) or not well):
+        return case.line(hit.index)
+    if kernel is None or well:
+        return None
+    told = next((event for event in reversed(kernel.events) if says(event.text, "driver-no-memory")), None)
+    return Evidence("kernel log", f"line {told.number}", told.text, told.at) if told is not None else None
 
 
 def _killed(case: Case) -> Outcome | None:
@@ -130,4 +151,6 @@ def _lower(case: Case, weights: float, left: float) -> Change | None:
     )
 
 
-RULE = rule("VD602", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)
+_READS = frozenset({Signal.LOG, Signal.KERNEL, Signal.LAUNCH, Signal.VERSION, Signal.GPUS})
+
+RULE = rule("VD602", reads=_READS, judge=judge)
