@@ -6,9 +6,9 @@ hundred: that is cheap enough for every run of the tests.
 
 import os
 import re
-import signal
 from collections.abc import Sequence
 
+from tests.hostile.limited import said_within
 from tests.hostile.patterns import Found, adversaries, everything
 
 SIGNS = 300
@@ -17,24 +17,15 @@ PATIENCE_S = 120
 
 
 def never_ends(found: Sequence[Found], patience_s: float = PATIENCE_S) -> str:
-    """The first expression that does not end, by where it stands; a copy of this process tries, and the kernel ends it
-    where a pattern would not."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.signal(signal.SIGPROF, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_PROF, patience_s)
-            for one in found:
-                os.write(writing, f"{one.where}\n".encode(errors="replace"))
-                _ask(one)
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as said:
-        reached = said.read().decode().splitlines()
-    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return reached[-1] if ended or len(reached) < len(found) else ""
+    """The first expression that does not end, by where it stands."""
+
+    def ask(told: int) -> None:
+        for one in found:
+            os.write(told, f"{one.where}\n".encode(errors="replace"))
+            _ask(one)
+
+    reached, ended = said_within(ask, patience_s)
+    return reached.splitlines()[-1] if ended else ""
 
 
 def _ask(found: Found) -> None:

@@ -6,12 +6,12 @@ slow machine. It takes minutes, and what is measured while others work can be wr
 
 import os
 import re
-import signal
 import time
 from collections.abc import Sequence
 
 import pytest
 
+from tests.hostile.limited import said_within
 from tests.hostile.patterns import Found, adversaries, everything
 
 LONG = bool(os.environ.get("VLLM_DOCTOR_HOSTILE_LONG"))
@@ -73,20 +73,12 @@ def grows(found: Found, sizes: Sequence[int] = SIZES) -> str:
 
 def judged(found: Found, patience_s: float = PATIENCE_S) -> str:
     """`grows` in a copy of this process, which the kernel ends where a pattern would not."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.signal(signal.SIGPROF, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_PROF, patience_s)
-            os.write(writing, grows(found).encode(errors="replace"))
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as said:
-        answer = said.read().decode()
-    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    answer, ended = said_within(lambda told: _write(told, grows(found)), patience_s)
     return answer or (f"killed after {patience_s:g} s of work" if ended else "")
+
+
+def _write(told: int, text: str) -> None:
+    os.write(told, text.encode(errors="replace"))
 
 
 def test_every_pattern_of_the_package_is_linear() -> None:

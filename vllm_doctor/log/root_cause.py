@@ -81,15 +81,13 @@ class AnalysedRun(Run):
         if any(found.index <= h.index <= found.last for h in self.all("request-too-long")):
             return None  # anybody tries the limit once; many are a matter of the clients
         # One answer may be this request's own: a stream begins well, a text that no parser reads is sent as it is.
-        # So may the first figures be, which tell of the time before, too.
-        # Where its own answer is seen, the first one after that is another's.
-        ends = (*self.all("request-failed"), *self.all("request-refused"))
-        own = min((h.index for h in ends if h.index > found.last), default=None)
-        answers = sum(h.index > found.last for h in self.all("request-ok"))
-        others = own is not None and any(h.index > own for h in self.all("request-ok"))
+        # So may the first figures be, which tell of the time before, too. A refusal before an answer is its own.
+        answered = [h.index for h in self.all("request-ok") if h.index > found.last]
+        refusals = (*self.all("request-failed"), *self.all("request-refused"))
+        own = bool(answered) and any(found.last < h.index < answered[-1] for h in refusals)
         told = (h.fields for h in self.all("stats") if h.index > found.last)
         working = sum(any(float(fields[f]) for f in ("prompt", "generation")) for fields in told)
-        return found if not others and answers < _OTHERS and working < _OTHERS else None
+        return found if len(answered) + own < _OTHERS and working < _OTHERS else None
 
     @cached_property
     def oom(self) -> "TorchOom | None":

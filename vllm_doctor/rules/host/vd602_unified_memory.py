@@ -1,11 +1,11 @@
 """VD602: on a machine whose GPU shares the host's memory, the log ends during the start without a word."""
 
-from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.kernel_said import said_since
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.gates.unified import is_named, shares_memory
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
@@ -81,7 +81,7 @@ def _refused(case: Case) -> Outcome | None:
         confidence=Confidence.LIKELY if named else Confidence.POSSIBLE,
         evidence=(said, *(case.line(h.index) for h in (run.deaths[:1] if run is not None else ()))),
         changes=(
-            lower_utilization(case, None, why if named else f"if GPU and host share their memory: {why}"),
+            lower_utilization(case, None, why if named else f"if GPU and host share their memory, {why}"),
             *(quantise(case) if named else ()),
         ),
         refute="`free -g` at that minute shows several GiB, page cache included"
@@ -92,14 +92,12 @@ def _refused(case: Case) -> Outcome | None:
 
 def _said_by_the_driver(case: Case) -> Evidence | None:
     """From the log's lines; from the kernel's, or where nothing names the card, only if the service did not go on."""
-    run, kernel = case.run, case.kernel
+    run = case.run
     well = run is not None and run.served(-1) and run.root is None and not run.deaths
     if run is not None and (hit := run.first("driver-no-memory")) is not None and (shares_memory(case) or not well):
         return case.line(hit.index)
-    if kernel is None or well:
-        return None
-    told = next((event for event in reversed(kernel.events) if says(event.text, "driver-no-memory")), None)
-    return Evidence("kernel log", f"line {told.number}", told.text, told.at) if told is not None else None
+    told = said_since(case, "driver-no-memory") if not well else ()
+    return Evidence("kernel log", f"line {told[-1].number}", told[-1].text, told[-1].at) if told else None
 
 
 def _killed(case: Case) -> Outcome | None:

@@ -1,18 +1,22 @@
-"""The kernel's out-of-memory killer, as far as it belongs to the run that is judged."""
+"""What the kernel says, as far as it may belong to the run that is judged."""
 
 from vllm_doctor.log.clock import is_iso
 from vllm_doctor.log.match import says
+from vllm_doctor.records.host import KernelEvent
 from vllm_doctor.rules.case import Case
 
 
 def oom_killer_was_at_work(case: Case) -> bool:
     """Did it kill something since this run began? A kill without a time, or a run without one, counts."""
+    return bool(said_since(case, "kernel-oom"))
+
+
+def said_since(case: Case, message: str) -> tuple[KernelEvent, ...]:
+    """What the kernel says of this kind since this run began, or at a time that cannot be compared with it."""
     run, kernel = case.run, case.kernel
-    if kernel is None:
-        return False
     began = next((line.at for line in run.lines if line.at), None) if run is not None else None
-    kills = [event for event in kernel.events if says(event.text, "kernel-oom")]
-    return any(not _before(event.at, began) for event in kills)
+    events = kernel.events if kernel is not None else ()
+    return tuple(event for event in events if says(event.text, message) and not _before(event.at, began))
 
 
 def _before(one: str | None, other: str | None) -> bool:
