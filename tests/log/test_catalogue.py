@@ -43,6 +43,11 @@ def test_it_says_what_it_is(message: Message) -> None:
         StartupPhase(message.phase)
 
 
+def test_a_result_of_nccl_that_gives_no_reason_leaves_it_to_a_line_before() -> None:
+    assert {m.id for m in messages() if m.defers} == {"nccl-system", "nccl-unhandled", "nccl-internal"}
+    assert all(m.kind == "cause" for m in messages() if m.defers)
+
+
 @pytest.mark.parametrize("message", [m for m in messages() if m.scope == "log"], ids=lambda m: m.id)
 def test_it_names_the_file_or_the_program_that_writes_it(message: Message) -> None:
     programs = [s.versions for s in message.samples if s.versions != "all" and not s.versions[0].isdigit()]

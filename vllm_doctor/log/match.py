@@ -39,8 +39,9 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `kind`: cause (a fault says so itself), consequence (of a fault before it), symptom (something is wrong; why is not
     said), benign (of a run that is well, or of none). `phase`: the start-up phase that it shows to be reached; `stops`:
-    it begins an orderly end. `process` is who was seen to write it, empty where nobody signed it. `fields` has the unit
-    of each figure, or `number` or `text`. `place`: where in the text the regex must match.
+    it begins an orderly end; `defers`: it says that a call failed and leaves the reason to a line before it. `process`
+    is who was seen to write it, empty where nobody signed it. `fields` has the unit of each figure, or `number` or
+    `text`. `place`: where in the text the regex must match.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     place: Literal["", "start", "whole"] = ""
     phase: str = ""
     stops: bool = False
+    defers: bool = False
     process: str = ""
     fields: dict[str, str] = {}
     near_misses: tuple[str, ...] = ()
@@ -113,6 +115,12 @@ def anchors(*ids: str) -> tuple[str, ...]:
 def of_exceptions(kind: MessageKind) -> tuple[str, ...]:
     """The anchors of the messages of this kind that an exception may have."""
     return tuple(m.anchor for m in messages() if m.scope == "exception" and m.kind == kind and m.anchor)
+
+
+@cache
+def deferring() -> tuple[str, ...]:
+    """The messages that leave the reason to a line before them."""
+    return tuple(m.id for m in messages() if m.defers)
 
 
 @cache

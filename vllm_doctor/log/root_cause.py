@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import Hit, anchors, kinds, messages, of_exceptions, read, says
+from vllm_doctor.log.match import Hit, anchors, deferring, kinds, messages, of_exceptions, read, says
 from vllm_doctor.log.run import Run
 from vllm_doctor.log.startup_phase import StartupPhase, encodes, placed, startup_phase_of
 from vllm_doctor.log.traceback import Crash, Link
@@ -210,7 +210,7 @@ class AnalysedRun(Run):
         if line.process or line.module:
             return None  # vLLM itself wrote it
         near = (c for c in self.crashes[:_CRASHES] if index < c.first <= index + _FELLOWS)
-        return next((c for c in near if _symptom(c) or says(c.root.message, "nccl-unhandled")), None)
+        return next((c for c in near if _symptom(c) or says(c.root.message, *deferring())), None)
 
     def _of_the_parent(self, index: int) -> Sequence[str]:
         """The call that a worker's line is about: as the line names it, or the parent's traceback shows it."""
