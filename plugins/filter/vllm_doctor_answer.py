@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 _LARGEST = 4 << 20  # characters
-DRIVER = re.compile(r"^NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s", re.MULTILINE)
 
 
-def answer(said: Mapping[str, Any], driver: Mapping[str, Any], host: str) -> str:
+def answer(said: Mapping[str, Any], host: str) -> str:
     """Give the JSON of one host: its answer, or why it has none."""
-    told: dict[str, Any] = {"host": host, "driver": _driver(driver)}
+    told: dict[str, Any] = {"host": host}
     if said.get("unreachable"):
         told |= {"state": "unreachable", "said": str(said.get("msg", ""))[:500]}
     elif str(said.get("stdout", "")).startswith("skipped, since"):
@@ -28,11 +25,7 @@ def answer(said: Mapping[str, Any], driver: Mapping[str, Any], host: str) -> str
 def answers(hosts: Iterable[str], variables: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Give the JSON of each of these hosts that was asked, by the variables of all: {host: answer}."""
     asked = {host: variables[host] for host in hosts}
-    return {
-        host: answer(told["vllm_doctor_said"], told.get("vllm_doctor_driver") or {}, host)
-        for host, told in asked.items()
-        if "vllm_doctor_said" in told
-    }
+    return {host: answer(told["vllm_doctor_said"], host) for host, told in asked.items() if "vllm_doctor_said" in told}
 
 
 def verdicts(said: Mapping[str, Any]) -> str:
@@ -68,15 +61,6 @@ def _read(said: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _why(said: Mapping[str, Any]) -> str:
     return str(said.get("stderr") or said.get("msg") or said.get("stdout") or "no answer")[:500]
-
-
-def _driver(read: Mapping[str, Any]) -> str:
-    try:
-        text = base64.b64decode(str(read.get("content", ""))).decode(errors="replace")
-    except ValueError:
-        return ""
-    found = DRIVER.search(text)
-    return found[1] if found else ""
 
 
 class FilterModule:

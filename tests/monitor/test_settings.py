@@ -63,7 +63,7 @@ def rendered(folder: Path, variables: dict[str, object]) -> dict[str, object]:
         "vars": {"ansible_python_interpreter": sys.executable},
     }
     (folder / "play.yml").write_text(json.dumps([task]))
-    words = ["-i", "localhost,", str(folder / "play.yml"), "-e", json.dumps(variables), "-e", "site_reports=''"]
+    words = ["-i", "localhost,", str(folder / "play.yml"), "-e", json.dumps({**variables, "site_reports": ""})]
     done = subprocess.run([BIN / "ansible-playbook", *words], cwd=REPO, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return dict(yaml.safe_load((folder / "prometheus.yml").read_text()))
@@ -137,7 +137,7 @@ def test_a_receiver_that_cannot_be_is_refused_by_name_and_without_its_secret(tmp
     (tmp_path / "hosts.json").write_text(json.dumps({"vllm": {"hosts": {"localhost": told}}}))
     task = {"ansible.builtin.include_role": {"name": "vllm_doctor.hosts.monitoring", "tasks_from": "validate"}}
     (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "vllm", "gather_facts": False, "tasks": [task]}]))
-    words = ["-v", "-i", str(tmp_path / "hosts.json"), str(tmp_path / "play.yml"), "-e", "site_reports=''"]
+    words = ["-v", "-i", str(tmp_path / "hosts.json"), str(tmp_path / "play.yml"), "-e", '{"site_reports": ""}']
     done = subprocess.run([BIN / "ansible-playbook", *words], cwd=REPO, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "duty: severities are of critical, warning, info" in " ".join(done.stdout.split())

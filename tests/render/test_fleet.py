@@ -27,9 +27,9 @@ REPO = Path(__file__).parents[2]
 
 def of(host: str, *, told: Diagnosis | None = None, version: str = "0.32.0", driver: str = "580.1") -> Host:
     told = told if told is not None else diagnosis(verdict=Verdict.OK)
-    facts: dict[str, object] = {"vllm_version": version, "model": "m"}
+    facts: dict[str, object] = {"vllm_version": version, "model": "m", "driver": driver}
     subject = Subject(host=host, unit="vllm@main.service")
-    return Host(host, answer=msgspec.structs.replace(told, facts=facts, subject=subject), driver=driver)
+    return Host(host, answer=msgspec.structs.replace(told, facts=facts, subject=subject))
 
 
 FLEET = [

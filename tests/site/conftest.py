@@ -222,6 +222,7 @@ def prepared(folder: Path, prefix: str) -> None:
     index = {model["name"]: {"metadata": {"total_size": model["bytes"]}, "weight_map": {}} for model in MODELS}
     models = [{**model, "model.safetensors.index.json": index[model["name"]]} for model in MODELS]
     common = {
+        "site_reports": "",
         "ansible_connection": "podman_pipelined",
         "ansible_podman_executable": str(TOOLS / "bin" / "podman"),
         "models": models,

@@ -21,7 +21,6 @@ class Host(msgspec.Struct, frozen=True):
     host: str
     state: ServiceState = "answered"
     answer: Diagnosis | None = None
-    driver: str = ""
     said: str = ""
 
 
@@ -88,7 +87,7 @@ def _cut(text: str, most: int = _LONGEST) -> str:
 
 def _bounded(host: Host) -> Host:
     said = _cut(host.said, _LONGEST_SAID)
-    return msgspec.structs.replace(host, host=_cut(host.host), driver=_cut(host.driver), said=said)
+    return msgspec.structs.replace(host, host=_cut(host.host), said=said)
 
 
 _RANKS = {"unreachable": 4, "failed": 4, "unreadable": 4, "unknown": 5, "not_applicable": 6, "drained": 7, "ok": 8}
@@ -101,7 +100,7 @@ def fleet(hosts: Sequence[Host], taken_at: str) -> Fleet:
     found: dict[str, list[tuple[Finding, str]]] = {}
     for host in map(_bounded, hosts):
         if host.answer is None:
-            rows.append(ServiceRow(host.host, "", host.state, driver=host.driver, said=host.said))
+            rows.append(ServiceRow(host.host, "", host.state, said=host.said))
             continue
         for told in (host.answer, *host.answer.others):
             name = f"{host.host} {_place(told)}".strip()
@@ -128,7 +127,7 @@ def _row(host: Host, told: Diagnosis, roots: Sequence[Finding]) -> ServiceRow:
         title=_cut(first.title, _LONGEST_SAID) if first else "",
         version=_cut(str(told.facts.get("vllm_version") or "")),
         model=_cut(str(told.facts.get("model") or "")),
-        driver=host.driver,
+        driver=_cut(str(told.facts.get("driver") or "")),
         unknown=len(told.unknown),
         said=_cut("; ".join(f"{m.signal}: {m.reason}" for m in told.unknown[:3]), _LONGEST_SAID)
         if told.verdict is Verdict.UNKNOWN

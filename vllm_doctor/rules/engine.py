@@ -371,6 +371,8 @@ def _facts(case: Case) -> dict[str, Scalar]:
     if case.gpu_name:
         count = len(case.gpus or ())
         facts["card"] = f"{count} × {case.gpu_name}" if count > 1 else case.gpu_name
+    if case.driver is not None and case.driver.module:
+        facts["driver"] = case.driver.module
     run = case.run
     if run is not None:
         reached = run.reached()

@@ -66,7 +66,7 @@ def play(tmp_path):
         }
         program = Path(sys.executable).with_name("ansible-playbook")
         done = subprocess.run(
-            [program, tmp_path / "play.yml", "-i", "localhost,", "-e", f"program={tmp_path}/vllm-doctor"],
+            [program, tmp_path / "play.yml", "-i", "localhost,", "-e", f"program={tmp_path}/vllm-doctor site_reports="],
             cwd=REPO, env=env, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         return done.returncode, done.stdout + done.stderr

@@ -153,6 +153,7 @@ PLAY = """
     - ansible.builtin.include_role: {name: vllm_doctor.hosts.vllm, tasks_from: preflight}
     - ansible.builtin.include_role: {name: vllm_doctor.hosts.vllm, tasks_from: plan}
     - ansible.builtin.include_role: {name: vllm_doctor.hosts.vllm, tasks_from: render}
+      vars: {__vllm_to_render: "{{ __vllm_planned }}"}
     - ansible.builtin.copy: {content: "{{ __vllm_rendered['main'] }}", dest: "{{ out }}", mode: "0644"}
 """
 
@@ -176,6 +177,7 @@ def role(tmp_path, host, model):
             "vllm_variant": "cu130",
             "vllm_unit_template": "h100-sxm",
             "vllm_gpus": ["GPU-11111111-2222-3333-4444-000000000000"],
+            "site_reports": "",
         } | variables
         done = subprocess.run(
             [
