@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.approved import diagnoses, plan_sweeps, plans, readings, sweeps
+from tests.approved import askers, diagnoses, plan_sweeps, plans, readings, sweeps
 
 FOLDER = Path(__file__).parent
 
@@ -18,12 +18,13 @@ def made() -> dict[Path, Callable[[], str]]:
     }
     of_figures = {FOLDER / "sweeps" / f"{code}.txt": partial(sweeps.answers, code) for code in sweeps.codes()}
     of_documents = {FOLDER / "readings" / f"{kind}.txt": partial(readings.answers, kind) for kind in readings.kinds()}
-    return of_rules | of_plans | of_questions | of_figures | of_documents
+    of_programs = {FOLDER / "askers" / f"{kind}.txt": partial(askers.answers, kind) for kind in askers.kinds()}
+    return of_programs | of_rules | of_plans | of_questions | of_figures | of_documents
 
 
 def present() -> set[Path]:
     """The files that lie there."""
-    texts = (FOLDER.glob(f"{kind}/*.txt") for kind in ("plans", "plan_sweeps", "sweeps", "readings"))
+    texts = (FOLDER.glob(f"{kind}/*.txt") for kind in ("plans", "plan_sweeps", "sweeps", "readings", "askers"))
     return {*FOLDER.glob("diagnoses/*.yaml"), *(path for kind in texts for path in kind)}
 
 

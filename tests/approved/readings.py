@@ -120,11 +120,11 @@ def answers(kind: str) -> str:
 
 def _block(kind: str, path: Path) -> Iterator[str]:
     text = path.read_text(encoding="utf-8")
-    before = _flat(_READ[kind](text))
+    before = flat(_READ[kind](text))
     yield f"{path.name}:"
     yield from (f"  {where} = {value}" for where, value in before.items())
     for what, changed in _of_json(text) if path.suffix == ".json" else _of_text(text):
-        after = _flat(_READ[kind](changed))
+        after = flat(_READ[kind](changed))
         if after != before:
             yield f"  {what}: {differs(before, after)}"
 
@@ -140,7 +140,7 @@ def differs(before: dict[str, str], after: dict[str, str], shown: int = 5) -> st
     return "; ".join(told[:shown]) + more
 
 
-def _flat(record: object) -> dict[str, str]:
+def flat(record: object) -> dict[str, str]:
     """Each value of a record by its path; what is empty is left out."""
     return dict(_values(msgspec.to_builtins(record, str_keys=True), ""))
 

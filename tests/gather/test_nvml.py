@@ -8,6 +8,7 @@ import pytest
 from tests.gather.conftest import Nvml
 from tests.nvml_sim.build import build
 from vllm_doctor.gather import nvml
+from vllm_doctor.records.host import Gpu, GpuProcess
 from vllm_doctor.records.reading import Absent, Known, Unknown
 
 Make = Callable[[str], Nvml]
@@ -188,3 +189,93 @@ def test_a_link_that_nothing_is_connected_to_is_not_down(
 
 def test_a_minor_release_of_cuda_is_read_from_the_driver_s_number() -> None:
     assert [nvml._cuda(number) for number in (13000, 12080, 11040, 0, None)] == ["13.0", "12.8", "11.4", None, None]
+
+
+def test_each_figure_of_a_card_is_in_its_own_place(nvml_machine: Make) -> None:
+    """Every call answered with a figure of its own, so that none can be taken for another."""
+    nvml_machine("h100x2").say(
+        "gpu.0.capability = 8.6", "gpu.0.ecc.volatile.uncorrected = 3", "gpu.0.ecc.aggregate.uncorrected = 99",
+        "gpu.0.remap = 5 6 1 0", "gpu.1.remap = 5 6 0 1", "gpu.0.compute_mode = 3", "gpu.1.compute_mode = 2",
+        "gpu.1.persistence = 0", "gpu.0.pcie.width = 4", "gpu.0.pcie.width_max = 8", "gpu.0.temperature = 71",
+        "gpu.0.field.38 = 1", "gpu.0.field.45 = 2", "gpu.0.field.52 = 3", "gpu.0.field.59 = 4", "gpu.0.field.160 = 5",
+        "gpu.0.field.230 = 2", "gpu.0.clocks_event_reasons = 0x4",
+        "gpu.0.process.0 = mps 4242425 7", "gpu.0.process.1 = graphics 4242424 5",
+        "gpu.0.process.2 = compute 4242423 3",
+    )  # fmt: skip
+    gpus, driver = nvml.read(60)
+    assert isinstance(gpus, Known)
+    assert isinstance(driver, Known)
+    assert gpus.value[0] == Gpu(
+        index=0,
+        name="NVIDIA H100 80GB HBM3",
+        uuid="GPU-11111111-2222-3333-4444-000000000000",
+        total_bytes=85520809984,
+        free_bytes=84900000000,
+        reserved_bytes=560000000,
+        compute_capability="8.6",
+        processes=(GpuProcess(4242423, 3), GpuProcess(4242424, 5), GpuProcess(4242425, 7)),
+        ecc_uncorrected=3,
+        remap_pending=True,
+        remap_failed=False,
+        recovery_action="reboot",
+        throttle_reasons=("sw-power-cap",),
+        mig_mode=False,
+        compute_mode="exclusive-process",
+        persistence=True,
+        pcie_width=4,
+        pcie_width_max=8,
+        nvlink_errors={"crc-flit": 1, "crc-data": 2, "replay": 3, "recovery": 4, "ecc-data": 5},
+        temperature_c=71,
+        pci="00000000:18:00.0",
+        unified_memory=False,
+    )
+    second = gpus.value[1]
+    assert (second.index, second.uuid, second.pci) == (
+        1,
+        "GPU-11111111-2222-3333-4444-000000000001",
+        "00000000:2A:00.0",
+    )
+    assert (second.remap_pending, second.remap_failed) == (False, True)
+    assert (second.compute_mode, second.persistence) == ("prohibited", False)
+    assert (driver.value.module, driver.value.cuda) == ("580.105.08", "13.0")
+
+
+def test_a_link_beyond_the_last_one_is_not_asked_for(nvml_machine: Make) -> None:
+    """NVLink 5 has 18 of them, the most that NVML counts (NVML_NVLINK_MAX_LINKS)."""
+    nvml_machine("h100x2").say(f"gpu.0.nvlink = {'0 ' * 17}1 0 0")
+    gpus, _ = nvml.read(60)
+    assert isinstance(gpus, Known)
+    assert gpus.value[0].nvlink_down == tuple(range(17))
+
+
+@pytest.mark.parametrize(("refused", "total"), [(25, 85520809984), (13, 85520809984), (3, None), (4, None), (2, None)])
+def test_memory_of_the_first_version_is_asked_where_the_second_is_unknown(
+    nvml_machine: Make, refused: int, total: int | None
+) -> None:
+    nvml_machine("h100x2").say(f"rc.nvmlDeviceGetMemoryInfo_v2.0 = {refused}")
+    gpus, _ = nvml.read(60)
+    assert isinstance(gpus, Known)
+    assert gpus.value[0].total_bytes == total
+    assert gpus.value[0].reserved_bytes is None
+    assert gpus.value[0].unified_memory is (refused == 3)
+    assert (gpus.value[0].error is None) is (refused != 2)
+
+
+def test_a_slice_s_own_memory_and_processes_are_told_and_the_card_s_too(nvml_machine: Make) -> None:
+    nvml_machine("a100-mig").say("gpu.0.mig.1.name = another", "gpu.0.mig.1.uuid = MIG-d", "gpu.0.mig.1.total = 7",
+                                 "gpu.0.mig.1.free = 5")  # fmt: skip
+    gpus, _ = nvml.read(60)
+    assert isinstance(gpus, Known)
+    assert [(g.index, g.mig_parent, g.total_bytes, g.free_bytes) for g in gpus.value] == [
+        (0, None, 85899345920, 85000000000),
+        (0, 0, 42000000000, 41000000000),
+        (0, 0, 7, 5),
+    ]
+    assert [g.name for g in gpus.value[1:]] == ["NVIDIA A100-SXM4-80GB MIG 3g.40gb", "another"]
+
+
+def test_a_card_in_another_mode_than_mig_has_no_slices(nvml_machine: Make) -> None:
+    nvml_machine("a100-mig").say("gpu.0.mig_mode = 0 1")  # MIG begins with the next reset
+    gpus, _ = nvml.read(60)
+    assert isinstance(gpus, Known)
+    assert [(g.mig_mode, g.mig_parent) for g in gpus.value] == [(False, None)]

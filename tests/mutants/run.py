@@ -6,17 +6,14 @@ the tests that run its line are asked, the quickest first. Exit status 1 where f
 
 import argparse
 import collections
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import os
 import random
 import re
 import resource
 import signal
 import sys
+import tempfile
 import time
-import types
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +21,7 @@ import pytest
 
 from tests.mutants import covered
 from tests.mutants.mutate import Mutant, mutant, sites
+from tests.mutants.put_in import put_in
 
 REPO = covered.REPO
 ROOMS = ("rules", "remedy", "plan", "gather")  # folders of vllm_doctor
@@ -39,22 +37,6 @@ class Bug(NamedTuple):
     room: str
     path: Path
     number: int
-
-
-class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports one module from a changed tree."""
-
-    def __init__(self, name: str, path: Path, changed: Mutant) -> None:
-        self.name, self.path, self.changed = name, path, changed
-
-    def find_spec(self, name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
-        if name != self.name:
-            return None
-        package = [str(self.path.parent)] if self.path.name == "__init__.py" else None
-        return importlib.util.spec_from_file_location(name, self.path, loader=self, submodule_search_locations=package)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        exec(compile(self.changed.tree, str(self.path), "exec"), module.__dict__)  # noqa: S102
 
 
 def places(rooms: tuple[str, ...]) -> dict[str, list[Bug]]:
@@ -86,30 +68,40 @@ def asked(tests: list[str], bug: Bug, seconds: dict[str, float]) -> list[str]:
     return chosen
 
 
-def verdict(bug: Bug, changed: Mutant, tests: list[str]) -> str:
+def verdict(bug: Bug, tests: list[str]) -> str:
     """Is the bug seen by one of the tests? A child that dies, or goes on for ever, saw it too."""
     if not tests:
         return _UNCOVERED
     child = os.fork()
     if child == 0:
-        _child(bug, changed, tests)
+        _child(bug, tests)
     _, status = os.waitpid(child, 0)
     return _SURVIVED if os.waitstatus_to_exitcode(status) == 0 else _CAUGHT
 
 
-def _child(bug: Bug, changed: Mutant, tests: list[str]) -> None:
+def _child(bug: Bug, tests: list[str]) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (90, 90))
     signal.alarm(600)
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
-    name = ".".join(bug.path.relative_to(REPO).with_suffix("").parts).removesuffix(".__init__")
-    sys.meta_path.insert(0, _Changed(name, bug.path, changed))
     try:
-        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests])
+        with tempfile.TemporaryDirectory() as folder:
+            put_in(bug.path, bug.number, Path(folder))
+            code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests])
     except BaseException:  # noqa: BLE001 - the bug broke even the collecting of tests
         code = 1
     os._exit(0 if code == pytest.ExitCode.OK else 1)
+
+
+def _starting(bug: Bug, lines: dict[str, dict[int, list[str]]]) -> list[str]:
+    """The tests that run a line which names this module: of one that is run in an interpreter of its own."""
+    name = f'"{".".join(bug.path.relative_to(REPO).with_suffix("").parts)}"'
+    found: set[str] = set()
+    for file, of_file in lines.items():
+        for number, text in enumerate((REPO / file).read_text(encoding="utf-8").splitlines(), 1):
+            found.update(of_file.get(number, ()) if name in text else ())
+    return sorted(found)
 
 
 def _warm() -> None:
@@ -172,8 +164,10 @@ def _tried(o: argparse.Namespace) -> list[tuple[Bug, Mutant, str]]:
         changed = mutant(source, sites(source)[bug.number])
         of_file = lines.get(str(bug.path.relative_to(REPO)), {})
         # What runs as the module is imported no test is credited with: whoever runs anything of it is asked.
-        tests = of_file.get(changed.line) or sorted({t for one in of_file.values() for t in one})
-        told = verdict(bug, changed, asked(tests, bug, seconds))
+        tests = (
+            of_file.get(changed.line) or sorted({t for one in of_file.values() for t in one}) or _starting(bug, lines)
+        )
+        told = verdict(bug, asked(tests, bug, seconds))
         tried.append((bug, changed, told))
         if told != _CAUGHT:
             print(f"{len(tried)}: {told}: {bug.path.relative_to(REPO)}:{changed.line}: {changed.what}", flush=True)

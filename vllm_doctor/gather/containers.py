@@ -104,14 +104,16 @@ def names(runtime: str, deadline_s: float) -> tuple[str, ...]:
     return tuple(got.out.decode(errors="replace").split()[:20]) if isinstance(got, Ran) else ()
 
 
-def _silent(runtime: str, got: Ran | NotRun) -> Unknown:
+def _silent(runtime: str, got: Ran | NotRun, command: str = "ps") -> Unknown:
     if isinstance(got, NotRun):
-        return Unknown(f"{runtime}: {got.reason}", f"{runtime} ps")
+        return Unknown(f"{runtime}: {got.reason}", f"{runtime} {command}")
     said = (got.err.strip().splitlines() or [f"exit code {got.code}"])[-1][:200]
-    denied = "permission denied" in got.err.lower()
-    return Unknown(
-        f"{runtime}: {said}", "run as root, or as a member of the group docker" if denied else f"{runtime} ps"
-    )
+    if "permission denied" in got.err.lower():
+        return Unknown(
+            f"{runtime}: {said}",
+            "run as root" + (", or as a member of the group docker" if runtime == "docker" else ""),
+        )
+    return Unknown(f"{runtime}: {said}", f"{runtime} {command}")
 
 
 def log(seen: Inspected, deadline_s: float) -> Reading[Log]:
@@ -135,13 +137,9 @@ def log(seen: Inspected, deadline_s: float) -> Reading[Log]:
 
 def _logs(runtime: str, arguments: Sequence[str], deadline_s: float, most: int) -> list[str] | Unknown:
     got = run([runtime, "logs", "--timestamps", *arguments], deadline_s=deadline_s, max_bytes=most, env=environment())
-    if isinstance(got, NotRun):
-        if not got.out:
-            return Unknown(f"{runtime} logs: {got.reason}", f"{runtime} logs --tail 100 {arguments[-1]}")
-        return in_order(got.out, b"")
-    if got.code != 0 and not got.out:
-        return _silent(f"{runtime} logs", got)
-    return in_order(got.out, got.err.encode())
+    if not got.out and (isinstance(got, NotRun) or got.code != 0):
+        return _silent(runtime, got, f"logs --tail 100 {arguments[-1]}")
+    return in_order(got.out, b"" if isinstance(got, NotRun) else got.err.encode())
 
 
 def in_order(out: bytes, err: bytes) -> list[str]:

@@ -15,7 +15,6 @@ from vllm_doctor.records.container import Check, Container, End, Made
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
 _SECOND = 10**9
-_REMEDY = "docker inspect NAME > FILE"
 _SHELLS = frozenset({"sh", "bash", "dash", "ash"})
 _SHARED_IPC = frozenset({"host"})
 _GPU_DEVICE = re.compile(r"/dev/nvidia\d+")
@@ -46,12 +45,13 @@ class Inspected(msgspec.Struct, frozen=True):
 
 def read(data: bytes, name: str, runtime: str = "docker") -> Reading[tuple[Inspected, ...]]:
     """What `inspect` printed: one container, or several."""
-    told = json_value(data, name, _REMEDY)
+    remedy = f"{runtime} inspect NAME > FILE"
+    told = json_value(data, name, remedy)
     if isinstance(told, Unknown):
         return told
     listed = told.value if isinstance(told.value, list) else [told.value]
     found = tuple(seen(one, runtime) for one in listed[:256] if is_one(one))
-    return Known(found, name) if found else Unknown(f"{name}: no container is described in it", _REMEDY)
+    return Known(found, name) if found else Unknown(f"{name}: no container is described in it", remedy)
 
 
 def is_one(value: object) -> bool:

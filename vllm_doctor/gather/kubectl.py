@@ -35,11 +35,12 @@ def read(name: str, space: str | None, deadline_s: float) -> Reading[tuple[Inspe
     got = _asked(["get", "pod", name, *_in(space), "-o", "json"], deadline_s)
     if isinstance(got, Unknown | Absent):
         return got
-    told = json_value(got.out, "kubectl get pod", f"kubectl get pod {shlex.quote(name)} -o json")
+    remedy = shlex.join(["kubectl", "get", "pod", name, *_in(space), "-o", "json"])
+    told = json_value(got.out, "kubectl get pod", remedy)
     if isinstance(told, Unknown):
         return told
     if not pod.is_pod(told.value):
-        return Unknown("kubectl get pod: it describes no pod", f"kubectl get pod {shlex.quote(name)}")
+        return Unknown("kubectl get pod: it describes no pod", remedy)
     node = fields.text(told.value, "spec", "nodeName")
     own = fields.text(told.value, "metadata", "namespace") or space
     selected = ["--field-selector", f"involvedObject.name={name}"]
@@ -75,13 +76,11 @@ def log(seen: Inspected, deadline_s: float) -> Reading[Log]:
     """What the container wrote; of one that was started again, the run before it first: it is the one that failed."""
     space, name, own = seen.container.name.split("/", 2)
     scope = [name, "-c", own, "-n", space, "--timestamps", f"--tail={_TAIL}"]
-    before: list[str] | Unknown = []
-    if seen.container.restarts:
-        before = _lines([*scope, "--previous"], deadline_s)
+    before = _lines([*scope, "--previous"], deadline_s) if seen.container.restarts else []
     now = _lines(scope, deadline_s)
-    if isinstance(now, Unknown) and not before:
+    lines = [line for each in (before, now) if isinstance(each, list) for line in each]
+    if isinstance(now, Unknown) and not lines:
         return now
-    lines = [*(before if isinstance(before, list) else ()), *(now if isinstance(now, list) else ())]
     title = f"kubectl logs {name}"
     if not lines:
         return Unknown(f"{title}: it wrote nothing", f"kubectl logs -n {space} {name} -c {own} --previous")

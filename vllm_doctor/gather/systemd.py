@@ -65,7 +65,8 @@ def find(name: str | None, deadline_s: float) -> Reading[tuple[Found, ...]]:
     if _NO_SYSTEMD.search(shown.err):
         return Absent("this host was not booted with systemd")
     if shown.code != 0 and not shown.out.strip():
-        return Unknown(f"systemctl show failed: {shown.err.strip()[:200]}", f"systemctl show {shlex.quote(pattern[0])}")
+        why = shown.err.strip()[:200] or f"exit code {shown.code}"
+        return Unknown(f"systemctl show failed: {why}", f"systemctl show {shlex.quote(pattern[0])}")
     units = list({f.unit.name: f for f in map(_found, _blocks(shown.out.decode(errors="replace")))}.values())
     if name is None:
         units = [u for u in units if _is_service_of_vllm(u)]
