@@ -82,6 +82,8 @@ def test_choices_grow_with_releases():
         ("0.27.1", 178.35, "NVIDIA B200", 8192, 1024),
         ("0.33.0", 119.7, "NVIDIA GB10", 2048, 256),
         ("0.13.0", 119.7, "NVIDIA GB10", 2048, 256),
+        ("0.8.3", 23.57, "NVIDIA GeForce RTX 3090", 2048, 1024),
+        ("0.8.4", 23.57, "NVIDIA GeForce RTX 3090", 2048, 256),
         ("0.8.5", 79.25, "NVIDIA A100-SXM4-80GB", 8192, 1024),
     ],
 )

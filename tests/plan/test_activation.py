@@ -265,6 +265,23 @@ EXPERTS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("version", "tokens"), [("0.10.2", 32768), ("0.11.2", 32768), ("0.12.0", 16384), ("0.17.0", 65536)]
+)
+def test_experts_take_a_part_of_a_wide_step_at_once_to_0_16(version, tokens):
+    got = peak(EXPERTS, "--max-model-len 4096 --max-num-batched-tokens 65536", version)
+    each = 8 * (max(768, EXPERTS["hidden_size"]) + max(2 * 768, EXPERTS["hidden_size"])) * 2
+    assert {t.name: t.bytes for t in got.terms}["MoE workspace"] == tokens * each
+
+
+def test_ranks_that_share_experts_hold_the_hidden_states_of_all_of_them():
+    alone = peak(EXPERTS, "--max-model-len 4096 -dp 4", "0.19.0")
+    shared = peak(EXPERTS, "--max-model-len 4096 -dp 4 --enable-expert-parallel", "0.19.0")
+    name = "all ranks' hidden states"
+    assert name not in {t.name for t in alone.terms}
+    assert {t.name: t.bytes for t in shared.terms}[name] == 2 * 4 * 8192 * EXPERTS["hidden_size"] * 2
+
+
 def test_experts_of_a_direct_marlin_call_keep_no_workspace():
     direct, modular = (peak(EXPERTS, "--max-model-len 4096", v, experts="awq4") for v in ("0.21.0", "0.24.0"))
     plain = peak(EXPERTS, "--max-model-len 4096", "0.21.0")

@@ -44,6 +44,17 @@ def test_mla_keeps_one_latent_on_every_rank():
     assert mla_token_bytes(576, "fp8_ds_mla", 2) == 656
 
 
+@pytest.mark.parametrize(
+    ("version", "environment", "a_head"),
+    [("0.6.6", {}, 256), ("0.7.0", {}, 192), ("0.7.1", {}, None), ("0.9.2", {"VLLM_MLA_DISABLE": "1"}, 192)],
+)
+def test_latents_are_cached_from_0_7_1_on_and_before_each_heads_keys_and_values(version, environment, a_head):
+    v, a = as_version(version), arch(DEEPSEEK_LIKE)
+    line = parse_launch([*(f"{k}={n}" for k, n in environment.items()), "vllm", "serve", "m", "-tp", "8"], v)
+    p = pool_of(a, resolve(line, v, a, None, 79.19, 8), None)
+    assert p.block_bytes == 16 * 61 * (1152 if a_head is None else 16 * 2 * a_head * 2)
+
+
 def test_sliding_layers_are_grouped_by_the_smaller_kind_and_padded():
     # 10 full and 52 sliding layers: groups of 10, so 1 + 6; one page is 16 × 16 heads × 256 × 2 B.
     p = cache(GEMMA3_LIKE, "--max-model-len 8192")

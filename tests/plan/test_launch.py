@@ -157,3 +157,13 @@ def test_a_launch_for_throughput_doubles_the_defaults_that_it_leaves_open(flags,
     """0.17.0 on L40S logs max_num_batched_tokens=4096 and 51 full graphs up to 512."""
     got = resolved(flags, "0.17.0", "L40S")
     assert (got.seqs, got.batched) == (seqs, batched)
+
+
+def test_stages_have_the_layers_that_the_environment_lists():
+    v, a = as_version("0.19.0"), arch(LLAMA_8B)
+    found = [
+        resolve(line(f"VLLM_PP_LAYER_PARTITION={parts} vllm serve m -pp 2"), v, a, None, 79.19, 2)
+        for parts in ("10,22", "10,20", "many")
+    ]
+    assert [s.parallel.stages(32) for s in found] == [(10, 22), (16, 16), (16, 16)]
+    assert [[r.flag for r in s.refusals] for s in found] == [[], ["VLLM_PP_LAYER_PARTITION"], []]

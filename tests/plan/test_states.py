@@ -124,3 +124,14 @@ def test_an_indexer_s_workspace_is_cut_for_long_requests_from_032(version, each)
     told = estimate(a, s, capability=10.0, multiprocessors=148)
     workspace = next(t for t in told.terms if t.name == "indexer workspace")
     assert workspace.bytes == 819200 * 8 * each * 132
+
+
+def test_v0_keeps_the_states_of_a_whole_batch_beside_its_pool():
+    # 2 layers of 64 heads of 64 x 128 and a window of 3 x (4096 + 2 x 8 x 128), 2 B a value, for 64 sequences.
+    line = "--max-num-seqs 64 --max-model-len 8192"
+    a, s, _ = settings(NEMOTRON, line, "0.7.3")
+    first = estimate(a, s, capability=8.9, multiprocessors=142)
+    states = next(t for t in first.terms if t.name == "recurrent states")
+    assert states.bytes == 2 * 64 * 2 * (64 * 64 * 128 + 3 * (4096 + 2 * 8 * 128))
+    a, s, _ = settings(NEMOTRON, line, "0.19.0")
+    assert "recurrent states" not in {t.name for t in estimate(a, s, capability=8.9, multiprocessors=142).terms}

@@ -270,6 +270,13 @@ def batch_defaults(
     else:
         big = total >= 70 and ("a100" not in name or at < Version((0, 9, 1)))
         seqs = 1024
+    if Version((0, 8)) <= at < Version((0, 8, 4)):
+        # The sequences follow the card from 0.8.4 on (read in 0.8.1 to 0.8.5).
+        return BatchDefaults(
+            (8192 if server else 16384) if big else (2048 if server else 8192),
+            1024,
+            "engine/arg_utils.py _set_default_args_v1: 1024 sequences whatever the card",
+        )
     if at >= Version((0, 28)) and total >= 160:
         return BatchDefaults(16384, 1024, "engine/arg_utils.py get_batch_defaults: 160 GiB and more")
     if big and "gb10" not in name:

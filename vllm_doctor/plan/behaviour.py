@@ -29,6 +29,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     v0_samples: bool
     v0_samples_on_one_card: bool
     flashinfer_where_installed: bool
+    caches_latents: bool
+    pads_latent_heads_to_256: bool
     caps_step_by_sequences: bool
     groups_kinds: bool
     need_in_bytes: bool
@@ -45,7 +47,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     mxfp4_for_triton: bool
     keeps_fp8_workspace: bool
     keeps_moe_workspace: bool
-    chunks_experts_at_65536: bool
+    chunks_experts_at_32768: bool
     chunks_experts_at_16384: bool
     pads_within_quarter: bool
     pads_within_half: bool

@@ -13,6 +13,7 @@ class Parallel(msgspec.Struct, frozen=True):
     dp: int = 1
     expert: bool = False
     local: int = 1  # data-parallel ranks of this host
+    layers: tuple[int, ...] = ()  # of each pipeline stage, where VLLM_PP_LAYER_PARTITION says so
 
     @property
     def cards(self) -> int:
@@ -23,6 +24,11 @@ class Parallel(msgspec.Struct, frozen=True):
     def expert_split(self) -> int:
         """Ranks that share the experts (fused_moe/config.py: TP x DP under expert parallel)."""
         return self.tp * self.dp if self.expert else self.tp
+
+    def stages(self, count: int) -> tuple[int, ...]:
+        """How many of `count` layers each pipeline stage has."""
+        told = len(self.layers) == self.pp and sum(self.layers) == count
+        return self.layers if told else stage_layers(count, self.pp)
 
 
 def stage_layers(count: int, pp: int) -> tuple[int, ...]:

@@ -180,6 +180,7 @@ def resolve(  # noqa: PLR0917
         flags.int("data-parallel-size", 1, 1, 4096),
         flags.on("enable-expert-parallel", default=False),
         _local(flags),
+        _partition(env),
     )
     _check_parallel(par, arch, gpus, refusals)
     if par.pp > 1 and arch.model_type in WHOLE and flags.text("model-impl") != "transformers":
@@ -280,6 +281,7 @@ def resolve(  # noqa: PLR0917
         lora_rank=flags.int("max-lora-rank", 16, 1, 4096),
         gguf=gguf,
         custom_all_reduce=not flags.on("disable-custom-all-reduce", default=False),
+        latents=does.caches_latents and env.get("VLLM_MLA_DISABLE", "0") != "1",
         estimate_graphs=(estimate != "0") if does.estimates_graphs else estimate == "1" and does.can_estimate_graphs,
         flashinfer_asked=None if sampler is None else sampler == "1",
         flashinfer_sampler=(sampler != "0") if does.flashinfer_sampler else sampler == "1",
@@ -351,6 +353,12 @@ def _local(flags: Flags) -> int:
     return flags.int("data-parallel-size", 1, 1, 4096)
 
 
+def _partition(env: dict[str, str]) -> tuple[int, ...]:
+    """Layers of each pipeline stage, as VLLM_PP_LAYER_PARTITION lists them (distributed/utils.py get_pp_indices)."""
+    parts = env.get("VLLM_PP_LAYER_PARTITION", "").split(",")
+    return tuple(int(n) for n in parts) if all(n.strip().isdecimal() for n in parts) else ()
+
+
 def _check_parallel(par: Parallel, arch: Architecture, gpus: int, refusals: list[Refusal]) -> None:
     if arch.heads and arch.heads % par.tp:
         good = [n for n in range(1, arch.heads + 1) if arch.heads % n == 0]
@@ -375,6 +383,14 @@ def _check_parallel(par: Parallel, arch: Architecture, gpus: int, refusals: list
     if par.pp > len(arch.layers):
         refusals.append(
             Refusal("--pipeline-parallel-size", str(par.pp), f"at most the model's {len(arch.layers)} layers")
+        )
+    if par.layers and (len(par.layers), sum(par.layers)) != (par.pp, len(arch.layers)):
+        refusals.append(
+            Refusal(
+                "VLLM_PP_LAYER_PARTITION",
+                ",".join(map(str, par.layers)),
+                f"{par.pp} numbers whose sum is the model's {len(arch.layers)} layers",
+            )
         )
     if par.cards > gpus:
         ranks = par.local > 1

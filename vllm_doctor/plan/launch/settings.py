@@ -52,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True):
     lora_rank: int = 16
     gguf: str | None = None
     custom_all_reduce: bool = True
+    latents: bool = True  # latent attention caches its latents, not its heads
     estimate_graphs: bool = False
     flashinfer_sampler: bool = False
     flashinfer_asked: bool | None = None

@@ -17,6 +17,7 @@ from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture, Mla
 from vllm_doctor.plan.terms.encoder import encoder, text_only, v0_rows
+from vllm_doctor.plan.terms.pages import state_bytes
 from vllm_doctor.plan.terms.term import Term
 from vllm_doctor.plan.terms.weights import padded_vocab
 
@@ -147,8 +148,8 @@ def _moe(a: Architecture, s: Settings, *, direct: bool = False) -> Term | None:
     if moe is None:
         return None
     tokens = s.batched * (s.parallel.dp if s.parallel.expert else 1)
-    if s.does.chunks_experts_at_16384 or s.does.chunks_experts_at_65536:
-        tokens = min(tokens, 16384 if s.does.chunks_experts_at_16384 else 65536)
+    if s.does.chunks_experts_at_16384 or s.does.chunks_experts_at_32768:
+        tokens = min(tokens, 16384 if s.does.chunks_experts_at_16384 else 32768)
     width = moe.width if s.parallel.expert else moe.width // s.parallel.tp
     if direct:
         return Term(
@@ -163,6 +164,32 @@ def _moe(a: Architecture, s: Settings, *, direct: bool = False) -> Term | None:
         size,
         f"{tokens} × {moe.top_k} × (max({width}, {a.hidden}) + max({2 * width}, {a.hidden})) × {s.element} B",
         "fused_moe/fused_moe.py workspace_shapes",
+    )
+
+
+def _hand_over(a: Architecture, s: Settings) -> Term | None:
+    """What one pipeline stage hands to the next: hidden states and residuals of a step. None where there is one."""
+    if s.parallel.pp == 1:
+        return None
+    return Term(
+        "stage hand-over",
+        float(s.element * s.batched * 2 * a.hidden),
+        f"{s.batched} × 2 × {a.hidden} × {s.element} B",
+        "gpu_model_runner.py intermediate_tensors",
+    )
+
+
+def _gathered(a: Architecture, s: Settings) -> Term | None:
+    """What data-parallel ranks that share experts hand each other: the hidden states of all ranks' steps, and what the
+    experts make of them (device_communicators/all2all.py). None where no ranks share them."""
+    if a.moe is None or s.parallel.dp == 1 or not s.parallel.expert:
+        return None
+    tokens = s.batched * s.parallel.dp
+    return Term(
+        "all ranks' hidden states",
+        float(2 * tokens * a.hidden * s.element),
+        f"2 × {tokens} × {a.hidden} × {s.element} B",
+        "distributed/device_communicators/all2all.py",
     )
 
 
@@ -207,16 +234,9 @@ def estimate(
         seqs = min(seqs, v0_rows(a.vision, s)) if s.engine == "V0" else seqs
         under += seen.kept
         terms += seen.terms
-    if s.parallel.pp > 1:
-        under += e * tokens * 2 * a.hidden
-        terms.append(
-            Term(
-                "stage hand-over",
-                e * tokens * 2 * a.hidden,
-                f"{tokens} × 2 × {a.hidden} × {e} B",
-                "gpu_model_runner.py intermediate_tensors",
-            )
-        )
+    beside = [t for t in (_hand_over(a, s), _v0_states(a, s), _gathered(a, s)) if t is not None]
+    under += sum(t.bytes for t in beside)
+    terms += beside
     eight = experts == "fp8" and (capability or 0.0) >= 9.0 and s.does.keeps_fp8_workspace
     stays = (s.does.keeps_moe_workspace or eight) and a.model_type != "gpt_oss" and not direct
     keeps_workspace = s.engine == "V1" and stays
@@ -257,7 +277,7 @@ def estimate(
             f"{stages[0].formula} + 2 × {a.width} × {a.hidden} × {e} B unpacked",
             stages[0].source,
         )
-    latent = _mla(a.mla, s) if a.mla is not None else None
+    latent = _mla(a.mla, s) if a.mla is not None and s.latents else None
     if latent is not None:
         # One workspace serves indexer and experts (v1/worker/workspace.py).
         shared = moe.bytes if a.mla is not None and a.mla.indexer_top and moe is not None and keeps_workspace else 0.0
@@ -283,6 +303,21 @@ def estimate(
         (*terms, *stages),
         winner.name if peak > towers + _cublas(capability) else "vision encoder",
         peak + differs,
+    )
+
+
+def _v0_states(a: Architecture, s: Settings) -> Term | None:
+    """V0 keeps the recurrent states of every sequence of a batch beside its pool, and makes them in the profile's
+    pass (models/mamba_cache.py MambaCacheManager); None where there are none."""
+    if s.engine != "V0" or a.linear is None or not a.hybrid:
+        return None
+    count = sum(layer.kind in {"linear", "mamba", "conv"} for layer in a.layers) // s.parallel.pp
+    each = state_bytes(a, s, a.linear)
+    return Term(
+        "recurrent states",
+        float(count * s.seqs * each),
+        f"{count} layers × {s.seqs} sequences × {each} B",
+        "model_executor/models/mamba_cache.py",
     )
 
 

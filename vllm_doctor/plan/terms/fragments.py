@@ -9,7 +9,6 @@ from __future__ import annotations
 from math import ceil
 
 from vllm_doctor.knowledge.gpus import Card
-from vllm_doctor.plan.launch.parallel import stage_layers
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import MXFP4, Scheme
@@ -30,7 +29,7 @@ def stranded(a: Architecture, s: Settings, gpu: Card | None, stage: int, fmt: Sc
     hopper = gpu is not None and gpu.capability is not None and 9.0 <= gpu.capability < 10.0
     if a.moe is None or not hopper or not s.does.strands_mxfp4:
         return 0.0
-    parts = stage_layers(len(a.layers), s.parallel.pp)
+    parts = s.parallel.stages(len(a.layers))
     start = sum(parts[:stage])
     target = WeightTarget(s.element, capability=gpu.capability if gpu is not None else None)
     left = 0.0

@@ -7,7 +7,6 @@ from math import ceil, lcm
 from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Card
-from vllm_doctor.plan.launch.parallel import stage_layers
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture, Attention, Linear
 from vllm_doctor.plan.model.families import ENCODER_ONLY
@@ -21,7 +20,7 @@ def block_size(a: Architecture, s: Settings, gpu: Card | None) -> int:
         return s.block
     if s.engine == "V0":
         return 16
-    if a.mla is not None:
+    if a.mla is not None and s.latents:
         if s.backend in {"FLASHMLA", "FLASHINFER_MLA", "FLASHMLA_SPARSE"} or a.mla.indexer_top:
             return 64
         if s.backend == "CUTLASS_MLA":
@@ -42,7 +41,7 @@ def _state_width(a: Architecture, s: Settings, r: Linear, window: int) -> int:
     return window if named == "auto" else 4 if named == "float32" else 2
 
 
-def _state_bytes(a: Architecture, s: Settings, r: Linear) -> int:
+def state_bytes(a: Architecture, s: Settings, r: Linear) -> int:
     """Bytes of one recurrent state: convolution window and state matrix (mamba/mamba_utils.py)."""
     tp = s.parallel.tp
     e = 4 if s.window_dtype == "float32" else s.element
@@ -115,6 +114,10 @@ def _sparse_dtype(a: Architecture, s: Settings, gpu: Card | None) -> str:
 
 
 def _token(layer: Attention, a: Architecture, s: Settings, gpu: Card | None) -> int:
+    if layer.kind == "mla" and a.mla is not None and not s.latents:
+        # Each head's keys, and its values padded to their width (models/deepseek_v2.py DeepseekV2Attention).
+        width = 256 if s.does.pads_latent_heads_to_256 else a.mla.nope + a.mla.rope
+        return token_bytes(max(1, layer.heads // s.parallel.tp), width, width, s.kv_dtype, s.element)
     if layer.kind == "mla" and a.mla is not None:
         dtype = _sparse_dtype(a, s, gpu) if a.mla.indexer_top else s.kv_dtype
         return mla_token_bytes(a.mla.kv_rank + a.mla.rope, dtype, s.element)
@@ -132,7 +135,7 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
         for i in range(len(a.layers))
         if a.layers[i].kind not in {"linear", "mamba", "conv", "none"}
     ]
-    state = _state_bytes(a, s, a.linear) if a.linear is not None and a.hybrid else 0
+    state = state_bytes(a, s, a.linear) if a.linear is not None and a.hybrid else 0
     checkpoint = _checkpoints(a, s, gpu)
     padded: int | None = None
     if state and attention:
@@ -152,7 +155,7 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
         elif layer.kind != "none" and not layer.shares_kv:
             kind: CacheKind = (
                 "mla"
-                if layer.kind == "mla"
+                if layer.kind == "mla" and s.latents
                 else "sliding"
                 if layer.kind == "sliding"
                 else "chunked"
@@ -177,7 +180,7 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
 
 def pool_of(a: Architecture, s: Settings, gpu: Card | None, stage: int | None = 0) -> Pool | None:
     """The pool of one pipeline stage, or (None) of all layers together. None for a model that keeps no cache."""
-    parts = stage_layers(len(a.layers), s.parallel.pp)
+    parts = s.parallel.stages(len(a.layers))
     start = sum(parts[:stage]) if stage is not None else 0
     stop = start + parts[stage] if stage is not None else len(a.layers)
     listed = specs(a, s, gpu, range(start, stop))

@@ -12,7 +12,7 @@ from math import ceil
 
 import msgspec
 
-from vllm_doctor.plan.launch.parallel import Parallel, stage_layers
+from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.architecture import Architecture, Attention, Vision
 from vllm_doctor.plan.model.families import ATTENTION_NAMES, MLP_NAMES
 from vllm_doctor.plan.model.quantization import MXFP4, Format, Scheme, plain
@@ -303,7 +303,7 @@ def rank_weights(
 ) -> float:
     """Bytes that "Model loading took" reports for one rank of pipeline stage `stage`."""
     base = plain(target.element)
-    parts = stage_layers(len(a.layers), par.pp)
+    parts = par.stages(len(a.layers))
     start = sum(parts[:stage])
     prefix = f"{a.text_prefix}.layers"
     total = sum(
