@@ -126,3 +126,10 @@ def test_a_whole_record_of_json_is_a_line_of_its_own() -> None:
     ]
     said += ['{"level":"fatal","msg":"the engine is gone","pid":3}']
     assert unwrapped(said) == said
+
+
+@pytest.mark.parametrize("told", ["Killed", "Aborted (core dumped)", "Segmentation fault (core dumped)"])
+def test_a_shells_word_for_a_child_that_a_signal_ended_is_a_line_of_its_own(told: str) -> None:
+    last = "INFO 03-14 09:01:00 [default_loader.py:384] Loading weights took 31 seconds from the disk"
+    lines = ["INFO 03-14 09:00:01 [core.py:105] of few words", last, told]
+    assert unwrapped(lines) == lines

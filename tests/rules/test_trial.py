@@ -12,6 +12,7 @@ from vllm_doctor.records.verdict import Applicability, Cause, ChangeKind, Confid
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.engine import diagnose
 from vllm_doctor.rules.ledger import ledger
+from vllm_doctor.rules.say import HOLDERS
 from vllm_doctor.rules.trial import tried
 
 WORKER = "INFO 02-26 09:54:05 worker.py:267] "
@@ -145,3 +146,15 @@ def test_no_bytes_of_its_own_is_not_what_a_process_in_a_container_has() -> None:
 def test_a_finding_without_changes_is_left_as_it_is() -> None:
     plain = msgspec.structs.replace(finding(), next="send the log")
     assert tried(case(*SHORT), [plain]) == [plain]
+
+
+@pytest.mark.parametrize(
+    ("device", "asked"),
+    [("xpu:0", "xpu-smi ps"), ("npu:0", "npu-smi info"), ("cuda:0", HOLDERS)],
+)
+def test_who_holds_the_memory_is_asked_with_the_tool_of_the_devices_maker(device: str, asked: str) -> None:
+    said = f"ValueError: Free memory on device {device} (2.00/30.00 GiB) on startup is less than desired GPU memory "
+    found = judged([f"{said}utilization (0.9, 27.00 GiB). Decrease GPU memory utilization or reduce GPU memory used."])
+    first = found.findings[0]
+    assert first.changes[0].command == asked
+    assert ("nvidia-smi" in first.refute + first.changes[0].why) == (device == "cuda:0")

@@ -59,6 +59,21 @@ def _others() -> dict[str, Card]:
     }
 
 
+@dataclass(frozen=True)
+class DeviceTool:
+    """What a maker gives for its devices: its `name`, and how it lists the processes that hold their memory."""
+
+    platform: str
+    name: str
+    holders: str
+
+
+def device_tool(platform: str) -> DeviceTool | None:
+    """The tool of vLLM's platform of this name; None for NVIDIA's and for one that is not known."""
+    rows = json.loads(Path(__file__).with_name("accelerators.json").read_text(encoding="utf-8"))["tools"]
+    return next((DeviceTool(**row) for row in rows if row["platform"] == platform), None)
+
+
 def elsewhere(name: str, memory_gib: float | None = None) -> Card | None:
     """A device of this name that runs another build of vLLM than CUDA's, or None. `total_gib` is 0 where its name does
     not say its memory and nobody did."""

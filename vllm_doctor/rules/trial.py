@@ -9,12 +9,14 @@ from collections.abc import Sequence
 
 import msgspec
 
+from vllm_doctor.knowledge.gpus import DeviceTool, device_tool
 from vllm_doctor.records.finding import Change, Finding, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import on_cpu
 from vllm_doctor.rules.ledger import Ledger, ledger
 from vllm_doctor.rules.remedies.step import sequences
+from vllm_doctor.rules.say import HOLDERS
 
 # What frees less than this of what is missing, or of the card, or so few GiB, is no answer to it.
 _WORTH, _TRIVIAL, _LITTLE = 0.1, 0.01, 0.25
@@ -33,13 +35,32 @@ _MAPS = frozenset({"cuda", "rocm"})
 # Platforms whose code quantises nothing to FP8 while it loads.
 _NO_FP8 = frozenset({"npu", "tpu", "neuron", "hpu", "mps"})
 _ALLOCATORS = {"hip": "rocm"}
+# The platforms by the devices that vLLM names; `cuda` is the name of AMD's, too.
+_OWN_NAMES = frozenset({"xpu", "npu", "hpu"})
+_NVIDIAS = "nvidia-smi"
 _DEVICES = {"device-oom-xla": "tpu", "device-oom-neuron": "neuron", "device-oom-habana": "hpu"}
 
 
 def tried(case: Case, findings: Sequence[Finding]) -> list[Finding]:
     """The findings with the changes that stand the tests, those that suffice first."""
     kept: dict[tuple[ChangeKind, str], Change] = {}
-    return [_finding(case, one, kept) if one.changes else one for one in findings]
+    tool = device_tool(_platform(case) or "")
+    found = [_finding(case, one, kept) if one.changes else one for one in findings]
+    return found if tool is None else [_with_tool(one, tool) for one in found]
+
+
+def _with_tool(one: Finding, tool: DeviceTool) -> Finding:
+    """The finding with the tool of this device's maker where a rule names NVIDIA's."""
+    changes = tuple(
+        msgspec.structs.replace(
+            change,
+            why=change.why.replace(_NVIDIAS, tool.name),
+            command=tool.holders if change.command == HOLDERS else change.command,
+        )
+        for change in one.changes
+    )
+    refute, then = (text.replace(HOLDERS, tool.holders).replace(_NVIDIAS, tool.name) for text in (one.refute, one.next))
+    return msgspec.structs.replace(one, changes=changes, refute=refute, next=then)
 
 
 def _finding(case: Case, one: Finding, kept: dict[tuple[ChangeKind, str], Change]) -> Finding:
@@ -99,6 +120,10 @@ def _platform(case: Case) -> str | None:
     if run.oom is not None:
         return _ALLOCATORS.get(run.oom.backend.lower(), run.oom.backend.lower())
     ids = run.root.ids if run.root is not None else frozenset()
+    if run.root is not None:
+        device = run.root.fields("free-below-wanted").get("device", "").partition(":")[0]
+        if device in _OWN_NAMES:
+            return device
     return next((of for message, of in _DEVICES.items() if message in ids), None)
 
 

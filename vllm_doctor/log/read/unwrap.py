@@ -24,7 +24,8 @@ _FEWEST = 2
 # Where a page may have done it, two lines may be full by chance.
 _FEWEST_OF_A_PAGE = 3
 _MOST = 200
-# What begins a line: prefixes, levels, tracebacks, exceptions, NCCL's own words, prompts, tables, systemd's, JSON's.
+# What begins a line: prefixes, levels, tracebacks, exceptions, NCCL's own words, prompts, tables, systemd's, JSON's,
+# a shell's word for a child that a signal ended.
 _BEGINS = Pattern(
     r"\s{0,20}(?:\x1b?\[[0-9;]{0,200}m){0,50}(?:"
     r"\(\w[\w.:-]{0,200}(?: rank=\d{1,24})? pid=\d{1,24}|\[rank\d{1,24}\]|\[?[DIWEC]\d{3,4} \d|(?:DEBUG|INFO"
@@ -36,6 +37,8 @@ _BEGINS = Pattern(
     r"|(?:CUDA|NCCL) [Ee]rror\b|\S{1,1000}: error: |usage: |>>> |[$#>|+`*=\u2192\u2022-]|Last error|NCCL version"
     r"|\{\"\w.{0,320}\}\s{0,20}\Z"
     r"|[\w@.:-]{1,255}\.(?:service|scope|socket|mount|timer): "
+    r"|(?:Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception)"
+    r"(?: \(core dumped\))?\s{0,20}\Z"
     r")"
 )
 _FRAME = Pattern(r'\s*File "')

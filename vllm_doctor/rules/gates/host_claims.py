@@ -1,5 +1,7 @@
 """What a start takes of the host's own memory: each pool, of every rank together, and what makes it smaller."""
 
+import itertools
+import math
 from collections.abc import Iterator
 
 import msgspec
@@ -15,6 +17,8 @@ from vllm_doctor.rules.say import environment, gib, set_flag
 _CPU_CACHE = 4
 # V0's pool for swapped-out requests is 4 GiB a rank unless it is set: of a host with GPUs, this much is worth a word.
 _LARGE = 32.0
+# torch pins memory in blocks of a power of two (CachingHostAllocator), each tensor in one of its own.
+_ROUNDED = "torch pins each tensor in a block of the next power of two, so up to twice as much is taken"
 # The last release with the option.
 SWAPPED = Version((0, 17, 1))
 
@@ -30,7 +34,8 @@ class HostPool(msgspec.Struct, frozen=True):
 def host_claims(case: Case) -> tuple[HostPool, ...]:
     """The pools that the launch or the log tells of, the host's own first."""
     ranks = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
-    return (*_cpu_cache(case), *_local_cache(case, ranks), *_offload(case, ranks), *_swap(case, ranks))
+    pools = (_cpu_cache(case), _local_cache(case, ranks), _offload(case, ranks), _kv_offload(case), _swap(case, ranks))
+    return tuple(itertools.chain.from_iterable(pools))
 
 
 def _cpu_cache(case: Case) -> Iterator[HostPool]:
@@ -85,9 +90,21 @@ def _offload(case: Case, ranks: int) -> Iterator[HostPool]:
     else:
         return
     why = (
-        f"offloaded weights take {whole:g} GiB of the host; the GPUs must hold them then: more GPUs, or a smaller model"
+        f"offloaded weights take {whole:g} GiB of the host, and {_ROUNDED}; the GPUs must hold them then: more GPUs, "
+        "or a smaller model"
     )
     yield HostPool(size, set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, why), large=True)
+
+
+def _kv_offload(case: Case) -> Iterator[HostPool]:
+    """The pool of the host to which KV cache is moved, one size for all ranks together (config/cache.py)."""
+    asked = case.number("kv-offloading-size")
+    if not asked:
+        return
+    size = gib("KV cache offloaded to the host", asked, f"--kv-offloading-size {asked:g}, of all ranks", "the launch")
+    why = f"this many GiB of the host are taken at start, and {_ROUNDED}"
+    to = math.floor(asked / 2)
+    yield HostPool(size, set_flag(case, "kv-offloading-size", to, Direction.LOWER, why), large=True)
 
 
 def _swap(case: Case, ranks: int) -> Iterator[HostPool]:

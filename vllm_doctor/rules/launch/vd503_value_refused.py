@@ -105,6 +105,8 @@ def judge(case: Case) -> Outcome:
         root = case.root
         if root is None or root.ids or not (_while_checking(root) or asked(case, root)):
             return fault
+        if root.crash is not None and says(root.crash.root.message, "no-kernel-of-several"):
+            return Clear("each kernel says why it cannot serve these weights, and no option is refused")
         fault = root
     if (likely or fault.ids & frozenset(_IDS) == {"validation-error"}) and _of_its_part(case, fault):
         return Clear("vLLM names the failed part, and its message asks for no option")

@@ -1,7 +1,8 @@
 """VD523: the checkpoint lacks a file, or has a tensor, that this release does not read."""
 
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import without
+from vllm_doctor.log.match import says, without
+from vllm_doctor.log.traceback import Link
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
@@ -12,13 +13,15 @@ from vllm_doctor.rules.remedies.prompt_items import limit
 from vllm_doctor.rules.say import finding, set_flag, upgrade
 
 _TENSORS = "The checkpoint has a tensor that this model's code does not read"
+_SHAPES = "A tensor of the checkpoint has a shape that the code does not expect"
+_OF_OTHER_SIZE = "tensor-of-other-size"
 _TITLES = {
     "processor-missing": "The checkpoint lacks the processor files for images or audio",
     "feature-extractor-missing": "The checkpoint lacks the processor files for images or audio",
     "model-type-missing": "The model's config.json names no model_type",
     "tokenizer-unknown": "The installed transformers lacks this checkpoint's tokenizer class",
     "tensor-without-place": _TENSORS,
-    "tensor-of-other-size": _TENSORS,
+    _OF_OTHER_SIZE: _SHAPES,
 }
 
 
@@ -29,11 +32,13 @@ def judge(case: Case) -> Outcome:
     if isinstance(fault, Unseen):
         return fault
     if isinstance(fault, NotHere):
-        # Code that looks a tensor up by its name says no more than the name.
         root = case.root
-        if root is None or root.ids or root.crash is None or root.crash.root.kind != "KeyError":
+        if root is None or root.ids or root.crash is None:
             return fault
-        if "load_weights" not in root.functions[-3:]:
+        if _compares_shapes(root.crash.root):
+            known = _OF_OTHER_SIZE
+        # Code that looks a tensor up by its name says no more than the name.
+        elif root.crash.root.kind != "KeyError" or "load_weights" not in root.functions[-3:]:
             return fault
         fault = root
     return finding(
@@ -41,10 +46,15 @@ def judge(case: Case) -> Outcome:
         title=_TITLES[known] if known else f"{_TENSORS}: {_said(case, fault, None)}",
         severity=severity(case, fault),
         confidence=Confidence.LIKELY,
-        evidence=shown(case, fault, *_TITLES) if known else (exception_line(case, fault),),
+        evidence=shown(case, fault, *_TITLES) if fault.ids else (exception_line(case, fault),),
         changes=_changes(case, fault, known),
         refute="another checkpoint of the same architecture fails in the same way",
     )
+
+
+def _compares_shapes(raised: Link) -> bool:
+    """Is it a bare assertion that compares the shape of a weight that was read with that of the model's own?"""
+    return raised.kind == "AssertionError" and bool(raised.frames) and says(raised.frames[-1].code, "compares-a-weight")
 
 
 def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None, ...]:
@@ -56,6 +66,15 @@ def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None
             return (set_flag(case, "model", None, Direction.CHANGE, why),)
         case "tokenizer-unknown":
             return (upgrade(case, "this release brings a transformers that has this tokenizer"),)
+        case "tensor-of-other-size":
+            why = (
+                "its files and its config.json, or this release's code, do not agree on a shape: take one that was "
+                "saved or merged whole, with its own config.json, and quantized in a way that this release reads"
+            )
+            return (
+                set_flag(case, "model", None, Direction.CHANGE, why),
+                upgrade(case, "a newer release may read this kind of checkpoint"),
+            )
     said = _said(case, fault, known)
     why = f"use a checkpoint saved for this release: the model's code does not read a tensor of this one ({said})"
     return (set_flag(case, "model", None, Direction.CHANGE, why), upgrade(case, "this release reads the layout"))

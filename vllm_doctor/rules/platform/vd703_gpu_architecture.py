@@ -45,7 +45,7 @@ _CHECKED = frozenset(
 # The first CUDA that compiles for Blackwell (compute capability 10 and 12; its release notes).
 _BLACKWELL = (12, 8)
 # What a compiler says when the card lacks an instruction that a kernel uses.
-_COMPILED = frozenset({"compiler-pass", "ptx-target", "fp8-type", "llvm-select", "translate-failed"})
+_COMPILED = frozenset({"compiler-pass", "ptx-target", "llvm-select", "translate-failed"})
 
 
 def judge(case: Case) -> Outcome:
@@ -55,6 +55,8 @@ def judge(case: Case) -> Outcome:
         return _warned(case) or fault
     if "xformers-no-cuda" in fault.ids:
         return Clear("xFormers has no code for any card: it was built without CUDA")
+    if "fp8-type" in fault.ids:
+        return _without_fp8(case, fault)
     return finding(
         RULE,
         # An image that is invalid may also be one that this driver, or another compiler, does not read.
@@ -67,6 +69,28 @@ def judge(case: Case) -> Outcome:
             *(_checked(case, fault) if fault.ids & _CHECKED else ()),
             _checkpoint(case) if fault.ids & _CARD else _build(case),
         ),
+        refute="the same build runs another model on the same card",
+    )
+
+
+def _without_fp8(case: Case, fault: Fault) -> Finding:
+    """Triton has this FP8 only from compute capability 8.9 on. In attention it is the type of the KV cache, in a
+    product that of the weights; no other build brings it."""
+    cache = kind(case, fault) is KernelKind.ATTENTION or (str(case.effective("kv-cache-dtype")).startswith("fp8"))
+    why = "attention then reads a KV cache of the model's own type: half as many tokens fit"
+    also = "the FP8 that Triton has for older GPUs, of fewer digits: check the quality of answers"
+    return finding(
+        RULE,
+        title="The GPU lacks the FP8 type (E4M3) of the "
+        + ("KV cache" if cache else "weights: it takes compute capability 8.9"),
+        severity=severity(case, fault),
+        evidence=shown(case, fault, "fp8-type"),
+        changes=(
+            set_flag(case, "kv-cache-dtype", "auto", Direction.CHANGE, why),
+            set_flag(case, "kv-cache-dtype", "fp8_e5m2", Direction.CHANGE, also),
+        )
+        if cache
+        else (*_compiler(case, fault), _checkpoint(case)),
         refute="the same build runs another model on the same card",
     )
 

@@ -36,7 +36,11 @@ def judge(case: Case) -> Outcome:
         return oom
     unplaced = oom.fault.startup_phase is StartupPhase.CONFIG
     if unplaced and not (
-        _over_budget(case, oom) or _full_at_start(oom) or _nothing_freed(case, oom) or _held_by_arguments(oom)
+        _over_budget(case, oom)
+        or _full_at_start(oom)
+        or _nothing_freed(case, oom)
+        or _held_by_arguments(oom)
+        or _first_is_too_large(oom)
     ):
         return NotHere("the log does not show that memory ran out while weights were loaded")
     if tenants(oom.torch) is not None:
@@ -47,11 +51,9 @@ def judge(case: Case) -> Outcome:
         return Clear("the weights were loaded; the profile run failed")
     if in_adapters(oom):
         return Clear("not the weights but the adapters' buffers did not fit")
-    held = oom.torch.allocated / GIB if oom.torch is not None and oom.torch.allocated is not None else None
     return finding(
         RULE,
-        title="The weights do not fit on the GPU"
-        + (f": {held:.2f} GiB of weights were loaded when the memory was full" if held is not None else ""),
+        title="The weights do not fit on the GPU" + _how_far(oom),
         # Without figures nobody can say that it is not another process that holds the card.
         confidence=Confidence.CONFIRMED if oom.torch is not None and not unplaced else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
@@ -71,6 +73,16 @@ def judge(case: Case) -> Outcome:
         ),
         refute="nvidia-smi shows another process on this GPU while the weights load",
     )
+
+
+def _how_far(oom: Oom) -> str:
+    """What the message tells of it, behind the title; empty where it has no figures."""
+    torch = oom.torch
+    if torch is None or torch.allocated is None:
+        return ""
+    if _first_is_too_large(oom):
+        return f": the first tensor asks for {torch.asked / GIB:.2f} GiB of {(torch.total or 0) / GIB:.2f}"
+    return f": {torch.allocated / GIB:.2f} GiB of weights were loaded when the memory was full"
 
 
 def _without_draft(case: Case, oom: Oom) -> Change | None:
@@ -111,6 +123,13 @@ def _nothing_freed(case: Case, oom: Oom) -> bool:
         return False
     full = torch.allocated > _MADE * torch.total and torch.unused < _FREED * torch.total
     return full and torch.asked < _ONE_TENSOR * torch.total
+
+
+def _first_is_too_large(oom: Oom) -> bool:
+    """Does a process that holds nothing yet ask for more than the card has? The KV cache is cut to fit the card, and
+    the pass that is measured needs the weights: only one of these can come first."""
+    torch = oom.torch
+    return torch is not None and torch.total is not None and torch.allocated == 0 and torch.asked > torch.total
 
 
 def _held_by_arguments(oom: Oom) -> bool:
