@@ -184,6 +184,19 @@ def test_a_stage_is_judged_before_it_is_played(tmp_path: Path) -> None:
     assert "hosts refused; nothing was changed on any host." in said
 
 
+@pytest.mark.parametrize("words", ["preflight", "always,verify"])
+def test_a_run_without_the_checks_is_refused_before_anything_is_changed(tmp_path: Path, words: str) -> None:
+    said = " ".join(played(tmp_path, {"words": ["--skip-tags", words]}).split())
+    assert f"--skip-tags {words} leaves out the checks, and every stage needs what they find" in said
+    assert "UNREACHABLE" not in said, said
+
+
+def test_any_other_stage_can_be_left_out(tmp_path: Path) -> None:
+    said = played(tmp_path, {"words": ["--skip-tags", "driver,verify"]})
+    assert "leaves out the checks" not in said
+    assert "UNREACHABLE" in said, said
+
+
 def test_a_limit_that_leaves_nobody_to_serve_is_refused(tmp_path: Path) -> None:
     said = " ".join(played(tmp_path, {"words": ["--limit", "web01"]}).split())
     assert "that --limit web01 leaves is in the group vllm" in said
