@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -185,6 +186,8 @@ def run_all(here: list[Job], on_hosts: list[Job]) -> list[Result]:
 def main(names: list[str]) -> int:
     """Run everything, or what was named."""
     began = time.monotonic()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # tests/conftest.py says why
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     up.prepare(disk_gib=DISK_GIB, memory_gib=MEMORY_GIB, port=None)
     lint = Job("lint", [str(BIN / "python"), "tools/lint.py"], REPO)
     here = [job for job in (lint, python_tests()) if not names or any(name in job.name for name in names)]
