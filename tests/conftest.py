@@ -8,7 +8,7 @@ import signal
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
-# A shell without job control starts `make test &` with Ctrl-C ignored, and every child inherits that: tests that press it
-# would wait for ever.
+# A shell without job control starts `make test &` with Ctrl-C ignored, and every child inherits that: tests that press
+# it would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

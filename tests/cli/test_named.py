@@ -62,7 +62,8 @@ OTHERS = {
     },
     "fragmentation": {"--unit", "--vllm-version"},
     "plan": {
-        "--gpu", "--gpu-memory-gib", "--vllm-version", "--weights-gib", "--available-kv-gib", "--profile", "--sweep",
+        "--gpu", "--gpu-memory-gib", "--host-memory-gib", "--vllm-version", "--weights-gib", "--available-kv-gib",
+        "--profile", "--sweep",
         "--unit", "--upgrade", "--goal",
     },
     "bundle": {"--output", "--unit"},

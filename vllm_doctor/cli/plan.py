@@ -39,6 +39,12 @@ def plan(  # noqa: PLR0917
     gpu_memory_gib: Annotated[
         str | None, typer.Option(metavar="GIB", help="Memory of one card in GiB (2^30 bytes), as torch reports it.")
     ] = None,
+    host_memory_gib: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GIB", help="Memory of the host in GiB, for what a launch keeps there. Default: this host's."
+        ),
+    ] = None,
     vllm_version: Annotated[
         str | None,
         typer.Option(metavar="VERSION", help="The release that will run. Default: this host's, else the newest known."),
@@ -125,6 +131,7 @@ def plan(  # noqa: PLR0917
             gpu=gpu,
             gpus=gpus,
             gpu_memory_gib=gpu_memory_gib,
+            host_memory_gib=host_memory_gib,
             vllm_version=vllm_version,
             model_config=tuple(model_config or ()),
             weights_gib=weights_gib,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from vllm_doctor.gather import hub, journal, nvml, release, systemd
+from vllm_doctor.gather import hub, journal, nvml, procfs, release, systemd
 from vllm_doctor.gather.metrics import read_file
 from vllm_doctor.knowledge import serving
 from vllm_doctor.knowledge.hub import is_name
@@ -88,7 +88,11 @@ def _card(q: Question, count: int | None) -> Question:
         )
     total = cards[0].cuda_bytes
     size = None if total is None else f"{total / 2**30:.3f}"
-    return replace(q, gpu=cards[0].name, gpu_memory_gib=size, gpus=count or len(cards))
+    q = replace(q, gpu=cards[0].name, gpu_memory_gib=size, gpus=count or len(cards))
+    memory = procfs.meminfo().get("MemTotal")
+    if q.host_memory_gib is not None or memory is None:
+        return q
+    return replace(q, host_memory_gib=f"{memory / 2**30:.3f}")
 
 
 def _config(found: systemd.Found | None, argv: tuple[str, ...]) -> Path:

@@ -41,6 +41,7 @@ class PlanOptions(msgspec.Struct, frozen=True):
     gpu: str | None
     gpus: int | None
     gpu_memory_gib: str | None
+    host_memory_gib: str | None
     vllm_version: str | None
     model_config: tuple[str, ...]
     weights_gib: str | None
@@ -84,6 +85,7 @@ def _question(o: PlanOptions, config: str | None) -> Question:
         config,
         o.weights_gib,
         o.available_kv_gib,
+        host_memory_gib=o.host_memory_gib,
     )
     card_known = o.gpu is not None or o.gpu_memory_gib is not None or o.available_kv_gib is not None
     if asked.launch and card_known and o.vllm_version and config:

@@ -93,6 +93,12 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     counts_batches_in_flight: bool
     measures_consumed: bool
     plain_integer_methods: bool
+    offloads_unasked: bool
+    offloads_by_bytes: bool
+    lmcache_outside: bool
+    offloads_to_shared_file: bool
+    checks_shared_room: bool
+    registers_in_chunks: bool
     asks_native_fp8_cache: bool
     nvfp4_cache_on_ten: bool
     nvfp4_cache_by_fa2: bool

@@ -17,6 +17,7 @@ from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.plan.question.history import Difference
 from vllm_doctor.plan.question.planner import Planner
 from vllm_doctor.redact.visible import visible
+from vllm_doctor.render.plan_host import host_dict, host_lines
 
 SCHEMA_VERSION = 1
 _BAR = 56
@@ -28,6 +29,7 @@ _OUTCOMES = {
     "oom-profile": "does not start: out of memory in the profile run",
     "oom-weights": "does not start: the weights do not fit",
     "oom-cudagraph": "does not start: out of memory in graph capture or sampler warm-up",
+    "oom-host": "does not start: it takes more memory of the host than the host has",
     "rejected": "does not start: vLLM refuses the launch",
     "unknown": "cannot be said",
 }
@@ -98,6 +100,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "card": _card(plan.planner),
         "predicted": figures(p),
         "margin": {"available_kv_gib": margin},
+        "host": host_dict(p, plan.planner.known.host_gib),
         "least_sure": None
         if p.widest is None
         else {
@@ -215,7 +218,9 @@ def _instead(plan: Plan) -> str:
 def _recommended(plan: Plan, *, explain: bool) -> list[str]:
     c = plan.choice
     if c is None:
-        if plan.predicted.total_gib is None or plan.predicted.outcome == "unknown" or plan.predicted.sizes_only:
+        if plan.predicted.total_gib is None or plan.predicted.outcome in {"unknown", "oom-host"}:
+            return []
+        if plan.predicted.sizes_only:
             return []
         return ["", f"  no launch is recommended on these cards: {_instead(plan)}"]
     lines = ["", "  recommended"]
@@ -397,6 +402,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
         if p.outcome == "kv-too-small" and not _shortened(plan):
             lines.append(f"           the longest request that fits: {p.longest or 0} tokens")
         lines += _uncertain(p)
+    lines += host_lines(p, plan.planner.known.host_gib, explain=explain)
     lines += _bars(plan.planner, whole=explain)
     if explain:
         lines.append("")

@@ -13,6 +13,7 @@ from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch import drafting
 from vllm_doctor.plan.launch.cache_types import ELEMENT, UNKNOWN
 from vllm_doctor.plan.launch.flags import Flags, SettingError, whole
+from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB, host_asked
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refused
 from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Settings
@@ -237,6 +238,7 @@ def resolve(  # noqa: PLR0917
     v2 = v1 and _v2(version, env, arch, quantized)
     refusals += drafting.refused(flags, arch, method, draft, batched, does, v2=v2)
     sampler = env.get("VLLM_USE_FLASHINFER_SAMPLER")
+    host = host_asked(flags, env, does, refusals, None if v1 else SWAPPED_GIB)
     return Settings(
         version=version,
         engine=which,
@@ -260,7 +262,7 @@ def resolve(  # noqa: PLR0917
         quantization=quant,
         speculative=method,
         draft_tokens=draft,
-        offload_gib=flags.number("cpu-offload-gb", 0.0, 0.0, 1e6, "GiB"),
+        host=host,
         kv_bytes=flags.int("kv-cache-memory-bytes", 0) or None,
         blocks_override=flags.int("num-gpu-blocks-override", 0) or None,
         context_parallel=flags.int("decode-context-parallel-size", 1, 1, 4096)

@@ -7,6 +7,7 @@ import msgspec
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
+from vllm_doctor.plan.launch.host_memory import HostAsked
 from vllm_doctor.plan.launch.parallel import Parallel
 
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4}
@@ -35,7 +36,7 @@ class Settings(msgspec.Struct, frozen=True):
     quantization: str | None
     speculative: str | None = None
     draft_tokens: int = 0
-    offload_gib: float = 0.0
+    host: HostAsked = msgspec.field(default_factory=HostAsked)
     kv_bytes: int | None = None
     blocks_override: int | None = None
     context_parallel: int = 1

@@ -15,6 +15,7 @@ class KnownTerms(msgspec.Struct, frozen=True):
     non_torch_gib: float | None = None
     activation_gib: float | None = None
     graphs_gib: float | None = None
+    host_gib: float | None = None  # memory of the host itself
 
     def over(self, other: KnownTerms) -> KnownTerms:
         """These terms, and the other's where these are not known."""

@@ -21,6 +21,7 @@ from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.support import judge
 from vllm_doctor.plan.terms.activation import Activation, estimate
 from vllm_doctor.plan.terms.fragments import stranded
+from vllm_doctor.plan.terms.host import HostUse, Offloaded, host_use, offloaded
 from vllm_doctor.plan.terms.kv import Pool
 from vllm_doctor.plan.terms.lora import lora_bytes
 from vllm_doctor.plan.terms.outside_torch import Estimate, graphs, non_torch
@@ -68,6 +69,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     checked: Pool | None  # what vLLM checks one request against: the same pool, but for pipeline stages of 0.14 to 0.16
     activation: Activation
     settings: Settings
+    host: HostUse = HostUse()
 
     @property
     def sizes_only(self) -> bool:
@@ -121,6 +123,7 @@ class Stage(msgspec.Struct, frozen=True):
     stranded: float
     heavier: float  # what the weights are more if the host's kernels lay them out the other way
     runner: float  # what the activations are more on the other runner, where it is open which one it is
+    offloaded: Offloaded  # of the weights, what stays on the host
 
 
 def quantisation(a: Architecture, s: Settings) -> Scheme:
@@ -182,7 +185,9 @@ def _stage(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sche
         runner = other.peak + other.kept - activation.peak - activation.kept
     pool = pool_of(a, s, gpu, index)
     checked = pool_of(a, s, gpu, None) if _checks_all_layers(s) else pool
-    return Stage(weights, activation, pool, checked, stranded(a, s, gpu, index, fmt), heavier, runner)
+    away = offloaded(shown, s, fmt, target, index)
+    weights += away.buffers - away.moved
+    return Stage(weights, activation, pool, checked, stranded(a, s, gpu, index, fmt), heavier, runner, away)
 
 
 def _checks_all_layers(s: Settings) -> bool:
@@ -250,7 +255,7 @@ def _figures(  # noqa: PLR0917
     """Each term as it is planned or known, and what they leave for the cache."""
     stage = _stage(a, s, gpu, index, fmt)
     outside = non_torch(a, s, gpu, total_gib, last_stage=index == s.parallel.pp - 1)
-    weights = known.weights_gib if known.weights_gib is not None else max(0.0, stage.weights / GIB - s.offload_gib)
+    weights = known.weights_gib if known.weights_gib is not None else stage.weights / GIB
     rest = known.non_torch_gib if known.non_torch_gib is not None else outside.gib + stage.activation.kept / GIB
     active = known.activation_gib if known.activation_gib is not None else stage.activation.peak / GIB
     captured = graphs(a, s, gpu) if known.graphs_gib is None else Estimate(known.graphs_gib, 0.02, 0.02)
@@ -326,7 +331,10 @@ def _one(  # noqa: PLR0917
         short = _too_little_free(s, gpu, total_gib)
         s = s if short is None else replace(s, refusals=(*s.refusals, short))
     held = _held(s, stage, f.available)
+    host = host_use(s, gpu, stage.pool, stage.offloaded, f.available)
     outcome = _outcome(s, gpu, total_gib, known, f, held, stage)
+    if outcome in {"ok", "kv-too-small"} and known.host_gib is not None and host.total_gib > known.host_gib:
+        outcome = "oom-host"
     checked = stage.checked
     needed = checked.needed(held.length) / GIB if checked is not None else 0.0
     judged = outcome in {"ok", "kv-too-small"} and not s.auto_length
@@ -354,6 +362,7 @@ def _one(  # noqa: PLR0917
         checked=checked,
         activation=stage.activation,
         settings=s,
+        host=host,
     )
 
 

@@ -48,7 +48,7 @@ _WEIGHTS = (
     "quantization",
     "speculative",
     "draft_tokens",
-    "offload_gib",
+    "host",
     "language_only",
     "loras",
     "lora_rank",

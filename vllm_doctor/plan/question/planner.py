@@ -42,6 +42,7 @@ class Question(msgspec.Struct, frozen=True):
     weights_gib: str | None = None
     available_kv_gib: str | None = None
     measured: KnownTerms = msgspec.field(default_factory=KnownTerms)
+    host_memory_gib: str | None = None
     assumed: tuple[str, ...] = ()  # what was taken because nobody said it, each in a sentence
 
 
@@ -226,7 +227,12 @@ def planner(q: Question) -> Planner:
         raise PlanProblem(
             "no card; needed: --gpu NAME or --gpu-memory-gib N (or --available-kv-gib N for the token arithmetic alone)"
         )
-    known = replace(q.measured, weights_gib=weights or q.measured.weights_gib, available_kv_gib=available)
+    known = replace(
+        q.measured,
+        weights_gib=weights or q.measured.weights_gib,
+        available_kv_gib=available,
+        host_gib=gib("--host-memory-gib", q.host_memory_gib, 1 << 20),
+    )
     line = parse_launch(list(q.launch), version)
     arch = describe(_overridden(read_config(Path(q.config)), line))
     notes = [*q.assumed, *arch.doubts]

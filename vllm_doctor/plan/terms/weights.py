@@ -275,19 +275,46 @@ def padded(m: Matrix, fmt: Format, target: WeightTarget) -> Matrix:
     return Matrix(m.name, up(m.out, out), up(m.inner, inner), m.count, expert=True, tensor=m.tensor)
 
 
-def _sum(matrices: Iterable[Matrix], scheme: Scheme, base: Format, target: WeightTarget) -> float:
-    """Bytes of the tensors of one layer, fused and rounded as they are allocated."""
+class Tensors(msgspec.Struct, frozen=True):
+    """The parameters of one layer: bytes of each that vLLM allocates, by its name there, and what its scales take
+    beside."""
+
+    sizes: dict[str, float]
+    scales: float
+
+
+# Matrices that vLLM fuses, by the name that the fused parameter has in its modules.
+_FUSED = {"qkv": "self_attn.qkv_proj.weight", "in": "linear_attn.in_proj_qkvz.weight", "w13": "mlp.experts.w13_weight"}
+
+
+def tensors(matrices: Iterable[Matrix], scheme: Scheme, base: Format, target: WeightTarget) -> Tensors:
+    """What one layer allocates on a rank, in the order of its matrices."""
     fused: dict[str, float] = {}
-    total = 0.0
+    scales = 0.0
     for n, plain_matrix in enumerate(matrices):
         fmt = base if plain_matrix.vector else scheme.choose(plain_matrix.name, plain_matrix.expert)
         m = padded(plain_matrix, fmt, target)
         out, inner = ceil(m.out), ceil(m.inner)
         values = out * inner * fmt.bits / 8 * m.count
-        total += fmt.bytes(out, inner) * m.count - values
-        key = m.tensor or str(n)
+        scales += fmt.bytes(out, inner) * m.count - values
+        key = _parameter(m, n)
         fused[key] = fused.get(key, 0.0) + values
-    return total + sum(allocated(size, splits_large=target.splits_large) for size in fused.values())
+    return Tensors(fused, scales)
+
+
+def _parameter(m: Matrix, n: int) -> str:
+    """The name that vLLM's module gives the parameter; a number beside it where several have one name."""
+    if m.expert and not m.tensor:
+        return "mlp.experts.w2_weight"
+    if m.tensor:
+        return _FUSED.get(m.tensor, f"{m.tensor}_proj.weight")
+    return f"{m.name}.weight" if "." in m.name else f"{m.name}#{n}"
+
+
+def _sum(matrices: Iterable[Matrix], scheme: Scheme, base: Format, target: WeightTarget) -> float:
+    """Bytes of the tensors of one layer, fused and rounded as they are allocated."""
+    found = tensors(matrices, scheme, base, target)
+    return found.scales + sum(allocated(size, splits_large=target.splits_large) for size in found.sizes.values())
 
 
 def rank_weights(
