@@ -1,7 +1,8 @@
 """What a rule answers where a figure of its scenario is another: each halved and doubled; a line where it matters.
 
 A scenario shows an answer on one side of a threshold. Here every figure of the log, the metrics and what was given
-moves, so that a sum with a wrong sign, a bound or a unit shows in a line that a person can check in the head.
+moves, so that a sum with a wrong sign, a bound or a unit shows in a line that a person can check in the head. Where
+another figure turns the answer (it is none, its confidence or its changes are others), a line says between which two.
 """
 
 import re
@@ -41,6 +42,12 @@ def answers(code: str) -> str:
     return "\n".join("\n".join(_block(name)) + "\n" for name in swept)
 
 
+# A figure is looked at from none of it to so many times of it, for where the answer turns.
+_TIMES = 10
+# Between two figures that lie as close as this part of them nothing is looked for; of small ones the unit is 1 or 0.01.
+_CLOSE = 2000
+
+
 def _swept(name: str) -> bool:
     return scenario(name)["expect"] == "finding" and any(True for _ in _variants(scenario(name)))
 
@@ -53,14 +60,51 @@ def _block(name: str) -> Iterator[str]:
         after = _answer(changed)
         if after != before:
             yield f"  {where}: {number(old)} -> {number(new)}: {after}"
+    for where, path, old in _figures(said):
+        for far in (old * 0, old * _TIMES):
+            yield from _turn(said, where, path, old, far)
+
+
+def _turn(said: dict[str, Any], where: str, path: Any, old: float, far: float) -> Iterator[str]:
+    """The two neighbours between which the answer turns on the way to `far`, where it does."""
+    near, kind = old, _kind(said)
+    told = _kind(_with(said, path, old, far))
+    if told == kind:
+        return
+    unit = 1 if isinstance(old, int) else 0.01
+    while abs(far - near) > max(unit, abs(near + far) / 2 / _CLOSE) * 1.5:
+        middle = (near + far) // 2 if isinstance(old, int) else round((near + far) / 2, 2)
+        found = _kind(_with(said, path, old, middle))
+        near, far, told = (middle, far, told) if found == kind else (near, middle, found)
+    yield f"  {where}: turns between {number(near)} and {number(far)}: {told}"
+
+
+def _kind(said: dict[str, Any]) -> str:
+    """What the answer is, without its figures."""
+    found = _asked(said)
+    if not isinstance(found, Finding):
+        return f"{type(found).__name__.lower()}: {_NUMBER.sub('_', found.because)}"
+    return f"{found.severity}, {found.confidence}; {', '.join(c.name for c in found.changes)}"
+
+
+def _asked(said: dict[str, Any]) -> Any:
+    log = _folder() / "log.txt"
+    if "log" in said:
+        log.write_text(said["log"], encoding="utf-8")
+    return ask(loaded(said["rule"]), Case(gathered(said, log if "log" in said else None)))
+
+
+@cache
+def _kept() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="sweeps-")
+
+
+def _folder() -> Path:
+    return Path(_kept().name)
 
 
 def _answer(said: dict[str, Any]) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log.txt"
-        if "log" in said:
-            log.write_text(said["log"], encoding="utf-8")
-        found = ask(loaded(said["rule"]), Case(gathered(said, log if "log" in said else None)))
+    found = _asked(said)
     if not isinstance(found, Finding):
         return f"{type(found).__name__.lower()}: {found.because}"
     changes = [
@@ -69,16 +113,21 @@ def _answer(said: dict[str, Any]) -> str:
     ]
     sums = [f"{a.name} {number(a.value)} {a.unit}" for a in found.arithmetic]
     told = [f"{found.severity}, {found.confidence}", found.title, *filter(None, (found.detail,)), *changes, *sums]
-    return "; ".join(told).replace(f"{folder}/", "")
+    return "; ".join(told).replace(f"{_folder()}/", "")
 
 
 def _variants(said: dict[str, Any]) -> Iterator[tuple[str, float, float, dict[str, Any]]]:
     """Where a figure stands, what it was and is now, and the scenario with it."""
-    of_log = list(_of_log(said.get("log", "")))[-_OF_LOG:]
-    for where, path, old in (*of_log, *list(_of_given(said.get("given", {}), ("given",)))[:_OF_GIVEN]):
+    for where, path, old in _figures(said):
         for new in dict.fromkeys((_scaled(old, 0.5), _scaled(old, 2))):
             if new != old:
                 yield where, old, new, _with(said, path, old, new)
+
+
+def _figures(said: dict[str, Any]) -> Iterator[tuple[str, Any, float]]:
+    """Where each figure stands, and what it is."""
+    yield from list(_of_log(said.get("log", "")))[-_OF_LOG:]
+    yield from list(_of_given(said.get("given", {}), ("given",)))[:_OF_GIVEN]
 
 
 def _scaled(old: float, factor: float) -> float:
