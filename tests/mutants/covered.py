@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import coverage
@@ -42,22 +43,28 @@ def _spent() -> float:
     return sum(os.times()[:4])
 
 
-def measure() -> None:
-    """Run the tests once and keep what each of them touches. Raises SystemExit where one fails."""
+def measure(only: Sequence[str] = ()) -> None:
+    """Run the tests once and keep what each of them touches; with `only`, those files' beside what was kept before.
+    Raises SystemExit where one fails."""
     KEPT.mkdir(parents=True, exist_ok=True)
     data = KEPT / "coverage"
-    data.unlink(missing_ok=True)
+    if not only:
+        data.unlink(missing_ok=True)
     measured = coverage.Coverage(data_file=str(data), source_pkgs=["vllm_doctor"], config_file=False)
+    if only:
+        measured.load()
     contexts = _Contexts(measured)
     measured.start()
     others = [folder for folder in (REPO / "tests").iterdir() if folder.is_dir() and folder.name not in TESTS]
     ignored = [f"--ignore={path}" for path in (*others, *LEFT_OUT)]
-    code = pytest.main(["-q", "-p", "no:cacheprovider", *ignored, str(REPO / "tests")], plugins=[contexts])
+    asked = only or (*ignored, str(REPO / "tests"))
+    code = pytest.main(["-q", "-p", "no:cacheprovider", *asked], plugins=[contexts])
     measured.stop()
     measured.save()
     if code != pytest.ExitCode.OK:
         raise SystemExit("tests fail without any bug; see above")
-    (KEPT / "seconds.json").write_text(json.dumps(contexts.seconds), encoding="utf-8")
+    before = seconds() if only else {}
+    (KEPT / "seconds.json").write_text(json.dumps({**before, **contexts.seconds}), encoding="utf-8")
 
 
 def lines() -> dict[str, dict[int, list[str]]]:
