@@ -76,3 +76,13 @@ def test_each_value_that_has_the_wrong_shape_is_named_in_one_run(tmp_path: Path)
         "monitoring_receivers.channl. Supported parameters include",
     ):
         assert words in told
+
+
+def test_the_report_of_a_play_that_failed_on_the_controller_has_no_secret_of_a_host(tmp_path: Path) -> None:
+    """A play that failed leaves the inventory cut to its own hosts; what is hidden are the secrets of all."""
+    wrong = {"monitoring_numbers": {"s3cr3t-of-gpu01": 1}, "site_reports": str(tmp_path / "reports")}
+    done = play(tmp_path, "-e", json.dumps(wrong), "-e", "vault_vllm_api_key=s3cr3t-of-gpu01")
+    assert "no number of the alerts is called" in " ".join(done.stdout.split())
+    (text,), (file,) = (sorted((tmp_path / "reports").glob(f"*.{kind}")) for kind in ("txt", "json"))
+    assert "no number of the alerts is called" in text.read_text()
+    assert "s3cr3t" not in text.read_text() + file.read_text()

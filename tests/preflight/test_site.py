@@ -198,5 +198,5 @@ def test_any_other_stage_can_be_left_out(tmp_path: Path) -> None:
 
 
 def test_a_limit_that_leaves_nobody_to_serve_is_refused(tmp_path: Path) -> None:
-    said = " ".join(played(tmp_path, {"words": ["--limit", "web01"]}).split())
+    said = " ".join(played(tmp_path, {"words": ["--limit", "web01"], "site_reports": ""}).split())
     assert "that --limit web01 leaves is in the group vllm" in said

@@ -84,7 +84,9 @@ class CallbackModule(CallbackBase):
         """Write both files; a report that cannot be written ends no run."""
         try:
             inventory = self._play.get_variable_manager()._inventory  # noqa: SLF001
-            variables = [self._variables(host) for host in inventory.get_hosts("all")]
+            # A play that failed leaves the inventory cut to its own hosts; secrets and folder are those of all.
+            hosts = inventory.get_hosts("all", ignore_restrictions=True) or [inventory.localhost]
+            variables = [self._variables(host) for host in hosts]
             folder = next((values[FOLDER] for values in variables if values.get(FOLDER) is not None), None)
             folder = str(REPOSITORY / "reports") if folder is None else str(folder)
             if not folder:
