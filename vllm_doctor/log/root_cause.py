@@ -245,7 +245,7 @@ class AnalysedRun(Run):
 
     def _stage_in(self, calls: Crash | None, index: int) -> StartupPhase:
         """The stage by a traceback, else by what the parent called."""
-        functions = calls.functions if calls is not None else ()
+        functions = calls.steps if calls is not None else ()
         where = _placed(calls) if calls is not None and startup_phase_of(functions) is None else None
         stage = where or self._stage(functions or self._of_the_parent(index), index)
         if calls is None:

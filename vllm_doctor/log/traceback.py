@@ -1,7 +1,8 @@
 """Python tracebacks in a log, put together from the interleaved lines of several processes."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import TypeAlias
 
 import msgspec
@@ -93,6 +94,11 @@ class Crash(msgspec.Struct, frozen=True):
         return tuple(name for link in self.links for name in _names(link.frames))
 
     @property
+    def steps(self) -> tuple[str, ...]:
+        """The same, and behind each function the call that its code shows, where its frame was cut out."""
+        return tuple(name for link in self.links for name in _with_cut_calls(link.frames))
+
+    @property
     def files(self) -> tuple[str, ...]:
         """Every frame's file, in the same order."""
         return tuple(frame.file for link in self.links for frame in link.frames)
@@ -106,6 +112,14 @@ def _names(frames: Sequence[Frame]) -> list[str]:
     """The frames' functions, and the call that the last one's code shows: a cut traceback lacks its frame."""
     called = _CALLED.search(frames[-1].code) if frames else None
     return [*(f.function for f in frames), *([called[1]] if called is not None else [])]
+
+
+def _with_cut_calls(frames: Sequence[Frame]) -> Iterator[str]:
+    for frame, after in zip_longest(frames, frames[1:]):
+        called = _CALLED.search(frame.code)
+        yield frame.function
+        if called is not None and (after is None or after.function != called[1]):
+            yield called[1]
 
 
 class _Open(msgspec.Struct):

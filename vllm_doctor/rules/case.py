@@ -208,6 +208,11 @@ class Case:
         return self.launched and self.version is not None
 
     @property
+    def fraction_told(self) -> bool:
+        """May the fraction enter a sum: is it told, or the release known whose default it says to be?"""
+        return self.budgeted or self.version is not None
+
+    @property
     def launched(self) -> bool:
         """Is anything known of the launch? Without it no value can be said to be the one in use."""
         self.touched.update({Signal.LOG, Signal.LAUNCH})

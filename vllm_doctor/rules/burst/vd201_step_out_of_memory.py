@@ -46,7 +46,7 @@ def judge(case: Case) -> Outcome:
 
 def _room(case: Case) -> tuple[Arithmetic, ...]:
     total, (fraction, source) = case.total_gib, case.utilization
-    if total is None:
+    if total is None or not case.fraction_told:
         return ()
     return (gib("left outside the budget", total * (1 - fraction), f"{total:.2f} × (1 − {fraction:g})", source),)
 

@@ -4,7 +4,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import exhausted, refused_though_free, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_model
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_tokens
@@ -20,6 +20,14 @@ _IF_SERVING = "if the server had been ready: a step works in the memory that gpu
 _IN_FORWARD = "GPU memory ran out in a forward pass, of the start or of a step"
 
 
+_REFUSED = "The driver refused memory that it calls free"
+_WHO_REFUSES = (
+    "more is free than was asked for, so no smaller model or fraction is the answer by itself: where the GPU shares "
+    "the host's memory the kernel has a limit of its own for it, and the page cache counts (free -g; dmesg | tail); on "
+    "a GPU with memory of its own try one GPU alone, then another release of driver and image"
+)
+
+
 def judge(case: Case) -> Outcome:
     """Is exhausted GPU memory the first fault?"""
     oom = exhausted(case)
@@ -29,9 +37,12 @@ def judge(case: Case) -> Outcome:
     # torch names the pools of graphs that were captured: by then the KV cache has its part.
     after_kv = oom.torch is not None and bool(oom.torch.private_pools) and tenants(oom.torch) is None
     forward = in_model(oom) and not after_kv and tenants(oom.torch) is None
+    refused = refused_though_free(oom.torch) and not after_kv and not forward
     return finding(
         RULE,
-        title=f"{RULE.title}: the log does not show the failure before the shutdown"
+        title=_REFUSED
+        if refused
+        else f"{RULE.title}: the log does not show the failure before the shutdown"
         if oom.fault.at_end
         else _IN_FORWARD
         if forward
@@ -48,6 +59,7 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         refute="the lines before the error show in which phase of the start it happened",
+        then=_WHO_REFUSES if refused else "",
     )
 
 

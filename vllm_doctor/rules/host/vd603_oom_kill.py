@@ -32,6 +32,8 @@ _POD = "container-oom"
 _STEP = "step-oom"
 # Where a container's limit stands; the message that says so is Kubernetes' own, where nothing else is known.
 _LIMITS = {"pod": "limits.memory", "docker": "--memory", "compose": "mem_limit"}
+# systemd's letters for bytes, in powers of 1024.
+_UNITS = {"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _RAY = ("ray-low-memory", "ray-threshold", "ray-killed")
 
 
@@ -67,7 +69,7 @@ def judge(case: Case) -> Outcome:
         severity=Severity.WILL_FAIL_UNDER_LOAD if run is not None and run.served(-1) else Severity.BLOCKS_START,
         confidence=Confidence.CONFIRMED if found or recorded or hit is not None else Confidence.LIKELY,
         evidence=evidence,
-        arithmetic=(*_sum(last), *_of_ray(hit)),
+        arithmetic=(*_sum(last), *_peaked(case), *_of_ray(hit)),
         changes=(
             _fewer_jobs(case),
             *_changes(case, last, hit),
@@ -114,6 +116,17 @@ def _sum(kill: Kill | None) -> tuple[Arithmetic, ...]:
     return (gib("memory of the killed process", kill.resident / GIB, "anon-rss + shmem-rss", "the kernel log"),)
 
 
+def _peak(case: Case) -> float | None:
+    """GiB that the unit's control group held at most, as systemd tells it at the end; None where it does not."""
+    said = case.run.all("unit-memory-peak") if case.run is not None else ()
+    return float(said[-1].fields["size"]) * _UNITS[said[-1].fields["unit"]] / GIB if said else None
+
+
+def _peaked(case: Case) -> tuple[Arithmetic, ...]:
+    peak = _peak(case)
+    return (gib("most that the unit held", peak, "memory.peak of its control group", "systemd"),) if peak else ()
+
+
 def _told_by(hit: Hit | None) -> str:
     """By whose word, where the kernel's own is not there."""
     if hit is None:
@@ -153,7 +166,7 @@ def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | N
         )
         if shares_memory(case)
         else None,
-        None if limited else thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, _more(kill)),
+        None if limited else thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, _more(kill, _peak(case))),
     )
 
 
@@ -189,9 +202,9 @@ def _of_container(number: str, group: str, gib_: int) -> Change:
     return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=f"{gib_}g", command=command)
 
 
-def _more(kill: Kill | None) -> str:
-    held = kill.resident if kill is not None else None
-    size = f": more than the {held / GIB:.1f} GiB that it held when it was killed" if held is not None else ""
+def _more(kill: Kill | None, peak: float | None = None) -> str:
+    held = kill.resident / GIB if kill is not None and kill.resident is not None else peak
+    size = f": more than the {held:.1f} GiB that it held when it was killed" if held is not None else ""
     return f"the host needs more memory than it has{size}; swap only delays the failure"
 
 

@@ -8,11 +8,13 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kernel import KernelKind, kind, other_attention, other_kernel
-from vllm_doctor.rules.say import finding, thing, upgrade
+from vllm_doctor.rules.remedies.step import sequences
+from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
 _IDS = (
     "triton-shared",
     "tile-unsupported",
+    "xla-on-chip",
 )
 
 
@@ -23,6 +25,7 @@ def judge(case: Case) -> Outcome:
         return fault
     return finding(
         RULE,
+        title="A program needs more of a TPU core's own memory than there is" if "xla-on-chip" in fault.ids else "",
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=_changes(case, fault),
@@ -32,6 +35,8 @@ def judge(case: Case) -> Outcome:
 
 def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """Another attention backend only where attention is what did not fit; else the kernels of what failed."""
+    if fault.fields("xla-on-chip").get("space") == "smem":
+        return _smaller_table(case)
     failed = kind(case, fault)
     if failed is KernelKind.ATTENTION:
         triton = "triton-shared" in fault.ids
@@ -44,6 +49,17 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         )
         return (thing(ChangeKind.FLAG, "model", Direction.CHANGE, why),)
     return other_kernel(case, fault) if failed is not None else ()
+
+
+def _smaller_table(case: Case) -> tuple[Change | None, ...]:
+    """The memory for scalars of a core holds the table of blocks, a row for each sequence, a place for each of its
+    blocks (v1/attention/backends/pallas.py)."""
+    why = "the core's memory for scalars (1 MiB) holds the table of blocks: sequences × blocks of the longest prompt"
+    longest, (most, _) = case.count("max-model-len"), sequences(case)
+    return (
+        set_flag(case, "max-model-len", longest // 2 if longest else None, Direction.LOWER, why),
+        set_flag(case, "max-num-seqs", most // 2, Direction.LOWER, f"{why}; half of {most} sequences halve it"),
+    )
 
 
 def _smaller_block(case: Case) -> Change | None:

@@ -68,7 +68,10 @@ def by_share(case: Case, size: float | None, direction: Direction, why: str) -> 
         return None
     whole = f"of {total:.2f} GiB" if total is not None else "GiB, of a GPU whose size is not known"
     sum_ = f"{size:.2f} {whole}" if size is not None else "the log does not print the amount"
-    step = f"{by:g} {'below' if down else 'above'} the default {default:g} ({sum_})"
+    # Which release it is may not be known; a value above the newest default is above every one.
+    older = versions.default_utilization(versions.sampled()[0])
+    named = f"{default:g}" if down or case.version is not None or older == default else f"{older:g} or {default:g}"
+    step = f"{by:g} {'below' if down else 'above'} the default {named} ({sum_})"
     return set_flag(case, "gpu-memory-utilization", None, direction, f"{why}: {step}", by=by, unset=to)
 
 

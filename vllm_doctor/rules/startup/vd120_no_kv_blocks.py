@@ -54,7 +54,7 @@ def _sum(case: Case) -> tuple[Arithmetic, ...]:
     fraction, source = case.utilization
     total, weights, left = case.total_gib, case.weights_gib, left_over(case)
     found = []
-    if total is not None:
+    if total is not None and case.fraction_told:
         found.append(gib("budget", total * fraction, f"{total:.2f} GiB × {fraction:g}", source))
     if weights is not None:
         found.append(gib("weights", weights, "as loaded, per rank", "the log"))

@@ -47,7 +47,7 @@ def _graphs(case: Case) -> tuple[Arithmetic, ...]:
     estimate = run.number("graphs-estimate", "size") if run is not None else None
     if estimate is not None:
         found.append(gib("graphs, as estimated", estimate, "before the KV cache was sized", "the log"))
-    if total is not None:
+    if total is not None and case.fraction_told:
         found.append(
             gib("left outside the budget", total * (1 - fraction), f"{total:.2f} × (1 − {fraction:g})", source)
         )
