@@ -5,10 +5,10 @@ import shlex
 
 import pytest
 
-from tests.plan.models import DEEPSEEK_LIKE, GPT_OSS_20B, HYBRID_LIKE, LLAMA_8B
+from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, GPT_OSS_20B, HYBRID_LIKE, LLAMA_8B
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
-from vllm_doctor.plan.question.planner import Question, planner
+from vllm_doctor.plan.question.planner import Planner, Question, planner
 from vllm_doctor.render.plan import figures
 
 CARDS = {"L4": 0.8, "H100 80GB": 2.5, "A100 80GB": 1.5}
@@ -304,3 +304,23 @@ def test_latents_are_kept_once_where_data_parallel_ranks_hold_more(ask):
     assert (plain[1]["tensor_parallel_size"], plain[1]["data_parallel_size"]) == (1, 8)
     assert "--max-num-seqs 3" in plain[1]["launch"]
     assert plain[1]["requests_at_once"][0] >= 20
+
+
+def test_a_larger_card_with_a_wider_step_does_not_rule_out_a_smaller_one(ask, priced):
+    # 8192 tokens of a step lie beside every window of an RTX PRO 6000, 2048 beside those of an RTX 5090.
+    def rows(prices):
+        _, told = ask("context=16k,concurrency=16", "--prices", priced(prices), config=GEMMA3_LIKE)
+        return {row["format"]: row["gpus"] for row in told["rows"] if "5090" in row["gpu"]}
+
+    alone = rows({"RTX 5090": 1})
+    assert alone["as stored"] == 4
+    assert rows({"RTX PRO 6000 Blackwell Server Edition": 9, "RTX 5090": 1}) == alone
+
+
+@pytest.mark.parametrize(("config", "version"), [(DEEPSEEK_LIKE, "0.33.0"), (LLAMA_8B, "0.19.1")])
+def test_what_others_of_a_kind_needed_spares_most_of_the_work(ask, monkeypatch, config, version):
+    tried = []
+    real = Planner.predict
+    monkeypatch.setattr(Planner, "predict", lambda self, changes=None: (tried.append(1), real(self, changes))[1])
+    ask("context=128k,concurrency=32", "--gpus", "16", config=config, version=version)
+    assert len(tried) < 700

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from vllm_doctor.knowledge.pattern import Pattern
 
@@ -50,6 +51,7 @@ class Version:
         return ".".join(map(str, self.release))
 
 
+@lru_cache(maxsize=1024)
 def parse_version(text: str) -> Version | None:
     """Version of texts as vLLM logs them: 0.33.0, v0.10.1.1, 0.11.0rc2.dev12+g1a2b3c4, 0.19.0+cpu. None if there is
     none."""

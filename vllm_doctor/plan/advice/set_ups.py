@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Card, find, names
-from vllm_doctor.knowledge.versions import flag
+from vllm_doctor.knowledge.versions import batch_defaults, flag
 from vllm_doctor.launch.parse import LaunchLine
 from vllm_doctor.plan.advice.formats import FormatOptions, computes_fp8_cache, formats
 from vllm_doctor.plan.launch.flags import SettingError
@@ -135,29 +135,40 @@ def _tried(
     planner: Planner, goal: Goal, card: Card, count: int, *, fmt: FormatOptions, needs: dict[tuple[object, ...], float]
 ) -> SetUp | None:
     """The set-up of so many cards; None where their memory is less than weights and requests need."""
-    kind = (fmt, count, card.capability)
+    step = batch_defaults(planner.version, card.total_gib, card.name, use_v1=True).tokens
+    kind = (fmt, count, card.capability, step)  # a window keeps a step beside it
     row = _set_up(planner, goal, card, count, fmt) if needs.get(kind, 0.0) <= card.total_gib else None
-    if row is None or row.reaches:
+    if row is None:
+        return None
+    latent = count > 1 and _keeps_latents(planner)
+    if not latent:
+        needs[kind] = _least(row, goal)
         return row
+    if row.reaches:
+        return row
+    ranks = _set_up(planner, goal, card, count, fmt, data=True)
+    if ranks is None:
+        return row
+    needs[kind] = min(_least(row, goal), _least(ranks, goal))
+    return ranks if ranks.reaches else row
+
+
+def _least(row: SetUp, goal: Goal) -> float:
+    """GiB of one GPU without which no card of its kind reaches the goal: weights, and the requests of one rank."""
     p = row.predicted
-    if count > 1 and _keeps_latents(planner):
-        ranks = _set_up(planner, goal, card, count, fmt, data=True)
-        return ranks if ranks is not None and ranks.reaches else row
-    needs[kind] = p.weights_gib + (goal.concurrency * p.needed_kv_gib if p.pool is not None else 0.0)
-    return row
+    if p.pool is None:
+        return p.weights_gib
+    return p.weights_gib + goal.concurrency // p.settings.parallel.dp * p.needed_kv_gib
 
 
 def _keeps_latents(planner: Planner) -> bool:
     """Does every tensor-parallel rank keep the same latents, so that data-parallel ranks, which share the experts, hold
     more requests?"""
+    if planner.arch.mla is None or planner.arch.moe is None:
+        return False
     fact = flag("enable-expert-parallel", planner.version)
-    return (
-        planner.arch.mla is not None
-        and planner.arch.moe is not None
-        and fact is not None
-        and fact.exists is True
-        and not planner.settings().speculative
-    )
+    drafts = {"speculative-config", "speculative-model"} & planner.line.flags.keys()
+    return fact is not None and fact.exists is True and not (drafts and planner.settings().speculative)
 
 
 def _largest(planner: Planner, goal: Goal, card: Card, fmt: FormatOptions) -> SetUp | None:

@@ -145,6 +145,8 @@ class History(msgspec.Struct, frozen=True):
     def known(self, s: Settings) -> KnownTerms:
         """The terms logged by the last start with these settings; only its weights where other settings differ;
         nothing known where there was none."""
+        if not self.starts:
+            return KnownTerms()
         record = self.starts.get(self.name(s))
         if record is not None:
             terms = _figures(record.get("logged"))

@@ -7,11 +7,13 @@ smaller the matrix is row parallel, where the output side did it is column paral
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import gcd
 
 from msgspec.structs import replace
 
 from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
@@ -26,25 +28,32 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """One refusal, for the first matrix that cannot be split; none for one card."""
     if s.parallel.tp == 1 or s.gguf is not None:
         return
-    fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
-    why = _first(a, s, fmt, s.parallel)
+    asked = (s.quantization, s.element, s.gguf)
+    why = _first(a, asked, s.parallel, s.does)
     if why is None:
         return
-    good = [n for n in range(1, s.parallel.tp) if _splits(a, s, fmt, replace(s.parallel, tp=n))]
+    good = [n for n in range(1, s.parallel.tp) if _splits(a, asked, replace(s.parallel, tp=n), s.does)]
     needed = f"a size that splits {why}"
     if good:
         needed += f", such as {', '.join(map(str, good[-3:]))}"
     yield Refusal("--tensor-parallel-size", str(s.parallel.tp), needed)
 
 
-def _splits(a: Architecture, s: Settings, fmt: Scheme, par: Parallel) -> bool:
+# --quantization, bytes of a value of the model's type, the GGUF file.
+_Asked = tuple[str | None, int, str | None]
+
+
+def _splits(a: Architecture, asked: _Asked, par: Parallel, does: Behaviour) -> bool:
     heads = not (a.heads and a.heads % par.tp)
     kv = not (a.kv_heads and a.mla is None and a.kv_heads % par.tp and par.tp % a.kv_heads)
-    return heads and kv and _first(a, s, fmt, par) is None
+    return heads and kv and _first(a, asked, par, does) is None
 
 
-def _first(a: Architecture, s: Settings, fmt: Scheme, par: Parallel) -> str | None:
-    """What of the model does not split in this size: of layers that are alike one is looked at."""
+@lru_cache(maxsize=512)
+def _first(a: Architecture, asked: _Asked, par: Parallel, does: Behaviour) -> str | None:
+    """What of the model does not split in this size: of layers that are alike one is looked at. Kept: a search for
+    cards asks the same sizes of each of them."""
+    fmt = scheme(a.quantization, *asked)
     seen: set[tuple[object, ...]] = set()
     for index, layer in enumerate(a.layers):
         moe = a.moe is not None and index in a.moe.layers
@@ -62,12 +71,12 @@ def _first(a: Architecture, s: Settings, fmt: Scheme, par: Parallel) -> str | No
             continue
         seen.add(like)
         for whole, part in pairs:
-            if not part.vector and (why := _refused(a, s, fmt, whole, part)) is not None:
+            if not part.vector and (why := _refused(a, does, fmt, whole, part)) is not None:
                 return why
     return None
 
 
-def _refused(a: Architecture, s: Settings, fmt: Scheme, whole: Matrix, part: Matrix) -> str | None:
+def _refused(a: Architecture, does: Behaviour, fmt: Scheme, whole: Matrix, part: Matrix) -> str | None:
     name = part.name.rpartition(".")[2]
     what = f"{name} of the experts" if part.expert else name
     for side, full, each in (("inputs", whole.inner, part.inner), ("outputs", whole.out, part.out)):
@@ -75,28 +84,28 @@ def _refused(a: Architecture, s: Settings, fmt: Scheme, whole: Matrix, part: Mat
             continue
         if each != int(each):
             return f"the {full:g} {side} of {what} evenly"
-        told = _stored(a, s, fmt, fmt.choose(part.name, part.expert), part, int(each), side=side)
+        told = _stored(a, does, fmt, fmt.choose(part.name, part.expert), part, int(each), side=side)
         if told is not None:
             return f"the {full:g} {side} of {what} into {told}"
     return None
 
 
 def _stored(  # noqa: PLR0917
-    a: Architecture, s: Settings, fmt: Scheme, form: Format, part: Matrix, each: int, *, side: str
+    a: Architecture, does: Behaviour, fmt: Scheme, form: Format, part: Matrix, each: int, *, side: str
 ) -> str | None:
     """The whole pieces that a rank's part of `each` must consist of, where it does not; None where it does."""
     if form.block and each % form.block:
-        refines = s.does.refines_expert_blocks and fmt.name == "fp8" and part.expert
+        refines = does.refines_expert_blocks and fmt.name == "fp8" and part.expert
         if refines and gcd(form.block, each, a.hidden) >= _REFINED:
             return None
         return f"blocks of {form.block} that share a scale; {each} for each rank is none"
-    if form.group and side == "inputs" and each % form.group and _needs_groups(s, fmt, part):
+    if form.group and side == "inputs" and each % form.group and _needs_groups(does, fmt, part):
         return f"groups of {form.group} that share a scale; {each} for each rank is none"
     return None
 
 
-def _needs_groups(s: Settings, fmt: Scheme, part: Matrix) -> bool:
+def _needs_groups(does: Behaviour, fmt: Scheme, part: Matrix) -> bool:
     """AWQ and compressed-tensors raise for a part of a group; what GPTQ's kernels make of one is not known here."""
     if fmt.name == "compressed-tensors":
-        return not part.expert or s.does.checks_expert_groups
+        return not part.expert or does.checks_expert_groups
     return fmt.name in {"awq", "awq-marlin"} and not part.expert

@@ -125,23 +125,22 @@ def _token(layer: Attention, a: Architecture, s: Settings, gpu: Card | None) -> 
     return token_bytes(heads, layer.head_dim, layer.value_dim, s.kv_dtype, s.element)
 
 
+_NO_TOKENS = frozenset({"linear", "mamba", "conv", "none"})
+
+
 def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list[Spec]:
     """The cache of each of these layers, in order; layers that keep none are left out."""
     if a.model_type in ENCODER_ONLY:
         return []
     block = block_size(a, s, gpu)
-    attention = [
-        _token(a.layers[i], a, s, gpu)
-        for i in range(len(a.layers))
-        if a.layers[i].kind not in {"linear", "mamba", "conv", "none"}
-    ]
+    alike = {layer: _token(layer, a, s, gpu) for layer in dict.fromkeys(a.layers) if layer.kind not in _NO_TOKENS}
     state = state_bytes(a, s, a.linear) if a.linear is not None and a.hybrid else 0
     checkpoint = _checkpoints(a, s, gpu)
     padded: int | None = None
-    if state and attention:
+    if state and alike:
         # The attention page is raised to the state's, in steps of the kernel block (platforms/interface.py
         # _align_hybrid_block_size).
-        one = max(attention)
+        one = max(alike.values())
         step = _step(a, s, block, checkpoint)
         block = max(block, step * ceil(state / (step * one)))
         padded = block * one
@@ -162,7 +161,7 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
                 if layer.kind == "chunked"
                 else "full"
             )
-            out.append(Spec(kind, block, _token(layer, a, s, gpu), layer.window or 0))
+            out.append(Spec(kind, block, alike[layer], layer.window or 0))
             if layer.indexed and a.mla is not None:
                 # The indexer's keys: a byte a value, and the scales (deepseek_v2.py DeepseekV32IndexerCache).
                 out.append(Spec("mla", block, a.mla.indexer_dim + a.mla.indexer_dim // _INDEXED * 4))

@@ -317,6 +317,23 @@ def _sum(matrices: Iterable[Matrix], scheme: Scheme, base: Format, target: Weigh
     return found.scales + sum(allocated(size, splits_large=target.splits_large) for size in found.sizes.values())
 
 
+def _layers(  # noqa: PLR0917
+    a: Architecture, layers: range, par: Parallel, scheme: Scheme, base: Format, target: WeightTarget
+) -> float:
+    """Bytes of these layers; those that are alike, formats and all, are summed once."""
+    prefix = f"{a.text_prefix}.layers"
+    sums: dict[tuple[object, ...], float] = {}
+    total = 0.0
+    for i in layers:
+        matrices = list(layer_matrices(a, i, par, prefix))
+        kinds = (base if m.vector else scheme.choose(m.name, m.expert) for m in matrices)
+        like = (a.layers[i], a.moe is not None and i in a.moe.layers, *kinds)
+        if like not in sums:
+            sums[like] = _sum(matrices, scheme, base, target)
+        total += sums[like]
+    return total
+
+
 def rank_weights(
     a: Architecture,
     scheme: Scheme,
@@ -332,10 +349,7 @@ def rank_weights(
     base = plain(target.element)
     parts = par.stages(len(a.layers))
     start = sum(parts[:stage])
-    prefix = f"{a.text_prefix}.layers"
-    total = sum(
-        _sum(layer_matrices(a, i, par, prefix), scheme, base, target) for i in range(start, start + parts[stage])
-    )
+    total = _layers(a, range(start, start + parts[stage]), par, scheme, base, target)
     rows = padded_vocab(a.vocab, par.tp) // par.tp
     last = stage == par.pp - 1
     if stage == 0 or (last and a.tied):
