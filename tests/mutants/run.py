@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.mutants import covered
+from tests.mutants import covered, typed
 from tests.mutants.mutate import Mutant, mutant, sites
 from tests.mutants.put_in import put_in
 
@@ -28,7 +28,11 @@ ROOMS = ("rules", "remedy", "plan", "gather")  # folders of vllm_doctor
 # Of the tests that run a line, so many seconds of them are asked.
 ENOUGH = 30.0
 _CODE = re.compile(r"vd\d{3}(?=_)")
-_CAUGHT, _SURVIVED, _UNCOVERED = "caught", "survived", "no test runs it"
+_CAUGHT, _REFUSED, _SURVIVED, _UNCOVERED = "caught", "refused by the types", "survived", "no test runs it"
+
+
+# Tests and the type check both stand before a landing.
+_SEEN = (_CAUGHT, _REFUSED)
 
 
 class Bug(NamedTuple):
@@ -168,8 +172,10 @@ def _tried(o: argparse.Namespace) -> list[tuple[Bug, Mutant, str]]:
             of_file.get(changed.line) or sorted({t for one in of_file.values() for t in one}) or _starting(bug, lines)
         )
         told = verdict(bug, asked(tests, bug, seconds))
+        if told != _CAUGHT and typed.refuses(bug.path, changed):
+            told = _REFUSED
         tried.append((bug, changed, told))
-        if told != _CAUGHT:
+        if told not in _SEEN:
             print(f"{len(tried)}: {told}: {bug.path.relative_to(REPO)}:{changed.line}: {changed.what}", flush=True)
     return tried
 
@@ -177,13 +183,20 @@ def _tried(o: argparse.Namespace) -> list[tuple[Bug, Mutant, str]]:
 def _report(o: argparse.Namespace, tried: list[tuple[Bug, Mutant, str]]) -> int:
     for room in dict.fromkeys(bug.room for bug, _, _ in tried):
         count = collections.Counter(told for bug, _, told in tried if bug.room == room)
-        print(
-            f"{room}: {count[_CAUGHT]} of {count.total()} caught ({count[_CAUGHT] / count.total():.0%}); {dict(count)}"
-        )
-    caught = sum(told == _CAUGHT for _, _, told in tried)
-    share = caught / len(tried) if tried else 0.0
-    print(f"all: {caught} of {len(tried)} caught ({share:.1%}), seed {o.seed}, at most {o.each} a room")
+        print(f"{room}: {_told(count)}")
+    whole = collections.Counter(told for _, _, told in tried)
+    share = sum(whole[one] for one in _SEEN) / len(tried) if tried else 0.0
+    print(f"all: {_told(whole)}; seed {o.seed}, at most {o.each} a room")
     return 0 if share >= o.least else 1
+
+
+def _told(count: "collections.Counter[str]") -> str:
+    seen, every = sum(count[one] for one in _SEEN), max(1, count.total())
+    return (
+        f"{seen} of {count.total()} seen ({seen / every:.0%}): "
+        f"{count[_CAUGHT]} by tests ({count[_CAUGHT] / every:.0%}), "
+        f"{count[_REFUSED]} by the types; {count[_SURVIVED]} survived, {count[_UNCOVERED]} no test runs"
+    )
 
 
 if __name__ == "__main__":
