@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.approved import askers, diagnoses, plan_sweeps, plans, readings, sweeps
+from tests.approved import askers, bounds, diagnoses, plan_sweeps, plans, readings, sweeps
 
 FOLDER = Path(__file__).parent
 
@@ -19,12 +19,15 @@ def made() -> dict[Path, Callable[[], str]]:
     of_figures = {FOLDER / "sweeps" / f"{code}.txt": partial(sweeps.answers, code) for code in sweeps.codes()}
     of_documents = {FOLDER / "readings" / f"{kind}.txt": partial(readings.answers, kind) for kind in readings.kinds()}
     of_programs = {FOLDER / "askers" / f"{kind}.txt": partial(askers.answers, kind) for kind in askers.kinds()}
-    return of_programs | of_rules | of_plans | of_questions | of_figures | of_documents
+    of_numbers = {FOLDER / "bounds" / f"{kind}.txt": partial(bounds.answers, kind) for kind in bounds.kinds()}
+    return of_programs | of_numbers | of_rules | of_plans | of_questions | of_figures | of_documents
 
 
 def present() -> set[Path]:
     """The files that lie there."""
-    texts = (FOLDER.glob(f"{kind}/*.txt") for kind in ("plans", "plan_sweeps", "sweeps", "readings", "askers"))
+    texts = (
+        FOLDER.glob(f"{kind}/*.txt") for kind in ("plans", "plan_sweeps", "sweeps", "readings", "askers", "bounds")
+    )
     return {*FOLDER.glob("diagnoses/*.yaml"), *(path for kind in texts for path in kind)}
 
 

@@ -28,7 +28,7 @@ from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 _NUMBER = re.compile(r"\d{1,9}|0\.\d{1,4}")
 # Whose first launch goes through every release (dense, sparse with latent attention, hybrid, sliding windows), and
 # through every card.
-_THROUGH = {
+THROUGH = {
     "version": ("llama-8b", "deepseek-v3", "qwen3.5-27b", "gemma3-27b"),
     "gpu": ("llama-8b", "gpt-oss-20b"),
 }
@@ -46,18 +46,18 @@ def answers(model: str) -> str:
 def _told(model: str) -> Iterator[str]:
     config = json.loads((FOLDER / "models" / f"{model}.json").read_text(encoding="utf-8"))
     for words in launches()[model]:
-        before = _figures(config, _question(words))
+        before = _figures(config, question(words))
         yield f"$ {words}"
         yield from (f"  {name} = {value}" for name, value in before.items())
         for what, changed in _of_launch(words):
-            yield from _line(what, before, _figures(config, _question(changed)))
-    asked = _question(launches()[model][0])
+            yield from _line(what, before, _figures(config, question(changed)))
+    asked = question(launches()[model][0])
     before = _figures(config, asked)
     yield "config.json of the first"
     for what, other in _of_config(config):
         yield from _line(what, before, _figures(other, asked))
     for kind, values in (("version", tuple(map(str, sampled()))), ("gpu", gpus.names())):
-        if model not in _THROUGH[kind]:
+        if model not in THROUGH[kind]:
             continue
         yield f"every {kind} of the first, each beside the one before it"
         last = before
@@ -127,7 +127,7 @@ _OPTIONS = {
 }
 
 
-def _question(words: str) -> dict[str, Any]:
+def question(words: str) -> dict[str, Any]:
     """The question in the words between `plan --model-config M` and the end; what only the advice asks for is out."""
     options, _, launch = words.partition(" -- ")
     given = shlex.split(options)
