@@ -17,9 +17,8 @@ from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.reading import ConfigError, Section
 from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 
-
 # Of an option -1 is read as a number of tokens, such as 8k, and refused before its bounds are asked.
-_HUGE = 10**18
+_HUGE = 10**13
 
 
 @cache
