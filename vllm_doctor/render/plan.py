@@ -59,6 +59,7 @@ def figures(p: Prediction) -> dict[str, object]:
         "outcome": p.outcome,
         "verdict": p.verdict,
         "odds": _round(p.odds),
+        "doubtful": p.doubtful,
         "weights_gib": _round(p.weights_gib, 3),
         "non_torch_gib": None if p.sizes_only else _round(p.non_torch_gib),
         "activation_gib": None if p.sizes_only else _round(p.activation_gib, 3),
@@ -336,9 +337,18 @@ def _sizes(p: Prediction) -> list[str]:
     return lines
 
 
+# What may be missing, of each point at which a start ends.
+_DOUBTS = {
+    "oom-weights": "the weights may be larger than what is free",
+    "oom-profile": "a full step may be larger than what is free beside the weights",
+    "kv-too-small": "the memory that one request needs lies inside the range",
+    "oom-cudagraph": "CUDA graphs, or the sampler's warm-up, may be larger than what the KV cache leaves free",
+}
+
+
 def _verdict(p: Prediction) -> str:
     if p.verdict == "uncertain":
-        return "may start or not: the memory that one request needs lies inside the range"
+        return f"may start or not: {_DOUBTS[p.doubtful or 'kv-too-small']}"
     return _OUTCOMES[p.outcome]
 
 
@@ -347,9 +357,10 @@ def _uncertain(p: Prediction) -> list[str]:
     if p.odds is None:
         return []
     told = f"starts    in about {max(5, min(95, round(p.odds * 20) * 5))} of 100 such cases"
-    if p.widest is not None:
-        told += f"; least sure is {p.widest.term}, {p.widest.above:.2f} less to {p.widest.below:.2f} GiB more"
-    fact = [] if p.widest is None else [f"            {p.widest.told_by}"]
+    widest = p.widest if p.doubtful == "kv-too-small" else None
+    if widest is not None:
+        told += f"; least sure is {widest.term}, {widest.above:.2f} less to {widest.below:.2f} GiB more"
+    fact = [] if widest is None else [f"            {widest.told_by}"]
     return [
         f"  {told}",
         *fact,

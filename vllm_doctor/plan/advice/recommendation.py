@@ -57,6 +57,8 @@ def safe(p: Prediction) -> bool:
     """Would this start even at the low end of the range?"""
     if p.outcome != "ok" or p.available_kv_gib is None:
         return False
+    if p.odds is not None and p.doubtful != "kv-too-small":
+        return False
     low = p.margin_gib[0] if p.margin_gib is not None else p.available_kv_gib
     block = p.checked.block_bytes / GIB if p.checked is not None else 0.0
     return low >= p.needed_kv_gib + block

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from math import erfc, sqrt
+from math import sqrt
 from typing import Literal
 
 import msgspec
@@ -18,6 +18,7 @@ from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme, scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
+from vllm_doctor.plan.prediction.points import Point, doubtful, first
 from vllm_doctor.plan.support import judge
 from vllm_doctor.plan.terms.activation import Activation, estimate
 from vllm_doctor.plan.terms.fragments import stranded
@@ -30,11 +31,15 @@ from vllm_doctor.plan.terms.term import Term
 from vllm_doctor.plan.terms.weights import EAGLE3_VOCAB, WeightTarget, rank_weights, step_buffers
 
 GIB = 1 << 30
-# Share of a step's activations lost to fragmentation: a public log of 200000 batched tokens on 80 GB shows 6.19 GiB
-# reserved but unallocated beside 19.5 GiB of live activations when 5.34 GiB more were refused.
+# The most of a step's activations that is taken as lost to fragmentation: a public log of 200000 batched tokens on
+# 80 GB shows 6.19 GiB reserved but unallocated beside 19.5 GiB of live activations when 5.34 GiB more were refused.
+# One log, so it widens the range and decides nothing.
 FRAGMENTED = 6.19 / 19.5
 # How far the activations of 0.20 and later may be off, in GiB and as a share. Fitted: 28 starts of 0.20 to 0.30.
 RECENT, RECENT_SHARE, DRAFTS = 0.35, 0.12, 0.8
+# How much larger the second runner's sampler warm-up is than its tensors, give or take as much. One start: 20 % at
+# least.
+WARMED = 0.15
 # How far they may be off, in GiB, where LoRA's kernels keep the compiler from fusing. One start: 0.15 more.
 ADAPTERS = 0.25
 
@@ -47,7 +52,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     the range, `terms` explain every figure."""
 
     outcome: str
-    odds: float | None  # how likely it starts, where what one request needs lies inside the range
+    odds: float | None  # how likely it starts, where at some point what is needed lies inside the range
+    doubtful: str | None  # what it would end with at that point
     widest: Spread | None  # the term that widens the range most
     weights_gib: float
     non_torch_gib: float | None
@@ -311,16 +317,18 @@ def _held(s: Settings, stage: Stage, available: float | None) -> Held:
 def _outcome(  # noqa: PLR0917
     s: Settings, gpu: Card | None, total_gib: float | None, known: KnownTerms, f: Figures, held: Held, stage: Stage
 ) -> str:
-    """What vLLM would end with, the first thing that ends it."""
+    """What vLLM would end with before memory decides, or where nothing but the pool is known."""
     outcome = "rejected" if s.refusals else "unknown" if s.doubts else "ok"
-    full = held.longest is None or held.longest < held.length
-    if outcome == "ok" and stage.pool is not None and f.available is not None and full:
+    if outcome == "ok" and stage.pool is not None and f.available is not None and _full(held):
         outcome = "kv-too-small"
-    if total_gib is None or known.available_kv_gib is not None:
+    if total_gib is None or known.available_kv_gib is not None or _counts_all(gpu):
         return outcome
-    if _counts_all(gpu):
-        return _failure(s, gpu, total_gib, f, outcome, stage) if outcome in {"ok", "kv-too-small"} else outcome
     return "oom-weights" if outcome == "unknown" and f.weights > total_gib else outcome
+
+
+def _full(held: Held) -> bool:
+    """Is there no room for one request?"""
+    return held.longest is None or held.longest < held.length
 
 
 def _one(  # noqa: PLR0917
@@ -337,10 +345,16 @@ def _one(  # noqa: PLR0917
         outcome = "oom-host"
     checked = stage.checked
     needed = checked.needed(held.length) / GIB if checked is not None else 0.0
-    judged = outcome in {"ok", "kv-too-small"} and not s.auto_length
+    odds: float | None = None
+    doubt: str | None = None
+    if outcome in {"ok", "kv-too-small"} and total_gib is not None and known.available_kv_gib is None:
+        points = _points(s, gpu, total_gib, f, held, stage, needed)
+        ends, odds = first(points)
+        outcome, doubt = ends or "ok", doubtful(points) if odds is not None else None
     return Prediction(
         outcome=outcome,
-        odds=_odds(checked, needed, f.available, f.margin) if judged else None,
+        odds=odds,
+        doubtful=doubt,
         widest=max(f.spreads, key=lambda x: x.below + x.above, default=None),
         weights_gib=f.weights,
         non_torch_gib=f.rest,
@@ -386,13 +400,13 @@ def _terms(stage: Stage) -> tuple[Term, ...]:
 
 
 def held_before_start(s: Settings, gpu: Card | None) -> float:
-    """GiB in use before vLLM's snapshot: CUDA context, and since 0.11 NCCL too (worker start logs: 0.51 on one H100,
-    1.5-2.0 with TP)."""
+    """GiB in use before vLLM's snapshot: CUDA context, and since 0.11 NCCL too. Worker start logs: 0.17 to 0.61 on one
+    card (six hosts), 0.63, 0.63 and 0.96 with ranks over PCIe, 1.5 to 2.0 over NVLink."""
     if gpu is not None and gpu.unified:
         return 2.0
     linked = gpu is None or gpu.link == "nvlink"
     if s.parallel.tp * s.parallel.pp > 1 and s.does.nccl_before_snapshot:
-        return 1.75 if linked else 0.8
+        return 1.6 if linked else 0.65
     return 0.5
 
 
@@ -411,43 +425,97 @@ def _too_little_free(s: Settings, gpu: Card | None, total_gib: float | None) -> 
     )
 
 
-def _failure(  # noqa: PLR0917
-    s: Settings, gpu: Card | None, total: float, f: Figures, outcome: str, stage: Stage
-) -> str:
-    """The first point at which memory would run out, in the order of the start."""
-    free = total - held_before_start(s, gpu)
-    if f.weights > free:
-        return "oom-weights"
-    if f.weights + f.rest + f.active > free:
-        return "oom-profile"
-    if outcome != "ok":
-        return outcome
-    left = free - f.weights - f.rest - max(f.available or 0.0, 0.0) - f.captured.gib - stage.stranded / GIB
-    if left < 0:
-        return "oom-cudagraph"
-    forward = max((t.bytes for t in stage.activation.terms if t.name.startswith("forward")), default=0.0) / GIB
-    if forward > 0.5 * f.active and left < forward * (1 + FRAGMENTED):
-        # A full step needs its widest tensors in one piece, and blocks freed by earlier steps do not join.
-        return "oom-profile"
-    samples = s.engine == "V1" and not s.v2_runner and stage.activation.winner == "logits and sampler"
-    return "oom-cudagraph" if samples and left < f.active else "ok"
+# How far what is in use before vLLM looks may be off, in GiB: one context, NCCL over PCIe, NCCL over NVLink.
+_HELD_ONE, _HELD_PCIE, _HELD_NVLINK, _HELD_UNIFIED = 0.2, 0.35, 0.5, 1.0
 
 
-# The range is claimed to hold nine starts of ten: so many standard deviations lie on each side of the middle.
-_SIDE = 1.645
+def _held_off(s: Settings, gpu: Card | None) -> float:
+    if gpu is not None and gpu.unified:
+        return _HELD_UNIFIED
+    if s.parallel.tp * s.parallel.pp > 1 and s.does.nccl_before_snapshot:
+        return _HELD_NVLINK if gpu is None or gpu.link == "nvlink" else _HELD_PCIE
+    return _HELD_ONE
 
 
-def _odds(
-    checked: Pool | None, needed: float, middle: float | None, margin: tuple[float, float] | None
-) -> float | None:
-    """How likely the pool holds what vLLM asks for, 0 to 1; None where that lies outside the range."""
-    if checked is None or margin is None or middle is None:
-        return None
+def _points(  # noqa: PLR0917
+    s: Settings, gpu: Card | None, total: float, f: Figures, held: Held, stage: Stage, needed: float
+) -> list[Point]:
+    """Where memory may run out, in the order of the start."""
+    points: list[Point] = []
+    if _counts_all(gpu):
+        points += _before_the_pool(s, gpu, total, f)
+    if stage.checked is not None and f.available is not None:
+        points.append(_pool_point(s, f, held, stage.checked, needed))
+    if _counts_all(gpu):
+        points += _after_the_pool(s, gpu, total, f, stage)
+    return points
+
+
+def _before_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures) -> list[Point]:
+    """While weights are loaded, and in the profile's pass."""
+    free, off = total - held_before_start(s, gpu), _held_off(s, gpu)
+    loaded = [x for x in f.spreads if x.term in {"weights", "layout of the weights", "drafter"}]
+    # What V0 of old counts outside torch holds blocks that torch gives back when it runs short.
+    outside = set() if s.does.counts_used_memory else {"memory outside torch"}
+    passed = [*loaded, *(x for x in f.spreads if x.term in {"activation", "sampler", "runner", *outside})]
+    found: list[Point] = []
+    for outcome, left, spreads in (
+        ("oom-weights", free - f.weights, loaded),
+        ("oom-profile", free - f.weights - f.rest - f.active, passed),
+    ):
+        below, above = _range([*spreads, Spread("before the start", off, off)])
+        found.append(Point(outcome=outcome, left=left, below=below, above=above))
+    return found
+
+
+def _pool_point(s: Settings, f: Figures, held: Held, checked: Pool, needed: float) -> Point:
+    """The check that one request fits. A length that follows the pool, and a pool of given blocks, leave no doubt but
+    whether there is one."""
+    available = f.available or 0.0
+    if s.auto_length or s.blocks_override or f.margin is None:
+        return Point(outcome="kv-too-small", left=-1.0 if _full(held) else 1.0, below=0.0, above=0.0)
     least = needed + (checked.block_bytes / GIB if checked.rules.reserve_null_block else 0.0)
-    if not margin[0] < least <= margin[1]:
-        return None
-    side = middle - margin[0] if least < middle else margin[1] - middle
-    return 0.5 * erfc((least - middle) * _SIDE / max(side, 1e-9) / sqrt(2))
+    left = available - least
+    left = min(left, -1e-9) if _full(held) else max(left, 0.0)
+    below, above = available - f.margin[0], f.margin[1] - available
+    # What lies in the claimed range is in doubt, to its ends.
+    return Point(outcome="kv-too-small", left=left, below=below, above=above, doubt=0.05)
+
+
+def _after_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, stage: Stage) -> list[Point]:
+    """While graphs are captured, while the sampler is warmed up, and in the first full step. What the pool took is what
+    vLLM measured as free, so errors of weights and of what lies outside torch cancel, but where its size is given."""
+    free = total - held_before_start(s, gpu)
+    left = free - f.weights - f.rest - max(f.available or 0.0, 0.0) - f.captured.gib - stage.stranded / GIB
+    off = _held_off(s, gpu)
+    # Graphs that were charged cancel, but for what vLLM's own estimate is off.
+    size = f.captured.gib
+    graphs_off = Spread("graphs", 0.1 + 0.25 * size, 0.1 + 0.5 * size) if f.charged else None
+    graphs_off = graphs_off or Spread("graphs", f.captured.above, f.captured.below)
+    spreads = [Spread("before the start", off, off), graphs_off]
+    if s.kv_bytes:
+        spreads += [x for x in f.spreads if x.term in {"weights", "memory outside torch"}]
+    else:
+        # A larger activation makes the pool smaller, and is free again when graphs are captured.
+        spreads += [Spread(x.term, x.above, x.below) for x in f.spreads if x.term == "activation"]
+    below, above = _range(spreads)
+    # On the second runner the graphs are not charged yet, so the pool takes their place.
+    other = f.charged if s.runner_open and not s.does.v2_charges_graphs else 0.0
+    here = Point(outcome="oom-cudagraph", left=left, below=below, above=above, otherwise=other)
+    found = [] if s.eager else [here]
+    warm_up = stage.activation.warm_up / GIB
+    if warm_up:
+        # The first runner profiled its pass. Of the second one's, kernels of FlashInfer take a part that no
+        # tensor of vLLM shows: four H100 of 0.25 with 4.3 GiB left ran out in a pass of 3.6 by its tensors.
+        more = WARMED * warm_up if s.v2_runner else 0.0
+        wide = sqrt(below**2 + more**2), sqrt(above**2 + more**2)
+        found.append(replace(here, left=left - warm_up - more, below=wide[0], above=wide[1]))
+    forward = max((t.bytes for t in stage.activation.terms if t.name.startswith("forward")), default=0.0) / GIB
+    if forward > 0.5 * f.active:
+        # A full step needs its widest tensors in one piece, and blocks freed by earlier steps may not join.
+        lost = forward * FRAGMENTED / 2
+        found.append(Point(outcome="oom-profile", left=left - forward - lost, below=lost, above=lost, doubt=0.05))
+    return found
 
 
 # Spreads that are one way or the other, and no deviation from a middle: added whole.

@@ -31,13 +31,18 @@ SMALL = 8 * MIB
 class Activation(msgspec.Struct, frozen=True):
     """The transient peak (what the log calls peak activation) and what stays allocated after it, with the terms.
     `otherwise` is the peak if what the launch does not tell is the other way round (which sampler is installed, whether
-    the profile reached it)."""
+    the profile reached it); `warm_up` what the sampler asks for once graphs are captured."""
 
     peak: float
     kept: float
     terms: tuple[Term, ...]
     winner: str
     otherwise: float
+    warm_up: float
+
+
+# Bytes a logit beside the logits in the second runner's warm-up: fp32 copy, filtered copy, probabilities.
+V2_WARM_UP = 12
 
 
 def tensor(tokens: int, width: int, element: int) -> int:
@@ -56,7 +61,7 @@ def sampler_bytes_per_logit(version: Version, engine: str, v2_runner: bool, elem
     does = behaviour(version)
     if engine == "V1" and v2_runner:
         if does.v2_sampler_warm_up:
-            return element + 12, "V2 sampler in the warm-up: logits, fp32 copy, filtered copy, probabilities"
+            return element + V2_WARM_UP, "V2 sampler in the warm-up: logits, fp32 copy, filtered copy, probabilities"
         return element, "V2 sampler: logits alone (Gumbel noise is drawn inside the kernel)"
     if engine == "V1" and does.triton_sampler:
         return element + 12, "logits, fp32 copy, probabilities, exponential noise"
@@ -303,7 +308,20 @@ def estimate(
         (*terms, *stages),
         winner.name if peak > towers + _cublas(capability) else "vision encoder",
         peak + differs,
+        _warm_up(a, s, sampler, seqs),
     )
+
+
+def _warm_up(a: Architecture, s: Settings, sampler: Term | None, rows: int) -> float:
+    """Bytes of the sampler's pass after the graphs are captured: the first runner's is the profile's own again
+    (gpu_model_runner.py _dummy_sampler_run), the second one's samples requests of two tokens, and one more for each
+    that is drafted (gpu/warmup.py warmup_kernels). 0 where there is none."""
+    if sampler is None or s.engine == "V0":
+        return 0.0
+    if not s.v2_runner:
+        return sampler.bytes
+    rows = max(1, min(rows, s.batched // (2 + s.draft_tokens)))
+    return float(rows * padded_vocab(a.vocab, s.parallel.tp) * (s.element + V2_WARM_UP))
 
 
 def _v0_states(a: Architecture, s: Settings) -> Term | None:

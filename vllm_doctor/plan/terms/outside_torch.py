@@ -118,14 +118,25 @@ def graphs(a: Architecture, s: Settings, gpu: Card | None = None) -> Estimate:
     below, above = 0.1 + 0.5 * (size - workspace), 0.1 + 0.25 * size
     plans = count * layers * COLLECTIVES * CAPTURED
     joined = _joins_by_nccl(s, gpu)
+    most = count * layers * COLLECTIVES * _captured_most(s, gpu)
     if joined:
-        return Estimate(size + plans, below + 0.25 * plans, above + 0.25 * plans)
-    return Estimate(size, below, above + (plans if joined is None else 0.0))
+        return Estimate(size + plans, below + 0.25 * plans, above + most - plans)
+    return Estimate(size, below, above + (most if joined is None else 0.0))
 
 
 # An all-reduce ends attention, and one ends the MLP. NCCL keeps the plan of each that a graph captured, 80 KiB in GiB.
 # Fitted to two hosts of four PCIe cards: 1.08 GiB beyond the rest in 13,760 of them (0.19), 0.71 in 9,792 (0.11).
 COLLECTIVES, CAPTURED = 2, 80 / (1 << 20)
+# The most that one of them is seen to take, in GiB: NCCL 2.21, which comes with torch up to vLLM 0.9 (four A10 of 0.8.5
+# had 6.2 GiB outside torch when they ran out of memory in some 6,400 of them; four RTX 4090 started), and between two
+# hosts (two GB10 of 0.29: vLLM's own estimate of its graphs was 5.1 GiB with 10,700 of them).
+_EARLY_MOST, _ACROSS_MOST = 0.9 / 1024, 0.4 / 1024
+
+
+def _captured_most(s: Settings, gpu: Card | None) -> float:
+    if s.version < Version((0, 9)):
+        return _EARLY_MOST
+    return _ACROSS_MOST if gpu is not None and gpu.unified else 1.25 * CAPTURED
 
 
 def _joins_by_nccl(s: Settings, gpu: Card | None) -> bool | None:
@@ -134,8 +145,8 @@ def _joins_by_nccl(s: Settings, gpu: Card | None) -> bool | None:
     None where only the driver knows that."""
     if s.parallel.tp == 1 or s.engine != "V1":
         return False
-    if not s.custom_all_reduce:
-        return True
+    if not s.custom_all_reduce or (gpu is not None and gpu.unified):
+        return True  # a GB10 is the only card of its host
     if gpu is None or gpu.link == "nvlink":
         return False
     return True if s.parallel.tp > 2 else None

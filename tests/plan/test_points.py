@@ -1,0 +1,88 @@
+"""Where a start may run out of memory: what is sure, and what is only likely."""
+
+import pytest
+
+from tests.plan.models import LLAMA_8B
+from tests.plan.test_activation import peak
+from tests.plan.test_plan import command, model, plan
+from vllm_doctor.plan.prediction.points import Point, doubtful, first
+
+__all__ = ["model"]
+
+
+def point(left: float, outcome: str = "oom-cudagraph", side: float = 1.0) -> Point:
+    return Point(outcome=outcome, left=left, below=side, above=side)
+
+
+@pytest.mark.parametrize(
+    ("points", "ends", "odds"),
+    [
+        ([point(2.0)], None, None),  # there is room wherever in the range the truth lies
+        ([point(-2.0)], "oom-cudagraph", None),  # and here there is none
+        ([point(0.0)], None, 0.5),
+        ([point(-0.2)], "oom-cudagraph", 0.37),
+        ([point(2.0), point(0.2, "oom-profile")], None, 0.63),
+        ([point(0.2, "kv-too-small"), point(-2.0)], "oom-cudagraph", None),  # it ends later, however this goes
+        ([point(-0.2, "kv-too-small"), point(-2.0)], "kv-too-small", None),
+        ([point(0.2), point(0.0, "oom-profile")], None, 0.5),  # the least likely one
+    ],
+)
+def test_a_start_ends_where_nothing_is_left_and_is_in_doubt_where_the_range_holds_both(points, ends, odds):
+    told = first(points)
+    assert told[0] == ends
+    assert told[1] == (None if odds is None else pytest.approx(odds, abs=0.01))
+
+
+def test_what_no_launch_shows_is_as_likely_either_way():
+    assert Point(outcome="oom-cudagraph", left=2.0, below=0.5, above=0.5, otherwise=4.0).odds == pytest.approx(0.5)
+    assert Point(outcome="oom-cudagraph", left=2.0, below=0.5, above=0.5, otherwise=0.5).odds is None
+
+
+def test_graphs_of_a_quantised_model_may_find_their_place_taken(model):
+    # 0.25: the first runner charges the graphs, the second one does not, and no launch shows which it is.
+    fp8 = {**LLAMA_8B, "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}}
+    line = "--max-model-len 8192 --gpu-memory-utilization 0.98"
+    told = {v: plan(model(fp8), line, gpu="H100", version=v).predict() for v in ("0.25.0", "0.20.0")}
+    assert (told["0.25.0"].verdict, told["0.25.0"].doubtful) == ("uncertain", "oom-cudagraph")
+    assert told["0.20.0"].verdict == "starts"
+
+
+def test_what_is_in_doubt_is_what_is_least_likely():
+    assert doubtful([point(0.2), point(0.0, "oom-profile"), point(3.0, "oom-weights")]) == "oom-profile"
+    assert doubtful([point(3.0)]) is None
+
+
+def test_fragmentation_makes_a_wide_step_doubtful_and_decides_nothing(model):
+    # A public log of 200000 tokens on 80 GB failed with 6.19 GiB reserved and unallocated: one log is no law.
+    config = {**LLAMA_8B, "vocab_size": 32000, "max_position_embeddings": 32768}
+    line = "--max-num-batched-tokens 200000 --max-num-seqs 200 --max-model-len 16384"
+    told = plan(model(config), line, gpu="H100", version="0.10.1").predict()
+    assert (told.outcome, told.verdict, told.doubtful) == ("ok", "uncertain", "oom-profile")
+    narrow = line.replace("200000", "32768")
+    assert plan(model(config), narrow, gpu="H100", version="0.10.1").predict().verdict == "starts"
+
+
+def test_the_second_runner_samples_a_whole_batch_once_the_graphs_are_there():
+    # Requests of two tokens: as many as sequences, or as a step holds; 14 bytes a logit.
+    assert peak(LLAMA_8B, "--max-num-seqs 512", "0.25.0").warm_up == 512 * 128256 * 14
+    assert peak(LLAMA_8B, "--max-num-batched-tokens 256", "0.25.0").warm_up == 128 * 128256 * 14
+    assert peak(LLAMA_8B, "--runner pooling", "0.25.0").warm_up == 0
+
+
+@pytest.mark.parametrize(
+    ("utilization", "verdict"), [("0.9", "starts"), ("0.97", "uncertain"), ("0.985", "does-not-start")]
+)
+def test_graphs_and_sampler_need_what_the_budget_leaves_free(model, utilization, verdict):
+    line = f"--max-model-len 8192 --gpu-memory-utilization {utilization}"
+    told = plan(model(LLAMA_8B), line, gpu="H100", version="0.25.0").predict()
+    assert told.verdict == verdict
+    assert told.outcome == "oom-cudagraph" or verdict != "does-not-start"
+
+
+def test_the_first_line_says_what_may_be_missing(model, capsys):
+    card = ["--vllm-version", "0.25.0", "--gpu", "H100", "--model-config", model(LLAMA_8B)]
+    launch = ["vllm", "serve", "m", "--max-model-len", "8192", "--gpu-memory-utilization", "0.97"]
+    assert command(*card, "--", *launch) == 3
+    told = capsys.readouterr().out
+    assert "may start or not: CUDA graphs, or the sampler's warm-up, may be larger" in told.splitlines()[0]
+    assert "least sure" not in told.split("recommended")[0].split("--explain")[0].splitlines()[1]
