@@ -357,14 +357,20 @@ def _uncertain(p: Prediction) -> list[str]:
     if p.odds is None:
         return []
     told = f"starts    in about {max(5, min(95, round(p.odds * 20) * 5))} of 100 such cases"
-    widest = p.widest if p.doubtful == "kv-too-small" else None
+    widest = p.widest if p.doubtful in {None, "kv-too-small"} else None
     if widest is not None:
         told += f"; least sure is {widest.term}, {widest.above:.2f} less to {widest.below:.2f} GiB more"
+    pool = p.doubtful == "kv-too-small"
+    beside = (
+        "the recommended launch starts in either case"
+        if pool
+        else "a lower --gpu-memory-utilization leaves more for it"
+    )
     fact = [] if widest is None else [f"            {widest.told_by}"]
     return [
         f"  {told}",
         *fact,
-        "            --learn START.LOG settles it after one start; the recommended launch starts in either case",
+        f"            --learn START.LOG settles it after one start; {beside}",
     ]
 
 

@@ -108,6 +108,7 @@ class Predicted:
     available_kv_gib: float | None = 10.0
     needed_kv_gib: float = 2.0
     checked: None = None
+    odds: None = None
 
 
 def test_the_plans_low_end_bounds_the_ramp():

@@ -53,11 +53,16 @@ class Choice(msgspec.Struct, frozen=True):
     dropped: frozenset[str] = frozenset()
 
 
+# The odds of getting beyond graphs and warm-up from which a launch is advised: on small cards the release's own
+# defaults leave no more.
+_LIKELY = 0.6
+
+
 def safe(p: Prediction) -> bool:
     """Would this start even at the low end of the range?"""
     if p.outcome != "ok" or p.available_kv_gib is None:
         return False
-    if p.odds is not None and p.doubtful != "kv-too-small":
+    if p.odds is not None and p.doubtful != "kv-too-small" and p.odds < _LIKELY:
         return False
     low = p.margin_gib[0] if p.margin_gib is not None else p.available_kv_gib
     block = p.checked.block_bytes / GIB if p.checked is not None else 0.0
