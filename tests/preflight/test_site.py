@@ -39,11 +39,11 @@ def played(folder: Path, extra: dict[str, object] | None = None, **more: object)
     return run(folder, "--extra-vars", json.dumps(extra), *words)
 
 
-def run(folder: Path, *words: str) -> str:
-    """What a person sees of a run of site.yml with an inventory."""
+def run(inventory: Path, *words: str, playbook: Path | str = "site.yml") -> str:
+    """What a person sees of a run of site.yml, or another playbook, with an inventory."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    playbook = shutil.which("ansible-playbook", path=path)
-    assert playbook is not None
+    program = shutil.which("ansible-playbook", path=path)
+    assert program is not None
     environment = {
         **os.environ,
         "PATH": path,
@@ -51,7 +51,7 @@ def run(folder: Path, *words: str) -> str:
         "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
     }
     done = subprocess.run(
-        [playbook, "-i", folder, "site.yml", *words],
+        [program, "-i", inventory, playbook, *words],
         capture_output=True,
         text=True,
         check=False,
