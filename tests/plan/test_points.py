@@ -5,13 +5,13 @@ import pytest
 from tests.plan.models import LLAMA_8B
 from tests.plan.test_activation import peak
 from tests.plan.test_plan import command, model, plan
-from vllm_doctor.plan.prediction.points import Point, doubtful, first
+from vllm_doctor.plan.prediction.points import StartPoint, doubtful, first
 
 __all__ = ["model"]
 
 
-def point(left: float, outcome: str = "oom-cudagraph", side: float = 1.0) -> Point:
-    return Point(outcome=outcome, left=left, below=side, above=side)
+def point(left: float, outcome: str = "oom-cudagraph", side: float = 1.0) -> StartPoint:
+    return StartPoint(outcome=outcome, left=left, below=side, above=side)
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def test_a_start_ends_where_nothing_is_left_and_is_in_doubt_where_the_range_hold
 
 
 def test_what_no_launch_shows_is_as_likely_either_way():
-    assert Point(outcome="oom-cudagraph", left=2.0, below=0.5, above=0.5, otherwise=4.0).odds == pytest.approx(0.5)
-    assert Point(outcome="oom-cudagraph", left=2.0, below=0.5, above=0.5, otherwise=0.5).odds is None
+    assert StartPoint(outcome="oom-cudagraph", left=2.0, below=0.5, above=0.5, otherwise=4.0).odds == pytest.approx(0.5)
+    assert StartPoint(outcome="oom-cudagraph", left=2.0, below=0.5, above=0.5, otherwise=0.5).odds is None
 
 
 def test_graphs_of_a_quantised_model_may_find_their_place_taken(model):

@@ -16,7 +16,7 @@ import msgspec
 SIDE = 1.645
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class StartPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One point of a start: the GiB that are left there, how far below and above that nine of ten truths lie, and what
     vLLM ends with where nothing is left. `otherwise` GiB less are left if what no launch shows is the other way round,
     which is as likely. `doubt` is the least of the odds, on either side, that is worth a word."""
@@ -50,7 +50,7 @@ def likely(left: float, below: float, above: float) -> float:
     return 0.5 * erfc(-left * SIDE / max(side, 1e-9) / sqrt(2))
 
 
-def first(points: Sequence[Point]) -> tuple[str | None, float | None]:
+def first(points: Sequence[StartPoint]) -> tuple[str | None, float | None]:
     """(What ends the start if the middle of each range holds, the odds that nothing does). No odds where it is sure to
     end, or sure not to."""
     ends = next((p.outcome for p in points if p.left < 0), None)
@@ -60,7 +60,7 @@ def first(points: Sequence[Point]) -> tuple[str | None, float | None]:
     return ends, min(told, default=None)
 
 
-def doubtful(points: Sequence[Point]) -> str | None:
+def doubtful(points: Sequence[StartPoint]) -> str | None:
     """What the start would end with at the point that it is least likely to get beyond."""
     told = [(p.odds, p.outcome) for p in points if p.odds is not None]
     return min(told)[1] if told else None

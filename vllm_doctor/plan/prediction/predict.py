@@ -18,7 +18,7 @@ from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme, scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
-from vllm_doctor.plan.prediction.points import Point, doubtful, first
+from vllm_doctor.plan.prediction.points import StartPoint, doubtful, first
 from vllm_doctor.plan.support import judge
 from vllm_doctor.plan.terms.activation import Activation, estimate
 from vllm_doctor.plan.terms.fragments import stranded
@@ -439,9 +439,9 @@ def _held_off(s: Settings, gpu: Card | None) -> float:
 
 def _points(  # noqa: PLR0917
     s: Settings, gpu: Card | None, total: float, f: Figures, held: Held, stage: Stage, needed: float
-) -> list[Point]:
+) -> list[StartPoint]:
     """Where memory may run out, in the order of the start."""
-    points: list[Point] = []
+    points: list[StartPoint] = []
     if _counts_all(gpu):
         points += _before_the_pool(s, gpu, total, f)
     if stage.checked is not None and f.available is not None:
@@ -451,38 +451,38 @@ def _points(  # noqa: PLR0917
     return points
 
 
-def _before_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures) -> list[Point]:
+def _before_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures) -> list[StartPoint]:
     """While weights are loaded, and in the profile's pass."""
     free, off = total - held_before_start(s, gpu), _held_off(s, gpu)
     loaded = [x for x in f.spreads if x.term in {"weights", "layout of the weights", "drafter"}]
     # What V0 of old counts outside torch holds blocks that torch gives back when it runs short.
     outside = set() if s.does.counts_used_memory else {"memory outside torch"}
     passed = [*loaded, *(x for x in f.spreads if x.term in {"activation", "sampler", "runner", *outside})]
-    found: list[Point] = []
+    found: list[StartPoint] = []
     for outcome, left, spreads in (
         ("oom-weights", free - f.weights, loaded),
         ("oom-profile", free - f.weights - f.rest - f.active, passed),
     ):
         below, above = _range([*spreads, Spread("before the start", off, off)])
-        found.append(Point(outcome=outcome, left=left, below=below, above=above))
+        found.append(StartPoint(outcome=outcome, left=left, below=below, above=above))
     return found
 
 
-def _pool_point(s: Settings, f: Figures, held: Held, checked: Pool, needed: float) -> Point:
+def _pool_point(s: Settings, f: Figures, held: Held, checked: Pool, needed: float) -> StartPoint:
     """The check that one request fits. A length that follows the pool, and a pool of given blocks, leave no doubt but
     whether there is one."""
     available = f.available or 0.0
     if s.auto_length or s.blocks_override or f.margin is None:
-        return Point(outcome="kv-too-small", left=-1.0 if _full(held) else 1.0, below=0.0, above=0.0)
+        return StartPoint(outcome="kv-too-small", left=-1.0 if _full(held) else 1.0, below=0.0, above=0.0)
     least = needed + (checked.block_bytes / GIB if checked.rules.reserve_null_block else 0.0)
     left = available - least
     left = min(left, -1e-9) if _full(held) else max(left, 0.0)
     below, above = available - f.margin[0], f.margin[1] - available
     # What lies in the claimed range is in doubt, to its ends.
-    return Point(outcome="kv-too-small", left=left, below=below, above=above, doubt=0.05)
+    return StartPoint(outcome="kv-too-small", left=left, below=below, above=above, doubt=0.05)
 
 
-def _after_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, stage: Stage) -> list[Point]:
+def _after_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, stage: Stage) -> list[StartPoint]:
     """While graphs are captured, while the sampler is warmed up, and in the first full step. What the pool took is what
     vLLM measured as free, so errors of weights and of what lies outside torch cancel, but where its size is given."""
     free = total - held_before_start(s, gpu)
@@ -501,7 +501,7 @@ def _after_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, sta
     below, above = _range(spreads)
     # On the second runner the graphs are not charged yet, so the pool takes their place.
     other = f.charged if s.runner_open and not s.does.v2_charges_graphs else 0.0
-    here = Point(outcome="oom-cudagraph", left=left, below=below, above=above, otherwise=other)
+    here = StartPoint(outcome="oom-cudagraph", left=left, below=below, above=above, otherwise=other)
     found = [] if s.eager else [here]
     warm_up = stage.activation.warm_up / GIB
     if warm_up:
@@ -514,7 +514,7 @@ def _after_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, sta
     if forward > 0.5 * f.active:
         # A full step needs its widest tensors in one piece, and blocks freed by earlier steps may not join.
         lost = forward * FRAGMENTED / 2
-        found.append(Point(outcome="oom-profile", left=left - forward - lost, below=lost, above=lost, doubt=0.05))
+        found.append(StartPoint(outcome="oom-profile", left=left - forward - lost, below=lost, above=lost, doubt=0.05))
     return found
 
 
