@@ -89,6 +89,8 @@ REFUSED = [
      ("VLLM_USE_V2_MODEL_RUNNER", "set", 1)),
     ("Cannot combine these. Please pass --disable-hybrid-kv-cache-manager instead.",
      "distributed/kv_transfer/kv_connector/factory.py", "weights", ("disable-hybrid-kv-cache-manager", "add", True)),
+    ("The entries of the rates must be in [0, 1], got 3.", "config/speculative.py", "config",
+     ("speculative-config", "change", None)),
 ]  # fmt: skip
 
 

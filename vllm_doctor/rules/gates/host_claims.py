@@ -23,7 +23,7 @@ _ROUNDED = "torch pins each tensor in a block of the next power of two, so up to
 SWAPPED = Version((0, 17, 1))
 
 
-class HostPool(msgspec.Struct, frozen=True):
+class HostClaim(msgspec.Struct, frozen=True):
     """One pool in memory of the host. `large`: could it be what ran a host out of memory?"""
 
     sum_: Arithmetic | None
@@ -31,14 +31,14 @@ class HostPool(msgspec.Struct, frozen=True):
     large: bool
 
 
-def host_claims(case: Case) -> tuple[HostPool, ...]:
+def host_claims(case: Case) -> tuple[HostClaim, ...]:
     """The pools that the launch or the log tells of, the host's own first."""
     ranks = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
     pools = (_cpu_cache(case), _local_cache(case, ranks), _offload(case, ranks), _kv_offload(case), _swap(case, ranks))
     return tuple(itertools.chain.from_iterable(pools))
 
 
-def _cpu_cache(case: Case) -> Iterator[HostPool]:
+def _cpu_cache(case: Case) -> Iterator[HostClaim]:
     if not on_cpu(case):
         return
     run = case.run
@@ -52,10 +52,10 @@ def _cpu_cache(case: Case) -> Iterator[HostPool]:
     size = (
         gib("KV cache in memory of the host", now, "VLLM_CPU_KVCACHE_SPACE, each rank", "the launch") if now else None
     )
-    yield HostPool(size, environment("VLLM_CPU_KVCACHE_SPACE", Direction.LOWER, why, to=to, before=now), large=True)
+    yield HostClaim(size, environment("VLLM_CPU_KVCACHE_SPACE", Direction.LOWER, why, to=to, before=now), large=True)
 
 
-def _local_cache(case: Case, ranks: int) -> Iterator[HostPool]:
+def _local_cache(case: Case, ranks: int) -> Iterator[HostClaim]:
     """LMCache pins its local cache when an engine starts, in every rank."""
     hit = case.run.first("lmcache-local") if case.run is not None else None
     if case.run is None or hit is None:
@@ -65,7 +65,7 @@ def _local_cache(case: Case, ranks: int) -> Iterator[HostPool]:
     size = gib("LMCache's local cache", each * every, f"{each:g} × {every} ranks", "the log")
     why = f"every rank pins this many GiB of the host: {each:g} × {every} is {each * every:g}; or max_local_cpu_size"
     to = max(1, int(each / every)) if every > 1 else max(1, int(each / 2))
-    yield HostPool(
+    yield HostClaim(
         size, environment("LMCACHE_MAX_LOCAL_CPU_SIZE", Direction.LOWER, why, to=to, before=each), large=True
     )
 
@@ -76,7 +76,7 @@ def _rank(process: str) -> int:
     return int(number) if number else 0
 
 
-def _offload(case: Case, ranks: int) -> Iterator[HostPool]:
+def _offload(case: Case, ranks: int) -> Iterator[HostClaim]:
     run = case.run
     asked = case.number("cpu-offload-gb")
     hits = run.all("weights-offloaded") if run is not None else ()
@@ -93,10 +93,10 @@ def _offload(case: Case, ranks: int) -> Iterator[HostPool]:
         f"offloaded weights take {whole:g} GiB of the host, and {_ROUNDED}; the GPUs must hold them then: more GPUs, "
         "or a smaller model"
     )
-    yield HostPool(size, set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, why), large=True)
+    yield HostClaim(size, set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, why), large=True)
 
 
-def _kv_offload(case: Case) -> Iterator[HostPool]:
+def _kv_offload(case: Case) -> Iterator[HostClaim]:
     """The pool of the host to which KV cache is moved, one size for all ranks together (config/cache.py)."""
     asked = case.number("kv-offloading-size")
     if not asked:
@@ -104,10 +104,10 @@ def _kv_offload(case: Case) -> Iterator[HostPool]:
     size = gib("KV cache offloaded to the host", asked, f"--kv-offloading-size {asked:g}, of all ranks", "the launch")
     why = f"this many GiB of the host are taken at start, and {_ROUNDED}"
     to = math.floor(asked / 2)
-    yield HostPool(size, set_flag(case, "kv-offloading-size", to, Direction.LOWER, why), large=True)
+    yield HostClaim(size, set_flag(case, "kv-offloading-size", to, Direction.LOWER, why), large=True)
 
 
-def _swap(case: Case, ranks: int) -> Iterator[HostPool]:
+def _swap(case: Case, ranks: int) -> Iterator[HostClaim]:
     asked = case.number("swap-space")
     warned = case.run.first("swap-too-large") if case.run is not None else None
     if warned is not None:
@@ -119,4 +119,4 @@ def _swap(case: Case, ranks: int) -> Iterator[HostPool]:
     why = "V0 takes this many GiB of every rank at start, for requests that are swapped out; V1 never uses it"
     size = gib("swap space", whole, "--swap-space × ranks", "the log" if warned is not None else "the launch")
     large = warned is not None or whole >= _LARGE
-    yield HostPool(size, set_flag(case, "swap-space", 0, Direction.LOWER, why, until=SWAPPED), large=large)
+    yield HostClaim(size, set_flag(case, "swap-space", 0, Direction.LOWER, why, until=SWAPPED), large=large)

@@ -31,6 +31,9 @@ _CHANGES = 3
 _CODES = "cuda"
 # Parts that serve one option, without which the rest runs.
 _FEATURES = frozenset({"speculative", "kv-transfer"})
+# Parts whose code every request runs through, and the options that make it do more than a plain server's.
+_SHARED = frozenset({"cache-blocks", "runner", "engine", "model-code"})
+_EXTRAS = ("speculative-config", "kv-transfer-config", "kv-offloading-size")
 # Only tells which kernel failed.
 _TO_NAME_IT = "CUDA_LAUNCH_BLOCKING"
 # Errors that the driver tells at a later call than the one that failed; what checks its arguments says so at once.
@@ -62,10 +65,21 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
         late = any(said in text(case, fault) for said in _TOLD_LATE) and not any(offered)
         offered += [c for c in others if c is not None and (c.name != _TO_NAME_IT or late)]
     offered += _around(case, fault, part)
+    if unforeseen(fault):
+        offered += _asked_for(case, part)
     if _defect(fault):
         why = "vLLM's own code did not expect this: a defect of the release; a newer one may have fixed it"
         offered.append(upgrade(case, why))
     return first_of_each(offered)
+
+
+def _asked_for(case: Case, part: Layer) -> tuple[Change | None, ...]:
+    """What the launch turns on beyond a plain server, where the code that all of it runs through failed."""
+    if part.id not in _SHARED:
+        return ()
+    why = "the launch turns it on, and without it this code takes another way; it then also tells where the defect lies"
+    asked = (name for name in _EXTRAS if case.effective(name) is not None)
+    return tuple(set_flag(case, name, None, Direction.REMOVE, why) for name in asked)
 
 
 def without_graphs(case: Case, fault: Fault) -> Change | None:

@@ -1,6 +1,7 @@
 """The changes that a refusal of vLLM itself asks for, under the names of this release."""
 
 import shlex
+from pathlib import PurePosixPath
 
 from vllm_doctor.knowledge.distributions import listed
 from vllm_doctor.knowledge.refusals import VllmPart, package, place_of, wishes, words
@@ -87,10 +88,19 @@ def by_place(case: Case, fault: Fault) -> Change | None:
     if not refused_by_vllm(case, fault) or fault.crash is None or not fault.crash.root.frames:
         return None
     told, file = said(case, fault), fault.crash.root.frames[-1].file.replace("\\", "/")
-    if not says(told, "refusal") or says(told, "refusal-of-memory"):
+    if says(told, "refusal-of-memory"):
         return None
-    place = place_of(file, told)
-    return _of_place(case, fault, place) if place is not None else None
+    place = place_of(file, told) if says(told, "refusal") else None
+    return _of_place(case, fault, place) if place is not None else _of_its_file(case, file)
+
+
+def _of_its_file(case: Case, file: str) -> Change | None:
+    """Each class of the configuration that an option takes as JSON has a file of the option's name (vllm/config/)."""
+    if not says(file, "call-of-configuration"):
+        return None
+    name = PurePosixPath(file).stem.removesuffix("_config").replace("_", "-") + "-config"
+    why = "the value that is refused belongs to this option's keys: one that the message accepts"
+    return set_flag(case, name, None, Direction.CHANGE, why) if is_option(case, name) else None
 
 
 def _of_place(case: Case, fault: Fault, place: VllmPart) -> Change | None:
