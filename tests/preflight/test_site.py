@@ -27,16 +27,17 @@ GOOD: dict[str, object] = {
 def played(folder: Path, extra: dict[str, object] | None = None, **more: object) -> str:
     """What a person sees of a run with these variables of the host, and these of the command line.
 
-    `extra` is for -e, and its `words` are more words of the command line.
+    `extra` is for -e, its `words` are more words of the command line, and its `playbook` is another one.
     """
     extra = dict(extra or {})
+    playbook = str(extra.pop("playbook", "site.yml"))
     words = [str(word) for word in extra.pop("words", ())]  # type: ignore[attr-defined]
     (folder / "host_vars").mkdir()
     (folder / "hosts.yml").write_text(
         yaml.safe_dump({"vllm": {"hosts": {"gpu01": None}}, "others": {"hosts": {"web01": None}}})
     )
     (folder / "host_vars" / "gpu01.yml").write_text(yaml.safe_dump({**GOOD, **more}))
-    return run(folder, "--extra-vars", json.dumps(extra), *words)
+    return run(folder, "--extra-vars", json.dumps(extra), *words, playbook=playbook)
 
 
 def run(inventory: Path, *words: str, playbook: Path | str = "site.yml") -> str:
@@ -68,6 +69,12 @@ def test_a_good_inventory_gets_as_far_as_the_host_and_one_that_is_down_is_a_row_
     row = next(line for line in said.splitlines() if line.split()[:2] == ["gpu01", "connection"])
     assert "a host that answers" in row
     assert "site_unreachable=skip" in said
+
+
+def test_an_upgrade_of_a_host_that_is_down_is_refused_by_the_same_table(tmp_path: Path) -> None:
+    assert "1 of 1 hosts refused; nothing was changed on any host." in played(
+        tmp_path, {"playbook": "playbooks/upgrade.yml"}
+    )
 
 
 def test_what_does_not_answer_can_be_left_out_by_consent(tmp_path: Path) -> None:

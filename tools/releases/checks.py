@@ -51,7 +51,7 @@ def read(
         if name in fields:
             known = _unchanged(node, classes)
             for test in _of_class(node, {key: key for key in known}):
-                defaults = {key: known[key] for key in _names(test) if key in known}
+                defaults = {key: known[key] for key in sorted(_names(test)) if key in known}
                 made[f"{name}: {test}"] = {"class": name, "defaults": defaults}
         if name in handed:
             known = _unchanged(node, classes)
