@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import os
 import subprocess
 import threading
 import time
@@ -23,6 +24,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
     """The two routes that a file of a model has on a hub; acme/secret is gated."""
 
     files: ClassVar = {"/acme/chat/resolve/main/config.json": json.dumps(CONFIG).encode()}
+    why: ClassVar = {"secret": "GatedRepo", "gone": "RepoNotFound", "norevision": "RevisionNotFound"}
     asked: ClassVar[list[str]] = []
 
     def do_HEAD(self) -> None:
@@ -32,8 +34,9 @@ class Hub(http.server.BaseHTTPRequestHandler):
         type(self).asked.append(f"{self.command} {self.path}")
         body = self.files.get(self.path)
         if body is None:
-            self.send_response(403 if "secret" in self.path else 404)
-            self.send_header("X-Error-Code", "GatedRepo" if "secret" in self.path else "EntryNotFound")
+            why = next((why for mark, why in self.why.items() if mark in self.path), "EntryNotFound")
+            self.send_response(403 if why == "GatedRepo" else 404)
+            self.send_header("X-Error-Code", why)
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
@@ -92,15 +95,62 @@ def test_what_was_fetched_is_there_without_the_hub(hub, monkeypatch):
     assert not hub.asked
 
 
-@pytest.mark.parametrize(("model", "offline"), [("acme/secret", ""), ("acme/gone", ""), ("acme/chat", "1")])
-def test_what_the_hub_does_not_give_is_said_with_the_way_round(hub, monkeypatch, model, offline):
+@pytest.mark.parametrize(
+    ("model", "offline", "found", "needed"),
+    [
+        ("acme/secret", "", "acme/secret is gated on http://127.0.0.1", "/acme/secret, then `hf auth login`"),
+        ("acme/gone", "", "has no model acme/gone", "where it is private, `hf auth login` or HF_TOKEN"),
+        ("acme/empty", "", "has acme/empty, but no config.json in it", "--model-config config.json"),
+        ("acme/adapter", "", "acme/adapter is an adapter", "plan the model that it adapts, with --enable-lora"),
+        ("acme/small-GGUF", "", "holds GGUF files and no config.json", "config.json of the model that it was made of"),
+        ("acme/chat", "1", "HF_HUB_OFFLINE is set", "unset it once, or copy the cache"),
+    ],
+)
+def test_what_the_hub_does_not_give_is_said_with_the_way_round(hub, monkeypatch, model, offline, found, needed):  # noqa: PLR0917
+    for name, file in (("adapter", "adapter_config.json"), ("small-GGUF", "small-Q4_K_M.gguf")):
+        tree = [{"type": "file", "path": file, "size": 1, "oid": COMMIT}]
+        route = f"/api/models/acme/{name}/tree/main?recursive=true&expand=false"
+        monkeypatch.setitem(hub.files, route, json.dumps(tree).encode())
     if offline:
         monkeypatch.setenv("HF_HUB_OFFLINE", offline)
     told = plan(model)
     assert told.returncode == 2
-    assert model in told.stderr
-    assert "--model-config config.json" in told.stderr
+    what, _, way = told.stderr.partition("; needed: ")
+    assert found in what
+    assert needed in way
     assert "Traceback" not in told.stderr
+
+
+def test_a_revision_that_is_not_there_is_named(hub):
+    told = plan("--", "vllm", "serve", "acme/norevision", "--revision", "v9")
+    assert "has acme/norevision, but no revision v9" in told.stderr
+
+
+def test_the_hub_s_address_is_said_without_a_password(hub, monkeypatch):
+    address = os.environ["HF_ENDPOINT"].replace("http://", "http://me:hunter2@")
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    told = plan("acme/gone")
+    assert "has no model acme/gone" in told.stderr
+    assert "hunter2" not in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("https://huggingface.co/acme/chat/tree/main", "needed: the model's name alone, acme/chat"),
+        ("acme/chat@v2", "needed: acme/chat --revision v2"),
+        ("acme/chat/tree/v2", "needed: acme/chat --revision v2"),
+        ("s3://bucket/chat", "plan does not fetch; needed: --model-config config.json"),
+        ("/nowhere/chat", "no folder here and no name of a hub (owner/model)"),
+        ("/", "a folder without a config.json"),
+        ("acme/chat:Q4_K_M", "is GGUF, which plan does not read; needed: --model-config FILE: the config.json of the"),
+        ("/nowhere/chat-Q4_K_M.gguf", "is GGUF, which plan does not read"),
+    ],
+)
+def test_one_word_that_names_no_model_is_said_with_what_is_needed(word, said):
+    told = plan(word)
+    assert told.returncode == 2
+    assert said in told.stderr
 
 
 def test_a_hub_that_drips_is_left_after_some_seconds(hub, monkeypatch):

@@ -295,3 +295,21 @@ def test_more_ranks_than_the_host_has_cards_are_refused(ask):
 )
 def test_a_cache_of_nvfp4_is_refused_where_flashinfer_does_not_take_it(ask, config, gpu, version, flags):
     assert refused(ask(config, "--kv-cache-dtype nvfp4", gpu=gpu, version=version)) == flags
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "verdict"),
+    [
+        ("chat-Q4_K_M.gguf", "0.23.0", "starts"),
+        ("chat-Q4_K_M.gguf", "0.24.0", "unknown"),  # its reader went to a plugin, which no launch shows
+        ("acme/chat:Q4_K_M", "0.23.0", "starts"),
+        ("acme/chat:Q4_K_M", "0.33.0", "unknown"),
+    ],
+)
+def test_gguf_is_read_by_a_plugin_from_0_24_on(tmp_path, model, version, verdict):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(LLAMA_8B))
+    words = ("vllm", "serve", model, "--max-model-len", "4096")
+    p = planner(Question(words, "H100", 1, None, version, str(file))).predict()
+    assert p.verdict == verdict
+    assert p.weights_gib == pytest.approx(8.03e9 * 4.83 / 8 / 2**30, rel=0.02)

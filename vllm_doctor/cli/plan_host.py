@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from vllm_doctor.gather import hub, journal, nvml, procfs, release, systemd
 from vllm_doctor.gather.metrics import read_file
 from vllm_doctor.knowledge import serving
-from vllm_doctor.knowledge.hub import is_name
+from vllm_doctor.knowledge.hub import is_gguf, is_name
 from vllm_doctor.knowledge.versions import newest_known
 from vllm_doctor.launch.command import parse_command
 from vllm_doctor.plan.advice.recommendation import Workload
@@ -101,17 +101,17 @@ def _config(found: systemd.Found | None, argv: tuple[str, ...]) -> Path:
     told = release.model_config(launch, {**os.environ, **(found.env if found is not None else {}), **launch.env}, None)
     if isinstance(told, Known):
         return Path(told.source)
-    reason = told.reason
+    reason, remedy = told.reason, "--model-config FILE: the model's config.json, or its folder"
+    if launch.model is not None and is_gguf(launch.model):
+        reason = f"{launch.model} is GGUF, which plan does not read"
+        remedy = "--model-config FILE: the config.json of the model that it was made of"
     if isinstance(told, Unknown) and launch.model is not None and is_name(launch.model):
         revision = launch.flags.get("revision")
         fetched = hub.config(launch.model, revision if isinstance(revision, str) else None)
         if isinstance(fetched, Known):
             return fetched.value
-        reason = f"{fetched.reason}; {fetched.remedy}"
-    raise PlanProblem(
-        f"--model-config is missing and the model was not found on this host ({reason}); needed: the model's "
-        f"config.json, or its folder"
-    )
+        reason, remedy = fetched.reason, fetched.remedy
+    raise PlanProblem(f"{reason}; needed: {remedy}")
 
 
 def workload(file: str) -> Workload:

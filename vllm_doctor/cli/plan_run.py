@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.named import missing, refuse_missing
 from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.gpus import find, names
-from vllm_doctor.knowledge.hub import is_name
+from vllm_doctor.knowledge.hub import is_gguf, is_name
 from vllm_doctor.launch.parse import LaunchError
 from vllm_doctor.plan.advice.alternatives import left
 from vllm_doctor.plan.advice.choice import choose
@@ -96,16 +97,40 @@ def _question(o: PlanOptions, config: str | None) -> Question:
 
 
 def _whole_line(words: tuple[str, ...]) -> tuple[str, ...]:
-    """A model alone, a name of the hub or a folder that is here, with flags or without, is `vllm serve` of it."""
+    """A model alone, a name of the hub or a folder that is here, with flags or without, is `vllm serve` of it. Raises
+    PlanProblem for one word that is neither."""
     first = words[0] if words else ""
     folder = _folder(first) if first and first not in _STARTERS else None
     if folder is not None:
         return ("vllm", "serve", str(folder), *words[1:])
     alone = bool(first) and is_name(first) and ("/" in first or len(words) == 1) and first not in _STARTERS
-    return ("vllm", "serve", *words) if alone else words
+    if alone or (len(words) == 1 and is_gguf(first)):
+        return ("vllm", "serve", *words)
+    if len(words) == 1 and "/" in first and not first.endswith(_PROGRAMS):
+        raise PlanProblem(_no_model(first))
+    return words
 
 
 _STARTERS = frozenset({"vllm", "serve", "python", "python3", "docker", "podman"})
+_PROGRAMS = tuple(f"/{name}" for name in _STARTERS)
+
+
+def _no_model(word: str) -> str:
+    """What one word is that names no model, and what is needed in its place."""
+    page = re.fullmatch(r"https?://[^/\s]{1,200}/([\w.-]{1,100}/[\w.-]{1,100})(?:/.{0,300})?", word)
+    if page is not None:
+        return f"found {word[:80]!r}, a page of a hub; needed: the model's name alone, {page[1]}"
+    if "://" in word:
+        return f"found {word[:80]!r}, which plan does not fetch; needed: --model-config config.json beside it"
+    named = re.fullmatch(r"([\w.-]{1,100}/[\w.-]{1,100})(?:@|/tree/|/blob/)([\w.-]{1,100}).{0,200}", word)
+    if named is not None:
+        return f"found {word[:80]!r}; needed: {named[1]} --revision {named[2]}, where that is a revision"
+    try:
+        there = Path(word).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):
+        there = False
+    found = "a folder without a config.json" if there else "no folder here and no name of a hub (owner/model)"
+    return f"found {word[:80]!r}, {found}; needed: the model's folder, its name, or --model-config config.json"
 
 
 def _folder(name: str) -> Path | None:

@@ -16,7 +16,8 @@ from vllm_doctor.gather.together import Task
 from vllm_doctor.records.reading import Known, Unknown
 
 CONFIG, INDEX = "config.json", "model.safetensors.index.json"
-_GIVEN = "give it: --model-config config.json"
+_GIVEN = "--model-config config.json"
+_ELSEWHERE = f"HF_ENDPOINT names another hub, HTTPS_PROXY the way to it; or {_GIVEN}"
 _SECONDS, _PATIENCE_S = 5.0, 12.0
 _MOST = 32 << 20  # bytes; as of any config.json (plan/model/reading.py)
 
@@ -42,9 +43,9 @@ def config(model: str, revision: str | None) -> Known[Path] | Unknown:
             # A hub that sends a byte now and then keeps each of the library's own time limits.
             file = Task(lambda: fetched(CONFIG)).within(_PATIENCE_S, None)
             if file is None:
-                return Unknown(f"the hub did not send config.json of {model} within {_PATIENCE_S:g} s", _GIVEN)
+                return Unknown(f"{_hub()} did not send config.json of {model} within {_PATIENCE_S:g} s", _ELSEWHERE)
     except refused as problem:
-        return Unknown(f"the hub has no config.json of {model} for us: {_first(problem)}", _GIVEN)
+        return _refusal(model, revision, problem)
     except (OSError, ValueError, errors.HFValidationError) as problem:
         return Unknown(f"config.json of {model} was not fetched: {_first(problem)}", _GIVEN)
     if file.stat().st_size > _MOST:
@@ -53,6 +54,68 @@ def config(model: str, revision: str | None) -> Known[Path] | Unknown:
     with suppress(*refused, OSError, ValueError), _no_larger():
         Task(lambda: fetched(INDEX)).within(_PATIENCE_S, None)
     return Known(file, str(file))
+
+
+def _hub() -> str:
+    """The hub that is asked, without a user's name and password."""
+    from urllib.parse import urlsplit
+
+    from huggingface_hub import constants
+
+    told = urlsplit(constants.ENDPOINT)
+    return f"{told.scheme}://{told.netloc.rpartition('@')[2]}"
+
+
+def _refusal(model: str, revision: str | None, problem: Exception) -> Unknown:
+    """Why the hub does not give it, and what to do."""
+    from huggingface_hub import constants, errors
+
+    if isinstance(problem, errors.GatedRepoError):
+        return Unknown(
+            f"{model} is gated on {_hub()}: its owner gives it to those who accepted its terms",
+            f"accept them on {_hub()}/{model}, then `hf auth login`, or set HF_TOKEN; or {_GIVEN}",
+        )
+    if isinstance(problem, errors.RevisionNotFoundError):
+        return Unknown(f"{_hub()} has {model}, but no revision {revision}", f"give one that is there; or {_GIVEN}")
+    if isinstance(problem, errors.RepositoryNotFoundError):
+        return Unknown(
+            f"{_hub()} has no model {model}, or shows it to nobody without its owner's leave",
+            f"correct the name; where it is private, `hf auth login` or HF_TOKEN; or {_GIVEN}",
+        )
+    if isinstance(problem, errors.LocalEntryNotFoundError) and constants.HF_HUB_OFFLINE:
+        return Unknown(
+            f"HF_HUB_OFFLINE is set, and the hub's cache here ({constants.HF_HUB_CACHE}) has no config.json of {model}",
+            f"unset it once, or copy the cache from a host that has the model; or {_GIVEN}",
+        )
+    if isinstance(problem, errors.LocalEntryNotFoundError):
+        return Unknown(f"{_hub()} could not be reached, and no cache here has config.json of {model}", _ELSEWHERE)
+    if isinstance(problem, errors.EntryNotFoundError):
+        return _without_config(model, revision)
+    return Unknown(f"{_hub()} refuses config.json of {model}: {_first(problem)}", _GIVEN)
+
+
+def _without_config(model: str, revision: str | None) -> Unknown:
+    """What the model has in the place of a config.json."""
+    from huggingface_hub import HfApi, errors
+
+    names: list[str] = []
+    with suppress(errors.HfHubHTTPError, OSError, ValueError):
+        asked = Task(lambda: HfApi().list_repo_files(model, revision=revision)).within(_PATIENCE_S, None)
+        names = asked or []
+    if "adapter_config.json" in names:
+        return Unknown(
+            f"{model} is an adapter (adapter_config.json, no config.json)",
+            "plan the model that it adapts, with --enable-lora",
+        )
+    if any(name.endswith(".gguf") for name in names):
+        return Unknown(
+            f"{model} holds GGUF files and no config.json",
+            "give the config.json of the model that it was made of: --model-config FILE -- vllm serve FILE.gguf",
+        )
+    if "params.json" in names:
+        return Unknown(f"{model} has Mistral's params.json and no config.json, which plan reads", _GIVEN)
+    more = f" ({', '.join(sorted(names)[:3])} …)" if names else ""
+    return Unknown(f"{_hub()} has {model}, but no config.json in it{more}", _GIVEN)
 
 
 @contextmanager

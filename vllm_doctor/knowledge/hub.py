@@ -5,6 +5,8 @@ import re
 from vllm_doctor.knowledge.pattern import Pattern
 
 _NAME = Pattern(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*")
+# As vLLM tells one (transformers_utils/gguf_utils.py is_remote_gguf), with the types that begin so.
+_TYPED = Pattern(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*:(?:I?Q[1-8]|TQ[12]|F16|F32|BF16)[A-Za-z0-9_+-]{0,20}")
 _COMMIT = Pattern(r"[0-9a-f]{40}")
 # How the names of checkpoints say that their weights are quantised.
 # Some are published in 8 bits or fewer and do not say it.
@@ -39,6 +41,11 @@ def family(model: str) -> str:
 def is_name(model: str) -> bool:
     """Whether this is a name on a hub: everything else is a folder, or a place that vLLM streams from (s3://…)."""
     return bool(_NAME.fullmatch(model))
+
+
+def is_gguf(model: str) -> bool:
+    """Whether this is a GGUF file, or a model of a hub with the type of its weights behind it: owner/name:Q4_K_M."""
+    return model.lower().endswith(".gguf") or _TYPED.fullmatch(model) is not None
 
 
 def is_commit(revision: str) -> bool:

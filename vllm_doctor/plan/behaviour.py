@@ -93,6 +93,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     counts_batches_in_flight: bool
     measures_consumed: bool
     plain_integer_methods: bool
+    names_gguf_types: bool
+    gguf_by_plugin: bool
     offloads_unasked: bool
     offloads_by_bytes: bool
     lmcache_outside: bool

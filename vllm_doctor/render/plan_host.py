@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vllm_doctor.plan.prediction.predict import Prediction
-from vllm_doctor.plan.terms.host import REGISTERED_GIB, HostPool
+from vllm_doctor.plan.terms.host import REGISTERED_GIB, KeptOnHost
 
 # From here on what torch rounds is worth a word.
 _ROUNDED = 1.1
@@ -52,13 +52,13 @@ def host_lines(p: Prediction, memory_gib: float | None, *, explain: bool) -> lis
     return lines + [f"           not known: {x}" for x in use.unsure]
 
 
-def _pool(x: HostPool) -> str:
+def _pool(x: KeptOnHost) -> str:
     ranks = f" on each of {x.ranks} ranks" if x.ranks > 1 else ""
     more = f", {x.asked:.2f} asked: torch rounds what it pins" if x.taken > _ROUNDED * x.asked else ""
     return f"{x.name} {x.taken:.2f} GiB{ranks}{more}"
 
 
-def _advice(p: Prediction, x: HostPool) -> list[str]:
+def _advice(p: Prediction, x: KeptOnHost) -> list[str]:
     """What must be so on the host, and which size costs no more than it gives."""
     if x.shared:
         ends = "the start ends" if x.looked_at else "a rank is killed by SIGBUS"

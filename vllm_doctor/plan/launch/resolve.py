@@ -9,7 +9,7 @@ from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization, engine
 from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.launch.together import of_a_step
-from vllm_doctor.plan.behaviour import behaviour
+from vllm_doctor.plan.behaviour import Behaviour, behaviour
 from vllm_doctor.plan.launch import drafting
 from vllm_doctor.plan.launch.cache_types import ELEMENT, UNKNOWN
 from vllm_doctor.plan.launch.flags import Flags, SettingError, whole
@@ -19,6 +19,7 @@ from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refused
 from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.families import pools_by_name
+from vllm_doctor.plan.model.quantization import gguf_bits
 
 
 def _length(flags: Flags, arch: Architecture, env: dict[str, str], refusals: list[Refusal]) -> tuple[int, bool]:
@@ -215,7 +216,7 @@ def resolve(  # noqa: PLR0917
     small = of_a_step(batched, seqs=seqs, length=length if whole_prompts else None)
     refusals += (one for one in small if one not in refusals)  # the launch alone may have said it
     quant = flags.text("quantization")
-    gguf = line.model if line.model and line.model.lower().endswith(".gguf") else None
+    gguf = _gguf(line.model or "", does)
     dtype = _dtype(flags, version, arch, gpu, refusals, notes)
     method, draft = _speculative(flags, arch)
     utilization = flags.number(
@@ -298,6 +299,15 @@ def resolve(  # noqa: PLR0917
             if n not in flags.values
         ),
     )
+
+
+def _gguf(model: str, does: Behaviour) -> str | None:
+    """The GGUF file that is served, or the type of its weights: owner/name:Q4_K_M (transformers_utils/gguf_utils.py
+    is_remote_gguf)."""
+    if model.lower().endswith(".gguf"):
+        return model
+    kind = model.rpartition(":")[2] if "/" in model and "://" not in model and does.names_gguf_types else ""
+    return kind if ":" in model and kind and gguf_bits(kind) is not None else None
 
 
 def _limit(value: object) -> int | None:

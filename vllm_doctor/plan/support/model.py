@@ -35,6 +35,11 @@ def doubts(a: Architecture, s: Settings) -> Iterator[str]:
         yield f"{a.name or a.model_type} has an encoder and a decoder: no start of one was compared with a plan"
     elif not a.known:
         yield f"no start of model_type {a.model_type or '(none)'} was compared with a plan"
+    if s.gguf is not None and s.does.gguf_by_plugin:
+        yield (
+            f"vLLM {s.version} reads GGUF through a plugin (pip install vllm-gguf-plugin): where that is not "
+            f"installed, which no launch shows, the start ends"
+        )
     if s.speculative is not None and s.speculative not in _DRAFTS_KNOWN:
         yield (
             f"--speculative-config: a drafter of method {s.speculative} is a model of its own; its weights and its KV "

@@ -27,7 +27,7 @@ REGISTERED_GIB = 512
 _SIMPLE_GIB, _LMCACHE_GIB, _P2P_GIB = 8, 5, 32
 
 
-class HostPool(msgspec.Struct, frozen=True, kw_only=True):
+class KeptOnHost(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is kept in memory of the host, in GiB of one rank; `asked` is what the launch gives it. `where`:
     of the ranks of this host, pinned by each, or one file in /dev/shm."""
 
@@ -51,7 +51,7 @@ class HostPool(msgspec.Struct, frozen=True, kw_only=True):
 class HostUse(msgspec.Struct, frozen=True):
     """What the launch keeps in memory of this host. `unsure`: what takes some that is not known here."""
 
-    pools: tuple[HostPool, ...] = ()
+    pools: tuple[KeptOnHost, ...] = ()
     unsure: tuple[str, ...] = ()
 
     @property
@@ -141,12 +141,12 @@ def _taken(size: float, s: Settings) -> float:
 def host_use(s: Settings, gpu: Card | None, pool: Pool | None, weights: Offloaded, pool_gib: float | None) -> HostUse:
     """All that the launch keeps on this host, the largest first. `pool_gib` is the GPU's own cache."""
     ranks = s.parallel.cards
-    found: list[HostPool] = []
+    found: list[KeptOnHost] = []
     unsure: list[str] = []
     if weights.moved:
         option = "--offload-group-size" if s.host.every else "--cpu-offload-gb"
         found.append(
-            HostPool(
+            KeptOnHost(
                 name="offloaded weights",
                 asked=weights.moved / GIB,
                 taken=weights.taken / GIB,
@@ -168,12 +168,12 @@ def host_use(s: Settings, gpu: Card | None, pool: Pool | None, weights: Offloade
     return HostUse(tuple(sorted(found, key=lambda x: -x.total)), tuple(unsure))
 
 
-def _tensors_of(name: str, each_gib: float, pool: Pool, s: Settings, option: str, source: str) -> HostPool:  # noqa: PLR0917
+def _tensors_of(name: str, each_gib: float, pool: Pool, s: Settings, option: str, source: str) -> KeptOnHost:  # noqa: PLR0917
     """Blocks in pinned tensors, one for each tensor of the GPU's cache, each rounded by itself."""
     count = max(g.layers for g in pool.groups)
     page = pool.block_bytes / count
     blocks = floor(each_gib * GIB / pool.block_bytes)
-    return HostPool(
+    return KeptOnHost(
         name=name,
         asked=each_gib,
         taken=count * pinned(blocks * page, s.host.rounded_to) / GIB,
@@ -184,11 +184,11 @@ def _tensors_of(name: str, each_gib: float, pool: Pool, s: Settings, option: str
     )
 
 
-def _of_lmcache(c: Connector, s: Settings, inner: int) -> HostPool:
+def _of_lmcache(c: Connector, s: Settings, inner: int) -> KeptOnHost:
     whole = c.number(OF_ALL)
     told = c.number("lmcache.max_local_cpu_size") or _LMCACHE_GIB
     each = told if whole is None else whole / inner
-    return HostPool(
+    return KeptOnHost(
         name="LMCache's local cache", asked=each, taken=each, ranks=s.parallel.cards,
         formula="max_local_cpu_size of each rank; LMCACHE_MAX_LOCAL_CPU_SIZE and LMCache's file are not read",
         source="LMCache",
@@ -197,7 +197,7 @@ def _of_lmcache(c: Connector, s: Settings, inner: int) -> HostPool:
 
 def _connector(
     c: Connector, s: Settings, gpu: Card | None, pool: Pool | None, pool_gib: float | None
-) -> HostPool | str | None:
+) -> KeptOnHost | str | None:
     """What one connector keeps; a sentence where that is not known here, None where it keeps nothing."""
     inner = s.parallel.tp * s.parallel.pp  # ranks of one engine
     if c.name == "OffloadingConnector":
@@ -206,7 +206,7 @@ def _connector(
         told = c.number("cpu_bytes_to_use_per_rank")
         whole = c.number("cpu_bytes_to_use") or _SIMPLE_GIB * GIB
         each = (whole / inner if told is None else told) / GIB
-        return HostPool(
+        return KeptOnHost(
             name="offloaded cache blocks", asked=each, taken=each, ranks=s.parallel.cards,
             formula="cpu_bytes_to_use over the ranks, registered as it is", source="v1/simple_kv_offload/worker.py",
         )  # fmt: skip
@@ -214,14 +214,14 @@ def _connector(
         return _of_lmcache(c, s, inner)
     if c.name == "P2pNcclConnector":
         each = c.number("mem_pool_size_gb") or _P2P_GIB
-        return HostPool(
+        return KeptOnHost(
             name="pool of received blocks", asked=each, taken=each, ranks=s.parallel.cards,
             formula="mem_pool_size_gb, unasked 32", source="kv_connector/v1/p2p/p2p_nccl_engine.py",
         )  # fmt: skip
     if c.name == "NixlConnector":
         if c.buffer != "cpu" or pool_gib is None:
             return None
-        return HostPool(
+        return KeptOnHost(
             name="transfer buffers", asked=pool_gib, taken=max(pool_gib, 0.0), ranks=s.parallel.cards,
             formula="kv_buffer_device cpu: as large as the GPU's KV cache", source="kv_connector/v1/nixl",
         )  # fmt: skip
@@ -235,7 +235,7 @@ _ELSEWHERE = {
 }
 
 
-def _offloading(c: Connector, s: Settings, gpu: Card | None, pool: Pool | None, inner: int) -> HostPool | str | None:
+def _offloading(c: Connector, s: Settings, gpu: Card | None, pool: Pool | None, inner: int) -> KeptOnHost | str | None:
     name, source = "offloaded cache blocks", "v1/kv_offload/cpu/spec.py"
     if pool is None:
         return None
@@ -248,7 +248,7 @@ def _offloading(c: Connector, s: Settings, gpu: Card | None, pool: Pool | None, 
         return "OffloadingConnector: cpu_bytes_to_use is not in kv_connector_extra_config, and a start ends without it"
     each = told / inner / GIB
     if s.does.offloads_to_shared_file and (gpu is None or gpu.backend == "CUDA"):
-        return HostPool(
+        return KeptOnHost(
             name=name, asked=each, taken=each, ranks=s.parallel.cards, shared=True, looked_at=s.does.checks_shared_room,
             stays_pageable=told / GIB >= REGISTERED_GIB and not s.does.registers_in_chunks,
             formula="cpu_bytes_to_use in one file in /dev/shm for all ranks of an engine", source=source,
