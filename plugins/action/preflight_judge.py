@@ -71,6 +71,20 @@ def no_answer(answer: Mapping[str, Any], *, skip: bool) -> Checked:
     return Checked("facts", Result.FAIL, said, "its facts", action)
 
 
+def same_machine(host: str, boots: Mapping[str, str | None]) -> Iterator[Checked]:
+    """Refuse a second name of one machine: two runs of each task at once would fight for its packages and services."""
+    first = next((name for name, boot in boots.items() if boot is not None and boot == boots[host]), host)
+    if first != host:
+        action = f"correct ansible_host of one of them, or take {host} out of the inventory"
+        yield Checked(
+            "same machine",
+            Result.FAIL,
+            f"{host} leads to the machine that {first} is",
+            "a machine for each name",
+            action,
+        )
+
+
 def two_groups(
     host: str, definitions: Iterable[Definition], sources: Sources, groups: Mapping[str, Any]
 ) -> Iterator[Checked]:
@@ -145,6 +159,9 @@ class ActionModule(ActionBase):
         self._said_by_play: tuple[dict[str, Any], dict[str, Exception]] | None = None
         with TemporaryDirectory(prefix="preflight-") as self._kept:
             rows = {host: judge_host(host, task_vars, today) for host in hosts}
+        if arguments["stage"] == "facts":
+            boots = {host: self._answer(host, task_vars).get("facts", {}).get("boot") for host in hosts}
+            rows = {host: (*found, *same_machine(host, boots)) for host, found in rows.items()}
         if arguments["stage"] == "types":
             result.update(
                 changed=False,
@@ -271,8 +288,7 @@ class ActionModule(ActionBase):
 
     def _facts(self, host: str, task_vars: Mapping[str, Any], today: date) -> tuple[Checked, ...]:
         values = self._values(host, task_vars)
-        answers = (self._of(host, task_vars).get(name) for name in ("preflight_host", "__preflight_answer"))
-        answer = next((answer for answer in answers if isinstance(answer, dict)), {})
+        answer = self._answer(host, task_vars)
         if "facts" not in answer:
             return (no_answer(answer, skip=values.get("preflight_unreachable") == "skip"),)
         if answer["facts"].get("root") is False:
@@ -292,6 +308,11 @@ class ActionModule(ActionBase):
             action = f"playbooks/undrain.yml -l {host} puts it into service again"
             located += (Checked("drained", Result.WARN, str(since), "nothing: its services are not started", action),)
         return (*located, *self._others(host, task_vars, definitions, located))
+
+    def _answer(self, host: str, task_vars: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the host said of itself; nothing where it was not asked."""
+        answers = (self._of(host, task_vars).get(name) for name in ("preflight_host", "__preflight_answer"))
+        return next((answer for answer in answers if isinstance(answer, dict)), {})
 
     def _missing(self, values: Mapping[str, Any]) -> Iterator[Checked]:
         """Complaints about model configurations that are not on the controller."""

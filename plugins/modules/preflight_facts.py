@@ -9,6 +9,7 @@ What cannot be read is null, never a guess.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -461,6 +462,17 @@ def drained(root: str) -> str | None:
     return text.partition("\n")[0].lstrip("# ") or "drained" if text is not None else None
 
 
+def boot(root: str) -> str | None:
+    """Which boot of which machine this is: clones differ in the boot, containers in the rest.
+
+    machine-id(5) itself is not to be handed around.
+    """
+    told = [
+        read(root, path) for path in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id", "/proc/sys/kernel/hostname")
+    ]
+    return hashlib.sha256("".join(map(str, told)).encode()).hexdigest()[:16] if None not in told and told[0] else None
+
+
 def collect(
     root: str = "/",
     paths: Iterable[str] = (),
@@ -492,6 +504,7 @@ def collect(
         "models": model_configs(root, models),
         "root": os.geteuid() == 0,
         "drained": drained(root),
+        "boot": boot(root),
         **system(root),
     }
 

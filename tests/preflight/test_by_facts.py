@@ -52,12 +52,12 @@ GH200: dict[str, object] = {
 }
 
 
-def judged(folder: Path, facts: dict[str, object]) -> str:
-    """What a person sees of the example inventory, with this one host in a group of its own."""
+def judged(folder: Path, facts: dict[str, object], *names: str) -> str:
+    """What a person sees of the example inventory, with this one host, or its names, in a group of its own."""
     shutil.copytree(REPOSITORY / "inventories" / "example", folder / "mine")
     for name in ("host_vars/gpu04.example.net.yml", "group_vars/h100.yml", "group_vars/l4.yml"):
         (folder / "mine" / name).unlink()
-    hosts = {"vllm": {"children": {"gh200": {"hosts": {"grace01": {"by_facts": facts}}}}}}
+    hosts = {"vllm": {"children": {"gh200": {"hosts": {name: {"by_facts": facts} for name in names or ("grace01",)}}}}}
     (folder / "mine" / "hosts.yml").write_text(yaml.safe_dump(hosts))
     own = {"preflight_gpus": ["NVIDIA GH200 480GB"], "vllm_unit_template": "gh200", "vllm_max_model_len": 32768}
     (folder / "mine" / "group_vars" / "gh200.yml").write_text(yaml.safe_dump(own))
@@ -103,3 +103,13 @@ def test_an_arm_server_that_cannot_is_refused(tmp_path: Path, facts: dict[str, o
     said = " ".join(judged(tmp_path, GH200 | facts).split())
     assert "1 of 1 hosts refused" in said, said
     assert says in said
+
+
+def test_two_names_of_one_machine_are_refused(tmp_path: Path) -> None:
+    said = " ".join(judged(tmp_path, GH200 | {"boot": "0123456789abcdef"}, "grace01", "grace02").split())
+    assert "1 of 2 hosts refused" in said, said
+    assert "grace02 leads to the machine that grace01 is" in said
+
+
+def test_what_cannot_tell_its_boot_is_no_second_name(tmp_path: Path) -> None:
+    assert "2 hosts judged, none refused." in judged(tmp_path, GH200 | {"boot": None}, "grace01", "grace02")

@@ -211,3 +211,13 @@ def test_what_computes_is_named_by_its_unit_and_monitoring_does_not_count(facts:
         (tmp_path / "proc" / pid / "fd").mkdir()
         (tmp_path / "proc" / pid / "fd" / "7").symlink_to(path)
     assert facts.collect(str(tmp_path))["computing"] == ["docker-1f2e.scope", "python (process 42)"]
+
+
+def test_a_boot_is_that_of_a_machine_and_a_container(facts: ModuleType, tmp_path: Path) -> None:
+    told = ("etc/machine-id", "proc/sys/kernel/random/boot_id", "proc/sys/kernel/hostname")
+    first = facts.boot(plant(tmp_path / "a", dict.fromkeys(told, "one\n")))
+    assert first == facts.boot(plant(tmp_path / "b", dict.fromkeys(told, "one\n")))
+    others = {facts.boot(plant(tmp_path / name, dict.fromkeys(told, "one\n") | {name: "two\n"})) for name in told}
+    assert len(others - {first, None}) == 3
+    assert "one" not in first
+    assert facts.boot(plant(tmp_path / "c", dict.fromkeys(told[1:], "one\n"))) is None
