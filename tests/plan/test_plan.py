@@ -28,10 +28,16 @@ def model(tmp_path, monkeypatch):
     return write
 
 
-def plan(config, flags="", *, gpu="H100", gpus=1, version="0.19.0", measured=None):
+def plan(config, flags="", *, gpu="H100", gpus=1, version="0.19.0", measured=None, env=""):
     return planner(
         Question(
-            ("vllm", "serve", "m", *flags.split()), gpu, gpus, None, version, config, measured=measured or KnownTerms()
+            (*env.split(), "vllm", "serve", "m", *flags.split()),
+            gpu,
+            gpus,
+            None,
+            version,
+            config,
+            measured=measured or KnownTerms(),
         )
     )
 

@@ -58,6 +58,8 @@ def test_fragmentation_makes_a_wide_step_doubtful_and_decides_nothing(model):
     line = "--max-num-batched-tokens 200000 --max-num-seqs 200 --max-model-len 16384"
     told = plan(model(config), line, gpu="H100", version="0.10.1").predict()
     assert (told.outcome, told.verdict, told.doubtful) == ("ok", "uncertain", "oom-profile")
+    grown = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+    assert plan(model(config), line, gpu="H100", version="0.10.1", env=grown).predict().verdict == "starts"
     narrow = line.replace("200000", "32768")
     assert plan(model(config), narrow, gpu="H100", version="0.10.1").predict().verdict == "starts"
 

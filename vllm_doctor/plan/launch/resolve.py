@@ -284,6 +284,7 @@ def resolve(  # noqa: PLR0917
         lora_rank=flags.int("max-lora-rank", 16, 1, 4096),
         gguf=gguf,
         custom_all_reduce=not flags.on("disable-custom-all-reduce", default=False),
+        expandable=_expandable(env),
         latents=does.caches_latents and env.get("VLLM_MLA_DISABLE", "0") != "1",
         estimate_graphs=(estimate != "0") if does.estimates_graphs else estimate == "1" and does.can_estimate_graphs,
         flashinfer_asked=None if sampler is None else sampler == "1",
@@ -363,6 +364,12 @@ def _local(flags: Flags) -> int:
     if told or elsewhere or flags.text("data-parallel-rank") or flags.on("data-parallel-external-lb", default=False):
         return max(told, 1)
     return flags.int("data-parallel-size", 1, 1, 4096)
+
+
+def _expandable(env: dict[str, str]) -> bool:
+    """Does torch's allocator grow its segments (c10/core/AllocatorConfig: the later name first)?"""
+    told = env.get("PYTORCH_ALLOC_CONF", env.get("PYTORCH_CUDA_ALLOC_CONF", ""))
+    return "expandable_segments:true" in told.lower().replace(" ", "")
 
 
 def _partition(env: dict[str, str]) -> tuple[int, ...]:

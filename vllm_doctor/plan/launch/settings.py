@@ -53,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True):
     lora_rank: int = 16
     gguf: str | None = None
     custom_all_reduce: bool = True
+    expandable: bool = False  # torch grows its segments, so blocks that steps leave behind join
     latents: bool = True  # latent attention caches its latents, not its heads
     estimate_graphs: bool = False
     flashinfer_sampler: bool = False

@@ -513,7 +513,7 @@ def _after_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, sta
     forward = max((t.bytes for t in stage.activation.terms if t.name.startswith("forward")), default=0.0) / GIB
     if forward > 0.5 * f.active:
         # A full step needs its widest tensors in one piece, and blocks freed by earlier steps may not join.
-        lost = forward * FRAGMENTED / 2
+        lost = 0.0 if s.expandable else forward * FRAGMENTED / 2
         found.append(StartPoint(outcome="oom-profile", left=left - forward - lost, below=lost, above=lost, doubt=0.05))
     return found
 
