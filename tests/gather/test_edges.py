@@ -15,6 +15,7 @@ from vllm_doctor.gather import (
     bounded,
     containers,
     described,
+    documents,
     environment_file,
     fields,
     inspected,
@@ -305,3 +306,18 @@ def test_what_a_weight_file_needs_stands_in_its_header(tmp_path: Path, content: 
     """Eight bytes of length, the header, and the data to the last offset (safetensors' format; Git LFS's pointer)."""
     (tmp_path / "model.safetensors").write_bytes(content)
     assert weight_files._needed(tmp_path / "model.safetensors") == needed
+
+
+@pytest.mark.parametrize(
+    ("kind", "bound"),
+    [("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}\nstatus: {phase: Pending}\n", 1 << 20)],
+)
+def test_a_description_in_yaml_is_read_up_to_a_mebibyte(tmp_path: Path, kind: str, bound: int) -> None:
+    """YAML takes a hundred times as long to read as JSON, of which sixteen are read."""
+    (tmp_path / "pod").write_text(kind.ljust(bound, "\n"))
+    assert documents.sort([str(tmp_path / "pod")]).logs == ()
+    (tmp_path / "pod").write_text(kind.ljust(bound + 1, "\n"))
+    assert documents.sort([str(tmp_path / "pod")]).logs == (str(tmp_path / "pod"),)
+    as_json = json.dumps({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []}, "status": {"phase": "x"}})
+    (tmp_path / "pod").write_text(as_json.ljust(2 * bound))
+    assert documents.sort([str(tmp_path / "pod")]).logs == ()

@@ -1,5 +1,6 @@
 """NVML through the real binding and a simulated library: what a driver says, refuses, and how it dies."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from tests.gather.conftest import Nvml
 from tests.nvml_sim.build import build
 from vllm_doctor.gather import nvml
+from vllm_doctor.gather.nvml_said import parse
 from vllm_doctor.records.host import Gpu, GpuProcess
 from vllm_doctor.records.reading import Absent, Known, Unknown
 
@@ -279,3 +281,31 @@ def test_a_card_in_another_mode_than_mig_has_no_slices(nvml_machine: Make) -> No
     gpus, _ = nvml.read(60)
     assert isinstance(gpus, Known)
     assert [(g.mig_mode, g.mig_parent) for g in gpus.value] == [(False, None)]
+
+
+def _card(**values: object) -> Gpu:
+    """A card of which the child said this alone."""
+    rows = [{"kind": "gpu", "index": 0, "values": {"name": "X", **values}, "errors": {}}, {"kind": "end"}]
+    (gpu,) = parse(b"\n".join(json.dumps(row).encode() for row in rows)).gpus
+    return gpu
+
+
+def test_each_number_of_nvml_has_its_word() -> None:
+    """nvml.h: nvmlDeviceGpuRecoveryAction_t, nvmlComputeMode_t, nvmlClocksEventReason*."""
+    assert [_card(recovery=number).recovery_action for number in range(9)] == [
+        "none", "reset", "reboot", "drain-p2p", "drain-and-reset", "recover-imex-domain", "bus-reset", "system-reboot",
+        "unknown (8)",
+    ]  # fmt: skip
+    assert [_card(compute_mode=number).compute_mode for number in range(5)] == [
+        "default", "exclusive-thread", "prohibited", "exclusive-process", None,
+    ]  # fmt: skip
+    assert [_card(clocks=1 << bit).throttle_reasons for bit in range(12)] == [
+        ("idle",), ("applications-clocks",), ("sw-power-cap",), ("hw-slowdown",), ("sync-boost",), ("sw-thermal",),
+        ("hw-thermal",), ("hw-power-brake",), ("display",), ("board-limit",), ("reliability",), (),
+    ]  # fmt: skip
+
+
+def test_a_row_that_was_torn_off_or_is_of_another_kind_tells_nothing() -> None:
+    told = parse(b'{"kind": "gpu", "values": {"name": "X"}}\n{"kind": "odd", "index": 9}\n{"kind": "gpu", "ind')
+    assert [(gpu.index, gpu.name) for gpu in told.gpus] == [(0, "X")]
+    assert (told.ended, told.asked_system) == (False, False)
