@@ -53,7 +53,15 @@ def _table() -> dict[str, Card]:
 def _others() -> dict[str, Card]:
     rows = json.loads(Path(__file__).with_name("accelerators.json").read_text(encoding="utf-8"))["accelerators"]
     return {
-        _key(name): Card(row["name"], row["total_gib"] or 0.0, None, 0, exact=False, backend=row["backend"])
+        _key(name): Card(
+            row["name"],
+            row["total_gib"] or 0.0,
+            None,
+            0,
+            unified=row.get("unified", False),
+            exact=False,
+            backend=row["backend"],
+        )
         for row in rows
         for name in (row["name"], *row["aliases"])
     }
@@ -72,6 +80,14 @@ def device_tool(platform: str) -> DeviceTool | None:
     """The tool of vLLM's platform of this name; None for NVIDIA's and for one that is not known."""
     rows = json.loads(Path(__file__).with_name("accelerators.json").read_text(encoding="utf-8"))["tools"]
     return next((DeviceTool(**row) for row in rows if row["platform"] == platform), None)
+
+
+def unified_by_size(total_gib: float) -> bool:
+    """Do all cards that torch calls `cuda` (NVIDIA's and AMD's) and that report about this much share the host's
+    memory? Makers name some 6 % more than is reported."""
+    cards = (*_table().values(), *(card for card in _others().values() if card.backend == "ROCm build"))
+    alike = [card.unified for card in cards if 0.94 * card.total_gib <= total_gib <= 1.01 * card.total_gib]
+    return bool(alike) and all(alike)
 
 
 def elsewhere(name: str, memory_gib: float | None = None) -> Card | None:

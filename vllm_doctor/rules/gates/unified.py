@@ -1,13 +1,30 @@
-"""Whether GPU and host share one memory, by what names the card."""
+"""Whether GPU and host share one memory, by what names the card, else by a size that only such cards have."""
 
+from vllm_doctor.knowledge.gpus import unified_by_size
 from vllm_doctor.rules.case import Case
 
+# As vLLM names its platform, as torch its allocator.
+_CUDA = frozenset({"cuda", "rocm", "hip"})
 _UNIFIED = ("gb10", "dgx spark", "thor", "orin", "jetson")
 
 
 def shares_memory(case: Case) -> bool:
-    """Has the card no memory of its own? False where nothing names it."""
-    return any(mark in _name(case).lower() for mark in _UNIFIED)
+    """Has the card no memory of its own? False where nothing names it, and its size leaves it open."""
+    name = _name(case)
+    if name or case.total_gib is None:
+        return any(mark in name.lower() for mark in _UNIFIED)
+    return _of_torchs_cuda(case) and unified_by_size(case.total_gib)
+
+
+def _of_torchs_cuda(case: Case) -> bool:
+    """Does the log say that the device is NVIDIA's or AMD's? Other makers' devices have sizes of their own."""
+    run = case.run
+    if run is None:
+        return False
+    if (hit := run.first("platform-name")) is not None:
+        return hit.fields["platform"].lower() in _CUDA
+    device = run.root.fields("free-below-wanted").get("device", "") if run.root is not None else ""
+    return device.startswith("cuda") or (run.oom is not None and run.oom.backend.lower() in _CUDA)
 
 
 def is_named(case: Case) -> bool:
