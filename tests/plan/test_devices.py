@@ -8,6 +8,7 @@ from tests.plan.models import LLAMA_8B
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.knowledge.gpus import elsewhere, find
+from vllm_doctor.plan.question.planner import Question, planner
 from vllm_doctor.records.host import Gpu
 
 
@@ -81,6 +82,44 @@ def test_the_size_in_the_name_or_beside_it_settles_which(ask):
     assert find("RTX 4060 Ti 8GB").total_gib == 7.6
     code, _ = ask("--gpu", "Jetson AGX Orin 64GB")
     assert code != Exit.USAGE
+
+
+@pytest.mark.parametrize("name", ["Jetson AGX Orin 64GB", "Jetson Thor 128GB"])
+def test_a_jetson_runs_no_code_of_a_desktop_card_so_a_start_cannot_be_said(ask, name):
+    code, out = ask("--gpu", name)
+    assert code == Exit.INCOMPLETE
+    assert "that of desktop cards does not run there; NVIDIA builds vLLM for Jetson" in out
+    assert "run vllm serve" not in out
+
+
+def test_a_release_with_code_for_a_jetson_is_planned_as_any(tmp_path, ask):
+    words = ("vllm", "serve", "m", "--max-model-len", "8192")
+    asked = Question(words, "Jetson AGX Orin 64GB", 1, None, "0.11.0", str(tmp_path / "config.json"))
+    assert planner(asked).predict().verdict == "starts"
+
+
+@pytest.mark.parametrize(
+    ("name", "maker", "offered"),
+    [
+        ("Radeon RX 6800", "AMD", "AMD Instinct MI300X"),
+        ("Arc B570", "Intel", "Intel Arc B580"),
+        ("TPU v3", "Google", "Google TPU v5e"),
+    ],
+)
+def test_an_unknown_device_of_another_maker_is_never_planned_by_its_memory_alone(ask, name, maker, offered):
+    code, out = ask("--gpu", name)
+    assert code == Exit.USAGE
+    assert f"no device of {maker} that is known" in out
+    assert offered in out
+    assert "--gpu-memory-gib" not in out
+    assert "NVIDIA" not in out
+
+
+def test_makers_short_names_are_known():
+    names = ("Intel Max 1550", "Arc B60", "Jetson Thor 128GB")
+    assert [(find(n) or elsewhere(n)).name for n in names] == [
+        "Intel Data Center GPU Max 1550", "Intel Arc Pro B60", "NVIDIA Thor 128GB",
+    ]  # fmt: skip
 
 
 def test_a_device_whose_name_does_not_say_its_memory_is_asked_for_it(ask):

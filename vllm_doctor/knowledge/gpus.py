@@ -102,6 +102,30 @@ def elsewhere(name: str, memory_gib: float | None = None) -> Card | None:
 _BRANDS = ("amd instinct", "amd radeon", "amd", "intel", "google", "huawei", "aws")
 
 
+# Words that no name of an NVIDIA card has, by the maker whose devices have them.
+_MAKERS = {
+    "AMD": r"amd|radeon|instinct|mi[1-4]\d\d[axp]?|rx|ryzen|gfx\d+[a-z]?",
+    "Intel": r"intel|arc|gaudi\d?|xeon|b[56]0|b580",
+    "Google": r"google|tpu|v[4-7][ep]?",
+    "Huawei": r"huawei|ascend|910[bc]",
+    "AWS": r"aws|inferentia\d?|trainium\d?|inf\d|trn\d",
+    "Apple": r"apple|m[1-5]",
+}
+
+
+def other_maker(name: str) -> str | None:
+    """The maker of a device that is not NVIDIA's, by a word of its name."""
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    if {"nvidia", "geforce", "tesla", "rtx", "gtx", "quadro"} & set(words):
+        return None
+    return next((m for m, marks in _MAKERS.items() if any(re.fullmatch(marks, w) for w in words)), None)
+
+
+def others_of(maker: str) -> tuple[str, ...]:
+    """The devices of this maker that are known."""
+    return tuple(dict.fromkeys(card.name for card in _others().values() if card.name.startswith(maker)))
+
+
 @cache
 def _aliases() -> dict[str, str]:
     rows = json.loads(Path(__file__).with_name("gpus.json").read_text(encoding="utf-8"))["gpus"]

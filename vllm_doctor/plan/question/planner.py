@@ -9,7 +9,17 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from vllm_doctor.knowledge.gpus import Card, elsewhere, exactly, find, nearest, nominal, usable_gib
+from vllm_doctor.knowledge.gpus import (
+    Card,
+    elsewhere,
+    exactly,
+    find,
+    nearest,
+    nominal,
+    other_maker,
+    others_of,
+    usable_gib,
+)
 from vllm_doctor.knowledge.versions import Version, newest_known, parse_version, sampled
 from vllm_doctor.launch.parse import LaunchLine, parse_launch
 from vllm_doctor.plan.launch.flags import Flags
@@ -129,6 +139,11 @@ def card_of(name: str | None, total: float | None) -> Card | None:
             f"--gpu: found {name[:60]!r}, which is sold with {card.total_gib:g} and with {card.other_gib:g} GiB; "
             f"needed: --gpu-memory-gib beside it, or the size in the name, such as "
             f"{card.name.removeprefix('NVIDIA ')} {nominal(card.total_gib)}GB"
+        )
+    if card is None and (maker := other_maker(name)) is not None:
+        raise PlanProblem(
+            f"--gpu: found {name[:60]!r}, no device of {maker} that is known; needed: one of "
+            f"{', '.join(others_of(maker))}; of these, weights and the KV cache of a request are all that is planned"
         )
     if card is None:
         close = nearest(name)

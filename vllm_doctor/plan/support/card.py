@@ -28,13 +28,21 @@ _ALGORITHMS = {"FP4": "modelopt_fp4", "MXFP8": "modelopt_mxfp8", "MIXED": "model
 _LEAST = 7.0
 
 
-def doubts(gpu: Card | None) -> Iterator[str]:
-    """A device that runs another build of vLLM."""
+def doubts(s: Settings, gpu: Card | None) -> Iterator[str]:
+    """A device that runs another build of vLLM, or whose own code no build that was read has: machine code of a desktop
+    card does not run on a Jetson of the same major number (CUDA C++ Programming Guide, binary compatibility)."""
     if gpu is not None and gpu.backend != "CUDA":
         yield (
             f"{gpu.name} runs vLLM's {gpu.backend}: what CUDA starts take beside weights and KV cache does not hold "
             f"there; only these two are planned"
         )
+    if gpu is not None and gpu.template == "tegra" and gpu.capability is not None:
+        own = history("build", "build").exists(str(gpu.capability), s.version)
+        if not own:
+            yield (
+                f"{gpu.name}: the wheel of {s.version} for x86-64, which was read, has no machine code for "
+                f"{gpu.capability}, and that of desktop cards does not run there; NVIDIA builds vLLM for Jetson"
+            )
 
 
 def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
