@@ -35,7 +35,7 @@ CATALOGUE = REPO / "vllm_doctor" / "log" / "catalogue"
 
 def sought() -> list[Sought]:
     """The catalogue's messages as they are looked for in a source."""
-    return [Sought(m.id, m.anchor, tuple(s.line for s in m.samples)) for m in messages()]
+    return [Sought(m.id, m.anchor, tuple(s.line for s in m.samples), m.source) for m in messages()]
 
 
 def catalogued() -> list[Catalogued]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import release
-from releases import history, read, report, store
+from releases import checks, history, read, report, store
 from releases.wheel import read as read_wheel
 
 from tests.tools.small_wheel import wheel
@@ -356,6 +356,31 @@ def validate_parsed_serve_args(args):
         reworded = read.release(read_wheel(wheel(tmp_path, more=more)), release.sought())["messages"]
         assert "weights-took" not in reworded
 
+    def test_a_message_whose_anchor_is_short_or_reaches_into_a_value_is_found_in_the_file_of_its_row(
+        self, tmp_path: Path
+    ) -> None:
+        died = 'raise X("Worker proc %s died unexpectedly (exit code: %s), " "shutting down executor.", name, code)\n'
+        chosen = 'logger.info_once("Selected %s for %s", kernel.__name__, method)\n'
+        homes = {
+            "vllm/v1/executor/multiproc_executor.py": died,
+            "vllm/model_executor/kernels/linear/__init__.py": chosen,
+        }
+        found = read.release(read_wheel(wheel(tmp_path, more=homes)), release.sought())["messages"]
+        assert found["engine-process-died"]["in"] == "vllm/v1/executor/multiproc_executor.py"
+        assert found["linear-kernel"]["in"] == "vllm/model_executor/kernels/linear/__init__.py"
+        swapped = dict(zip(homes, reversed(homes.values()), strict=True))
+        found = read.release(read_wheel(wheel(tmp_path, more=swapped)), release.sought())["messages"]
+        assert not {"engine-process-died", "linear-kernel"} & set(found)
+
+    def test_the_defaults_of_a_test_have_one_order_whatever_python_makes_of_a_set(self, tmp_path: Path) -> None:
+        keys = ["from_f", "from_e", "from_d", "from_c", "from_b", "from_a"]
+        lines = ["class CacheConfig:", *(f"    {key}: bool = False" for key in keys), "    def __post_init__(self):"]
+        lines += [f"        if {' and '.join(f'self.{key}' for key in keys)}:", "            raise ValueError('all')"]
+        config = "\n".join(lines)
+        made = checks.read(read_wheel(wheel(tmp_path, more={"vllm/config/cache.py": config})), {}, {"CacheConfig": {}})
+        (one,) = [test["defaults"] for test in made.values() if test]
+        assert list(one) == sorted(keys)
+
     def test_nothing_of_it_runs(self, tmp_path: Path) -> None:
         trap = tmp_path / "ran"
         bad = f"import pathlib; pathlib.Path({str(trap)!r}).touch()\nVLLM_A: int = 1\n"
@@ -420,6 +445,19 @@ class ModelConfig:
         said = capsys.readouterr().out
         assert "gone: free-below-wanted (was in vllm/v1/worker/utils.py)" in said
         assert "gone: vllm/v1/worker/utils.py::request_memory (cited by" in said
+
+    def test_a_message_whose_wordings_all_ended_before_is_not_said_to_be_gone(self) -> None:
+        old = {"version": "0.32.0", "messages": {name: {"in": "a.py", "as": "1"} for name in ("a", "b", "c", "d")}}
+        catalogue = [
+            report.Catalogued("a", ("0.10.0", "0.31.0")),
+            report.Catalogued("b", ("0.10.0", "0.32.0")),
+            report.Catalogued("c", ("0.33.0",)),
+            report.Catalogued("d", ("0.6+",)),
+        ]
+        said = list(report.messages(old, {"version": "0.33.0", "messages": {}}, catalogue))
+        assert [line.partition(" (")[0] for line in said] == ["gone: b", "gone: c", "gone: d"]
+        assert "no row says that it is still there; look for what is said there now" in said[0]
+        assert "end its span with 0.32.0; look for what is said there now" in said[1]
 
     def test_a_comment_and_a_layout_change_no_hash(self, tmp_path: Path) -> None:
         added(tmp_path, wheel(tmp_path))
@@ -521,7 +559,8 @@ class TestWhatIsKept:
         read_ones = [r for v in store.versions() if "messages" in (r := store.load(v) or {})]
         assert read_ones[-1]["version"] == store.versions()[-1]
         assert report.claims_too_much(read_ones[-1], read_ones, release.catalogued()) == [], (
-            "the newest release's source has them no longer: end their spans in vllm_doctor/log/catalogue"
+            "not found in the newest release's source. The text is gone: end the row's span in log/catalogue. "
+            "It is there: begin the row's `source` with its file, and add the newest wheel again (tools/release.py add)"
         )
 
     def test_the_catalogue_was_read_against_the_newest_release(self) -> None:

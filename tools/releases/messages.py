@@ -14,11 +14,13 @@ _OWN = 16  # characters of a text that no other message has
 
 
 class Sought(NamedTuple):
-    """A message of the catalogue: its id, the literal text that it is found by, and lines in its wordings."""
+    """A message of the catalogue: its id, the literal text that it is found by, lines in its wordings, and the file
+    that the row names, without `vllm/`; a remark may follow it."""
 
     id: str
     anchor: str
     lines: tuple[str, ...]
+    source: str = ""
 
 
 def read(wheel: Wheel, catalogue: Iterable[Sought]) -> dict[str, dict[str, str]]:
@@ -35,6 +37,7 @@ def read(wheel: Wheel, catalogue: Iterable[Sought]) -> dict[str, dict[str, str]]
             or reading.only_home(bare)
             or reading.raised(message)
             or reading.error(bare)
+            or reading.at_home(message)
         )
         if found is not None:
             made[message.id] = {"in": found[0], "as": texts.digest(found[1])}
@@ -91,6 +94,16 @@ class _Reading:
         own = [path for path, text in self.wheel.files.items() if f"\nclass {name}(" in text]
         return (own[0], [name]) if own else None
 
+    def at_home(self, message: Sought) -> tuple[str, list[str]] | None:
+        """(file, templates) that make a whole line of the message in the file that its row names: an anchor may be too
+        short to be looked for everywhere, or reach into a value."""
+        named = re.match(r"[\w/]+\.py\b", message.source)
+        path = f"vllm/{named[0]}" if named else ""
+        if path not in self.wheel.files:
+            return None
+        found = [t for t in self._templates(path) if any(_is(t, line) for line in message.lines)]
+        return (path, found) if found else None
+
     def _with_all(self, words: list[str]) -> list[str]:
         if sum(map(len, words)) < 7 or any(word not in self.whole for word in words):
             return []
@@ -119,6 +132,14 @@ class _Reading:
         if path not in self.said:
             self.said[path] = list(texts.templates(self.wheel.tree(path)))
         return self.said[path]
+
+
+def _is(template: str, line: str) -> bool:
+    """Is the line, without the exception's name, the template with something in its holes?"""
+    parts = template.split(texts.HOLE)
+    whole = ".+".join(re.escape(part) for part in parts)
+    bare = re.sub(r"^\w+(?:Error|Exception): ", "", line)
+    return sum(len(part.strip()) for part in parts) >= 8 and re.fullmatch(whole, bare) is not None
 
 
 def _makes(template: str, anchor: str, line: str) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from releases import cited, store
 from releases.store import Release
+from vllm_doctor.knowledge.version import Version, as_version
 
 _SHOWN = 40
 
@@ -53,11 +55,18 @@ def planner(old: Release | None, new: Release) -> Iterator[str]:
 def messages(old: Release | None, new: Release, catalogue: Iterable[Catalogued]) -> Iterator[str]:
     """Messages that the source no longer has, and those whose wording is another."""
     before, after = store.section(old, "messages"), store.section(new, "messages")
+    last, version = str((old or {}).get("version", "")), str(new["version"])
+    catalogue = list(catalogue)
+    ends = (as_version(end) for message in catalogue for end in message.until if _is_release(end))
+    reached = max((end for end in ends if end <= as_version(version)), default=None)
     for message in catalogue:
         was, now = before.get(message.id), after.get(message.id)
         if was is not None and now is None:
+            if reached is not None and _ended(message, min(reached, as_version(last))):
+                continue
             file = was["in"] if isinstance(was, dict) else "?"
-            yield f"gone: {message.id} (was in {file}): end its span, and look for what is said there now"
+            claimed = f"end its span with {last}" if version in message.until else "no row says that it is still there"
+            yield f"gone: {message.id} (was in {file}): {claimed}; look for what is said there now"
         elif isinstance(was, dict) and isinstance(now, dict) and was["as"] != now["as"]:
             yield f"another wording: {message.id} in {now['in']}: compare it with its samples"
 
@@ -80,6 +89,15 @@ def claims_too_much(new: Release, older: Iterable[Release], catalogue: Iterable[
     have = store.section(new, "messages")
     version = str(new["version"])
     return [m.id for m in catalogue if m.id in known and m.id not in have and version in m.until]
+
+
+def _ended(message: Catalogued, last: Version) -> bool:
+    """Did every wording end before this release? Then there is nothing to do."""
+    return all(_is_release(end) and as_version(end) < last for end in message.until)
+
+
+def _is_release(end: str) -> bool:
+    return re.fullmatch(r"\d[\d.]*(?:\.post\d+)?", end) is not None
 
 
 def _difference(before: object, after: object) -> str:
