@@ -10,6 +10,7 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from vllm_doctor.records.verdict import Cause, Phase
@@ -20,6 +21,8 @@ REPO = Path(__file__).resolve().parent.parent
 # The catalogue's file for a message of a family, where it has no file of its own name.
 CATALOGUE = {"burst": "runtime", "pressure": "runtime", "prefix": "runtime", "live": "runtime", "container": "host"}
 TITLE = 70
+SPAN = re.compile(r"(?:\d+(?:\.\d+)+(?:\.post\d+)?\.\.)?(?P<last>\d+(?:\.\d+)+(?:\.post\d+)?)")
+SOURCE = re.compile(r"(?!vllm/)[\w./-]+\.py")
 
 ROW = """
 [[{code}]]
@@ -54,7 +57,7 @@ SCENARIOS = """---
 {prefix}-fires:
   expect: finding
   log: |
-    (APIServer pid=4100) INFO 03-14 09:01:00 [api_server.py:1839] vLLM API server version {version}
+    (APIServer pid=4100) INFO 03-14 09:01:00 [api_server.py:1839] vLLM API server version {last}
     (APIServer pid=4100) Traceback (most recent call last):
     (APIServer pid=4100)   File "/opt/vllm/lib/python3.12/site-packages/vllm/{source}", line 100, in start
     (APIServer pid=4100)     raise {kind}(
@@ -63,7 +66,7 @@ SCENARIOS = """---
 {prefix}-near-miss:
   expect: not-here
   log: |
-    (APIServer pid=4100) INFO 03-14 09:00:00 [api_server.py:1839] vLLM API server version {version}
+    (APIServer pid=4100) INFO 03-14 09:00:00 [api_server.py:1839] vLLM API server version {last}
     (APIServer pid=4100) INFO 03-14 09:00:01 [utils.py:233] non-default args: {{'model': 'example/model-8b'}}
     (APIServer pid=4100) WARNING 03-14 09:00:02 [utils.py:80] {anchor}: a default is used
     (APIServer pid=4100) INFO:     Application startup complete.
@@ -71,6 +74,18 @@ SCENARIOS = """---
 {prefix}-unknown:
   expect: unseen
 """
+
+
+NEXT = """
+The rule is {code}. What is left, in this order:
+1. in the page: what WRITE asks for
+2. in rules/by_message.toml: at least one [[{code}.answers]]; knowledge/answers.py says what each key means.
+   A name in `options` that is no option, variable or package needs its words in render/deeds.py
+3. in the catalogue: the unit of each figure, where `number` says too little
+4. in tests/scenarios/{code}.yaml: a near miss that vLLM says; below `expect: finding` its `phase` and `changes`
+5. .venv/bin/pytest tests/meta/test_registry.py tests/scenarios tests/rules -k "{code} or {name}"
+6. .venv/bin/python tools/release.py add WHEEL   # the newest: the next release is compared with the new message
+7. make approve docs   # then read the diff"""
 
 
 class RefusalError(Exception):
@@ -169,7 +184,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--anchor", required=True, help="the part of it that is always the same")
     parser.add_argument("--field", action="append", default=[], metavar="NAME=VALUE",
                         help="a value of the message that answers name as {NAME}; may be repeated")  # fmt: skip
-    parser.add_argument("--version", required=True, help="a release that writes it")
+    parser.add_argument(
+        "--version", required=True, help="the release that writes it, or the first and the last: 0.31.0..0.33.0"
+    )
     parser.add_argument("--source", required=True, help="the file in vLLM that writes it, v1/core/x.py")
     parser.add_argument("--refute", required=True, help="what would show that it is not this")
     return parser
@@ -185,22 +202,30 @@ def free_code(family: str, order: str) -> str:
 
 
 def check(given: argparse.Namespace) -> None:
-    """Raises RefusalError for what a test would refuse later."""
+    """Raises RefusalError for what a test would refuse later, with all that is wrong: one line for each."""
+    if wrong := list(problems(given)):
+        raise RefusalError("\n".join(wrong))
+
+
+def problems(given: argparse.Namespace) -> Iterator[str]:
+    """What a test would refuse later, and what is needed instead."""
     if not re.fullmatch(r"VD\d{3}", given.code):
         families = ", ".join(FAMILIES.values())
-        raise RefusalError(f"{given.code!r} is no family and no code; needed: {families}, or VD and three digits")
+        yield f"{given.code!r} is no family and no code; needed: {families}, or VD and three digits"
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", given.name):
-        raise RefusalError(f"{given.name!r} is no name; needed: small letters and digits with dashes")
+        yield f"{given.name!r} is no name; needed: small letters and digits with dashes"
     if not 0 < len(given.title) <= TITLE or "|" in given.title:
-        raise RefusalError(f"--title has {len(given.title)} characters; needed: 1 to {TITLE}, without a bar")
+        yield f"--title has {len(given.title)} characters; needed: 1 to {TITLE}, without a bar"
     of = {"box": [node.id for node in NODES], "cause": [*Cause], "phase": [*Phase]}
     for option, known in of.items():
         if getattr(given, option) not in known:
-            raise RefusalError(
-                f"--{option} {getattr(given, option)}: found none of that name; needed: {', '.join(known)}"
-            )
+            yield f"--{option} {getattr(given, option)}: found none of that name; needed: {', '.join(known)}"
     if given.anchor not in given.message:
-        raise RefusalError("--anchor does not stand in --message")
+        yield "--anchor does not stand in --message"
+    if not SPAN.fullmatch(given.version):
+        yield f"--version {given.version}: needed: a release, 0.33.0, or the first and the last, 0.31.0..0.33.0"
+    if not SOURCE.fullmatch(given.source):
+        yield f"--source {given.source}: needed: the file below vllm/, v1/core/x.py"
 
 
 def begin(given: argparse.Namespace, repo: Path) -> list[Path]:
@@ -213,7 +238,8 @@ def begin(given: argparse.Namespace, repo: Path) -> list[Path]:
     order, by_message = rules / "ORDER.md", rules / "by_message.toml"
     catalogue = repo / "vllm_doctor" / "log" / "catalogue" / f"{CATALOGUE.get(family, family)}.json"
     row = [given.code, given.name, given.box, given.cause, given.phase, "", "preview", given.title]
-    fields = {**vars(given), "prefix": f"{given.code.lower()}-{given.name}", "kind": given.message.partition(":")[0]}
+    fields = {**vars(given), "prefix": f"{given.code.lower()}-{given.name}", "kind": given.message.partition(":")[0],
+              "last": given.version.rpartition("..")[2]}  # fmt: skip
     quoted = {**fields, "refute": json.dumps(given.refute, ensure_ascii=False)}  # a basic string of TOML is one of JSON
     wanted = {
         order: with_row(order.read_text(encoding="utf-8"), row, given.above),
@@ -233,18 +259,14 @@ def begin(given: argparse.Namespace, repo: Path) -> list[Path]:
 def main(words: list[str], repo: Path = REPO) -> int:
     """Begin the rule, and say what is left to do."""
     try:
-        for path in begin(arguments().parse_args(words), repo):
+        given = arguments().parse_args(words)
+        for path in begin(given, repo):
             print(f"wrote {path.relative_to(repo)}")
     except RefusalError as why:
-        print(f"tools/new_rule.py: {why}", file=sys.stderr)
+        for line in str(why).splitlines():
+            print(f"tools/new_rule.py: {line}", file=sys.stderr)
         return 2
-    print(
-        "now: write what WRITE asks for in the page; the answers in by_message.toml (its head says which keys); a unit"
-    )
-    print("for each figure in the catalogue; then `make approve docs`, and read the diff")
-    print(
-        "then `tools/release.py add` with the newest wheel, so that the next release is compared with the new message"
-    )
+    print(NEXT.format(code=given.code, name=given.name))
     return 0
 
 

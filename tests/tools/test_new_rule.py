@@ -99,6 +99,12 @@ def test_a_value_that_the_message_lacks_is_no_field() -> None:
         ("KV cache scales are missing", "nowhere", "does not stand in --message"),
         ("other", "nothing", "--cause nothing: found none of that name; needed: "),
         ("The checkpoint has no scales for an FP8 KV cache", "x" * 71, "needed: 1 to 70"),
+        ("0.33.0", "0.31.0-0.33.0", "the first and the last, 0.31.0..0.33.0"),
+        (
+            "model_executor/layers/quantization/kv_cache.py",
+            "vllm/model_executor/layers/quantization/kv_cache.py",
+            "needed: the file below vllm/",
+        ),
     ],
 )
 def test_what_a_test_would_refuse_later_is_refused_before_anything_is_written(
@@ -108,3 +114,28 @@ def test_what_a_test_would_refuse_later_is_refused_before_anything_is_written(
     assert new_rule.main([new if word == old else word for word in words()], checkout) == 2
     assert why in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in checkout.rglob("*") if path.is_file()} == before
+
+
+def test_all_that_is_wrong_is_said_at_once(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = {"not-memory": "memory", "other": "nothing"}
+    assert new_rule.main([wrong.get(word, word) for word in words()], checkout) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in said] == ["--box", "--cause", "--phase"]
+
+
+def test_a_message_of_many_releases_has_its_span_and_the_scenario_its_last(checkout: Path) -> None:
+    assert new_rule.main(["0.31.0..0.33.0" if word == "0.33.0" else word for word in words()], checkout) == 0
+    catalogue = (checkout / "vllm_doctor/log/catalogue/launch.json").read_text(encoding="utf-8")
+    assert '{"versions": "0.31.0..0.33.0", "line": "ValueError: KV cache scales' in catalogue
+    scenarios = (checkout / f"tests/scenarios/{code(checkout)}.yaml").read_text(encoding="utf-8")
+    assert scenarios.count("API server version 0.33.0\n") == 2
+    assert ".." not in scenarios
+
+
+def test_it_prints_the_code_and_the_commands_that_are_left(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert new_rule.main(words(), checkout) == 0
+    said = capsys.readouterr().out
+    assert f"The rule is {code(checkout)}." in said
+    assert f'-k "{code(checkout)} or kv-scales-missing"' in said
+    for path in re.findall(r"tests/[\w/.]+", said):
+        assert (REPO / path.format(code="VD599")).exists() or path.endswith(f"{code(checkout)}.yaml"), path
