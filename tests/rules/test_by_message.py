@@ -10,7 +10,10 @@ from tests.scenarios.loading import snapshot
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.answers import Answer
 from vllm_doctor.log.match import catalogue, pattern
+from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
+from vllm_doctor.render.deeds import deed
 from vllm_doctor.rules.by_message import TABLE, MessageRow, by_message, table
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.order import by_code
@@ -47,6 +50,16 @@ def test_a_release_has_what_it_answers_with(code: str, row: MessageRow) -> None:
         if answer.kind == "flag":
             assert any(versions.flag(answer.options[0], at) is not None for at in ("0.9.2", "0.33.0")), code
         assert answer.options or answer.kind in {"upgrade", "kernel"}, code
+
+
+@EVERY_ROW
+def test_it_says_what_to_do_in_words(code: str, row: MessageRow) -> None:
+    assert row.answers, "write [[CODE.answers]] in rules/by_message.toml"
+    for answer in row.answers:
+        if answer.kind in {"os", "hardware"} and answer.direction is Direction.CHANGE:
+            name = answer.options[0]
+            change = Change(ChangeKind.OS, name, None, answer.to, answer.direction, Applicability.MANUAL, None)
+            assert not deed(change).startswith("change "), f"say in render/deeds.py what to do with {name}"
 
 
 def test_what_a_rule_reads_follows_from_its_answers() -> None:

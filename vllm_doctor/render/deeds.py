@@ -58,6 +58,7 @@ _DEEDS = {
     "pod-resources": "change what the pod asks for",
     "prompt_logprobs": "do not ask for prompt_logprobs",
     "readiness-probe": "readinessProbe: {{{to}}}",
+    "rank-settings": "start every rank with the same settings",
     "ray-node": "start the server on a node whose GPUs are free",
     "ray-nodes": "add Ray nodes with free GPUs",
     "server": "look at the server",
