@@ -459,6 +459,14 @@ class ModelConfig:
         assert "no row says that it is still there; look for what is said there now" in said[0]
         assert "end its span with 0.32.0; look for what is said there now" in said[1]
 
+    def test_many_names_in_which_one_key_alone_changed_are_one_line_and_hide_no_other(self) -> None:
+        names = [f"enable-{n}" for n in range(45)]
+        old = {"version": "0.32.0", "options": {name: {} for name in [*names, "port"]}}
+        new = {"version": "0.33.0", "options": {name: {"inverse": [f"--no-{name}"]} for name in names}}
+        new["options"]["port"] = {"default": "8001"}
+        said = list(report.changes(old, new))
+        assert said[1:] == ["  ~ port: default None → 8001", f"  ~ inverse alone, of 45: {', '.join(names)}"]
+
     def test_a_comment_and_a_layout_change_no_hash(self, tmp_path: Path) -> None:
         added(tmp_path, wheel(tmp_path))
         other = read_wheel(wheel(tmp_path)).files["vllm/engine/arg_utils.py"]

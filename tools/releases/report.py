@@ -11,6 +11,7 @@ from releases.store import Release
 from vllm_doctor.knowledge.version import Version, as_version
 
 _SHOWN = 40
+_MANY = 10  # names in which one and the same key alone changed: more of them are one line
 
 
 class Catalogued(NamedTuple):
@@ -32,7 +33,7 @@ def changes(old: Release | None, new: Release) -> Iterator[str]:
             yield f"{name}: {len(came)} new, {len(gone)} gone, {len(other)} changed"
             yield from _listed("  +", came)
             yield from _listed("  -", gone)
-            yield from _listed("  ~", [f"{n}: {_difference(before[n], after[n])}" for n in other])
+            yield from _listed("  ~", _changed(before, after, other))
 
 
 def planner(old: Release | None, new: Release) -> Iterator[str]:
@@ -100,11 +101,31 @@ def _is_release(end: str) -> bool:
     return re.fullmatch(r"\d[\d.]*(?:\.post\d+)?", end) is not None
 
 
+def _changed(before: Mapping[str, object], after: Mapping[str, object], names: Iterable[str]) -> list[str]:
+    """A line for each name; one for all in which the same key alone changed, so that they do not hide the others."""
+    alone: dict[str, list[str]] = {}
+    lines = []
+    for name in names:
+        keys = _changed_keys(before[name], after[name])
+        alone.setdefault(keys[0] if len(keys) == 1 else "", []).append(name)
+    many = {key: found for key, found in alone.items() if key and len(found) > _MANY}
+    for key, found in alone.items():
+        if key not in many:
+            lines += [f"{name}: {_difference(before[name], after[name])}" for name in found]
+    return [*sorted(lines), *(f"{key} alone, of {len(found)}: {', '.join(found)}" for key, found in many.items())]
+
+
 def _difference(before: object, after: object) -> str:
     if isinstance(before, dict) and isinstance(after, dict):
-        keys = [k for k in {**before, **after} if before.get(k) != after.get(k)]
+        keys = _changed_keys(before, after)
         return "; ".join(f"{k} {_of_key(before.get(k), after.get(k))}" for k in keys)
     return f"{before} → {after}"
+
+
+def _changed_keys(before: object, after: object) -> list[str]:
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return []
+    return [k for k in {**before, **after} if before.get(k) != after.get(k)]
 
 
 def _of_key(before: object, after: object) -> str:
