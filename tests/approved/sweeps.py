@@ -64,6 +64,24 @@ def _block(name: str) -> Iterator[str]:
         for far in (old * 0, old * _TIMES):
             yield from _turn(said, where, path, old, far)
 
+    yield from _repeated(said)
+
+
+def _repeated(said: dict[str, Any]) -> Iterator[str]:
+    """With how few of the lines that say the same the answer is another: those at the end are left out."""
+    lines = said.get("log", "").splitlines(keepends=True)
+    alike: dict[str, list[int]] = {}
+    for at, line in enumerate(lines):
+        alike.setdefault(_NUMBER.sub("_", _HEAD.sub("", line, count=1)).strip(), []).append(at)
+    kind = _kind(said)
+    for words, places in alike.items():
+        for count in range(len(places) - 1, 0, -1) if words else ():
+            left = set(places[count:])
+            told = _kind({**said, "log": "".join(one for at, one in enumerate(lines) if at not in left)})
+            if told != kind:
+                yield f"  {count} of {len(places)} lines {words[:60]}: {told}"
+                break
+
 
 def _turn(said: dict[str, Any], where: str, path: Any, old: float, far: float) -> Iterator[str]:
     """The two neighbours between which the answer turns on the way to `far`, where it does."""
