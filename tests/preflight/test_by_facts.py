@@ -57,7 +57,12 @@ def judged(folder: Path, facts: dict[str, object], *names: str) -> str:
     shutil.copytree(REPOSITORY / "inventories" / "example", folder / "mine")
     for name in ("host_vars/gpu04.example.net.yml", "group_vars/h100.yml", "group_vars/l4.yml"):
         (folder / "mine" / name).unlink()
-    hosts = {"vllm": {"children": {"gh200": {"hosts": {name: {"by_facts": facts} for name in names or ("grace01",)}}}}}
+    hosts = {
+        "vllm": {
+            "vars": {"site_reports": ""},
+            "children": {"gh200": {"hosts": {name: {"by_facts": facts} for name in names or ("grace01",)}}},
+        }
+    }
     (folder / "mine" / "hosts.yml").write_text(yaml.safe_dump(hosts))
     own = {"preflight_gpus": ["NVIDIA GH200 480GB"], "vllm_unit_template": "gh200", "vllm_max_model_len": 32768}
     (folder / "mine" / "group_vars" / "gh200.yml").write_text(yaml.safe_dump(own))
