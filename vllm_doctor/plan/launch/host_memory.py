@@ -19,8 +19,6 @@ OF_ALL = "of_all"
 SWAPPED_GIB = 4
 # MultiConnector holds others; no launch nests them deeper than this.
 _DEPTH = 4
-# torch's variable, and the name that it has from 2.9 on.
-_ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _ROUNDED_TO = re.compile(r"(?:^|,)\s*pinned_max_round_threshold_mb\s*:\s*([0-9]{1,9})\s*(?=,|$)")
 
 
@@ -86,8 +84,14 @@ def host_asked(
     )
 
 
+def allocator_settings(env: Mapping[str, str]) -> str:
+    """What torch's allocator is told: the name that its variable has from 2.9 on goes before the older one
+    (c10/core/AllocatorConfig)."""
+    return env.get("PYTORCH_ALLOC_CONF", env.get("PYTORCH_CUDA_ALLOC_CONF", ""))
+
+
 def _rounded_to(env: Mapping[str, str]) -> float | None:
-    found = next((m for name in _ALLOCATOR if (m := _ROUNDED_TO.search(env.get(name, "")))), None)
+    found = _ROUNDED_TO.search(allocator_settings(env))
     return None if found is None else float(found[1]) * (1 << 20)
 
 

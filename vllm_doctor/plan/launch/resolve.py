@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from vllm_doctor.knowledge.gpus import Card
+from vllm_doctor.knowledge.hub import is_gguf
 from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization, engine
 from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.launch.together import of_a_step
@@ -13,7 +14,7 @@ from vllm_doctor.plan.behaviour import Behaviour, behaviour
 from vllm_doctor.plan.launch import drafting
 from vllm_doctor.plan.launch.cache_types import ELEMENT, UNKNOWN
 from vllm_doctor.plan.launch.flags import Flags, SettingError, whole
-from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB, host_asked
+from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB, allocator_settings, host_asked
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refused
 from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Settings
@@ -303,12 +304,13 @@ def resolve(  # noqa: PLR0917
 
 
 def _gguf(model: str, does: Behaviour) -> str | None:
-    """The GGUF file that is served, or the type of its weights: owner/name:Q4_K_M (transformers_utils/gguf_utils.py
-    is_remote_gguf)."""
+    """The GGUF file that is served, or the type of its weights, owner/name:Q4_K_M, where the release knows it."""
+    if not is_gguf(model):
+        return None
     if model.lower().endswith(".gguf"):
         return model
-    kind = model.rpartition(":")[2] if "/" in model and "://" not in model and does.names_gguf_types else ""
-    return kind if ":" in model and kind and gguf_bits(kind) is not None else None
+    kind = model.rpartition(":")[2]
+    return kind if does.names_gguf_types and gguf_bits(kind) is not None else None
 
 
 def _limit(value: object) -> int | None:
@@ -367,9 +369,8 @@ def _local(flags: Flags) -> int:
 
 
 def _expandable(env: dict[str, str]) -> bool:
-    """Does torch's allocator grow its segments (c10/core/AllocatorConfig: the later name first)?"""
-    told = env.get("PYTORCH_ALLOC_CONF", env.get("PYTORCH_CUDA_ALLOC_CONF", ""))
-    return "expandable_segments:true" in told.lower().replace(" ", "")
+    """Does torch's allocator grow its segments?"""
+    return "expandable_segments:true" in allocator_settings(env).lower().replace(" ", "")
 
 
 def _partition(env: dict[str, str]) -> tuple[int, ...]:

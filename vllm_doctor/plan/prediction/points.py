@@ -55,7 +55,7 @@ def first(points: Sequence[StartPoint]) -> tuple[str | None, float | None]:
     end, or sure not to."""
     ends = next((p.outcome for p in points if p.left < 0), None)
     if any(p.certain for p in points):
-        return next(p.outcome for p in points if p.left < 0), None
+        return ends, None
     told = [p.odds for p in points if p.odds is not None]
     return ends, min(told, default=None)
 

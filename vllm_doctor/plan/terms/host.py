@@ -13,7 +13,6 @@ import msgspec
 
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.plan.launch.host_memory import OF_ALL, Connector
-from vllm_doctor.plan.launch.parallel import stage_layers
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme, plain
@@ -28,8 +27,8 @@ _SIMPLE_GIB, _LMCACHE_GIB, _P2P_GIB = 8, 5, 32
 
 
 class KeptOnHost(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is kept in memory of the host, in GiB of one rank; `asked` is what the launch gives it. `where`:
-    of the ranks of this host, pinned by each, or one file in /dev/shm."""
+    """One thing that is kept in memory of the host, in GiB of one rank; `asked` is what the launch gives it. Each rank
+    pins its own, or all have one file in /dev/shm (`shared`)."""
 
     name: str
     asked: float
@@ -88,7 +87,7 @@ def offloaded(a: Architecture, s: Settings, scheme: Scheme, target: WeightTarget
     asked = s.host
     if not asked.weights_gib and not asked.every:
         return Offloaded()
-    parts = stage_layers(len(a.layers), s.parallel.pp)
+    parts = s.parallel.stages(len(a.layers))
     start = sum(parts[:stage])
     base, prefix = plain(target.element), f"{a.text_prefix}.layers"
     layers = (

@@ -3,7 +3,7 @@ loaded, whatever adapters come later (lora/model_manager.py _create_lora_modules
 
 from __future__ import annotations
 
-from vllm_doctor.plan.launch.parallel import Parallel, stage_layers
+from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.terms.weights import layer_matrices
@@ -24,7 +24,7 @@ def lora_bytes(a: Architecture, s: Settings, stage: int) -> float:
     if not s.loras:
         return 0.0
     par: Parallel = s.parallel
-    parts = stage_layers(len(a.layers), par.pp)
+    parts = par.stages(len(a.layers))
     start = sum(parts[:stage])
     values = sum(
         m.count * (m.out + m.inner)
