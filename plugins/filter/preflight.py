@@ -1,4 +1,4 @@
-"""Where the models that an inventory names lie on a host."""
+"""Where the models that an inventory names lie on a host, and how many hosts change at once."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -19,9 +19,23 @@ def model_folders(instances: Iterable[Any], model: str, revision: str, store: st
     return list(dict.fromkeys(folder for folder in found if folder.startswith("/")))
 
 
+PACE = "site_serial_"
+
+
+def pace_group(pace: str) -> str:
+    """Name the group that keeps how many hosts change at once: a play's own keywords see groups, and no inventory."""
+    return PACE + pace.replace("%", "_percent")
+
+
+def pace(groups: Iterable[str]) -> str:
+    """How many hosts change at once, by that group; a quarter where there is none."""
+    kept = next((name for name in groups if name.startswith(PACE)), pace_group("25%"))
+    return kept.removeprefix(PACE).replace("_percent", "%")
+
+
 class FilterModule:
     """The filters of preflight."""
 
     def filters(self) -> dict[str, Callable[..., object]]:
         """Name them."""
-        return {"preflight_model_folders": model_folders}
+        return {"preflight_model_folders": model_folders, "preflight_pace": pace, "preflight_pace_group": pace_group}
