@@ -34,7 +34,7 @@ def load() -> Iterator[None]:
 
     def ask() -> None:
         while not done.is_set():
-            body = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 16}).encode()
+            body = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 16, "ignore_eos": True}).encode()
             wanted = urllib.request.Request(
                 f"http://{AT}/v1/completions", body, headers={"Content-Type": "application/json"}
             )

@@ -23,8 +23,11 @@ class Inventory:
 
 
 def served_length(host: Host) -> int:
-    """The context that the service which answers was started with; it must complete a prompt to count."""
-    body = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 2})
+    """The context that the service which answers was started with; it must complete a prompt to count.
+
+    Its weights are random and its tokens are drawn: one of them may end the text, unless the end is ignored.
+    """
+    body = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 2, "ignore_eos": True})
     header = "Content-Type: application/json"
     answer = json.loads(host.run(f"curl -sf -H '{header}' -d '{body}' http://127.0.0.1:8000/v1/completions"))
     assert answer["usage"]["completion_tokens"] == 2

@@ -79,7 +79,8 @@ class Sandbox:
         address = f"http://127.0.0.1:{self.port}/v1"
         with urllib.request.urlopen(f"{address}/models", timeout=300) as answer:
             model = json.load(answer)["data"][0]["id"]
-        body = json.dumps({"model": model, "prompt": prompt, "max_tokens": max_tokens}).encode()
+        wanted = {"model": model, "prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True}
+        body = json.dumps(wanted).encode()
         request = urllib.request.Request(f"{address}/completions", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=300) as answer:
             return str(json.load(answer)["choices"][0]["text"])

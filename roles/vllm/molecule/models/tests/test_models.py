@@ -27,7 +27,7 @@ def environment(host):
 
 @pytest.mark.parametrize(("name", "port"), [("acme/tiny", 8000), ("acme/tiny", 8001), ("sql", 8001)])
 def test_model_and_adapter_answer_by_the_names_that_the_inventory_has(host, name, port):
-    body = json.dumps({"model": name, "prompt": "Hello", "max_tokens": 2})
+    body = json.dumps({"model": name, "prompt": "Hello", "max_tokens": 2, "ignore_eos": True})
     asked = (
         f"curl -sf -H 'Content-Type: application/json' -d {shlex.quote(body)} http://127.0.0.1:{port}/v1/completions"
     )

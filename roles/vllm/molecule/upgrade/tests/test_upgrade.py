@@ -12,7 +12,7 @@ import pytest
 import testinfra
 
 REPO = Path(__file__).resolve().parents[5]
-BODY = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 2})
+BODY = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 2, "ignore_eos": True})
 
 
 @pytest.fixture(scope="module")
