@@ -64,7 +64,7 @@ def finding(
         title=short,
         severity=severity,
         confidence=confidence,
-        evidence=evidence,
+        evidence=tuple(dict.fromkeys(evidence)),  # the line that names and the line that ends may be one
         refute=refute,
         arithmetic=arithmetic,
         changes=offered,
