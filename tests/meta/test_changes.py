@@ -125,6 +125,18 @@ def test_each_change_says_what_to_type() -> None:
     assert silent == []
 
 
+def test_each_thing_to_do_on_a_host_is_a_sentence_and_not_a_name() -> None:
+    """`change job-request` tells nobody what to do; a systemd setting and a variable are names that people know."""
+    bare = {
+        f"{o.change.name}: {deed(o.change)}"
+        for o in offers()
+        if o.change.kind is ChangeKind.OS
+        and re.fullmatch(r"[a-z-]+", o.change.name)  # a unit, a path and a field of a pod are names too
+        and deed(o.change) == f"{o.change.direction.value} {o.change.name}"
+    }
+    assert bare == set()
+
+
 def test_the_release_has_each_option_and_takes_the_value() -> None:
     assert [f"{o.where}: {told}" for o in offers() if (told := _refused(o)) is not None] == []
 

@@ -9,6 +9,7 @@ from vllm_doctor.remedy.argv import written
 # What to do with a thing that is no setting of vLLM, by its name in the JSON; `{to}` is the value to have.
 _RESTARTS = ("systemctl restart", "systemctl daemon-reload && systemctl restart")
 _DEEDS = {
+    "adapter": "merge the adapter into the model",
     "gpu": "repair or replace the GPU",
     "host-ram": "give the host more memory, or load less",
     "link": "repair the link between the GPUs",
@@ -22,6 +23,8 @@ _DEEDS = {
     "arguments": "after the image only: {to}",
     "compute-mode": "set the GPU's compute mode to {to}",
     "container": "start the container again",
+    "compile-shape": "compile a smaller shape",
+    "container-command": "name a program that the image has",
     "container-devices": "{to}",
     "container-gpus": "give the container its GPUs",
     "container-memory": "raise the container's memory limit to {to}",
@@ -39,11 +42,22 @@ _DEEDS = {
     "hub-access": "restore access to the model's files",
     "inventory": "copy the drop-in's settings into the inventory",
     "inventory-line": "{to}   in the inventory",
+    "gpu-driver": "bring the driver back: end what uses the card, then load it again, or restart the host",
     "job-gpus": "{to}",
+    "job-node": "run the job on another node",
+    "job-requeue": "let the job start again when it is preempted",
+    "job-request": "ask for what a node has",
+    "job-time-limit": "ask for a longer time limit",
+    "kv-peer": "let the two sides of the KV transfer reach and fit each other",
+    "load-balancer": "balance by open requests",
+    "missing-rank": "find out why one rank did not come",
+    "nvlink": "repair the links between the GPUs",
+    "pod-container": "repair the pod's other container",
     "job-memory": "#SBATCH --mem={to}",
     "image-name": "correct the image's name, or the right to pull it",
     "libcuda-symlink": "make libcuda.so visible to the linker",
     "liveness-probe": "livenessProbe: {{{to}}}",
+    "main-guard": "put the engine under `if __name__ == '__main__':`",
     "max-tokens": '"max_tokens": {to} in the client\'s request',
     "network": "repair the network between the hosts",
     "nvidia-fabricmanager": "start the fabric manager",
@@ -59,20 +73,25 @@ _DEEDS = {
     "prompt_logprobs": "do not ask for prompt_logprobs",
     "readiness-probe": "readinessProbe: {{{to}}}",
     "rank-settings": "start every rank with the same settings",
+    "ray-head": "start Ray before vLLM, or unset RAY_ADDRESS",
+    "ray-session": "start Ray anew",
     "ray-node": "start the server on a node whose GPUs are free",
     "ray-nodes": "add Ray nodes with free GPUs",
     "server": "look at the server",
     "accelerator-holder": "stop the program that holds the accelerator",
     "device-files": "give the container the card's device files",
     "sleep-level": "use sleep level {to}",
+    "service-links": "rename the service, or set enableServiceLinks: false",
     "server-log": "judge the server's log",
     "shm volume": "give the container more shared memory",
     "startup-probe": "startupProbe: {{{to}}}",
+    "socket-holder": "stop what holds the socket or the port",
     "start-order": "start the engines of one GPU one after another",
     "torch-compile-cache": "remove the compile cache",
     "torch-extensions-cache": "remove torch's cache of built extensions",
     "volume": "repair the volume",
     "vllm_api_key": "set an API key",
+    "wake-up": "wake the engine up",
     "weights": "fetch the weight files again",
     "file-access": "let the service's user use the file",
     "path": "name a path that exists",
@@ -94,6 +113,7 @@ _DEEDS = {
     "python": "run another Python",
     "python-env": "install {to} into a fresh environment",
     "transformers": "install another transformers",
+    "system-library": "install the system library",
     "triton-version": "install another triton",
     "wheel": "install another wheel",
 }
@@ -101,8 +121,15 @@ _DEEDS = {
 
 # The same with the value to have, where one is known.
 _WITH_VALUE = {
+    "foreign-package": "upgrade {to}",
+    "vllm-version": "install vLLM {to}",
     "driver": "install driver {to}",
     "image": "use the image, or the wheel, of vLLM {to}",
+}
+# The same where the value is not known.
+_WITHOUT_VALUE = {
+    "python-env": "install vLLM into a fresh environment",
+    "vllm-version": "install another build of vLLM",
 }
 _LIMIT = "resources: {{limits: {{memory: {to}}}}}"
 
@@ -112,7 +139,10 @@ def _template(change: Change) -> str | None:
         return _LIMIT  # a size as Kubernetes writes it
     if change.name == "host" and (change.command or "").startswith("systemctl reboot"):
         return "reboot the host"
-    return (_WITH_VALUE.get(change.name) if change.after is not None else None) or _DEEDS.get(change.name)
+    if change.name == "vllm-version" and change.after is None and change.direction is Direction.UPGRADE:
+        return "install a newer vLLM"
+    special = _WITHOUT_VALUE if change.after is None else _WITH_VALUE
+    return special.get(change.name) or _DEEDS.get(change.name)
 
 
 def deed(change: Change) -> str:
@@ -126,8 +156,6 @@ def deed(change: Change) -> str:
     if change.direction is Direction.RESET:
         asks = f" (it asks for: {scalar(change.after)})" if change.after is not None else ""
         return f"drain the host, then reset or replace the GPU{asks}"
-    if change.name == "vllm-version":
-        return f"install vLLM {change.after}" if change.after is not None else "install another build of vLLM"
     if change.direction is Direction.REPAIR and (change.command or "").startswith(_RESTARTS):
         return f"restart {change.name}"
     if " unpause " in (change.command or ""):

@@ -125,10 +125,23 @@ _REFUSALS = (
 )  # fmt: skip
 
 
-# Those in which only Kubernetes speaks so.
-_OF_PODS = frozenset(
-    {"pod-short-of-gpus", "pod-not-placed", "image-not-pulled", "pod-needs-secret", "pod-volume-missing"}
-)
+# Messages that only one program writes, so they count where the line that names the program is cut off.
+_DOCKER = Container(name="NAME", runtime="docker")
+_POD = Container(name="NAMESPACE/POD/vllm", runtime="kubernetes")
+_SPOKEN_BY = {
+    "runtime-driver-old": _DOCKER,
+    "runtime-without-driver": _DOCKER,
+    "runtime-without-gpus": _DOCKER,
+    "pod-short-of-gpus": _POD,
+    "pod-not-placed": _POD,
+    "image-not-pulled": _POD,
+    "pod-needs-secret": _POD,
+    "pod-volume-missing": _POD,
+}
+_AGAIN = {
+    "docker": "the same command starts the container when it is typed again",
+    "kubernetes": "the pod runs by now: kubectl get pod -A",
+}
 
 
 def judge(case: Case) -> Outcome:
@@ -179,17 +192,17 @@ def _typed_by_hand(case: Case) -> Finding | None:
                     phase=one.phase,
                     evidence=(case.line(index),),
                     changes=(one.change(named, fields),),
-                    refute="the same command starts the container when it is typed again",
+                    refute=_AGAIN["docker"],
                 )
     return _listed(case, run) if run.root is None else None
 
 
 def _listed(case: Case, run: AnalysedRun) -> Finding | None:
-    """A row of `kubectl get events`, or another text in which the scheduler or the kubelet says why no pod starts."""
-    pod = Container(name="NAMESPACE/POD/vllm", runtime="kubernetes")
+    """A row of `kubectl get events`, or a line of a runtime alone: who wrote it is clear from its words."""
     for index, line in enumerate(run.lines):
         for one in _REFUSALS:
-            if one.message not in _OF_PODS or (fields := read(one.message, line.text)) is None:
+            container = _SPOKEN_BY.get(one.message)
+            if container is None or (fields := read(one.message, line.text)) is None:
                 continue
             return finding(
                 RULE,
@@ -197,8 +210,8 @@ def _listed(case: Case, run: AnalysedRun) -> Finding | None:
                 phase=one.phase,
                 confidence=Confidence.LIKELY,
                 evidence=(case.line(index),),
-                changes=(one.change(pod, fields),),
-                refute="the pod runs by now: kubectl get pod -A",
+                changes=(one.change(container, fields),),
+                refute=_AGAIN[container.runtime],
             )
     return None
 

@@ -1,5 +1,10 @@
 """VD513: the architecture of the model is not known to this vLLM or its transformers."""
 
+from typing import Final
+
+from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.history import history
+from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -21,6 +26,9 @@ _IDS = (
 )
 
 
+NEWER: Final = "a newer release knows more architectures, and installs a newer `transformers`"
+
+
 def judge(case: Case) -> Outcome:
     """Was the architecture refused?"""
     fault = named(case, *_IDS)
@@ -34,7 +42,7 @@ def judge(case: Case) -> Outcome:
         RULE,
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
-        changes=(_release(case, fault.fields("arch-dropped").get("until")), _draft(case, fault)),
+        changes=(_release(case, fault), _draft(case, fault)),
         refute="the model card names this vLLM version or an older one",
     )
 
@@ -56,7 +64,7 @@ def _not_imported(case: Case, fault: Fault) -> Finding:
                 "the release has the architecture; a package that its code imports is missing or of another version",
                 command=f"python -m vllm.model_executor.models.registry; pip check; pip install {wanted}",
             ),
-            _release(case, None),
+            upgrade(case, NEWER),
         ),
         refute="a line above names the import that failed",
     )
@@ -74,7 +82,7 @@ def _fallen_back(case: Case) -> Finding | None:
         severity=severity(case, fault),
         confidence=Confidence.LIKELY,
         evidence=(case.line(hit.index), *shown(case, fault, "transformers-attribute")),
-        changes=(_release(case, None),),
+        changes=(_with(case, hit.fields["name"]),),
         refute="the model card names this vLLM version or an older one",
     )
 
@@ -87,11 +95,37 @@ def _draft(case: Case, fault: Fault) -> Change | None:
     return set_flag(case, "speculative-config", None, Direction.CHANGE, why)
 
 
-def _release(case: Case, until: str | None) -> Change | None:
-    """The release that has it: an older one where vLLM says that it was dropped."""
-    if until is None:
-        return upgrade(case, "this release supports the architecture and installs a matching `transformers`")
-    why = "vLLM says that this is the last release with this architecture"
+def _release(case: Case, fault: Fault) -> Change | None:
+    """The release that has it: an older one where vLLM says that it was dropped; a newer one where one is known."""
+    until = fault.fields("arch-dropped").get("until")
+    if until is not None:
+        return _older(case, until, "vLLM says that this is the last release with this architecture")
+    if "arch-gguf" in fault.ids:  # llama.cpp's name of it, not that of the model's class
+        return upgrade(case, NEWER)
+    listed = next((text for id_ in _IDS if (text := fault.fields(id_).get("architectures"))), "")  # as Python prints it
+    return _with(case, next(iter(listed.replace("'", " ").replace(",", " ").split()), None))
+
+
+def _with(case: Case, name: str | None) -> Change | None:
+    """A release that lists this architecture (the wheels' own registries); where none does, that is said."""
+    if name is None:
+        return upgrade(case, NEWER)
+    newest = versions.newest_known()
+    table = history("models", "architectures")
+    if name not in table:
+        why = (
+            f"no release up to {newest} lists {name}: its model card names the release, nightly build or plugin "
+            f"that serves it"
+        )
+        look = f"pip index versions vllm   # a release after {newest}"
+        return thing(ChangeKind.PACKAGE, "vllm-version", Direction.UPGRADE, why, before=case.version_text, command=look)
+    first, last = table.span(name)
+    if as_version(last) < newest:
+        return _older(case, last, f"the last release that lists {name}")
+    return upgrade(case, f"vLLM has {name} since {first}; each release installs a `transformers` that fits it")
+
+
+def _older(case: Case, until: str, why: str) -> Change:
     return thing(
         ChangeKind.PACKAGE,
         "vllm-version",

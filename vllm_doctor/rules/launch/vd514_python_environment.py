@@ -30,6 +30,7 @@ _IDS = (
     "libstdcxx",
     "glibc-old",
     "operator-missing",
+    "operator-backend",
     "compiler-missing",
     "headers-missing",
     "nvcc-missing",
@@ -45,6 +46,7 @@ _IDS = (
     "toolkit-mismatch",
     "build-failed",
     "build-failed-command",
+    "compiler-command",
     "extension-build-failed",
     "xformers-no-cuda",
     "compiler-crashed",
@@ -68,6 +70,7 @@ _UNFIT = {
     "toolkit-mismatch": "the CUDA toolkit that torch was built with (CUDA_HOME)",
     "build-failed": "the tools that compile kernels at start; the compiler's error stands below",
     "build-failed-command": "the tools that compile kernels at start; the compiler's error stands above",
+    "compiler-command": "a compiler that works here (gcc, python3-dev, libcuda.so); its own error stands above",
     "extension-build-failed": "the tools that compile kernels at start; the same message holds the compiler's error",
     "compiler-crashed": "a newer CUDA toolkit, whose compiler does not crash on this code (or fewer jobs: MAX_JOBS)",
 }
@@ -288,6 +291,11 @@ def _title(fault: Fault, tool: str | None, unfit: str | None) -> str:
         return f"A tool to compile kernels is missing: {tool}"
     if "glibc-old" in fault.ids:
         return f"The system's C library is too old: GLIBC_{fault.fields('glibc-old')['version']} is needed"
+    operator = fault.fields("operator-backend")
+    if operator:
+        library = operator["operator"].partition("::")[0]
+        whose = "vLLM" if library.startswith("_") else library  # vLLM's own libraries of operators: _C, _moe_C
+        return f"{whose} was built without code for {operator['backend']}"
     lacks = fault.fields("transformers-attribute")
     if lacks:
         return f"transformers does not fit this vLLM: {lacks['kind']} has no {lacks['name']}"
