@@ -454,8 +454,8 @@ def test_stages_that_hold_different_things_are_drawn_apart(model, capsys):
     asked = ["--vllm-version", "0.33.0", "--gpu", "H100", "--gpus", "4", "--model-config", model(LLAMA_8B), "--explain"]
     assert command(*asked, "--", "vllm", "serve", "m", "-tp", "2", "-pp", "2", "--max-model-len", "8192") == 0
     told = capsys.readouterr().out
-    assert "each of 2 GPUs of the first of 2 stages" in told
-    assert "each of 2 GPUs of the last of 2 stages" in told
+    assert "each of 2 GPUs of stage 1 of 2" in told
+    assert "each of 2 GPUs of stage 2 of 2" in told
     assert told.count("░ KV cache") == 2  # in the key of each stage's bar
 
 

@@ -156,20 +156,17 @@ def as_dict(plan: Plan) -> dict[str, object]:
 
 
 def _bars(planner: Planner, *, whole: bool) -> list[str]:
-    """One bar for all GPUs that hold the same; the first and the last stage where they differ. `whole` gives each part
-    a line of its own."""
-    bars = [
-        _bar(p, _whose(p, first=n == 0, several=p.settings.parallel.pp > 1), whole=whole)
-        for n, p in enumerate(planner.stages())
-    ]
+    """One bar for all GPUs that hold the same; the first stage, the heaviest one between and the last one where they
+    differ. `whole` gives each part a line of its own."""
+    bars = [_bar(p, _whose(p), whole=whole) for p in planner.stages()]
     lines = [line for bar in bars for line in bar]
     return ["", *lines] if lines else []
 
 
-def _whose(p: Prediction, *, first: bool, several: bool) -> str:
-    count = p.settings.parallel.tp * p.settings.parallel.local
+def _whose(p: Prediction) -> str:
+    count, stages = p.settings.parallel.tp * p.settings.parallel.local, p.settings.parallel.pp
     each = "one GPU" if count == 1 else f"each of {count} GPUs"
-    return each if not several else f"{each} of the {'first' if first else 'last'} of {p.settings.parallel.pp} stages"
+    return each if stages == 1 else f"{each} of stage {p.stage + 1} of {stages}"
 
 
 def _bar(p: Prediction, whose: str, *, whole: bool) -> list[str]:

@@ -14,6 +14,7 @@ class Parallel(msgspec.Struct, frozen=True):
     expert: bool = False
     local: int = 1  # data-parallel ranks of this host
     layers: tuple[int, ...] = ()  # of each pipeline stage, where VLLM_PP_LAYER_PARTITION says so
+    rest_last: bool = False  # does the last stage take the layers that an equal division leaves?
 
     @property
     def cards(self) -> int:
@@ -28,13 +29,16 @@ class Parallel(msgspec.Struct, frozen=True):
     def stages(self, count: int) -> tuple[int, ...]:
         """How many of `count` layers each pipeline stage has."""
         told = len(self.layers) == self.pp and sum(self.layers) == count
-        return self.layers if told else stage_layers(count, self.pp)
+        return self.layers if told else stage_layers(count, self.pp, rest_last=self.rest_last)
 
 
-def stage_layers(count: int, pp: int) -> tuple[int, ...]:
-    """Layers of each pipeline stage: equal parts, what remains to the middle, neither first nor last
-    (distributed/utils.py get_pp_indices)."""
+def stage_layers(count: int, pp: int, *, rest_last: bool = False) -> tuple[int, ...]:
+    """Layers of each pipeline stage: equal parts, and what remains one each to the stages before the last, or all to
+    the last (distributed/utils.py get_pp_indices)."""
     parts = [count // pp] * pp
+    if rest_last:
+        parts[-1] += count % pp
+        return tuple(parts)
     for i in range(count % pp):
         parts[-(i + 2)] += 1
     return tuple(parts)

@@ -184,6 +184,7 @@ def resolve(  # noqa: PLR0917
         flags.on("enable-expert-parallel", default=False),
         _local(flags),
         _partition(env),
+        does.rest_to_last_stage,
     )
     _check_parallel(par, arch, gpus, refusals)
     if par.pp > 1 and arch.model_type in WHOLE and flags.text("model-impl") != "transformers":

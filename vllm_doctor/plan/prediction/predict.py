@@ -76,6 +76,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     activation: Activation
     settings: Settings
     host: HostUse = HostUse()
+    stage: int = 0  # of the pipeline, counted from 0
 
     @property
     def sizes_only(self) -> bool:
@@ -209,9 +210,7 @@ def predict(
     """Predict one start. `total_gib` is the card's memory as torch reports it; without it only the cache arithmetic
     of a known pool is given. Raises ConfigError for a broken quantization_config."""
     results = stages(a, s, gpu, total_gib, known)
-    binding = min(
-        results, key=lambda p: (p.outcome == "ok", p.available_kv_gib if p.available_kv_gib is not None else 0.0)
-    )
+    binding = min(results, key=_room_of)
     ranges = [p.margin_gib for p in results if p.margin_gib is not None]
     if len(ranges) < 2:
         return binding
@@ -219,16 +218,33 @@ def predict(
     return replace(binding, margin_gib=(min(r[0] for r in ranges), max(r[1] for r in ranges)))
 
 
+def _room_of(stage: Prediction) -> tuple[bool, bool, float, float]:
+    """The stage that decides comes first: one that fails, one in doubt, then the one whose memory holds the fewest
+    blocks (v1/core/kv_cache_utils.py get_kv_cache_configs takes the least of all ranks)."""
+    blocks = stage.gpu_blocks if stage.gpu_blocks is not None else 0
+    return stage.outcome == "ok", stage.odds is None, blocks, stage.available_kv_gib or 0.0
+
+
+def _asked_stages(a: Architecture, par: Parallel) -> list[int]:
+    """The first stage, the last one, and of those between, which have neither embedding nor head, the one with most
+    layers where it has more: what remains of an equal division goes to them (distributed/utils.py get_pp_indices)."""
+    layers = par.stages(len(a.layers))
+    between = max(range(par.pp), key=lambda i: layers[i])
+    more = layers[between] > min(layers[0], layers[-1])
+    return sorted({0, par.pp - 1, *([between] if more else [])})
+
+
 def stages(
     a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: KnownTerms | None = None
 ) -> list[Prediction]:
-    """The prediction of the first and of the last pipeline stage: one where there is one. Raises as `predict`."""
+    """The prediction of the first and of the last pipeline stage, and of the heaviest one between: one where there is
+    one. Raises as `predict`."""
     fmt = quantisation(a, s)
     told = judge(a, s, gpu)
     # What is said of a method here says more than that the option's table lacks it.
     judged = {"--quantization"} & {refusal.flag for refusal in told.refusals}
     s = replace(s, refusals=(*(r for r in s.refusals if r.flag not in judged), *told.refusals), doubts=told.doubts)
-    return [_one(a, s, gpu, total_gib, known or KnownTerms(), fmt, i) for i in sorted({0, s.parallel.pp - 1})]
+    return [_one(a, s, gpu, total_gib, known or KnownTerms(), fmt, i) for i in _asked_stages(a, s.parallel)]
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,7 +280,7 @@ def _figures(  # noqa: PLR0917
     weights = known.weights_gib if known.weights_gib is not None else stage.weights / GIB
     rest = known.non_torch_gib if known.non_torch_gib is not None else outside.gib + stage.activation.kept / GIB
     active = known.activation_gib if known.activation_gib is not None else stage.activation.peak / GIB
-    captured = graphs(a, s, gpu) if known.graphs_gib is None else Estimate(known.graphs_gib, 0.02, 0.02)
+    captured = graphs(a, s, gpu, index) if known.graphs_gib is None else Estimate(known.graphs_gib, 0.02, 0.02)
     charged = _charged(s, captured, known)
     budget = total_gib * s.utilization if total_gib is not None and _counts_all(gpu) else None
     available = known.available_kv_gib
@@ -377,6 +393,7 @@ def _one(  # noqa: PLR0917
         activation=stage.activation,
         settings=s,
         host=host,
+        stage=index,
     )
 
 

@@ -89,7 +89,7 @@ def capture_sizes(largest: int, version: Version) -> int:
     return 3 + min(largest, 255) // 8 + (max(0, (largest - 256) // 16 + 1) if largest >= 256 else 0)
 
 
-def graphs(a: Architecture, s: Settings, gpu: Card | None = None) -> Estimate:
+def graphs(a: Architecture, s: Settings, gpu: Card | None = None, stage: int = 0) -> Estimate:
     """CUDA graph memory: outputs of the largest captured size, and driver memory per captured graph piece.
 
     Fitted to the H100 runs of 0.19 with 51 + 51 captures (19 logs, 0.5-1.85 GiB, residual 0.08): 0.2 + 0.063 per
@@ -98,7 +98,7 @@ def graphs(a: Architecture, s: Settings, gpu: Card | None = None) -> Estimate:
     """
     if s.eager:
         return Estimate(0.0, 0.02, 0.02)
-    layers = len(a.layers) // s.parallel.pp
+    layers = s.parallel.stages(len(a.layers))[stage]
     if s.engine == "V0":
         # decode graphs of the whole model, 35 sizes up to 256
         return Estimate(0.08 + 35 * layers * 0.00004 + 0.02 * a.hidden / 1000, 0.1, 0.1)

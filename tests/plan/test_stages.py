@@ -1,0 +1,88 @@
+"""Pipeline stages of unequal sizes: each has the weights, the adapters and the offloaded weights of its own layers."""
+
+import pytest
+
+from tests.plan.models import LLAMA_8B
+from tests.plan.test_launch import resolved
+from tests.plan.test_plan import model, plan
+
+__all__ = ["model"]
+
+GIB = 1 << 30
+# Of one Llama-3.1-8B layer: rows in and out of its seven matrices, which one rank of an adapter has values for.
+ADAPTED = 81_920
+EMBEDDED = 128_256 + 4096
+LAYER = 2 * (4096 * (4096 + 1024 + 1024 + 4096) + 3 * 4096 * 14336 + 2 * 4096)
+
+
+@pytest.fixture
+def stages(model):
+    """The predictions of the pipeline stages of a launch, by their place in the pipeline."""
+
+    def asked(flags: str, parts: str | None, pp: int = 2, version: str = "0.19.0", config=LLAMA_8B):
+        env = "" if parts is None else f"VLLM_PP_LAYER_PARTITION={parts}"
+        line = f"--pipeline-parallel-size {pp} --max-model-len 8192 {flags}"
+        planned = plan(model(config), line, gpu="L40S", gpus=pp, version=version, env=env)
+        return {p.stage: p for p in planned.stages()}
+
+    return asked
+
+
+def grown(with_it, without) -> list[float]:
+    """Bytes that each stage's weights are more."""
+    return [(with_it[n].weights_gib - without[n].weights_gib) * GIB for n in sorted(without)]
+
+
+@pytest.mark.parametrize("parts", ["8,24", "20,12"])
+def test_adapters_have_room_for_the_layers_of_their_own_stage(stages, parts):
+    layers = [int(n) for n in parts.split(",")]
+    room = grown(stages("--enable-lora", parts), stages("", parts))
+    # Rank 16, two bytes a value; the first stage has the embedding, the last one the head.
+    assert room == [pytest.approx(16 * 2 * (n * ADAPTED + EMBEDDED), rel=1e-6) for n in layers]
+
+
+def test_a_stage_offloads_no_more_than_its_own_layers(stages):
+    # Four layers of the first stage take 1.6 GiB: of 4 GiB that are asked for no more can leave, the last stage's 4 do.
+    told = stages("--cpu-offload-gb 4", "4,28")
+    moved = [told[n].host.pools[0].asked for n in (0, 1)]
+    assert moved[0] == pytest.approx(4 * LAYER / GIB, rel=1e-3)
+    assert moved[1] == pytest.approx(4, abs=LAYER / GIB)
+    assert moved[1] >= 4
+
+
+def test_layers_fetched_ahead_are_those_of_the_stage(stages):
+    # One of each four layers stays on the host: two of eight, six of 24.
+    told = stages("--offload-group-size 4 --offload-num-in-group 1", "8,24")
+    assert [told[n].host.pools[0].asked * GIB for n in (0, 1)] == [
+        pytest.approx(2 * LAYER, rel=1e-3),
+        pytest.approx(6 * LAYER, rel=1e-3),
+    ]
+
+
+def test_the_stage_with_most_layers_decides_though_it_is_neither_first_nor_last(stages, model):
+    told = stages("", "6,20,6", pp=3)
+    assert sorted(told) == [0, 1, 2]
+    assert told[1].weights_gib == pytest.approx(20 * LAYER / GIB, rel=1e-2)
+    whole = plan(
+        model(LLAMA_8B), "--pipeline-parallel-size 3 --max-model-len 8192", gpu="L40S", gpus=3, version="0.19.0",
+        env="VLLM_PP_LAYER_PARTITION=6,20,6",
+    )  # fmt: skip
+    assert whole.predict().stage == 1
+    assert whole.predict().gpu_blocks == min(p.gpu_blocks for p in told.values())
+
+
+@pytest.mark.parametrize(
+    ("pp", "told"),
+    [
+        (3, [0, 2]),  # 11, 11 and 10 layers: the first has the embedding besides
+        (4, [0, 3]),  # 8 each
+        (5, [0, 2, 4]),  # 6, 6, 7, 7 and 6: one of those with seven
+    ],
+)
+def test_a_stage_between_is_told_where_it_has_most_layers(stages, pp, told):
+    assert sorted(stages("", None, pp=pp)) == told
+
+
+@pytest.mark.parametrize(("version", "parts"), [("0.7.3", (10, 10, 12)), ("0.8.5", (11, 11, 10))])
+def test_to_0_7_the_last_stage_took_what_an_equal_division_leaves(version, parts):
+    assert resolved("-pp 3", version, gpus=3).parallel.stages(32) == parts
