@@ -293,7 +293,7 @@ def test_experts_of_a_direct_marlin_call_keep_no_workspace():
 
 @pytest.mark.parametrize(
     ("pixels", "gib"),
-    [(None, 3.77), (2_116_800, 1.32)],  # one start of a Qwen2-VL-7B with such a limit logged 1.16
+    [(None, 4.17), (2_116_800, 1.32)],  # one start of a Qwen2-VL-7B with such a limit logged 1.16
 )
 def test_smaller_images_cost_a_smaller_profile(pixels, gib):
     line = "--max-model-len 8192" + (f' --mm-processor-kwargs {{"max_pixels":{pixels}}}' if pixels else "")
@@ -329,3 +329,12 @@ def test_experts_in_8_bit_floats_keep_their_workspace_one_release_earlier(versio
     size = {t.name: t.bytes for t in got.terms}
     under = got.peak - max(v for k, v in size.items() if k.startswith(("forward", "logits")))
     assert (under > size["MoE workspace"]) is stays
+
+
+def test_v0_profiles_all_images_of_a_prompt_at_once():
+    # Ten images of 16384 tokens: ten times the patches, which a card of 32 GB does not hold.
+    one, ten = (
+        peak(QWEN2_VL, "--max-model-len 8192" + more, "0.6.6", "A10").peak / GIB
+        for more in ("", ' --limit-mm-per-prompt {"image":10}')
+    )
+    assert ten / one == pytest.approx(9.4, abs=0.3)

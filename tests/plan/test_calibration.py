@@ -11,17 +11,17 @@ from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.plan.calibration import CELLS, Cell, PublishedStart, cells, starts
 from vllm_doctor.plan.launch.resolve import resolve
-from vllm_doctor.plan.terms.outside_torch import non_torch
+from vllm_doctor.plan.terms.outside_torch import non_torch, not_of_torch
 
 REFIT = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "refit.py"))
 
 
-def outside(version, card, line="", total=None):
+def outside(version, card, line="", total=None, of=non_torch):
     v, a, gpu = as_version(version), arch(LLAMA_8B), find(card) if card else None
     words = line.split()
     env = [w for w in words if "=" in w]
     launch = [*env, "vllm", "serve", "m", *(w for w in words if "=" not in w)]
-    return non_torch(a, resolve(parse_launch(launch, v), v, a, gpu, total or 80.0, 8), gpu, total)
+    return of(a, resolve(parse_launch(launch, v), v, a, gpu, total or 80.0, 8), gpu, total)
 
 
 def start(host, gib, tp=1, **more):
@@ -100,10 +100,25 @@ def test_each_kind_of_start_has_its_own_figure(version, card, line, gib):
     assert outside(version, card, line).gib == pytest.approx(gib, abs=0.002)
 
 
-def test_releases_that_count_all_used_memory_lose_a_part_of_the_card():
-    small = outside("0.5.4", "T4", "--tensor-parallel-size 2", total=14.56)
-    large = outside("0.5.4", "H100", "--tensor-parallel-size 2", total=79.19)
-    assert (round(small.gib, 1), round(large.gib, 1)) == (2.4, 13.0)
+def test_releases_that_count_all_used_memory_lose_a_part_of_the_card_over_nvlink():
+    h100, a100 = (
+        outside("0.5.4", card, "--tensor-parallel-size 2", total=t)
+        for card, t in (("H100", 79.19), ("A100-SXM4-40GB", 39.39))
+    )
+    assert (round(h100.gib, 1), round(a100.gib, 1)) == (11.3, 5.6)
+
+
+def test_over_pcie_they_lose_as_much_of_a_large_card_as_of_a_small_one():
+    t4, l40 = (
+        outside("0.5.4", card, "--tensor-parallel-size 2", total=t) for card, t in (("T4", 14.56), ("L40", 44.42))
+    )
+    assert t4.gib == l40.gib == pytest.approx(3.4)
+
+
+@pytest.mark.parametrize(("version", "stays"), [("0.5.4", 0.225), ("0.6.6", 0.225)])
+def test_blocks_that_torch_kept_are_there_when_it_runs_short(version, stays):
+    got = outside(version, "L40", "--tensor-parallel-size 2", total=44.42, of=not_of_torch)
+    assert got == pytest.approx(stays, abs=0.01)
 
 
 def test_an_unnamed_card_is_joined_as_cards_of_its_memory_are():

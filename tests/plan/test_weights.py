@@ -326,3 +326,14 @@ def test_a_list_of_llama_4_names_its_feed_forward():
     fp8 = {"quant_method": "fp8", "activation_scheme": "dynamic"}
     left = {**fp8, "ignored_layers": [f"model.layers.0.feed_forward.{m}_proj" for m in ("gate", "up", "down")]}
     assert of(LLAMA_4, quantization=left) - of(LLAMA_4, quantization=fp8) == pytest.approx(3 * 5120 * 16384, rel=1e-3)
+
+
+def test_the_first_qwen_names_twice_the_width_that_gate_and_up_have():
+    # Qwen-7B: 7,721,324,544 parameters, published; the cos and sin of its positions beside them, and torch rounds the
+    # 1187 MiB of embedding and of head up to 1188.
+    qwen = {
+        "model_type": "qwen", "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "kv_channels": 128, "vocab_size": 151936, "seq_length": 8192,
+        "max_position_embeddings": 32768, "tie_word_embeddings": False, "bf16": True,
+    }  # fmt: skip
+    assert of(qwen) == 2 * (7_721_324_544 + 32768 * 128) + 2 * MIB

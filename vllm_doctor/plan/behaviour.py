@@ -32,6 +32,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     caches_latents: bool
     pads_latent_heads_to_256: bool
     caps_step_by_sequences: bool
+    v1_keeps_weights: bool
     rest_to_last_stage: bool
     groups_kinds: bool
     need_in_bytes: bool

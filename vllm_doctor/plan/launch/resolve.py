@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.hub import is_gguf
-from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization, engine
+from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization
 from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.launch.together import of_a_step
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
@@ -18,6 +20,7 @@ from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB, allocator_settings,
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refused
 from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Settings
+from vllm_doctor.plan.launch.which_engine import which_engine
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.families import pools_by_name
 from vllm_doctor.plan.model.quantization import gguf_bits
@@ -174,9 +177,17 @@ def resolve(  # noqa: PLR0917
     `refusals`."""
     flags, env = Flags(line), line.env
     refusals, notes, does = list(line.refusals), list(line.notes), behaviour(version)
-    use_v1 = env.get("VLLM_USE_V1")
-    which = engine(version, None if use_v1 is None else use_v1 == "1")
-    v1 = which == "V1"
+    pooling, quant = _pools(flags, arch), flags.text("quantization")
+    gguf, dtype = _gguf(line.model or "", does), _dtype(flags, version, arch, gpu, refusals, notes)
+    method, draft = _speculative(flags, arch)
+    stored = arch.quantization.text("quant_method") if arch.quantization is not None else None
+    choice = which_engine(
+        version, flags, env, arch, gpu, dtype, "gguf" if gguf else quant or stored, method, pooling=pooling
+    )
+    which, v1 = choice.engine, choice.engine == "V1"
+    if choice.because is not None:
+        notes.append(f"vLLM {version} runs this on its V0 engine: its V1 does not take {choice.because}")
+    refusals += [choice.refusal] if choice.refusal is not None else []
     par = Parallel(
         flags.int("tensor-parallel-size", 1, 1, 4096),
         flags.int("pipeline-parallel-size", 1, 1, 4096),
@@ -200,7 +211,6 @@ def resolve(  # noqa: PLR0917
             )
         )
     length, auto = _length(flags, arch, env, refusals)
-    pooling = _pools(flags, arch)
     chunked = flags.on(
         "enable-chunked-prefill",
         default=v1 or (length > 32768 and does.chunks_long_prompts and not arch.multimodal),
@@ -217,10 +227,6 @@ def resolve(  # noqa: PLR0917
     whole_prompts = not chunked and "max-num-batched-tokens" in flags.values and not auto
     small = of_a_step(batched, seqs=seqs, length=length if whole_prompts else None)
     refusals += (one for one in small if one not in refusals)  # the launch alone may have said it
-    quant = flags.text("quantization")
-    gguf = _gguf(line.model or "", does)
-    dtype = _dtype(flags, version, arch, gpu, refusals, notes)
-    method, draft = _speculative(flags, arch)
     utilization = flags.number(
         "gpu-memory-utilization", default_utilization(version), 0.0, 1.0, "a fraction of the card's memory"
     )
@@ -242,6 +248,9 @@ def resolve(  # noqa: PLR0917
     refusals += drafting.refused(flags, arch, method, draft, batched, does, v2=v2)
     sampler = env.get("VLLM_USE_FLASHINFER_SAMPLER")
     host = host_asked(flags, env, does, refusals, None if v1 else SWAPPED_GIB)
+    if v1 and does.v1_keeps_weights and host.weights_gib:
+        host = replace(host, weights_gib=0.0)
+        notes.append(f"--cpu-offload-gb: the V1 engine of vLLM {version} does not read it; no weights leave the GPU")
     return Settings(
         version=version,
         engine=which,

@@ -16,6 +16,7 @@ from vllm_doctor.plan.model.families import (
     QKV_BIAS,
     TIED,
     WIDTH_IS_FOUR_HIDDEN,
+    WIDTH_IS_GATE_AND_UP,
 )
 from vllm_doctor.plan.model.layers import layer_kinds
 from vllm_doctor.plan.model.reading import ConfigError, Section
@@ -292,7 +293,7 @@ def describe(top: Section) -> Architecture:
         high=20_000_000,
         default=top.whole("vocab_size", low=0, high=20_000_000, default=0) or None,
     )
-    width = 0 if alone else _width(text, hidden, model_type)
+    width = 0 if alone else _width(text, hidden, model_type) // (2 if model_type in WIDTH_IS_GATE_AND_UP else 1)
     if hidden % heads and not text.has("head_dim"):
         raise ConfigError(
             f"{text.path}: hidden_size {hidden} is not a multiple of num_attention_heads {heads}, and head_dim is "

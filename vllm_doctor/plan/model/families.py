@@ -11,6 +11,7 @@ KNOWN = frozenset(
         "mistral3",
         "ministral3",
         "mixtral",
+        "qwen",
         "qwen2",
         "qwen2_moe",
         "qwen3",
@@ -94,6 +95,7 @@ TIED = frozenset(
 # qkv_proj has a bias though no key says so (qwen2.py, qwen2_moe.py, qwen2_vl through qwen2).
 QKV_BIAS = frozenset(
     {
+        "qwen",
         "qwen2",
         "qwen2_moe",
         "qwen2_vl",
@@ -131,6 +133,9 @@ PLAIN_MLP = frozenset(
         "xlm-roberta",
     }
 )
+
+# Families whose config names twice the width that gate and up have each (qwen.py QWenBlock).
+WIDTH_IS_GATE_AND_UP = frozenset({"qwen"})
 
 # What the part of a layer behind attention is called (dense, with experts), and attention, where it is not `mlp` and
 # `self_attn`: quantisers' lists name modules by it (the prefixes in model_executor/models).

@@ -25,7 +25,7 @@ from vllm_doctor.plan.terms.fragments import stranded
 from vllm_doctor.plan.terms.host import HostUse, Offloaded, host_use, offloaded
 from vllm_doctor.plan.terms.kv import Pool
 from vllm_doctor.plan.terms.lora import lora_bytes
-from vllm_doctor.plan.terms.outside_torch import Estimate, graphs, non_torch
+from vllm_doctor.plan.terms.outside_torch import Estimate, graphs, non_torch, not_of_torch
 from vllm_doctor.plan.terms.pages import pool_of
 from vllm_doctor.plan.terms.term import Term
 from vllm_doctor.plan.terms.weights import EAGLE3_VOCAB, WeightTarget, rank_weights, step_buffers
@@ -252,6 +252,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     weights: float
     rest: float
+    stays: float  # of the rest, what stays taken where torch runs short
     active: float
     captured: Estimate
     charged: float
@@ -277,6 +278,7 @@ def _figures(  # noqa: PLR0917
     """Each term as it is planned or known, and what they leave for the cache."""
     stage = _stage(a, s, gpu, index, fmt)
     outside = non_torch(a, s, gpu, total_gib, last_stage=index == s.parallel.pp - 1)
+    stays = not_of_torch(a, s, gpu, total_gib, last_stage=index == s.parallel.pp - 1)
     weights = known.weights_gib if known.weights_gib is not None else stage.weights / GIB
     rest = known.non_torch_gib if known.non_torch_gib is not None else outside.gib + stage.activation.kept / GIB
     active = known.activation_gib if known.activation_gib is not None else stage.activation.peak / GIB
@@ -296,6 +298,7 @@ def _figures(  # noqa: PLR0917
     found = Figures(
         weights=weights,
         rest=rest,
+        stays=rest if known.non_torch_gib is not None else min(rest, stays + stage.activation.kept / GIB),
         active=active,
         captured=captured,
         charged=charged,
@@ -478,7 +481,7 @@ def _before_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures) ->
     found: list[StartPoint] = []
     for outcome, left, spreads in (
         ("oom-weights", free - f.weights, loaded),
-        ("oom-profile", free - f.weights - f.rest - f.active, passed),
+        ("oom-profile", free - f.weights - f.stays - f.active, passed),
     ):
         below, above = _range([*spreads, Spread("before the start", off, off)])
         found.append(StartPoint(outcome=outcome, left=left, below=below, above=above))
@@ -503,7 +506,7 @@ def _after_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, sta
     """While graphs are captured, while the sampler is warmed up, and in the first full step. What the pool took is what
     vLLM measured as free, so errors of weights and of what lies outside torch cancel, but where its size is given."""
     free = total - held_before_start(s, gpu)
-    left = free - f.weights - f.rest - max(f.available or 0.0, 0.0) - f.captured.gib - stage.stranded / GIB
+    left = free - f.weights - f.stays - max(f.available or 0.0, 0.0) - f.captured.gib - stage.stranded / GIB
     off = _held_off(s, gpu)
     # Graphs that were charged cancel, but for what vLLM's own estimate is off.
     size = f.captured.gib

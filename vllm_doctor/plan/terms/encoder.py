@@ -20,11 +20,12 @@ class Encoder(msgspec.Struct, frozen=True):
 def encoder(a: Architecture, v: Vision, s: Settings) -> Encoder:
     """The encoder profile of a launch, in bytes on one rank."""
     e = s.element
-    budget = encoder_tokens(v, s, a)
+    old_qwen = s.engine == "V0" and v.kind.startswith("qwen2")
+    budget = sum(_v0_items(v, s)) if old_qwen else encoder_tokens(v, s, a)
     # Features of inner layers come beside those of the last (qwen3_vl.py).
     outputs = e * max(budget, _room(v, s)) * a.hidden * (1 + v.deepstack)
     pixels = _pixels(v, budget, a)
-    if s.engine == "V0" and v.kind.startswith("qwen2"):
+    if old_qwen:
         patches, run, formula = _v0_qwen(v, s)
         pixels *= 2  # float32 then
     else:
@@ -47,13 +48,22 @@ def encoder(a: Architecture, v: Vision, s: Settings) -> Encoder:
 
 
 def _v0_qwen(v: Vision, s: Settings) -> tuple[float, float, str]:
-    """The V0 engine profiled one image of 16384 tokens and a video of what is left, one after the other, with rotary
-    positions in float32: 43 bytes per channel and patch. Fitted to two starts of Qwen2.5-VL-3B (4.06 GiB at 32768
-    tokens; about 20.9 GiB, by its pool, at 128000)."""
-    image = _image_tokens(v, s)
-    video = max(0, s.batched - image) // image * image
-    patches = max(image, video) * v.merge * v.merge
+    """The V0 engine profiled all images that a prompt may hold at once, then its videos, with rotary positions in
+    float32: 43 bytes per channel and patch. Fitted to two starts of Qwen2.5-VL-3B (4.06 GiB at 32768 tokens; about
+    20.9 GiB, by its pool, at 128000)."""
+    patches = max(_v0_items(v, s)) * v.merge * v.merge
     return patches, 43.0 * v.hidden * patches, f"{patches} patches × {v.hidden} × 43 B"
+
+
+def _v0_items(v: Vision, s: Settings) -> tuple[int, int]:
+    """Tokens of the images and of the videos of V0's profile: as many of each as a prompt may hold, one unasked. A
+    video has the pairs of frames for which the step has room beside the images, one at least and 8 at most
+    (models/qwen2_vl.py get_dummy_mm_data, get_num_frames_with_most_features)."""
+    image = _image_tokens(v, s)
+    images = (1 if s.image_limit is None else s.image_limit) * image
+    videos = 1 if s.video_limit is None else s.video_limit
+    pairs = min(max((s.batched - images) // image // max(videos, 1), 1), 8)
+    return images, videos * pairs * image
 
 
 def text_only(a: Architecture, s: Settings) -> bool:
@@ -80,9 +90,9 @@ QWEN3_VIDEO = 153_600
 
 
 def v0_rows(v: Vision, s: Settings) -> int:
-    """Sequences of the V0 profile: as many as the step holds items of an encoder's size (worker/model_runner.py
+    """Sequences of the V0 profile: as many as the step holds prompts with all their items (worker/model_runner.py
     profile_run), which are also the rows that its sampler sees."""
-    return max(1, min(s.seqs, s.batched // max(1, _image_tokens(v, s) if "qwen" in v.kind else 1)))
+    return max(1, min(s.seqs, s.batched // max(1, sum(_v0_items(v, s)) if "qwen" in v.kind else 1)))
 
 
 def _largest_item(v: Vision, s: Settings, a: Architecture) -> int:

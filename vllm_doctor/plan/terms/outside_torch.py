@@ -7,11 +7,12 @@ What lies outside torch is fitted to published starts (room calibration); the ot
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Card, links_of
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
-from vllm_doctor.plan.calibration import Fit, cells, split
+from vllm_doctor.plan.calibration import Cell, Fit, cells, split
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.terms.weights import padded_vocab
@@ -27,6 +28,9 @@ class Estimate(msgspec.Struct, frozen=True):
     above: float
 
 
+# The first release that counts what is not torch's apart (behaviours.json counts_used_memory).
+COUNTS_APART = Version((0, 6, 4))
+_NOTHING = Fit(middle=0.0, each=0.0, below=0.0, above=0.0, hosts=0, starts=0, error=None)
 # What comes on top in releases that measure what stays in one figure: tensors that the profile keeps, unnamed.
 _KEPT_BELOW, _KEPT_ABOVE = 0.15, 0.3
 # What ranks over NVLink may keep less, in GiB, where nothing is compiled: with it goes the workspace of the fused
@@ -45,9 +49,9 @@ def non_torch(
     kept = persistent(a, s) if s.does.measures_consumed and last_stage else 0.0
     if gpu is not None and gpu.unified:
         return Estimate(_UNIFIED.gib + kept, _UNIFIED.below, _UNIFIED.above)
-    fit = _fit(s, gpu, total_gib)
-    unit = 1.0
-    if s.does.counts_used_memory and s.parallel.tp > 1:
+    cell = _cell(s, gpu, total_gib)
+    fit, unit = cell.fit or _NOTHING, 1.0
+    if cell.unit != "GiB":
         unit = total_gib or (gpu.total_gib if gpu is not None else 0.0)
     middle = unit * (fit.middle + fit.each * (s.parallel.tp - 2))
     below, above = unit * fit.below, unit * fit.above
@@ -58,8 +62,18 @@ def non_torch(
     return Estimate(middle, below, above)
 
 
-def _fit(s: Settings, gpu: Card | None, total_gib: float | None) -> Fit:
-    """The fit of this kind of start. A bridge joins cards as PCIe does; an unnamed card is joined as all cards of
+def not_of_torch(
+    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None = None, *, last_stage: bool = True
+) -> float:
+    """GiB that stay taken when torch runs short. V0 before 0.6.4 takes the growth of all used memory for what is
+    needed, blocks included that torch keeps and gives back then (worker/worker.py determine_num_available_blocks);
+    what a later release logs of such ranks is the rest."""
+    alone = replace(s, version=COUNTS_APART) if s.does.counts_used_memory else s
+    return non_torch(a, alone, gpu, total_gib, last_stage=last_stage).gib
+
+
+def _cell(s: Settings, gpu: Card | None, total_gib: float | None) -> Cell:
+    """This kind of start. A bridge joins cards as PCIe does; an unnamed card is joined as all cards of
     about its memory are, where they are alike."""
     links = {gpu.link} if gpu is not None else links_of(total_gib) if total_gib is not None else set()
     joined = {"nvlink" if link == "nvlink" else "pcie" for link in links}
@@ -67,7 +81,7 @@ def _fit(s: Settings, gpu: Card | None, total_gib: float | None) -> Fit:
     capability = gpu.capability if gpu is not None else None
     runner = "V2" if s.v2_runner else "V1" if s.engine == "V1" else None
     ranks = split(s.parallel.tp, s.parallel.pp)
-    return next(c.fit for c in cells() if c.fit and c.of(s.version, s.engine, runner, ranks, link, capability))
+    return next(c for c in cells() if c.fit and c.of(s.version, s.engine, runner, ranks, link, capability))
 
 
 def persistent(a: Architecture, s: Settings) -> float:
