@@ -98,13 +98,13 @@ def _other_cache(x: _Asked) -> bool:
 def _cache_without_kernel(x: _Asked) -> bool:
     """A cache that no kernel of V1 takes (platforms/cuda.py is_kv_cache_dtype_supported). A card that is not named is
     taken as one that can."""
-    told, backend = x.flags.text("kv-cache-dtype") or "auto", _backend(x)
-    if told == "auto" or (x.version >= Version((0, 10)) and 10.0 <= _capability(x) < 11.0):
+    asked, backend = x.flags.text("kv-cache-dtype") or "auto", _backend(x)
+    if asked == "auto" or (x.version >= Version((0, 10)) and 10.0 <= _capability(x) < 11.0):
         return False
     hopper = x.gpu is None or 9.0 <= _capability(x) < 10.0
     if x.version < Version((0, 10, 2)):
-        return not (told.startswith("fp8") and hopper and backend in {None, "FLASH_ATTN_VLLM_V1"})
-    if not told.startswith("fp8") or backend == "FLASHINFER":
+        return not (asked.startswith("fp8") and hopper and backend in {None, "FLASH_ATTN_VLLM_V1"})
+    if not asked.startswith("fp8") or backend == "FLASHINFER":
         return False
     if x.arch.mla is not None:
         return backend not in {None, "FLASHMLA", "CUTLASS_MLA"}
