@@ -7,8 +7,8 @@ import pytest
 
 from tests.plan.models import HYBRID_LIKE, LLAMA_8B
 from vllm_doctor.cli.main import run
+from vllm_doctor.knowledge.pinned_memory import pinned
 from vllm_doctor.plan.question.planner import Question, planner
-from vllm_doctor.plan.terms.host import pinned
 
 GIB = 1 << 30
 

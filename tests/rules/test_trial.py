@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from vllm_doctor.knowledge.gpus import device_tool
 from vllm_doctor.log.read.lines import log_of_lines
 from vllm_doctor.log.torch_oom import torch_oom
 from vllm_doctor.records.finding import Change, Diagnosis, Evidence, Finding
@@ -12,7 +13,6 @@ from vllm_doctor.records.verdict import Applicability, Cause, ChangeKind, Confid
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.engine import diagnose
 from vllm_doctor.rules.ledger import ledger
-from vllm_doctor.rules.say import HOLDERS
 from vllm_doctor.rules.trial import tried
 
 WORKER = "INFO 02-26 09:54:05 worker.py:267] "
@@ -150,7 +150,7 @@ def test_a_finding_without_changes_is_left_as_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("device", "asked"),
-    [("xpu:0", "xpu-smi ps"), ("npu:0", "npu-smi info"), ("cuda:0", HOLDERS)],
+    [("xpu:0", "xpu-smi ps"), ("npu:0", "npu-smi info"), ("cuda:0", device_tool("cuda").holders)],
 )
 def test_who_holds_the_memory_is_asked_with_the_tool_of_the_devices_maker(device: str, asked: str) -> None:
     said = f"ValueError: Free memory on device {device} (2.00/30.00 GiB) on startup is less than desired GPU memory "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.named import missing, refuse_missing
 from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.gpus import find, names
-from vllm_doctor.knowledge.hub import is_gguf, is_name
+from vllm_doctor.knowledge.hub import is_gguf, is_name, of_page, with_revision
 from vllm_doctor.launch.parse import LaunchError
 from vllm_doctor.plan.advice.alternatives import left
 from vllm_doctor.plan.advice.choice import choose
@@ -117,14 +116,13 @@ _PROGRAMS = tuple(f"/{name}" for name in _STARTERS)
 
 def _no_model(word: str) -> str:
     """What one word is that names no model, and what is needed in its place."""
-    page = re.fullmatch(r"https?://[^/\s]{1,200}/([\w.-]{1,100}/[\w.-]{1,100})(?:/.{0,300})?", word)
-    if page is not None:
-        return f"found {word[:80]!r}, a page of a hub; needed: the model's name alone, {page[1]}"
+    if (model := of_page(word)) is not None:
+        return f"found {word[:80]!r}, a page of a hub; needed: the model's name alone, {model}"
     if "://" in word:
         return f"found {word[:80]!r}, which plan does not fetch; needed: --model-config config.json beside it"
-    named = re.fullmatch(r"([\w.-]{1,100}/[\w.-]{1,100})(?:@|/tree/|/blob/)([\w.-]{1,100}).{0,200}", word)
-    if named is not None:
-        return f"found {word[:80]!r}; needed: {named[1]} --revision {named[2]}, where that is a revision"
+    if (named := with_revision(word)) is not None:
+        model, revision = named
+        return f"found {word[:80]!r}; needed: {model} --revision {revision}, where that is a revision"
     try:
         there = Path(word).expanduser().is_dir()
     except (OSError, RuntimeError, ValueError):

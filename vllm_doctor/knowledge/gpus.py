@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from vllm_doctor.knowledge.pattern import Pattern
 
@@ -50,8 +51,15 @@ def _table() -> dict[str, Card]:
 
 
 @cache
+def _accelerators() -> dict[str, list[dict[str, Any]]]:
+    read: dict[str, list[dict[str, Any]]] = json.loads(
+        Path(__file__).with_name("accelerators.json").read_text(encoding="utf-8")
+    )
+    return read
+
+
+@cache
 def _others() -> dict[str, Card]:
-    rows = json.loads(Path(__file__).with_name("accelerators.json").read_text(encoding="utf-8"))["accelerators"]
     return {
         _key(name): Card(
             row["name"],
@@ -62,24 +70,30 @@ def _others() -> dict[str, Card]:
             exact=False,
             backend=row["backend"],
         )
-        for row in rows
+        for row in _accelerators()["accelerators"]
         for name in (row["name"], *row["aliases"])
     }
 
 
 @dataclass(frozen=True)
 class DeviceTool:
-    """What a maker gives for its devices: its `name`, and how it lists the processes that hold their memory."""
+    """What a maker gives for its devices: its `name`, how it lists the processes that hold their memory and, where that
+    is known, how it tells what holds the clocks down."""
 
     platform: str
     name: str
     holders: str
+    clocks: str = ""
 
 
-def device_tool(platform: str) -> DeviceTool | None:
-    """The tool of vLLM's platform of this name; None for NVIDIA's and for one that is not known."""
-    rows = json.loads(Path(__file__).with_name("accelerators.json").read_text(encoding="utf-8"))["tools"]
-    return next((DeviceTool(**row) for row in rows if row["platform"] == platform), None)
+@cache
+def _tools() -> tuple[DeviceTool, ...]:
+    return tuple(DeviceTool(**row) for row in _accelerators()["tools"])
+
+
+def device_tool(platform: str | None) -> DeviceTool:
+    """The tool of vLLM's platform of this name; NVIDIA's, the first of the table, for one that has none."""
+    return next((tool for tool in _tools() if tool.platform == platform), _tools()[0])
 
 
 def unified_by_size(total_gib: float) -> bool:
@@ -94,31 +108,21 @@ def elsewhere(name: str, memory_gib: float | None = None) -> Card | None:
     """A device of this name that runs another build of vLLM than CUDA's, or None. `total_gib` is 0 where its name does
     not say its memory and nobody did."""
     key = re.sub(r"\b\d+gb\b", "", _key(name)).strip()
-    short = {k.removeprefix(f"{brand} "): card for k, card in _others().items() for brand in _BRANDS if brand in k}
+    brands = [brand for maker in _accelerators()["makers"] for brand in maker["brands"]]
+    short = {k.removeprefix(f"{brand} "): card for k, card in _others().items() for brand in brands if brand in k}
     card = _others().get(key) or short.get(key) or short.get(key.removeprefix("amd ").removeprefix("intel "))
     return card if card is None or memory_gib is None else replace(card, total_gib=memory_gib)
-
-
-_BRANDS = ("amd instinct", "amd radeon", "amd", "intel", "google", "huawei", "aws")
-
-
-# Words that no name of an NVIDIA card has, by the maker whose devices have them.
-_MAKERS = {
-    "AMD": r"amd|radeon|instinct|mi[1-4]\d\d[axp]?|rx|ryzen|gfx\d+[a-z]?",
-    "Intel": r"intel|arc|gaudi\d?|xeon|b[56]0|b580",
-    "Google": r"google|tpu|v[4-7][ep]?",
-    "Huawei": r"huawei|ascend|910[bc]",
-    "AWS": r"aws|inferentia\d?|trainium\d?|inf\d|trn\d",
-    "Apple": r"apple|m[1-5]",
-}
 
 
 def other_maker(name: str) -> str | None:
     """The maker of a device that is not NVIDIA's, by a word of its name."""
     words = re.findall(r"[a-z0-9]+", name.lower())
-    if {"nvidia", "geforce", "tesla", "rtx", "gtx", "quadro"} & set(words):
-        return None
-    return next((m for m, marks in _MAKERS.items() if any(re.fullmatch(marks, w) for w in words)), None)
+    maker = next((m["name"] for m in _accelerators()["makers"] if any(_is_one_of(m["words"], w) for w in words)), None)
+    return maker if maker != "NVIDIA" else None
+
+
+def _is_one_of(patterns: list[str], word: str) -> bool:
+    return any(re.fullmatch(pattern, word) for pattern in patterns)
 
 
 def others_of(maker: str) -> tuple[str, ...]:

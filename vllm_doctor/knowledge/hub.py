@@ -7,6 +7,9 @@ from vllm_doctor.knowledge.pattern import Pattern
 _NAME = Pattern(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*")
 # As vLLM tells one (transformers_utils/gguf_utils.py is_remote_gguf), with the types that begin so.
 _TYPED = Pattern(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*:(?:I?Q[1-8]|TQ[12]|F16|F32|BF16)[A-Za-z0-9_+-]{0,20}")
+_PAGE = Pattern(r"https?://[^/\s]{1,200}/([\w.-]{1,100}/[\w.-]{1,100})(?:/.{0,300})?")
+# owner/name@revision, and as the end of a page's address: owner/name/tree/revision.
+_OF_REVISION = Pattern(r"([\w.-]{1,100}/[\w.-]{1,100})(?:@|/tree/|/blob/)([\w.-]{1,100}).{0,200}")
 _COMMIT = Pattern(r"[0-9a-f]{40}")
 # How the names of checkpoints say that their weights are quantised.
 # Some are published in 8 bits or fewer and do not say it.
@@ -46,6 +49,18 @@ def is_name(model: str) -> bool:
 def is_gguf(model: str) -> bool:
     """Whether this is a GGUF file, or a model of a hub with the type of its weights behind it: owner/name:Q4_K_M."""
     return model.lower().endswith(".gguf") or _TYPED.fullmatch(model) is not None
+
+
+def of_page(address: str) -> str | None:
+    """The model whose page of a hub this address is; None where it is none."""
+    page = _PAGE.fullmatch(address)
+    return page[1] if page is not None else None
+
+
+def with_revision(model: str) -> tuple[str, str] | None:
+    """A model's name and the revision behind it, as a hub writes the two; None for a name alone."""
+    found = _OF_REVISION.fullmatch(model)
+    return (found[1], found[2]) if found is not None else None
 
 
 def is_commit(revision: str) -> bool:

@@ -204,17 +204,8 @@ def environment(
     )
 
 
-# Who holds memory of which card; what is not vLLM's own is what to stop.
-HOLDERS = "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,process_name --format=csv"
-
-
 SHM = "docker run --ipc=host …   # or --shm-size=8g; Kubernetes: an emptyDir {medium: Memory} at /dev/shm"
 MEMLOCK = "systemctl edit UNIT   # [Service] LimitMEMLOCK=infinity, then systemctl restart UNIT"
-
-
-def stop_others(why: str) -> Change:
-    """Stop what else holds the GPU."""
-    return thing(ChangeKind.OS, "other-gpu-processes", Direction.STOP, why, command=HOLDERS)
 
 
 def upgrade(case: Case, why: str) -> Change | None:

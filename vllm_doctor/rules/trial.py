@@ -9,14 +9,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vllm_doctor.knowledge.gpus import DeviceTool, device_tool
 from vllm_doctor.records.finding import Change, Finding, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.device import platform
 from vllm_doctor.rules.gates.kv_cache import on_cpu
 from vllm_doctor.rules.ledger import Ledger, ledger
 from vllm_doctor.rules.remedies.step import sequences
-from vllm_doctor.rules.say import HOLDERS
 
 # What frees less than this of what is missing, or of the card, or so few GiB, is no answer to it.
 _WORTH, _TRIVIAL, _LITTLE = 0.1, 0.01, 0.25
@@ -34,33 +33,12 @@ _MAPPED = frozenset({"cpu-offload-gb"})
 _MAPS = frozenset({"cuda", "rocm"})
 # Platforms whose code quantises nothing to FP8 while it loads.
 _NO_FP8 = frozenset({"npu", "tpu", "neuron", "hpu", "mps"})
-_ALLOCATORS = {"hip": "rocm"}
-# The platforms by the devices that vLLM names; `cuda` is the name of AMD's, too.
-_OWN_NAMES = frozenset({"xpu", "npu", "hpu"})
-_NVIDIAS = "nvidia-smi"
-_DEVICES = {"device-oom-xla": "tpu", "device-oom-neuron": "neuron", "device-oom-habana": "hpu"}
 
 
 def tried(case: Case, findings: Sequence[Finding]) -> list[Finding]:
     """The findings with the changes that stand the tests, those that suffice first."""
     kept: dict[tuple[ChangeKind, str], Change] = {}
-    tool = device_tool(_platform(case) or "")
-    found = [_finding(case, one, kept) if one.changes else one for one in findings]
-    return found if tool is None else [_with_tool(one, tool) for one in found]
-
-
-def _with_tool(one: Finding, tool: DeviceTool) -> Finding:
-    """The finding with the tool of this device's maker where a rule names NVIDIA's."""
-    changes = tuple(
-        msgspec.structs.replace(
-            change,
-            why=change.why.replace(_NVIDIAS, tool.name),
-            command=tool.holders if change.command == HOLDERS else change.command,
-        )
-        for change in one.changes
-    )
-    refute, then = (text.replace(HOLDERS, tool.holders).replace(_NVIDIAS, tool.name) for text in (one.refute, one.next))
-    return msgspec.structs.replace(one, changes=changes, refute=refute, next=then)
+    return [_finding(case, one, kept) if one.changes else one for one in findings]
 
 
 def _finding(case: Case, one: Finding, kept: dict[tuple[ChangeKind, str], Change]) -> Finding:
@@ -93,12 +71,12 @@ def _possible(case: Case, change: Change) -> bool:
     if change.kind is not ChangeKind.FLAG or change.direction is Direction.REMOVE:
         return True
     run = case.run
-    platform = _platform(case)
-    if change.name in _OF_A_GPU and (platform == "cpu" or on_cpu(case)):
+    device = platform(case)
+    if change.name in _OF_A_GPU and (device == "cpu" or on_cpu(case)):
         return False
-    if change.name in _MAPPED and platform is not None and platform not in _MAPS:
+    if change.name in _MAPPED and device is not None and device not in _MAPS:
         return False
-    if change.name == "quantization" and change.direction is Direction.ADD and platform in _NO_FP8:
+    if change.name == "quantization" and change.direction is Direction.ADD and device in _NO_FP8:
         return False
     if change.name in _MAPPED and run is not None and run.first("not-pinned") is not None:
         return False
@@ -108,23 +86,6 @@ def _possible(case: Case, change: Change) -> bool:
             return True  # nothing is less
         return least is None or to is None or to < least or (to == least and change.name in _SMALLEST_DEFAULT)
     return True
-
-
-def _platform(case: Case) -> str | None:
-    """Whose device it is: as vLLM says it, else as the allocator that failed names itself."""
-    run = case.run
-    if run is None:
-        return None
-    if (hit := run.first("platform-name")) is not None:
-        return hit.fields["platform"].lower()
-    if run.oom is not None:
-        return _ALLOCATORS.get(run.oom.backend.lower(), run.oom.backend.lower())
-    ids = run.root.ids if run.root is not None else frozenset()
-    if run.root is not None:
-        device = run.root.fields("free-below-wanted").get("device", "").partition(":")[0]
-        if device in _OWN_NAMES:
-            return device
-    return next((of for message, of in _DEVICES.items() if message in ids), None)
 
 
 def _least(case: Case, name: str) -> int | None:

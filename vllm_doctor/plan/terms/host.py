@@ -1,8 +1,4 @@
-"""Memory of the host that a launch takes: offloaded weights, cache blocks, and what connectors keep.
-
-torch's allocator of pinned memory rounds each request up to a power of two (ATen/core/CachingHostAllocator.h), so a
-tensor of 2.1 GiB takes 4 (vLLM issues 53042 and 56410). What is registered after it was made takes what it asks for.
-"""
+"""Memory of the host that a launch takes: offloaded weights, cache blocks, and what connectors keep."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from math import floor
 import msgspec
 
 from vllm_doctor.knowledge.gpus import Card
+from vllm_doctor.knowledge.pinned_memory import pinned
 from vllm_doctor.plan.launch.host_memory import OF_ALL, Connector
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
@@ -71,14 +68,6 @@ class Offloaded(msgspec.Struct, frozen=True):
     moved: float = 0.0
     taken: float = 0.0
     buffers: float = 0.0
-
-
-def pinned(size: float, rounded_to: float | None = None) -> float:
-    """Bytes that torch pins for a tensor of `size` bytes; those above `rounded_to` are not rounded."""
-    if size <= 0 or (rounded_to is not None and size > rounded_to):
-        return max(size, 0.0)
-    whole = 1 << (floor(size) - 1).bit_length() if size > 1 else 1
-    return float(whole)
 
 
 def offloaded(a: Architecture, s: Settings, scheme: Scheme, target: WeightTarget, stage: int) -> Offloaded:

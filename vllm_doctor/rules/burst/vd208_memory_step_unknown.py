@@ -7,9 +7,10 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import exhausted, refused_though_free, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_model
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
-from vllm_doctor.rules.say import finding, stop_others
+from vllm_doctor.rules.say import finding
 
 # Who asks the driver itself, beside torch's allocator: libraries for their handles and buffers, and sleep mode when it
 # maps the pool again. In whatever step that was, what is missing is what vLLM's fraction leaves over.
@@ -54,7 +55,7 @@ def judge(case: Case) -> Outcome:
             fewer_tokens(case, oom.torch, measuring=False) if forward else None,
             lower_utilization(case, oom.torch, _IF_SERVING if forward else _ON_TOP),
             fewer_tokens(case, oom.torch, measuring=False) if after_kv else None,
-            stop_others("memory of another process is not available to this service") if outside else None,
+            stop_others(case, "memory of another process is not available to this service") if outside else None,
         ),
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from vllm_doctor.knowledge.pinned_memory import ROUNDED
 from vllm_doctor.knowledge.version import Version
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.verdict import Direction
@@ -17,8 +18,6 @@ from vllm_doctor.rules.say import environment, gib, set_flag
 _CPU_CACHE = 4
 # V0's pool for swapped-out requests is 4 GiB a rank unless it is set: of a host with GPUs, this much is worth a word.
 _LARGE = 32.0
-# torch pins memory in blocks of a power of two (CachingHostAllocator), each tensor in one of its own.
-_ROUNDED = "torch pins each tensor in a block of the next power of two, so up to twice as much is taken"
 # The last release with the option.
 SWAPPED = Version((0, 17, 1))
 
@@ -90,7 +89,7 @@ def _offload(case: Case, ranks: int) -> Iterator[HostClaim]:
     else:
         return
     why = (
-        f"offloaded weights take {whole:g} GiB of the host, and {_ROUNDED}; the GPUs must hold them then: more GPUs, "
+        f"offloaded weights take {whole:g} GiB of the host, and {ROUNDED}; the GPUs must hold them then: more GPUs, "
         "or a smaller model"
     )
     yield HostClaim(size, set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, why), large=True)
@@ -102,7 +101,7 @@ def _kv_offload(case: Case) -> Iterator[HostClaim]:
     if not asked:
         return
     size = gib("KV cache offloaded to the host", asked, f"--kv-offloading-size {asked:g}, of all ranks", "the launch")
-    why = f"this many GiB of the host are taken at start, and {_ROUNDED}"
+    why = f"this many GiB of the host are taken at start, and {ROUNDED}"
     to = math.floor(asked / 2)
     yield HostClaim(size, set_flag(case, "kv-offloading-size", to, Direction.LOWER, why), large=True)
 

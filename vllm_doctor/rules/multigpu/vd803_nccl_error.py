@@ -6,12 +6,14 @@ from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.gates.shared_memory import SAID, said_by_nccl
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.nccl_call import told
 from vllm_doctor.rules.remedies.utilization import lower_utilization
-from vllm_doctor.rules.say import SHM, environment, finding, set_flag, stop_others, thing
+from vllm_doctor.rules.say import SHM, environment, finding, set_flag, thing
 
 _IDS = (
     "nccl-system",
@@ -46,9 +48,9 @@ def judge(case: Case) -> Outcome:
             evidence=(*shown(case, fault, *_IDS), case.line(at)),
             changes=(
                 lower_utilization(case, None, "NCCL takes its buffers outside gpu_memory_utilization"),
-                stop_others("if something else holds the memory"),
+                stop_others(case, "if something else holds the memory"),
             ),
-            refute="nvidia-smi shows a GiB free on each of the GPUs at that moment",
+            refute=f"{maker_tool(case).name} shows a GiB free on each of the GPUs at that moment",
         )
     said = told(case)
     if said is not None:

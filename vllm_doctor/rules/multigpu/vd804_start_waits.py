@@ -11,6 +11,7 @@ from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.last_wait import final_run
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.rank_wait import ways_out
@@ -101,7 +102,7 @@ def _ranks(case: Case, waits: Sequence[Hit], minutes: int) -> Outcome:
             case.line(waits[-1].index),
         ),
         changes=ways_out(case),
-        refute="a rank computes meanwhile: its GPU is busy in `nvidia-smi`, its memory changes",
+        refute=f"a rank computes meanwhile: its GPU is busy in `{maker_tool(case).name}`, its memory changes",
     )
 
 

@@ -8,9 +8,10 @@ from vllm_doctor.records.host import Gpu, GpuProcess
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.say import HOLDERS, finding, gib, thing
+from vllm_doctor.rules.say import finding, gib, thing
 
 # Less than this is a desktop, an exporter, a driver context.
 _WORTH = GIB // 2
@@ -40,7 +41,7 @@ def judge(case: Case) -> Outcome:
             *(Evidence("NVML", f"GPU {g.index}", _nobody(g)) for g in hidden[:4]),
         ),
         arithmetic=_sums(held, hidden),
-        changes=(*(_stop(p) for _, p in held[:3]), _reset() if hidden and not held else None),
+        changes=(*(_stop(p) for _, p in held[:3]), _reset(case) if hidden and not held else None),
         refute="the other processes started after this service failed",
     )
 
@@ -92,12 +93,12 @@ def _stop(process: GpuProcess) -> Change:
     return thing(ChangeKind.OS, "other-gpu-processes", Direction.STOP, why, before=process.pid, command=stop)
 
 
-def _reset() -> Change:
+def _reset(case: Case) -> Change:
     why = (
         "a process in another container, or the driver itself, holds the memory: look from the host; only "
         "if no process shows there, reset the GPU or reboot"
     )
-    return thing(ChangeKind.HARDWARE, "gpu", Direction.REPAIR, why, command=HOLDERS)
+    return thing(ChangeKind.HARDWARE, "gpu", Direction.REPAIR, why, command=maker_tool(case).holders)
 
 
 RULE = rule("VD711", reads=frozenset({Signal.GPUS, Signal.LOG, Signal.UNIT}), judge=judge)

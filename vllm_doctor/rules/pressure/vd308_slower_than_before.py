@@ -3,11 +3,13 @@
 import itertools
 from collections.abc import Sequence
 
+from vllm_doctor.knowledge.gpus import DeviceTool
 from vllm_doctor.log.stats import Stats
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding
 
@@ -15,12 +17,6 @@ from vllm_doctor.rules.say import finding
 _BEST, _SLOW = 3, 6
 # Longer contexts and fuller batches make a request slower, but not this much.
 _FACTOR = 4.0
-_NEXT = (
-    "check in this order what slows the GPU, then the host: nvidia-smi -q -d PERFORMANCE (clocks held down "
-    "by power or heat), "
-    "nvidia-smi (another process), top (a process of the engine that waits for the processor), and, with "
-    "several GPUs, which rank is late"
-)
 
 
 def judge(case: Case) -> Outcome:
@@ -55,7 +51,15 @@ def judge(case: Case) -> Outcome:
             ),
         ),
         refute="the requests that run now have contexts many times as long as before",
-        then=_NEXT,
+        then=_next(maker_tool(case)),
+    )
+
+
+def _next(tool: DeviceTool) -> str:
+    return (
+        f"check in this order what slows the GPU, then the host: {tool.clocks or tool.name} (clocks held down by power "
+        f"or heat), {tool.name} (another process), top (a process of the engine that waits for the processor), and, "
+        "with several GPUs, which rank is late"
     )
 
 

@@ -3,6 +3,7 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, gib, upgrade
 
@@ -32,7 +33,7 @@ def judge(case: Case) -> Outcome:
                 case, "sleep frees only the memory of vLLM's pool; releases differ in what they put into that pool"
             ),
         ),
-        refute="nvidia-smi shows the memory free while the engine sleeps",
+        refute=f"{maker_tool(case).name} shows the memory free while the engine sleeps",
     )
 
 

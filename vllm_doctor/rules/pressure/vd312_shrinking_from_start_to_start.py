@@ -6,7 +6,8 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.say import finding, gib, stop_others
+from vllm_doctor.rules.remedies.gpu_holders import stop_others
+from vllm_doctor.rules.say import finding, gib
 
 # Fewer starts, or a smaller loss, may be chance: another model's cache, a desktop.
 _STARTS = 3
@@ -37,7 +38,7 @@ def judge(case: Case) -> Outcome:
         arithmetic=(
             gib("lost since the first of these starts", loss, " → ".join(f"{s:.2f}" for s in sizes), "the log"),
         ),
-        changes=(stop_others("processes of earlier starts still run, or another service grows"),),
+        changes=(stop_others(case, "processes of earlier starts still run, or another service grows"),),
         refute="the first start after a reboot has as little memory",
     )
 

@@ -4,10 +4,11 @@ from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.out_of_memory import exhausted, sums
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import lower_utilization
-from vllm_doctor.rules.say import HOLDERS, finding, thing
+from vllm_doctor.rules.say import finding, thing
 
 
 def judge(case: Case) -> Outcome:
@@ -37,10 +38,10 @@ def judge(case: Case) -> Outcome:
                 "other-gpu-processes",
                 Direction.STOP,
                 "let the trainer free its memory first (empty its cache, offload), then wake the engine",
-                command=HOLDERS,
+                command=maker_tool(case).holders,
             ),
         ),
-        refute="nvidia-smi shows, before the wake-up, as much free memory as the sleep freed",
+        refute=f"{maker_tool(case).name} shows, before the wake-up, as much free memory as the sleep freed",
     )
 
 

@@ -10,8 +10,10 @@ from vllm_doctor.records.host import Gpu, GpuProcess
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.say import HOLDERS, finding, gib, set_flag, stop_others
+from vllm_doctor.rules.remedies.gpu_holders import stop_others
+from vllm_doctor.rules.say import finding, gib, set_flag
 
 # The usual mark of a GPU that fills up. For the whole card it says nothing: the KV cache takes its part at the start.
 _MARK = 0.85
@@ -71,7 +73,7 @@ def judge(case: Case) -> Outcome:
         )[:8],
         arithmetic=_sums(worst, case.utilization),
         changes=_changes(case, worst),
-        refute=f"{HOLDERS} shows less memory once the load is over",
+        refute=f"{maker_tool(case).holders} shows less memory once the load is over",
     )
 
 
@@ -145,7 +147,9 @@ def _changes(case: Case, one: _Room) -> tuple[Change | None, ...]:
         f"leaves {more:.2f} GiB more outside the budget; the KV cache shrinks by the same amount",
     )
     stop = (
-        stop_others("the memory that these processes free is room for this service") if one.others > one.own else None
+        stop_others(case, "the memory that these processes free is room for this service")
+        if one.others > one.own
+        else None
     )
     return (stop, lower if 0 < wanted < case.utilization[0] else None)
 

@@ -7,6 +7,7 @@ from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.free_memory import Shortage
 from vllm_doctor.rules.gates.out_of_memory import refused_though_free
 from vllm_doctor.rules.say import set_flag
@@ -80,7 +81,7 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
     fraction, source = case.utilization
     total = case.total_gib
     if not case.budgeted:
-        return by_share(case, missing, Direction.RAISE, "if nvidia-smi shows that much free")
+        return by_share(case, missing, Direction.RAISE, f"if {maker_tool(case).name} shows that much free")
     if total is None:
         if fraction >= 0.9:
             return (

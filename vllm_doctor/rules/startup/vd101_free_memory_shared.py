@@ -4,11 +4,13 @@ from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.free_memory import Shortage, shortage
 from vllm_doctor.rules.gates.unified import shares_memory
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.utilization import pass_free_memory_check
-from vllm_doctor.rules.say import finding, gib, stop_others
+from vllm_doctor.rules.say import finding, gib
 
 # Above this share of the card the gap is no longer what a desktop or a driver context takes.
 _SMALL_GAP = 0.05
@@ -59,12 +61,13 @@ def _finding(case: Case, short: Shortage) -> Finding:
         ),
         changes=(
             stop_others(
-                "`nvidia-smi`, or `vllm-doctor diagnose` on the host, names the process: often an engine of "
-                "an earlier run"
+                case,
+                f"`{maker_tool(case).name}`, or `vllm-doctor diagnose` on the host, names the process: often an "
+                "engine of an earlier run",
             ),
             pass_free_memory_check(case, short),
         ),
-        refute="nvidia-smi shows no process on this GPU, and its memory is free just before the start",
+        refute=f"{maker_tool(case).name} shows no process on this GPU, and its memory is free just before the start",
     )
 
 

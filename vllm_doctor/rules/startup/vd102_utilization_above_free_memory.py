@@ -4,8 +4,9 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.free_memory import shortage
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.utilization import pass_free_memory_check
-from vllm_doctor.rules.say import finding, gib, stop_others
+from vllm_doctor.rules.say import finding, gib
 
 _SMALL_GAP = 0.05
 
@@ -38,7 +39,9 @@ def judge(case: Case) -> Outcome:
         ),
         changes=(
             pass_free_memory_check(case, short),
-            stop_others(f"stop the programs that hold {short.held:.2f} GiB: a desktop, a browser or another service"),
+            stop_others(
+                case, f"stop the programs that hold {short.held:.2f} GiB: a desktop, a browser or another service"
+            ),
         ),
         refute="the same gpu_memory_utilization starts when nothing else uses the GPU",
     )

@@ -4,8 +4,10 @@ from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.say import finding, gib, stop_others, thing
+from vllm_doctor.rules.remedies.gpu_holders import stop_others
+from vllm_doctor.rules.say import finding, gib, thing
 
 
 def judge(case: Case) -> Outcome:
@@ -22,7 +24,7 @@ def judge(case: Case) -> Outcome:
             title="The profile run measured a GPU on which nothing was allocated",
             confidence=Confidence.POSSIBLE,
             evidence=(case.line(at),),
-            refute="nvidia-smi shows that another process on this GPU ended in that minute",
+            refute=f"{maker_tool(case).name} shows that another process on this GPU ended in that minute",
             then="see on which device the model was loaded: who embeds vLLM may have moved it to another GPU, or "
             "patched the call that measures",
         )
@@ -41,7 +43,7 @@ def judge(case: Case) -> Outcome:
                 ),
                 command="systemctl edit SECOND-UNIT   # [Unit] After=FIRST-UNIT",
             ),
-            stop_others("another process freed the memory, often the previous engine as it ended"),
+            stop_others(case, "another process freed the memory, often the previous engine as it ended"),
         ),
         refute="the same failure happens on a GPU that nothing else uses",
     )

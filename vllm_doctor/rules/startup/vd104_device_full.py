@@ -4,9 +4,11 @@ from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.out_of_memory import exhausted, sums
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.say import HOLDERS, finding, stop_others, thing
+from vllm_doctor.rules.remedies.gpu_holders import stop_others
+from vllm_doctor.rules.say import finding, thing
 
 
 def judge(case: Case) -> Outcome:
@@ -27,14 +29,14 @@ def judge(case: Case) -> Outcome:
                 "old-process",
                 Direction.STOP,
                 (
-                    "an engine or worker of an earlier run may have outlived its server: nvidia-smi names "
-                    "the process; end it with kill PID, after ps -o pid,ppid,lstart,cmd"
+                    f"an engine or worker of an earlier run may have outlived its server: {maker_tool(case).name} "
+                    "names the process; end it with kill PID, after ps -o pid,ppid,lstart,cmd"
                 ),
-                command=HOLDERS,
+                command=maker_tool(case).holders,
             ),
-            stop_others("a driver context takes 0.3 to 0.6 GiB, and less than that was free"),
+            stop_others(case, "a driver context takes 0.3 to 0.6 GiB, and less than that was free"),
         ),
-        refute="nvidia-smi shows more than 1 GiB free on every card just before the start",
+        refute=f"{maker_tool(case).name} shows more than 1 GiB free on every card just before the start",
     )
 
 

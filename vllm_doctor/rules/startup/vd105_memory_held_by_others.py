@@ -5,10 +5,12 @@ from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.utilization import lower_utilization, raise_utilization
-from vllm_doctor.rules.say import HOLDERS, finding, gib, stop_others, thing
+from vllm_doctor.rules.say import finding, gib, thing
 
 # What the fraction does not bound: it is applied when the KV cache is sized.
 _BEFORE_KV = frozenset({StartupPhase.DEVICE, StartupPhase.WEIGHTS, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER})
@@ -50,8 +52,9 @@ def judge(case: Case) -> Outcome:
         ),
         changes=(
             stop_others(
+                case,
                 f"stop the other processes: that frees {held / GIB:.2f} GiB; "
-                f"the allocation needed {oom.torch.asked / GIB:.2f}"
+                f"the allocation needed {oom.torch.asked / GIB:.2f}",
             ),
             lower_utilization(
                 case, oom.torch, "if the other processes must stay, shrink the KV cache by the memory that they need"
@@ -83,10 +86,12 @@ def _counted_in(case: Case) -> Finding | Clear | None:
             gib("left for the KV cache", float(results.fields["kv"]), "budget − torch's peak − the rest", "the log"),
         ),
         changes=(
-            stop_others(f"this release charges them to its own budget: about {outside - _OWN_MOST:.0f} GiB or more"),
+            stop_others(
+                case, f"this release charges them to its own budget: about {outside - _OWN_MOST:.0f} GiB or more"
+            ),
             raise_utilization(case, _USEFUL - float(results.fields["kv"])),
         ),
-        refute="nvidia-smi shows no other process on this GPU",
+        refute=f"{maker_tool(case).name} shows no other process on this GPU",
     )
 
 
@@ -109,7 +114,7 @@ def _in_this_process(case: Case, oom: Oom, held: float, most: float) -> Finding:
                 "an engine or model that the same process made before is still on the GPU: deleting the "
                 "object does not free all of the memory; ending the process does: make each engine in a "
                 "separate process",
-                command=HOLDERS,
+                command=maker_tool(case).holders,
             ),
         ),
         refute="the checkpoint has more parameters than its name says",

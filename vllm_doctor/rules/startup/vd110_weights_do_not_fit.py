@@ -6,6 +6,7 @@ from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
@@ -71,7 +72,7 @@ def judge(case: Case) -> Outcome:
             if not oom.fault.ids & _NO_OFFLOAD
             else None,
         ),
-        refute="nvidia-smi shows another process on this GPU while the weights load",
+        refute=f"{maker_tool(case).name} shows another process on this GPU while the weights load",
     )
 
 

@@ -7,10 +7,11 @@ from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import POOL, left_over, on_cpu
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.step import sequences, tokens
 from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.remedies.weights import fill_the_card, half, lighter, more_gpus, quantise
-from vllm_doctor.rules.say import environment, finding, gib, set_flag, stop_others
+from vllm_doctor.rules.say import environment, finding, gib, set_flag
 
 # The least KV cache that is worth starting with, GiB.
 _USEFUL = 1.0
@@ -96,8 +97,9 @@ def _others(case: Case) -> Change | None:
     if weights is not None and weights > _LARGE_WEIGHTS and not charged:
         return None
     return stop_others(
+        case,
         "vLLM 0.8.0 to 0.9.0 counts the memory of other processes against its own budget; a higher "
-        "gpu_memory_utilization frees no memory in any version"
+        "gpu_memory_utilization frees no memory in any version",
     )
 
 

@@ -1,0 +1,32 @@
+"""Whose device it is that the server computes on, and the maker's tool that lists who holds its memory."""
+
+from vllm_doctor.knowledge.gpus import DeviceTool, device_tool
+from vllm_doctor.rules.case import Case
+
+_ALLOCATORS = {"hip": "rocm"}
+# The platforms by the devices that vLLM names; `cuda` is the name of AMD's, too.
+_OWN_NAMES = frozenset({"xpu", "npu", "hpu"})
+_DEVICES = {"device-oom-xla": "tpu", "device-oom-neuron": "neuron", "device-oom-habana": "hpu"}
+
+
+def platform(case: Case) -> str | None:
+    """vLLM's platform as vLLM says it, else as the allocator that failed names itself."""
+    run = case.run
+    if run is None:
+        return None
+    if (hit := run.first("platform-name")) is not None:
+        return hit.fields["platform"].lower()
+    if run.oom is not None:
+        return _ALLOCATORS.get(run.oom.backend.lower(), run.oom.backend.lower())
+    if run.root is None:
+        return None
+    device = run.root.fields("free-below-wanted").get("device", "").partition(":")[0]
+    if device in _OWN_NAMES:
+        return device
+    ids = run.root.ids
+    return next((of for message, of in _DEVICES.items() if message in ids), None)
+
+
+def maker_tool(case: Case) -> DeviceTool:
+    """What the maker of this device gives for it; NVIDIA's tool where nothing names another platform."""
+    return device_tool(platform(case))
