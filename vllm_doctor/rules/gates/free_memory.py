@@ -4,6 +4,9 @@ import msgspec
 
 from vllm_doctor.rules.case import Case
 
+# Of the card, as a fraction: what a desktop or a driver context takes. A larger gap is another process.
+_SMALL_GAP = 0.05
+
 
 class Shortage(msgspec.Struct, frozen=True):
     """The rank that was furthest from what it wanted; GiB."""
@@ -19,6 +22,11 @@ class Shortage(msgspec.Struct, frozen=True):
     def gap(self) -> float:
         """What is missing."""
         return self.want - self.free
+
+    @property
+    def small(self) -> bool:
+        """Is no more missing than a desktop or a driver context takes?"""
+        return self.gap <= _SMALL_GAP * self.total
 
     @property
     def held(self) -> float:

@@ -14,6 +14,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import exception_line, named, shown, text
+from vllm_doctor.rules.gates.refusals_with_rules import ARCHITECTURE, HUB
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.allowed_value import replacement
 from vllm_doctor.rules.remedies.layer import answer_of
@@ -62,24 +63,8 @@ _OPTION_OF = {
 # Messages that say more than "a value was refused", and are answered by rules of their own.
 _OTHERS = frozenset(
     {
-        "arch-unsupported",
-        "arch-inspect",
-        "arch-transformers",
-        "arch-none",
-        "arch-backend",
-        "arch-module",
-        "arch-dropped",
-        "arch-gguf",
-        "hub-gated",
-        "hub-status",
-        "hub-unreachable",
-        "hub-offline",
-        "hub-unknown-model",
-        "hub-folder-missing",
-        "hub-server-error",
-        "name-unresolved",
-        "name-unknown",
-        "repo-id-invalid",
+        *ARCHITECTURE,
+        *HUB,
         "module-missing",
         "import-name",
         "driver-old",

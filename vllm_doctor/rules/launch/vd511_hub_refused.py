@@ -13,26 +13,13 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
+from vllm_doctor.rules.gates.refusals_with_rules import HUB
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
 # Where the vocabulary of gpt-oss's prompts is looked for when it cannot be fetched (openai-harmony's README).
 _ENCODINGS = "/etc/vllm/encodings"
 _O200K = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
-_IDS = (
-    "hub-gated",
-    "hub-status",
-    "hub-unreachable",
-    "hub-offline",
-    "repo-id-invalid",
-    "hub-unknown-model",
-    "hub-folder-missing",
-    "hub-server-error",
-    "hub-cas",
-    "name-unresolved",
-    "name-unknown",
-    "harmony-vocab",
-)
 # In the address of a file; without the hub's own class nobody says whether the file, the revision or all is missing.
 _OF_A_FILE = "/resolve/"
 # Whose exceptions mean the network whatever they say.
@@ -75,7 +62,7 @@ _STATUS = {"401": HubAnswer.ACCESS, "403": HubAnswer.ACCESS, "404": HubAnswer.NO
 
 def judge(case: Case) -> Outcome:
     """Did the hub refuse, or not answer?"""
-    fault = named(case, *_IDS)
+    fault = named(case, *HUB)
     if isinstance(fault, Unseen):
         return fault
     if isinstance(fault, NotHere):
@@ -90,7 +77,7 @@ def judge(case: Case) -> Outcome:
         RULE,
         title=why.value,
         severity=severity(case, fault),
-        evidence=shown(case, fault, *_IDS),
+        evidence=shown(case, fault, *HUB),
         changes=(*_changes(case, why), _vocabulary() if "harmony-vocab" in fault.ids else None),
         refute="the same files are fetched with the same token by `hf download`",
     )

@@ -11,19 +11,9 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.gates.refusals_with_rules import ARCHITECTURE
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
-
-_IDS = (
-    "arch-unsupported",
-    "arch-inspect",
-    "arch-transformers",
-    "arch-none",
-    "arch-backend",
-    "arch-module",
-    "arch-dropped",
-    "arch-gguf",
-)
 
 
 NEWER: Final = "a newer release knows more architectures, and installs a newer `transformers`"
@@ -31,17 +21,17 @@ NEWER: Final = "a newer release knows more architectures, and installs a newer `
 
 def judge(case: Case) -> Outcome:
     """Was the architecture refused?"""
-    fault = named(case, *_IDS)
+    fault = named(case, *ARCHITECTURE)
     if isinstance(fault, NotHere | Unseen):
         return _fallen_back(case) or fault
     if fault.ids & {"module-missing", "import-name", "symbol-undefined"}:
         return Clear("an import failed while vLLM inspected the architecture")
-    if fault.ids & frozenset(_IDS) == {"arch-inspect"}:
+    if fault.ids & frozenset(ARCHITECTURE) == {"arch-inspect"}:
         return _not_imported(case, fault)
     return finding(
         RULE,
         severity=severity(case, fault),
-        evidence=shown(case, fault, *_IDS),
+        evidence=shown(case, fault, *ARCHITECTURE),
         changes=(_release(case, fault), _draft(case, fault)),
         refute="the model card names this vLLM version or an older one",
     )

@@ -12,9 +12,6 @@ from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.utilization import pass_free_memory_check
 from vllm_doctor.rules.say import finding, gib
 
-# Above this share of the card the gap is no longer what a desktop or a driver context takes.
-_SMALL_GAP = 0.05
-
 
 def judge(case: Case) -> Outcome:
     """Is the gap larger than a card of one's own could have?"""
@@ -23,7 +20,7 @@ def judge(case: Case) -> Outcome:
     short = shortage(case)
     if short is None:
         return NotHere("the check of free memory did not fail")
-    if short.gap <= _SMALL_GAP * short.total:
+    if short.small:
         return Clear(f"only {short.gap:.2f} GiB are missing")
     return _of_the_pool(case, short) if shares_memory(case) else _finding(case, short)
 

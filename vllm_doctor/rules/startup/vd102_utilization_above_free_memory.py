@@ -8,8 +8,6 @@ from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.utilization import pass_free_memory_check
 from vllm_doctor.rules.say import finding, gib
 
-_SMALL_GAP = 0.05
-
 
 def judge(case: Case) -> Outcome:
     """Is the gap so small that a slightly lower fraction passes?"""
@@ -18,7 +16,7 @@ def judge(case: Case) -> Outcome:
     short = shortage(case)
     if short is None:
         return NotHere("the check of free memory did not fail")
-    if short.gap > _SMALL_GAP * short.total:
+    if not short.small:
         return Clear(f"{short.gap:.2f} GiB are missing, too much to be a rounding of gpu_memory_utilization")
     return finding(
         RULE,

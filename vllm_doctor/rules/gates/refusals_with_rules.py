@@ -1,0 +1,26 @@
+"""Refusals that have a rule of their own (VD511, VD513), which the rule of a refused value passes over."""
+
+HUB = (
+    "hub-gated",
+    "hub-status",
+    "hub-unreachable",
+    "hub-offline",
+    "repo-id-invalid",
+    "hub-unknown-model",
+    "hub-folder-missing",
+    "hub-server-error",
+    "hub-cas",
+    "name-unresolved",
+    "name-unknown",
+    "harmony-vocab",
+)
+ARCHITECTURE = (
+    "arch-unsupported",
+    "arch-inspect",
+    "arch-transformers",
+    "arch-none",
+    "arch-backend",
+    "arch-module",
+    "arch-dropped",
+    "arch-gguf",
+)
