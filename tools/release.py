@@ -16,6 +16,7 @@ import argparse
 import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from releases import history, read, refusals, report, store
@@ -101,8 +102,8 @@ def _section(title: str, lines: object) -> None:
         print(f"  {line}")
 
 
-def _by_hand(old: store.Release | None, new: store.Release) -> list[str]:
-    """What no program can decide."""
+def _by_hand(old: store.Release | None, new: store.Release, repo: Path = REPO) -> list[str]:
+    """What no program can decide and nobody has done yet."""
     version, todo = str(new["version"]), []
     torch = str(store.section(new, "packages").get("torch", "")).removeprefix("==")
     if torch and table().torch_cuda(torch) is None:
@@ -110,43 +111,83 @@ def _by_hand(old: store.Release | None, new: store.Release) -> list[str]:
     known = replacements()[0]
     gone = [n for n in store.section(old, "options") if n not in store.section(new, "options") and n not in known]
     todo += [f"knowledge/replacements.json: what does the work of --{name} now?" for name in gone]
-    both = f"{version}+cu130-x86_64 {version}+cu130-aarch64"
-    todo.append(f"tools/vllm_lock.py {both}; a build that cannot be locked: say why in docs/support.md")
-    todo.append("vllm_version in roles/vllm/defaults and inventories/, once both locks are there")
-    todo.append("tools/release.py spans, then read the messages above and their rows in vllm_doctor/log/catalogue")
+    builds = [f"{version}+cu130-{machine}" for machine in ("x86_64", "aarch64")]
+    locks = repo / "roles" / "vllm" / "files" / "locks"
+    unlocked = [build for build in builds if not (locks / f"{build}.lock").is_file()]
+    if unlocked and f"| {version} | no lock" not in _text(repo / "docs" / "support.md"):
+        todo.append(
+            f"tools/vllm_lock.py {' '.join(unlocked)}; where none can be made: a row '| {version} | no lock: why' in "
+            "docs/support.md"
+        )
+    behind = [file for file, set_to in _deployed(repo) if as_version(set_to) < as_version(version)]
+    if behind and not unlocked:
+        todo.append(f"vllm_version is older in {', '.join(behind)}, and both locks are there")
+    if (read_ones := _newest_two()) is not None and read_ones[1] == version and any(_extended(*read_ones)[0].values()):
+        todo.append("tools/release.py spans, then read the messages above and their rows in vllm_doctor/log/catalogue")
     rooms = ("knowledge", "launch", "meta", "plan", "preflight", "tools/test_release.py")
-    todo.append(f"pytest {' '.join(f'tests/{room}' for room in rooms)}; CHANGELOG.md")
+    todo.append(f"pytest {' '.join(f'tests/{room}' for room in rooms)}")
+    if version not in _text(repo / "CHANGELOG.md"):
+        todo.append(f"CHANGELOG.md says nothing of {version}")
     return todo
+
+
+def _deployed(repo: Path) -> Iterator[tuple[str, str]]:
+    """The files that say which release is installed, and which each says."""
+    for file in sorted((*repo.glob("roles/vllm/defaults/main.yml"), *repo.glob("inventories/*/group_vars/**/*.yml"))):
+        if (found := re.search(r'^vllm_version: "?([\d.]+)"?$', _text(file), re.MULTILINE)) is not None:
+            yield str(file.relative_to(repo)), found[1]
+
+
+def _newest_two() -> tuple[str, str] | None:
+    """The two newest releases in which the messages were looked for."""
+    read_ones = [v for v in store.versions() if "messages" in (store.load(v) or {})]
+    return (read_ones[-2], read_ones[-1]) if len(read_ones) > 1 else None
 
 
 def spans() -> int:
     """In the catalogue, extend each wording that the newest release still has from the release before it."""
-    read_ones = [v for v in store.versions() if "messages" in (store.load(v) or {})]
-    if len(read_ones) < 2:
+    read_ones = _newest_two()
+    if read_ones is None:
         print("release: fewer than two releases have messages", file=sys.stderr)
         return 2
-    before, newest = read_ones[-2], read_ones[-1]
+    before, newest = read_ones
+    counts, texts, left = _extended(before, newest)
+    for file, text in texts.items():
+        store.write(file, text)
+    print(f"{sum(counts.values())} wordings of {len(_same(before, newest))} unchanged messages now reach {newest}")
+    if left:
+        print(f"their spans end with {before}, since {newest} says them otherwise or not at all: {', '.join(left)}")
+    return 0
+
+
+def _same(before: str, newest: str) -> set[str]:
+    """The messages that both releases word alike. One that only moved to another file is the same message."""
     old, new = (store.section(store.load(v), "messages") for v in (before, newest))
-    # A message that only moved to another file is the same message.
-    same = {name for name in new if _wording(old.get(name)) == _wording(new[name]) is not None}
+    return {name for name in new if _wording(old.get(name)) == _wording(new[name]) is not None}
+
+
+def _extended(before: str, newest: str) -> tuple[dict[Path, int], dict[Path, str], list[str]]:
+    """By file of the catalogue how many wordings can reach the newest release, and its text in which they do; then the
+    messages whose spans end before it."""
+    same = _same(before, newest)
     short = before.removesuffix(".0")
-    count, left = 0, []
+    counts: dict[Path, int] = {}
+    texts: dict[Path, str] = {}
+    left = []
     for file in sorted(CATALOGUE.glob("*.json")):
         lines, row = file.read_text(encoding="utf-8").splitlines(keepends=True), ""
+        counts[file] = 0
         for at, line in enumerate(lines):
             found = re.match(r'\s*"id": "([^"]+)"', line)
             row = found[1] if found else row
             last = rf'"versions": "(?P<first>[\d.]+?\.\.)?({re.escape(before)}|{re.escape(short)})"'
             if row in same:
                 lines[at], times = re.subn(last, lambda m: f'"versions": "{m["first"] or before + ".."}{newest}"', line)
-                count += times
+                counts[file] += times
             elif re.search(last, line):
                 left.append(row)
-        store.write(file, "".join(lines))
-    print(f"{count} wordings of {len(same)} unchanged messages now reach {newest}")
-    if left:
-        print(f"their spans end with {before}, since {newest} says them otherwise or not at all: {', '.join(left)}")
-    return 0
+        texts[file] = "".join(lines)
+    return counts, texts, left
 
 
 def _wording(found: object) -> object:

@@ -467,6 +467,36 @@ class ModelConfig:
         said = list(report.changes(old, new))
         assert said[1:] == ["  ~ port: default None → 8001", f"  ~ inverse alone, of 45: {', '.join(names)}"]
 
+    def test_what_is_done_is_not_asked_for_again(self, tmp_path: Path) -> None:
+        new = store.load("0.32.0")
+        assert new is not None
+        asked = "\n".join(release._by_hand(None, new, tmp_path))
+        assert "tools/vllm_lock.py 0.32.0+cu130-x86_64 0.32.0+cu130-aarch64" in asked
+        assert "CHANGELOG.md says nothing of 0.32.0" in asked
+        for path, text in {
+            "roles/vllm/files/locks/0.32.0+cu130-x86_64.lock": "",
+            "roles/vllm/files/locks/0.32.0+cu130-aarch64.lock": "",
+            "roles/vllm/defaults/main.yml": 'vllm_version: "0.31.0"\n',
+            "inventories/one/group_vars/vllm.yml": "vllm_version: 0.32.0\n",
+            "CHANGELOG.md": "- 0.32.0 is known\n",
+        }.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+        asked = "\n".join(release._by_hand(None, new, tmp_path))
+        assert asked.splitlines()[:-1] == [
+            "vllm_version is older in roles/vllm/defaults/main.yml, and both locks are there"
+        ]
+        (tmp_path / "roles/vllm/defaults/main.yml").write_text('vllm_version: "0.32.0"\n')
+        (todo,) = release._by_hand(None, new, tmp_path)
+        assert todo.startswith("pytest ")
+
+    def test_a_release_that_cannot_be_locked_says_why_once(self, tmp_path: Path) -> None:
+        (tmp_path / "docs").mkdir()
+        (tmp_path / "docs" / "support.md").write_text("| 0.33.0 | no lock: it asks for a certifi that is not there |\n")
+        new = store.load("0.33.0")
+        assert new is not None
+        assert not any("vllm_lock" in line for line in release._by_hand(None, new, tmp_path))
+
     def test_a_comment_and_a_layout_change_no_hash(self, tmp_path: Path) -> None:
         added(tmp_path, wheel(tmp_path))
         other = read_wheel(wheel(tmp_path)).files["vllm/engine/arg_utils.py"]
