@@ -24,7 +24,7 @@ import typer.main  # noqa: E402
 
 from vllm_doctor import __version__  # noqa: E402 - the checkout's own, whatever is installed
 from vllm_doctor.cli.app import app  # noqa: E402
-from vllm_doctor.rules.explain import explained  # noqa: E402
+from vllm_doctor.rules.explain import explained_rule  # noqa: E402
 from vllm_doctor.rules.order import by_code  # noqa: E402
 
 PAGES, OUT, CONFIG = REPO / "build" / "site-pages", REPO / "build" / "site", REPO / "build" / "mkdocs.yml"
@@ -186,7 +186,7 @@ def write() -> dict[str, str]:
     made: dict[str, str] = commands()
     for source, page in where.items():
         code = PurePosixPath(page).stem
-        text = explained(codes[code], None) if code in codes else (REPO / source).read_text(encoding="utf-8")
+        text = explained_rule(codes[code], None) if code in codes else (REPO / source).read_text(encoding="utf-8")
         made[page] = relinked(text, source, where, files)
     shutil.rmtree(PAGES, ignore_errors=True)
     for page, text in made.items():

@@ -98,7 +98,7 @@ _READ: dict[str, Callable[[str], object]] = {
     "kernel": lambda text: kernel.events(text.splitlines()),
     "metrics": metrics.parse,
     "nvidia-smi": lambda text: {"gpus": _known(nvidia_smi.gpus(text, "")), "driver": nvidia_smi.driver_of(text, "")},
-    "nvml": lambda text: nvml_said.parse(text.encode()),
+    "nvml": lambda text: nvml_said.parse_said(text.encode()),
     "pod": _json(pod.read),
     "proc": _proc,
     "sacct": _slurm(slurm.accounted),

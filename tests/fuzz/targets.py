@@ -29,7 +29,7 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.gather import journal, live, logfile, procfs, release, systemd
 from vllm_doctor.gather.bundle import read_bundle, write_bundle
-from vllm_doctor.gather.kernel import read_file as read_kernel
+from vllm_doctor.gather.kernel import read_kernel_file as read_kernel
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.metrics import parse
 from vllm_doctor.gather.nvidia_smi import read_both
@@ -46,8 +46,8 @@ from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.redact.identities import SiteNames
 from vllm_doctor.redact.ledger import Redactor
-from vllm_doctor.redact.records import answer
-from vllm_doctor.redact.text import safe, scrub
+from vllm_doctor.redact.records import answer_to_show
+from vllm_doctor.redact.text import scrub, without_secrets
 from vllm_doctor.render import fragmentation, human, prometheus
 from vllm_doctor.render.html import page
 from vllm_doctor.render.machine import dumps
@@ -371,7 +371,7 @@ def redaction(data: bytes) -> None:
     planted = scrub(f"{text}\nDB_PASS=PlAnTeD")
     assert planted.count("PlAnTeD") <= text.count("PlAnTeD")  # what the fuzzer has learnt to write is its own
     shot = Diagnosis(Verdict.UNKNOWN, None, (), (), facts={"log_note_1": f"judged {text}"})
-    json.loads(safe(dumps(answer(shot, Snapshot(taken_at=_NOW)))))
+    json.loads(without_secrets(dumps(answer_to_show(shot, Snapshot(taken_at=_NOW)))))
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

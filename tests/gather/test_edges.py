@@ -139,7 +139,7 @@ def test_the_newest_kernel_lines_are_kept_with_their_numbers() -> None:
 
 @pytest.mark.parametrize(("line", "told"), [(20, True), (21, False)])
 def test_who_renders_a_unit_is_said_at_its_beginning(tmp_path: Path, line: int, *, told: bool) -> None:
-    assert unit_files.rendered(_unit(tmp_path, "\n" * (line - 1) + "# Rendered by role vllm\n")) is told
+    assert unit_files.is_rendered(_unit(tmp_path, "\n" * (line - 1) + "# Rendered by role vllm\n")) is told
 
 
 @pytest.mark.parametrize(("hours", "seconds", "current"), [(23, 3590, True), (24, 10, False)])
@@ -244,13 +244,13 @@ def test_what_others_write_is_taken_up_to_a_bound() -> None:
 def test_a_file_that_is_too_large_is_told_with_the_bound(tmp_path: Path, size: int, words: str) -> None:
     (tmp_path / "f").write_bytes(b"x" * (size + 1))
     name = str(tmp_path / "f")
-    assert bounded.whole(name, size) == Unknown(
+    assert bounded.whole_file(name, size) == Unknown(
         f"{name}: has more than {words}, which no such file has", f"ls -lL {name}"
     )
     assert bounded.all_of(name, "--it", size) == Unknown(
         f"{name}: has more than {words}", "check the path given with --it"
     )
-    assert bounded.whole(name, size + 1) == Known(b"x" * (size + 1), name)
+    assert bounded.whole_file(name, size + 1) == Known(b"x" * (size + 1), name)
     assert bounded.all_of(name, "--it", size + 1) == b"x" * (size + 1)
 
 
@@ -278,7 +278,7 @@ def test_what_is_no_file_is_named(tmp_path: Path, kind: str, word: str) -> None:
             made.bind(str(path))
     else:
         path = Path("/dev/null")
-    assert bounded.whole(path, 9) == Unknown(f"{path}: is {word}, not a file", f"ls -lL {path}")
+    assert bounded.whole_file(path, 9) == Unknown(f"{path}: is {word}, not a file", f"ls -lL {path}")
 
 
 def _safetensors(header: bytes, data: int, length: int | None = None) -> bytes:

@@ -51,7 +51,7 @@ def test_nvidia_smi(text: str) -> None:
 
 @given(st.lists(JSON, max_size=4), st.binary(max_size=50))
 def test_what_a_dying_child_leaves(rows: list[object], rest: bytes) -> None:
-    nvml_said.parse("\n".join(json.dumps(row) for row in rows).encode() + b"\n" + rest)
+    nvml_said.parse_said("\n".join(json.dumps(row) for row in rows).encode() + b"\n" + rest)
 
 
 @given(TEXT)

@@ -86,7 +86,7 @@ def test_a_journal_that_could_not_be_searched_is_not_clean(
 def test_only_a_kernel_log_is_one(tmp_path: Path, content: str, *, known: bool) -> None:
     path = tmp_path / "given"
     path.write_text(content)
-    assert isinstance(kernel.read_file(str(path)), Known) is known
+    assert isinstance(kernel.read_kernel_file(str(path)), Known) is known
 
 
 def test_the_ring_buffer_where_the_journal_holds_nothing(on_path: Put) -> None:
@@ -101,9 +101,9 @@ def test_the_ring_buffer_where_the_journal_holds_nothing(on_path: Put) -> None:
 def test_files(tmp_path: Path) -> None:
     path = tmp_path / "kern.log"
     path.write_bytes(f"Feb  1 10:00:00 host kernel: {XID}\n\xff\xfe\n".encode("latin-1"))
-    found = kernel.read_file(str(path))
+    found = kernel.read_kernel_file(str(path))
     assert isinstance(found, Known)
     assert found.value.events[0].at == "Feb  1 10:00:00"
     path.write_bytes(b"\0\0\0")
-    assert isinstance(kernel.read_file(str(path)), Unknown)
-    assert isinstance(kernel.read_file(str(tmp_path / "none")), Unknown)
+    assert isinstance(kernel.read_kernel_file(str(path)), Unknown)
+    assert isinstance(kernel.read_kernel_file(str(tmp_path / "none")), Unknown)

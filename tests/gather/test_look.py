@@ -12,7 +12,7 @@ from vllm_doctor.gather import look
 from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.operate.announce import announced
-from vllm_doctor.operate.tune.unit import number
+from vllm_doctor.operate.tune.unit import flag_number
 from vllm_doctor.records.host import Unit
 from vllm_doctor.records.reading import Unknown
 
@@ -105,7 +105,7 @@ def test_a_server_on_a_unix_socket_is_said_not_to_be_asked() -> None:
 def test_a_unit_whose_command_line_cannot_be_read_has_no_key_there() -> None:
     unit = Unit("vllm.service", "loaded", "active", "running", "success")
     assert look.key_of(Found(unit, (), {"VLLM_API_KEY": "k"}, "", None)) == "k"
-    assert number((), "max-num-seqs") is None
+    assert flag_number((), "max-num-seqs") is None
 
 
 def test_who_changes_the_host_is_believed_for_some_hours(tmp_path: Path) -> None:

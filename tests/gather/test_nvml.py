@@ -9,7 +9,7 @@ import pytest
 from tests.gather.conftest import Nvml
 from tests.nvml_sim.build import build
 from vllm_doctor.gather import nvml
-from vllm_doctor.gather.nvml_said import parse
+from vllm_doctor.gather.nvml_said import parse_said
 from vllm_doctor.records.host import Gpu, GpuProcess
 from vllm_doctor.records.reading import Absent, Known, Unknown
 
@@ -286,7 +286,7 @@ def test_a_card_in_another_mode_than_mig_has_no_slices(nvml_machine: Make) -> No
 def _card(**values: object) -> Gpu:
     """A card of which the child said this alone."""
     rows = [{"kind": "gpu", "index": 0, "values": {"name": "X", **values}, "errors": {}}, {"kind": "end"}]
-    (gpu,) = parse(b"\n".join(json.dumps(row).encode() for row in rows)).gpus
+    (gpu,) = parse_said(b"\n".join(json.dumps(row).encode() for row in rows)).gpus
     return gpu
 
 
@@ -306,6 +306,6 @@ def test_each_number_of_nvml_has_its_word() -> None:
 
 
 def test_a_row_that_was_torn_off_or_is_of_another_kind_tells_nothing() -> None:
-    told = parse(b'{"kind": "gpu", "values": {"name": "X"}}\n{"kind": "odd", "index": 9}\n{"kind": "gpu", "ind')
+    told = parse_said(b'{"kind": "gpu", "values": {"name": "X"}}\n{"kind": "odd", "index": 9}\n{"kind": "gpu", "ind')
     assert [(gpu.index, gpu.name) for gpu in told.gpus] == [(0, "X")]
     assert (told.ended, told.asked_system) == (False, False)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vllm_doctor.gather.unit_files import rendered, settings
+from vllm_doctor.gather.unit_files import is_rendered, settings
 from vllm_doctor.records.host import Unit
 
 UNIT = """[Unit]
@@ -63,6 +63,6 @@ def test_a_unit_that_the_role_renders_is_told_from_one_that_a_person_wrote(tmp_p
     fragment = tmp_path / "vllm@main.service"
     unit = Unit("vllm@main.service", "loaded", "active", "running", "", fragment=str(fragment))
     fragment.write_text(f"{first}\n{UNIT}")
-    assert rendered(unit)
+    assert is_rendered(unit)
     fragment.write_text(f"# edited by hand\n{UNIT}")
-    assert not rendered(unit)
+    assert not is_rendered(unit)

@@ -138,8 +138,8 @@ def test_forward_compatibility_is_for_data_centre_cards(device: str, driver: str
 
 
 def test_nearest_name() -> None:
-    assert compat.nearest("NVIDIA H100 80GB HBM", TABLE.gpu_names()) == "NVIDIA H100 80GB HBM3"
-    assert compat.nearest("zzz", TABLE.gpu_names()) is None
+    assert compat.nearest_torch("NVIDIA H100 80GB HBM", TABLE.gpu_names()) == "NVIDIA H100 80GB HBM3"
+    assert compat.nearest_torch("zzz", TABLE.gpu_names()) is None
 
 
 class TestData:

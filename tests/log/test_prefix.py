@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vllm_doctor.log.read.prefix import LINE_LIMIT, Stripper, plain
+from vllm_doctor.log.read.prefix import LINE_LIMIT, Stripper, printable_text
 from vllm_doctor.records.log import LogLine
 
 WORDS = "Available KV cache memory: 5.31 GiB"
@@ -148,7 +148,7 @@ def test_the_indentation_of_a_traceback_stays() -> None:
 def test_nothing_that_acts_on_a_terminal_gets_through(hostile: str) -> None:
     line = one(f"model {hostile} name")
     assert all(c.isprintable() or c in "\ufffd\t" for c in line.text + line.excerpt)
-    assert plain(hostile).isprintable()
+    assert printable_text(hostile).isprintable()
 
 
 def test_a_line_without_end_is_cut_in_its_middle() -> None:

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from vllm_doctor.log.read.unwrap import typed, unwrapped
+from vllm_doctor.log.read.unwrap import untypeset, unwrapped
 
 SAID = (
     "INFO 03-14 09:01:00 [core.py:105] Initializing a V1 LLM engine (v0.19.1) with config: model='example/model-8b', "
@@ -28,7 +28,7 @@ def terminal(text: str, width: int) -> list[str]:
 
 
 def test_quotation_marks_of_a_page_are_those_of_the_program() -> None:
-    assert typed("\u201cmodel\u201d: \u2018a\u2019\u00a0b \u2588") == "\"model\": 'a' b \u2588"
+    assert untypeset("\u201cmodel\u201d: \u2018a\u2019\u00a0b \u2588") == "\"model\": 'a' b \u2588"
 
 
 def spoken(lines: list[str]) -> list[str]:

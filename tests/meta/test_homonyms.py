@@ -18,6 +18,29 @@ def test_no_two_modules_define_a_class_or_a_type_of_the_same_name() -> None:
     assert not {name: places for name, places in found.items() if len(places) > 1}
 
 
+# What a command or a page begins with, called once each by the module of the command's options.
+_ENTRIES = {"run", "page"}
+
+
+def test_a_function_that_is_imported_by_its_bare_name_means_one_thing() -> None:
+    """`module.read(…)` says whose it is; `read(…)` does not."""
+    sources = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+    defined = {
+        (".".join(("vllm_doctor", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"), n.name)
+        for path, tree in sources.items()
+        for n in tree.body
+        if isinstance(n, ast.FunctionDef)
+    }
+    found: dict[str, set[str]] = defaultdict(set)
+    for tree in sources.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    if (node.module, alias.name) in defined and alias.asname is None:
+                        found[alias.name].add(node.module)
+    assert not {name: places for name, places in found.items() if len(places) > 1 and name not in _ENTRIES}
+
+
 def test_classes_and_aliases_are_types_and_what_is_private_or_a_constant_is_none() -> None:
     source = (
         "class Card: ...\nclass _Own: ...\nKind = Literal['a']\nRow: TypeAlias = int\nGIB = 1 << 30\nT = TypeVar('T')\n"

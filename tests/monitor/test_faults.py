@@ -31,7 +31,7 @@ from tests.render.sample import MEMORY, diagnosis, finding
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.monitor import figures, rules
 from vllm_doctor.monitor.dashboards import dashboards
-from vllm_doctor.monitor.host import rows
+from vllm_doctor.monitor.host import host_rows
 from vllm_doctor.render import prometheus as prometheus_text
 
 SCRAPE_S = 0.5
@@ -194,7 +194,7 @@ class Text(Vllm):
 
     def page(self) -> str:
         told = msgspec.structs.replace(diagnosis(finding(title=HOSTILE)), memory_use=MEMORY)
-        return prometheus_text.text([told], time.time(), rows=rows([snapshot()]))
+        return prometheus_text.text([told], time.time(), rows=host_rows([snapshot()]))
 
 
 TEXT = Text("text")

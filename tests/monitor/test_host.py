@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from vllm_doctor.monitor.host import rows
+from vllm_doctor.monitor.host import host_rows
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import Driver, Gpu, GpuProcess, Kernel, KernelEvent, Launch, Unit
 from vllm_doctor.records.reading import Known
@@ -69,7 +69,7 @@ def told(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 
 def test_figures_of_a_host() -> None:
-    got = told(prometheus.text([], 1.0, rows=rows([snapshot()])))
+    got = told(prometheus.text([], 1.0, rows=host_rows([snapshot()])))
     card = {"gpu": "0", "uuid": "GPU-1", "card": "NVIDIA L4"}
     assert got["vllm_gpu_memory_free_bytes"] == [(card, 1e9)]
     assert got["vllm_gpu_memory_budget_bytes"] == [(card, 21.6e9)]
@@ -92,7 +92,9 @@ def test_what_dcgm_exporter_has_and_has_not_is_what_the_page_says() -> None:
     """Each series of a GPU has a field in its default counters, one that is commented out there, or none."""
     dcgm = yaml.safe_load(Path(__file__).with_name("dcgm_default_counters.yml").read_text(encoding="utf-8"))
     whole = msgspec.structs.replace(CARD, remap_failed=False)
-    got = told(prometheus.text([], 1.0, rows=rows([msgspec.structs.replace(snapshot(), gpus=Known((whole,), "t"))])))
+    got = told(
+        prometheus.text([], 1.0, rows=host_rows([msgspec.structs.replace(snapshot(), gpus=Known((whole,), "t"))]))
+    )
     assert {name for name in got if name.startswith("vllm_gpu_")} == set(dcgm["same"])
     said = {
         name: next((k for k in ("exported", "commented_out") if field in dcgm[k]), "none")
@@ -109,14 +111,14 @@ def test_what_dcgm_exporter_has_and_has_not_is_what_the_page_says() -> None:
 def test_a_lost_gpu_answers_0_and_says_nothing_else() -> None:
     lost = Gpu(index=1, name="NVIDIA L4", error="GPU is lost")
     shot = Snapshot(taken_at="", gpus=Known((lost,), "t"))
-    got = told(prometheus.text([], 1.0, rows=rows([shot])))
+    got = told(prometheus.text([], 1.0, rows=host_rows([shot])))
     assert got["vllm_gpu_answers"] == [({"gpu": "1", "uuid": "", "card": "NVIDIA L4"}, 0.0)]
     assert not {name for name in got if name.startswith("vllm_gpu_")} - {"vllm_gpu_answers"}
 
 
 def test_names_that_attack_the_format_stay_names() -> None:
     hostile = Gpu(index=0, name='a"} 1\nvllm_gpu_answers{gpu="9', total_bytes=1)
-    got = told(prometheus.text([], 1.0, rows=rows([Snapshot(taken_at="", gpus=Known((hostile,), "t"))])))
+    got = told(prometheus.text([], 1.0, rows=host_rows([Snapshot(taken_at="", gpus=Known((hostile,), "t"))])))
     assert [labels["gpu"] for labels, _ in got["vllm_gpu_answers"]] == ["0"]
 
 
@@ -125,11 +127,11 @@ def test_when_a_certificate_ends(tmp_path: Path) -> None:
     words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=a"]
     made = ["-days", "10", "-out", str(tmp_path / "c.pem"), "-keyout", str(tmp_path / "k.pem")]
     subprocess.run(["openssl", *words, *made], check=True, capture_output=True)
-    found = {r.name: r for r in rows([snapshot(str(tmp_path / "c.pem"))], now=0.0)}
+    found = {r.name: r for r in host_rows([snapshot(str(tmp_path / "c.pem"))], now=0.0)}
     row = found["vllm_certificate_expiry_timestamp_seconds"]
     assert row.labels["path"] == str(tmp_path / "c.pem")
     assert row.value > 1.7e9
-    assert not [r for r in rows([snapshot("/nowhere.pem")]) if "certificate" in r.name]
+    assert not [r for r in host_rows([snapshot("/nowhere.pem")]) if "certificate" in r.name]
 
 
 def test_the_guards_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +141,6 @@ def test_the_guards_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path))
     monkeypatch.setattr("vllm_doctor.operate.guard.policy.load", lambda: policy.Policy(units=(UNIT,), act=True))
     deeds.record(UNIT, "restarted", "by the guard")
-    found = {r.name: r.value for r in rows([snapshot()]) if r.name.startswith("vllm_guard")}
+    found = {r.name: r.value for r in host_rows([snapshot()]) if r.name.startswith("vllm_guard")}
     assert found.pop("vllm_guard_last_restart_timestamp_seconds") == pytest.approx(time.time(), abs=60)
     assert found == {"vllm_guard_restarts_today": 1.0, "vllm_guard_restarts_left": 2.0}

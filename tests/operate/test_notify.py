@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.render.sample import diagnosis, finding
-from vllm_doctor.operate.notify import BadTargetError, NotifyTarget, notify, target
+from vllm_doctor.operate.notify import BadTargetError, NotifyTarget, notify, notify_target
 
 
 class Hook(http.server.BaseHTTPRequestHandler):
@@ -69,8 +69,11 @@ def held(folder: Path, text: str, mode: int = 0o600) -> str:
 
 
 def test_the_file_says_whom(tmp_path: Path) -> None:
-    assert target(held(tmp_path, '{"url": "https://hooks.example.net/T0/B0"}')).url == "https://hooks.example.net/T0/B0"
-    assert target(held(tmp_path, '{"exec": ["/usr/bin/logger", "-t", "vllm"]}')).exec[0] == "/usr/bin/logger"
+    assert (
+        notify_target(held(tmp_path, '{"url": "https://hooks.example.net/T0/B0"}')).url
+        == "https://hooks.example.net/T0/B0"
+    )
+    assert notify_target(held(tmp_path, '{"exec": ["/usr/bin/logger", "-t", "vllm"]}')).exec[0] == "/usr/bin/logger"
 
 
 @pytest.mark.parametrize(
@@ -89,5 +92,5 @@ def test_a_file_that_cannot_be_used_is_refused_and_its_content_is_in_no_message(
     tmp_path: Path, text: str, mode: int, why: str
 ) -> None:
     with pytest.raises(BadTargetError, match=why) as refused:
-        target(held(tmp_path, text, mode))
+        notify_target(held(tmp_path, text, mode))
     assert "secret" not in str(refused.value).replace("hold a secret", "")

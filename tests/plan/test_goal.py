@@ -9,7 +9,7 @@ from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, GPT_OSS_20B, HYBRID_LI
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.plan.question.planner import Planner, Question, planner
-from vllm_doctor.render.plan import figures
+from vllm_doctor.render.plan import predicted_figures
 
 CARDS = {"L4": 0.8, "H100 80GB": 2.5, "A100 80GB": 1.5}
 
@@ -58,7 +58,7 @@ def test_every_row_is_what_plan_says_of_that_card_and_launch(ask, say, tmp_path,
     for row in goal["rows"]:
         words = tuple(shlex.split(row["launch"]))
         asked = Question(words, row["gpu"], row["gpus"], None, version, str(tmp_path / "config.json"))
-        assert figures(planner(asked).predict()) == row["predicted"], row
+        assert predicted_figures(planner(asked).predict()) == row["predicted"], row
     row = goal["rows"][0]
     card = ("--gpu", row["gpu"], "--gpus", str(row["gpus"]), "--format", "json")
     code, told = say(*card, config=config, version=version, launch=shlex.split(row["launch"]))
@@ -262,7 +262,7 @@ def test_cards_that_heads_do_not_divide_among_are_made_stages_as_few_as_there_mu
     assert "--tensor-parallel-size 2 --pipeline-parallel-size" in row["launch"]
     words = tuple(shlex.split(row["launch"]))
     asked = Question(words, row["gpu"], row["gpus"], None, "0.33.0", str(tmp_path / "config.json"))
-    assert figures(planner(asked).predict()) == row["predicted"]
+    assert predicted_figures(planner(asked).predict()) == row["predicted"]
 
 
 def test_a_model_that_vllm_makes_no_stages_of_gets_none(say):

@@ -5,7 +5,7 @@ import pytest
 from tests.plan.models import LLAMA_8B
 from tests.plan.test_activation import peak
 from tests.plan.test_plan import command, model, plan
-from vllm_doctor.plan.prediction.points import StartPoint, doubtful, first
+from vllm_doctor.plan.prediction.points import StartPoint, doubtful, first_end
 
 __all__ = ["model"]
 
@@ -28,7 +28,7 @@ def point(left: float, outcome: str = "oom-cudagraph", side: float = 1.0) -> Sta
     ],
 )
 def test_a_start_ends_where_nothing_is_left_and_is_in_doubt_where_the_range_holds_both(points, ends, odds):
-    told = first(points)
+    told = first_end(points)
     assert told[0] == ends
     assert told[1] == (None if odds is None else pytest.approx(odds, abs=0.01))
 

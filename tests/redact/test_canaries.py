@@ -33,7 +33,7 @@ from vllm_doctor.records.verdict import (
     Verdict,
 )
 from vllm_doctor.redact.lines import Lines
-from vllm_doctor.redact.text import HIDDEN, safe
+from vllm_doctor.redact.text import HIDDEN, without_secrets
 from vllm_doctor.rules import engine
 
 SPECIES = yaml.safe_load(Path(__file__).with_name("canaries.yaml").read_text(encoding="utf-8"))
@@ -72,7 +72,7 @@ def test_none_is_heard_in_its_line(line: str) -> None:
 
 @pytest.mark.parametrize("line", [*sung("named"), *SPECIES["shapes"]])
 def test_the_last_net_holds_what_a_renderer_forgot(line: str) -> None:
-    assert heard(safe(f"{line}\n")) == []
+    assert heard(without_secrets(f"{line}\n")) == []
 
 
 def poisoned() -> Diagnosis:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from vllm_doctor.gather.bundle import read_bundle, write_bundle
-from vllm_doctor.log.read.lines import cut, parse
+from vllm_doctor.log.read.lines import cut, parse_lines
 from vllm_doctor.log.read.pieces import NotText, stream
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
@@ -69,7 +69,7 @@ RECORDS = {
 def of(text: str) -> Snapshot:
     read = stream(iter([text.encode()]))
     assert not isinstance(read, NotText)
-    return Snapshot(taken_at="t", log=Known(cut(parse(read), "log"), "log"))
+    return Snapshot(taken_at="t", log=Known(cut(parse_lines(read), "log"), "log"))
 
 
 def heard(text: str) -> list[str]:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import vllm_doctor.knowledge
 from vllm_doctor.redact.launch import scrub_argv, scrub_env, scrub_values, secret_values
 from vllm_doctor.redact.lines import Lines
-from vllm_doctor.redact.names import words
-from vllm_doctor.redact.text import HIDDEN, safe, scrub
+from vllm_doctor.redact.names import word_list
+from vllm_doctor.redact.text import HIDDEN, scrub, without_secrets
 
 RELEASES = Path(vllm_doctor.knowledge.__file__).parent / "releases"
 
@@ -95,7 +95,7 @@ def test_the_options_beside_the_secret_ones_are_those_of_the_releases() -> None:
     for release in RELEASES.glob("0.3*.json"):
         options = json.loads(release.read_text())["options"]
         begin = [name for name in options if name.startswith(("ap", "hf"))]
-        assert set(begin) - words("secret_options") <= words("options_beside_them"), release.name
+        assert set(begin) - word_list("secret_options") <= word_list("options_beside_them"), release.name
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_any_text_can_be_scrubbed_and_twice_is_once(text: str) -> None:
 )
 def test_words_and_tags_around_a_value_tell_what_it_is(text: str, secret: str) -> None:
     assert secret not in scrub(text)
-    assert secret not in safe(text)
+    assert secret not in without_secrets(text)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from tests.render.sample import MEMORY
 from tests.scenarios.loading import diagnosis, names
-from vllm_doctor.render.markdown import fenced, plain, text
+from vllm_doctor.render.markdown import fenced, text, without_markup
 
 
 def test_a_ticket_has_the_problem_the_sum_and_the_change() -> None:
@@ -32,7 +32,7 @@ def test_a_ticket_has_measured_memory_beside_the_plan() -> None:
     ],
 )
 def test_what_is_none_of_ours_is_no_markup(said: str, shown: str) -> None:
-    assert plain(said) == shown
+    assert without_markup(said) == shown
 
 
 def test_no_line_can_close_its_fence() -> None:

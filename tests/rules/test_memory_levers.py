@@ -1,7 +1,7 @@
 """The first change of an answer about memory holds by its value: figures of the log before any default, and nothing
 that this engine, this release or this card does not have."""
 
-from vllm_doctor.log.read.lines import cut, log_of_lines, parse
+from vllm_doctor.log.read.lines import cut, log_of_lines, parse_lines
 from vllm_doctor.log.read.pieces import Piece, Read
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.host import Gpu
@@ -87,6 +87,6 @@ def test_a_persons_title_is_not_the_failure() -> None:
 
 def test_torchs_sentence_without_its_beginning_is_torchs() -> None:
     text = f"{ASKED.replace(' of which', chr(10) + 'of which')}\n".encode()
-    log = cut(parse(Read((Piece(0, text),))), "log")
+    log = cut(parse_lines(Read((Piece(0, text),))), "log")
     found = judged(Snapshot("2026-03-14T09:00:00Z", log=Known(log, "log"))).findings[0]
     assert [a.value for a in found.arithmetic if a.name == "missing"] == [0.58]

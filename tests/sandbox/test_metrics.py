@@ -18,7 +18,7 @@ from tests.sandbox.conftest import Host
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.monitor import rules
 from vllm_doctor.monitor.dashboards import dashboards
-from vllm_doctor.monitor.names import names
+from vllm_doctor.monitor.names import metric_names
 
 pytestmark = pytest.mark.sandbox
 AT = f"127.0.0.1:{os.environ.get('PORT') or '8000'}"
@@ -81,7 +81,7 @@ def asked(prometheus: Prometheus, query: str) -> list[dict[str, dict[str, str]]]
 
 
 def the_words_are_series(prometheus: Prometheus) -> None:
-    known, lacking = names(RELEASE)
+    known, lacking = metric_names(RELEASE)
     assert not lacking
     histograms = {row["metric"] for row in rules.source()["objectives"] if "metric" in row}
     for word, selector in known.items():

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_doctor.cli.errors import UsageProblem
-from vllm_doctor.gather.contained import launch_of, place_of, secrets_of, source_of, subject_of, version_in
+from vllm_doctor.gather.contained import launch_in_container, place_of, secrets_of, source_of, subject_of, version_in
 from vllm_doctor.gather.documents import Documents
 from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.records.finding import Missing
 from vllm_doctor.records.reading import Known, Reading
 from vllm_doctor.records.snapshot import Snapshot
-from vllm_doctor.redact.records import without
+from vllm_doctor.redact.records import record_without
 
 
 def snapshots(
@@ -28,10 +28,10 @@ def _snapshot(
     seen: Inspected, told: Mapping[str, Reading[Any]], taken_at: str, unread: tuple[Missing, ...]
 ) -> Snapshot:
     fields: dict[str, Any] = {
-        "launch": launch_of(seen),
+        "launch": launch_in_container(seen),
         "version": version_in(seen),
         "container": Known(seen.container, source_of(seen)),
         **told,
     }
     shot = Snapshot(taken_at=taken_at, subject=subject_of(seen), unread=unread, **fields)
-    return without(shot, secrets_of(seen))
+    return record_without(shot, secrets_of(seen))

@@ -94,7 +94,7 @@ def _whom(tell: str | None) -> "Whom | None":
     if tell is None:
         return None
     from vllm_doctor.operate.notify import BadTargetError
-    from vllm_doctor.operate.notify import target as whom
+    from vllm_doctor.operate.notify import notify_target as whom
 
     try:
         return whom(tell)
@@ -190,7 +190,7 @@ def _rendered(judged: Judged, output: str, target: str | None, given: Given) -> 
         from vllm_doctor.render import junit
 
         return junit.text([told for told, _ in judged])
-    from vllm_doctor.render.human import text
+    from vllm_doctor.render import human
 
     color = target is None and terminal.colored()
     asked: dict[str, Any] = {
@@ -200,7 +200,7 @@ def _rendered(judged: Judged, output: str, target: str | None, given: Given) -> 
         "medium": given.medium,
         "width": terminal.width(),
     }
-    return "\n".join(text(told, color=color, argv=_argv(shot), **asked) for told, shot in judged)
+    return "\n".join(human.text(told, color=color, argv=_argv(shot), **asked) for told, shot in judged)
 
 
 def _argv(snapshot: Snapshot) -> tuple[str, ...]:
@@ -212,9 +212,9 @@ def _codes() -> list[str]:
 
 
 def _rows(judged: Judged) -> "list[GaugeRow]":
-    from vllm_doctor.monitor.host import rows
+    from vllm_doctor.monitor.host import host_rows
 
-    return rows([snapshot for _, snapshot in judged])
+    return host_rows([snapshot for _, snapshot in judged])
 
 
 def _write(judged: Judged, output: str, target: str | None, given: Given) -> None:

@@ -47,7 +47,7 @@ def explain(
     from vllm_doctor.cli.errors import UsageProblem
     from vllm_doctor.knowledge.versions import parse_version
     from vllm_doctor.monitor.page import page
-    from vllm_doctor.rules.explain import about, explained, listing, nearest
+    from vllm_doctor.rules.explain import about, explained_rule, listing, nearest_option
     from vllm_doctor.rules.order import by_code
 
     if every:
@@ -60,9 +60,9 @@ def explain(
         raise UsageProblem(f"--vllm-version {vllm_version[:40]!r}: needed: a version such as 0.11.0")
     wanted = code.strip()
     rule = by_code().get(wanted.upper())
-    text = explained(rule, at) if rule is not None else page(wanted, at) or about(wanted, at)
+    text = explained_rule(rule, at) if rule is not None else page(wanted, at) or about(wanted, at)
     if text is None:
-        near = nearest(wanted)
+        near = nearest_option(wanted)
         hint = f"; --{near} is near" if near is not None else ""
         raise UsageProblem(
             f"explain: there is no {wanted[:40]!r}{hint}; vllm-doctor explain --list shows every code, "

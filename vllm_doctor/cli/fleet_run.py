@@ -13,7 +13,7 @@ from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.output import settle, unwritten
 from vllm_doctor.cli.streams import say
-from vllm_doctor.gather.bounded import whole
+from vllm_doctor.gather.bounded import whole_file
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known
 from vllm_doctor.render.file import put
@@ -83,7 +83,7 @@ def _files(paths: Sequence[str]) -> Iterator[Path]:
 
 def _host(file: Path) -> Host:
     """A host's answer, with or without what the playbook puts around it. Its text is a stranger's."""
-    read = whole(file, _MOST)
+    read = whole_file(file, _MOST)
     if not isinstance(read, Known):
         return Host(file.stem, "unreadable", said=read.reason)
     try:

@@ -110,11 +110,11 @@ def _launch(given: Given) -> tuple[Reading[Launch], Reading[str]]:
     from vllm_doctor.knowledge.versions import parse_version
     from vllm_doctor.launch.command import launch_of
     from vllm_doctor.launch.line import LaunchError
-    from vllm_doctor.launch.source import read
+    from vllm_doctor.launch.source import read_source
 
     text, source = _launch_text(given.launch)
     try:
-        told = read(text)
+        told = read_source(text)
         tag = release_of(told.image)
         if tag is not None and not given.version:
             version = Known(tag, f"the image {told.image}")
@@ -133,9 +133,9 @@ def _launch_text(named: str) -> tuple[str, str]:
         is_file = False
     if not is_file:
         return named, "--launch"
-    from vllm_doctor.gather.bounded import whole
+    from vllm_doctor.gather.bounded import whole_file
 
-    read = whole(named, _MOST_LAUNCH)
+    read = whole_file(named, _MOST_LAUNCH)
     if not isinstance(read, Known):
         raise UsageProblem(f"--launch {read.reason}")
     return read.value.decode(errors="replace"), named
@@ -165,9 +165,9 @@ def _model_config(name: str | None) -> Reading[dict[str, object]]:
 def _kernel(given: Given) -> Reading[Kernel]:
     if given.kernel_log is None:
         return NOT_GIVEN
-    from vllm_doctor.gather.kernel import read_file
+    from vllm_doctor.gather.kernel import read_kernel_file
 
-    return read_file(given.kernel_log)
+    return read_kernel_file(given.kernel_log)
 
 
 def _metrics(given: Given) -> Reading[Metrics]:

@@ -35,7 +35,7 @@ def run(*, policy: str | None, store: str | None, once: bool, check: bool, dry: 
     hands = RealHands(chosen)
     if once:
         return _once(chosen, hands, json=json)
-    path = Path(store) if store is not None else stores.place()
+    path = Path(store) if store is not None else stores.store_file()
     kept = None if dry else _store(path, chosen)
     signal.signal(signal.SIGTERM, _ended)
     acts = "dry run" if dry else f"may restart {named}" if chosen.act else "only watches"

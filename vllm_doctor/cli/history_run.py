@@ -11,7 +11,7 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.span import seconds, stamp
 from vllm_doctor.cli.streams import say
 from vllm_doctor.operate.history.timeline import timeline
-from vllm_doctor.redact.text import safe
+from vllm_doctor.redact.text import without_secrets
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.machine import line
 
@@ -20,7 +20,7 @@ def run(unit: str | None, since: str, *, json: bool) -> int:
     """Print it; the exit code."""
     begin = _begin(since)
     told = timeline(unit, begin)
-    events = [msgspec.structs.replace(e, text=safe(e.text)) for e in told.events]
+    events = [msgspec.structs.replace(e, text=without_secrets(e.text)) for e in told.events]
     if json:
         answer = {
             "schema_version": 1,

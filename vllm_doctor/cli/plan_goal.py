@@ -10,7 +10,7 @@ from vllm_doctor.cli import terminal
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.gpus import Card, find
-from vllm_doctor.plan.advice.set_ups import kinds, set_ups
+from vllm_doctor.plan.advice.set_ups import cards_with_own_memory, set_ups
 from vllm_doctor.plan.question.goal import goal, prices
 from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 from vllm_doctor.render import goal as render
@@ -57,4 +57,4 @@ def _cards(one: Card | None, priced: dict[str, float], file: str | None) -> tupl
             raise PlanProblem(f"--prices {file}: holds no price of {one.name}; needed: one, or --goal without --prices")
         return (one,)
     found = (find(name) for name in priced)
-    return tuple(card for card in found if card is not None) or kinds()
+    return tuple(card for card in found if card is not None) or cards_with_own_memory()

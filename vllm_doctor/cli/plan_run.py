@@ -179,10 +179,12 @@ def _one(o: PlanOptions) -> Exit:
         ask = partial(_question, o, o.model_config[0] if o.model_config else None)
         return Exit.OK if learn(o.learn, ask, o.unit, json=o.json) else Exit.FINDINGS
     if o.upgrade is not None:
-        from vllm_doctor.cli.plan_upgrade import upgrade
+        from vllm_doctor.cli.plan_upgrade import compare_releases
 
         later = replace(o, vllm_version=o.vllm_version or o.upgrade.partition(":")[2])
-        return upgrade(o.upgrade, partial(_question, later, o.model_config[0] if o.model_config else None), json=o.json)
+        return compare_releases(
+            o.upgrade, partial(_question, later, o.model_config[0] if o.model_config else None), json=o.json
+        )
     question = _question(o, o.model_config[0] if o.model_config else None)
     plan = _remembered(planner(question), question)
     predicted = plan.predict()
@@ -269,7 +271,7 @@ def _sweep(o: PlanOptions) -> Exit:
             {
                 "name": n,
                 "gpus": c,
-                "predicted": None if isinstance(p, str) else render.figures(p),
+                "predicted": None if isinstance(p, str) else render.predicted_figures(p),
                 "problem": p if isinstance(p, str) else None,
             }
             for n, c, p in rows

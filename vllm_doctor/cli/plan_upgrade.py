@@ -16,7 +16,7 @@ from vllm_doctor.plan.question.planner import Planner, PlanProblem, Question, pl
 from vllm_doctor.render import upgrade as render
 
 
-def upgrade(asked: str, ask: Callable[[], Question], *, json: bool) -> Exit:
+def compare_releases(asked: str, ask: Callable[[], Question], *, json: bool) -> Exit:
     """Print both plans beside each other; OK where the launch starts with the later release. Raises PlanProblem."""
     before, after = _releases(asked)
     question = ask()

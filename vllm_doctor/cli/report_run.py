@@ -14,7 +14,7 @@ from vllm_doctor.gather.http import NO_PASS, Login
 from vllm_doctor.knowledge.versions import newest_known, parse_version
 from vllm_doctor.monitor.figures import NotTold, of_guard, of_prometheus
 from vllm_doctor.operate.history import deeds
-from vllm_doctor.operate.history.store import Reader, Unreadable, place
+from vllm_doctor.operate.history.store import Reader, Unreadable, store_file
 from vllm_doctor.records.unit_name import service
 from vllm_doctor.render.file import put
 from vllm_doctor.render.report import ReportEvent, ServiceReport, page
@@ -90,11 +90,11 @@ def _prometheus(url: str, since: float, until: float, asked: PrometheusOptions) 
 def _guard(unit: str | None, since: float, until: float) -> list[ServiceReport]:
     name = service(unit) if unit is not None else None
     try:
-        reader = Reader(place())
+        reader = Reader(store_file())
     except FileNotFoundError:
         raise UsageProblem(
-            f"report: no records of a guard ({place()}): vllm_doctor_guard: true keeps them; --prometheus URL takes "
-            "the figures from a Prometheus"
+            f"report: no records of a guard ({store_file()}): vllm_doctor_guard: true keeps them; --prometheus URL "
+            "takes the figures from a Prometheus"
         ) from None
     except Unreadable as problem:
         raise UsageProblem(f"report: {problem}") from None
@@ -106,7 +106,7 @@ def _guard(unit: str | None, since: float, until: float) -> list[ServiceReport]:
             )
         told = [_of_unit(reader, one, since, until) for one in ([name] if name is not None else known)]
         shown = sorted((one for one in told if one.charts or one.events), key=lambda one: not one.charts)
-        return shown or [ServiceReport("vLLM", since, until, str(place()), ())]
+        return shown or [ServiceReport("vLLM", since, until, str(store_file()), ())]
     except Unreadable as problem:
         raise UsageProblem(f"report: {problem}") from None
     finally:
@@ -114,10 +114,10 @@ def _guard(unit: str | None, since: float, until: float) -> list[ServiceReport]:
 
 
 def _of_unit(reader: Reader, unit: str, since: float, until: float) -> ServiceReport:
-    from vllm_doctor.redact.text import safe
+    from vllm_doctor.redact.text import without_secrets
 
     events = sorted([*reader.events(unit, since), *deeds.events(unit, since)], key=lambda e: -e.at)[:_EVENTS]
-    shown = tuple(ReportEvent(e.at, e.unit, e.kind, safe(e.text)) for e in events)
+    shown = tuple(ReportEvent(e.at, e.unit, e.kind, without_secrets(e.text)) for e in events)
     charts = of_guard(reader.minutes(unit, since), reader.cards(unit, since))
     drawn = charts if any(chart.lines for chart in charts) else ()  # the host itself has events alone
     return ServiceReport(unit, since, until, "the guard's records of this host", drawn, shown)

@@ -110,11 +110,11 @@ class Guarded:
         self.stream.flush()
 
     def _pass(self, text: str) -> None:
-        from vllm_doctor.redact.text import safe
+        from vllm_doctor.redact.text import without_secrets
         from vllm_doctor.redact.visible import visible
         from vllm_doctor.render.text import harmless
 
-        told = safe(text)
+        told = without_secrets(text)
         told = "\n".join(visible(line) for line in told.split("\n")) if self._plain else harmless(told)
         self.stream.write(told)
 
@@ -138,7 +138,7 @@ def guarded() -> Iterator[None]:
                 guard.flush()
 
 
-def left(within_s: float) -> bool:
+def reader_left(within_s: float) -> bool:
     """Wait so long, or until the reader of standard output has gone (`| head`, a terminal that was closed); has it?"""
     poll = select.poll()
     try:

@@ -20,7 +20,7 @@ from vllm_doctor.operate.tune import guidellm as tune_guidellm
 from vllm_doctor.operate.tune import unit as tune_unit
 from vllm_doctor.operate.tune.decide import TrialSetting
 from vllm_doctor.operate.tune.load import Benchmark, LoadTarget
-from vllm_doctor.operate.tune.unit import TunedUnit, number
+from vllm_doctor.operate.tune.unit import TunedUnit, flag_number
 from vllm_doctor.plan.advice.recommendation import Predict
 from vllm_doctor.records.host import Scrape
 from vllm_doctor.records.reading import Known
@@ -46,7 +46,7 @@ class Facts(msgspec.Struct, frozen=True):
     pool_tokens: int | None
 
 
-def facts(o: TuneOptions) -> Facts:
+def facts_of_unit(o: TuneOptions) -> Facts:
     """Look at the unit. Raises UsageProblem."""
     found = _unit(o)
     flags = parse_argv(found.argv, found.env).flags
@@ -177,10 +177,10 @@ def _plan(o: TuneOptions, found: systemd.Found) -> tuple[Predict | None, str, di
 
 
 def _start(o: TuneOptions, argv: tuple[str, ...], planned: dict[str, int]) -> TrialSetting:
-    seqs = o.from_seqs or number(argv, "max-num-seqs") or planned.get("seqs")
+    seqs = o.from_seqs or flag_number(argv, "max-num-seqs") or planned.get("seqs")
     if seqs is None:
         raise UsageProblem(f"tune: {o.unit} does not say max_num_seqs and no plan knows it; needed: --from-seqs N")
-    return TrialSetting(seqs, o.from_tokens or number(argv, "max-num-batched-tokens") or planned.get("tokens"))
+    return TrialSetting(seqs, o.from_tokens or flag_number(argv, "max-num-batched-tokens") or planned.get("tokens"))
 
 
 def _target(
@@ -193,7 +193,7 @@ def _target(
         source = f"the mean of {prompts.count:.0f} requests that it served"
     if o.prompt_tokens or o.output_tokens:
         prompt, output, source = o.prompt_tokens or prompt, o.output_tokens or output, "as asked for"
-    longest = number(found.argv, "max-model-len") or planned.get("length")
+    longest = flag_number(found.argv, "max-model-len") or planned.get("length")
     if longest is not None and prompt + output > longest:
         if o.prompt_tokens or o.output_tokens:
             raise UsageProblem(

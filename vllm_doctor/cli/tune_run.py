@@ -15,14 +15,14 @@ from vllm_doctor.cli import terminal
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.streams import say
-from vllm_doctor.cli.tune_facts import Facts, facts
+from vllm_doctor.cli.tune_facts import Facts, facts_of_unit
 from vllm_doctor.cli.tune_options import TuneOptions
 from vllm_doctor.operate.tune import state as tune_state
 from vllm_doctor.operate.tune import unit as tune_unit
 from vllm_doctor.operate.tune.decide import Limits, TrialSetting, trouble
 from vllm_doctor.operate.tune.host import LiveHost
 from vllm_doctor.operate.tune.plan import allowance
-from vllm_doctor.operate.tune.ramp import Ramp, RampEnd, ramp, shown
+from vllm_doctor.operate.tune.ramp import Ramp, RampEnd, ramp, setting_text
 from vllm_doctor.records.finding import Change
 from vllm_doctor.render import tune as render
 from vllm_doctor.render.machine import line
@@ -38,7 +38,7 @@ def run(o: TuneOptions) -> int:
         )
     if not o.dry_run and os.geteuid() != 0:
         raise UsageProblem("tune: found a user who may not restart services; needed: root (sudo vllm-doctor tune …)")
-    told = facts(o)
+    told = facts_of_unit(o)
     limits = Limits(kv_use=o.kv_use, slowdown=o.slowdown, ttft_ms=o.ttft_ms, itl_ms=o.itl_ms)
     what = Ramp(
         start=told.start,
@@ -52,7 +52,7 @@ def run(o: TuneOptions) -> int:
         ),
         budget_s=o.budget_s,
         ready_s=o.ready_s,
-        state=tune_state.place(o.unit),
+        state=tune_state.state_file(o.unit),
         key=tune_state.key(
             told.service.argv, told.version, told.start, told.target.prompt_tokens, told.target.output_tokens, o.step_s
         ),
@@ -116,7 +116,7 @@ def _dry(o: TuneOptions, told: Facts, what: Ramp) -> int:
         f"{o.unit} answers at {told.service.base}; vLLM {told.version}.",
         f"Load: {load}, {o.step_s:g} s a step, by {by}.",
         f"Plan: {told.plan}.",
-        f"1. {shown(what.start)}" + (", as it stands, without a restart" if what.as_it_stands else ""),
+        f"1. {setting_text(what.start)}" + (", as it stands, without a restart" if what.as_it_stands else ""),
     ]
     seqs, number = what.start.seqs, 1
     why = None
@@ -125,7 +125,9 @@ def _dry(o: TuneOptions, told: Facts, what: Ramp) -> int:
         number += 1
         why = what.allowed(TrialSetting(seqs, what.start.tokens))
         lines.append(
-            f"{number}. {shown(TrialSetting(seqs, what.start.tokens))}" if why is None else f"   not more: {why}."
+            f"{number}. {setting_text(TrialSetting(seqs, what.start.tokens))}"
+            if why is None
+            else f"   not more: {why}."
         )
     if what.start.tokens is not None:
         tokens = what.start.tokens * 2

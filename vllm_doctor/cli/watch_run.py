@@ -12,7 +12,7 @@ from vllm_doctor.cli import terminal
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.span import stamp
-from vllm_doctor.cli.streams import left, say
+from vllm_doctor.cli.streams import reader_left, say
 from vllm_doctor.gather import journal, look
 from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.together import Task
@@ -21,7 +21,7 @@ from vllm_doctor.operate.history.timeline import memory
 from vllm_doctor.operate.watch.figures import ServiceFigures, figures
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.sample import Look
-from vllm_doctor.redact.text import safe
+from vllm_doctor.redact.text import without_secrets
 
 _FINDINGS_EVERY_S = 30.0
 _ONCE_S = 1.0
@@ -49,7 +49,7 @@ def run(unit: str | None, urls: tuple[str, ...], *, once: bool, every_s: float, 
 
 def _live(view: "View", every_s: float, *, json: bool) -> int:
     live = terminal.obeys() and not json
-    while not left(every_s):
+    while not reader_left(every_s):
         seen = view.take(findings=True, wait=False)
         if live:
             say("\x1b[H\x1b[J")
@@ -137,7 +137,7 @@ def _base(url: str) -> str:
     except ValueError:
         good = False
     if not good or "@" in url or "?" in url:
-        raise UsageProblem(f"--url: found {safe(url[:100])!r}; needed: an address such as http://gpu04:8000")
+        raise UsageProblem(f"--url: found {without_secrets(url[:100])!r}; needed: an address such as http://gpu04:8000")
     return url.rstrip("/").removesuffix("/metrics").removesuffix("/v1")
 
 

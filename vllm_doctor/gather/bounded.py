@@ -57,7 +57,7 @@ def title(name: str) -> str:
     return "standard input" if name == STDIN else name
 
 
-def whole(
+def whole_file(
     path: str | os.PathLike[str], most: int, *, denied: str = "run as root", reader: str | None = None
 ) -> Reading[bytes]:
     """All of an ordinary file of at most `most` bytes, files of /proc and /sys included; Absent where there is none.
@@ -116,7 +116,7 @@ def start(path: str | os.PathLike[str], most: int) -> bytes | None:
     return bytes(data)
 
 
-def words(path: str | os.PathLike[str], most: int = CHUNK) -> str | None:
+def text_of_start(path: str | os.PathLike[str], most: int = CHUNK) -> str | None:
     """The same as text."""
     data = start(path, most)
     return None if data is None else data.decode(errors="replace")

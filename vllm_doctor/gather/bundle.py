@@ -19,7 +19,7 @@ import msgspec
 
 from vllm_doctor import __version__
 from vllm_doctor.gather.archive import NoArchive, read_members
-from vllm_doctor.gather.bounded import CHUNK, ByteSource, json_value, opened, title, words
+from vllm_doctor.gather.bounded import CHUNK, ByteSource, json_value, opened, text_of_start, title
 from vllm_doctor.gather.unpack import compression, unpacked
 from vllm_doctor.log.read.pieces import DamagedData, TooMuch
 from vllm_doctor.records.finding import Diagnosis
@@ -95,7 +95,7 @@ def _names(snapshots: Sequence[Snapshot], read: object) -> SiteNames:
     hosts += [shot.machine.value.hostname for shot in snapshots if isinstance(shot.machine, Known)]
     machine = ""
     if any(shot.live for shot in snapshots):
-        machine = (words(_MACHINE_ID, 64) or "").strip()
+        machine = (text_of_start(_MACHINE_ID, 64) or "").strip()
     return SiteNames(hosts, accounts(read), (machine,))
 
 

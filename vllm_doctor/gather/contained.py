@@ -13,7 +13,7 @@ from vllm_doctor.redact.launch import secret_values
 _INSPECT = {"kubernetes": "kubectl get pod", "slurm": "scontrol show job"}
 
 
-def launch_of(seen: Inspected, medium: str | None = None) -> Reading[Launch]:
+def launch_in_container(seen: Inspected, medium: str | None = None) -> Reading[Launch]:
     """The launch in the container's description; secrets are not in it."""
     container = seen.container
     if not is_vllm(seen.argv) and container.is_job:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vllm_doctor.gather import inspected, trust
 from vllm_doctor.gather import run as programs
-from vllm_doctor.gather.bounded import words
+from vllm_doctor.gather.bounded import text_of_start
 from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.gather.run import NotRun, Ran, run
 from vllm_doctor.log.read.lines import log_of_lines
@@ -74,7 +74,9 @@ def _is_used(runtime: str) -> bool:
         return any(Path(socket).exists() for socket in _SOCKETS) or "DOCKER_HOST" in os.environ
     folders = (Path("/var/lib/containers/storage"), Path(_home(), ".local/share/containers/storage"))
     stores = [file for folder in folders for file in folder.glob("*-containers/containers.json")]
-    return "CONTAINER_HOST" in os.environ or any((words(file, 8) or "").strip() not in {"", "[]"} for file in stores)
+    return "CONTAINER_HOST" in os.environ or any(
+        (text_of_start(file, 8) or "").strip() not in {"", "[]"} for file in stores
+    )
 
 
 def _listed(runtime: str, deadline_s: float) -> list[str] | Unknown:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from vllm_doctor.gather.bounded import whole
+from vllm_doctor.gather.bounded import whole_file
 from vllm_doctor.records.reading import Known
 
 _MOST_BYTES = 1 << 16
@@ -26,7 +26,7 @@ def environment_files(shown: str) -> dict[str, str]:
     not be read assigns nothing."""
     found: dict[str, str] = {}
     for entry in shown.splitlines():
-        read = whole(_SHOWN.sub("", entry.strip()), _MOST_BYTES)
+        read = whole_file(_SHOWN.sub("", entry.strip()), _MOST_BYTES)
         if isinstance(read, Known):
             found.update(assigned(read.value.decode(errors="replace")))
     return found

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from vllm_doctor.gather.bounded import whole
+from vllm_doctor.gather.bounded import whole_file
 from vllm_doctor.gather.together import Task
 from vllm_doctor.records.reading import Known
 
@@ -97,7 +97,7 @@ def _fingerprint(certificate: str | None) -> str | None:
     import hashlib
     import ssl
 
-    text = whole(certificate, MAX_PEM) if certificate else None
+    text = whole_file(certificate, MAX_PEM) if certificate else None
     found = _PEM.search(text.value) if isinstance(text, Known) else None
     try:
         return hashlib.sha256(ssl.PEM_cert_to_DER_cert(found[0].decode())).hexdigest() if found else None

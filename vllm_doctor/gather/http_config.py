@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from vllm_doctor.gather.bounded import whole
+from vllm_doctor.gather.bounded import whole_file
 from vllm_doctor.gather.http import Login
 from vllm_doctor.records.reading import Known
 
@@ -51,7 +51,7 @@ def read(name: str) -> Login | Wrong:
 
     from vllm_doctor.launch import bounded_yaml
 
-    text = whole(name, _MOST)
+    text = whole_file(name, _MOST)
     if not isinstance(text, Known):
         return Wrong(text.reason)
     try:
@@ -65,7 +65,7 @@ def read(name: str) -> Login | Wrong:
         return Wrong(f"{name}: {sent.why}")
     tls = told.tls_config
     ca = str(Path(name).parent / tls.ca_file) if tls.ca_file else None
-    if ca is not None and not isinstance(whole(ca, 16 * _MOST), Known):
+    if ca is not None and not isinstance(whole_file(ca, 16 * _MOST), Known):
         return Wrong(f"{name}: tls_config: ca_file: {ca} cannot be read")
     return Login(sent, ca_file=ca, server_name=tls.server_name, verify=not tls.insecure_skip_verify)
 
@@ -97,7 +97,7 @@ def _secret(part: str, word: str, value: str | None, file: str | None, folder: P
         return Wrong(f"{part} needs either {word} or {word}_file")
     if file is None:
         return value or ""
-    text = whole(folder / file, _MOST)
+    text = whole_file(folder / file, _MOST)
     if not isinstance(text, Known):
         return Wrong(f"{part} names a file that cannot be read ({text.reason})")
     try:

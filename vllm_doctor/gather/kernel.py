@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vllm_doctor.gather import journal
-from vllm_doctor.gather.bounded import end_of, title, words
+from vllm_doctor.gather.bounded import end_of, text_of_start, title
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.records.host import Kernel, KernelEvent
 from vllm_doctor.records.reading import Known, Reading, Unknown
@@ -79,7 +79,7 @@ def _kernel_in_journal() -> bool:
     return not isinstance(one, NotRun) and bool(one.out.strip()) and b"-- No entries --" not in one.out
 
 
-def read_file(path: str) -> Reading[Kernel]:
+def read_kernel_file(path: str) -> Reading[Kernel]:
     """A kernel log from a file or standard input (`dmesg`, `journalctl -k`, /var/log/kern.log)."""
     data = end_of(path, "--kernel-log")
     if isinstance(data, Unknown):
@@ -131,7 +131,7 @@ def _events_of_journal(out: bytes) -> tuple[KernelEvent, ...]:
 
 def boot_id() -> str | None:
     """This boot's id, as the journal writes it."""
-    return (words("/proc/sys/kernel/random/boot_id") or "").strip().replace("-", "") or None
+    return (text_of_start("/proc/sys/kernel/random/boot_id") or "").strip().replace("-", "") or None
 
 
 def _in_container() -> bool:

@@ -35,7 +35,7 @@ from vllm_doctor.gather.program import gone
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.target import Target
 from vllm_doctor.gather.together import Task
-from vllm_doctor.gather.unit_files import rendered, settings
+from vllm_doctor.gather.unit_files import is_rendered, settings
 from vllm_doctor.gather.unit_runs import judged_log, since_start
 from vllm_doctor.gather.weight_files import checked
 from vllm_doctor.gather.worker import Worker, collect
@@ -57,7 +57,7 @@ from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.redact.launch import secret_values
-from vllm_doctor.redact.records import without
+from vllm_doctor.redact.records import record_without
 from vllm_doctor.redact.visible import visible
 
 _VERSION_LINE = re.compile(r"vLLM (?:API )?server version v?(\d[\w.+-]*)|LLM engine \(v(\d[\w.+-]*)\)")
@@ -109,8 +109,8 @@ def gather_all(
         read = _beside(read, seen, most, canary=canary)
     # The kernel, and another unit, may have written what one unit is given and nobody else may know.
     secrets = frozenset[str]().union(*(own for _, own in read))
-    events = without(events, secrets)
-    shots = [without(shot, secrets - frozenset(own)) for shot, own in read]
+    events = record_without(events, secrets)
+    shots = [record_without(shot, secrets - frozenset(own)) for shot, own in read]
     return tuple(
         shot
         if shot.gpus != NOT_GIVEN
@@ -215,7 +215,7 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool | None) -> _Read
     machine: Task[Machine | None] = Task(
         partial(procfs.machine, main_pid=pid, port=probe.port_of(flags), folders=_folders(launch, env))
     )
-    stands: Task[tuple[tuple[Setting, ...], bool]] = Task(lambda: (settings(state), rendered(state)))
+    stands: Task[tuple[tuple[Setting, ...], bool]] = Task(lambda: (settings(state), is_rendered(state)))
     answered = asked.result(until, None)
     if base is not None and running and answered is not None and "sent nothing" in (answered.health_error or ""):
         # A busy server may be slow; only one that stays silent for seconds is called silent.
@@ -261,7 +261,7 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool | None) -> _Read
         else Unknown("the launch is unknown", f"systemctl cat {shlex.quote(state.name)}"),
         live=True,
     )
-    return without(taken, secrets), tuple(secrets)
+    return record_without(taken, secrets), tuple(secrets)
 
 
 def _halted(host: Machine | None, unit: str) -> Process | None:

@@ -8,7 +8,7 @@ import msgspec
 from vllm_doctor.gather.bounded import CHUNK, STDIN, Opened, opened, title
 from vllm_doctor.gather.unpack import compression, unpacked
 from vllm_doctor.log.read import pieces, window
-from vllm_doctor.log.read.lines import cut, parse, raw_lines
+from vllm_doctor.log.read.lines import cut, parse_lines, raw_lines
 from vllm_doctor.log.read.order import oldest_first
 from vllm_doctor.log.read.pieces import WORK_S, NotText, Read, TooMuch
 from vllm_doctor.records.log import Log, LogLine
@@ -36,7 +36,7 @@ def read_logs(names: Sequence[str], *, theirs: bool = False) -> Reading[Log]:
             continue
         skipped += got.skipped
         notes.extend(f"{title(name)}: {note}" for note in got.notes)
-        found = parse(got)
+        found = parse_lines(got)
         if not found:
             problems.append(Unknown(f"{title(name)}: the log is empty", "give the log of a start of vLLM"))
         lines.extend(found)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.gather import journal, nvml, probe, procfs, systemd
-from vllm_doctor.gather.bounded import whole, words
+from vllm_doctor.gather.bounded import text_of_start, whole_file
 from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.http import NO_PASS, NoResponse, Pass, get_keyed
 from vllm_doctor.gather.launch import parse_argv
@@ -18,7 +18,7 @@ from vllm_doctor.gather.metrics import scrape_few
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.together import Task
 from vllm_doctor.knowledge import serving
-from vllm_doctor.launch.words import said
+from vllm_doctor.launch.words import option_text
 from vllm_doctor.records.host import Gpu, Scrape
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 from vllm_doctor.records.sample import UNIX_SOCKET, CardUse, Counters, EngineUse, Look
@@ -88,7 +88,7 @@ def changing(now: float, file: Path = CHANGING) -> HostChange | None:
         age = now - file.stat().st_mtime
     except OSError:
         return None
-    read = whole(file, 4096)
+    read = whole_file(file, 4096)
     lines = (read.value.decode(errors="replace") if isinstance(read, Known) else "").strip().splitlines()
     who, process, unit = (*lines, "", "", "")[:3]
     if age >= _CHANGE_S or _gone(process):
@@ -109,7 +109,7 @@ def base_of(found: Found) -> tuple[str | None, Pass]:
 
 def key_of(found: Found) -> str | None:
     """The API key, from where the unit has it."""
-    given = said(found.argv, "api-key")
+    given = option_text(found.argv, "api-key")
     if given is not None:
         return given
     files = environment_files(found.unit.properties.get("EnvironmentFiles", ""))
@@ -120,7 +120,7 @@ def pids_of(found: Found) -> tuple[int, ...]:
     """The processes of the unit's control group."""
     group = found.control_group.lstrip("/")
     for root in _GROUPS if group else ():
-        listed = words(root / group / "cgroup.procs")
+        listed = text_of_start(root / group / "cgroup.procs")
         if listed:
             return tuple(int(word) for word in listed.split() if word.isdecimal())
     return tuple(pid for pid in procfs.pids() if procfs.unit_of(pid) == found.unit.name) if group else ()
@@ -273,7 +273,7 @@ def _anonymous(pids: tuple[int, ...]) -> int | None:
     found = [
         int(line.split()[1]) << 10
         for pid in pids
-        for line in (words(procfs.PROC / str(pid) / "status") or "").splitlines()
+        for line in (text_of_start(procfs.PROC / str(pid) / "status") or "").splitlines()
         if line.startswith("RssAnon:")
     ]
     return sum(found) if found else None
@@ -283,7 +283,7 @@ def _cpu(pids: Iterable[int]) -> float | None:
     """Seconds of the processor that these processes have used."""
     used: list[float] = []
     for pid in pids:
-        fields = (words(procfs.PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
+        fields = (text_of_start(procfs.PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
         if len(fields) > 12:
             used.append((int(fields[11]) + int(fields[12])) / _TICKS)
     return sum(used) if used else None

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from vllm_doctor.gather import procfs, trust
-from vllm_doctor.gather.bounded import whole, words
-from vllm_doctor.gather.nvml_said import MISMATCH, NO_LIBRARY, SAYS, Said, parse
+from vllm_doctor.gather.bounded import text_of_start, whole_file
+from vllm_doctor.gather.nvml_said import MISMATCH, NO_LIBRARY, SAYS, Said, parse_said
 from vllm_doctor.gather.run import NotRun, python
 from vllm_doctor.records.host import Driver, Gpu
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
@@ -33,7 +33,7 @@ def read(deadline_s: float = DEADLINE_S) -> tuple[Reading[tuple[Gpu, ...]], Read
         why = "no NVIDIA GPU in this host (no PCI device, no driver)"
         return Absent(why), Absent(why)
     child = python("vllm_doctor.gather.nvml_child", deadline_s=deadline_s)
-    said = parse(child.out)
+    said = parse_said(child.out)
     driver = Driver(
         module=module or said.driver,
         library=_suffix(said.library),
@@ -83,7 +83,7 @@ def devices() -> list[str]:
     except OSError:
         return []
     for device in listed:
-        vendor, what = (words(device / name) or "" for name in ("vendor", "class"))
+        vendor, what = (text_of_start(device / name) or "" for name in ("vendor", "class"))
         if vendor.strip() == _NVIDIA and what.startswith("0x03"):
             found.append(device.name)
     return found
@@ -92,7 +92,7 @@ def devices() -> list[str]:
 def module_version() -> str | None:
     """The loaded kernel module's version."""
     found = re.search(
-        r"(?:Kernel Module|NVIDIA UNIX .{0,1000}?)\s(\d{1,24}\.\d{1,24}(?:\.\d{1,24})?)\s", words(_MODULE) or ""
+        r"(?:Kernel Module|NVIDIA UNIX .{0,1000}?)\s(\d{1,24}\.\d{1,24}(?:\.\d{1,24})?)\s", text_of_start(_MODULE) or ""
     )
     return found[1] if found else None
 
@@ -100,7 +100,7 @@ def module_version() -> str | None:
 def fabric_manager_version() -> str | None:
     """The installed fabric manager's version, from dpkg's or rpm's own data; None where there is none."""
     for status in (Path("/var/lib/dpkg/status"),):
-        read = whole(status, _PACKAGES)
+        read = whole_file(status, _PACKAGES)
         text = read.value.decode(errors="replace") if isinstance(read, Known) else ""
         found = re.search(
             r"^Package: nvidia-fabricmanager(?:-\d+)?$.*?^Version: ([\d.]+)", text, re.MULTILINE | re.DOTALL

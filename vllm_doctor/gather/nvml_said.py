@@ -66,7 +66,7 @@ class _System(msgspec.Struct):
     cuda: int | None = None
 
 
-def parse(out: bytes) -> Said:
+def parse_said(out: bytes) -> Said:
     """What the child said before it ended, hung or died; a line that was torn off tells nothing."""
     said = Said()
     for line in out.splitlines():

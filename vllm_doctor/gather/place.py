@@ -11,7 +11,7 @@ import msgspec
 
 from vllm_doctor.gather import containers, kubectl, probe, procfs, release, slurm
 from vllm_doctor.gather.contained import (
-    launch_of,
+    launch_in_container,
     no_unit,
     place_of,
     secrets_of,
@@ -32,7 +32,7 @@ from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.redact.launch import secret_values
-from vllm_doctor.redact.records import without
+from vllm_doctor.redact.records import record_without
 
 HTTP_S, SILENCE_S, CANARY_S = 1.0, 4.0, 15.0
 # Between the two scrapes of a server that was named: long enough for vLLM's counters to move.
@@ -57,7 +57,7 @@ def of_container(seen: Inspected, deadline_s: float, *, canary: bool | None) -> 
     inner = _server_in(seen, machine)
     argv = procfs.cmdline(inner.pid) if inner is not None else ()
     env = (procfs.environ(inner.pid) or {}) if inner is not None else seen.env
-    launch: Reading[Launch] = launch_of(seen)
+    launch: Reading[Launch] = launch_in_container(seen)
     if inner is not None:
         launch = Known(parse_argv(argv, {}), f"/proc/{inner.pid}/cmdline")
     flags = launch.value.flags if isinstance(launch, Known) else {}
@@ -93,7 +93,7 @@ def of_container(seen: Inspected, deadline_s: float, *, canary: bool | None) -> 
         there = Unknown(f"{node} is another machine", "run vllm-doctor diagnose there")
         shot = msgspec.structs.replace(shot, gpus=there, driver=there, kernel=there)
     secrets = secrets_of(seen, argv) | secret_values(argv, env, (container.name,))
-    return without(shot, secrets), tuple(secrets)
+    return record_without(shot, secrets), tuple(secrets)
 
 
 def _server_in(seen: Inspected, machine: Reading[Machine]) -> Process | None:
@@ -216,7 +216,7 @@ def of_process(pid: int, *, canary: bool | None) -> _Read:
         live=True,
     )
     secrets = secret_values(argv, env, (socket.gethostname(),))
-    return without(shot, secrets), tuple(secrets)
+    return record_without(shot, secrets), tuple(secrets)
 
 
 def _family(pid: int, found: Sequence[Process]) -> tuple[Process, ...]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
-from vllm_doctor.gather.bounded import start, words
+from vllm_doctor.gather.bounded import start, text_of_start
 from vllm_doctor.gather.launch import is_vllm, serves
 from vllm_doctor.records.host import Listener, Machine, Process
 from vllm_doctor.redact.launch import scrub_argv
@@ -53,7 +53,7 @@ def machine(*, main_pid: int | None, port: int | None, folders: Sequence[str]) -
 
 def meminfo() -> dict[str, int]:
     """/proc/meminfo in bytes."""
-    rows = re.findall(r"^(\w+):\s+(\d+) kB$", words(PROC / "meminfo") or "", re.MULTILINE)
+    rows = re.findall(r"^(\w+):\s+(\d+) kB$", text_of_start(PROC / "meminfo") or "", re.MULTILINE)
     return {name: int(kib) << 10 for name, kib in rows}
 
 
@@ -89,7 +89,7 @@ def _holds_vllm(pid: int) -> bool:
     argv = cmdline(pid)
     if titled(argv) or is_vllm(argv):
         return True
-    loaded = words(f"{PROC}/{pid}/maps", _MAPS)
+    loaded = text_of_start(f"{PROC}/{pid}/maps", _MAPS)
     if loaded is None:  # another user's: a Python program may be anything
         return bool(argv) and argv[0].rpartition("/")[2].startswith("python")
     return re.search(r"/site-packages/vllm/", loaded) is not None
@@ -159,13 +159,13 @@ def containers_of(pid: int) -> tuple[tuple[str, str], ...]:
 
 
 def _cgroup(pid: int) -> str:
-    return words(f"{PROC}/{pid}/cgroup") or ""
+    return text_of_start(f"{PROC}/{pid}/cgroup") or ""
 
 
 def frozen(pid: int) -> bool:
     """Is its control group frozen (`systemctl freeze`, `docker pause`)? /proc/PID/stat shows nothing of that."""
     group = re.search(r"^0::/(.*)$", _cgroup(pid), re.MULTILINE)
-    return group is not None and "frozen 1" in (words(CGROUPS / group[1] / "cgroup.events") or "").splitlines()
+    return group is not None and "frozen 1" in (text_of_start(CGROUPS / group[1] / "cgroup.events") or "").splitlines()
 
 
 def output_of(pid: int) -> str | None:
@@ -193,7 +193,7 @@ def user_of(pid: int) -> str | None:
 
 def stat(pid: int) -> tuple[str, str, int] | None:
     """Name, state letter and parent of a process. The name may hold spaces and brackets."""
-    name, _, rest = (words(f"{PROC}/{pid}/stat") or "").partition("(")[2].rpartition(")")
+    name, _, rest = (text_of_start(f"{PROC}/{pid}/stat") or "").partition("(")[2].rpartition(")")
     fields = rest.split()
     return (name, fields[0], int(fields[1])) if len(fields) > 1 else None
 
@@ -201,7 +201,7 @@ def stat(pid: int) -> tuple[str, str, int] | None:
 def started(pid: int) -> int | None:
     """When the process began, in ticks since boot, which tells it from a later one with its number; None where it is
     gone."""
-    fields = (words(PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
+    fields = (text_of_start(PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
     return int(fields[19]) if len(fields) > 19 else None
 
 
@@ -221,7 +221,7 @@ def _process(pid: int, argv: tuple[str, ...], unit: str | None) -> Process | Non
     told = stat(pid)
     if told is None or told[1] == "Z":
         return None
-    pages = (words(f"{PROC}/{pid}/statm") or "").split()
+    pages = (text_of_start(f"{PROC}/{pid}/statm") or "").split()
     within = containers_of(pid)
     return Process(
         pid=pid,
@@ -245,7 +245,7 @@ def _inodes(port: int) -> dict[str, str]:
     """The sockets that listen on a TCP port, each with its address."""
     found: dict[str, str] = {}
     for table in ("tcp", "tcp6"):
-        for row in (words(PROC / "net" / table, _SOCKETS) or "").splitlines()[1:]:
+        for row in (text_of_start(PROC / "net" / table, _SOCKETS) or "").splitlines()[1:]:
             fields = row.split()
             if len(fields) > 9 and fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
                 found[fields[9]] = _address(fields[1].partition(":")[0])
@@ -287,5 +287,5 @@ def _disk(folder: str) -> "shutil._ntuple_diskusage | None":
 
 def _memlock(pid: int) -> int | None:
     """The soft limit of locked memory; None for unlimited or unreadable."""
-    found = re.search(r"^Max locked memory\s+(\d+)", words(f"{PROC}/{pid}/limits") or "", re.MULTILINE)
+    found = re.search(r"^Max locked memory\s+(\d+)", text_of_start(f"{PROC}/{pid}/limits") or "", re.MULTILINE)
     return int(found[1]) if found else None

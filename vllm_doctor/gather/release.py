@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from vllm_doctor.gather import procfs
-from vllm_doctor.gather.bounded import all_of, json_value, title, whole, words
+from vllm_doctor.gather.bounded import all_of, json_value, text_of_start, title, whole_file
 from vllm_doctor.records.host import Launch
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
@@ -35,7 +35,7 @@ def _running(pid: int | None) -> Iterator[Path]:
     """The site-packages that a running process loaded torch from: exact even after `current` was switched."""
     if pid is None:
         return
-    found = re.search(r"(/\S{0,1000}/site-packages)/(?:torch|vllm)/", words(f"/proc/{pid}/maps", _MAPS) or "")
+    found = re.search(r"(/\S{0,1000}/site-packages)/(?:torch|vllm)/", text_of_start(f"/proc/{pid}/maps", _MAPS) or "")
     if found:
         yield Path(found[1])
 
@@ -56,7 +56,7 @@ def model_config(launch: Launch, env: Mapping[str, str], user: str | None) -> Re
     for file in _candidates(launch, env, user):
         looked.append(str(file))
         how = f"run as root, or: sudo -u {shlex.quote(user or 'vllm')} vllm-doctor diagnose"
-        read = whole(file, MAX_CONFIG, denied=how, reader=user)
+        read = whole_file(file, MAX_CONFIG, denied=how, reader=user)
         if isinstance(read, Absent):
             continue
         if isinstance(read, Unknown):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from vllm_doctor.gather.bounded import words
+from vllm_doctor.gather.bounded import text_of_start
 from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.exec_variables import expanded
 from vllm_doctor.gather.launch import is_vllm
@@ -216,7 +216,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _cgroup_number(cgroup: Path | None, file: str) -> int | None:
-    return _number((words(cgroup / file) or "").strip()) if cgroup is not None else None
+    return _number((text_of_start(cgroup / file) or "").strip()) if cgroup is not None else None
 
 
 def _oom_kills(cgroup: Path | None) -> int | None:
@@ -224,7 +224,7 @@ def _oom_kills(cgroup: Path | None) -> int | None:
     if cgroup is None:
         return None
     try:
-        events = dict(line.split() for line in (words(cgroup / "memory.events") or "").splitlines())
+        events = dict(line.split() for line in (text_of_start(cgroup / "memory.events") or "").splitlines())
     except ValueError:
         return None
     return _number(events.get("oom_kill"))

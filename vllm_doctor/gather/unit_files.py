@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from vllm_doctor.gather.bounded import whole
+from vllm_doctor.gather.bounded import whole_file
 from vllm_doctor.records.host import Setting, Unit
 from vllm_doctor.records.reading import Known
 from vllm_doctor.redact.launch import scrub_argv, scrub_env
@@ -39,7 +39,7 @@ def output_path(unit: Unit) -> str:
     return said[-1].partition(":")[2] if said else ""
 
 
-def rendered(unit: Unit) -> bool:
+def is_rendered(unit: Unit) -> bool:
     """Does the unit's own file say that role vllm renders it?"""
     return any(_RENDERED.match(line) for line in (_lines(unit.fragment)[:20] if unit.fragment else ()))
 
@@ -64,7 +64,7 @@ def _of_config(path: str, user: str | None) -> Iterator[Setting]:
 
 def _lines(path: str, reader: str | None = None) -> list[str]:
     """`reader` may make the file a link: what he may not read is not told."""
-    read = whole(path, _MOST_BYTES, reader=reader)
+    read = whole_file(path, _MOST_BYTES, reader=reader)
     return read.value.decode(errors="replace").splitlines()[:_MOST_LINES] if isinstance(read, Known) else []
 
 

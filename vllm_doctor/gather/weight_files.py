@@ -9,7 +9,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vllm_doctor.gather.bounded import whole
+from vllm_doctor.gather.bounded import whole_file
 from vllm_doctor.records.host import WeightFile, WeightFiles
 from vllm_doctor.records.reading import Known
 
@@ -100,7 +100,7 @@ def _missing(folder: Path) -> WeightFiles | None:
 def _copy(file: Path, needed: int | None, until: float) -> str:
     """A file of this name that is whole and begins with the same header, in a folder beside that has the same
     config.json; "" where there is none."""
-    config = whole(file.parent / "config.json", _MOST_CONFIG)
+    config = whole_file(file.parent / "config.json", _MOST_CONFIG)
     if needed is None or not isinstance(config, Known):
         return ""
     try:
@@ -114,7 +114,7 @@ def _copy(file: Path, needed: int | None, until: float) -> str:
         try:
             if not other.is_file() or other.stat().st_size != needed or _needed(other) != needed:
                 continue
-            same = whole(folder / "config.json", _MOST_CONFIG)
+            same = whole_file(folder / "config.json", _MOST_CONFIG)
             if isinstance(same, Known) and same.value == config.value and _begins_alike(file, other):
                 return os.fspath(other)
         except (OSError, ValueError):

@@ -51,7 +51,7 @@ def groups(answer: Answer, text: str) -> dict[str, str]:
     return {name: value for name, value in found.groupdict().items() if value} if found is not None else {}
 
 
-def filled(text: str, fields: Mapping[str, str], *, quoted: bool = False) -> str | None:
+def filled_in(text: str, fields: Mapping[str, str], *, quoted: bool = False) -> str | None:
     """A sentence with the message's fields in it; None where one of them is not known."""
     if any(not fields.get(name) for name in _FIELD.compiled.findall(text)):
         return None

@@ -336,7 +336,7 @@ def _is_model(word: str) -> bool:
     return re.fullmatch(r"[a-z]{1,2}\d+[a-z]*|\d{4}", word) is not None
 
 
-def nearest(wrong: str, known: tuple[str, ...]) -> str | None:
+def nearest_torch(wrong: str, known: tuple[str, ...]) -> str | None:
     """The most similar known word, None where nothing is close.
 
     Two letters that changed places, and a word that breaks off, go before what merely has many letters in common.

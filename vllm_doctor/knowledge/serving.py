@@ -123,7 +123,7 @@ def cache_config(scrape: Scrape) -> dict[str, str]:
     return next((dict(s.labels) for s in scrape.samples if _same(s.name, CACHE_CONFIG)), {})
 
 
-def whole(text: str | None) -> int | None:
+def count_of_label(text: str | None) -> int | None:
     """A label's value as a count above 0; None for `None`, `auto` and what is no count."""
     return int(text) if text is not None and re.fullmatch(r"[0-9]{1,12}", text) and int(text) > 0 else None
 

@@ -7,14 +7,14 @@ import msgspec
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.line import begin
 from vllm_doctor.launch.parse import LaunchError, LaunchLine, Refusal, parse_launch, parse_words
-from vllm_doctor.launch.source import Source, read
+from vllm_doctor.launch.source import Source, read_source
 from vllm_doctor.records.host import Launch
 
 
 def parse_line(text: str, version: Version | None = None) -> Launch:
     """A launch as one text: a command in a shell's quoting, a compose or pod file, `LLM(…)`. Raises ValueError on an
     unclosed quote, LaunchError for a text that starts no server or names no model."""
-    return launch_of(read(text), version)
+    return launch_of(read_source(text), version)
 
 
 def launch_of(source: Source, version: Version | None = None) -> Launch:

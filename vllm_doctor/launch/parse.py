@@ -221,7 +221,7 @@ class _Reading:
         if value is None:
             self.refuse(f"--{name}.{nested}", "no value", "a value")
         elif self.version is not None and "$" not in value and "[hidden]" not in value:
-            given = keys.nested(nested.split("."), keys.typed(value))
+            given = keys.nested(nested.split("."), keys.value_of_key(value))
             keys.merge(self._nested_keys.setdefault(name, {}), given)
             for key, found, needed in keys.wrong_keys(name, given, self.version, whole=False):
                 self.refuse(f"--{name}.{key}", found, needed)

@@ -19,7 +19,7 @@ def word(value: str) -> str:
 _REFERENCES = re.compile(r"(?:[\w./:=,@%+-]|\$[A-Za-z_]|\$\{[A-Za-z_]\w{0,60}\}|\$\(pwd\))+", re.ASCII)
 
 
-def typed(value: str) -> str:
+def for_a_shell(value: str) -> str:
     """A word that stood in a shell's text, for a shell again: `~/`, `$HOME` and `$(pwd)` stay what they are there."""
     if "$" in value and _REFERENCES.fullmatch(value):
         return f'"{value}"'

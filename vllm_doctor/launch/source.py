@@ -27,7 +27,7 @@ class Source(msgspec.Struct, frozen=True):
     image: str = ""
 
 
-def read(text: str) -> Source:
+def read_source(text: str) -> Source:
     """The launch in a text. Raises ValueError on an unclosed quote, LaunchError where a file holds no vLLM."""
     told = text.strip()
     if (called := _called(told)) is not None:

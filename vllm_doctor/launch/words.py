@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 
-def said(argv: Sequence[str], name: str) -> str | None:
+def option_text(argv: Sequence[str], name: str) -> str | None:
     """The text of `--name TEXT` or `--name=TEXT`, underscores too, where it stands first; None where it is not given,
     "" where nothing follows it."""
     for at, word in enumerate(argv):

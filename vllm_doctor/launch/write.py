@@ -8,7 +8,7 @@ from vllm_doctor.launch import table
 from vllm_doctor.launch.parse import LaunchLine
 
 
-def words(line: LaunchLine, version: Version | None = None) -> tuple[str, ...]:
+def serve_words(line: LaunchLine, version: Version | None = None) -> tuple[str, ...]:
     """`vllm serve MODEL --option value …`; the variables are not in it."""
     return ("vllm", "serve", *arguments(line, version))
 

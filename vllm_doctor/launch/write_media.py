@@ -80,7 +80,7 @@ WRITERS: dict[str, Callable[..., str]] = {
 
 def shell(words: Sequence[str], env: dict[str, str] | None = None, *, typed: bool = False) -> str:
     """Words as a shell reads them; an option and its value stay on one line. `typed` ones stood in a shell's text."""
-    written = quote.typed if typed else quote.word
+    written = quote.for_a_shell if typed else quote.word
     quoted = [f"{name}={written(value)}" for name, value in (env or {}).items()]
     quoted += [written(word) for word in words]
     groups: list[str] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import Hit, anchors, deferring, kinds, messages, of_exceptions, read, says
 from vllm_doctor.log.run import Run
-from vllm_doctor.log.startup_phase import StartupPhase, encodes, placed, startup_phase_of
+from vllm_doctor.log.startup_phase import StartupPhase, encodes, phase_at, startup_phase_of
 from vllm_doctor.log.traceback import Crash, Link
 from vllm_doctor.records.log import LogLine
 
@@ -362,7 +362,7 @@ class AnalysedRun(Run):
 def _placed(crash: Crash) -> StartupPhase | None:
     """The stage by the places of the calls, and by what the last line of each shows that it calls."""
     frames = [frame for link in crash.links for frame in link.frames]
-    found = placed([frame.file for frame in frames], [frame.function for frame in frames])
+    found = phase_at([frame.file for frame in frames], [frame.function for frame in frames])
     return found or (
         StartupPhase.WEIGHTS if any(says(name, "function-of-weights") for name in crash.functions) else None
     )

@@ -178,7 +178,7 @@ def encodes(stage: StartupPhase, files: Sequence[str], codes: Iterable[str], fun
     return inside and not any("language_model" in code for code in told)
 
 
-def placed(files: Sequence[str], functions: Sequence[str]) -> StartupPhase | None:
+def phase_at(files: Sequence[str], functions: Sequence[str]) -> StartupPhase | None:
     """The stage by where the innermost calls stand, where no call names it: a cut traceback keeps these alone.
 
     A module of the model that is made, or whose weights are read or rearranged, is never made again at run time.

@@ -12,7 +12,7 @@ import msgspec
 
 from vllm_doctor.gather.http import NO_PASS, Login, Pass
 from vllm_doctor.knowledge.version import Version
-from vllm_doctor.monitor.names import names
+from vllm_doctor.monitor.names import metric_names
 from vllm_doctor.monitor.rules import suffixed
 from vllm_doctor.operate.history.store import CardMinute, Minute
 
@@ -57,7 +57,7 @@ def source() -> tuple[dict[str, Any], ...]:
 
 def filled(query: str, releases: Sequence[Version]) -> str:
     """A query of charts.yml under the names of these releases."""
-    known, _ = names(releases)
+    known, _ = metric_names(releases)
     return _WORD.sub(lambda found: suffixed(known[found[1]], found[2] or ""), query)
 
 

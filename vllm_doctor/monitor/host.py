@@ -26,7 +26,7 @@ class GaugeRow(NamedTuple):
     value: float
 
 
-def rows(snapshots: Sequence[Snapshot], now: float | None = None) -> list[GaugeRow]:
+def host_rows(snapshots: Sequence[Snapshot], now: float | None = None) -> list[GaugeRow]:
     """Everything that could be read; what could not has no row."""
     found: list[GaugeRow] = []
     gpus = next((s.gpus.value for s in snapshots if isinstance(s.gpus, Known)), ())

@@ -16,7 +16,7 @@ class NoCommonNameError(ValueError):
 
 
 @cache
-def words() -> Mapping[str, tuple[str, ...]]:
+def metric_words() -> Mapping[str, tuple[str, ...]]:
     """Each word of alerts.yml with the names that the metric has had, newest first."""
     import yaml
 
@@ -24,14 +24,14 @@ def words() -> Mapping[str, tuple[str, ...]]:
     return {word: tuple(names) for word, names in loaded.items()}
 
 
-def names(releases: Sequence[Version]) -> tuple[MetricNames, tuple[str, ...]]:
+def metric_names(releases: Sequence[Version]) -> tuple[MetricNames, tuple[str, ...]]:
     """The selector of each word in these releases, and the words that some of them have no metric for.
 
     One name that all of them have; else each one's own, where no release has two of those. Raises NoCommonNameError.
     """
     found: dict[str, str] = {}
     lacking: list[str] = []
-    for word, candidates in words().items():
+    for word, candidates in metric_words().items():
         has = {at: [name for name in candidates if _has(name, at)] for at in releases}
         common = next((name for name in candidates if all(name in here for here in has.values())), None)
         chosen = [common] if common else sorted({here[0] for here in has.values() if here})

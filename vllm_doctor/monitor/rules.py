@@ -10,7 +10,7 @@ from typing import Any
 
 from vllm_doctor import __version__
 from vllm_doctor.knowledge.version import Version
-from vllm_doctor.monitor.names import MetricNames, names
+from vllm_doctor.monitor.names import MetricNames, metric_names
 
 # Long window, short window, how many times too fast the budget burns, how long it must hold, severity, and the time
 # back with which a server is compared whose bound nobody chose.
@@ -59,7 +59,7 @@ def groups(
     job: str = "vllm",
 ) -> list[dict[str, Any]]:
     """The groups of a rules file, as its YAML has them. Raises PolicyError, and NoCommonNameError for such releases."""
-    known, lacking = names(releases)
+    known, lacking = metric_names(releases)
     told = {**known, **_numbers(numbers or {}), **_xids(), "once": source()["once"], "job": job}
     unknown = sorted(set(without) - set(alerts()))
     if unknown:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from vllm_doctor.gather.bounded import whole
+from vllm_doctor.gather.bounded import whole_file
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.gather.together import Task
 from vllm_doctor.records.finding import Diagnosis, subject
@@ -35,7 +35,7 @@ class BadTargetError(Exception):
     """The file cannot be used: what was found, and what is needed. Nothing of its content is in the text."""
 
 
-def target(path: str) -> NotifyTarget:
+def notify_target(path: str) -> NotifyTarget:
     """The target that a file holds. Raises BadTargetError."""
     try:
         status = os.stat(path)  # noqa: PTH116 - one call, which says why
@@ -43,7 +43,7 @@ def target(path: str) -> NotifyTarget:
         raise BadTargetError(f"{path}: {problem.strerror}") from None
     if not stat.S_ISREG(status.st_mode) or status.st_uid not in {0, os.geteuid()} or status.st_mode & 0o077:
         raise BadTargetError(f"{path}: it may hold a secret; needed: a file of yours that nobody else reads: chmod 600")
-    read = whole(path, _MOST_FILE)
+    read = whole_file(path, _MOST_FILE)
     if not isinstance(read, Known):
         raise BadTargetError(f"{path}: {read.reason}")
     try:

@@ -1,6 +1,6 @@
 """The checks of the GPU, the driver and its modules: they need no driver, only the bus, the kernel and the packages."""
 
-from vllm_doctor.knowledge.compat import Fabric, PciGpu, nearest, numbers
+from vllm_doctor.knowledge.compat import Fabric, PciGpu, nearest_torch, numbers
 from vllm_doctor.preflight.records import Checked, Headers, HostToJudge, Intent, Result
 
 _OK, _FAIL, _WARN = Result.OK, Result.FAIL, Result.WARN
@@ -101,7 +101,7 @@ def branch_alive(case: HostToJudge) -> Checked:
     alive = [b for b in case.table.branches() if b.is_over(case.today) is False]
     offer = ", ".join(f"{b.number} ({b.kind}, until {b.end_of_life})" for b in alive)
     if branch is None:
-        close = nearest(
+        close = nearest_torch(
             str(numbers(driver)[:1] and numbers(driver)[0]), tuple(str(b.number) for b in case.table.branches())
         )
         hint = f"did you mean branch {close}? " if close else ""

@@ -6,7 +6,7 @@ has the last word. What lies below or between what was published never was, and 
 
 from datetime import date
 
-from vllm_doctor.knowledge.compat import DriverFit, Table, nearest, numbers
+from vllm_doctor.knowledge.compat import DriverFit, Table, nearest_torch, numbers
 from vllm_doctor.preflight import report
 from vllm_doctor.preflight.locks import nearest_version
 from vllm_doctor.preflight.records import Checked, HostToJudge, Intent, Result
@@ -77,7 +77,7 @@ def _published(row: Checked, variable: str, known: tuple[str, ...], until: date)
     below = [item for item in known if numbers(item) <= numbers(version)]
     around = dict.fromkeys((*below[-1:], *known[len(below) :][:1]))
     begun = [item for item in known if item.startswith(f"{version}.")]
-    meant = begun[-1] if begun else nearest(version, known) or next(iter(around))
+    meant = begun[-1] if begun else nearest_torch(version, known) or next(iter(around))
     return Checked(
         row.check,
         Result.FAIL,

@@ -10,7 +10,7 @@ from vllm_doctor.preflight.records import Instance
 _ASIDE = {"model", "host", "port", "served-model-name", "shutdown-timeout", "max-num-queued-reqs", "lora-modules"}
 
 
-def place(model: str, revision: str, store: str) -> str:
+def place_on_host(model: str, revision: str, store: str) -> str:
     """Where the model lies on the host: a commit of a hub in the store, anything else where it says itself."""
     return hub.folder(store, model, revision) if hub.is_name(model) and hub.is_commit(revision) else model
 
@@ -38,7 +38,7 @@ def launches(values: Mapping[str, object], variables: Mapping[str, str], store: 
             Instance(
                 name=f"vllm@{instance.get('name', 'main')}",
                 model=str(model),
-                folder=place(str(model), str(instance.get("revision", values.get("vllm_revision"))), store),
+                folder=place_on_host(str(model), str(instance.get("revision", values.get("vllm_revision"))), store),
                 words=tuple(word for flag, value in said.items() for word in _words(flag, value)),
                 environment=tuple(f"{name}={value}" for name, value in environment.items() if name.startswith("VLLM_")),
                 gpus=tuple(map(str, gpus)) if isinstance(gpus, list | tuple) else (),

@@ -50,7 +50,7 @@ def holds_secret(name: str, value: object, *, told: bool = False) -> bool:
     return is_secret(name, "" if value is None else str(value), told=told)
 
 
-def plain(definitions: Sequence[Definition], told: Collection[str]) -> Iterator[Definition]:
+def in_plain_text(definitions: Sequence[Definition], told: Collection[str]) -> Iterator[Definition]:
     """The secrets that stand in files, each as the line to change. `told` are the variables whose role says so.
 
     What such a variable refers to is one too, in whatever variable it stands.

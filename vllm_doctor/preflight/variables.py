@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vllm_doctor.knowledge.compat import nearest
+from vllm_doctor.knowledge.compat import nearest_torch
 from vllm_doctor.preflight import report, secrets
 from vllm_doctor.preflight.records import Checked, Result
 from vllm_doctor.preflight.sources import ON_COMMAND_LINE, Definition, Sources
@@ -86,8 +86,8 @@ class Variables:
             return plain
         prefix = next((prefix for prefix in self._prefixes if name.startswith(prefix)), None)
         if prefix is not None:
-            return nearest(name, tuple(known for known in self._known if known.startswith(prefix)))
-        close = nearest(name, tuple(self._known))
+            return nearest_torch(name, tuple(known for known in self._known if known.startswith(prefix)))
+        close = nearest_torch(name, tuple(self._known))
         return close if close is not None and _almost(name, close) else None
 
     def mistyped(self, values: Mapping[str, object]) -> frozenset[str]:
@@ -158,7 +158,7 @@ class Variables:
 
     def _secrets(self, definitions: Sequence[Definition]) -> Iterator[Checked]:
         told = {option.name for option in self._known.values() if option.secret}
-        for item in secrets.plain(definitions, told):
+        for item in secrets.in_plain_text(definitions, told):
             yield Checked(
                 "secret in plain text",
                 Result.FAIL,
@@ -195,7 +195,7 @@ def _inside(option: Option, value: object) -> Iterator[tuple[str, str, str, str]
     for key, item in _mapping(value).items() if own else ():
         known = own.get(str(key))
         if known is None:
-            meant = nearest(str(key), tuple(own))
+            meant = nearest_torch(str(key), tuple(own))
             yield str(key), "", f"one of {', '.join(own)}", f"write {meant}" if meant else "take it out"
         elif (problem := _type_problem(known, item)) is not None:
             yield str(key), f": {item!r}", *problem
@@ -235,7 +235,7 @@ def _type_problem(option: Option, value: object) -> tuple[str, str] | None:
         if problem is not None:
             return f"a list, each of it {problem[0]}", f"in each entry {problem[1]}"
     if option.choices and not isinstance(value, list) and value not in option.choices:
-        close = nearest(str(value), tuple(str(choice) for choice in option.choices))
+        close = nearest_torch(str(value), tuple(str(choice) for choice in option.choices))
         return "one of " + ", ".join(map(str, option.choices)), f"write {close}" if close else "choose one of them"
     return None
 

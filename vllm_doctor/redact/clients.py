@@ -48,7 +48,7 @@ def without_clients(log: Log) -> tuple[Log, int]:
     others = [without_clients(other) for other in log.others]
     if not found and not any(count for _, count in others):
         return log, 0
-    lines = tuple(shown(line, found[at]) if at in found else line for at, line in enumerate(log.last.lines))
+    lines = tuple(line_as_shown(line, found[at]) if at in found else line for at, line in enumerate(log.last.lines))
     taken = Removed(what for told in found.values() for what in told.taken)
     several = Counter(line.number for line in lines)
     lines = tuple(
@@ -61,7 +61,7 @@ def without_clients(log: Log) -> tuple[Log, int]:
     return kept, len(found) + sum(count for _, count in others)
 
 
-def shown(line: LogLine, told: Told) -> LogLine:
+def line_as_shown(line: LogLine, told: Told) -> LogLine:
     """The line as it may be shown."""
     whole = line.excerpt
     if whole.endswith(line.text):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.redact import scan
-from vllm_doctor.redact.names import words
+from vllm_doctor.redact.names import word_list
 from vllm_doctor.redact.shapes import Place
 from vllm_doctor.redact.values import tells
 
@@ -113,7 +113,7 @@ _COPULA = (
 def elsewhere(text: str, lower: str) -> Iterator[Place]:
     """`mot de passe : V`, `contraseña: V`, `пароль V`, and those of Chinese, Japanese and Korean, also without a
     space."""
-    known = [word for word in words("secret_in_other_languages") if word in lower]
+    known = [word for word in word_list("secret_in_other_languages") if word in lower]
     if not known:
         return
     form = rf"(?:{'|'.join(map(re.escape, sorted(known, key=len, reverse=True)))})s?[\"'\u300d\u300f\u201d]?{_COPULA}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from vllm_doctor.knowledge.gpus import UUID
-from vllm_doctor.redact.names import words
+from vllm_doctor.redact.names import word_list
 from vllm_doctor.redact.shapes import Place
 
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
@@ -72,7 +72,7 @@ def _address(text: str) -> bool:
 def public(host: str) -> bool:
     """Is it a host that everybody knows, or this one's own loopback?"""
     name = host.lower().rstrip(".")
-    return name in words("public_hosts") or name.endswith(tuple(f".{known}" for known in words("public_hosts")))
+    return name in word_list("public_hosts") or name.endswith(tuple(f".{known}" for known in word_list("public_hosts")))
 
 
 class SiteNames:

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 from urllib.parse import unquote
 
-from vllm_doctor.redact.names import ValueKind, is_secret_name, is_shown_variable, kind
+from vllm_doctor.redact.names import ValueKind, is_secret_name, is_shown_variable, value_kind
 from vllm_doctor.redact.text import HIDDEN, Replace, hide, scrub
-from vllm_doctor.redact.unnamed import unnamed
-from vllm_doctor.redact.values import opaque, plain
+from vllm_doctor.redact.unnamed import secrets_unnamed
+from vllm_doctor.redact.values import opaque, tells_nothing
 
 # Shorter ones would take innocent words out of the log.
 SHORTEST_SECRET = 6
@@ -26,7 +26,7 @@ def scrub_argv(argv: Sequence[str], replace: Replace = hide) -> tuple[str, ...]:
     kept: list[str] = []
     secret = False
     header = False
-    alone = unnamed(argv)
+    alone = secrets_unnamed(argv)
     before, leads = "", True
     for word in argv:
         name, equals, value = word.partition("=")
@@ -41,10 +41,10 @@ def scrub_argv(argv: Sequence[str], replace: Replace = hide) -> tuple[str, ...]:
             hide = _hides(name, value)
             secret = hide and not equals
             kept.append(f"{name}={replace(value, 'secret option')}" if hide and equals else scrub(word, replace))
-        elif equals and name.isidentifier() and not plain(value) and not secret and is_secret_name(name):
+        elif equals and name.isidentifier() and not tells_nothing(value) and not secret and is_secret_name(name):
             kept.append(f"{name}={replace(value, 'name before the value')}")
         else:
-            hide = secret or (header and not plain(word))
+            hide = secret or (header and not tells_nothing(word))
             kept.append(replace(word, "secret option") if hide else scrub(word, replace))
         header = word in {"-H", "-u", "--user"}
         before = word
@@ -60,7 +60,7 @@ def _hands_on(word: str) -> bool:
 
 def _given(option: str, name: str, value: str, replace: Replace) -> str:
     """The value of a variable or of a container's label, which is anybody's: told as that of any environment is."""
-    if plain(value):
+    if tells_nothing(value):
         return value
     if option == "--label":
         return replace(value, "label of a container")
@@ -68,7 +68,7 @@ def _given(option: str, name: str, value: str, replace: Replace) -> str:
 
 
 def _hides(name: str, value: str) -> bool:
-    what = kind(name)
+    what = value_kind(name)
     return what in {ValueKind.SECRET, ValueKind.HEADER} or (what is ValueKind.PERHAPS and bool(value) and opaque(value))
 
 
@@ -97,9 +97,9 @@ def secret_values(argv: Sequence[str], env: Mapping[str, str], known: Iterable[s
         name, equals, value = word.partition("=")
         if name.startswith("-") and _hides(name, value):
             found.update((value,) if equals else takewhile(lambda w: not w.startswith("-"), argv[at + 1 :]))
-    found |= unnamed(argv)
+    found |= secrets_unnamed(argv)
     found |= {value for word in (*argv, *env.values()) for value in _inside(word)}
-    return frozenset(value for value in found if len(value) >= SHORTEST_SECRET and not plain(value))
+    return frozenset(value for value in found if len(value) >= SHORTEST_SECRET and not tells_nothing(value))
 
 
 # What joins user and password in an address, the items of a list, and the quotes around them.

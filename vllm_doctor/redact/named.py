@@ -8,17 +8,17 @@ from urllib.parse import unquote
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.redact import fields, scan, users
 from vllm_doctor.redact.fields import QUOTE
-from vllm_doctor.redact.names import ValueKind, in_a_query, kind, words
+from vllm_doctor.redact.names import ValueKind, in_a_query, value_kind, word_list
 from vllm_doctor.redact.shapes import Place, Taken
 from vllm_doctor.redact.values import (
     FOLDER,
     LONGEST_PLAIN,
+    is_plain_word,
     opaque,
     opaque_under,
-    plain,
     prose,
     spoken_secret,
-    word,
+    tells_nothing,
 )
 
 NAMED, HEADER, OPTION = "name before the value", "authorization or cookie header", "secret option"
@@ -60,7 +60,7 @@ def behind_names(text: str, *, users: bool) -> Iterator[Place]:
         if _DONE.match(text, at):
             continue
         name = unquote(found["name"])
-        what = kind(name)
+        what = value_kind(name)
         query = text[found.start() - 1 : found.start()] in {"?", "&", "#"} or text.startswith(
             "&amp;", found.start() - 5
         )
@@ -100,7 +100,8 @@ def _joined(text: str, found: re.Match[str], what: ValueKind) -> Taken:
         )
     )
     if not (
-        _taken(what, found["name"], text[begin:end], quoted=quoted) or (entry and word(found["name"], text[begin:end]))
+        _taken(what, found["name"], text[begin:end], quoted=quoted)
+        or (entry and is_plain_word(found["name"], text[begin:end]))
     ):
         return
     yield begin, end, {ValueKind.HEADER: HEADER, ValueKind.TEXT: users.ASKED}.get(what, NAMED), after
@@ -134,7 +135,9 @@ def _behind_a_space(text: str, found: re.Match[str], what: ValueKind) -> Taken:
     """`--name value value`."""
     if found["name"].startswith("-") and what in {ValueKind.SECRET, ValueKind.PERHAPS}:
         begin, end, _ = scan.value(text, found.end())
-        yield from _words(text, found.end(), sure=what is ValueKind.SECRET or word(found["name"], text[begin:end]))
+        yield from _words(
+            text, found.end(), sure=what is ValueKind.SECRET or is_plain_word(found["name"], text[begin:end])
+        )
     elif what is ValueKind.SECRET:
         yield from fields.behind(text, found.span("name"), found.end())
 
@@ -147,7 +150,7 @@ def _behind_a_comma(text: str, found: re.Match[str], what: ValueKind) -> Taken:
 
 
 def _taken(what: ValueKind, name: str, value: str, *, quoted: bool) -> bool:
-    if plain(value):
+    if tells_nothing(value):
         return False
     if len(value) > _LONGEST_LEFT:
         return True
@@ -157,14 +160,14 @@ def _taken(what: ValueKind, name: str, value: str, *, quoted: bool) -> bool:
         return opaque_under(name, value)
     if "pwd" in name.lower() and value.strip("\"'").startswith((*FOLDER, ".")):
         return False
-    return value.lower() not in words("prose")
+    return value.lower() not in word_list("prose")
 
 
 def _words(text: str, at: int, *, sure: bool) -> Taken:
     """The values behind an option, up to what is no value: another option, or a sentence that goes on."""
     begin, end, after = scan.value(text, at)
     word = text[begin:end]
-    if not (prose(word) or plain(word)) and (sure or opaque(word)):
+    if not (prose(word) or tells_nothing(word)) and (sure or opaque(word)):
         yield begin, end, OPTION, after
         yield from _more_words(text, after)
 
@@ -174,7 +177,7 @@ def _more_words(text: str, at: int) -> Taken:
         begin, end, at = scan.value(text, gap.end())
         if begin >= end or prose(text[begin:end]) or _NO_KEY.match(text, begin):
             return
-        if not plain(text[begin:end]):
+        if not tells_nothing(text[begin:end]):
             yield begin, end, OPTION, at
 
 
@@ -189,7 +192,7 @@ def _items(text: str, at: int, *, many: bool) -> Taken:
         begin, end, at = inner
         if many and text[begin : begin + 1] == "-":
             return
-        if begin < end and not plain(text[begin:end]):
+        if begin < end and not tells_nothing(text[begin:end]):
             yield begin, end, OPTION if many else NAMED, at
         comma = _COMMA.match(text, at)
         if comma is None or not many:
@@ -225,7 +228,7 @@ def spoken(text: str) -> Iterator[Place]:
         word, told = text[begin:end], after > end or found[0].rstrip().endswith((":", "="))
         at = found.end()
         if (
-            not plain(word)
+            not tells_nothing(word)
             and not prose(word)
             and (told or len(word) > LONGEST_PLAIN or spoken_secret(word) or found["what"].lower().startswith("pass"))
         ):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.redact import scan
 from vllm_doctor.redact.fields import FIELD, GAP, NAMES, QUOTE, REFERENCE, VALUES
-from vllm_doctor.redact.names import ValueKind, kind
+from vllm_doctor.redact.names import ValueKind, value_kind
 from vllm_doctor.redact.shapes import Place
 from vllm_doctor.redact.values import tells
 
@@ -22,7 +22,7 @@ def name_at_the_end(text: str) -> str:
     if ":" not in text[-130:] and "=" not in text[-130:]:
         return ""
     found = _NAME_AT_THE_END.search(text, max(0, len(text) - 160))
-    return found["name"] if found is not None and kind(found["name"]) is not ValueKind.OPEN else ""
+    return found["name"] if found is not None and value_kind(found["name"]) is not ValueKind.OPEN else ""
 
 
 def value_of(name: str, text: str) -> Iterator[Place]:
@@ -46,7 +46,7 @@ def block_begins(text: str) -> int | None:
     if not begun.endswith(("|", ">", "|-", ">-", "|+", ">+")):
         return None
     found = _BLOCK.search(begun, max(0, len(begun) - 140))
-    told = found is not None and kind(found["name"]) is ValueKind.SECRET
+    told = found is not None and value_kind(found["name"]) is ValueKind.SECRET
     return len(begun) - len(begun.lstrip()) if told else None
 
 
@@ -55,7 +55,7 @@ def is_secret_alone(text: str) -> bool:
     if len(text) > 300:
         return False
     found = _ALONE.fullmatch(text.rstrip())
-    return found is not None and kind(found["name"]) is ValueKind.SECRET
+    return found is not None and value_kind(found["name"]) is ValueKind.SECRET
 
 
 def goes_on(text: str) -> bool:

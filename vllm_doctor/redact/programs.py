@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.redact import scan
-from vllm_doctor.redact.names import words
+from vllm_doctor.redact.names import word_list
 from vllm_doctor.redact.shapes import Place
-from vllm_doctor.redact.values import plain, tells
+from vllm_doctor.redact.values import tells, tells_nothing
 
 PROGRAM = "option of a program"
 _OPTION_OF_PROGRAM = Pattern(
@@ -35,14 +35,14 @@ _ORACLE = Pattern(
 
 def of_programs(text: str, lower: str) -> Iterator[Place]:
     """What curl, openssl, htpasswd and their like take on a command line, and what is piped into one that asks."""
-    places = [*_of_clients(text)] if any(program in lower for program in words("programs")) else []
+    places = [*_of_clients(text)] if any(program in lower for program in word_list("programs")) else []
     if "|" in text and ("echo" in lower or "printf" in lower):
         places += [(*f.span("value"), PROGRAM) for f in _STDIN.finditer(text) if tells("password", f["value"])]
     if "@" in text and "/" in text:
         places += [(*f.span("value"), PROGRAM) for f in _ORACLE.finditer(text)]
     if "htpasswd" in lower:
         places += _of_htpasswd(text)
-    for entry in words("options_of_programs"):
+    for entry in word_list("options_of_programs"):
         program, _, options = entry.partition(" ")
         if program in lower:
             places += _of_program(text, program, options)
@@ -81,12 +81,12 @@ def _of_program(text: str, program: str, options: str) -> Iterator[Place]:
 
 def _of_clients(text: str) -> Iterator[Place]:
     """What `curl -u`, `sshpass -p` and their like take on the command line."""
-    named = re.search(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, sorted(words('programs'))))})(?=\s)", text)
+    named = re.search(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, sorted(word_list('programs'))))})(?=\s)", text)
     if named is None:
         return
     at = named.end()
     while (found := _OPTION_OF_PROGRAM.search(text, at)) is not None:
         begin, end, after = scan.value(text, found.end())
         at = max(found.end(), after)
-        if not plain(text[begin:end]) and not _PORTS.fullmatch(text[begin:end]):
+        if not tells_nothing(text[begin:end]) and not _PORTS.fullmatch(text[begin:end]):
             yield begin, end, PROGRAM

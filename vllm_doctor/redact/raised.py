@@ -11,7 +11,7 @@ from functools import cache
 
 import msgspec
 
-from vllm_doctor.knowledge.known_issues import words_of
+from vllm_doctor.knowledge.known_issues import words_of_issue
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log import traceback
 from vllm_doctor.log.match import Message, messages, read, says
@@ -34,7 +34,7 @@ class Told(msgspec.Struct, frozen=True):
     taken: tuple[str, ...]
 
 
-def said(lines: Sequence[LogLine], crash: traceback.Crash, link: traceback.Link) -> str:
+def exception_words(lines: Sequence[LogLine], crash: traceback.Crash, link: traceback.Link) -> str:
     """The words of an exception, as they may be shown in a sentence."""
     found: dict[int, Told] = {}
     if reads_requests(crash):
@@ -49,7 +49,7 @@ def of_a_crash(lines: Sequence[LogLine], crash: traceback.Crash, found: dict[int
     for link in crash.links:
         if link.at is None or not link.message or _of_tensors(link):
             continue
-        pieces = (*printed, *words_of(link.kind, link.message))
+        pieces = (*printed, *words_of_issue(link.kind, link.message))
         by_itself = _of_the_interpreter(link)
         if by_itself and link.kind in _OF_CODE:
             continue

@@ -26,7 +26,7 @@ _HEAD = 400
 _SENTENCE = 240
 
 
-def answer(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
+def answer_to_show(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
     """The diagnosis as it may be shown. Rules see the text as it was written; from here on nobody does."""
     found = set(_of_the_launch(snapshot))
 
@@ -44,14 +44,14 @@ def _without_clients(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
     """What clients may have written, out of the lines that are shown and of what is said of them."""
     if not isinstance(snapshot.log, Known):
         return diagnosis
-    from vllm_doctor.redact.clients import Removed, of_clients, shown
+    from vllm_doctor.redact.clients import Removed, line_as_shown, of_clients
 
     lines = snapshot.log.value.last.lines
     found = of_clients(lines)
     if not found:
         return diagnosis
     shown_as = {
-        lines[at].excerpt or lines[at].text: (line := shown(lines[at], told)).excerpt or line.text
+        lines[at].excerpt or lines[at].text: (line := line_as_shown(lines[at], told)).excerpt or line.text
         for at, told in found.items()
     }
     taken = Removed(what for told in found.values() for what in told.taken)
@@ -106,7 +106,7 @@ def _on_the_next_line(lines: Iterable[LogLine]) -> list[str]:
     return found
 
 
-def without(record: _Record, secrets: Collection[str]) -> _Record:
+def record_without(record: _Record, secrets: Collection[str]) -> _Record:
     """What was read of a host, without the given secrets; one look at the whole where it holds none."""
     if not secrets:
         return record

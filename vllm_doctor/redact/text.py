@@ -88,7 +88,7 @@ def _scrub(text: str, replace: Replace, *, users: bool) -> str:
     return replaced(text, sorted(shapes.places(text)), replace)
 
 
-def safe(text: str) -> str:
+def without_secrets(text: str) -> str:
     """Lines of an answer, of whatever format, without secrets: the last net before they leave. JSON stays JSON."""
     return "\n".join(_json(line) or scrub(line, users=False) for line in text.split("\n"))
 

@@ -16,7 +16,7 @@ _OPEN = frozenset({"revision", "code_revision", "tokenizer_revision", "_commit_h
 _SERVER = "vllm.entrypoints"
 
 
-def unnamed(argv: Sequence[str]) -> frozenset[str]:
+def secrets_unnamed(argv: Sequence[str]) -> frozenset[str]:
     """Those values in a command line of vLLM's."""
     if not any(_in_turn(word, _OF_A_WORD) for word in argv):  # of most launches: no table of options is read
         return frozenset()

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.redact.names import words
+from vllm_doctor.redact.names import word_list
 from vllm_doctor.redact.shapes import Place, Taken
 from vllm_doctor.redact.values import LONGEST_PLAIN, prose
 
@@ -36,7 +36,7 @@ def are_users_own(name: str, value: str, *, quoted: bool) -> bool:
         return name == "input_value" and not value.startswith("ArgsKwargs(") and not _SETTING.fullmatch(value[:400])
     if name in {"url", "uri"}:
         host = value.partition("://")[2].split("/", 1)[0].rsplit("@", 1)[-1].split(":", 1)[0]
-        public = host in words("public_hosts") or host.endswith(tuple(f".{h}" for h in words("public_hosts")))
+        public = host in word_list("public_hosts") or host.endswith(tuple(f".{h}" for h in word_list("public_hosts")))
         return bool(host) and not public and not _OWN_ROUTES.fullmatch(value[:400])
     if name in _AMBIGUOUS:
         return not (bracket or _SETTING.fullmatch(value[:400])) or (bracket and len(value) > 2)
@@ -46,7 +46,7 @@ def are_users_own(name: str, value: str, *, quoted: bool) -> bool:
 def unquoted(text: str, found: re.Match[str]) -> Taken:
     """`prompt: what a user wrote`, where only users write what stands under the name: two words and more, to the end of
     the line."""
-    if ":" not in found["joint"] or found["name"].rsplit(".", 1)[-1].lower().replace("-", "_") not in words(
+    if ":" not in found["joint"] or found["name"].rsplit(".", 1)[-1].lower().replace("-", "_") not in word_list(
         "written_by_users"
     ):
         return

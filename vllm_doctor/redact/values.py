@@ -3,7 +3,7 @@
 import re
 
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.redact.names import ValueKind, kind, words, words_of
+from vllm_doctor.redact.names import ValueKind, value_kind, word_list, words_of
 
 _PLAIN = re.compile(
     r"[\[\"'({]*(?:None|null|true|false|\d{1,6}(?:\.\d{1,6})?(?: ?[KMGT]?i?B)?|<[\w -]{1,30}>|\[hidden\]?|hidden|\*+"
@@ -25,10 +25,10 @@ _ONE_WORD = re.compile(r"[A-Za-z][A-Za-z_-]{3,39}")
 
 def secret_under(name: str, value: str) -> bool:
     """Is `value` a secret, by the name of the key, option or label beside it?"""
-    what = kind(name)
+    what = value_kind(name)
     if what is ValueKind.PERHAPS:
-        return opaque_under(name, value) or word(name, value)
-    return what in {ValueKind.SECRET, ValueKind.HEADER} and not plain(value)
+        return opaque_under(name, value) or is_plain_word(name, value)
+    return what in {ValueKind.SECRET, ValueKind.HEADER} and not tells_nothing(value)
 
 
 def tells(name: str, value: str) -> bool:
@@ -38,22 +38,32 @@ def tells(name: str, value: str) -> bool:
 
 def opaque_under(name: str, value: str) -> bool:
     """`opaque`, and random where only random values under this name are secret."""
-    if words_of(name)[-1:] and words_of(name)[-1] in words("random_alone"):
+    if words_of(name)[-1:] and words_of(name)[-1] in word_list("random_alone"):
         return len(value) > LONGEST_PLAIN or bool(_RANDOM.fullmatch(value))
     return opaque(value)
 
 
-def word(name: str, value: str) -> bool:
+def is_plain_word(name: str, value: str) -> bool:
     """Is it a plain word that a weak name has for its whole value, `pass: hunter`, and none of those that names like
     these have where they guard nothing?"""
     bare = value.strip("\"'")
-    if not _ONE_WORD.fullmatch(bare) or kind(name) is not ValueKind.PERHAPS or words_of(name)[-1] in words("mode"):
+    if (
+        not _ONE_WORD.fullmatch(bare)
+        or value_kind(name) is not ValueKind.PERHAPS
+        or words_of(name)[-1] in word_list("mode")
+    ):
         return False
-    known = words("prose") | words("placeholders") | words("outcome") | words("pass_of_work") | words("key_of_no_lock")
+    known = (
+        word_list("prose")
+        | word_list("placeholders")
+        | word_list("outcome")
+        | word_list("pass_of_work")
+        | word_list("key_of_no_lock")
+    )
     return not known.intersection([bare.lower(), *words_of(bare)])
 
 
-def plain(value: str) -> bool:
+def tells_nothing(value: str) -> bool:
     """Values that tell nothing: None, booleans, small numbers, references, placeholders, our own marks."""
     if len(value) > LONGEST_PLAIN:
         return False
@@ -65,7 +75,7 @@ def plain(value: str) -> bool:
         or bool(_PLAIN.fullmatch(value))
         or marked(value.strip("\"'"))
         or bool(_REFERENCE.fullmatch(value))
-        or bare.lower() in words("placeholders")
+        or bare.lower() in word_list("placeholders")
     )
 
 
@@ -74,7 +84,7 @@ def opaque(value: str) -> bool:
     if len(value) > LONGEST_PLAIN:
         return True
     bare = value.strip("\"'[](){}, ")
-    if len(bare) < 5 or plain(value) or " " in bare or bare.startswith(FOLDER) or bare.startswith("torch."):
+    if len(bare) < 5 or tells_nothing(value) or " " in bare or bare.startswith(FOLDER) or bare.startswith("torch."):
         return False
     return not _WORDS.fullmatch(bare)
 
@@ -86,7 +96,7 @@ def marked(what: str) -> bool:
 
 def prose(word: str) -> bool:
     """Is it a word that sentences have behind the name of a secret (`is`, `not`, `expired`)?"""
-    return len(word) < 30 and word.lower().strip(".,;:") in words("prose")
+    return len(word) < 30 and word.lower().strip(".,;:") in word_list("prose")
 
 
 def spoken_secret(word: str) -> bool:

@@ -12,7 +12,7 @@ from vllm_doctor.records.host import Machine, Program, Setting, Unit, WeightFile
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
-from vllm_doctor.redact.records import answer
+from vllm_doctor.redact.records import answer_to_show
 from vllm_doctor.remedy.argv import at_once, exact, placed, written
 from vllm_doctor.remedy.dropin import quoted
 
@@ -32,7 +32,7 @@ def repaired(diagnosis: Diagnosis, snapshot: Snapshot) -> Diagnosis:
     unit = snapshot.unit.value
     machine = snapshot.machine.value if isinstance(snapshot.machine, Known) else None
     found = _repair(diagnosis, diagnosis.findings[0], unit, machine)
-    return answer(msgspec.structs.replace(diagnosis, repair=found), snapshot)
+    return answer_to_show(msgspec.structs.replace(diagnosis, repair=found), snapshot)
 
 
 class _Told(msgspec.Struct, frozen=True):

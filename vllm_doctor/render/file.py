@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from vllm_doctor.redact.text import safe
+from vllm_doctor.redact.text import without_secrets
 
 _Target = str | os.PathLike[str]
 _READER_S = 3.0
@@ -19,7 +19,7 @@ def put(target: _Target, text: str, mode: int | None = None) -> None:
     A link stays, and what it names is replaced. A device or a pipe (`/dev/stdout`, `/dev/null`) is written into:
     renamed over by root, it would be gone for the whole host. No secret is written, whoever made the text.
     """
-    text = safe(text)
+    text = without_secrets(text)
     if not replaceable(target):
         _into(target, text)
         return

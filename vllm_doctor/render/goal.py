@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from vllm_doctor.launch import quote
-from vllm_doctor.launch.write import words
+from vllm_doctor.launch.write import serve_words
 from vllm_doctor.plan.advice.set_ups import SetUp, SetUpAnswer
 from vllm_doctor.plan.question.goal import Goal
 from vllm_doctor.redact.visible import visible
-from vllm_doctor.render.plan import SCHEMA_VERSION, figures, pasted
+from vllm_doctor.render.plan import SCHEMA_VERSION, pasted, predicted_figures
 
 # Rows of the short list, beside the first of a format that is not among them; --explain and JSON have all.
 SHORT = 6
@@ -54,8 +54,8 @@ def _row(row: SetUp) -> Mapping[str, object]:
         "memory_gib": round(row.memory_gib, 2),
         "price_per_hour": None if row.price is None else round(row.price, 4),
         "requests_at_once": None if row.holds is None else [round(held, 2) for held in row.holds],
-        "launch": quote.words((*(f"{k}={v}" for k, v in line.env.items()), *words(line, row.planner.version))),
-        "predicted": figures(p),
+        "launch": quote.words((*(f"{k}={v}" for k, v in line.env.items()), *serve_words(line, row.planner.version))),
+        "predicted": predicted_figures(p),
         "margin": {"available_kv_gib": None if p.margin_gib is None else [round(x, 2) for x in p.margin_gib]},
     }
 

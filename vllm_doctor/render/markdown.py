@@ -23,7 +23,7 @@ def text(judged: Sequence[Diagnosis]) -> str:
     return "\n".join("\n".join(_part(one)) for one in judged)
 
 
-def plain(words: str, most: int = 400) -> str:
+def without_markup(words: str, most: int = 400) -> str:
     """A text that is none of our own, without markup."""
     return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", visible(" ".join(words.split()), most))
 
@@ -39,11 +39,11 @@ def fenced(lines: Sequence[str], kind: str = "text") -> str:
 def _part(diagnosis: Diagnosis) -> Iterator[str]:
     roots = [one for one in diagnosis.findings if one.explained_by is None]
     word = diagnosis.verdict.value.upper().replace("_", " ")
-    who = plain(subject(diagnosis.subject)) or "vLLM"
+    who = without_markup(subject(diagnosis.subject)) or "vLLM"
     told = effect(roots[0], served=failed_while_serving(diagnosis)) if roots else HEADLINES[diagnosis.verdict]
     yield f"## {word}: {who} {told}\n" if roots else f"## {word}: {told} ({who})\n"
     if diagnosis.path and not roots:
-        yield f"{plain(diagnosis.path[-1].because, 600)}\n"
+        yield f"{without_markup(diagnosis.path[-1].because, 600)}\n"
     yield from _about(diagnosis)
     for number, finding in enumerate(roots):
         yield from _finding(diagnosis, finding, first=number == 0)
@@ -51,21 +51,23 @@ def _part(diagnosis: Diagnosis) -> Iterator[str]:
         yield from _memory(diagnosis.memory_use)
     if diagnosis.unknown and (not roots or diagnosis.verdict is Verdict.UNKNOWN):
         yield "### Not seen\n"
-        yield "".join(f"- {plain(one.signal)}: {plain(one.reason)}\n" for one in diagnosis.unknown)
+        yield "".join(f"- {without_markup(one.signal)}: {without_markup(one.reason)}\n" for one in diagnosis.unknown)
 
 
 def _memory(use: MemoryUse) -> Iterator[str]:
     yield f"### {memory_use.HEADING}\n"
-    rows = ["| " + " | ".join(map(plain, row)) + " |" for row in memory_use.rows(use)]
+    rows = ["| " + " | ".join(map(without_markup, row)) + " |" for row in memory_use.rows(use)]
     yield "\n".join((f"| {' | '.join(memory_use.HEAD)} |", "|---|---:|---:|---|", *rows)) + "\n"
     if lines := memory_use.beside(use):
-        yield "\n".join(f"- {plain(line)}" for line in lines) + "\n"
+        yield "\n".join(f"- {without_markup(line)}" for line in lines) + "\n"
 
 
 def _about(diagnosis: Diagnosis) -> Iterator[str]:
     """Release, model and card, as far as they are known."""
     named = {"vLLM": "vllm_version", "model": "model", "card": "card"}
-    rows = [f"| {name} | {plain(str(value))} |" for name, of in named.items() if (value := diagnosis.facts.get(of))]
+    rows = [
+        f"| {name} | {without_markup(str(value))} |" for name, of in named.items() if (value := diagnosis.facts.get(of))
+    ]
     if rows:
         yield "\n".join(("| | |", "|---|---|", *rows)) + "\n"
     if diagnosis.launch:
@@ -73,26 +75,26 @@ def _about(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _finding(diagnosis: Diagnosis, finding: Finding, *, first: bool) -> Iterator[str]:
-    yield f"### {finding.code} {plain(finding.title)}\n"
+    yield f"### {finding.code} {without_markup(finding.title)}\n"
     if finding.detail:
-        yield f"{plain(finding.detail)}\n"
-    yield f"- **why**: {plain(because(finding))}"
+        yield f"{without_markup(finding.detail)}\n"
+    yield f"- **why**: {without_markup(because(finding))}"
     yield f"- **how sure**: {CERTAINTIES[finding.confidence]} ({SEVERITIES[finding.severity]})"
     if finding.refute:
-        yield f"- **this finding is wrong if**: {plain(finding.refute)}"
+        yield f"- **this finding is wrong if**: {without_markup(finding.refute)}"
     repair = diagnosis.repair if first else None
     if repair is not None and repair.where:
-        yield f"- **where**: {plain(repair.where)}"
+        yield f"- **where**: {without_markup(repair.where)}"
     for told in repair.now if repair is not None else ():
-        yield f"- **now**: {plain(told)}"
+        yield f"- **now**: {without_markup(told)}"
     yield ""
     if repair is not None and repair.commands:
         if repair.deed:
-            yield f"**Do**: {plain(repair.deed)}\n"
+            yield f"**Do**: {without_markup(repair.deed)}\n"
         yield fenced(repair.commands, "sh") + "\n"
     for number, change in enumerate(finding.changes):
         first_of_all = number == 0 and not (repair is not None and repair.commands)
-        yield f"{'**Do**' if first_of_all else 'or'}: {plain(f'{deed(change)} {aside(change)}')}\n"
+        yield f"{'**Do**' if first_of_all else 'or'}: {without_markup(f'{deed(change)} {aside(change)}')}\n"
         if change.command:
             yield fenced([change.command], "sh") + "\n"
     if first:
@@ -101,7 +103,10 @@ def _finding(diagnosis: Diagnosis, finding: Finding, *, first: bool) -> Iterator
         yield "**Evidence**\n"
         yield fenced([f"{one.source} {one.locator}: {one.excerpt}" for one in finding.evidence]) + "\n"
     if sums := finding.arithmetic:
-        rows = [f"| {plain(a.name)} | {figure(a.value)} {plain(a.unit)} | {plain(a.formula)} |" for a in sums]
+        rows = [
+            f"| {without_markup(a.name)} | {figure(a.value)} {without_markup(a.unit)} | {without_markup(a.formula)} |"
+            for a in sums
+        ]
         yield "\n".join(("| figure | value | from |", "|---|---|---|", *rows)) + "\n"
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from vllm_doctor.knowledge.gpus import Card, template_for
 from vllm_doctor.launch import quote
 from vllm_doctor.launch.parse import LaunchLine
-from vllm_doctor.launch.write import option, words
+from vllm_doctor.launch.write import option, serve_words
 from vllm_doctor.plan.advice.recommendation import Choice, Reason
 from vllm_doctor.plan.advice.remedies import Remedy
 from vllm_doctor.plan.prediction.predict import Prediction
@@ -52,7 +52,7 @@ def _round(value: float | None, digits: int = 2) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def figures(p: Prediction) -> dict[str, object]:
+def predicted_figures(p: Prediction) -> dict[str, object]:
     """The `predicted` object: per GPU, GiB, in the words of vLLM's start-up log."""
     asked = p.outcome == "kv-too-small" or p.settings.auto_length
     return {
@@ -99,7 +99,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
     return {
         "schema_version": SCHEMA_VERSION,
         "card": _card(plan.planner),
-        "predicted": figures(p),
+        "predicted": predicted_figures(p),
         "margin": {"available_kv_gib": margin},
         "host": host_dict(p, plan.planner.known.host_gib),
         "least_sure": None
@@ -119,7 +119,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         else {
             "launch": c.launch,
             "env": {},
-            "predicted": figures(c.predicted),
+            "predicted": predicted_figures(c.predicted),
             "margin": {
                 "available_kv_gib": None
                 if c.predicted.margin_gib is None
@@ -306,7 +306,7 @@ _LINE = 76  # with a backslash behind it, a line stands whole on 80 columns
 
 def pasted(line: LaunchLine, planner: Planner) -> list[str]:
     """The launch in lines that a shell joins, an option never apart from its value."""
-    set_, start = [f"{k}={v}" for k, v in line.env.items()], words(replace(line, flags={}), planner.version)
+    set_, start = [f"{k}={v}" for k, v in line.env.items()], serve_words(replace(line, flags={}), planner.version)
     parts = [quote.words((*set_, *start)), *(quote.words(option(n, v, planner.version)) for n, v in line.flags.items())]
     out = [f"  run      {parts[0]}"]
     for part in parts[1:]:

@@ -43,14 +43,14 @@ def _drawn(chart: Chart, report: ServiceReport) -> dict[str, object]:
     return {
         "title": chart.title,
         "note": chart.note,
-        "top": shown(top, chart.unit),
+        "top": figure_text(top, chart.unit),
         "lines": [
             {
                 "name": line.name,
                 "paths": _paths(line, report, top),
-                "low": shown(min(v for _, v in line.points), chart.unit),
-                "high": shown(max(v for _, v in line.points), chart.unit),
-                "last": shown(line.points[-1][1], chart.unit),
+                "low": figure_text(min(v for _, v in line.points), chart.unit),
+                "high": figure_text(max(v for _, v in line.points), chart.unit),
+                "last": figure_text(line.points[-1][1], chart.unit),
             }
             for line in chart.lines
         ],
@@ -76,7 +76,7 @@ def _paths(line: Curve, report: ServiceReport, top: float) -> list[str]:
     return [" ".join(drawn(at, value) for at, value in one) for one in wide]
 
 
-def shown(value: float, unit: str) -> str:
+def figure_text(value: float, unit: str) -> str:
     """A figure with its unit."""
     if unit == "percentunit":
         return f"{100 * value:.0f} %"

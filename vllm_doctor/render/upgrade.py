@@ -9,7 +9,7 @@ from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import rows
 from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.redact.visible import visible
-from vllm_doctor.render.plan import SCHEMA_VERSION, figures
+from vllm_doctor.render.plan import SCHEMA_VERSION, predicted_figures
 
 
 class Upgrade(msgspec.Struct, frozen=True):
@@ -50,8 +50,8 @@ def as_dict(u: Upgrade) -> dict[str, object]:
     return {
         "schema_version": SCHEMA_VERSION,
         "upgrade": {
-            "from": {"version": str(u.old), "predicted": figures(u.before)},
-            "to": {"version": str(u.new), "predicted": figures(u.after)},
+            "from": {"version": str(u.old), "predicted": predicted_figures(u.before)},
+            "to": {"version": str(u.new), "predicted": predicted_figures(u.after)},
             "refused": [
                 {"flag": r.flag.removeprefix("--"), "found": r.found, "needed": r.needed}
                 for r in u.after.settings.refusals

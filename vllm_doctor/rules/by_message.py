@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from vllm_doctor.knowledge.answers import Answer, filled
+from vllm_doctor.knowledge.answers import Answer, filled_in
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence
@@ -69,7 +69,7 @@ def _judge(code: str, case: Case) -> Outcome:
     fields = _fields(fault, row)
     return finding(
         by_code()[code],
-        title=filled(row.title, fields) or "",
+        title=filled_in(row.title, fields) or "",
         severity=severity(case, fault),
         confidence=row.confidence,
         evidence=shown(case, fault, *ids),

@@ -15,7 +15,7 @@ from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Unknown
 from vllm_doctor.records.snapshot import Signal, Snapshot
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity, Verdict
-from vllm_doctor.redact.records import answer
+from vllm_doctor.redact.records import answer_to_show
 from vllm_doctor.rules import placed, surroundings
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.first_command import with_commands
@@ -50,8 +50,8 @@ def diagnose(snapshot: Snapshot, *, preview: bool = False, memory: bool = False)
     """
     each = [(judged(one, preview=preview, memory=memory), one) for one in _servers(snapshot)]
     (worst, of), *rest = sorted(each, key=lambda pair: _WORST.get(pair[0].verdict, len(_WORST)))
-    others = tuple(answer(told, one) for told, one in rest)
-    return msgspec.structs.replace(answer(worst, of), others=others)
+    others = tuple(answer_to_show(told, one) for told, one in rest)
+    return msgspec.structs.replace(answer_to_show(worst, of), others=others)
 
 
 def _servers(snapshot: Snapshot) -> list[Snapshot]:

@@ -32,7 +32,7 @@ def meaning(rule: OrderRow) -> str:
     return " ".join(told.partition("\n\n")[0].split())
 
 
-def explained(rule: OrderRow, at: Version | None) -> str:
+def explained_rule(rule: OrderRow, at: Version | None) -> str:
     """The page, with what articles say of it put right: for every release, or for the one that is asked about."""
     text = page(rule).rstrip("\n") + ("\n\n" + _PREVIEW if rule.preview else "")
     told = [_claim(claim, at) for claim in claims_of(rule.code)]
@@ -132,7 +132,7 @@ def _releases(facts: ReleaseHistory, names: Sequence[str], at: Version | None) -
     return lines
 
 
-def nearest(name: str) -> str | None:
+def nearest_option(name: str) -> str | None:
     """The known option that the name comes nearest to."""
     import difflib
 

@@ -10,7 +10,7 @@ from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.container import word
+from vllm_doctor.rules.gates.container import shell_word
 
 # Options whose value is a text of a form of its own, by an example of it.
 _FORMS = {
@@ -142,7 +142,7 @@ def _log(case: Case, wanted: str) -> str:
     """What prints the server's log; of a file that was read and has not what is wanted the whole is another file."""
     container = case.container
     if container is not None and container.runtime in {"docker", "podman"}:
-        return f"{container.runtime} logs {word(container.name)} 2>&1"
+        return f"{container.runtime} logs {shell_word(container.name)} 2>&1"
     if container is not None and container.is_pod:
         space, pod, own = _parts(container)
         return f"kubectl logs -n {space} {pod} -c {own}"
@@ -157,7 +157,7 @@ def _log(case: Case, wanted: str) -> str:
 def _parts(container: Container) -> tuple[str, str, str]:
     space, _, rest = container.name.partition("/")
     pod, _, own = rest.partition("/")
-    return word(space), word(pod), word(own)
+    return shell_word(space), shell_word(pod), shell_word(own)
 
 
 def _memory(case: Case, *_: object) -> str:
@@ -165,7 +165,8 @@ def _memory(case: Case, *_: object) -> str:
     container = case.container
     if container is not None and container.is_pod:
         space, pod, _own = _parts(container)
-        return f"kubectl top pod -n {space} {pod} --containers; kubectl describe node {word(container.node or 'NODE')}"
+        node = shell_word(container.node or "NODE")
+        return f"kubectl top pod -n {space} {pod} --containers; kubectl describe node {node}"
     if container is not None and container.runtime in {"docker", "podman"}:
         return f"{container.runtime} stats --no-stream; free -g"
     return "free -g; ps -eo rss,pid,comm --sort=-rss | head"
@@ -179,7 +180,7 @@ def _restart(case: Case, *_: object) -> str:
     """Only what started the server can start it again; without knowing that, what proves that it is dead."""
     container = case.container
     if container is not None and container.runtime in {"docker", "podman"}:
-        return f"{container.runtime} restart {word(container.name)}"
+        return f"{container.runtime} restart {shell_word(container.name)}"
     if container is not None and container.is_pod:
         space, pod, _own = _parts(container)
         return f"kubectl delete pod -n {space} {pod}   # its owner makes a new one"

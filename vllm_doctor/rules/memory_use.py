@@ -90,7 +90,7 @@ def _pool(case: Case, plan: "Prediction | None") -> _Said:
     said, metrics = _logged(case, POOL, "smallest"), case.metrics
     if said is not None or metrics is None or plan is None or plan.pool is None:
         return said
-    blocks = serving.whole(serving.cache_config(metrics.scrapes[-1]).get("num_gpu_blocks"))
+    blocks = serving.count_of_label(serving.cache_config(metrics.scrapes[-1]).get("num_gpu_blocks"))
     if not blocks:
         return None
     size = blocks * plan.pool.block_bytes / GIB

@@ -5,7 +5,7 @@ from vllm_doctor.records.host import Probe
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import NO_CONTAINER, Snapshot
 from vllm_doctor.records.verdict import Verdict
-from vllm_doctor.rules.gates.container import word
+from vllm_doctor.rules.gates.container import shell_word
 
 # Exit codes of a program that a signal ended: TERM is a request to stop, KILL is none.
 _TERM, _KILL = 143, 137
@@ -40,7 +40,9 @@ def _stopped(container: Container) -> tuple[Verdict, str]:
         first = next((one for one in container.beside if one.first and one.state == "running"), None)
         if first is not None and not container.started:
             space, _, rest = container.name.partition("/")
-            where = f"kubectl logs -n {word(space)} {word(rest.partition('/')[0])} -c {word(first.name)}"
+            where = (
+                f"kubectl logs -n {shell_word(space)} {shell_word(rest.partition('/')[0])} -c {shell_word(first.name)}"
+            )
             return Verdict.UNKNOWN, f"the init container {first.name} still runs, and vLLM starts after it: {where}"
         told = ": ".join(filter(None, (container.reason, container.error))) or _ask(container)
         return Verdict.UNKNOWN, f"the {container.kind} does not run ({container.state or 'unknown'}): {told}"

@@ -134,7 +134,7 @@ def set_flag(
     )
 
 
-def merged(case: Case, name: str, new: Mapping[str, object]) -> str:
+def json_with(case: Case, name: str, new: Mapping[str, object]) -> str:
     """A JSON option with fields set; what the launch says of others stays."""
     return json.dumps({**(_mapping(case.flag(name)) or {}), **new})
 

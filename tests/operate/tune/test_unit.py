@@ -9,7 +9,7 @@ from vllm_doctor.gather.unit_line import UnitLine
 from vllm_doctor.operate.tune import unit as tune_unit
 from vllm_doctor.operate.tune.decide import TrialSetting
 from vllm_doctor.operate.tune.plan import allowance
-from vllm_doctor.operate.tune.unit import TunedUnit, TuneNotDone, changes, number, trial
+from vllm_doctor.operate.tune.unit import TunedUnit, TuneNotDone, changes, flag_number, trial
 from vllm_doctor.records.verdict import Direction
 
 ARGV = ("/opt/vllm/current/bin/vllm", "serve", "/srv/m", "--max-num-seqs", "8", "--api-key", "sec$ret")
@@ -65,7 +65,7 @@ def test_what_stays_is_no_change():
     ],
 )
 def test_a_number_is_read_in_every_spelling(argv, value):
-    assert number(argv, "max-num-seqs") == value
+    assert flag_number(argv, "max-num-seqs") == value
 
 
 def test_a_trial_is_for_root_to_read_and_the_way_back_leaves_nothing(service, systemd):

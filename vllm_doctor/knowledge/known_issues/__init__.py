@@ -62,7 +62,7 @@ def matching(
     return tuple(sorted(found, key=_named, reverse=True))
 
 
-def words_of(kind: str, message: str) -> tuple[str, ...]:
+def words_of_issue(kind: str, message: str) -> tuple[str, ...]:
     """The words of a message by which the entries of this class of exception know it."""
     known = (one for one in issues() if one.said and _found(one.kind, kind, whole=True))
     found = (_compiled(one.said).search(message) for one in known)

@@ -51,7 +51,7 @@ def merge(into: dict[str, object], more: Mapping[str, object]) -> None:
             into[key] = value
 
 
-def typed(text: str) -> object:
+def value_of_key(text: str) -> object:
     """The value of `--option.key TEXT`: JSON, a number with a suffix (8k), or the text."""
     try:
         return json.loads(text)

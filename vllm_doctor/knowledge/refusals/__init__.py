@@ -21,7 +21,7 @@ __all__ = ["Package", "VllmPart", "Wish", "package", "place_of", "wishes", "word
 _READ = 1500
 
 
-def place_of(file: str, told: str) -> VllmPart | None:
+def place_of_refusal(file: str, told: str) -> VllmPart | None:
     """The part of vLLM that refuses in such words, by the file of the innermost call."""
     return next((p for p in words().places if re.search(p.file, file) and re.search(p.said, told)), None)
 

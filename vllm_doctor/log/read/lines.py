@@ -10,7 +10,7 @@ from vllm_doctor.log.read.pieces import Read, as_written
 from vllm_doctor.log.read.prefix import LINE_LIMIT, Stripper, shorten
 from vllm_doctor.log.read.runs import launched_with, only_begins, starts
 from vllm_doctor.log.read.servers import servers
-from vllm_doctor.log.read.unwrap import typed, unwrapped
+from vllm_doctor.log.read.unwrap import untypeset, unwrapped
 from vllm_doctor.log.read.whole import split
 from vllm_doctor.records.log import Log, LogLine, RunLines
 
@@ -28,7 +28,7 @@ def log_of_lines(raw: Iterable[str], source: str) -> Log:
     return cut(lines, source)
 
 
-def parse(read: Read) -> list[LogLine]:
+def parse_lines(read: Read) -> list[LogLine]:
     """The lines of all pieces. After a gap, numbers count from the gap on and the first, broken line is dropped."""
     stripper = Stripper()
     found: list[LogLine] = []
@@ -40,7 +40,7 @@ def parse(read: Read) -> list[LogLine]:
         if text.count("\t") > _TABS * text.count(" "):  # an editor or a paste made them of all blanks
             text = text.replace("\t", " ")
         if not read.skipped:
-            text = typed(split(text))
+            text = untypeset(split(text))
         raw = raw_lines(text)
         if piece.offset and not piece.whole_lines and len(raw) > 1:
             raw = raw[1:]

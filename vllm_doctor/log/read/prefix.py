@@ -60,7 +60,7 @@ _TORN = re.compile(
 _UVICORN = re.compile(r"(INFO|WARNING|ERROR|CRITICAL):\s{1,10}")
 
 
-def plain(text: str) -> str:
+def printable_text(text: str) -> str:
     """The text without escape sequences and control characters: what may be printed on a terminal."""
     if "0m" in text:  # every colour is switched off again
         text = _BARE_COLOUR.sub("", _ANSI.sub("", text))
@@ -114,7 +114,7 @@ class Stripper:
             told = _once(quick["text"])
             found.append(LogLine(number, told, level, quick["name"], owner, quick["at"], module, raw))
             return
-        text = plain(shorten(raw))
+        text = printable_text(shorten(raw))
         excerpt = text if len(text) <= EXCERPT_LIMIT else shorten(text, EXCERPT_LIMIT)
         at: str | None = None
         pid: int | None = None
@@ -215,7 +215,7 @@ def _answer(row: dict[str, object]) -> str | None:
         return None
     if re.fullmatch(r"[A-Za-z]{1,60}Error", kind) is None:
         return None
-    return f"openai.{kind}: Error code: {code} - {plain(shorten(message))}"
+    return f"openai.{kind}: Error code: {code} - {printable_text(shorten(message))}"
 
 
 def _json_line(text: str) -> tuple[str, str | None, int | None]:
@@ -239,5 +239,5 @@ def _json_line(text: str) -> tuple[str, str | None, int | None]:
             pid = row.get("_PID")
             at = row.get(stamp)
             owner = int(pid) if isinstance(pid, str) and pid.isdecimal() and len(pid) < 11 else None
-            return plain(shorten(value.rstrip("\n"))), at if isinstance(at, str) else None, owner
+            return printable_text(shorten(value.rstrip("\n"))), at if isinstance(at, str) else None, owner
     return text, None, None

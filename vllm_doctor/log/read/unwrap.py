@@ -58,7 +58,7 @@ _SENTENCES = (
 )
 
 
-def typed(text: str) -> str:
+def untypeset(text: str) -> str:
     """The text with quotation marks and blanks as a program writes them, where a page set them."""
     for mark, written in _TYPESET.items():
         if mark in text:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory, rested, said
+from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory, rested, with_said
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.records.sample import Counters, Look
 
@@ -63,7 +63,7 @@ def started(policy: Policy, memory: UnitMemory, look: Look, found: list[Decision
                 f"{len(starts)} starts in {policy.flapping_s:.0f} s: one more does not help; see vllm-doctor diagnose",
             )
         )
-        fresh = said(fresh, DecisionKind.LOOP)
+        fresh = with_said(fresh, DecisionKind.LOOP)
     return fresh
 
 
@@ -73,7 +73,7 @@ def counted(memory: UnitMemory, look: Look, found: list[Decision]) -> UnitMemory
     if now is None:
         if look.why and look.health == 200 and look.why not in memory.said:
             found.append(Decision(DecisionKind.UNREADABLE, look.why))
-            memory = said(memory, look.why)
+            memory = with_said(memory, look.why)
         return memory
     if before is None:
         return msgspec.structs.replace(memory, counters=now, moved=look.up, cpu=look.engine_cpu)
@@ -87,7 +87,7 @@ def counted(memory: UnitMemory, look: Look, found: list[Decision]) -> UnitMemory
             )
         if kind not in memory.said:
             found.append(Decision(kind, text))
-            memory = said(memory, kind)
+            memory = with_said(memory, kind)
         return msgspec.structs.replace(
             rested(memory, look), counters=now, moved=look.up, cpu=look.engine_cpu, resets=resets
         )

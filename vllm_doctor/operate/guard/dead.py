@@ -29,7 +29,7 @@ def starting(policy: Policy, memory: UnitMemory, look: Look, found: list[Decisio
     return memory
 
 
-def engine(policy: Policy, memory: UnitMemory, look: Look, found: list[Decision]) -> UnitMemory:
+def dead_engine(policy: Policy, memory: UnitMemory, look: Look, found: list[Decision]) -> UnitMemory:
     """Is the engine dead behind its server? Standing counters only raise the question; a completion answers it."""
     now = look.counters
     if look.health == 0:  # the server itself is gone or going; systemd starts it anew

@@ -8,9 +8,9 @@ policy says so, pressure. What cannot be seen is no reason.
 import msgspec
 
 from vllm_doctor.operate.guard.begin import counted, over_gap, started
-from vllm_doctor.operate.guard.dead import each_engine, engine, starting
+from vllm_doctor.operate.guard.dead import dead_engine, each_engine, starting
 from vllm_doctor.operate.guard.load import grown, pressed
-from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory, rested, said
+from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory, rested, with_said
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.history.slope import Slope
 from vllm_doctor.records.sample import Look
@@ -28,7 +28,7 @@ def decide(
     if look.active != "active" or look.drained or look.held:
         if look.held and look.held not in memory.said:
             found.append(Decision(DecisionKind.HELD, f"the guard waits while the unit is changed: {look.held}"))
-            memory = said(memory, look.held)
+            memory = with_said(memory, look.held)
         return rested(memory, look), tuple(found)
     memory = counted(memory, look, found)
     if look.health == 200 and not memory.answered and memory.last is not None and memory.last.health != 200:
@@ -38,7 +38,7 @@ def decide(
     if not memory.answered:
         memory = starting(policy, memory, look, found)
     else:
-        memory = engine(policy, memory, look, found)
+        memory = dead_engine(policy, memory, look, found)
         memory = each_engine(policy, memory, look, found)
         memory = grown(policy, memory, look, slopes, found)
         memory = pressed(policy, memory, look, found)

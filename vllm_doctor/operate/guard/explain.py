@@ -8,7 +8,7 @@ import msgspec
 from vllm_doctor.gather.live import gather_live
 from vllm_doctor.gather.run import NotRun, python
 from vllm_doctor.records.finding import MemoryUse
-from vllm_doctor.redact.text import safe
+from vllm_doctor.redact.text import without_secrets
 from vllm_doctor.rules.engine import diagnose
 
 _DEADLINE_S = 40.0
@@ -50,8 +50,8 @@ def main() -> None:
     """Print it as JSON."""
     told = diagnose(gather_live(sys.argv[1]))
     found = told.findings
-    first = safe(f"{found[0].code}: {found[0].title}") if found else ""
-    sys.stdout.write(msgspec.json.encode(Explanation(first, safe(beside(told.memory_use)))).decode())
+    first = without_secrets(f"{found[0].code}: {found[0].title}") if found else ""
+    sys.stdout.write(msgspec.json.encode(Explanation(first, without_secrets(beside(told.memory_use)))).decode())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from vllm_doctor.gather import look
 from vllm_doctor.operate.guard import policy as policies
 from vllm_doctor.operate.guard.restart import Ask, NotPermitted, here
 from vllm_doctor.records.reading import Known
-from vllm_doctor.redact.text import safe
+from vllm_doctor.redact.text import without_secrets
 
 _MOST = 4096
 
@@ -38,7 +38,7 @@ def answered(said: bytes) -> dict[str, object]:
 
 def main() -> None:
     """One request on standard input, one answer on standard output."""
-    sys.stdout.write(safe(msgspec.json.encode(answered(sys.stdin.buffer.read(_MOST))).decode()) + "\n")
+    sys.stdout.write(without_secrets(msgspec.json.encode(answered(sys.stdin.buffer.read(_MOST))).decode()) + "\n")
     sys.stdout.flush()
 
 

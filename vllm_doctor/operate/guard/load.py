@@ -2,7 +2,7 @@
 
 import msgspec
 
-from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory, said
+from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory, with_said
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.history.slope import HOUR, Slope
 from vllm_doctor.records.sample import Look
@@ -25,7 +25,7 @@ def grown(
     if now or key not in memory.said:
         wait = "" if now or not limits.restart else "; it waits for a quiet moment"
         found.append(Decision(DecisionKind.GROWTH, f"{worst.told}{wait}", restart=now))
-    return said(memory, key)
+    return with_said(memory, key)
 
 
 def pressed(policy: Policy, memory: UnitMemory, look: Look, found: list[Decision]) -> UnitMemory:

@@ -19,7 +19,7 @@ from vllm_doctor.operate.history.slopes import slopes
 from vllm_doctor.operate.history.store import Reader, Store, UnitEvent, Unreadable
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.sample import Look
-from vllm_doctor.redact.text import safe
+from vllm_doctor.redact.text import without_secrets
 
 MINUTE = 60.0
 _SLOPES_EVERY_S = 600.0
@@ -203,7 +203,7 @@ class Guard:
         self._written(UnitEvent(time.time(), unit, kind, text))
 
     def _written(self, event: UnitEvent) -> None:
-        event = msgspec.structs.replace(event, text=safe(event.text))
+        event = msgspec.structs.replace(event, text=without_secrets(event.text))
         self._tell(f"{event.unit}: {event.kind}: {event.text}")
         if self._store is not None:
             self._store.event(event)

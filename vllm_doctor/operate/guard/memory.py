@@ -59,7 +59,7 @@ class UnitMemory(msgspec.Struct, frozen=True):
     engines: tuple[tuple[str, tuple[float | None, ...], float], ...] = ()
 
 
-def said(memory: UnitMemory, what: str) -> UnitMemory:
+def with_said(memory: UnitMemory, what: str) -> UnitMemory:
     """What is told once is remembered."""
     return msgspec.structs.replace(memory, said=memory.said | {what})
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from vllm_doctor.gather.bounded import whole
+from vllm_doctor.gather.bounded import whole_file
 from vllm_doctor.records.reading import Absent, Known
 from vllm_doctor.records.unit_name import is_service
 
@@ -87,7 +87,7 @@ class PolicyProblem(Exception):  # noqa: N818 - it names what the operator meets
 
 def load(path: Path = FILE) -> Policy:
     """The policy of `path`; the defaults, which never act, where there is none. Raises PolicyProblem."""
-    read = whole(path, _MOST)
+    read = whole_file(path, _MOST)
     if isinstance(read, Absent) and path == FILE:
         return Policy()
     if not isinstance(read, Known):

@@ -103,7 +103,7 @@ def here(ask: Ask, policy: Policy) -> None:
             deeds.record(ask.unit, deeds.RESTARTED, f"by the guard: {ask.why[:1000]}")
         except OSError as full:
             raise NotPermitted(
-                f"{deeds.place()}: {full.strerror}: the guard restarts nothing that it cannot record"
+                f"{deeds.deeds_file()}: {full.strerror}: the guard restarts nothing that it cannot record"
             ) from None
         if ask.cut:
             # Its requests can never end, so the unit's time for draining would only be waited for.

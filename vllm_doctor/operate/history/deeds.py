@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from vllm_doctor.gather.bounded import whole
+from vllm_doctor.gather.bounded import whole_file
 from vllm_doctor.operate.history.store import UnitEvent
 from vllm_doctor.records.reading import Known
 
@@ -26,20 +26,20 @@ _MOST_FILES, _MOST_FILE = 500, 1 << 14
 _TEXT = 2000
 
 
-def place() -> Path:
+def deeds_file() -> Path:
     """The file."""
     return Path(os.environ.get("VLLM_DOCTOR_STATE") or FOLDER) / _NAME
 
 
 def record(unit: str, kind: str, text: str, at: float | None = None) -> None:
     """Write one down. Raises OSError where it cannot be kept: what is not written down is not done."""
-    from vllm_doctor.redact.text import safe
+    from vllm_doctor.redact.text import without_secrets
 
-    file = place()
+    file = deeds_file()
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.exists() and file.stat().st_size > _MOST:
         file.replace(file.with_suffix(".jsonl.1"))
-    event = UnitEvent(time.time() if at is None else at, unit, kind, safe(text)[:_TEXT])
+    event = UnitEvent(time.time() if at is None else at, unit, kind, without_secrets(text)[:_TEXT])
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     with os.fdopen(descriptor, "ab") as out:
         out.write(msgspec.json.encode(event) + b"\n")
@@ -50,9 +50,9 @@ def record(unit: str, kind: str, text: str, at: float | None = None) -> None:
 def events(unit: str | None = None, since: float = 0.0) -> list[UnitEvent]:
     """What was written down, oldest first; a line that is none of ours (a cut one) is passed over."""
     found: list[UnitEvent] = []
-    alone = sorted(place().parent.glob("deed-*.json"))[-_MOST_FILES:]
-    for file in (place().with_suffix(".jsonl.1"), place(), *alone):
-        read = whole(file, _MOST_FILE if file.suffix == ".json" else 4 * _MOST)
+    alone = sorted(deeds_file().parent.glob("deed-*.json"))[-_MOST_FILES:]
+    for file in (deeds_file().with_suffix(".jsonl.1"), deeds_file(), *alone):
+        read = whole_file(file, _MOST_FILE if file.suffix == ".json" else 4 * _MOST)
         for line in read.value.splitlines() if isinstance(read, Known) else ():
             try:
                 event = msgspec.json.decode(line, type=UnitEvent)

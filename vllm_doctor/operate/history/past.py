@@ -5,7 +5,7 @@ import time
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.slope import GIB
 from vllm_doctor.operate.history.slopes import level_since, slopes
-from vllm_doctor.operate.history.store import Minute, Reader, Unreadable, place
+from vllm_doctor.operate.history.store import Minute, Reader, Unreadable, store_file
 from vllm_doctor.records.past import Growth, Past, Peak
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
@@ -20,7 +20,7 @@ def past(unit: str, now: float | None = None) -> Reading[Past]:
     """What is kept of the unit; Absent where nobody keeps anything."""
     at = time.time() if now is None else now
     try:
-        reader = Reader(place())
+        reader = Reader(store_file())
     except (FileNotFoundError, PermissionError):
         return Absent("no guard keeps records on this host (vllm_doctor_guard: true)")
     except Unreadable as problem:
@@ -41,7 +41,7 @@ def past(unit: str, now: float | None = None) -> Reading[Past]:
             for s in found
         )
         told = Past(growths, _before_crash(reader, unit, at), _restarted(unit, at), _peaks(reader, unit, at))
-        return Known(told, str(place()))
+        return Known(told, str(store_file()))
     except Unreadable as problem:
         return Unknown(f"the guard's records: {problem}", "journalctl -u vllm-doctor-guard")
     finally:

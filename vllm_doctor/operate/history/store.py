@@ -88,7 +88,7 @@ class CardPeak(msgspec.Struct, frozen=True):
     servers: int
 
 
-def place() -> Path:
+def store_file() -> Path:
     """The store of this host."""
     given = os.environ.get("VLLM_DOCTOR_STATE")
     return (Path(given) if given else FOLDER) / NAME

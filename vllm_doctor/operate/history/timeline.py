@@ -9,7 +9,7 @@ import msgspec
 from vllm_doctor.gather import journal, procfs, systemd
 from vllm_doctor.log.match import anchors, read, says
 from vllm_doctor.operate.history import deeds
-from vllm_doctor.operate.history.store import Reader, UnitEvent, Unreadable, place
+from vllm_doctor.operate.history.store import Reader, UnitEvent, Unreadable, store_file
 from vllm_doctor.records.reading import Absent, Known
 from vllm_doctor.records.temporary import until
 
@@ -39,14 +39,14 @@ def timeline(unit: str | None, since: float) -> Timeline:
     absent: list[str] = []
     names = {unit} if unit is not None else {event.unit for event in found}
     try:
-        reader = Reader(place())
+        reader = Reader(store_file())
         try:
             found += reader.events(unit, since)
             names |= set(reader.units()) if unit is None else set()
         finally:
             reader.close()
     except FileNotFoundError:
-        absent.append(f"no records of a guard ({place()}): vllm_doctor_guard: true keeps them")
+        absent.append(f"no records of a guard ({store_file()}): vllm_doctor_guard: true keeps them")
     except Unreadable as problem:
         unread.append(str(problem))
     listed = systemd.find(unit, _S)

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import msgspec
 
 from vllm_doctor.gather.unit_line import UnitLine
-from vllm_doctor.launch.words import said
+from vllm_doctor.launch.words import option_text
 from vllm_doctor.operate import launch_text
-from vllm_doctor.operate.tune.unit import number
+from vllm_doctor.operate.tune.unit import flag_number
 from vllm_doctor.plan.advice.recommendation import Predict
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
@@ -54,9 +54,9 @@ def text(line: UnitLine, changes: tuple[Change, ...]) -> str:
 
 def _value(argv: tuple[str, ...], flag: str, resolved: Mapping[str, float]) -> float | None:
     if flag != "gpu-memory-utilization":
-        found = number(argv, flag)
+        found = flag_number(argv, flag)
         return resolved.get(flag) if found is None else found
-    text = said(argv, flag)
+    text = option_text(argv, flag)
     if text is None:
         return resolved.get(flag)
     try:

@@ -112,7 +112,7 @@ def _climb(
         if clock() + longest > end:
             return (
                 state,
-                f"the time is used up; the next step would be {shown(step)} (run tune again to continue)",
+                f"the time is used up; the next step would be {setting_text(step)} (run tune again to continue)",
                 False,
             )
         began = clock()
@@ -120,20 +120,20 @@ def _climb(
         if changed:
             host.guard(int(end - began + 2 * what.ready_s + 600))
         tune_state.save(what.state, msgspec.structs.replace(state, trying=step))
-        say(f"tries {shown(step)}")
+        say(f"tries {setting_text(step)}")
         try:
             measured = _try(what, step, host, lambda: end - clock(), changed=changed)
         except OutOfTime:
             state = msgspec.structs.replace(state, trying=None)
             tune_state.save(what.state, state)
-            why = f"the time is used up while {shown(step)} was tried, so that setting has no result"
+            why = f"the time is used up while {setting_text(step)} was tried, so that setting has no result"
             return state, f"{why} (run tune again with more --minutes to continue)", False
         except TuneNotDone as refused:
             measured = Measured(step, problem=str(refused))
         state = msgspec.structs.replace(state, rows=(*state.rows, measured), trying=None)
         tune_state.save(what.state, state)
         longest = max(longest, clock() - began)
-        say(told(measured))
+        say(told_trial(measured))
 
 
 def _try(what: Ramp, step: TrialSetting, host: Service, left: Callable[[], float], *, changed: bool) -> Measured:
@@ -185,13 +185,13 @@ def _put_back(host: Service, ready_s: float, say: Callable[[str], None]) -> str 
     return None if problem is None else f"the earlier configuration DOES NOT ANSWER: {problem}"
 
 
-def shown(setting: TrialSetting) -> str:
+def setting_text(setting: TrialSetting) -> str:
     """The setting as a person says it."""
     tokens = "" if setting.tokens is None else f", {setting.tokens} tokens a step"
     return f"{setting.seqs} sequences{tokens}"
 
 
-def told(row: Measured) -> str:
+def told_trial(row: Measured) -> str:
     """One line about a row, for whoever waits."""
     if row.problem:
         return f"  {row.problem}"

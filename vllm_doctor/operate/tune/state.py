@@ -25,7 +25,7 @@ def key(argv: tuple[str, ...], version: str, *shape: object) -> str:
     return hashlib.sha256(repr((argv, version, shape)).encode()).hexdigest()[:16]
 
 
-def place(unit: str) -> Path:
+def state_file(unit: str) -> Path:
     """The state's file."""
     folder = Path(os.environ.get("VLLM_DOCTOR_STATE") or "/var/lib/vllm-doctor")
     return folder / f"tune-{unit.removesuffix('.service').replace('/', '-')}.json"

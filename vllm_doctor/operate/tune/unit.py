@@ -14,7 +14,7 @@ from vllm_doctor.gather import systemd
 from vllm_doctor.gather.http import NoResponse, get
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.gather.unit_line import UnitLine
-from vllm_doctor.launch.words import said
+from vllm_doctor.launch.words import option_text
 from vllm_doctor.operate import launch_text
 from vllm_doctor.operate.tune.decide import TrialSetting
 from vllm_doctor.records.finding import Change
@@ -58,7 +58,7 @@ def changes(argv: tuple[str, ...], setting: TrialSetting, variable: Callable[[st
     wanted = {"max-num-seqs": setting.seqs, "max-num-batched-tokens": setting.tokens}
     found: list[Change] = []
     for name, value in wanted.items():
-        before = number(argv, name)
+        before = flag_number(argv, name)
         if value is None or value == before:
             continue
         raised = before is not None and value > before
@@ -77,9 +77,9 @@ def changes(argv: tuple[str, ...], setting: TrialSetting, variable: Callable[[st
     return tuple(found)
 
 
-def number(argv: tuple[str, ...], name: str) -> int | None:
+def flag_number(argv: tuple[str, ...], name: str) -> int | None:
     """A flag's whole number on a command line (`--name N`, `--name=N`, underscores too); None where it is not said."""
-    text = said(argv, name) or ""
+    text = option_text(argv, name) or ""
     return int(text) if text.isdecimal() else None
 
 

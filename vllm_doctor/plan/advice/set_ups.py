@@ -85,7 +85,7 @@ def _near(planner: Planner, goal: Goal, cards: tuple[Card, ...], fmt: FormatOpti
             return
 
 
-def kinds() -> tuple[Card, ...]:
+def cards_with_own_memory() -> tuple[Card, ...]:
     """All cards that have memory of their own."""
     found = (find(name) for name in names())
     return tuple(card for card in found if card is not None and not card.unified)

@@ -42,7 +42,7 @@ class PublishedStart(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ranks(self) -> str:
         """How the model is split: the kind of cell that this start belongs to."""
-        return split(self.tp, self.pp)
+        return split_starts(self.tp, self.pp)
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def split(tp: int, pp: int) -> str:
+def split_starts(tp: int, pp: int) -> str:
     """Tensor parallel ranks, pipeline stages alone, or one card."""
     return "tensor" if tp > 1 else "stages" if pp > 1 else "one"
 

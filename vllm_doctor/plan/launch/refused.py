@@ -51,7 +51,7 @@ _AWAKE = frozenset(
 )
 
 
-def refused(flags: Flags, a: Architecture, par: Parallel, length: int, does: Behaviour) -> Iterator[Refusal]:
+def refusals_of_launch(flags: Flags, a: Architecture, par: Parallel, length: int, does: Behaviour) -> Iterator[Refusal]:
     """Each thing that ends the start before memory counts. Raises SettingError for values that are not of their
     kind."""
     yield from _ranks(flags, a, par, does)

@@ -18,7 +18,7 @@ from vllm_doctor.plan.launch.cache_types import ELEMENT, UNKNOWN
 from vllm_doctor.plan.launch.flags import Flags, SettingError, whole
 from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB, allocator_settings, host_asked
 from vllm_doctor.plan.launch.parallel import Parallel
-from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refused
+from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refusals_of_launch
 from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Settings
 from vllm_doctor.plan.launch.which_engine import which_engine
 from vllm_doctor.plan.model.architecture import Architecture
@@ -218,7 +218,7 @@ def resolve(  # noqa: PLR0917
     defaults = batch_defaults(version, total_gib, gpu.name if gpu else "", use_v1=v1)
     # Asked for throughput, both defaults are doubled (engine/arg_utils.py, since 0.17).
     times = 2 if flags.text("performance-mode") == "throughput" else 1
-    refusals += refused(flags, arch, par, length, does)
+    refusals += refusals_of_launch(flags, arch, par, length, does)
     seqs = flags.int("max-num-seqs", defaults.seqs * times, 1, 10**7)
     tokens = None if defaults.tokens is None else defaults.tokens * times
     batched = _batched(flags, version, which, arch, length, seqs, chunked, tokens)

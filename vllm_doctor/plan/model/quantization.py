@@ -39,7 +39,7 @@ class Format(msgspec.Struct, frozen=True):
         return total + groups * (self.scale_bytes + self.zero_bits / 8)
 
 
-def plain(width: int) -> Format:
+def unquantised_format(width: int) -> Format:
     """Unquantised values of `width` bytes."""
     return Format("plain", 8 * width, None, 0.0)
 
@@ -259,7 +259,7 @@ def scheme(config: Section | None, online: str | None, element: int, gguf: str |
     `element` is bytes per value of the model dtype. Raises ConfigError for a broken quantization_config. Kept: what it
     has found for a name is asked again with each launch that is tried.
     """
-    base = plain(element)
+    base = unquantised_format(element)
     if gguf is not None:
         bits = gguf_bits(gguf)
         fmt = Format("gguf", bits or 4.83, None, 0.0)

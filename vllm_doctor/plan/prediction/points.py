@@ -50,7 +50,7 @@ def likely(left: float, below: float, above: float) -> float:
     return 0.5 * erfc(-left * SIDE / max(side, 1e-9) / sqrt(2))
 
 
-def first(points: Sequence[StartPoint]) -> tuple[str | None, float | None]:
+def first_end(points: Sequence[StartPoint]) -> tuple[str | None, float | None]:
     """(What ends the start if the middle of each range holds, the odds that nothing does). No odds where it is sure to
     end, or sure not to."""
     ends = next((p.outcome for p in points if p.left < 0), None)

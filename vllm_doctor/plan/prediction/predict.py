@@ -18,7 +18,7 @@ from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme, scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
-from vllm_doctor.plan.prediction.points import StartPoint, doubtful, first
+from vllm_doctor.plan.prediction.points import StartPoint, doubtful, first_end
 from vllm_doctor.plan.support import judge
 from vllm_doctor.plan.terms.activation import Activation, estimate
 from vllm_doctor.plan.terms.fragments import stranded
@@ -368,7 +368,7 @@ def _one(  # noqa: PLR0917
     doubt: str | None = None
     if outcome in {"ok", "kv-too-small"} and total_gib is not None and known.available_kv_gib is None:
         points = _points(s, gpu, total_gib, f, held, stage, needed)
-        ends, odds = first(points)
+        ends, odds = first_end(points)
         outcome, doubt = ends or "ok", doubtful(points) if odds is not None else None
     return Prediction(
         outcome=outcome,

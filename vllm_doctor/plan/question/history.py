@@ -122,7 +122,7 @@ def compare(p: Prediction, logged: KnownTerms) -> list[Difference]:
     ]
 
 
-def whole(p: Prediction, logged: KnownTerms) -> KnownTerms:
+def with_peak(p: Prediction, logged: KnownTerms) -> KnownTerms:
     """The logged terms, and where the peak is not logged (most releases do so only when debugging) what the logged pool
     leaves for it: budget − weights − non-torch − charged graphs − pool."""
     pool = logged.available_kv_gib
@@ -166,7 +166,7 @@ class History(msgspec.Struct, frozen=True):
             "card": self.card,
             "version": str(p.settings.version),
             "planned": {d.term: round(d.planned, 3) for d in compare(p, logged)},
-            "logged": {name: value for name, value in asdict(whole(p, logged)).items() if value is not None},
+            "logged": {name: value for name, value in asdict(with_peak(p, logged)).items() if value is not None},
         }
 
     def name(self, s: Settings) -> str:
@@ -191,13 +191,13 @@ def _figures(record: object) -> dict[str, float | None]:
 def recall(card: str | None, config: Path) -> History:
     """What this host knows of a model on a card; an empty history where nothing can be read."""
     file = config / "config.json" if config.is_dir() else config
-    read = bounded.whole(file, MAX_BYTES)
+    read = bounded.whole_file(file, MAX_BYTES)
     model = hashlib.sha256(read.value).hexdigest() if isinstance(read, reading.Known) else str(config)
     return History(card, model, _load(folder() / "starts.json"))
 
 
 def _load(file: Path) -> dict[str, dict[str, object]]:
-    read = bounded.whole(file, MAX_BYTES)
+    read = bounded.whole_file(file, MAX_BYTES)
     told = bounded.json_value(read.value, str(file), "") if isinstance(read, reading.Known) else read
     if not isinstance(told, reading.Known):
         return {}

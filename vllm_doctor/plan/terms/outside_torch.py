@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from vllm_doctor.knowledge.gpus import Card, links_of
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
-from vllm_doctor.plan.calibration import Cell, Fit, cells, split
+from vllm_doctor.plan.calibration import Cell, Fit, cells, split_starts
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.terms.weights import padded_vocab
@@ -80,7 +80,7 @@ def _cell(s: Settings, gpu: Card | None, total_gib: float | None) -> Cell:
     link = joined.pop() if len(joined) == 1 else None
     capability = gpu.capability if gpu is not None else None
     runner = "V2" if s.v2_runner else "V1" if s.engine == "V1" else None
-    ranks = split(s.parallel.tp, s.parallel.pp)
+    ranks = split_starts(s.parallel.tp, s.parallel.pp)
     return next(c for c in cells() if c.fit and c.of(s.version, s.engine, runner, ranks, link, capability))
 
 

@@ -15,7 +15,7 @@ import msgspec
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.architecture import Architecture, Attention, Vision
 from vllm_doctor.plan.model.families import ATTENTION_NAMES, MLP_NAMES
-from vllm_doctor.plan.model.quantization import MXFP4, Format, Scheme, plain
+from vllm_doctor.plan.model.quantization import MXFP4, Format, Scheme, unquantised_format
 
 GIB = 1 << 30
 # Words that the published EAGLE-3 drafters choose from; one may have the model's whole vocabulary.
@@ -346,7 +346,7 @@ def rank_weights(
     draft_eagle3: bool = False,
 ) -> float:
     """Bytes that "Model loading took" reports for one rank of pipeline stage `stage`."""
-    base = plain(target.element)
+    base = unquantised_format(target.element)
     parts = par.stages(len(a.layers))
     start = sum(parts[:stage])
     total = _layers(a, range(start, start + parts[stage]), par, scheme, base, target)

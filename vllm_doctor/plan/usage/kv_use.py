@@ -57,10 +57,12 @@ def kv_use(metrics: Metrics, *, max_model_len: int | None, version: str | None) 
     """The use of the pool at the last scrape. `max_model_len` in tokens; the version decides on block sizes."""
     scrape = metrics.scrapes[-1]
     config = serving.cache_config(scrape)
-    size = serving.whole(config.get("effective_attention_block_size")) or serving.whole(config.get("block_size"))
+    size = serving.count_of_label(config.get("effective_attention_block_size")) or serving.count_of_label(
+        config.get("block_size")
+    )
     engines = max(1, len(serving.gauges(scrape, serving.KV_USE)))
-    blocks = serving.whole(config.get("num_gpu_blocks"))
-    pool = serving.whole(config.get("kv_cache_size_tokens")) or (blocks * size if blocks and size else None)
+    blocks = serving.count_of_label(config.get("num_gpu_blocks"))
+    pool = serving.count_of_label(config.get("kv_cache_size_tokens")) or (blocks * size if blocks and size else None)
     if blocks is None and pool is not None and size:
         blocks = pool // size
     blocks = blocks * engines if blocks is not None else None

@@ -11,7 +11,7 @@ from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.container import describe, first, none, state, word
+from vllm_doctor.rules.gates.container import describe_command, first_of_container, none, shell_word, state
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
 from vllm_doctor.rules.remedies.pod import patch
 from vllm_doctor.rules.say import finding, thing
@@ -70,7 +70,7 @@ def _more_gpus(_: Container, said: dict[str, str]) -> Change:
 
 
 def _placed(container: Container, _: dict[str, str]) -> Change:
-    return _change("placement", "no node meets what the pod asks for", describe(container))
+    return _change("placement", "no node meets what the pod asks for", describe_command(container))
 
 
 def _image(container: Container, said: dict[str, str]) -> Change:
@@ -78,7 +78,7 @@ def _image(container: Container, said: dict[str, str]) -> Change:
     program = "crictl" if container.is_pod else container.runtime
     return _change(
         "image-name", "the registry has no such image for this user: its name, its tag, or the pull secret",
-        f"{program} pull {word(image)}",
+        f"{program} pull {shell_word(image)}",
     )  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def _command(container: Container, said: dict[str, str]) -> Change:
     if told[:1] == "-":
         why += ": the image's entry point was replaced, so its first argument is taken for a program"
     where = "args, not command" if container.is_pod else "after the image, without --entrypoint"
-    shown = f"{container.runtime} inspect -f '{{{{json .Path}}}} {{{{json .Args}}}}' {word(container.name)}"
+    shown = f"{container.runtime} inspect -f '{{{{json .Path}}}} {{{{json .Args}}}}' {shell_word(container.name)}"
     made = patch(container, {"command": None}) if container.is_pod else shown
     return _change("command", f"{why}; give vLLM's image the model and its options {where}", made or "")
 
@@ -105,7 +105,7 @@ def _secret(_: Container, said: dict[str, str]) -> Change:
 
 
 def _volume(container: Container, _: dict[str, str]) -> Change:
-    return _change("volume", "the volume with the model could not be attached", describe(container))
+    return _change("volume", "the volume with the model could not be attached", describe_command(container))
 
 
 _REFUSALS = (
@@ -152,7 +152,7 @@ def judge(case: Case) -> Outcome:
     if container.state in {"running", "paused"}:
         return NotHere("the container runs")
     for one in _REFUSALS:
-        found = first(container, one.message)
+        found = first_of_container(container, one.message)
         if found is None:
             continue
         _, fields, where = found

@@ -10,7 +10,7 @@ from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.container import first, none, state
+from vllm_doctor.rules.gates.container import first_of_container, none, state
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
 from vllm_doctor.rules.remedies.pod import patch
 from vllm_doctor.rules.say import finding, thing
@@ -27,7 +27,7 @@ def judge(case: Case) -> Outcome:
     container, run = case.container, case.run
     if container is None:
         return none(case)
-    told = first(container, "probe-ended-container")
+    told = first_of_container(container, "probe-ended-container")
     if told is None and (unready := _unready(case, container)) is not None:
         return unready
     if told is None:
@@ -38,7 +38,7 @@ def judge(case: Case) -> Outcome:
     if run is not None and run.root is not None:
         return NotHere("the log says what failed before the probe")
     starting = run is None or not run.served(-1)
-    failed = first(container, "probe-failed")
+    failed = first_of_container(container, "probe-failed")
     evidence = (where, *((failed[2],) if failed is not None else ()), state(container))
     if run is not None and run.lines:
         evidence += (case.line(len(run.lines) - 1),)
@@ -68,7 +68,7 @@ def judge(case: Case) -> Outcome:
 def _unready(case: Case, container: Container) -> Finding | None:
     """The server became ready, and the readiness probe keeps the Service's requests from it."""
     run = case.run
-    failed = first(container, "probe-failed")
+    failed = first_of_container(container, "probe-failed")
     if container.ready is not False or container.state != "running" or failed is None:
         return None
     if failed[1]["probe"] != "Readiness" or run is None or run.root is not None or not run.served(-1):

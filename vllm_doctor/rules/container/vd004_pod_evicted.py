@@ -3,7 +3,7 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.container import describe, first, none, state
+from vllm_doctor.rules.gates.container import describe_command, first_of_container, none, state
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
 from vllm_doctor.rules.say import finding, thing
 
@@ -15,7 +15,7 @@ def judge(case: Case) -> Outcome:
         return none(case)
     if not container.is_pod:
         return NotHere("no orchestrator manages it")
-    told = first(container, "pod-evicted")
+    told = first_of_container(container, "pod-evicted")
     if told is None or container.state == "running":
         return Clear("the pod was not taken from its node")
     _, fields, where = told
@@ -25,7 +25,7 @@ def judge(case: Case) -> Outcome:
         title=title,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
         evidence=(where, state(container)),
-        changes=(thing(ChangeKind.OS, "pod-resources", Direction.CHANGE, why, command=describe(container)),),
+        changes=(thing(ChangeKind.OS, "pod-resources", Direction.CHANGE, why, command=describe_command(container)),),
         refute="the pod runs on the same node again and nothing was changed",
     )
 

@@ -7,7 +7,7 @@ from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.gates.container import none, word
+from vllm_doctor.rules.gates.container import none, shell_word
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
 from vllm_doctor.rules.remedies.pod import patch
 from vllm_doctor.rules.say import finding, thing
@@ -75,7 +75,7 @@ def _change(container: Container, one: Beside) -> Change:
         return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=to, command=command)
     space, _, name = _pod(container).partition("/")
     before = " --previous" if one.restarts and one.state != "exited" else ""
-    command = f"kubectl logs -n {word(space)} {word(name)} -c {word(one.name)} --tail=50{before}"
+    command = f"kubectl logs -n {shell_word(space)} {shell_word(name)} -c {shell_word(one.name)} --tail=50{before}"
     after = (
         "vLLM starts when it has ended with code 0" if one.first else "a pod is ready when each of its containers is"
     )

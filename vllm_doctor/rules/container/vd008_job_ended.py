@@ -10,7 +10,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.container import none, said, state, word
+from vllm_doctor.rules.gates.container import none, shell_word, state, state_messages
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
 from vllm_doctor.rules.say import finding, thing
 
@@ -34,11 +34,11 @@ def _longer(container: Container) -> Change:
 
 def _again(container: Container) -> Change:
     why = "#SBATCH --requeue starts a preempted job again; a partition or QOS that is not preempted keeps it"
-    return _do("job-requeue", why, f"scontrol requeue {word(container.name)}")
+    return _do("job-requeue", why, f"scontrol requeue {shell_word(container.name)}")
 
 
 def _elsewhere(container: Container) -> Change:
-    node = word(container.node or "NODE")
+    node = shell_word(container.node or "NODE")
     why = "the node or its slurmd stopped answering; run the job on another one until the node is repaired"
     return _do("job-node", f"#SBATCH --exclude={node}; {why}", f"sinfo -R -n {node}", Direction.REPAIR)
 
@@ -96,9 +96,9 @@ def judge(case: Case) -> Outcome:
             RULE,
             title=ended.title,
             severity=Severity.WILL_FAIL_UNDER_LOAD,
-            evidence=(state(container), *said(container)),
+            evidence=(state(container), *state_messages(container)),
             changes=(ended.change(container),),
-            refute=f"sacct -j {word(container.name)} shows another state",
+            refute=f"sacct -j {shell_word(container.name)} shows another state",
         )
     told = container.error.partition("Reason=")[2]
     never = next((row for row in _NEVER if read(row[0], told) is not None), None)
@@ -106,11 +106,11 @@ def judge(case: Case) -> Outcome:
         return Clear("Slurm did not end the job, and the job does not wait for something that never comes")
     _, why, command = never
     if command in {"scancel", "scontrol release"}:
-        command = f"{command} {word(container.name)}"
+        command = f"{command} {shell_word(container.name)}"
     return finding(
         RULE,
         title=f"Slurm will not start the job: {told}"[:70],
-        evidence=(state(container), *said(container)),
+        evidence=(state(container), *state_messages(container)),
         changes=(_do("job-request", why, command),),
         refute="squeue shows another reason, or that the job runs",
     )

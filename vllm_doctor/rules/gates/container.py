@@ -25,7 +25,7 @@ def source(container: Container) -> str:
     return "pod" if container.is_pod else f"{container.runtime} inspect"
 
 
-def said(container: Container) -> Iterator[Evidence]:
+def state_messages(container: Container) -> Iterator[Evidence]:
     """The state's own words, then the events, the newest first."""
     if container.error:
         yield Evidence(source(container), container.name, container.error, container.started_at)
@@ -37,9 +37,9 @@ def said(container: Container) -> Iterator[Evidence]:
         yield Evidence("event", f"{event.reason}{times}", event.text, event.at)
 
 
-def first(container: Container, *ids: str) -> tuple[str, dict[str, str], Evidence] | None:
+def first_of_container(container: Container, *ids: str) -> tuple[str, dict[str, str], Evidence] | None:
     """The first of what was said that is one of these messages: its id, its fields and where it stands."""
-    for item in said(container):
+    for item in state_messages(container):
         for one in ids:
             if (fields := read(one, item.excerpt)) is not None:
                 return one, fields, item
@@ -58,12 +58,12 @@ def state(container: Container) -> Evidence:
     return Evidence(source(container), container.name, ", ".join(dict.fromkeys(filter(None, told))), at)
 
 
-def describe(container: Container) -> str:
+def describe_command(container: Container) -> str:
     """The command that shows all of a pod."""
     space, _, rest = container.name.partition("/")
-    return f"kubectl describe pod -n {word(space)} {word(rest.partition('/')[0])}"
+    return f"kubectl describe pod -n {shell_word(space)} {shell_word(rest.partition('/')[0])}"
 
 
-def word(text: str) -> str:
+def shell_word(text: str) -> str:
     """A name as a word of a shell: what no name has is left out."""
     return "".join(sign for sign in text if sign.isalnum() or sign in "./:@_-")[:250]

@@ -84,7 +84,7 @@ def _of_launch(launch: Launch, at: Version | None) -> RefusedOptions | NotHere |
     return RefusedOptions((shown,), known, unknown, Confidence.LIKELY, words)
 
 
-def history(case: Case, option: str) -> str:
+def option_history(case: Case, option: str) -> str:
     """In which releases an option exists, in words."""
     fact = versions.flag(option, case.version or versions.newest_known())
     if fact is None:
@@ -95,7 +95,7 @@ def history(case: Case, option: str) -> str:
 def note(case: Case, option: str) -> str:
     """The same with what is noted of it."""
     fact = versions.flag(option, case.version or versions.newest_known())
-    return history(case, option) + (f"; {fact.note}" if fact is not None and fact.note else "")
+    return option_history(case, option) + (f"; {fact.note}" if fact is not None and fact.note else "")
 
 
 def instead(option: str) -> str | None:

@@ -22,7 +22,7 @@ def of_its_file(unit: Unit) -> tuple[Setting, ...]:
     return tuple(one for one in unit.settings if one.directive == _EXEC and one.path == unit.fragment and one.text)
 
 
-def words(lines: Iterable[Setting]) -> tuple[str, ...]:
+def command_words(lines: Iterable[Setting]) -> tuple[str, ...]:
     """The command line of these lines; nothing where systemd replaces something in it (`$NAME`, `%i`) or its quotes
     are not closed."""
     command = " ".join(one.text for one in lines)

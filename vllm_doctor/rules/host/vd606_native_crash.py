@@ -14,7 +14,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.deaths import signal_of
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
-from vllm_doctor.rules.remedies.kernel import kind, other_kernel
+from vllm_doctor.rules.remedies.kernel import kernel_kind, other_kernel
 from vllm_doctor.rules.remedies.layer import first_of_each, off
 from vllm_doctor.rules.say import finding, upgrade
 
@@ -70,7 +70,7 @@ def _cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     """The component's own switch, another kernel, what the part's answers say; else a newer release."""
     said = f"{fault.crash.root.kind}: {fault.crash.root.message}" if fault.crash is not None else ""
     offered: list[Change | None] = [*off(case, fault)]
-    if kind(case, fault) is not None:
+    if kernel_kind(case, fault) is not None:
         offered += [c for c in other_kernel(case, fault) if c is None or c.name != "CUDA_LAUNCH_BLOCKING"]
     offered += changes_of(case, part.answers, said, fault)
     why = "a crash of native code is a defect of the release or of the library; a newer one may have fixed it"

@@ -7,7 +7,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.refused_options import hints, history, instead, note, refused, remove, together
+from vllm_doctor.rules.gates.refused_options import hints, instead, note, option_history, refused, remove, together
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, inventory_var, set_flag, thing
 
@@ -23,7 +23,7 @@ def judge(case: Case) -> Outcome:
     at = f"vLLM {case.version_text}" if case.version_text else "This release"
     return finding(
         RULE,
-        title=f"{at} has no --{known[0]}: {history(case, known[0])}",
+        title=f"{at} has no --{known[0]}: {option_history(case, known[0])}",
         confidence=got.confidence,
         evidence=got.evidence,
         changes=(

@@ -15,7 +15,6 @@ from vllm_doctor.rules.gates.refusals_with_rules import ARCHITECTURE
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
-
 NEWER: Final = "a newer release knows more architectures, and installs a newer `transformers`"
 
 
@@ -92,7 +91,9 @@ def _release(case: Case, fault: Fault) -> Change | None:
         return _older(case, until, "vLLM says that this is the last release with this architecture")
     if "arch-gguf" in fault.ids:  # llama.cpp's name of it, not that of the model's class
         return upgrade(case, NEWER)
-    listed = next((text for id_ in _IDS if (text := fault.fields(id_).get("architectures"))), "")  # as Python prints it
+    listed = next(
+        (text for id_ in ARCHITECTURE if (text := fault.fields(id_).get("architectures"))), ""
+    )  # as Python prints it
     return _with(case, next(iter(listed.replace("'", " ").replace(",", " ").split()), None))
 
 

@@ -7,7 +7,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.kernel import KernelKind, kind, other_attention, other_kernel
+from vllm_doctor.rules.remedies.kernel import KernelKind, kernel_kind, other_attention, other_kernel
 from vllm_doctor.rules.remedies.step import sequences
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
@@ -37,7 +37,7 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """Another attention backend only where attention is what did not fit; else the kernels of what failed."""
     if fault.fields("xla-on-chip").get("space") == "smem":
         return _smaller_table(case)
-    failed = kind(case, fault)
+    failed = kernel_kind(case, fault)
     if failed is KernelKind.ATTENTION:
         triton = "triton-shared" in fault.ids
         other = other_attention(case, fault, "this backend's kernels need less on-chip memory", not_triton=triton)

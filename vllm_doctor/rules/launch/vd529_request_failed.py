@@ -5,7 +5,7 @@ from vllm_doctor.log.traceback import Crash
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
-from vllm_doctor.redact.raised import said
+from vllm_doctor.redact.raised import exception_words
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import exception_line, text
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
@@ -55,7 +55,7 @@ def _title(case: Case, fault: Fault, crash: Crash) -> str:
         return answer.title
     if part is not None and part.broken and unforeseen(fault):
         return part.broken
-    message = said(case.run.lines, crash, crash.root) if case.run is not None else ""
+    message = exception_words(case.run.lines, crash, crash.root) if case.run is not None else ""
     told = message.splitlines()[0][:_QUOTED] if message else ""
     return f"A request failed: {crash.root.kind}" + (f": {told}" if told else "")
 

@@ -4,12 +4,12 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence
-from vllm_doctor.redact.raised import said
+from vllm_doctor.redact.raised import exception_words
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.layer import cures, layer, without_graphs
+from vllm_doctor.rules.remedies.layer import cures, eager_mode, layer
 from vllm_doctor.rules.remedies.refusal import by_place
 from vllm_doctor.rules.say import finding
 
@@ -32,7 +32,7 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.LIKELY,
         evidence=_shown(case, root),
         changes=_once(
-            without_graphs(case, root),
+            eager_mode(case, root),
             by_place(case, root),
             *(cures(case, root, part) if part is not None else ()),
         ),
@@ -56,7 +56,7 @@ def _title(case: Case, root: Fault, part: str) -> str:
     if root.crash is None:
         return f"{part} failed" if part else ""
     first = root.crash.root
-    message = said(case.run.lines, root.crash, first) if case.run is not None else first.message
+    message = exception_words(case.run.lines, root.crash, first) if case.run is not None else first.message
     told = f"{first.kind}: {message.splitlines()[0][:160] if message else ''}".strip(" :")
     where = next((f"{f.function} ({f.file.rsplit('/', 1)[-1]}:{f.line})" for f in reversed(first.frames)), "")
     return (f"{part} failed: " if part else "") + told + (f", in {where}" if where else "")

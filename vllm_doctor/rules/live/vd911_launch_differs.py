@@ -10,7 +10,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.temporary import until
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.unit_launch import effective, of_its_file, words
+from vllm_doctor.rules.gates.unit_launch import command_words, effective, of_its_file
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, inventory_var, thing
 
@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
     if case.probe is None or case.probe.health_status != 200:
         return NotHere("the server does not serve: another finding says why")
     now = effective(unit)
-    if not words(now):
+    if not command_words(now):
         return NotHere("the unit's command line could not be read")
     stale = _stale(case, unit, now)
     if stale is not None:
@@ -42,7 +42,7 @@ def _stale(case: Case, unit: Unit, now: tuple[Setting, ...]) -> Finding | None:
     if unit.main_pid is None or not isinstance(running, Known) or not running.source.startswith("/proc/"):
         return None
     launch = case.launch
-    differ = _differences(launch.argv, words(now)) if launch is not None else ()
+    differ = _differences(launch.argv, command_words(now)) if launch is not None else ()
     if not differ:
         return None
     name = shlex.quote(unit.name)
@@ -73,7 +73,7 @@ def _stale(case: Case, unit: Unit, now: tuple[Setting, ...]) -> Finding | None:
 def _overridden(unit: Unit, now: tuple[Setting, ...]) -> Finding | None:
     """Does a drop-in that stays replace the command line that the playbook rendered?"""
     over = [one for one in now if one.path != unit.fragment and until(one.path) is None]
-    differ = _differences(words(now), words(of_its_file(unit))) if over else ()
+    differ = _differences(command_words(now), command_words(of_its_file(unit))) if over else ()
     if not over or not differ:
         return None
     path = over[0].path

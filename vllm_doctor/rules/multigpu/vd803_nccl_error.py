@@ -11,7 +11,7 @@ from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.gates.shared_memory import SAID, said_by_nccl
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
-from vllm_doctor.rules.remedies.nccl_call import told
+from vllm_doctor.rules.remedies.nccl_call import call_told
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import SHM, environment, finding, set_flag, thing
 
@@ -52,7 +52,7 @@ def judge(case: Case) -> Outcome:
             ),
             refute=f"{maker_tool(case).name} shows a GiB free on each of the GPUs at that moment",
         )
-    said = told(case)
+    said = call_told(case)
     if said is not None:
         evidence = (case.line(said.index), *shown(case, fault, *_IDS))
         return finding(RULE, severity=severity(case, fault), evidence=evidence, changes=said.changes, refute=_REFUTE)
@@ -118,7 +118,7 @@ def _title(fault: Fault, *, own: bool) -> str:
 
 def _alone(case: Case) -> Finding | None:
     """NCCL's warning of a call that no communicator survives, in an excerpt that shows nothing else."""
-    run, said = case.run, told(case)
+    run, said = case.run, call_told(case)
     if run is None or case.root is not None or said is None or not said.ends or run.served(-1):
         return None
     evidence = (case.line(said.index),)

@@ -12,7 +12,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.kernel import KernelKind, called, kind, other_attention, other_kernel
+from vllm_doctor.rules.remedies.kernel import KernelKind, called, kernel_kind, other_attention, other_kernel
 from vllm_doctor.rules.say import finding, set_flag, thing
 
 _IDS = (
@@ -76,7 +76,9 @@ def judge(case: Case) -> Outcome:
 def _without_fp8(case: Case, fault: Fault) -> Finding:
     """Triton has this FP8 only from compute capability 8.9 on. In attention it is the type of the KV cache, in a
     product that of the weights; no other build brings it."""
-    cache = kind(case, fault) is KernelKind.ATTENTION or (str(case.effective("kv-cache-dtype")).startswith("fp8"))
+    cache = kernel_kind(case, fault) is KernelKind.ATTENTION or (
+        str(case.effective("kv-cache-dtype")).startswith("fp8")
+    )
     why = "attention then reads a KV cache of the model's own type: half as many tokens fit"
     also = "the FP8 that Triton has for older GPUs, of fewer digits: check the quality of answers"
     return finding(
@@ -149,7 +151,7 @@ def _compiler(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """What keeps the compiler from being asked: a type the card has, another attention backend, no compiling."""
     if says(text(case, fault), "names-bf16") and case.effective("dtype") not in {"half", "float16"}:
         return (set_flag(case, "dtype", "half", Direction.CHANGE, "the compiler says that the GPU has no bfloat16"),)
-    failed = kind(case, fault)
+    failed = kernel_kind(case, fault)
     if failed is KernelKind.ATTENTION:
         why = "use a backend with precompiled kernels: the compiler has no code for this GPU"
         return (other_attention(case, fault, why, not_triton=True),)
@@ -174,7 +176,7 @@ def _checked(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if any(says(file, "call-encoder-attention") for file in called(case, fault)):
         why = "torch's attention for the image encoder has no such limit"
         return (set_flag(case, "mm-encoder-attn-backend", "TORCH_SDPA", Direction.CHANGE, why),)
-    return other_kernel(case, fault) if kind(case, fault) is not None else ()
+    return other_kernel(case, fault) if kernel_kind(case, fault) is not None else ()
 
 
 RULE = rule("VD703", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

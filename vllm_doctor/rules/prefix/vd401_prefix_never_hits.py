@@ -1,11 +1,11 @@
 """VD401: the prefix cache is asked often enough and never has anything."""
 
-from vllm_doctor.knowledge.serving import PREFIX_HITS, PREFIX_QUERIES, cache_config, whole
+from vllm_doctor.knowledge.serving import PREFIX_HITS, PREFIX_QUERIES, cache_config, count_of_label
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.prefix_queries import ENOUGH, counted
+from vllm_doctor.rules.gates.prefix_queries import ENOUGH, counted_queries
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag
 
@@ -21,7 +21,7 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.METRICS}))
     if case.effective("enable-prefix-caching") is False:
         return NotHere("prefix caching is off")
-    got = counted(metrics, PREFIX_QUERIES, PREFIX_HITS)
+    got = counted_queries(metrics, PREFIX_QUERIES, PREFIX_HITS)
     if got is None:
         return NotHere("this server exports no prefix cache counters")
     queries, hits = got
@@ -29,7 +29,7 @@ def judge(case: Case) -> Outcome:
         return Clear(f"{queries:.0f} queried tokens are too few to judge")
     if hits / queries >= _NEVER:
         return Clear(f"{hits / queries:.1%} of {queries:.0f} queried tokens were hits")
-    block = whole(cache_config(metrics.scrapes[-1]).get("block_size")) or 0
+    block = count_of_label(cache_config(metrics.scrapes[-1]).get("block_size")) or 0
     return finding(
         RULE,
         severity=Severity.ADVICE,

@@ -5,7 +5,7 @@ from vllm_doctor.records.finding import Arithmetic, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.prefix_queries import ENOUGH, counted
+from vllm_doctor.rules.gates.prefix_queries import ENOUGH, counted_queries
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, upgrade
 
@@ -15,11 +15,11 @@ def judge(case: Case) -> Outcome:
     metrics = case.metrics
     if metrics is None:
         return Unseen(frozenset({Signal.METRICS}))
-    got = counted(metrics, EXTERNAL_QUERIES, EXTERNAL_HITS)
+    got = counted_queries(metrics, EXTERNAL_QUERIES, EXTERNAL_HITS)
     if got is None or got[0] == 0:
         return NotHere("no external cache is asked")
     queries, hits = got
-    local = counted(metrics, PREFIX_QUERIES, PREFIX_HITS)
+    local = counted_queries(metrics, PREFIX_QUERIES, PREFIX_HITS)
     if queries < ENOUGH or hits > 0:
         return Clear(f"{hits:.0f} hits of {queries:.0f} queried tokens")
     if local is not None and local[0] > 0 and local[1] == 0:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from vllm_doctor.knowledge import versions
-from vllm_doctor.knowledge.answers import Answer, applies, filled, groups
+from vllm_doctor.knowledge.answers import Answer, applies, filled_in, groups
 from vllm_doctor.knowledge.hub import is_name
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.log.fault import Fault
@@ -15,7 +15,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.kernel import other_kernel
-from vllm_doctor.rules.remedies.requested_change import typed
+from vllm_doctor.rules.remedies.requested_change import value_of_sentence
 from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
 
 # In a command: the model, where it is one of the hub.
@@ -63,8 +63,8 @@ def changes_of(
 
 def _filled(answer: Answer, fields: Mapping[str, str]) -> Answer | None:
     """The answer with the message's figures in it; None where one of them is not known."""
-    to, why = filled(answer.to or "", fields), filled(answer.why, fields)
-    options = tuple(name for one in answer.options if (name := filled(one, fields)) is not None)
+    to, why = filled_in(answer.to or "", fields), filled_in(answer.why, fields)
+    options = tuple(name for one in answer.options if (name := filled_in(one, fields)) is not None)
     if to is None or why is None or (answer.options and not options):
         return None
     return replace(answer, to=to or answer.to, why=why, options=options)
@@ -80,7 +80,9 @@ def _command(case: Case, answer: Answer, fields: Mapping[str, str]) -> str | Non
     if answer.command is None or "{" not in answer.command:
         return answer.command
     name = case.model or "" if _MODEL in answer.command else ""
-    return filled(answer.command, {**fields, "model": name if is_name(name) else ""}, quoted=True) or answer.otherwise
+    return (
+        filled_in(answer.command, {**fields, "model": name if is_name(name) else ""}, quoted=True) or answer.otherwise
+    )
 
 
 def _change(case: Case, answer: Answer, command: str | None) -> Change | None:
@@ -103,13 +105,13 @@ def _change(case: Case, answer: Answer, command: str | None) -> Change | None:
 def _flag(case: Case, answer: Answer) -> Change | None:
     name = next((o for o in answer.options if case.has_flag(o) is not None), "")
     if name:
-        return set_flag(case, name, typed(answer.to), answer.direction, answer.why)
+        return set_flag(case, name, value_of_sentence(answer.to), answer.direction, answer.why)
     name = next((o for o in answer.options if _of_some_release(case, versions.flag, o)), "")
     if not name or answer.direction is Direction.REMOVE:
         return None
     why = f"{answer.why} (in the releases that have this option; the log does not tell its release)"
     review = Applicability.NEEDS_REVIEW
-    return Change(ChangeKind.FLAG, name, None, typed(answer.to), answer.direction, review, None, {}, why)
+    return Change(ChangeKind.FLAG, name, None, value_of_sentence(answer.to), answer.direction, review, None, {}, why)
 
 
 def _of_some_release(case: Case, known: Callable[[str, Version | str], FlagFact | None], name: str) -> bool:

@@ -56,7 +56,7 @@ _FILES: tuple[tuple[KernelKind, str], ...] = (
 _FOUR_BITS = ("nvfp4", "mxfp4", "wna16", "w4", "int4")
 
 
-def kind(case: Case, fault: Fault) -> KernelKind | None:
+def kernel_kind(case: Case, fault: Fault) -> KernelKind | None:
     """Of which kind the innermost call is that can be told; None where no call is of any."""
     files = called(case, fault)
     found = next((k for file in reversed(files) for k, mark in _FILES if says(file, mark)), None)
@@ -90,7 +90,7 @@ def _named(case: Case, fault: Fault) -> tuple[str, ...]:
 
 def other_kernel(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """Another kernel in place of the one that failed: exact settings, the least loss first; else how to learn which."""
-    failed = kind(case, fault)
+    failed = kernel_kind(case, fault)
     offered = tuple(c for c in _REMEDIES[failed](case, fault) if c is not None) if failed is not None else ()
     return offered or (_name_it(case),)
 

@@ -13,7 +13,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies.answer import changes_of
-from vllm_doctor.rules.remedies.kernel import called, kind, other_attention, other_kernel
+from vllm_doctor.rules.remedies.kernel import called, kernel_kind, other_attention, other_kernel
 from vllm_doctor.rules.say import set_flag, upgrade
 
 # What Python raises where code did not expect its own state: no refusal of a value, so a defect of the release.
@@ -52,15 +52,15 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     """What cures failures of this part, as far as the release has it."""
     offered: list[Change | None] = []
     if part.id == _CODES:
-        offered.append(without_graphs(case, fault))
+        offered.append(eager_mode(case, fault))
         # the kernel that failed has a switch of its own: that comes before what the code says
         offered += off(case, fault)
-        offered += other_kernel(case, fault) if kind(case, fault) is not None else ()
+        offered += other_kernel(case, fault) if kernel_kind(case, fault) is not None else ()
     offered += changes_of(case, part.answers, text(case, fault))[:_CHANGES]
     offered += off(case, fault)
     if _in(part, fault):
         offered.append(other_attention(case, fault, "another attention backend does not run this code"))
-    if part.kernels and not _of_python(fault) and kind(case, fault) is not None:
+    if part.kernels and not _of_python(fault) and kernel_kind(case, fault) is not None:
         others = other_kernel(case, fault)
         late = any(said in text(case, fault) for said in _TOLD_LATE) and not any(offered)
         offered += [c for c in others if c is not None and (c.name != _TO_NAME_IT or late)]
@@ -82,7 +82,7 @@ def _asked_for(case: Case, part: Layer) -> tuple[Change | None, ...]:
     return tuple(set_flag(case, name, None, Direction.REMOVE, why) for name in asked)
 
 
-def without_graphs(case: Case, fault: Fault) -> Change | None:
+def eager_mode(case: Case, fault: Fault) -> Change | None:
     """Eager mode runs nothing of what measures or captures CUDA graphs, so a start that fails there gets past it."""
     kind = fault.crash.root.kind if fault.crash is not None else ""
     graphs = startup_phase_of(fault.functions) is StartupPhase.GRAPHS

@@ -157,7 +157,7 @@ class NcclWarning(msgspec.Struct, frozen=True):
     ends: bool
 
 
-def told(case: Case) -> NcclWarning | None:
+def call_told(case: Case) -> NcclWarning | None:
     """The warning, or else torch's last line about it, that names a call; None if none does."""
     run = case.run
     if run is None:

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping
 
 from vllm_doctor.records.container import Container
-from vllm_doctor.rules.gates.container import word
+from vllm_doctor.rules.gates.container import shell_word
 
 # What lets its pods' template be changed; a bare pod and a Job are made anew.
 _CHANGEABLE = ("deployment/", "statefulset/", "daemonset/")
@@ -26,7 +26,7 @@ def patch(
     space, _, rest = container.name.partition("/")
     own = of or rest.partition("/")[2]
     told = {"spec": {"template": {"spec": {**(beside or {}), kind: [{"name": own, **fields}]}}}}
-    return f"kubectl patch -n {word(space)} {word(container.owner)} -p {shlex.quote(json.dumps(told))}"
+    return f"kubectl patch -n {shell_word(space)} {shell_word(container.owner)} -p {shlex.quote(json.dumps(told))}"
 
 
 def limits(container: Container, name: str, value: str) -> str | None:

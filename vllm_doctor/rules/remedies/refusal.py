@@ -4,7 +4,7 @@ import shlex
 from pathlib import PurePosixPath
 
 from vllm_doctor.knowledge.distributions import listed
-from vllm_doctor.knowledge.refusals import VllmPart, package, place_of, wishes, words
+from vllm_doctor.knowledge.refusals import VllmPart, package, place_of_refusal, wishes, words
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says, without
 from vllm_doctor.records.finding import Change
@@ -12,7 +12,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies.kernel import other_attention
-from vllm_doctor.rules.remedies.requested_change import WHY, changes_of, is_option, typed
+from vllm_doctor.rules.remedies.requested_change import WHY, is_option, requested_changes, value_of_sentence
 from vllm_doctor.rules.remedies.weights_split import smaller_split
 from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
 
@@ -26,7 +26,7 @@ _IMPORTING = frozenset({"ImportError", "ModuleNotFoundError"})
 _CHANGES = 3
 
 
-def said(case: Case, fault: Fault) -> str:
+def refusal_text(case: Case, fault: Fault) -> str:
     """The refusal's own words, without what pydantic adds."""
     message = fault.crash.root.message if fault.crash is not None else text(case, fault)
     return without("pydantic-input", message)
@@ -44,7 +44,7 @@ def refused_by_vllm(case: Case, fault: Fault) -> bool:
 
 def asked(case: Case, fault: Fault) -> tuple[Change, ...]:
     """What the refusal asks for, the most definite first; empty where it names nothing that this release has."""
-    told = said(case, fault)
+    told = refusal_text(case, fault)
     if not refused_by_vllm(case, fault) or says(told, "refusal-of-memory"):
         return ()
     split = smaller_split(case, fault, told)
@@ -52,7 +52,7 @@ def asked(case: Case, fault: Fault) -> tuple[Change, ...]:
         return (split,)
     found = wishes(told, lambda name: is_option(case, name))
     serving = case.run is not None and case.run.served(-1, fault.index)
-    made = [c for w in found if w.exact or not serving for c in changes_of(case, w, told)]
+    made = [c for w in found if w.exact or not serving for c in requested_changes(case, w, told)]
     of_class = None if any(w.exact for w in found) else _of_class(case, told)
     once = {(c.kind, c.name): c for c in reversed([*made, *([of_class] if of_class is not None else [])])}
     return tuple(reversed(once.values()))[:_CHANGES]
@@ -60,7 +60,7 @@ def asked(case: Case, fault: Fault) -> tuple[Change, ...]:
 
 def asks_by_name(case: Case, fault: Fault) -> bool:
     """Does the refusal say what to do with an option, and not only that two things do not go together?"""
-    told = said(case, fault)
+    told = refusal_text(case, fault)
     if not refused_by_vllm(case, fault):
         return False
     exact = any(w.exact for w in wishes(told, lambda name: is_option(case, name)))
@@ -71,7 +71,7 @@ def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     """The package that the refusal asks for."""
     # An import that failed says which package it wants, whoever's code it is.
     imports = fault.crash is not None and fault.crash.root.kind in _IMPORTING
-    wanted = package(said(case, fault)) if imports or refused_by_vllm(case, fault) else None
+    wanted = package(refusal_text(case, fault)) if imports or refused_by_vllm(case, fault) else None
     if wanted is None:
         return ()
     direction = Direction.UPGRADE if wanted.newer else Direction.ADD
@@ -87,10 +87,10 @@ def by_place(case: Case, fault: Fault) -> Change | None:
     """The option that the part of vLLM obeys which refused, where its sentence names none."""
     if not refused_by_vllm(case, fault) or fault.crash is None or not fault.crash.root.frames:
         return None
-    told, file = said(case, fault), fault.crash.root.frames[-1].file.replace("\\", "/")
+    told, file = refusal_text(case, fault), fault.crash.root.frames[-1].file.replace("\\", "/")
     if says(told, "refusal-of-memory"):
         return None
-    place = place_of(file, told) if says(told, "refusal") else None
+    place = place_of_refusal(file, told) if says(told, "refusal") else None
     return _of_place(case, fault, place) if place is not None else _of_its_file(case, file)
 
 
@@ -107,7 +107,7 @@ def _of_place(case: Case, fault: Fault, place: VllmPart) -> Change | None:
     if "attention-backend" in place.options and place.direction is Direction.CHANGE:
         return other_attention(case, fault, place.why, first=place.to)
     name = next((o for o in place.options if place.kind != "flag" or o == "model" or is_option(case, o)), None)
-    to = typed(place.to)
+    to = value_of_sentence(place.to)
     match place.kind:
         case "package":
             return upgrade(case, place.why)

@@ -38,7 +38,7 @@ def is_option(case: Case, name: str) -> bool:
     return fact is not None and fact.exists is not False and fact.name not in words().never
 
 
-def changes_of(case: Case, wish: Wish, told: str) -> Iterator[Change]:
+def requested_changes(case: Case, wish: Wish, told: str) -> Iterator[Change]:
     """The change that a wish means here; none where it changes nothing, or where the option is not in use."""
     if wish.kind == "flag" and wish.direction is Direction.CHANGE and wish.exact and not wish.field and allowed(told):
         yield from (c for c in replacement(case, wish.name, told) if c is not None)
@@ -63,7 +63,7 @@ def _variable(case: Case, wish: Wish) -> Change | None:
         return None
     to = wish.to if wish.direction in {Direction.ADD, Direction.SET} else None
     direction = Direction.SET if wish.direction is Direction.ADD else wish.direction
-    return environment(wish.name, direction, WHY[wish.direction], to=typed(to))
+    return environment(wish.name, direction, WHY[wish.direction], to=value_of_sentence(to))
 
 
 def _option(case: Case, wish: Wish) -> Change | None:
@@ -88,7 +88,7 @@ def _option(case: Case, wish: Wish) -> Change | None:
 
 def _value(case: Case, wish: Wish, given: str | bool | None) -> tuple[Direction, Scalar]:
     """The direction and the value in this option's terms."""
-    name, to = wish.name, typed(wish.to)
+    name, to = wish.name, value_of_sentence(wish.to)
     match wish.direction:
         case Direction.REMOVE if name.endswith("parallel-size"):
             return Direction.LOWER, 1
@@ -127,7 +127,7 @@ def _bounded(case: Case, wish: Wish, to: Scalar) -> Scalar:
     return to
 
 
-def typed(value: str | None) -> Scalar:
+def value_of_sentence(value: str | None) -> Scalar:
     """A value of a sentence as one of the option: a switch, a number or a word."""
     if value is None:
         return None

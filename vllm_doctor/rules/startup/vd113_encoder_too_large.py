@@ -11,7 +11,7 @@ from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.prompt_items import limit, per_prompt
 from vllm_doctor.rules.remedies.step import fewer_tokens, tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
-from vllm_doctor.rules.say import finding, merged, set_flag
+from vllm_doctor.rules.say import finding, json_with, set_flag
 
 # 1280 × 784: a picture of 1280 tokens of Qwen2-VL, a quarter of the default's side.
 _PIXELS = 1280 * 784
@@ -143,7 +143,7 @@ def _smaller_items(case: Case) -> Change | None:
     if case.has_flag("mm-processor-kwargs") is None or "qwen" not in (case.model or "").lower():
         return None
     why = "the largest image that is allowed sets the peak; vLLM scales larger ones down to this many pixels"
-    to = merged(case, "mm-processor-kwargs", {"max_pixels": _PIXELS})
+    to = json_with(case, "mm-processor-kwargs", {"max_pixels": _PIXELS})
     return set_flag(case, "mm-processor-kwargs", to, Direction.LOWER, why)
 
 
