@@ -82,6 +82,8 @@ def _finding(found: Finding) -> Iterator[tuple[str, Any]]:
         yield "sums", [f"{a.name}: {number(a.value)} {a.unit} = {a.formula} [{a.source}]" for a in found.arithmetic]
     if found.changes:
         yield "changes", [dict(_change(found.code, c)) for c in found.changes]
+    if found.next:
+        yield "next", found.next
     yield "not if", found.refute
 
 

@@ -27,6 +27,11 @@ _WHO_REFUSES = (
     "the host's memory the kernel has a limit of its own for it, and the page cache counts (free -g; dmesg | tail); on "
     "a GPU with memory of its own try one GPU alone, then another release of driver and image"
 )
+_BY_STEP = (
+    "the step decides, and the lines above this one show it: while the weights load, more GPUs or a quantised "
+    "checkpoint; before 'GPU KV cache size', fewer tokens a step (--max-num-batched-tokens); after it, a lower "
+    "--gpu-memory-utilization"
+)
 
 
 def judge(case: Case) -> Outcome:
@@ -60,7 +65,7 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         refute="the lines before the error show in which phase of the start it happened",
-        then=_WHO_REFUSES if refused else "",
+        then=_WHO_REFUSES if refused else "" if outside or after_kv or forward else _BY_STEP,
     )
 
 
