@@ -49,7 +49,7 @@ def test_a_release_has_what_it_answers_with(code: str, row: MessageRow) -> None:
     for answer in row.answers:
         if answer.kind == "flag":
             assert any(versions.flag(answer.options[0], at) is not None for at in ("0.9.2", "0.33.0")), code
-        assert answer.options or answer.kind in {"upgrade", "kernel"}, code
+        assert answer.options or answer.kind in {"upgrade", "kernel", "pool"}, code
 
 
 @EVERY_ROW

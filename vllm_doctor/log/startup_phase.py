@@ -64,6 +64,7 @@ _STEPS: tuple[tuple[StartupPhase, frozenset[str]], ...] = (
                 "init_cache_engine",
                 "_init_cache_engine",
                 "_allocate_kv_cache",
+                "allocate_kv_cache",
                 "_allocate_kv_cache_tensors",
                 "_reshape_kv_cache_tensors",
                 "get_kv_cache_configs",
@@ -114,10 +115,16 @@ _STEPS: tuple[tuple[StartupPhase, frozenset[str]], ...] = (
                 "_get_prompt_logprobs_dict",
                 "run_background_loop",
                 "step",
+                "propose",
+                "propose_draft_token_ids",
+                "start_load_kv",
+                "wait_for_save",
             }
         ),
     ),
 )
+# Without one of these a model that takes weights was made before: what loads them is an update of a running engine.
+_MAKES_A_MODEL = frozenset({"load_model", "get_model", "initialize_model", "_initialize_model", "make_layers"})
 _GRAPHS = frozenset(
     {
         "capture_model",
@@ -145,6 +152,8 @@ _ENCODER = frozenset(
         "all_gather_interleave",
         "rot_pos_emb",
         "fast_pos_embed_interpolate",
+        "call_hf_processor",
+        "_call_hf_processor",
     }
 )
 # Steps in which an encoder works; where its modules are built, it is weights.
@@ -167,7 +176,7 @@ def encodes(stage: StartupPhase, files: Sequence[str], codes: Iterable[str], fun
     """Was it in the encoder of images, video or audio, by the files of the calls or by what a call's own line names?"""
     paths = [file.replace("\\", "/") for file in files]
     built = any(f == "__init__" and says(p, "call-of-module") for p, f in zip(paths, functions, strict=False))
-    if stage not in _ENCODES or built:
+    if stage not in _ENCODES or built or any(says(f, "function-of-weights") for f in functions):
         return False
     told = [*codes]
     if names_encoder(paths, told, ()):
@@ -189,8 +198,10 @@ def phase_at(files: Sequence[str], functions: Sequence[str]) -> StartupPhase | N
             return StartupPhase.WEIGHTS
         if function == "__init__" and says(file, "call-of-module"):
             return StartupPhase.WEIGHTS
-        if function == "__init__" and says(file, "call-of-communicator"):
+        if function == "__init__" and (says(file, "call-of-communicator") or says(file, "call-of-runner")):
             return StartupPhase.DEVICE
+        if says(file, "call-of-kv-transfer"):
+            return StartupPhase.KV if says(function, "function-of-registration") else StartupPhase.SERVING
         for row, stage in _PLACES:
             if says(file, row):
                 return stage
@@ -209,6 +220,8 @@ def startup_phase_of(functions: Iterable[str]) -> StartupPhase | None:
     """The stage in which a traceback with these functions happened, or None where they do not tell."""
     names = list(functions)
     present = frozenset(names)
+    if any(says(name, "function-of-new-weights") for name in names) and present.isdisjoint(_MAKES_A_MODEL):
+        return StartupPhase.SERVING
     steps = [(stage, min(names.index(n) for n in step & present)) for stage, step in _STEPS if step & present]
     if not steps:
         if present & _GRAPHS:
@@ -220,6 +233,8 @@ def startup_phase_of(functions: Iterable[str]) -> StartupPhase | None:
     if outer is StartupPhase.SERVING:
         # A worker's busy loop also carries out the steps of the start; what it was doing stands further in.
         inner = [s for s in steps if s[0] is not StartupPhase.SERVING]
+        if present.isdisjoint(_MAKES_A_MODEL):
+            inner = [s for s in inner if s[0] is not StartupPhase.WEIGHTS]
         outer = min(inner, key=lambda s: s[1])[0] if inner else outer
     if present & _GRAPHS and outer in {StartupPhase.PROFILE, StartupPhase.WARMUP, StartupPhase.KV}:
         return StartupPhase.GRAPHS

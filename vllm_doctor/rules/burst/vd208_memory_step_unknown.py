@@ -1,6 +1,7 @@
 """VD208: memory of the GPU ran out, and the log does not tell in which step."""
 
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
@@ -14,7 +15,7 @@ from vllm_doctor.rules.say import finding
 
 # Who asks the driver itself, beside torch's allocator: libraries for their handles and buffers, and sleep mode when it
 # maps the pool again. In whatever step that was, what is missing is what vLLM's fraction leaves over.
-_OUTSIDE = frozenset({"cublas-alloc", "cublas-create", "nccl-oom", "nccl-calloc", "cumem-oom"})
+_OUTSIDE = frozenset({"cublas-alloc", "cublas-create", "nccl-oom", "nccl-calloc", "cumem-oom", "device-oom-program"})
 
 _ON_TOP = "the allocation came on top of the memory that gpu_memory_utilization gives to the KV cache"
 _IF_SERVING = "if the server had been ready: a step works in the memory that gpu_memory_utilization leaves free"
@@ -41,7 +42,8 @@ def judge(case: Case) -> Outcome:
         return oom
     outside = bool(oom.fault.ids & _OUTSIDE) and oom.torch is None
     # torch names the pools of graphs that were captured: by then the KV cache has its part.
-    after_kv = oom.torch is not None and bool(oom.torch.private_pools) and tenants(oom.torch) is None
+    graphs = oom.torch is not None and bool(oom.torch.private_pools)
+    after_kv = (graphs or _builds_metadata(oom.fault)) and tenants(oom.torch) is None
     forward = in_model(oom) and not after_kv and tenants(oom.torch) is None
     refused = refused_though_free(oom.torch) and not after_kv and not forward
     return finding(
@@ -67,6 +69,11 @@ def judge(case: Case) -> Outcome:
         refute="the lines before the error show in which phase of the start it happened",
         then=_WHO_REFUSES if refused else "" if outside or after_kv or forward else _BY_STEP,
     )
+
+
+def _builds_metadata(fault: Fault) -> bool:
+    """Were metadata of attention built? The profile run has none: whatever step it was, the KV cache stood."""
+    return bool(fault.files) and says(fault.files[-1].replace("\\", "/"), "call-of-metadata")
 
 
 def _phase(fault: Fault) -> Phase | None:

@@ -6,7 +6,17 @@ from vllm_doctor.rules.case import Case
 _ALLOCATORS = {"hip": "rocm"}
 # The platforms by the devices that vLLM names; `cuda` is the name of AMD's, too.
 _OWN_NAMES = frozenset({"xpu", "npu", "hpu"})
-_DEVICES = {"device-oom-xla": "tpu", "device-oom-neuron": "neuron", "device-oom-habana": "hpu"}
+_DEVICES = {
+    "device-oom-xla": "tpu",
+    "device-oom-program": "tpu",
+    "device-oom-neuron": "neuron",
+    "device-oom-neuron-alloc": "neuron",
+    "device-oom-neuron-code": "neuron",
+    "device-oom-habana": "hpu",
+    "device-oom-ascend": "npu",
+    "device-oom-ascend-code": "npu",
+    "device-oom-ascend-torch": "npu",
+}
 
 
 def platform(case: Case) -> str | None:

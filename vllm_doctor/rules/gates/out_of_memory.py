@@ -36,6 +36,13 @@ EXHAUSTED = frozenset(
         "device-oom-neuron",
         "device-oom-library",
         "device-oom-habana",
+        "device-oom-call",
+        "device-oom-ascend",
+        "device-oom-ascend-code",
+        "device-oom-ascend-torch",
+        "device-oom-program",
+        "device-oom-neuron-alloc",
+        "device-oom-neuron-code",
     }
 )
 

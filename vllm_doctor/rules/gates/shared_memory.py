@@ -4,7 +4,7 @@ from vllm_doctor.log.match import Hit
 from vllm_doctor.rules.case import Case
 
 _FAILED = frozenset({"nccl-system", "nccl-unhandled", "nccl-any"})
-SAID = ("nccl-shm", "nccl-fallocate", "shm-full", "shm-object")
+SAID = ("nccl-shm", "nccl-fallocate", "shm-full", "shm-object", "shm-segment")
 
 
 def said_by_nccl(case: Case) -> Hit | None:

@@ -25,7 +25,11 @@ _TOLD = (
     "ray-low-memory",
     "ray-threshold",
     "ray-killed",
+    "oomd-killed",
+    "earlyoom-killed",
 )
+# It asks with SIGTERM before it kills: a server that stopped did as it was asked.
+_ASKS = "earlyoom-killed"
 # Kubernetes and Docker say so of a container at its own limit.
 _POD = "container-oom"
 # Slurm says so of a step at the memory that its job asked for.
@@ -43,6 +47,8 @@ def judge(case: Case) -> Outcome:
     if kernel is None and unit is None and run is None:
         return Unseen(frozenset({Signal.KERNEL, Signal.UNIT, Signal.LOG}))
     hit = run.first(*_TOLD) if run is not None else None
+    if run is not None and hit is not None and hit.id == _ASKS and run.stopped is not None and run.root is None:
+        hit = None
     recorded = unit is not None and (unit.result == "oom-kill" or bool(unit.oom_kills))
     found = kills(kernel) if kernel is not None else ()
     if case.live:

@@ -1,7 +1,7 @@
 """VD802: the shared memory in which ranks exchange data is too small or full."""
 
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import each
+from vllm_doctor.log.match import each, says
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
@@ -26,6 +26,8 @@ _LIKELY = frozenset({"bus-error", "sigbus"})
 def judge(case: Case) -> Outcome:
     """Was there no room in /dev/shm?"""
     fault = named(case, *_IDS)
+    if isinstance(fault, NotHere) and case.root is not None and _segment_refused(case.root):
+        fault = case.root
     said = said_by_nccl(case)
     if isinstance(fault, NotHere) and said is not None and case.root is not None:
         fault = case.root
@@ -60,6 +62,14 @@ def judge(case: Case) -> Outcome:
         ),
         refute="`df /dev/shm` shows room at the moment of the failure",
     )
+
+
+def _segment_refused(fault: Fault) -> bool:
+    """Did a call that makes a segment in /dev/shm find no page for it? ENOSPC where it is made, EFAULT where its pages
+    are asked for at once (madvise(2), MADV_POPULATE_WRITE)."""
+    if fault.crash is None or not says(fault.crash.root.message, "no-page"):
+        return False
+    return any(says(file.replace("\\", "/"), "call-of-shared-segment") for file in fault.files[-3:])
 
 
 def _bus(case: Case) -> int | None:

@@ -1,11 +1,13 @@
-"""VD314: an engine that slept does not get its memory back: something else has it."""
+"""VD314: an engine that slept does not get its memory back, or new weights find no room beside its KV cache."""
 
+from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
-from vllm_doctor.rules.gates.out_of_memory import exhausted, sums
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, thing
@@ -16,6 +18,8 @@ def judge(case: Case) -> Outcome:
     oom = exhausted(case)
     if isinstance(oom, NotHere | Unseen):
         return oom
+    if _updates(oom):
+        return _of_new_weights(case, oom)
     waking = "wake_up" in oom.fault.functions
     slept = oom.run.first("sleep-freed")
     mapped = "cumem-oom" in oom.fault.ids and oom.fault.startup_phase in {
@@ -42,6 +46,47 @@ def judge(case: Case) -> Outcome:
             ),
         ),
         refute=f"{maker_tool(case).name} shows, before the wake-up, as much free memory as the sleep freed",
+    )
+
+
+def _updates(oom: Oom) -> bool:
+    """Were a trainer's new weights taken, while the engine has its own?"""
+    if oom.fault.startup_phase is not StartupPhase.SERVING:
+        return False
+    files = (file.replace("\\", "/") for file in oom.fault.files)
+    return any(says(name, "function-of-new-weights") for name in oom.fault.functions) or any(
+        says(file, "call-of-weights-update") for file in files
+    )
+
+
+def _of_new_weights(case: Case, oom: Oom) -> Finding:
+    return finding(
+        RULE,
+        title="A trainer's new weights find no room beside the KV cache",
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(
+            lower_utilization(
+                case, oom.torch, "new weights are received in memory that gpu_memory_utilization leaves free"
+            ),
+            thing(
+                ChangeKind.OS,
+                "kv-cache",
+                Direction.STOP,
+                "free the KV cache while weights change (--enable-sleep-mode): sleep at level 2, wake the weights "
+                "alone (tags=weights), send the new ones, then wake the KV cache (tags=kv_cache)",
+            ),
+            thing(
+                ChangeKind.OS,
+                "other-gpu-processes",
+                Direction.STOP,
+                "let the trainer free its memory first (empty its cache, offload), or send the weights in parts",
+                command=maker_tool(case).holders,
+            ),
+        ),
+        refute=f"{maker_tool(case).name} shows, before the update, more free memory than the largest tensor takes",
     )
 
 

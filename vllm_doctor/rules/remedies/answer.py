@@ -14,6 +14,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.host_pool import pools_by_calls
 from vllm_doctor.rules.remedies.kernel import other_kernel
 from vllm_doctor.rules.remedies.requested_change import value_of_sentence
 from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
@@ -27,6 +28,7 @@ _READ = {
     "env": {Signal.LAUNCH},
     "upgrade": {Signal.LOG, Signal.VERSION},
     "kernel": {Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS},
+    "pool": {Signal.LOG, Signal.LAUNCH, Signal.VERSION},
 }
 
 
@@ -52,8 +54,9 @@ def changes_of(
         here = applies(answer, said) and (not answer.messages or ids & frozenset(answer.messages))
         if not here or not _given(case, answer):
             continue
-        if answer.kind == "kernel":
-            found += other_kernel(case, fault) if fault is not None else ()
+        if answer.kind in {"kernel", "pool"}:
+            make = other_kernel if answer.kind == "kernel" else pools_by_calls
+            found += make(case, fault) if fault is not None else ()
         else:
             told = {**groups(answer, said), **fields}
             known = _filled(answer, told)

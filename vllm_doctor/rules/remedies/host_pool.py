@@ -1,0 +1,111 @@
+"""A smaller pool in memory of the host: which one it is, the calls that asked for the memory tell."""
+
+from collections.abc import Callable
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.host_claims import SWAPPED
+from vllm_doctor.rules.say import environment, set_flag, thing
+
+# Calls that copy weights to the host when --cpu-offload-gb asks for it.
+_OFFLOADS = frozenset({"maybe_offload_to_cpu", "_maybe_offload_to_cpu", "wrap_modules"})
+# GB that LMCache pins where nothing is set (lmcache/v1/config.py).
+_LOCAL_CACHE = 5
+# GB of P2pNcclConnector's pool where nothing is set (p2p_nccl_engine.py).
+_P2P_POOL = 32
+
+
+def pools_by_calls(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """The changes of the pool that the innermost of the known calls makes; empty where no call names one."""
+    frames = [f for link in fault.crash.links for f in link.frames] if fault.crash is not None else []
+    for frame in reversed(frames):
+        path = frame.file.replace("\\", "/")
+        if frame.function == "sleep":
+            return (_sleep(case),)
+        if frame.function in _OFFLOADS:
+            return _made(_offloaded(case))
+        for row, change in _POOLS:
+            if says(path, row):
+                return _made(change(case))
+    return ()
+
+
+def _made(change: Change | None) -> tuple[Change, ...]:
+    return (change,) if change is not None else ()
+
+
+def _sleep(case: Case) -> Change:
+    why = "level 2 keeps no copy of the weights in memory of the host; who wakes the engine must load them again"
+    command = f"curl -X POST 'http://127.0.0.1:{case.count('port') or 8000}/sleep?level=2'"
+    return thing(ChangeKind.OS, "sleep-level", Direction.SET, why, to=2, before=1, command=command)
+
+
+def _offloaded(case: Case) -> Change | None:
+    why = "offloaded weights are pinned in memory of the host, this many GiB of every rank"
+    now = case.number("cpu-offload-gb")
+    return set_flag(case, "cpu-offload-gb", int(now / 2) if now else None, Direction.LOWER, why)
+
+
+def _prefetched(case: Case) -> Change | None:
+    now = case.count("offload-num-in-group")
+    why = "so many layers of each group of --offload-group-size are kept in pinned memory of the host"
+    to = max(1, now // 2) if now is not None and now > 1 else None
+    return set_flag(case, "offload-num-in-group", to, Direction.LOWER, why) or _offloaded(case)
+
+
+def _kv_offloaded(case: Case) -> Change | None:
+    now = case.number("kv-offloading-size")
+    why = (
+        "the pool of the host to which KV cache is moved, GiB of all ranks together, is taken whole at the start; in "
+        "--kv-transfer-config it is cpu_bytes_to_use"
+    )
+    named = set_flag(case, "kv-offloading-size", int(now / 2) if now else None, Direction.LOWER, why)
+    return named or set_flag(case, "kv-transfer-config", None, Direction.CHANGE, why)
+
+
+def _p2p(case: Case) -> Change | None:
+    why = (
+        f"set mem_pool_size_gb in kv_connector_extra_config: each rank pins so many GiB of the host for KV cache that "
+        f"waits for its request ({_P2P_POOL} where nothing is set)"
+    )
+    return set_flag(case, "kv-transfer-config", None, Direction.CHANGE, why)
+
+
+def _nixl(case: Case) -> Change | None:
+    why = (
+        "with kv_buffer_device cpu a copy of the whole KV cache lies in memory of the host: cuda keeps it on the GPU; "
+        "elsewhere make the KV cache smaller"
+    )
+    return set_flag(case, "kv-transfer-config", None, Direction.CHANGE, why)
+
+
+def _lmcache(case: Case) -> Change:
+    why = "every rank pins this many GiB of the host for LMCache; max_local_cpu_size in its file"
+    name, told = "LMCACHE_MAX_LOCAL_CPU_SIZE", case.env("LMCACHE_MAX_LOCAL_CPU_SIZE")
+    now = float(told) if told is not None and told.replace(".", "", 1).isdigit() else None
+    return environment(name, Direction.LOWER, why, to=max(1, int((now or _LOCAL_CACHE) / 2)), before=now)
+
+
+def _adapters(case: Case) -> Change | None:
+    now = case.count("max-cpu-loras")
+    why = "so many adapters are kept in pinned memory of the host"
+    return set_flag(case, "max-cpu-loras", max(1, now // 2) if now else None, Direction.LOWER, why)
+
+
+def _swap(case: Case) -> Change | None:
+    why = "vLLM pins CPU blocks at start, this many GiB per GPU (4 by default)"
+    return set_flag(case, "swap-space", 0, Direction.LOWER, why, until=SWAPPED)
+
+
+_POOLS: tuple[tuple[str, Callable[[Case], Change | None]], ...] = (
+    ("call-of-p2p-pool", _p2p),
+    ("call-of-kv-offload", _kv_offloaded),
+    ("call-of-nixl", _nixl),
+    ("call-of-lmcache", _lmcache),
+    ("call-of-prefetch", _prefetched),
+    ("call-of-cache", _swap),
+    ("call-adapters", _adapters),
+)
