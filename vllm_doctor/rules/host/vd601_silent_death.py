@@ -38,6 +38,12 @@ _SIGNALS = {
     "11": "a crash in native code (SIGSEGV)",
     "6": "an abort in native code (SIGABRT)",
 }
+# Nothing but the kernel, a container's runtime or a person sends it; the first is the most frequent by far.
+_WHO_KILLS = (
+    "ask the kernel whether the host's memory ran out: journalctl -k -g 'Killed process' (a container: docker inspect "
+    "or kubectl describe), and give that with --kernel-log; if it did, more memory of the host, or less of it taken "
+    "(--cpu-offload-gb, --swap-space)"
+)
 
 
 def judge(case: Case) -> Outcome:
@@ -87,6 +93,7 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.POSSIBLE,
         evidence=(case.line(first.index),),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill, and an earlier line shows a failure",
+        then=_WHO_KILLS if number == "9" else "",
     )
 
 
