@@ -1,33 +1,38 @@
 """The approved files: where each lies, and how its text is made anew."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from tests.approved import askers, bounds, diagnoses, plan_sweeps, plans, readings, sweeps
+from tests.approved import askers, bounds, diagnoses, plan_options, plan_sweeps, plans, readings, rests_on, sweeps
 
 FOLDER = Path(__file__).parent
 
 
 def made() -> dict[Path, Callable[[], str]]:
     """Every approved file, and what writes it."""
-    of_rules = {FOLDER / "diagnoses" / f"{code}.yaml": partial(diagnoses.answers, code) for code in diagnoses.codes()}
-    of_plans = {FOLDER / "plans" / f"{model}.txt": partial(plans.answers, model) for model in plans.launches()}
-    of_questions = {
-        FOLDER / "plan_sweeps" / f"{model}.txt": partial(plan_sweeps.answers, model) for model in plans.launches()
+    kinds: dict[str, tuple[str, Iterable[str], Callable[[str], str]]] = {
+        "askers": ("txt", askers.kinds(), askers.answers),
+        "bounds": ("txt", bounds.kinds(), bounds.answers),
+        "diagnoses": ("yaml", diagnoses.codes(), diagnoses.answers),
+        "plans": ("txt", plans.launches(), plans.answers),
+        "plan_sweeps": ("txt", plans.launches(), plan_sweeps.answers),
+        "plan_options": ("txt", plan_options.models(), plan_options.answers),
+        "rests_on": ("txt", rests_on.codes(), rests_on.answers),
+        "sweeps": ("txt", sweeps.codes(), sweeps.answers),
+        "readings": ("txt", readings.kinds(), readings.answers),
     }
-    of_figures = {FOLDER / "sweeps" / f"{code}.txt": partial(sweeps.answers, code) for code in sweeps.codes()}
-    of_documents = {FOLDER / "readings" / f"{kind}.txt": partial(readings.answers, kind) for kind in readings.kinds()}
-    of_programs = {FOLDER / "askers" / f"{kind}.txt": partial(askers.answers, kind) for kind in askers.kinds()}
-    of_numbers = {FOLDER / "bounds" / f"{kind}.txt": partial(bounds.answers, kind) for kind in bounds.kinds()}
-    return of_programs | of_numbers | of_rules | of_plans | of_questions | of_figures | of_documents
+    return {
+        FOLDER / kind / f"{name}.{end}": partial(write, name)
+        for kind, (end, all_of, write) in kinds.items()
+        for name in all_of
+    }
 
 
 def present() -> set[Path]:
     """The files that lie there."""
-    texts = (
-        FOLDER.glob(f"{kind}/*.txt") for kind in ("plans", "plan_sweeps", "sweeps", "readings", "askers", "bounds")
-    )
+    kinds = ("plans", "plan_sweeps", "plan_options", "sweeps", "rests_on", "readings", "askers", "bounds")
+    texts = (FOLDER.glob(f"{kind}/*.txt") for kind in kinds)
     return {*FOLDER.glob("diagnoses/*.yaml"), *(path for kind in texts for path in kind)}
 
 

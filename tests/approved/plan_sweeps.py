@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from vllm_doctor.knowledge.versions import sampled
 from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.model.reading import ConfigError
+from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 
 _NUMBER = re.compile(r"\d{1,9}|0\.\d{1,4}")
@@ -46,32 +47,33 @@ def answers(model: str) -> str:
 def _told(model: str) -> Iterator[str]:
     config = json.loads((FOLDER / "models" / f"{model}.json").read_text(encoding="utf-8"))
     for words in launches()[model]:
-        before = _figures(config, question(words))
+        before = figures(config, question(words))
         yield f"$ {words}"
         yield from (f"  {name} = {value}" for name, value in before.items())
         for what, changed in _of_launch(words):
-            yield from _line(what, before, _figures(config, question(changed)))
+            yield from line(what, before, figures(config, question(changed)))
     asked = question(launches()[model][0])
-    before = _figures(config, asked)
+    before = figures(config, asked)
     yield "config.json of the first"
     for what, other in _of_config(config):
-        yield from _line(what, before, _figures(other, asked))
+        yield from line(what, before, figures(other, asked))
     for kind, values in (("version", tuple(map(str, sampled()))), ("gpu", gpus.names())):
         if model not in THROUGH[kind]:
             continue
         yield f"every {kind} of the first, each beside the one before it"
         last = before
         for value in values:
-            after = _figures(config, {**asked, kind: value})
-            yield from _line(value, last, after)
+            after = figures(config, {**asked, kind: value})
+            yield from line(value, last, after)
             last = after
 
 
-def _line(what: str, before: dict[str, str], after: dict[str, str]) -> Iterator[str]:
+def line(what: str, before: dict[str, str], after: dict[str, str], most: int = _SHOWN) -> Iterator[str]:
+    """What is refused, or the figures that are others, `most` of them; nothing where all are the same."""
     if "refused" in after:
         yield f"  {what}: refused: {after['refused']}"
     elif before != after:
-        yield f"  {what}: {differs(before, after, _SHOWN)}"
+        yield f"  {what}: {differs(before, after, most)}"
 
 
 @cache
@@ -79,8 +81,11 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="plan-sweeps-")
 
 
-def _figures(config: Any, asked: dict[str, Any]) -> dict[str, str]:
-    """What is predicted, GiB to the hundredth (to the kilobyte what is counted); why not, where it is refused."""
+def figures(
+    config: Any, asked: dict[str, Any], more: Callable[[Prediction], Mapping[str, object]] = lambda _: {}
+) -> dict[str, str]:
+    """What is predicted, GiB to the hundredth (to the kilobyte what is counted); why not, where it is refused. `more`
+    adds figures."""
     path = Path(_folder().name) / "config.json"
     path.write_text(json.dumps(config), encoding="utf-8")
     try:
@@ -107,6 +112,7 @@ def _figures(config: Any, asked: dict[str, Any]) -> dict[str, str]:
         "tokens a step": told.settings.batched,
         "sequences": told.settings.seqs,
         "ranks": told.settings.parallel.tp,
+        **more(told),
     }
     return {name: _written(name, v) for name, v in found.items() if v is not None}
 

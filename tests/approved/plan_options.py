@@ -1,0 +1,117 @@
+"""What a plan says where one more option is set: each that the planner asks for and that the launch leaves out, with
+each value that it may have (a switch; each choice; 1, 2 and 3). A line where it matters.
+
+`plan_sweeps` moves what a launch says; here is what no launch of the examples says.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+from unittest.mock import patch
+
+from tests.approved.plan_sweeps import figures, line, question
+from tests.approved.plans import FOLDER
+from vllm_doctor.knowledge import parser
+from vllm_doctor.knowledge.versions import parse_version
+from vllm_doctor.launch.table import takes
+from vllm_doctor.plan.launch.flags import Flags
+from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.terms.host import GIB
+
+# By model (dense, of states, of latent attention, with an encoder, of experts in 4 bits): one launch each, of V1 with
+# its first and second runner and of V0.
+_ASKED = {
+    "llama-8b": (
+        "--gpu H100 --gpus 4 --vllm-version 0.33.0 -- vllm serve m --max-model-len 8192 -tp 4",
+        "--gpu L4 --gpus 2 --vllm-version 0.6.6 -- vllm serve m --max-model-len 8192 -tp 2",
+        "--gpu H100 --gpus 4 --vllm-version 0.14.1 -- vllm serve m --max-model-len 8192 -tp 2 -pp 2",
+    ),
+    "deepseek-v3": ("--gpu H200 --gpus 8 --vllm-version 0.33.0 -- vllm serve m --max-model-len 8192 -tp 8",),
+    "qwen3.5-27b": ("--gpu B200 --vllm-version 0.33.0 -- vllm serve m --max-model-len 8192",),
+    "qwen2.5-vl-7b": ("--gpu L4 --vllm-version 0.32.0 -- vllm serve m --max-model-len 8192",),
+    "gpt-oss-20b": ("--gpu B200 --gpus 2 --vllm-version 0.33.0 -- vllm serve m --max-model-len 8192",),
+}
+_NUMBERS = ("1", "2", "3")
+# What else than a number an option takes.
+_VALUES = {
+    "gpu-memory-utilization": ("0.5", "0.98"),
+    "hf-overrides": ('{"max_position_embeddings": 4096}', '{"num_hidden_layers": 8}'),
+    "quantization": ("fp8", "bitsandbytes", "awq", "modelopt", "mxfp8"),
+    "speculative-config": (
+        '{"method": "ngram", "num_speculative_tokens": 3}',
+        '{"method": "mtp", "num_speculative_tokens": 1}',
+        '{"method": "eagle3", "model": "d", "num_speculative_tokens": 2}',
+    ),
+    "kv-transfer-config": (
+        '{"kv_connector": "OffloadingConnector", "kv_connector_extra_config": {"cpu_bytes_to_use": 9000000000}}',
+        '{"kv_connector": "LMCacheConnectorV1"}',
+    ),
+    "compilation-config": ('{"cudagraph_mode": "FULL"}', '{"cudagraph_capture_sizes": [1, 2, 4, 64]}', '{"mode": 0}'),
+}
+# All that is other is shown.
+_ALL = 40
+
+
+@cache
+def models() -> tuple[str, ...]:
+    """The models that are asked about."""
+    return tuple(_ASKED)
+
+
+def answers(model: str) -> str:
+    """Each launch, and what each option does to it."""
+    return "\n".join(_told(model)) + "\n"
+
+
+def _told(model: str) -> Iterator[str]:
+    config = json.loads((FOLDER / "models" / f"{model}.json").read_text(encoding="utf-8"))
+    for words in _ASKED[model]:
+        asked = question(words)
+        before = figures(config, asked, _more)
+        yield f"$ {words}"
+        yield from (f"  {name} = {value}" for name, value in before.items())
+        for option in _not_set(config, asked):
+            for more in _values(option, asked["version"]):
+                after = figures(config, {**asked, "launch": (*asked["launch"], *more)}, _more)
+                yield from line(" ".join(more), before, after, _ALL)
+
+
+def _more(told: Prediction) -> dict[str, object]:
+    """The terms, what of the host is used, and why a launch is refused or cannot be judged."""
+    return {
+        **{f"of {term.name}": term.bytes / GIB for term in told.terms},
+        "host": round(told.host.total_gib, 2),
+        "shared memory": round(told.host.shared_gib, 2),
+        "odds": None if told.odds is None else round(told.odds, 3),
+        "refused for": "; ".join(map(str, told.settings.refusals)) or None,
+        "unknown": "; ".join((*told.settings.doubts, *told.host.unsure)) or None,
+    }
+
+
+def _values(option: str, version: str) -> Iterator[tuple[str, ...]]:
+    if takes(option, parse_version(version)) == 0:
+        yield (f"--{option}",)
+        return
+    read = (parser.options(version) or {}).get(option)
+    choices = read.choices if read is not None and read.choices else _NUMBERS
+    for value in _VALUES.get(option, choices):
+        yield (f"--{option}", str(value))
+
+
+def _not_set(config: Any, asked: dict[str, Any]) -> list[str]:
+    """The options that the planner asks for and the launch has not."""
+    found: dict[str, None] = {}
+    own: dict[str, Callable[..., Any]] = {kind: getattr(Flags, kind) for kind in ("int", "number", "text", "on")}
+
+    def noted(kind: str) -> Callable[..., Any]:
+        def ask(self: Flags, name: str, *more: Any, **named: Any) -> Any:
+            if self.values.get(name) is None:
+                found.setdefault(name)
+            return own[kind](self, name, *more, **named)
+
+        return ask
+
+    with patch.multiple(Flags, **{kind: noted(kind) for kind in own}):
+        figures(config, asked)
+    return list(found)
