@@ -122,6 +122,15 @@ def _listed(count: int) -> bytes:
     return "".join(f"id{n:02}\tvllm/vllm-openai:v0.11.0\tserve m\tname{n:02}\n" for n in range(count)).encode()
 
 
+def _in_each_state() -> bytes:
+    program = "{ path=/opt/vllm/bin/vllm ; argv[]=/opt/vllm/bin/vllm serve org/m ; ignore_errors=no }"
+    states = ("inactive", "active", "deactivating", "activating", "failed", "reloading")
+    return "\n\n".join(
+        f"Id=vllm@{at}.service\nLoadState=loaded\nActiveState={state}\nSubState=x\nExecStart={program}"
+        for at, state in enumerate((*states, *states[:2]))
+    ).encode()
+
+
 _WROTE = "\n".join(f"2026-02-02T02:{n // 60:02}:{n % 60:02}Z line {n}" for n in range(3)).encode()
 _POD = Ran(0, _of("pod", "restarting.json"), "")
 _ERROR = Ran(1, b"", "Error from server (Forbidden): you cannot list this")
@@ -246,6 +255,10 @@ def _programs() -> dict[str, _Asks]:
                 "has one": _by_words(
                     ("list-unit-files", Ran(0, b"vllm.service enabled\nvllm@.service enabled\n\n", "")),
                     ("show", Ran(0, _of("systemctl", "show.txt"), "")),
+                ),
+                "has one in each state": _by_words(
+                    ("list-unit-files", Ran(0, b"vllm@.service enabled\n", "")),
+                    ("show", Ran(0, _in_each_state(), "")),
                 ),
                 "was not booted": lambda _: Ran(1, b"", "System has not been booted with systemd as init system"),
                 "has none": _by_words(("show", Ran(0, b"Id=vllm@main.service\nLoadState=not-found\n", ""))),

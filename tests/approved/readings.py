@@ -18,9 +18,25 @@ from unittest.mock import patch
 import msgspec
 
 from tests.approved.text import number
-from vllm_doctor.gather import environment_file, inspected, kernel, metrics, nvidia_smi, nvml_said, pod, procfs, slurm
+from vllm_doctor.gather import (
+    described,
+    environment_file,
+    inspected,
+    kernel,
+    made,
+    metrics,
+    nvidia_smi,
+    nvml_said,
+    pod,
+    procfs,
+    release,
+    slurm,
+    unit_files,
+    weight_files,
+)
 from vllm_doctor.gather import systemd as units
 from vllm_doctor.gather.run import Ran
+from vllm_doctor.records.host import Launch, Unit
 from vllm_doctor.records.reading import Known, Reading
 
 DOCUMENTS = Path(__file__).parent / "documents"
@@ -53,10 +69,11 @@ def _systemd(text: str) -> object:
 class _Tree:
     """A folder of files, of which only those that differ are written: a host's /proc, a hundred times."""
 
-    def __init__(self) -> None:
+    def __init__(self, sockets: dict[int, int]) -> None:
+        """`sockets`: by process the socket that it holds."""
         self.kept = tempfile.TemporaryDirectory(prefix="proc-")
         self.files: dict[str, str] = {}
-        for pid, inode in ((100, 55501), (102, 55502)):
+        for pid, inode in sockets.items():
             handles = Path(self.kept.name) / str(pid) / "fd"
             handles.mkdir(parents=True)
             (handles / "7").symlink_to(f"socket:[{inode}]")
@@ -76,12 +93,64 @@ class _Tree:
 
 @cache
 def _tree() -> _Tree:
-    return _Tree()
+    return _Tree({100: 55501, 102: 55502})
+
+
+def _in(text: str) -> dict[str, str]:
+    """The files of a document, by their paths."""
+    return dict(re.findall(r"^== (\S+)\n((?:(?!== ).*\n)*)", text, re.MULTILINE))
+
+
+@cache
+def _host() -> _Tree:
+    return _Tree({})
+
+
+def _files(text: str) -> object:
+    """A unit's files, the release that it starts, its model's configuration and weights."""
+    where = _host().kept.name
+    folder = str(_host().holding({name: content.replace("FOLDER", where) for name, content in _in(text).items()}))
+    etc = f"{folder}/etc"
+    named = {"EnvironmentFiles": f"{etc}/env (ignore_errors=yes)"}
+    unit = Unit("vllm@main.service", "loaded", "failed", "failed", "exit-code", fragment=f"{etc}/vllm@.service",
+                drop_ins=(f"{etc}/50-ops.conf",), properties=named)  # fmt: skip
+    launch = Launch(("vllm", "serve", "org/m"), "org/m", {})
+    told = {
+        "settings": unit_files.settings(unit),
+        "output": unit_files.output_path(unit),
+        "rendered": unit_files.is_rendered(unit),
+        "release": release.version([f"{folder}/opt/bin/vllm", "serve", "org/m"], None),
+        "config": release.model_config(launch, {"HF_HOME": f"{folder}/hf", "HOME": f"{folder}/home"}, None),
+        "weights": weight_files.checked(f"{folder}/weights"),
+    }
+    text = msgspec.json.encode(told).decode().replace(folder, "")
+    return json.loads(re.sub(r"\d{4}-\d\d-\d\dT[\d:]+\+00:00", "then", text))
+
+
+def _described(text: str) -> object:
+    seen = [one for found in described.pods(text) for one in pod.containers(found)]
+    return {"is one": described.holds(text), "pods": pod.with_events(seen, pod.events(described.events(text)))}
+
+
+def _made(text: str) -> object:
+    told = json.loads(text)
+    runtime = "podman" if "CreateCommand" in str(told) else "docker"
+    found = made.made(told, runtime=runtime, name="llm", image="vllm/vllm-openai:v0.12.0", program="vllm")
+    if found is None:
+        return None
+    options: dict[str, list[str]] = {}
+    for word in found.words:
+        if word.startswith("-") or not options:
+            options.setdefault(word, [])
+            last = word
+        else:
+            options[last].append(word)
+    return {"options": options, "left": found.left, "always": found.always}
 
 
 def _proc(text: str) -> object:
-    files = re.findall(r"^== (\S+)\n((?:(?!== ).*\n)*)", text, re.MULTILINE)
-    folder = _tree().holding({name: content.rstrip("\n").replace("␀", "\0") for name, content in files})
+    files = {name: content.rstrip("\n").replace("␀", "\0") for name, content in _in(text).items()}
+    folder = _tree().holding(files)
     with patch.object(procfs, "PROC", folder):
         return {
             "memory": procfs.meminfo(),
@@ -92,6 +161,9 @@ def _proc(text: str) -> object:
 
 
 _READ: dict[str, Callable[[str], object]] = {
+    "describe": _described,
+    "files": _files,
+    "made": _made,
     "environment": environment_file.assigned,
     "events": _json(pod.read_events),
     "inspect": _json(inspected.read),

@@ -102,10 +102,13 @@ def _is_service_of_vllm(found: Found) -> bool:
     return is_vllm(found.argv) or unit.name == "vllm.service" or unit.name.startswith("vllm@")
 
 
+_ORDER = ("failed", "activating", "deactivating", "active")
+
+
 def _trouble(found: Found) -> tuple[int, str]:
     """Failed and restarting units first, then running, then stopped by hand."""
-    order = {"failed": 0, "activating": 1, "deactivating": 2, "active": 3}
-    return (order.get(found.unit.active_state, 4), found.unit.name)
+    state = found.unit.active_state
+    return ((*_ORDER, state).index(state), found.unit.name)
 
 
 def _blocks(text: str) -> list[dict[str, str]]:
