@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from tests.approved.readings import DOCUMENTS, flat
+from tests.approved.readings import DOCUMENTS, flat, proc
 from vllm_doctor import gather
 from vllm_doctor.gather import (
     containers,
@@ -29,6 +29,7 @@ from vllm_doctor.gather import (
     place,
     pod,
     probe,
+    procfs,
     prometheus,
     run,
     slurm,
@@ -38,7 +39,7 @@ from vllm_doctor.gather import (
 from vllm_doctor.gather.http import HttpOutcome, NoResponse, Pass, Response
 from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.gather.run import NotRun, ProgramOutcome, Ran
-from vllm_doctor.records.host import Launch, Metrics, Probe
+from vllm_doctor.records.host import Gpu, GpuProcess, Launch, Metrics, Probe, Unit
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 
@@ -129,6 +130,31 @@ def _in_each_state() -> bytes:
         f"Id=vllm@{at}.service\nLoadState=loaded\nActiveState={state}\nSubState=x\nExecStart={program}"
         for at, state in enumerate((*states, *states[:2]))
     ).encode()
+
+
+# Processes 100 (the server) and 101 of the documents' host hold two cards; process 7 is another's.
+_CARDS = tuple(
+    Gpu(
+        at, "card", f"GPU-{at}" if at else None, total_bytes=80 << 30, free_bytes=at << 30,
+        processes=(GpuProcess(100, 3 << 30), GpuProcess(101, at or None), GpuProcess(7, 5 << 30)),
+    )
+    for at in range(2)
+)  # fmt: skip
+
+
+def _looked(state: str, canary_s: float | None) -> object:
+    """A unit's look at its processes, cards and server."""
+    unit = Unit("vllm@main.service", "loaded", state, "x", "", invocation_id="ab12", main_pid=100, restarts=2,
+                memory_max=96 << 30)  # fmt: skip
+    argv = ("/opt/vllm/bin/vllm", "serve", "org/m", "--port", "9000", "--api-key", "k")
+    found = systemd.Found(unit, argv, {}, "/system.slice/vllm@main.service", None)
+    files = (DOCUMENTS / "proc" / "host.txt").read_text(encoding="utf-8")
+    with (
+        patch.object(procfs, "PROC", proc(files)),
+        patch.object(look, "pids_of", lambda _: (100, 101, 102)),
+        patch.object(journal, "silent_s", lambda *_: 12.0),
+    ):
+        return look._look(found, Known((*_CARDS, Gpu(2, "another's")), "NVML"), (_NOW, 3600.0, 0.0), "", canary_s)
 
 
 _WROTE = "\n".join(f"2026-02-02T02:{n // 60:02}:{n % 60:02}Z line {n}" for n in range(3)).encode()
@@ -350,6 +376,9 @@ def _servers() -> dict[str, _Gets]:
                 "once": lambda: _brief(metrics.scrape_twice(_URL, deadline_s=0.04, interval_s=0.01, given=_KEYED)),
                 "few": partial(metrics.scrape_few, _URL, ("num_requests_running",), deadline_s=1),
                 "look": lambda: msgspec.structs.replace(look.look_at(_URL), awake=0.0),
+                "look at a unit": partial(_looked, "active", None),
+                "look at a unit, and ask it for a completion": partial(_looked, "active", 20.0),
+                "look at a unit that does not run": partial(_looked, "failed", None),
             },
             {
                 "serves": _by_path(("/health", _text(200, "")), ("/metrics", _text(200, _METRICS))),

@@ -148,10 +148,13 @@ def _made(text: str) -> object:
     return {"options": options, "left": found.left, "always": found.always}
 
 
+def proc(text: str) -> Path:
+    """A folder with the files of a document as in /proc, until the next one is asked for."""
+    return _tree().holding({name: content.rstrip("\n").replace("␀", "\0") for name, content in _in(text).items()})
+
+
 def _proc(text: str) -> object:
-    files = {name: content.rstrip("\n").replace("␀", "\0") for name, content in _in(text).items()}
-    folder = _tree().holding(files)
-    with patch.object(procfs, "PROC", folder):
+    with patch.object(procfs, "PROC", proc(text)):
         return {
             "memory": procfs.meminfo(),
             "processes": list(procfs.processes()),
