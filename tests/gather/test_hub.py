@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -167,3 +168,21 @@ def test_a_description_larger_than_any_does_not_fill_the_disk(hub, monkeypatch, 
     assert told.returncode == 2, told.stdout
     assert "VD0001" not in told.stderr
     assert max(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()) <= 32 << 20
+
+
+def test_a_hub_that_cannot_be_reached_is_not_asked_again_and_again(hub, monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        told = plan("acme/chat")
+    assert told.returncode == 2
+    assert "could not be reached, and no cache here has config.json of acme/chat" in told.stderr
+    assert "HF_ENDPOINT names another hub" in told.stderr
+
+
+def test_what_was_fetched_is_planned_while_the_hub_cannot_be_reached(hub, monkeypatch):
+    plan("acme/chat")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        assert plan("acme/chat").returncode == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import resource
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ CONFIG, INDEX = "config.json", "model.safetensors.index.json"
 _GIVEN = "--model-config config.json"
 _ELSEWHERE = f"HF_ENDPOINT names another hub, HTTPS_PROXY the way to it; or {_GIVEN}"
 _SECONDS, _PATIENCE_S = 5.0, 12.0
+_REACHED_S = 4.0  # to a connection; a hub that takes one is given more time to answer
 _MOST = 32 << 20  # bytes; as of any config.json (plan/model/reading.py)
 
 
@@ -35,8 +37,12 @@ def config(model: str, revision: str | None) -> Known[Path] | Unknown:
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells each of its retries
     refused = (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled)
 
+    # One that cannot be reached is asked again and again by the library, for longer than a user waits.
+    away = not _reached()
+
     def fetched(name: str) -> Path | None:
-        return Path(hf_hub_download(model, name, revision=revision, etag_timeout=_SECONDS))
+        found = hf_hub_download(model, name, revision=revision, etag_timeout=_SECONDS, local_files_only=away)
+        return Path(found)
 
     try:
         with _no_larger():
@@ -64,6 +70,29 @@ def _hub() -> str:
 
     told = urlsplit(constants.ENDPOINT)
     return f"{told.scheme}://{told.netloc.rpartition('@')[2]}"
+
+
+def _reached() -> bool:
+    """Does the hub, or the proxy on the way to it, take a connection? Where the hub is not to be asked, yes."""
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    from huggingface_hub import constants
+
+    told = urlsplit(constants.ENDPOINT)
+    if constants.HF_HUB_OFFLINE or told.hostname is None:
+        return True
+    proxy = None if proxy_bypass(told.hostname) else getproxies().get(told.scheme)
+    way = urlsplit(proxy if proxy is None or "://" in proxy else f"http://{proxy}") if proxy else told
+    port = way.port or (443 if way.scheme == "https" else 80)
+
+    def connected() -> bool:
+        with suppress(OSError), socket.create_connection((way.hostname or "", port), timeout=_REACHED_S):
+            return True
+        return False
+
+    # The name's own look-up has no time limit but the resolver's.
+    return Task(connected).within(_REACHED_S, late=False)
 
 
 def _refusal(model: str, revision: str | None, problem: Exception) -> Unknown:
