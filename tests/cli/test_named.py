@@ -47,7 +47,7 @@ FILES = {
     "diagnose": {"--log", "--kernel-log", "--metrics", "--nvidia-smi", "--model-config", "--from"},
     "fragmentation": {"--metrics"},
     "guard": {"--policy"},
-    "plan": {"--model-config", "--metrics", "--learn", "--prices"},
+    "plan": {"--model-config", "--draft-config", "--metrics", "--learn", "--prices"},
     "report": {"--http-config"},
 }
 # Options whose text names no file that is read.

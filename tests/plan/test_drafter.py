@@ -8,6 +8,7 @@ import pytest
 from tests.plan.models import LLAMA_8B
 from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.plan.question.ask import KnownStart, foresee
+from vllm_doctor.plan.question.planner import Question, planner
 
 EAGLE3 = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
 QUANTISED = {**LLAMA_8B, "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}}
@@ -72,3 +73,77 @@ def test_where_no_code_says_which_runner_a_quantised_model_has_the_range_holds_b
     assert range_(bare) > range_(first)
     assert not planned(QUANTISED, version="0.29.0").settings.runner_open
     assert not planned(version="0.26.0").settings.runner_open
+
+
+SMALL = {
+    **LLAMA_8B, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "head_dim": 64,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+OWN = {"model": "meta-llama/Llama-3.2-1B", "num_speculative_tokens": 3}
+
+
+@pytest.fixture
+def with_drafter(tmp_path):
+    """A plan of Llama-3.1-8B with Llama-3.2-1B as its drafter, whose config.json is given."""
+
+    def asked(drafts=OWN, version="0.33.0", flags="", draft=SMALL) -> Prediction:
+        for name, config in (("m", LLAMA_8B), ("d", draft)):
+            (tmp_path / f"{name}.json").write_text(json.dumps(config))
+        words = ("--speculative-config", json.dumps(drafts), *flags.split())
+        q = Question(
+            ("vllm", "serve", "m", "--max-model-len", "8192", *words), "H100", 8, None, version,
+            str(tmp_path / "m.json"), draft_config=str(tmp_path / "d.json"),
+        )  # fmt: skip
+        return planner(q).predict()
+
+    return asked
+
+
+def test_a_drafter_whose_config_is_given_has_its_weights_and_its_cache(with_drafter):
+    p = with_drafter()
+    # 1,235,814,400 parameters, published, and the cos and sin of its positions.
+    assert p.weights_gib - planned().weights_gib == pytest.approx(
+        2 * (1_235_814_400 + 131072 * 64) / (1 << 30), abs=0.01
+    )
+    # 32 KiB a token beside the model's 128.
+    assert p.needed_kv_gib == pytest.approx(planned().needed_kv_gib * (128 + 32) / 128, rel=1e-3)
+    assert p.verdict == "starts"
+
+
+def test_it_is_split_as_the_model_is(with_drafter):
+    one, four = with_drafter(), with_drafter(flags="--tensor-parallel-size 4")
+    alone = [planned().weights_gib, planned_on_four().weights_gib]
+    assert four.weights_gib - alone[1] == pytest.approx((one.weights_gib - alone[0]) / 4, rel=0.03)
+
+
+def planned_on_four() -> Prediction:
+    argv = ("vllm", "serve", "m", "--max-model-len", "8192", "--tensor-parallel-size", "4")
+    told = foresee(KnownStart(argv, "0.33.0", LLAMA_8B, "NVIDIA H100 80GB HBM3", 79.19, gpus=8))
+    assert told is not None
+    return told.now
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"), [("0.9.2", False), ("0.10.0", True), ("0.14.1", True), ("0.15.0", False)]
+)
+def test_from_0_10_to_0_14_no_model_drafts_for_another(with_drafter, version, refused):
+    flags = [r.flag for r in with_drafter(version=version).settings.refusals]
+    assert ("--speculative-config" in flags) == refused
+
+
+def test_a_config_that_no_drafter_asks_for_is_said_to_be_unread(with_drafter):
+    ngram = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4}
+    assert with_drafter(ngram).weights_gib == planned().weights_gib
+
+
+def test_a_drafter_makes_an_embedding_of_its_own_before_it_takes_the_models():
+    # MTP of a quantised Qwen3.6-27B on 22.4 GiB: 2.37 GiB were asked for while loading, which is its embedding.
+    config = {**LLAMA_8B, "num_nextn_predict_layers": 1}
+    argv = ("vllm", "serve", "m", "--max-model-len", "2048", "--enforce-eager", "--max-num-batched-tokens", "2048")
+    drafts = ("--speculative-config", '{"method":"mtp","num_speculative_tokens":1}')
+    with_it, without = (
+        foresee(KnownStart((*argv, *more), "0.25.1", config, None, total_gib=17.2)) for more in (drafts, ())
+    )
+    assert with_it is not None
+    assert without is not None
+    assert (with_it.now.outcome, without.now.outcome) == ("oom-weights", "ok")

@@ -337,3 +337,46 @@ def test_the_first_qwen_names_twice_the_width_that_gate_and_up_have():
         "max_position_embeddings": 32768, "tie_word_embeddings": False, "bf16": True,
     }  # fmt: skip
     assert of(qwen) == 2 * (7_721_324_544 + 32768 * 128) + 2 * MIB
+
+
+def _sized(model_type, hidden, width, layers, heads, kv, vocab, **more):  # noqa: PLR0917
+    return {
+        "model_type": model_type, "hidden_size": hidden, "intermediate_size": width, "num_hidden_layers": layers,
+        "num_attention_heads": heads, "num_key_value_heads": kv, "vocab_size": vocab, "max_position_embeddings": 4096,
+        "tie_word_embeddings": False, **more,
+    }  # fmt: skip
+
+
+TIED_WORDS = {"tie_word_embeddings": True}
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters"),
+    [
+        (_sized("internlm2", 4096, 14336, 32, 32, 8, 92544), 7_737_708_544),
+        (_sized("exaone", 4096, 14336, 32, 32, 8, 102400), 7_818_448_896),
+        (_sized("seed_oss", 5120, 27648, 64, 80, 8, 155136, head_dim=128, attention_bias=True), 36_151_104_512),
+        (_sized("stablelm", 2048, 5632, 24, 32, 32, 100352), 1_644_515_328),
+        (_sized("olmo", 2048, 8192, 16, 16, 16, 50304, **TIED_WORDS), 1_176_764_416),
+        (_sized("baichuan", 4096, 11008, 32, 32, 32, 125696), 7_505_973_248),
+        (_sized("chatglm", 4096, 13696, 28, 32, 2, 65024, head_dim=128), 6_243_584_000),
+        (_sized("gpt_neox", 4096, 16384, 32, 32, 32, 50432), 6_857_302_016),
+        (_sized("minicpm", 2304, 5760, 40, 36, 36, 122753, **TIED_WORDS), 2_724_880_896),
+        (_sized("phi", 2560, 10240, 32, 32, 32, 51200), 2_779_683_840),
+        (_sized("ernie4_5", 1024, 3072, 18, 16, 2, 103424, head_dim=128, **TIED_WORDS), 360_748_032),
+        (_sized("hunyuan_v1_dense", 4096, 14336, 32, 32, 8, 128167, head_dim=128, **TIED_WORDS), 7_505_227_776),
+        (_sized("apertus", 4096, 21504, 32, 32, 8, 131072), 8_053_338_176),
+        (_sized("mpt", 4096, 16384, 32, 32, 32, 50432, **TIED_WORDS), 6_649_286_656),
+        (_sized("bloom", 4096, 16384, 30, 32, 32, 250880, **TIED_WORDS), 7_069_016_064),
+        # What pools has no head.
+        (_sized("modernbert", 1024, 2624, 28, 16, 16, 50368, **TIED_WORDS), 394_781_696),
+        (_sized("nomic_bert", 768, 3072, 12, 12, 12, 30528, **TIED_WORDS), 136_731_648),
+    ],
+    ids=lambda x: x["model_type"] if isinstance(x, dict) else "",
+)
+def test_weights_are_those_of_the_published_checkpoint(config, parameters):
+    # Torch rounds large tensors up, at most 2 MiB each.
+    a = arch(config)
+    got = rank_weights(a, scheme(None, None, 2), Parallel(), 0, WeightTarget(2, rope_rows=0)) / 2
+    assert a.known
+    assert got == pytest.approx(parameters, rel=0.006)

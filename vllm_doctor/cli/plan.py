@@ -57,6 +57,13 @@ def plan(  # noqa: PLR0917
             "Several with --sweep models.",
         ),
     ] = None,
+    draft_config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="config.json, or the folder, of a drafter that is a model of its own. Default: from the hub.",
+        ),
+    ] = None,
     weights_gib: Annotated[str | None, typer.Option(metavar="GIB", help="Weights of one GPU in GiB, if known.")] = None,
     available_kv_gib: Annotated[
         str | None,
@@ -134,6 +141,7 @@ def plan(  # noqa: PLR0917
             host_memory_gib=host_memory_gib,
             vllm_version=vllm_version,
             model_config=tuple(model_config or ()),
+            draft_config=draft_config,
             weights_gib=weights_gib,
             available_kv_gib=available_kv_gib,
             profile=profile,

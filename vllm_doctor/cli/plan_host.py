@@ -3,6 +3,7 @@ requests."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -47,7 +48,28 @@ def fill(q: Question, *, unit: str | None, count: int | None) -> Question:
             q = replace(q, version=str(newest_known()), assumed=(*q.assumed, note))
     if q.config is None:
         q = replace(q, config=str(_config(found, argv)))
+        q = replace(q, draft_config=q.draft_config or _drafter(argv))
     return q
+
+
+def _drafter(argv: tuple[str, ...]) -> str | None:
+    """The config.json of the launch's drafter, where it is a model of its own that is here or on the hub. The plan says
+    what is left out without it."""
+    told = parse_command(list(argv)).flags.get("speculative-config")
+    try:
+        named = json.loads(told) if isinstance(told, str) else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(named, dict) or named.get("method") not in {None, "draft_model"}:
+        return None
+    name = named.get("model")
+    if not isinstance(name, str):
+        return None
+    folder = Path(name)
+    if (folder / "config.json").is_file():
+        return str(folder)
+    fetched = hub.config(name, None) if is_name(name) else None
+    return str(fetched.value) if isinstance(fetched, Known) else None
 
 
 def start_log(name: str | None) -> tuple[bool, list[str]]:

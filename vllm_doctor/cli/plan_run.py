@@ -44,6 +44,7 @@ class PlanOptions(msgspec.Struct, frozen=True):
     host_memory_gib: str | None
     vllm_version: str | None
     model_config: tuple[str, ...]
+    draft_config: str | None
     weights_gib: str | None
     available_kv_gib: str | None
     profile: str
@@ -64,7 +65,9 @@ def run(o: PlanOptions) -> Exit:
     """Print the plan; OK when the launch as asked starts, INCOMPLETE when that cannot be said. Raises UsageProblem for
     a question that has no answer."""
     configs = [("--model-config", name) for name in o.model_config]
-    refuse_missing(missing([("--metrics", o.metrics), ("--prices", o.prices), *configs]))
+    refuse_missing(
+        missing([("--metrics", o.metrics), ("--prices", o.prices), ("--draft-config", o.draft_config), *configs])
+    )
     try:
         if o.goal is not None or o.prices is not None:
             return _goal(o)
@@ -86,6 +89,7 @@ def _question(o: PlanOptions, config: str | None) -> Question:
         o.weights_gib,
         o.available_kv_gib,
         host_memory_gib=o.host_memory_gib,
+        draft_config=o.draft_config,
     )
     card_known = o.gpu is not None or o.gpu_memory_gib is not None or o.available_kv_gib is not None
     if asked.launch and card_known and o.vllm_version and config:

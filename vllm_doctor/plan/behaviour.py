@@ -53,6 +53,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     chunks_experts_at_16384: bool
     pads_within_quarter: bool
     pads_within_half: bool
+    refuses_draft_models: bool
     direct_fp8_experts: bool
     schedules_ahead: bool
     checks_all_stages: bool

@@ -171,10 +171,16 @@ WHOLE = frozenset(
 
 
 def resolve(  # noqa: PLR0917
-    line: LaunchLine, version: Version, arch: Architecture, gpu: Card | None, total_gib: float | None, gpus: int
+    line: LaunchLine,
+    version: Version,
+    arch: Architecture,
+    gpu: Card | None,
+    total_gib: float | None,
+    gpus: int,
+    draft_model: Architecture | None = None,
 ) -> Settings:
-    """All settings of a launch. Raises SettingError for values that are not of their kind; what vLLM would refuse is in
-    `refusals`."""
+    """All settings of a launch; `draft_model` is the drafter's architecture, where it is a model of its own. Raises
+    SettingError for values that are not of their kind; what vLLM would refuse is in `refusals`."""
     flags, env = Flags(line), line.env
     refusals, notes, does = list(line.refusals), list(line.notes), behaviour(version)
     pooling, quant = _pools(flags, arch), flags.text("quantization")
@@ -274,6 +280,7 @@ def resolve(  # noqa: PLR0917
         quantization=quant,
         speculative=method,
         draft_tokens=draft,
+        draft=draft_model if method == "draft_model" else None,
         host=host,
         kv_bytes=flags.int("kv-cache-memory-bytes", 0) or None,
         blocks_override=flags.int("num-gpu-blocks-override", 0) or None,

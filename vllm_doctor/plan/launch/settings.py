@@ -9,6 +9,7 @@ from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
 from vllm_doctor.plan.launch.host_memory import HostAsked
 from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.model.architecture import Architecture
 
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4}
 
@@ -36,6 +37,7 @@ class Settings(msgspec.Struct, frozen=True):
     quantization: str | None
     speculative: str | None = None
     draft_tokens: int = 0
+    draft: Architecture | None = None  # of a drafter that is a model of its own, where its config is known
     host: HostAsked = msgspec.field(default_factory=HostAsked)
     kv_bytes: int | None = None
     blocks_override: int | None = None

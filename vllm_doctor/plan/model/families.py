@@ -70,6 +70,23 @@ KNOWN = frozenset(
         "bert",
         "roberta",
         "xlm-roberta",
+        "modernbert",
+        "nomic_bert",
+        "internlm2",
+        "exaone",
+        "seed_oss",
+        "stablelm",
+        "olmo",
+        "baichuan",
+        "chatglm",
+        "gpt_neox",
+        "minicpm",
+        "phi",
+        "ernie4_5",
+        "hunyuan_v1_dense",
+        "apertus",
+        "mpt",
+        "bloom",
     }
 )
 
@@ -116,6 +133,7 @@ QKV_BIAS = frozenset(
 WIDTH_IS_FOUR_HIDDEN = frozenset({"gpt2", "gpt_bigcode", "gptj", "gpt_neo", "codegen", "bloom", "falcon", "mpt"})
 PLAIN_MLP = frozenset(
     {
+        "apertus",
         "gpt2",
         "opt",
         "bloom",

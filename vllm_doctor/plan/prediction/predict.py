@@ -28,7 +28,7 @@ from vllm_doctor.plan.terms.lora import lora_bytes
 from vllm_doctor.plan.terms.outside_torch import Estimate, graphs, non_torch, not_of_torch
 from vllm_doctor.plan.terms.pages import pool_of
 from vllm_doctor.plan.terms.term import Term
-from vllm_doctor.plan.terms.weights import EAGLE3_VOCAB, WeightTarget, rank_weights, step_buffers
+from vllm_doctor.plan.terms.weights import EAGLE3_VOCAB, WeightTarget, padded_vocab, rank_weights, step_buffers
 
 GIB = 1 << 30
 # The most of a step's activations that is taken as lost to fragmentation: a public log of 200000 batched tokens on
@@ -131,6 +131,7 @@ class Stage(msgspec.Struct, frozen=True):
     heavier: float  # what the weights are more if the host's kernels lay them out the other way
     runner: float  # what the activations are more on the other runner, where it is open which one it is
     offloaded: Offloaded  # of the weights, what stays on the host
+    loading: float  # what is there beside the weights until they are loaded
 
 
 def quantisation(a: Architecture, s: Settings) -> Scheme:
@@ -171,6 +172,8 @@ def _stage(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sche
         return _loaded(shown, (s.quantization, s.element, s.gguf), s.parallel, index, to, s.speculative)
 
     weights, heavier = load(target) + step_buffers(shown, s.batched, s.element) + lora_bytes(a, s, index), 0.0
+    last = index == s.parallel.pp - 1
+    weights += _drafter(s, target) if last else 0.0
     # Triton's layout or Marlin's: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
     if fmt.name == "mxfp4" and not s.does.mxfp4_for_triton and 9.0 <= (target.capability or 0) < 10.0:
         heavier = max(0.0, load(replace(target, capability=8.9)) - weights)
@@ -194,7 +197,30 @@ def _stage(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sche
     checked = pool_of(a, s, gpu, None) if _checks_all_layers(s) else pool
     away = offloaded(shown, s, fmt, target, index)
     weights += away.buffers - away.moved
-    return Stage(weights, activation, pool, checked, stranded(a, s, gpu, index, fmt), heavier, runner, away)
+    lost = stranded(a, s, gpu, index, fmt)
+    return Stage(weights, activation, pool, checked, lost, heavier, runner, away, _while_loading(a, s, index))
+
+
+def _drafter(s: Settings, target: WeightTarget) -> float:
+    """Bytes of one rank of a drafter that is a model of its own, split as the model is (v1/spec_decode/draft_model.py);
+    0 where there is none."""
+    if s.draft is None:
+        return 0.0
+    own = Parallel(tp=s.parallel.tp)
+    return rank_weights(s.draft, scheme(s.draft.quantization, None, s.element), own, 0, target)
+
+
+# What drafters make of their own before the model's takes its place: embedding and head (models/*_mtp.py; the drafter
+# shares them after both are loaded, v1/spec_decode _maybe_share_embeddings, _maybe_share_lm_head).
+_SHARED_LATER = {"mtp": 2, "eagle": 2, "eagle3": 1}
+
+
+def _while_loading(a: Architecture, s: Settings, index: int) -> float:
+    """Bytes of one rank that are there only until the weights are loaded."""
+    if s.engine != "V1" or index != s.parallel.pp - 1:
+        return 0.0
+    rows = padded_vocab(a.vocab, s.parallel.tp) // s.parallel.tp
+    return float(_SHARED_LATER.get(s.speculative or "", 0) * rows * a.hidden * s.element)
 
 
 def _checks_all_layers(s: Settings) -> bool:
@@ -463,7 +489,7 @@ def _points(  # noqa: PLR0917
     """Where memory may run out, in the order of the start."""
     points: list[StartPoint] = []
     if _counts_all(gpu):
-        points += _before_the_pool(s, gpu, total, f)
+        points += _before_the_pool(s, gpu, total, f, stage.loading / GIB)
     if stage.checked is not None and f.available is not None:
         points.append(_pool_point(s, f, held, stage.checked, needed))
     if _counts_all(gpu):
@@ -471,8 +497,8 @@ def _points(  # noqa: PLR0917
     return points
 
 
-def _before_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures) -> list[StartPoint]:
-    """While weights are loaded, and in the profile's pass."""
+def _before_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, loading: float) -> list[StartPoint]:
+    """While weights are loaded, with `loading` GiB beside them, and in the profile's pass."""
     free, off = total - held_before_start(s, gpu), _held_off(s, gpu)
     loaded = [x for x in f.spreads if x.term in {"weights", "layout of the weights", "drafter"}]
     # What V0 of old counts outside torch holds blocks that torch gives back when it runs short.
@@ -480,7 +506,7 @@ def _before_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures) ->
     passed = [*loaded, *(x for x in f.spreads if x.term in {"activation", "sampler", "runner", *outside})]
     found: list[StartPoint] = []
     for outcome, left, spreads in (
-        ("oom-weights", free - f.weights, loaded),
+        ("oom-weights", free - f.weights - loading, loaded),
         ("oom-profile", free - f.weights - f.stays - f.active, passed),
     ):
         below, above = _range([*spreads, Spread("before the start", off, off)])

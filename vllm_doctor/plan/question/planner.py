@@ -53,6 +53,7 @@ class Question(msgspec.Struct, frozen=True):
     available_kv_gib: str | None = None
     measured: KnownTerms = msgspec.field(default_factory=KnownTerms)
     host_memory_gib: str | None = None
+    draft_config: str | None = None  # of a drafter that is a model of its own
     assumed: tuple[str, ...] = ()  # what was taken because nobody said it, each in a sentence
 
 
@@ -68,11 +69,13 @@ class Planner(msgspec.Struct, frozen=True):
     known: KnownTerms
     notes: tuple[str, ...] = ()
     history: History = msgspec.field(default_factory=History)
+    draft: Architecture | None = None  # of a drafter that is a model of its own
 
     def settings(self, changes: dict[str, str | bool | None] | None = None) -> Settings:
         """The launch resolved, with flags changed or (None) left out."""
         flags = {k: v for k, v in {**self.line.flags, **(changes or {})}.items() if v is not None}
-        return resolve(replace(self.line, flags=flags), self.version, self.arch, self.gpu, self.total_gib, self.gpus)
+        line = replace(self.line, flags=flags)
+        return resolve(line, self.version, self.arch, self.gpu, self.total_gib, self.gpus, self.draft)
 
     def predict(self, changes: dict[str, str | bool | None] | None = None) -> Prediction:
         """The prediction for the launch with these changes. A known pool says nothing about a changed launch, so it
@@ -215,6 +218,17 @@ def _carded(q: Question, card: Card, total: float) -> list[str]:
     return notes
 
 
+def _drafter(q: Question) -> Architecture | None:
+    return describe(read_config(Path(q.draft_config))) if q.draft_config else None
+
+
+def _unread(q: Question, s: Settings) -> list[str]:
+    """What was given and is not asked for."""
+    if q.draft_config is None or s.draft is not None:
+        return []
+    return ["--draft-config: this launch drafts with no model of its own, so it was not read"]
+
+
 def planner(q: Question) -> Planner:
     """Check the question and read what it names.
 
@@ -264,7 +278,9 @@ def planner(q: Question) -> Planner:
     if said is not None and said != total:
         notes.append(f"of the {said:g} GiB that nvidia-smi tells the driver keeps a part: planned with {total:g}")
     notes += [f"--{name} is a flag of no known release: it was not judged" for name in line.unknown]
-    s = resolve(line, version, arch, card, total, q.gpus)
+    draft = _drafter(q)
+    s = resolve(line, version, arch, card, total, q.gpus, draft)
+    notes += _unread(q, s)
     fmt = quantisation(arch, s)
     if weights is None and s.gguf is None:
         notes += _weighed(Path(q.config), arch, s.element)
@@ -273,4 +289,4 @@ def planner(q: Question) -> Planner:
             f"quantisation {fmt.name}: its layout is not known here, so the weights are an estimate; --weights-gib "
             "gives the exact size"
         )
-    return Planner(arch, line, version, card, total, q.gpus, known, tuple(notes))
+    return Planner(arch, line, version, card, total, q.gpus, known, tuple(notes), draft=draft)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vllm_doctor.knowledge.history import history
+from vllm_doctor.knowledge.history import ReleaseHistory, history
+from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.cache_types import UNKNOWN
 from vllm_doctor.plan.launch.settings import Settings
@@ -21,16 +23,23 @@ def refusals(s: Settings) -> Iterator[Refusal]:
         yield Refusal("--kv-cache-dtype", s.kv_dtype, f"auto or {s.dtype}, the type that the model runs in")
 
 
+def _when(table: ReleaseHistory, name: str, version: Version) -> str:
+    """Which releases have it, and what another one does with it (models/registry.py inspect_model_cls)."""
+    through = "where Transformers has, it may run through that, with other memory"
+    if name not in table:
+        return f"; {through}"
+    first, last = table.span(name)
+    if version < as_version(first):
+        return f", which {first} is the first to have"
+    return f", whose last release that has is {last}; {through}"
+
+
 def doubts(a: Architecture, s: Settings) -> Iterator[str]:
     """What is known of neither the release nor this plan, each in a sentence."""
     table = history("models", "architectures")
     adapted = s.pooling and table.exists(generating(a.name), s.version)
     if a.name and table.exists(a.name, s.version) is False and not adapted:
-        since = f", which {table.span(a.name)[0]} has" if a.name in table else ""
-        yield (
-            f"vLLM {s.version} has no model code for {a.name}{since}; where Transformers has, it may run through that, "
-            f"with other memory"
-        )
+        yield f"vLLM {s.version} has no model code for {a.name}{_when(table, a.name, s.version)}"
     elif a.encoder_decoder and a.model_type != "whisper":
         yield f"{a.name or a.model_type} has an encoder and a decoder: no start of one was compared with a plan"
     elif not a.known:
@@ -40,10 +49,14 @@ def doubts(a: Architecture, s: Settings) -> Iterator[str]:
             f"vLLM {s.version} reads GGUF through a plugin (pip install vllm-gguf-plugin): where that is not "
             f"installed, which no launch shows, the start ends"
         )
-    if s.speculative is not None and s.speculative not in _DRAFTS_KNOWN:
+    if s.speculative == "draft_model" and s.draft is not None:
+        if not s.draft.known:
+            yield f"no start of the drafter's model_type {s.draft.model_type or '(none)'} was compared with a plan"
+    elif s.speculative is not None and s.speculative not in _DRAFTS_KNOWN:
+        way = ": --draft-config FILE, its config.json, puts them there" if s.speculative == "draft_model" else ""
         yield (
             f"--speculative-config: a drafter of method {s.speculative} is a model of its own; its weights and its KV "
-            f"cache are not known here, and not in the figures"
+            f"cache are not known here, and not in the figures{way}"
         )
     if s.kv_dtype in UNKNOWN:
         yield f"--kv-cache-dtype {s.kv_dtype}: how it lays out keys and values is not known here"

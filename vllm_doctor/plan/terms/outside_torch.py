@@ -113,6 +113,8 @@ def graphs(a: Architecture, s: Settings, gpu: Card | None = None, stage: int = 0
     if s.eager:
         return Estimate(0.0, 0.02, 0.02)
     layers = s.parallel.stages(len(a.layers))[stage]
+    if s.draft is not None and stage == s.parallel.pp - 1:
+        layers += len(s.draft.layers)
     if s.engine == "V0":
         # decode graphs of the whole model, 35 sizes up to 256
         return Estimate(0.08 + 35 * layers * 0.00004 + 0.02 * a.hidden / 1000, 0.1, 0.1)

@@ -174,6 +174,10 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
         last = next((x for x in reversed(out) if x.kind in {"full", "mla"}), None)
         if last is not None:
             out.append(replace(last))
+    if s.draft is not None and layers.stop == len(a.layers):
+        # A drafter that is a model of its own keeps the keys and values of each of its layers there.
+        alone = replace(s, draft=None, speculative=None, draft_tokens=0)
+        out += specs(s.draft, alone, gpu, range(len(s.draft.layers)))
     return out
 
 
