@@ -78,14 +78,12 @@ def _told(model: str) -> Iterator[str]:
 
 
 def _more(told: Prediction) -> dict[str, object]:
-    """The terms, what of the host is used, and why a launch is refused or cannot be judged."""
+    """The terms, and what of the host is used."""
     return {
         **{f"of {term.name}": term.bytes / GIB for term in told.terms},
         "host": round(told.host.total_gib, 2),
         "shared memory": round(told.host.shared_gib, 2),
         "odds": None if told.odds is None else round(told.odds, 3),
-        "refused for": "; ".join(map(str, told.settings.refusals)) or None,
-        "unknown": "; ".join((*told.settings.doubts, *told.host.unsure)) or None,
     }
 
 

@@ -30,8 +30,8 @@ _NUMBER = re.compile(r"\d{1,9}|0\.\d{1,4}")
 # Whose first launch goes through every release (dense, sparse with latent attention, hybrid, sliding windows), and
 # through every card.
 THROUGH = {
-    "version": ("llama-8b", "deepseek-v3", "qwen3.5-27b", "gemma3-27b"),
-    "gpu": ("llama-8b", "gpt-oss-20b"),
+    "version": ("llama-8b", "deepseek-v3", "qwen3.5-27b", "gemma3-27b", "gpt-oss-20b", "qwen2.5-vl-7b"),
+    "gpu": ("llama-8b", "gpt-oss-20b", "deepseek-v3", "qwen3.5-27b", "llama-8b-fp8"),
 }
 _COUNTED = frozenset({"weights", "one request"})
 # Of the figures that are others: the terms come first, and what follows from them.
@@ -94,6 +94,8 @@ def figures(
         return {"refused": str(why).replace(str(path), "config.json")}
     found = {
         "outcome": told.outcome,
+        "refused for": "; ".join(map(str, told.settings.refusals)) or None,
+        "unknown": "; ".join((*told.settings.doubts, *told.host.unsure)) or None,
         "weights": told.weights_gib,
         "outside torch": told.non_torch_gib,
         "activation": told.activation_gib,

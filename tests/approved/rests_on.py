@@ -26,8 +26,9 @@ from vllm_doctor.rules.engine import ask
 from vllm_doctor.rules.outcome import Unseen
 from vllm_doctor.rules.registry import loaded
 
-# Of each rule so many of its scenarios that fire, those with the most lines first, and of each so many lines.
+# Of each rule so many of its scenarios that fire and that do not, the longest first, and so many lines of each.
 _SCENARIOS, _LINES = 4, 24
+_MISSES = 2
 # V0 before and after its profile run, V1 before and after the options that shrink graphs, the newest.
 _RELEASES = ("0.4.2", "0.6.6", "0.8.5", "0.10.2", "0.15.0", "0.33.0")
 _CARDS = ("Tesla T4", "NVIDIA L4", "NVIDIA H100 80GB HBM3", "NVIDIA B200", "NVIDIA GB10")
@@ -41,16 +42,22 @@ def codes() -> tuple[str, ...]:
 
 
 def answers(code: str) -> str:
-    """A block a scenario."""
-    fires = [n for n in names() if scenario(n)["rule"] == code and scenario(n)["expect"] == "finding"]
-    chosen = sorted(fires, key=lambda n: (-len(scenario(n).get("log", "").splitlines()), n))[:_SCENARIOS]
+    """A block a scenario; of those that do not fire the parts alone."""
+    chosen = (*_chosen(code, "finding", _SCENARIOS), *_chosen(code, "not-here", _MISSES))
     return "\n".join("\n".join((f"{name}", *_block(scenario(name)))) + "\n" for name in chosen)
+
+
+def _chosen(code: str, expect: str, most: int) -> list[str]:
+    found = [n for n in names() if scenario(n)["rule"] == code and scenario(n)["expect"] == expect]
+    return sorted(found, key=lambda n: (-len(scenario(n).get("log", "").splitlines()), n))[:most]
 
 
 def _block(said: dict[str, Any]) -> Iterator[str]:
     before = _answer(said)
     yield from _differing(before, _without_a_line(said))
     yield from _differing(before, _without_a_thing(said, ("given",)))
+    if said["expect"] != "finding":
+        return
     yield from _differing(before, _of_releases(said))
     yield from _differing(before, _of_cards(said))
     launched = said if "launch" in said.get("given", {}) else _given(said, launch="vllm serve org/m")
