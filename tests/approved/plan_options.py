@@ -25,6 +25,7 @@ _ASKED = {
     "llama-8b": (
         "--gpu H100 --gpus 4 --vllm-version 0.33.0 -- vllm serve m --max-model-len 8192 -tp 4",
         "--gpu L4 --gpus 2 --vllm-version 0.6.6 -- vllm serve m --max-model-len 8192 -tp 2",
+        "--gpu H100 --vllm-version 0.8.5 -- vllm serve m --max-model-len 8192",
         "--gpu H100 --gpus 4 --vllm-version 0.14.1 -- vllm serve m --max-model-len 8192 -tp 2 -pp 2",
     ),
     "deepseek-v3": ("--gpu H200 --gpus 8 --vllm-version 0.33.0 -- vllm serve m --max-model-len 8192 -tp 8",),
@@ -49,6 +50,22 @@ _VALUES = {
     ),
     "compilation-config": ('{"cudagraph_mode": "FULL"}', '{"cudagraph_capture_sizes": [1, 2, 4, 64]}', '{"mode": 0}'),
 }
+# The variables that the planner reads, before the command.
+_VARIABLES = (
+    "VLLM_USE_V1=0",
+    "VLLM_USE_V1=1",
+    "VLLM_USE_V2_MODEL_RUNNER=0",
+    "VLLM_USE_V2_MODEL_RUNNER=1",
+    "VLLM_ATTENTION_BACKEND=FLASHINFER",
+    "VLLM_ATTENTION_BACKEND=FLASH_ATTN_VLLM_V1",
+    "VLLM_ATTENTION_BACKEND=TRITON_ATTN_VLLM_V1",
+    "VLLM_MLA_DISABLE=1",
+    "VLLM_USE_FLASHINFER_SAMPLER=1",
+    "VLLM_USE_FLASHINFER_SAMPLER=0",
+    "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0",
+    "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=1",
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+)
 # All that is other is shown.
 _ALL = 40
 
@@ -75,6 +92,9 @@ def _told(model: str) -> Iterator[str]:
             for more in _values(option, asked["version"]):
                 after = figures(config, {**asked, "launch": (*asked["launch"], *more)}, _more)
                 yield from line(" ".join(more), before, after, _ALL)
+        for variable in _VARIABLES:
+            after = figures(config, {**asked, "launch": (variable, *asked["launch"])}, _more)
+            yield from line(variable, before, after, _ALL)
 
 
 def _more(told: Prediction) -> dict[str, object]:

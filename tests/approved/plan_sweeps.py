@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -94,8 +94,8 @@ def figures(
         return {"refused": str(why).replace(str(path), "config.json")}
     found = {
         "outcome": told.outcome,
-        "refused for": "; ".join(map(str, told.settings.refusals)) or None,
-        "unknown": "; ".join((*told.settings.doubts, *told.host.unsure)) or None,
+        "refused for": _reasons(told.settings.refusals, told, asked),
+        "unknown": _reasons((*told.settings.doubts, *told.host.unsure), told, asked),
         "weights": told.weights_gib,
         "outside torch": told.non_torch_gib,
         "activation": told.activation_gib,
@@ -117,6 +117,14 @@ def figures(
         **more(told),
     }
     return {name: _written(name, v) for name, v in found.items() if v is not None}
+
+
+def _reasons(why: Sequence[object], told: Prediction, asked: dict[str, Any]) -> str | None:
+    """Without the names of the release and the card: what is the same of the next one is no line."""
+    card = gpus.find(asked["gpu"]) if "gpu" in asked else None
+    text = "; ".join(map(str, why)).replace(f"vLLM {told.settings.version}", "this release")
+    text = re.sub(rf"(?<![\d.]){re.escape(str(told.settings.version))}(?![\d.]\d)", "this release", text)
+    return (text.replace(card.name, "this card") if card is not None else text) or None
 
 
 def _written(name: str, value: object) -> str:

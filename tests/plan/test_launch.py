@@ -1,6 +1,7 @@
 """A launch line as vLLM reads it, and what a release refuses."""
 
 import pytest
+from msgspec.structs import replace
 
 from tests.plan.models import HYBRID_LIKE, LLAMA_8B, arch
 from vllm_doctor.knowledge.gpus import find
@@ -167,3 +168,22 @@ def test_stages_have_the_layers_that_the_environment_lists():
     ]
     assert [s.parallel.stages(32) for s in found] == [(10, 22), (16, 16), (16, 16)]
     assert [[r.flag for r in s.refusals] for s in found] == [[], ["VLLM_PP_LAYER_PARTITION"], []]
+
+
+@pytest.mark.parametrize(
+    ("variable", "version", "read"),
+    [
+        ("VLLM_USE_V2_MODEL_RUNNER=1", "0.8.5", False),
+        ("VLLM_USE_V2_MODEL_RUNNER=1", "0.14.1", True),
+        ("VLLM_ATTENTION_BACKEND=FLASHINFER", "0.14.1", True),
+        ("VLLM_ATTENTION_BACKEND=FLASHINFER", "0.33.0", False),
+    ],
+)
+def test_a_variable_that_the_release_does_not_read_changes_nothing(variable, version, read):
+    v, card = as_version(version), find("H100")
+    line = ("vllm", "serve", "m")
+    with_it, without = (
+        replace(resolve(parse_launch([*more, *line], v), v, arch(LLAMA_8B), card, card.total_gib, 1), notes=())
+        for more in ((variable,), ())
+    )
+    assert (with_it != without) is read

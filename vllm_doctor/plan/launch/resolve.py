@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.hub import is_gguf
-from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization
+from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization, env_names
 from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.launch.together import of_a_step
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
@@ -170,6 +170,12 @@ WHOLE = frozenset(
 )
 
 
+def _read(environment: Mapping[str, str], version: Version) -> dict[str, str]:
+    """The variables without those of vLLM that this release does not read: there they change nothing."""
+    names = env_names(version)
+    return {name: value for name, value in environment.items() if not name.startswith("VLLM_") or name in names}
+
+
 def resolve(  # noqa: PLR0917
     line: LaunchLine,
     version: Version,
@@ -181,7 +187,7 @@ def resolve(  # noqa: PLR0917
 ) -> Settings:
     """All settings of a launch; `draft_model` is the drafter's architecture, where it is a model of its own. Raises
     SettingError for values that are not of their kind; what vLLM would refuse is in `refusals`."""
-    flags, env = Flags(line), line.env
+    flags, env = Flags(line), _read(line.env, version)
     refusals, notes, does = list(line.refusals), list(line.notes), behaviour(version)
     pooling, quant = _pools(flags, arch), flags.text("quantization")
     gguf, dtype = _gguf(line.model or "", does), _dtype(flags, version, arch, gpu, refusals, notes)
