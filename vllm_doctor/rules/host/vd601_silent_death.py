@@ -27,6 +27,7 @@ _SILENT = frozenset(
         "signal-received",
         "engine-exited",
         "shell-killed",
+        "exit-by-signal",
         "kernel-segfault",
         "ray-actor-gone",
     }

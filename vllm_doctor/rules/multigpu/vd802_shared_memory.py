@@ -14,6 +14,7 @@ from vllm_doctor.rules.say import SHM, finding, thing
 _SIGBUS = {"signal": "7"}
 _IDS = (
     "shm-space",
+    "shm-raylet",
     *SAID,
     "shm-bus",
     "bus-error",
@@ -37,7 +38,7 @@ def judge(case: Case) -> Outcome:
     evidence = shown(case, fault, *_IDS) if isinstance(fault, Fault) else (case.line(bus or 0),)
     if said is not None and all(case.line(said.index) != one for one in evidence):
         evidence = (case.line(said.index), *evidence)
-    asked = fault.fields("shm-space") if isinstance(fault, Fault) else {}
+    asked = _asked(fault) if isinstance(fault, Fault) else {}
     return finding(
         RULE,
         title=f"/dev/shm has {asked['free']} MiB free, and {asked['asked']} MiB are needed" if asked else RULE.title,
@@ -62,6 +63,14 @@ def judge(case: Case) -> Outcome:
         ),
         refute="`df /dev/shm` shows room at the moment of the failure",
     )
+
+
+def _asked(fault: Fault) -> dict[str, str]:
+    """What was asked for and what was free, in MiB."""
+    told = fault.fields("shm-raylet")
+    if "asked" in told:
+        return {name: str(int(told[name]) >> 20) for name in ("asked", "free")}
+    return fault.fields("shm-space")
 
 
 def _segment_refused(fault: Fault) -> bool:

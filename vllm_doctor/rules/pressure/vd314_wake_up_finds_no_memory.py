@@ -1,6 +1,6 @@
 """VD314: an engine that slept does not get its memory back, or new weights find no room beside its KV cache."""
 
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
@@ -20,7 +20,7 @@ def judge(case: Case) -> Outcome:
         return oom
     if _updates(oom):
         return _of_new_weights(case, oom)
-    waking = "wake_up" in oom.fault.functions
+    waking = "wake_up" in oom.fault.functions or _method(oom) == "wake_up"
     slept = oom.run.first("sleep-freed")
     mapped = "cumem-oom" in oom.fault.ids and oom.fault.startup_phase in {
         StartupPhase.CONFIG,
@@ -49,12 +49,19 @@ def judge(case: Case) -> Outcome:
     )
 
 
+def _method(oom: Oom) -> str:
+    """The engine's method that a client called, as its answer names it; empty where it does not."""
+    said = read("method-of-engine", oom.run.lines[oom.fault.index].text)
+    return said["method"] if said is not None else ""
+
+
 def _updates(oom: Oom) -> bool:
     """Were a trainer's new weights taken, while the engine has its own?"""
-    if oom.fault.startup_phase is not StartupPhase.SERVING:
+    if oom.fault.startup_phase not in {StartupPhase.SERVING, StartupPhase.READY} and not _method(oom):
         return False
     files = (file.replace("\\", "/") for file in oom.fault.files)
-    return any(says(name, "function-of-new-weights") for name in oom.fault.functions) or any(
+    called = (*oom.fault.functions, _method(oom))
+    return any(says(name, "function-of-new-weights") for name in called) or any(
         says(file, "call-of-weights-update") for file in files
     )
 

@@ -122,7 +122,9 @@ def _nothing_freed(case: Case, oom: Oom) -> bool:
         return False
     if torch.private_pools is not None or oom.run.served(-1) or (asked is not None and asked > _USUAL):
         return False
-    full = torch.allocated > _MADE * torch.total and torch.unused < _FREED * torch.total
+    # What others hold was never this process's to fill.
+    mine = torch.total - (torch.held_by_others or 0)
+    full = torch.allocated > _MADE * mine and torch.unused < _FREED * torch.total
     return full and torch.asked < _ONE_TENSOR * torch.total
 
 
