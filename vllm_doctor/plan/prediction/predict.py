@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import lru_cache
 from math import sqrt
 from typing import Literal
 
@@ -11,37 +9,30 @@ import msgspec
 from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Card
-from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.model.quantization import Scheme, scheme
+from vllm_doctor.plan.model.quantization import Scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.points import StartPoint, doubtful, first_end
+from vllm_doctor.plan.prediction.spreads import Spread, range_of, spreads_of
+from vllm_doctor.plan.prediction.stage import Stage, quantisation, stage_of
 from vllm_doctor.plan.support import judge
-from vllm_doctor.plan.terms.activation import Activation, estimate
-from vllm_doctor.plan.terms.fragments import stranded
-from vllm_doctor.plan.terms.host import HostUse, Offloaded, host_use, offloaded
+from vllm_doctor.plan.terms.activation import Activation
+from vllm_doctor.plan.terms.host import HostUse, host_use
 from vllm_doctor.plan.terms.kv import Pool
-from vllm_doctor.plan.terms.lora import lora_bytes
 from vllm_doctor.plan.terms.outside_torch import Estimate, graphs, non_torch, not_of_torch
-from vllm_doctor.plan.terms.pages import pool_of
 from vllm_doctor.plan.terms.term import Term
-from vllm_doctor.plan.terms.weights import EAGLE3_VOCAB, WeightTarget, padded_vocab, rank_weights, step_buffers
 
 GIB = 1 << 30
 # The most of a step's activations that is taken as lost to fragmentation: a public log of 200000 batched tokens on
 # 80 GB shows 6.19 GiB reserved but unallocated beside 19.5 GiB of live activations when 5.34 GiB more were refused.
 # One log, so it widens the range and decides nothing.
 FRAGMENTED = 6.19 / 19.5
-# How far the activations of 0.20 and later may be off, in GiB and as a share. Fitted: 28 starts of 0.20 to 0.30.
-RECENT, RECENT_SHARE, DRAFTS = 0.35, 0.12, 0.8
 # How much larger the second runner's sampler warm-up is than its tensors, give or take as much. One start: 20 % at
 # least.
 WARMED = 0.15
-# How far they may be off, in GiB, where LoRA's kernels keep the compiler from fusing. One start: 0.15 more.
-ADAPTERS = 0.25
 
 
 PlanVerdict = Literal["starts", "does-not-start", "uncertain", "unknown"]
@@ -91,143 +82,6 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         if self.odds is not None:
             return "uncertain"
         return "starts" if self.outcome == "ok" else "does-not-start"
-
-
-# What would tell, of each term that a launch leaves open; --learn of one start's log settles every one of them.
-_TOLD_BY = {
-    "weights": "--weights-gib, from the checkpoint's index or a log of any start of it",
-    "layout of the weights": "whether triton_kernels is installed: with it MXFP4 experts are Triton's, else Marlin's",
-    "sampler": "whether FlashInfer is installed, or VLLM_USE_FLASHINFER_SAMPLER set either way",
-    "runner": "VLLM_USE_V2_MODEL_RUNNER set either way",
-    "drafter": "--weights-gib, from a log of any start with this drafter",
-    "memory outside torch": "the card's name, which says how cards are linked, and a log of any start on this host",
-    "CUDA graphs": "--max-num-seqs or --max-cudagraph-capture-size in the launch: they say how many graphs there are",
-    "activation": "--max-num-batched-tokens and --max-num-seqs in the launch, where they are left to the release",
-    "model type": "a log of one start of this model",
-}
-
-
-class Spread(msgspec.Struct, frozen=True):
-    """How far below and above the predicted pool one term may bring the real one, in GiB."""
-
-    term: str
-    below: float
-    above: float
-
-    @property
-    def told_by(self) -> str:
-        """The fact that would narrow it."""
-        return _TOLD_BY[self.term]
-
-
-class Stage(msgspec.Struct, frozen=True):
-    """One pipeline stage's terms in bytes."""
-
-    weights: float
-    activation: Activation
-    pool: Pool | None
-    checked: Pool | None  # the pool against which vLLM checks that one request fits
-    stranded: float
-    heavier: float  # what the weights are more if the host's kernels lay them out the other way
-    runner: float  # what the activations are more on the other runner, where it is open which one it is
-    offloaded: Offloaded  # of the weights, what stays on the host
-    loading: float  # what is there beside the weights until they are loaded
-
-
-def quantisation(a: Architecture, s: Settings) -> Scheme:
-    """The launch's weight formats. Raises ConfigError for a broken quantization_config."""
-    return scheme(a.quantization, s.quantization, s.element, s.gguf)
-
-
-@lru_cache(maxsize=1024)
-def _loaded(  # noqa: PLR0917
-    a: Architecture,
-    quantized: tuple[str | None, int, str | None],
-    parallel: Parallel,
-    index: int,
-    target: WeightTarget,
-    draft: str | None,
-) -> float:
-    """Bytes of one rank's weights. Kept: a search varies what they do not depend on, and they are most of its work."""
-    fmt = scheme(a.quantization, *quantized)
-    eagle, third = draft in {"eagle", "eagle3"}, draft == "eagle3"
-    return rank_weights(
-        a, fmt, parallel, index, target, draft_mtp=draft == "mtp", draft_eagle=eagle, draft_eagle3=third
-    )
-
-
-def _stage(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Scheme) -> Stage:
-    target = WeightTarget(
-        s.element,
-        splits_large=s.does.splits_large_blocks,
-        capability=gpu.capability if gpu else None,
-        rope_element=s.element,
-    )
-    own = a.model_type.startswith("gemma4") and s.does.shares_keys_without_weights
-    # A model that pools is built without the head (models/adapters.py StageMissingLayer).
-    headless = a.tied or s.pooling
-    shown = replace(a, vision=None if s.language_only else a.vision, shares_weights=own, tied=headless)
-
-    def load(to: WeightTarget) -> float:
-        return _loaded(shown, (s.quantization, s.element, s.gguf), s.parallel, index, to, s.speculative)
-
-    weights, heavier = load(target) + step_buffers(shown, s.batched, s.element) + lora_bytes(a, s, index), 0.0
-    last = index == s.parallel.pp - 1
-    weights += _drafter(s, target) if last else 0.0
-    # Triton's layout or Marlin's: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
-    if fmt.name == "mxfp4" and not s.does.mxfp4_for_triton and 9.0 <= (target.capability or 0) < 10.0:
-        heavier = max(0.0, load(replace(target, capability=8.9)) - weights)
-
-    def estimate_of(asked: Settings) -> Activation:
-        return estimate(
-            shown,
-            asked,
-            capability=gpu.capability if gpu else None,
-            multiprocessors=gpu.multiprocessors if gpu else 132,
-            experts=fmt.choose("model.layers.1.mlp.experts.0.up_proj", True).name if a.moe is not None else "",
-            first_stage=index == 0,
-            last_stage=index == s.parallel.pp - 1,
-        )
-
-    activation, runner = estimate_of(s), 0.0
-    if s.runner_open:
-        other = estimate_of(replace(s, v2_runner=not s.v2_runner))
-        runner = other.peak + other.kept - activation.peak - activation.kept
-    pool = pool_of(a, s, gpu, index)
-    checked = pool_of(a, s, gpu, None) if _checks_all_layers(s) else pool
-    away = offloaded(shown, s, fmt, target, index)
-    weights += away.buffers - away.moved
-    lost = stranded(a, s, gpu, index, fmt)
-    return Stage(weights, activation, pool, checked, lost, heavier, runner, away, _while_loading(a, s, index))
-
-
-def _drafter(s: Settings, target: WeightTarget) -> float:
-    """Bytes of one rank of a drafter that is a model of its own, split as the model is (v1/spec_decode/draft_model.py);
-    0 where there is none."""
-    if s.draft is None:
-        return 0.0
-    own = Parallel(tp=s.parallel.tp)
-    return rank_weights(s.draft, scheme(s.draft.quantization, None, s.element), own, 0, target)
-
-
-# What drafters make of their own before the model's takes its place: embedding and head (models/*_mtp.py; the drafter
-# shares them after both are loaded, v1/spec_decode _maybe_share_embeddings, _maybe_share_lm_head).
-_SHARED_LATER = {"mtp": 2, "eagle": 2, "eagle3": 1}
-
-
-def _while_loading(a: Architecture, s: Settings, index: int) -> float:
-    """Bytes of one rank that are there only until the weights are loaded."""
-    if s.engine != "V1" or index != s.parallel.pp - 1:
-        return 0.0
-    rows = padded_vocab(a.vocab, s.parallel.tp) // s.parallel.tp
-    return float(_SHARED_LATER.get(s.speculative or "", 0) * rows * a.hidden * s.element)
-
-
-def _checks_all_layers(s: Settings) -> bool:
-    """Does the check that one request fits count the layers of every pipeline stage against one rank's memory? So do
-    0.14 to 0.16, where the groups of the whole model are checked (v1/core/kv_cache_utils.py get_kv_cache_configs);
-    since 0.17 they are projected to each worker first."""
-    return s.engine == "V1" and s.parallel.pp > 1 and s.does.checks_all_stages
 
 
 def predict(
@@ -302,7 +156,7 @@ def _figures(  # noqa: PLR0917
     a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: KnownTerms, fmt: Scheme, index: int
 ) -> tuple[Figures, Stage]:
     """Each term as it is planned or known, and what they leave for the cache."""
-    stage = _stage(a, s, gpu, index, fmt)
+    stage = stage_of(a, s, gpu, index, fmt)
     outside = non_torch(a, s, gpu, total_gib, last_stage=index == s.parallel.pp - 1)
     stays = not_of_torch(a, s, gpu, total_gib, last_stage=index == s.parallel.pp - 1)
     weights = known.weights_gib if known.weights_gib is not None else stage.weights / GIB
@@ -318,8 +172,8 @@ def _figures(  # noqa: PLR0917
     spreads: list[Spread] = []
     if available is None and budget is not None:
         available = budget - weights - rest - active - charged
-        spreads = _spreads(a, s, fmt, weights, stage, outside, captured if charged else None, known)
-        below, above = _range(spreads)
+        spreads = spreads_of(a, s, fmt, weights, stage, outside, captured if charged else None, known)
+        below, above = range_of(spreads)
         margin = (available - below, available + above)
     found = Figures(
         weights=weights,
@@ -509,7 +363,7 @@ def _before_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, lo
         ("oom-weights", free - f.weights - loading, loaded),
         ("oom-profile", free - f.weights - f.stays - f.active, passed),
     ):
-        below, above = _range([*spreads, Spread("before the start", off, off)])
+        below, above = range_of([*spreads, Spread("before the start", off, off)])
         found.append(StartPoint(outcome=outcome, left=left, below=below, above=above))
     return found
 
@@ -544,7 +398,7 @@ def _after_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, sta
     else:
         # A larger activation makes the pool smaller, and is free again when graphs are captured.
         spreads += [Spread(x.term, x.above, x.below) for x in f.spreads if x.term == "activation"]
-    below, above = _range(spreads)
+    below, above = range_of(spreads)
     # On the second runner the graphs are not charged yet, so the pool takes their place.
     other = f.charged if s.runner_open and not s.does.v2_charges_graphs else 0.0
     here = StartPoint(outcome="oom-cudagraph", left=left, below=below, above=above, otherwise=other)
@@ -562,89 +416,3 @@ def _after_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, sta
         lost = 0.0 if s.expandable else forward * FRAGMENTED / 2
         found.append(StartPoint(outcome="oom-profile", left=left - forward - lost, below=lost, above=lost, doubt=0.05))
     return found
-
-
-# Spreads that are one way or the other, and no deviation from a middle: added whole.
-_WHOLE = frozenset({"layout of the weights", "sampler", "model type", "runner", "drafter"})
-
-
-def _range(spreads: Iterable[Spread]) -> tuple[float, float]:
-    """GiB below and above: the terms' uncertainties taken as independent."""
-    free = [x for x in spreads if x.term not in _WHOLE]
-    whole = [x for x in spreads if x.term in _WHOLE]
-    below = sqrt(sum(x.below**2 for x in free)) + sum(x.below for x in whole)
-    return below, sqrt(sum(x.above**2 for x in free)) + sum(x.above for x in whole)
-
-
-def _spreads(  # noqa: PLR0917
-    a: Architecture,
-    s: Settings,
-    fmt: Scheme,
-    weights: float,
-    stage: Stage,
-    outside: Estimate,
-    charged: Estimate | None,
-    known: KnownTerms,
-) -> list[Spread]:
-    """How far below and above the predicted pool each term may bring the real one."""
-    act = stage.activation
-    found: list[Spread] = []
-    more: list[float] = []  # the activations may be larger: the pool smaller
-    less: list[float] = []
-    if known.weights_gib is None:
-        share = 0.001 if fmt.name == "none" else 0.1 if fmt.name == "bitsandbytes" else 0.012 if fmt.exact else 0.1
-        found.append(Spread("weights", share * weights + 0.02, share * weights + 0.02))
-    if known.activation_gib is None:
-        peak = act.peak / GIB
-        encoder = sum(t.bytes for t in act.terms if t.name == "vision encoder") / GIB
-        # From 0.20 on the runner, the sampler and the graph estimate change from release to release, drafts most.
-        recent = RECENT + RECENT_SHARE * peak if s.version >= Version((0, 20)) else 0.0
-        if recent and s.speculative:
-            recent += DRAFTS
-        step = (
-            0.03
-            + 0.02 * peak
-            + recent
-            + (0.1 * peak if a.moe is not None else 0.0)
-            + (0.15 * peak if s.speculative else 0.0)
-        )
-        if s.loras:
-            step += ADAPTERS
-        sure = s.version >= Version((0, 19))  # logs of six starts: the encoder's own peak is within a tenth
-        more.append(step + (0.1 if sure else 0.5) * encoder)
-        less.append(step + ((0.1 if sure else 0.3) * peak if encoder > 0.8 * peak else 0.0))
-        if (
-            a.vision is not None
-            and "qwen" in a.vision.kind
-            and s.image_pixels is None
-            and act.winner == "vision encoder"
-        ):
-            # The checkpoint's preprocessor_config.json may allow smaller images than vLLM's largest, and no launch
-            # shows it: a Qwen2-VL-7B that was tuned for screenshots logs 1.16 GiB where the largest image takes 3.77.
-            rest = max((t.bytes for t in act.terms if t.name != "vision encoder"), default=0.0) / GIB
-            less.append(max(0.0, peak - rest))
-        if s.engine == "V0" and act.winner == "logits and sampler":
-            forward = max((t.bytes for t in act.terms if t.name.startswith("forward")), default=0.0) / GIB
-            less.append(peak - forward)
-        if s.engine == "V0" and s.does.counts_used_memory:
-            more.append(0.3 * peak)  # blocks that torch kept after the pass counted as used
-    found.append(Spread("activation", sqrt(sum(x * x for x in more)), sqrt(sum(x * x for x in less))))
-    if known.non_torch_gib is None:
-        found.append(Spread("memory outside torch", outside.above, outside.below))
-    if charged is not None and known.graphs_gib is None:
-        found.append(Spread("CUDA graphs", charged.above, charged.below))
-    strange = 0.0 if a.known else 0.1 * (weights + act.peak / GIB) + 0.5
-    heavier = stage.heavier / GIB if known.weights_gib is None else 0.0
-    differs = (act.otherwise - act.peak) / GIB if known.activation_gib is None else 0.0
-    runner = stage.runner / GIB if known.activation_gib is None else 0.0
-    if runner and charged is not None and not s.does.v2_charges_graphs:
-        runner -= charged.gib
-    words = max(0, a.vocab - EAGLE3_VOCAB) if s.speculative == "eagle3" and known.weights_gib is None else 0
-    whole = [
-        Spread("drafter", words * a.hidden * s.element / s.parallel.tp / GIB, 0.0),
-        Spread("runner", max(runner, 0.0), max(-runner, 0.0)),
-        Spread("model type", strange, strange),
-        Spread("layout of the weights", heavier, 0.0),
-        Spread("sampler", max(differs, 0.0), max(-differs, 0.0)),
-    ]
-    return [x for x in (*found, *whole) if x.below or x.above]

@@ -1,0 +1,135 @@
+"""How far each term may bring the real pool below and above the predicted one, and the range that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import sqrt
+
+import msgspec
+
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.quantization import Scheme
+from vllm_doctor.plan.prediction.known import KnownTerms
+from vllm_doctor.plan.prediction.stage import Stage
+from vllm_doctor.plan.terms.outside_torch import Estimate
+from vllm_doctor.plan.terms.weights import EAGLE3_VOCAB
+
+GIB = 1 << 30
+# How far the activations of 0.20 and later may be off, in GiB and as a share. Fitted: 28 starts of 0.20 to 0.30.
+RECENT, RECENT_SHARE, DRAFTS = 0.35, 0.12, 0.8
+# How far they may be off, in GiB, where LoRA's kernels keep the compiler from fusing. One start: 0.15 more.
+ADAPTERS = 0.25
+
+# What would tell, of each term that a launch leaves open; --learn of one start's log settles every one of them.
+_TOLD_BY = {
+    "weights": "--weights-gib, from the checkpoint's index or a log of any start of it",
+    "layout of the weights": "whether triton_kernels is installed: with it MXFP4 experts are Triton's, else Marlin's",
+    "sampler": "whether FlashInfer is installed, or VLLM_USE_FLASHINFER_SAMPLER set either way",
+    "runner": "VLLM_USE_V2_MODEL_RUNNER set either way",
+    "drafter": "--weights-gib, from a log of any start with this drafter",
+    "memory outside torch": "the card's name, which says how cards are linked, and a log of any start on this host",
+    "CUDA graphs": "--max-num-seqs or --max-cudagraph-capture-size in the launch: they say how many graphs there are",
+    "activation": "--max-num-batched-tokens and --max-num-seqs in the launch, where they are left to the release",
+    "model type": "a log of one start of this model",
+}
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """How far below and above the predicted pool one term may bring the real one, in GiB."""
+
+    term: str
+    below: float
+    above: float
+
+    @property
+    def told_by(self) -> str:
+        """The fact that would narrow it."""
+        return _TOLD_BY[self.term]
+
+
+# Spreads that are one way or the other, and no deviation from a middle: added whole.
+_WHOLE = frozenset({"layout of the weights", "sampler", "model type", "runner", "drafter"})
+
+
+def range_of(spreads: Iterable[Spread]) -> tuple[float, float]:
+    """GiB below and above: the terms' uncertainties taken as independent."""
+    free = [x for x in spreads if x.term not in _WHOLE]
+    whole = [x for x in spreads if x.term in _WHOLE]
+    below = sqrt(sum(x.below**2 for x in free)) + sum(x.below for x in whole)
+    return below, sqrt(sum(x.above**2 for x in free)) + sum(x.above for x in whole)
+
+
+def spreads_of(  # noqa: PLR0917
+    a: Architecture,
+    s: Settings,
+    fmt: Scheme,
+    weights: float,
+    stage: Stage,
+    outside: Estimate,
+    charged: Estimate | None,
+    known: KnownTerms,
+) -> list[Spread]:
+    """How far below and above the predicted pool each term may bring the real one."""
+    act = stage.activation
+    found: list[Spread] = []
+    more: list[float] = []  # the activations may be larger: the pool smaller
+    less: list[float] = []
+    if known.weights_gib is None:
+        share = 0.001 if fmt.name == "none" else 0.1 if fmt.name == "bitsandbytes" else 0.012 if fmt.exact else 0.1
+        found.append(Spread("weights", share * weights + 0.02, share * weights + 0.02))
+    if known.activation_gib is None:
+        peak = act.peak / GIB
+        encoder = sum(t.bytes for t in act.terms if t.name == "vision encoder") / GIB
+        # From 0.20 on the runner, the sampler and the graph estimate change from release to release, drafts most.
+        recent = RECENT + RECENT_SHARE * peak if s.version >= Version((0, 20)) else 0.0
+        if recent and s.speculative:
+            recent += DRAFTS
+        step = (
+            0.03
+            + 0.02 * peak
+            + recent
+            + (0.1 * peak if a.moe is not None else 0.0)
+            + (0.15 * peak if s.speculative else 0.0)
+        )
+        if s.loras:
+            step += ADAPTERS
+        sure = s.version >= Version((0, 19))  # logs of six starts: the encoder's own peak is within a tenth
+        more.append(step + (0.1 if sure else 0.5) * encoder)
+        less.append(step + ((0.1 if sure else 0.3) * peak if encoder > 0.8 * peak else 0.0))
+        if (
+            a.vision is not None
+            and "qwen" in a.vision.kind
+            and s.image_pixels is None
+            and act.winner == "vision encoder"
+        ):
+            # The checkpoint's preprocessor_config.json may allow smaller images than vLLM's largest, and no launch
+            # shows it: a Qwen2-VL-7B that was tuned for screenshots logs 1.16 GiB where the largest image takes 3.77.
+            rest = max((t.bytes for t in act.terms if t.name != "vision encoder"), default=0.0) / GIB
+            less.append(max(0.0, peak - rest))
+        if s.engine == "V0" and act.winner == "logits and sampler":
+            forward = max((t.bytes for t in act.terms if t.name.startswith("forward")), default=0.0) / GIB
+            less.append(peak - forward)
+        if s.engine == "V0" and s.does.counts_used_memory:
+            more.append(0.3 * peak)  # blocks that torch kept after the pass counted as used
+    found.append(Spread("activation", sqrt(sum(x * x for x in more)), sqrt(sum(x * x for x in less))))
+    if known.non_torch_gib is None:
+        found.append(Spread("memory outside torch", outside.above, outside.below))
+    if charged is not None and known.graphs_gib is None:
+        found.append(Spread("CUDA graphs", charged.above, charged.below))
+    strange = 0.0 if a.known else 0.1 * (weights + act.peak / GIB) + 0.5
+    heavier = stage.heavier / GIB if known.weights_gib is None else 0.0
+    differs = (act.otherwise - act.peak) / GIB if known.activation_gib is None else 0.0
+    runner = stage.runner / GIB if known.activation_gib is None else 0.0
+    if runner and charged is not None and not s.does.v2_charges_graphs:
+        runner -= charged.gib
+    words = max(0, a.vocab - EAGLE3_VOCAB) if s.speculative == "eagle3" and known.weights_gib is None else 0
+    whole = [
+        Spread("drafter", words * a.hidden * s.element / s.parallel.tp / GIB, 0.0),
+        Spread("runner", max(runner, 0.0), max(-runner, 0.0)),
+        Spread("model type", strange, strange),
+        Spread("layout of the weights", heavier, 0.0),
+        Spread("sampler", max(differs, 0.0), max(-differs, 0.0)),
+    ]
+    return [x for x in (*found, *whole) if x.below or x.above]

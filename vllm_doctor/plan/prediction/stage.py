@@ -1,0 +1,132 @@
+"""One pipeline stage's terms, in bytes: weights, activations, the pool of the KV cache, what loading takes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+from msgspec.structs import replace
+
+from vllm_doctor.knowledge.gpus import Card
+from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.quantization import Scheme, scheme
+from vllm_doctor.plan.terms.activation import Activation, estimate
+from vllm_doctor.plan.terms.fragments import stranded
+from vllm_doctor.plan.terms.host import Offloaded, offloaded
+from vllm_doctor.plan.terms.kv import Pool
+from vllm_doctor.plan.terms.lora import lora_bytes
+from vllm_doctor.plan.terms.pages import pool_of
+from vllm_doctor.plan.terms.weights import WeightTarget, padded_vocab, rank_weights, step_buffers
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """One pipeline stage's terms in bytes."""
+
+    weights: float
+    activation: Activation
+    pool: Pool | None
+    checked: Pool | None  # the pool against which vLLM checks that one request fits
+    stranded: float
+    heavier: float  # what the weights are more if the host's kernels lay them out the other way
+    runner: float  # what the activations are more on the other runner, where it is open which one it is
+    offloaded: Offloaded  # of the weights, what stays on the host
+    loading: float  # what is there beside the weights until they are loaded
+
+
+def quantisation(a: Architecture, s: Settings) -> Scheme:
+    """The launch's weight formats. Raises ConfigError for a broken quantization_config."""
+    return scheme(a.quantization, s.quantization, s.element, s.gguf)
+
+
+@lru_cache(maxsize=1024)
+def _loaded(  # noqa: PLR0917
+    a: Architecture,
+    quantized: tuple[str | None, int, str | None],
+    parallel: Parallel,
+    index: int,
+    target: WeightTarget,
+    draft: str | None,
+) -> float:
+    """Bytes of one rank's weights. Kept: a search varies what they do not depend on, and they are most of its work."""
+    fmt = scheme(a.quantization, *quantized)
+    eagle, third = draft in {"eagle", "eagle3"}, draft == "eagle3"
+    return rank_weights(
+        a, fmt, parallel, index, target, draft_mtp=draft == "mtp", draft_eagle=eagle, draft_eagle3=third
+    )
+
+
+def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Scheme) -> Stage:
+    """The terms of the stage with this number."""
+    target = WeightTarget(
+        s.element,
+        splits_large=s.does.splits_large_blocks,
+        capability=gpu.capability if gpu else None,
+        rope_element=s.element,
+    )
+    own = a.model_type.startswith("gemma4") and s.does.shares_keys_without_weights
+    # A model that pools is built without the head (models/adapters.py StageMissingLayer).
+    headless = a.tied or s.pooling
+    shown = replace(a, vision=None if s.language_only else a.vision, shares_weights=own, tied=headless)
+
+    def load(to: WeightTarget) -> float:
+        return _loaded(shown, (s.quantization, s.element, s.gguf), s.parallel, index, to, s.speculative)
+
+    weights, heavier = load(target) + step_buffers(shown, s.batched, s.element) + lora_bytes(a, s, index), 0.0
+    last = index == s.parallel.pp - 1
+    weights += _drafter(s, target) if last else 0.0
+    # Triton's layout or Marlin's: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
+    if fmt.name == "mxfp4" and not s.does.mxfp4_for_triton and 9.0 <= (target.capability or 0) < 10.0:
+        heavier = max(0.0, load(replace(target, capability=8.9)) - weights)
+
+    def estimate_of(asked: Settings) -> Activation:
+        return estimate(
+            shown,
+            asked,
+            capability=gpu.capability if gpu else None,
+            multiprocessors=gpu.multiprocessors if gpu else 132,
+            experts=fmt.choose("model.layers.1.mlp.experts.0.up_proj", True).name if a.moe is not None else "",
+            first_stage=index == 0,
+            last_stage=index == s.parallel.pp - 1,
+        )
+
+    activation, runner = estimate_of(s), 0.0
+    if s.runner_open:
+        other = estimate_of(replace(s, v2_runner=not s.v2_runner))
+        runner = other.peak + other.kept - activation.peak - activation.kept
+    pool = pool_of(a, s, gpu, index)
+    checked = pool_of(a, s, gpu, None) if _checks_all_layers(s) else pool
+    away = offloaded(shown, s, fmt, target, index)
+    weights += away.buffers - away.moved
+    lost = stranded(a, s, gpu, index, fmt)
+    return Stage(weights, activation, pool, checked, lost, heavier, runner, away, _while_loading(a, s, index))
+
+
+def _drafter(s: Settings, target: WeightTarget) -> float:
+    """Bytes of one rank of a drafter that is a model of its own, split as the model is (v1/spec_decode/draft_model.py);
+    0 where there is none."""
+    if s.draft is None:
+        return 0.0
+    own = Parallel(tp=s.parallel.tp)
+    return rank_weights(s.draft, scheme(s.draft.quantization, None, s.element), own, 0, target)
+
+
+# What drafters make of their own before the model's takes its place: embedding and head (models/*_mtp.py; the drafter
+# shares them after both are loaded, v1/spec_decode _maybe_share_embeddings, _maybe_share_lm_head).
+_SHARED_LATER = {"mtp": 2, "eagle": 2, "eagle3": 1}
+
+
+def _while_loading(a: Architecture, s: Settings, index: int) -> float:
+    """Bytes of one rank that are there only until the weights are loaded."""
+    if s.engine != "V1" or index != s.parallel.pp - 1:
+        return 0.0
+    rows = padded_vocab(a.vocab, s.parallel.tp) // s.parallel.tp
+    return float(_SHARED_LATER.get(s.speculative or "", 0) * rows * a.hidden * s.element)
+
+
+def _checks_all_layers(s: Settings) -> bool:
+    """Does the check that one request fits count the layers of every pipeline stage against one rank's memory? So do
+    0.14 to 0.16, where the groups of the whole model are checked (v1/core/kv_cache_utils.py get_kv_cache_configs);
+    since 0.17 they are projected to each worker first."""
+    return s.engine == "V1" and s.parallel.pp > 1 and s.does.checks_all_stages
