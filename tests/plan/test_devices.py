@@ -187,3 +187,32 @@ def test_cuda_sees_what_nvml_tells_less_what_the_driver_keeps() -> None:
     assert whole.cuda_bytes == 81050 << 20
     assert Gpu(0, "old driver", total_bytes=81920 << 20).cuda_bytes == 81920 << 20
     assert Gpu(0, "GB10").cuda_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("4090", "NVIDIA GeForce RTX 4090"),
+        ("RTX4090", "NVIDIA GeForce RTX 4090"),
+        ("rtx3090ti", "NVIDIA GeForce RTX 3090 Ti"),
+        ("4080 super", "NVIDIA GeForce RTX 4080 SUPER"),
+        ("3060 12G", "NVIDIA GeForce RTX 3060 12GB"),
+        ("A100 80GB SXM", "NVIDIA A100-SXM4-80GB"),
+        ("A100 40GB SXM", "NVIDIA A100-SXM4-40GB"),
+        ("A100 SXM", "NVIDIA A100-SXM4-80GB"),
+        ("V100 32GB SXM", "Tesla V100-SXM2-32GB"),
+        ("H100 80GB SXM", "NVIDIA H100 80GB HBM3"),
+        ("B200 SXM", "NVIDIA B200"),
+    ],
+)
+def test_a_card_is_known_as_people_call_it(said, name):
+    found = find(said)
+    assert found is not None
+    assert found.name == name
+
+
+@pytest.mark.parametrize(
+    "said", ["4090 Laptop", "4090 super", "5090 D", "1080", "24GB", "SXM", "80GB PCIe", "foo 4090"]
+)
+def test_words_that_no_card_has_name_none(said):
+    assert find(said) is None

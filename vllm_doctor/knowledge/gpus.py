@@ -208,7 +208,36 @@ def find(name: str, memory_gib: float | None = None) -> Card | None:
             return None
         return _sliced(card, int(found[1]), int(found[2]), memory_gib)
     card = _whole(name, memory_gib)
+    if card is None:
+        name = _spelled(name)
+        card = _whole(name, memory_gib) or _in_any_order(name)
     return card if card is None or card.other_gib is None else _sold_as(card, name, memory_gib)
+
+
+def _spelled(name: str) -> str:
+    """A name as people say it (4090, rtx3090ti, 3060 12G) in the words of the full one."""
+    spaced = re.sub(r"\b(rtx|gtx)(?=\d)", r"\1 ", name.lower())
+    spaced = re.sub(r"(?<=\d)(ti|super)\b", r" \1", spaced)
+    spaced = re.sub(r"\b(\d{1,3})\s?g\b", r"\1gb", spaced)
+    return re.sub(r"^(?:nvidia\s|geforce\s)*(?=[2-5]0[5-9]0\b)", "rtx ", spaced)
+
+
+def _in_any_order(name: str) -> Card | None:
+    """The one card whose name has all of these words (A100 80GB SXM), of two sizes the larger; None where none has, or
+    several."""
+    words = _unordered(_key(name))
+    if all(re.fullmatch(r"\d+gb|sxm|pcie", word) for word in words):
+        return None
+    found = {full for alias, full in _aliases().items() if words <= _unordered(alias)}
+    if not found and "sxm" in words:  # most of a family are that, and its name does not say so
+        found = {full for alias, full in _aliases().items() if words - {"sxm"} == _unordered(alias)}
+    families = {re.sub(r"[-\s]\d+GB\b", "", full) for full in found}
+    return max((_table()[full] for full in found), key=lambda c: c.total_gib) if len(families) == 1 else None
+
+
+def _unordered(key: str) -> frozenset[str]:
+    """A name's words, whatever generation of the socket it says."""
+    return frozenset(re.sub(r"\bsxm\d\b", "sxm", key).split())
 
 
 def _sold_as(card: Card, name: str, memory_gib: float | None) -> Card:
