@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from vllm_doctor.cli.plan_run import MODEL_ALONE
 from vllm_doctor.gather import hub, journal, nvml, procfs, release, systemd
 from vllm_doctor.gather.metrics import read_file
 from vllm_doctor.knowledge import serving
@@ -29,7 +30,7 @@ def fill(q: Question, *, unit: str | None, count: int | None) -> Question:
     found = _unit(unit) if not q.launch else None
     argv = q.launch or (found.argv if found is not None else ())
     if not argv and q.config is not None and unit is None:
-        argv = ("vllm", "serve", "MODEL")  # its config.json is all that was given, and all that is needed
+        argv = MODEL_ALONE  # its config.json is all that was given, and all that is needed
     if not argv:
         raise PlanProblem(
             "no launch line and no vLLM unit on this host; needed: a model (org/name, or its folder), or "

@@ -30,6 +30,8 @@ from vllm_doctor.render import plan as render
 _PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
 
 
+# The launch line of a config.json with nothing else.
+MODEL_ALONE = ("vllm", "serve", "MODEL")
 # What is neither known to start nor known to fail is no finding.
 _EXITS = {"starts": Exit.OK, "unknown": Exit.INCOMPLETE, "uncertain": Exit.INCOMPLETE}
 
@@ -194,7 +196,8 @@ def _one(o: PlanOptions) -> Exit:
     predicted = plan.predict()
     whole = plan.total_gib is not None and o.available_kv_gib is None  # a card was asked about, not a pool alone
     choice = choose(plan, _workload(o), profile) if whole and not predicted.sizes_only else None
-    if len(o.launch) == 1 and choice is not None and predicted.verdict != "starts" == choice.predicted.verdict:
+    model_alone = len(o.launch) == 1 or question.launch == MODEL_ALONE
+    if model_alone and choice is not None and predicted.verdict != "starts" == choice.predicted.verdict:
         # A model's name asks for a launch, it is none: the answer is about the one to paste.
         plan = render.chosen(plan, predicted, choice)
         predicted = plan.predict()
