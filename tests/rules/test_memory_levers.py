@@ -90,3 +90,16 @@ def test_torchs_sentence_without_its_beginning_is_torchs() -> None:
     log = cut(parse_lines(Read((Piece(0, text),))), "log")
     found = judged(Snapshot("2026-03-14T09:00:00Z", log=Known(log, "log"))).findings[0]
     assert [a.value for a in found.arithmetic if a.name == "missing"] == [0.58]
+
+
+def test_a_workers_own_loop_names_no_step_where_the_line_above_it_does() -> None:
+    at = "(VllmWorkerProcess pid=42) ERROR 10-14 12:32:47 multiproc_worker_utils.py:233] "
+    lines = (
+        (
+            f"{at}Exception in worker VllmWorkerProcess while processing method determine_num_available_blocks: "
+            f"CUDA out of memory. {ASKED}{HELD}, Traceback (most recent call last):"
+        ),
+        *(f"{at}{line}" for line in _call("executor/multiproc_worker_utils.py", "_run_worker_process", "executor()")),
+    )
+    found = _found(*lines)
+    assert (found.code, found.phase.value, _changes(found)[0].name) == ("VD112", "startup-profile", "max-model-len")

@@ -247,7 +247,9 @@ class AnalysedRun(Run):
         """The stage by a traceback, else by what the parent called."""
         functions = calls.steps if calls is not None else ()
         where = _placed(calls) if calls is not None and startup_phase_of(functions) is None else None
-        stage = where or self._stage(functions or self._of_the_parent(index), index)
+        # A worker's own loop names no step; the line above it, or the parent, may.
+        names = () if where is None and startup_phase_of(functions) is None else functions
+        stage = where or self._stage(names or self._of_the_parent(index) or functions, index)
         if calls is None:
             return stage
         above = (line.text for line in self.lines[max(0, calls.first - 2) : calls.first])

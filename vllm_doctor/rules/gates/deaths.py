@@ -12,7 +12,7 @@ _SHELLS = 128
 
 def signal_of(hit: Hit) -> str | None:
     """The number of the signal; None where the message does not tell, or the process ended by itself."""
-    if hit.id in {"container-exited", "exit-by-signal"}:
+    if hit.id in {"container-exited", "exit-by-signal", "exit-by-signal-told"}:
         ended = int(hit.fields.get("code", "0"))
         return str(ended - _SHELLS) if ended > _SHELLS else None
     told = " ".join(hit.fields.values())

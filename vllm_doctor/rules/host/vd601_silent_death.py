@@ -28,6 +28,7 @@ _SILENT = frozenset(
         "engine-exited",
         "shell-killed",
         "exit-by-signal",
+        "exit-by-signal-told",
         "kernel-segfault",
         "ray-actor-gone",
     }

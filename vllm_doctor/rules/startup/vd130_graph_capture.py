@@ -2,15 +2,19 @@
 
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Confidence, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import eager, sequences
 from vllm_doctor.rules.remedies.utilization import lower_utilization
+from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import environment, finding, gib, set_flag
+
+# The capture that measures what graphs need, before the KV cache is sized: no fraction changes what it finds free.
+_MEASURES = "profile_cudagraph_memory"
 
 
 def judge(case: Case) -> Outcome:
@@ -20,6 +24,8 @@ def judge(case: Case) -> Outcome:
         return oom
     if tenants(oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
+    if _MEASURES in oom.fault.functions:
+        return _of_the_measure(case, oom)
     return finding(
         RULE,
         title="CUDA graph capture ran out of memory: the KV cache left too little",
@@ -35,6 +41,18 @@ def judge(case: Case) -> Outcome:
             _fewer_batches(case),
             eager(case),
         ),
+        refute="the same launch with --enforce-eager fails as well",
+    )
+
+
+def _of_the_measure(case: Case, oom: Oom) -> Finding:
+    return finding(
+        RULE,
+        title="The capture that measures CUDA graphs does not fit beside the weights",
+        confidence=Confidence.CONFIRMED if oom.torch is not None else Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(_fewer_sizes(case), _fewer_batches(case), eager(case), *lighter(case)),
         refute="the same launch with --enforce-eager fails as well",
     )
 
