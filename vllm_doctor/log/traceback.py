@@ -38,6 +38,8 @@ _CLASS = Pattern(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::(?: |$)|$)")
 _CALLED = Pattern(r"(?<!\w)(\w+)\(")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _MESSAGE_LINES = 14
+# The head of a record of torch's C++ logger (c10/util/Logging.cpp), which no message of an exception goes on with.
+_C10 = Pattern(r"\[[WIEF](?:\d{3,4} [\d:.]{8,18})? [\w.]{1,60}\.(?:cpp|cc|cu|h):\d{1,5}\] ")
 # Lines of a call that was broken, before the exception that it led to.
 _BROKEN = 6
 # Where somebody cut calls out of a traceback.
@@ -243,7 +245,7 @@ def _feed(crash: _Open, text: str, index: int) -> bool:
         crash.close_link()
         crash.chained = True
     elif crash.name:
-        if crash.chained or len(crash.message) >= _MESSAGE_LINES:
+        if crash.chained or len(crash.message) >= _MESSAGE_LINES or _C10.match(stripped):
             return False
         crash.message.append(text)
     elif not crash.frames and not crash.links and not stripped:

@@ -123,8 +123,13 @@ class Case:
     def model(self) -> str | None:
         """The model's name or folder, where anything says it."""
         told = self.effective("model")
+        if isinstance(told, str):
+            return told
         launch = self.launch or self._typed
-        return told if isinstance(told, str) else launch.model if launch is not None else None
+        if launch is not None and launch.model is not None:
+            return launch.model
+        loads = self._run.first("weights-start") if self._run is not None else None
+        return loads.fields.get("model") if loads is not None else None
 
     def number(self, name: str) -> float | None:
         """An option's value as a number (`8k` and `1e4` as vLLM reads them); None if it is absent or no number."""

@@ -5,7 +5,7 @@ from vllm_doctor.log.match import says
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.out_of_memory import exhausted, refused_though_free, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED, exhausted, refused_though_free, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_model
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
@@ -64,7 +64,7 @@ def judge(case: Case) -> Outcome:
             fewer_tokens(case, oom.torch, measuring=False) if after_kv else None,
             stop_others(case, "memory of another process is not available to this service") if outside else None,
         ),
-        evidence=(case.line(oom.fault.hits[0].index),),
+        evidence=(case.line(_decisive(oom.fault)),),
         arithmetic=sums(oom.torch),
         refute="the lines before the error show in which phase of the start it happened",
         then=_WHO_REFUSES if refused else "" if outside or after_kv or forward else _BY_STEP,
@@ -74,6 +74,11 @@ def judge(case: Case) -> Outcome:
 def _builds_metadata(fault: Fault) -> bool:
     """Were metadata of attention built? The profile run has none: whatever step it was, the KV cache stood."""
     return bool(fault.files) and says(fault.files[-1].replace("\\", "/"), "call-of-metadata")
+
+
+def _decisive(fault: Fault) -> int:
+    """The line that says that memory ran out: NCCL writes that below its own."""
+    return next((hit.index for hit in fault.hits if hit.id in EXHAUSTED), fault.hits[0].index)
 
 
 def _phase(fault: Fault) -> Phase | None:

@@ -17,6 +17,9 @@ from vllm_doctor.rules.say import finding, json_with, set_flag
 _PIXELS = 1280 * 784
 # More than a token takes in any tensor of a step: logits of 512 Ki entries in float32, or 1 Mi values in 16 bits.
 _PER_TOKEN = 2 << 20
+# The same of V1's profile run, which samples a few of its tokens only: the widest dense layer (gate and up of 53,248
+# values each) takes 208 KiB in 16 bits.
+_PER_TOKEN_V1 = 256 << 10
 # Tokens of a step where they are not known: more than any default.
 _MANY = 65536
 
@@ -39,9 +42,7 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_items(case)),
         changes=(
-            _fewer_items(case),
-            fewer_tokens(case, oom.torch, measuring=not serving),
-            _smaller_items(case),
+            *_ordered(case, _fewer_items(case), fewer_tokens(case, oom.torch, measuring=not serving)),
             lower_utilization(
                 case, oom.torch, "the encoder works in the memory that gpu_memory_utilization leaves free"
             )
@@ -90,7 +91,7 @@ def _by_warning(case: Case) -> Finding | None:
         return None
     warned = oom.run.last("items-too-many")
     if warned is None or warned.index > oom.fault.index:
-        return _by_launch(case, oom)
+        return _by_budget(case, oom) or _by_launch(case, oom)
     need = float(warned.fields["need"])
     what = "the tokens of the largest items of one prompt, as vLLM counts them"
     return finding(
@@ -99,6 +100,25 @@ def _by_warning(case: Case) -> Finding | None:
         evidence=(case.line(oom.fault.hits[0].index), case.line(warned.index)),
         arithmetic=(Arithmetic("tokens of one prompt's items", need, "tokens", what, "the log"), *sums(oom.torch)),
         changes=(_fewer_items(case), _smaller_items(case), fewer_tokens(case, oom.torch)),
+        refute="the launch fails in the same place with --limit-mm-per-prompt set to 0 for every modality",
+    )
+
+
+def _by_budget(case: Case, oom: Oom) -> Finding | None:
+    """V1 says that it profiles the encoder, then runs it, then the language model over the tokens of a step: no calls
+    tell which of the two ran out, but one tensor that is too large for the second was the encoder's."""
+    hit = oom.run.last("encoder-budget")
+    if hit is None or hit.index > oom.fault.index or oom.fault.functions or oom.torch is None:
+        return None
+    now = tokens(case)
+    if oom.torch.asked <= _PER_TOKEN_V1 * (now[0] if now is not None else _MANY):
+        return None
+    return finding(
+        RULE,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index), case.line(hit.index)),
+        arithmetic=(*sums(oom.torch), *_items(case)),
+        changes=_ordered(case, _fewer_items(case), fewer_tokens(case, oom.torch)),
         refute="the launch fails in the same place with --limit-mm-per-prompt set to 0 for every modality",
     )
 
@@ -148,6 +168,12 @@ def _smaller_items(case: Case) -> Change | None:
 
 
 def _fewer_items(case: Case) -> Change | None:
+    run = case.run
+    hit = run.last("encoder-budget") if run is not None else None
+    if hit is not None and hit.fields["items"] == "1":
+        kind = hit.fields["modality"]
+        why = f"it was measured with one {kind} already: 0, where no request brings any, leaves the encoder out"
+        return set_flag(case, "limit-mm-per-prompt", limit(case, **{kind: 0}), Direction.LOWER, why)
     most = {"audio": 1} if _hears(case) else {"image": 1, "video": 0}
     return set_flag(
         case,
@@ -159,6 +185,16 @@ def _fewer_items(case: Case) -> Change | None:
             "to 0; --mm-processor-kwargs caps the size of the others"
         ),
     )
+
+
+def _ordered(case: Case, *changes: Change | None) -> tuple[Change | None, ...]:
+    """One item alone is made smaller first: fewer of them are none."""
+    run = case.run
+    hit = run.last("encoder-budget") if run is not None else None
+    smaller = _smaller_items(case)
+    if hit is not None and hit.fields["items"] == "1":
+        return (smaller, *changes)
+    return (*changes, smaller)
 
 
 def _hears(case: Case) -> bool:
