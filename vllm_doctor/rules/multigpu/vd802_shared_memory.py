@@ -67,9 +67,9 @@ def judge(case: Case) -> Outcome:
 
 def _asked(fault: Fault) -> dict[str, str]:
     """What was asked for and what was free, in MiB."""
-    told = fault.fields("shm-raylet")
-    if "asked" in told:
-        return {name: str(int(told[name]) >> 20) for name in ("asked", "free")}
+    fields = fault.fields("shm-raylet")
+    if "asked" in fields:
+        return {name: str(int(fields[name]) >> 20) for name in ("asked", "free")}
     return fault.fields("shm-space")
 
 
