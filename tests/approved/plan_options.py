@@ -34,6 +34,7 @@ _ASKED = {
     "gpt-oss-20b": ("--gpu B200 --gpus 2 --vllm-version 0.33.0 -- vllm serve m --max-model-len 8192",),
 }
 _NUMBERS = ("1", "2", "3")
+_BOTH, _OFFLOADED = {"kv_role": "kv_both"}, {"cpu_bytes_to_use": 9_000_000_000}
 # What else than a number an option takes.
 _VALUES = {
     "gpu-memory-utilization": ("0.5", "0.98"),
@@ -45,8 +46,8 @@ _VALUES = {
         '{"method": "eagle3", "model": "d", "num_speculative_tokens": 2}',
     ),
     "kv-transfer-config": (
-        '{"kv_connector": "OffloadingConnector", "kv_connector_extra_config": {"cpu_bytes_to_use": 9000000000}}',
-        '{"kv_connector": "LMCacheConnectorV1"}',
+        json.dumps({**_BOTH, "kv_connector": "OffloadingConnector", "kv_connector_extra_config": _OFFLOADED}),
+        json.dumps({**_BOTH, "kv_connector": "LMCacheConnectorV1"}),
     ),
     "compilation-config": ('{"cudagraph_mode": "FULL"}', '{"cudagraph_capture_sizes": [1, 2, 4, 64]}', '{"mode": 0}'),
 }

@@ -86,7 +86,7 @@ def _listed(runtime: str, deadline_s: float) -> list[str] | Unknown:
     if isinstance(got, NotRun) or (got.code != 0 and not got.out):
         return _silent(runtime, got)
     rows = (line.split("\t") for line in got.out.decode(errors="replace").splitlines())
-    return [row[0] for row in rows if len(row) > 1 and "vllm" in "\t".join(row[1:]).lower()][:_MOST]
+    return [row[0] for row in rows if "vllm" in "\t".join(row[1:]).lower()][:_MOST]
 
 
 def inspect(runtime: str, names: Sequence[str], deadline_s: float) -> Reading[tuple[Inspected, ...]]:

@@ -230,7 +230,8 @@ def resolve(  # noqa: PLR0917
     defaults = batch_defaults(version, total_gib, gpu.name if gpu else "", use_v1=v1)
     # Asked for throughput, both defaults are doubled (engine/arg_utils.py, since 0.17).
     times = 2 if flags.text("performance-mode") == "throughput" else 1
-    refusals += refusals_of_launch(flags, arch, par, length, does)
+    told = {one.flag for one in refusals}  # by the release's own checks, which its wheel shows since 0.30
+    refusals += (one for one in refusals_of_launch(flags, arch, par, length, does) if one.flag not in told)
     seqs = flags.int("max-num-seqs", defaults.seqs * times, 1, 10**7)
     tokens = None if defaults.tokens is None else defaults.tokens * times
     batched = _batched(flags, version, which, arch, length, seqs, chunked, tokens)
