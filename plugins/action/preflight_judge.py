@@ -21,6 +21,8 @@ import yaml
 from ansible import context
 from ansible.constants import config
 from ansible.errors import AnsibleActionFail
+from ansible.inventory.helpers import sort_groups
+from ansible.inventory.host import Host
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.splitter import parse_kv
@@ -246,10 +248,13 @@ class ActionModule(ActionBase):
     def _types(self, host: str, task_vars: Mapping[str, Any], _today: date) -> tuple[Checked, ...]:
         """What is wrong with the variables as such: their names, types, references, secrets."""
         self._said = values = self._values(host, task_vars)
-        sources, groups = self._sources, _groups(self._of(host, task_vars))
+        known = self._known(host)
+        sources, groups = self._sources, _groups(known)
         # Only what somebody has written down is judged: facts and registered results have role prefixes too.
         definitions = sources.definitions(host, groups)
-        written = {item.variable for item in definitions} | set(load_extra_vars(self._loader))
+        # An inventory may be a program's answer, or a database's: its own variables are in no file.
+        own = {name for one in (*known.get_groups(), known) for name in one.vars} if known else set()
+        written = {item.variable for item in definitions} | set(load_extra_vars(self._loader)) | own
         self._written = {name: values[name] for name in written if name in values}
         self._judge = Variables(self._specs, sources, self._flags)
         allowed = [str(name) for name in values.get("preflight_extra_variables") or []]
@@ -258,14 +263,18 @@ class ActionModule(ActionBase):
 
     def _between_groups(self, host: str, definitions: Iterable[Definition]) -> Iterator[Checked]:
         """Refuse a host in two groups of cards: of groups on one level the last in the alphabet would win."""
-        inventory = self._task.get_variable_manager()._inventory  # noqa: SLF001
-        known = inventory.get_host(host)
+        known = self._known(host)
         groups = {group.name: group for group in known.get_groups()} if known else {}
         return two_groups(host, definitions, self._sources, groups)
 
+    def _known(self, host: str) -> Host | None:
+        """What the inventory itself has of a host: its groups, and the variables that are in no file of variables."""
+        found: Host | None = self._task.get_variable_manager()._inventory.get_host(host)  # noqa: SLF001
+        return found
+
     def _variables(self, host: str, task_vars: Mapping[str, Any], today: date) -> tuple[Checked, ...]:
         rows = self._types(host, task_vars, today)
-        definitions = self._sources.definitions(host, _groups(self._of(host, task_vars)))
+        definitions = self._sources.definitions(host, _groups(self._known(host)))
         values = {**self._said, **dict.fromkeys(self._judge.mistyped(self._written))}
         intent = _locked(wants.intent(values, table(), self._flags), values)
         case = HostToJudge(intent, wants.declared_host(intent, table(), self._configs(values, {})), table(), today)
@@ -302,7 +311,7 @@ class ActionModule(ActionBase):
                 version: variant_answer(replace(case, intent=replace(intent, vllm_version=version)))
                 for version in _versions(values)
             }
-        definitions = self._sources.definitions(host, _groups(self._of(host, task_vars)))
+        definitions = self._sources.definitions(host, _groups(self._known(host)))
         located = tuple(self._sources.located(row, definitions) for row in rows)
         if since := answer["facts"].get("drained"):
             action = f"playbooks/undrain.yml -l {host} puts it into service again"
@@ -354,9 +363,9 @@ def _day(text: str) -> date:
         ) from error
 
 
-def _groups(of_host: Mapping[str, Any]) -> list[str]:
-    """The groups of a host, by its variables, the strongest last."""
-    return [str(name) for name in of_host.get("group_names", [])]
+def _groups(known: Host | None) -> list[str]:
+    """The groups of a host, the strongest last: the deeper one, then by ansible_group_priority and name."""
+    return [str(group.name) for group in sort_groups(known.get_groups())] if known else []
 
 
 def _roles() -> tuple[list[Option], dict[str, Any]]:

@@ -25,6 +25,7 @@ MISTAKES: dict[str, tuple[dict[str, object], str, str]] = {
     "template": ({"vllm_unit_template": "h100"}, "launch", "vllm_unit_template: auto"),
     "groups": ({}, "two groups", "host_vars/groups.yml"),
     "type": ({"vllm_max_model_len": "long"}, "variable type", "write it as a number, without quotes"),
+    "program": ({}, "variable type", "in the inventory: write false without quotes"),
     "open": ({"vllm_host": "0.0.0.0"}, "launch", "set vllm_api_key"),  # noqa: S104
 }
 
@@ -46,6 +47,10 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str
     both = {"hosts": {"groups": None}}
     children = {"l4": both, "a10": both}
     hosts = {"vllm": {"hosts": dict.fromkeys([*MISTAKES, "fine"]), "children": children}}
+    # An inventory that a program writes, and one in INI: there false is a word, and a word counts as true.
+    by_program = {"vllm": {"hosts": ["program"]}, "_meta": {"hostvars": {"program": {"nvidia_driver_reboot": "false"}}}}
+    (folder / "program.sh").write_text(f"#!/bin/sh\necho '{json.dumps(by_program)}'\n")
+    (folder / "program.sh").chmod(0o755)
     (folder / "hosts.yml").write_text(yaml.safe_dump(hosts))
     said = run(folder)
     assert f"{len(MISTAKES)} of {len(MISTAKES) + 1} hosts refused" in said, said

@@ -192,10 +192,15 @@ def test_a_variable_of_ones_own_can_be_allowed(inventory: Inventory) -> None:
     assert inventory.judge("vllm_house_note: x\n", ("vllm_house_note",)) == ()
 
 
-def test_what_no_file_sets_came_from_the_command_line(inventory: Inventory) -> None:
-    variables = Variables(KNOWN, Sources([inventory.folder / "hosts.yml"]))
-    (row,) = variables.judge("gpu1", ["gpu"], {"nvidia_driver_enabled": "true"})
-    assert row.action.startswith("on the command line (-e): write true without quotes")
+@pytest.mark.parametrize(("typed", "where"), [(True, "on the command line (-e)"), (False, "in the inventory")])
+def test_what_no_file_sets_came_from_the_command_line_or_from_a_program(
+    inventory: Inventory, typed: bool, where: str
+) -> None:
+    name = "nvidia_driver_enabled"
+    sources = Sources([inventory.folder / "hosts.yml"], typed=[name] if typed else [])
+    (row,) = Variables(KNOWN, sources).judge("gpu1", ["gpu"], {name: "false"})
+    assert row.action.startswith(f"{where}: write false without quotes")
+    assert """-e '{"nvidia_driver_enabled": false}'""" in row.action
 
 
 def test_a_secret_typed_with_e_is_refused_and_not_shown(inventory: Inventory) -> None:
@@ -221,11 +226,19 @@ def test_host_variables_win_over_group_variables(inventory: Inventory) -> None:
         ("hosts.ini", "[gpu]\ngpu1 vllm_prt=1\n", 2),
         ("hosts.yml", "gpu:\n  hosts:\n    gpu1:\n      vllm_prt: 1\n", 4),
         ("hosts.yml", "gpu:\n  hosts: {gpu1: }\n  vars:\n    vllm_prt: 1\n", 4),
+        # What another host or group says is not this one's.
+        ("hosts", "[gpu]\ngpu1 vllm_prt=1\ngpu2 vllm_prt=2\n[web:vars]\nvllm_prt=3\n", 2),
+        ("hosts", "[gpu]\ngpu[0:9]\n[gpu:vars]\nvllm_prt = 1\n[web]\nweb1 vllm_prt=1\n", 4),
+        ("hosts.yml", "a:\n  children:\n    gpu: {vars: {vllm_prt: 1}}\n    web: {vars: {vllm_prt: 1}}\n", 3),
+        ("hosts.yml", "gpu:\n  hosts:\n    gpu[1:4]: {vllm_prt: 1}\n    web1: {vllm_prt: 1}\n", 3),
     ],
 )
-def test_lines_inside_the_inventory_file(tmp_path: Path, name: str, text: str, line: int) -> None:
+@pytest.mark.parametrize("whole", [False, True], ids=["file", "folder"])
+def test_lines_inside_the_inventory_file(tmp_path: Path, name: str, text: str, line: int, whole: bool) -> None:
     (tmp_path / name).write_text(text)
-    (row,) = Variables(KNOWN, Sources([tmp_path / name])).judge("gpu1", ["gpu"], {"vllm_prt": 1})
+    for no_inventory in ("hosts.bak", "README.md", ".hidden"):
+        (tmp_path / no_inventory).write_text("[gpu:vars]\nvllm_prt=1\n")
+    (row,) = Variables(KNOWN, Sources([tmp_path if whole else tmp_path / name])).judge("gpu1", ["gpu"], {"vllm_prt": 1})
     assert row.action == f"{name}:{line}: write vllm_port"
 
 

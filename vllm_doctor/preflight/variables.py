@@ -1,6 +1,7 @@
 """The inventory's variables, judged on the controller before any host is asked: names, types, shadows, secrets."""
 
 import difflib
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +9,7 @@ from dataclasses import dataclass, replace
 from vllm_doctor.knowledge.compat import nearest_torch
 from vllm_doctor.preflight import report, secrets
 from vllm_doctor.preflight.records import Checked, Result
-from vllm_doctor.preflight.sources import ON_COMMAND_LINE, Definition, Sources
+from vllm_doctor.preflight.sources import IN_INVENTORY, ON_COMMAND_LINE, Definition, Sources
 
 _BOOLEAN_WORDS = {"true", "false", "yes", "no", "on", "off"}
 
@@ -184,8 +185,9 @@ class Variables:
         )
 
     def _where(self, name: str, places: Mapping[str, Definition], action: str) -> str:
-        place = None if name in self._sources.typed else places.get(name)
-        return f"{place.at(self._sources.base) if place else ON_COMMAND_LINE}: {action}"
+        if name in self._sources.typed:
+            return f"{ON_COMMAND_LINE}: {action}"
+        return f"{places[name].at(self._sources.base) if name in places else IN_INVENTORY}: {action}"
 
 
 def _inside(option: Option, value: object) -> Iterator[tuple[str, str, str, str]]:
@@ -210,19 +212,20 @@ def _type_problem(option: Option, value: object) -> tuple[str, str] | None:
         return None if option.empty else ("a value", "write one, or take the line out")
     if kind == "bool" and not isinstance(value, bool):
         word = str(value).casefold()
-        hint = (
-            f"write {word in {'true', 'yes', 'on'}} without quotes".lower()
-            if word in _BOOLEAN_WORDS
-            else "write true or false"
-        )
-        return "a boolean", f"{hint} (with -e use JSON: -e '{{\"{option.name}\": true}}'; in an INI inventory True)"
+        if word not in _BOOLEAN_WORDS:
+            return "a boolean", "write true or false"
+        meant = word in {"true", "yes", "on"}
+        said = str(meant).lower()
+        json = f"-e '{{\"{option.name}\": {said}}}'"
+        return "a boolean", f"write {said} without quotes (with -e use JSON: {json}; in an INI inventory {meant})"
     if kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-        return (
-            "a whole number",
-            f"write it as a number, without quotes (with -e use JSON: -e '{{\"{option.name}\": 1}}')",
-        )
+        number = value if re.fullmatch(r"-?\d+", str(value)) else 1
+        json = f"-e '{{\"{option.name}\": {number}}}'"
+        return "a whole number", f"write it as a number, without quotes (with -e use JSON: {json})"
     if kind == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
-        return "a number", f"write it as a number, without quotes (with -e JSON: -e '{{\"{option.name}\": 0.5}}')"
+        number = value if re.fullmatch(r"-?\d*\.?\d+", str(value)) else 0.5
+        json = f"-e '{{\"{option.name}\": {number}}}'"
+        return "a number", f"write it as a number, without quotes (with -e use JSON: {json})"
     if kind in {"str", "path"} and not isinstance(value, str):
         return "text", "put it in quotes" if isinstance(value, int | float) else "write text"
     if kind == "list" and not isinstance(value, list | tuple):
