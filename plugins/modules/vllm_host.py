@@ -39,6 +39,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 drained: {type: str, returned: always, description: "When and why the host was drained; empty for one that is not."}
+out:
+  type: bool
+  returned: always
+  description: Whether a playbook took the host out of its load balancer and has not put it back.
 current: {type: str, returned: always, description: The release that serves; empty for none.}
 doctor: {type: str, returned: always, description: The path of the doctor's program; empty where it is not there.}
 releases: {type: list, returned: always, description: The names of the releases on the host.}
@@ -202,6 +206,7 @@ def main() -> None:
     module.exit_json(
         changed=False,
         drained=drained(units),
+        out=(root / "out-of-balancer").exists(),
         current=str(link.readlink()) if link.is_symlink() else "",
         doctor=module.params["doctor"] if Path(module.params["doctor"]).exists() else "",
         releases=[path.name for path in releases],

@@ -18,11 +18,12 @@ PLAY = """
   vars:
     ansible_connection: local
     site_reports: ""
+    vllm_root: "{{ playbook_dir }}"
     __vllm_units: [{name: vllm@main}]
     vllm_hook_headers: {X-Key: s3cr3t-key}
   tasks:
     - ansible.builtin.include_role: {name: vllm_doctor.hosts.vllm, tasks_from: hook}
-      vars: {__vllm_hook: before}
+      vars: {__vllm_hook: "{{ event }}"}
 """
 
 
@@ -49,7 +50,7 @@ def balancer() -> Iterator[str]:
     server.server_close()
 
 
-def played(folder: Path, url: str) -> tuple[int, str]:
+def played(folder: Path, url: str, event: str = "before") -> tuple[int, str]:
     """The exit code of a run that tells this URL, and what a person sees, on one line."""
     play = folder / "play.yml"
     play.write_text(PLAY)
@@ -60,7 +61,7 @@ def played(folder: Path, url: str) -> tuple[int, str]:
             "gpu01,",
             play,
             "-e",
-            json.dumps({"vllm_hook_before": url}),
+            json.dumps({f"vllm_hook_{event}": url, "event": event}),
         ],
         capture_output=True,
         text=True,
@@ -76,6 +77,14 @@ def test_a_url_is_sent_what_happens_on_which_host_with_the_site_s_headers(tmp_pa
     assert rc == 0, said
     assert Balancer.got == [("/pool", "s3cr3t-key", {"event": "before", "host": "gpu01", "services": ["vllm@main"]})]
     assert "s3cr3t-key" not in said
+    # The host remembers that it is out, until it was put back: a later run does it where this one breaks off.
+    assert (tmp_path / "out-of-balancer").exists()
+    rc, said = played(tmp_path, f"{balancer}/busy", "after")
+    assert rc == 2
+    assert "Mend the hook and run again, which calls it once more" in said
+    assert (tmp_path / "out-of-balancer").exists()
+    assert played(tmp_path, f"{balancer}/pool", "after")[0] == 0
+    assert not (tmp_path / "out-of-balancer").exists()
 
 
 def test_a_url_that_refuses_stops_nothing_and_says_why(tmp_path: Path, balancer: str) -> None:

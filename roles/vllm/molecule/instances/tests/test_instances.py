@@ -13,6 +13,8 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[5]
 HOOKED = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / "hooked"
+HOOK = ["sh", "-c", 'echo "$VLLM_HOOK_EVENT $VLLM_HOOK_SERVICES" >> "$0"', str(HOOKED)]
+HOOKS = {"vllm_hook_before": HOOK, "vllm_hook_after": HOOK}
 KEY = "molecule-instances"
 PORTS = {"chat": 8000, "code": 8001}
 CHAT = {"name": "chat", "served_model_name": "chat", "shutdown_timeout": 120}
@@ -203,8 +205,8 @@ def test_drained_stays_drained_until_it_is_undrained(host):
     assert status != 0
     assert "playbooks/undrain.yml" in output
 
-    hooks = {"vllm_hook_after": ["sh", "-c", 'echo "$VLLM_HOOK_EVENT $VLLM_HOOK_SERVICES" > "$0"', str(HOOKED)]}
-    status, output = play("playbooks/undrain.yml", **hooks)
+    HOOKED.unlink(missing_ok=True)
+    status, output = play("playbooks/undrain.yml", **HOOKS)
     assert status == 0, output
     assert HOOKED.read_text() == "after vllm@chat vllm@code\n"
     assert post(host, "chat")[0] == post(host, "code")[0] == 200
@@ -278,12 +280,16 @@ def test_a_hook_that_fails_before_leaves_what_serves(host):
     assert "no such pool" in output
     assert "Nothing was stopped; what serves goes on." in output
     assert (pid(host, "chat"), pid(host, "code")) == before
+    assert host.file("/opt/vllm/out-of-balancer").exists  # what a hook that failed has done is not known
 
 
 def test_one_of_them_is_the_canary_of_another_release(host):
     chat = pid(host, "chat")
-    status, output = play("site.yml", CHAT, {**CODE, "version": "0.31.0"})
+    HOOKED.unlink(missing_ok=True)
+    status, output = play("site.yml", CHAT, {**CODE, "version": "0.31.0"}, **HOOKS)
     assert status == 0, output
+    assert HOOKED.read_text() == "before vllm@chat vllm@code\nafter vllm@chat vllm@code\n"
+    assert not host.file("/opt/vllm/out-of-balancer").exists
     assert pid(host, "chat") == chat
     assert "/opt/vllm/releases/0.31.0+cpu-" in host.check_output(f"tr '\\0' ' ' < /proc/{pid(host, 'code')}/cmdline")
     assert "/opt/vllm/releases/0.32.0+cpu-" in host.check_output("readlink /opt/vllm/current")
@@ -306,8 +312,10 @@ def test_one_that_is_no_longer_listed_is_removed_by_consent_only(host):
     assert "(item=/etc/systemd/system/vllm@code.service)" in output
     assert host.file("/etc/systemd/system/vllm@code.service").exists
 
-    status, output = play("site.yml", CHAT, vllm_remove_unlisted=True)
+    HOOKED.unlink(missing_ok=True)
+    status, output = play("site.yml", CHAT, vllm_remove_unlisted=True, **HOOKS)
     assert status == 0, output
+    assert HOOKED.read_text() == "before vllm@chat\nafter vllm@chat\n"
     for path in ("/etc/systemd/system/vllm@code.service", "/etc/vllm/code.secrets", "/opt/vllm/served/code"):
         assert not host.file(path).exists, path
     assert "vllm@code" not in host.check_output("systemctl list-units --all --no-legend 'vllm@*'")
@@ -320,8 +328,10 @@ def test_one_that_is_no_longer_listed_is_removed_by_consent_only(host):
 
 def test_a_new_one_is_not_given_the_port_of_one_that_goes_on(host):
     chat = pid(host, "chat")
-    status, output = play("site.yml", {**CODE, "port": 8000})
+    HOOKED.unlink(missing_ok=True)
+    status, output = play("site.yml", {**CODE, "port": 8000}, **HOOKS)
     assert status != 0
+    assert not HOOKED.exists(), "a host that nothing is stopped on stays in its balancer"
     for part in ("vllm@chat serves on port 8000,", "which vllm@code wants, and has no", "vllm_remove_unlisted: true"):
         assert part in output
     assert pid(host, "chat") == chat
