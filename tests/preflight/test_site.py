@@ -180,9 +180,17 @@ def test_a_proxy_without_a_password_is_taken(tmp_path: Path) -> None:
     assert "UNREACHABLE" in said, said
 
 
-def test_a_tag_that_nothing_has_is_refused_with_the_stages(tmp_path: Path) -> None:
-    said = " ".join(played(tmp_path, {"words": ["--tags", "vlm"]}).split())
-    assert "--tags vlm: nothing has this tag" in said
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--tags", "vlm"], "--tags vlm: nothing has this tag, so nothing would be done"),
+        # A slip here would play the very stage that is to be left out.
+        (["--skip-tags", "drivr"], "--skip-tags drivr: nothing has this tag, so it would leave nothing out"),
+    ],
+)
+def test_a_tag_that_nothing_has_is_refused_with_the_stages(tmp_path: Path, words: list[str], says: str) -> None:
+    said = " ".join(played(tmp_path, {"words": words}).split())
+    assert says in said
     assert "The stages are preflight, driver, host, doctor, vllm, config, verify." in said
 
 
@@ -207,3 +215,71 @@ def test_any_other_stage_can_be_left_out(tmp_path: Path) -> None:
 def test_a_limit_that_leaves_nobody_to_serve_is_refused(tmp_path: Path) -> None:
     said = " ".join(played(tmp_path, {"words": ["--limit", "web01"], "site_reports": ""}).split())
     assert "that --limit web01 leaves is in the group vllm" in said
+
+
+PLAYBOOKS = [REPOSITORY / "site.yml", *sorted((REPOSITORY / "playbooks").glob("*.yml"))]
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda path: path.name)
+def test_every_playbook_is_played_in_order(playbook: Path) -> None:
+    first = yaml.safe_load(playbook.read_text())[0]
+    if "ansible.builtin.import_playbook" in first:
+        first = yaml.safe_load((playbook.parent / first["ansible.builtin.import_playbook"]).read_text())[0]
+    assert "| vllm_doctor.hosts.preflight_in_order }}" in first["hosts"]
+
+
+def test_a_playbook_finds_its_roles_from_any_folder_and_without_the_checkouts_settings(tmp_path: Path) -> None:
+    words = [Path(sys.executable).parent / "ansible-playbook", "-i", "gpu01,", "--syntax-check"]
+    settings = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
+    (tmp_path / "none.cfg").touch()
+    done = subprocess.run(
+        [*words, REPOSITORY / "playbooks" / "rollback_driver.yml"],
+        cwd=tmp_path,
+        env={**settings, "ANSIBLE_CONFIG": str(tmp_path / "none.cfg")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_run_that_begins_behind_the_checks_is_refused(tmp_path: Path) -> None:
+    said = " ".join(played(tmp_path, {"words": ["--start-at-task", "Install the driver"]}).split())
+    assert (
+        "--start-at-task 'Install the driver' leaves out what stands before that task, and the checks are there" in said
+    )
+    assert "PLAY [" not in said
+
+
+def test_a_strategy_under_which_hosts_do_not_wait_for_each_other_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANSIBLE_STRATEGY", "free")
+    said = " ".join(played(tmp_path).split())
+    assert "The strategy is free (ANSIBLE_STRATEGY, or strategy in ansible.cfg); needed: linear." in said
+    assert "PLAY [" not in said
+
+
+@pytest.mark.parametrize(
+    ("states", "words", "says"),
+    [
+        (
+            {},
+            ["-e", "site_state=absent"],
+            "site_state: absent holds for all 2 hosts; needed: -l HOST, or -e uninstall_all=true.",
+        ),
+        ({"a": "absent"}, ["-l", "a,b"], "b: site_state is present, and absent is needed"),
+        ({}, [], "a, b: site_state is present, and absent is needed"),
+        ({"b": "absent"}, [], "a: site_state is not absent; nothing is taken off"),
+    ],
+    ids=["all", "limit", "none", "one"],
+)
+def test_uninstall_takes_its_consent_before_it_asks_a_host(
+    tmp_path: Path, states: dict[str, str], words: list[str], says: str
+) -> None:
+    down = {"ansible_host": "127.0.0.1", "ansible_port": 1, "site_reports": ""}
+    hosts = {name: {**down, **({"site_state": states[name]} if name in states else {})} for name in "ab"}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"vllm": {"hosts": hosts}}))
+    said = " ".join(run(tmp_path, *words, playbook="playbooks/uninstall.yml").split())
+    assert says in said
+    assert said.count("UNREACHABLE!") == (1 if "nothing is taken off" in says else 0), said
