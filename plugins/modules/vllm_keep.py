@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -29,6 +30,10 @@ options:
   run:
     type: str
     description: The run of the role that it answered in; the same for all services that one run changed.
+  rendered:
+    type: str
+    default: ""
+    description: The SHA-256 of the unit as the caller wrote it; where it differs nothing is kept. Empty does not ask.
   state: {type: str, choices: [kept, now, before], default: kept, description: What to do.}
 author: the authors of vllm-doctor
 """
@@ -110,6 +115,23 @@ def put_back(kept: Path, unit: Path, secrets: str, current: Path) -> bool:
     return point(current, release) or changed
 
 
+def is_ours(unit: Path, rendered: str) -> bool:
+    """Say whether the unit is as the caller wrote it: kept so, another would be taken for what is wanted."""
+    return not rendered or sha256(unit.read_bytes()).hexdigest() == rendered
+
+
+def differs(kept: Path, unit: Path, secrets: str, current: Path) -> bool:
+    """Say whether something else is in place than a kept configuration."""
+    pairs = [(kept / "unit", unit)]
+    if secrets and (kept / "secrets").is_file():
+        pairs.append((kept / "secrets", Path(secrets)))
+    if any(not there.is_file() or there.read_bytes() != copy.read_bytes() for copy, there in pairs):
+        return True
+    release = (kept / "release").read_text().strip()
+    own = f"{release}/" in (kept / "unit").read_text(encoding="utf-8", errors="replace")
+    return not own and not (current.is_symlink() and str(current.readlink()) == release)
+
+
 def main() -> None:
     """Do what `state` says."""
     module = AnsibleModule(
@@ -122,6 +144,7 @@ def main() -> None:
             "digest": {"type": "str"},
             "url": {"type": "str"},
             "run": {"type": "str"},
+            "rendered": {"type": "str", "default": ""},
             "state": {"type": "str", "choices": ["kept", "now", "before"], "default": "kept"},
         },
         required_if=[
@@ -133,15 +156,21 @@ def main() -> None:
     )
     given = module.params
     folder, unit = Path(given["folder"]), Path(given["unit_file"])
-    if module.check_mode:
-        module.exit_json(changed=given["state"] == "kept", found=True)
     if given["state"] == "kept":
+        if module.check_mode:
+            module.exit_json(changed=True, found=True)
+        if not is_ours(unit, given["rendered"]):
+            module.fail_json(
+                f"{unit.name} is no longer as this run wrote it: somebody else, such as a second run, changes this "
+                "host. Nothing was put back; what is there may be either's. Run again when the other has ended."
+            )
         said = {name: given[name] for name in SAID}
         module.exit_json(changed=keep(folder, unit, given["secrets_file"], said), found=True)
     kept = folder / given["state"]
     if not (kept / "digest").is_file():
         module.exit_json(changed=False, found=False)
-    changed = put_back(kept, unit, given["secrets_file"], Path(given["current"]))
+    change = differs if module.check_mode else put_back
+    changed = change(kept, unit, given["secrets_file"], Path(given["current"]))
     said = {name: (kept / name).read_text().strip() for name in SAID if name != "run"}
     secrets = given["secrets_file"] if (kept / "secrets").is_file() else ""
     module.exit_json(changed=changed, found=True, secrets_file=secrets, **said)

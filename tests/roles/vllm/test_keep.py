@@ -1,5 +1,6 @@
 """What answered is kept, one before it too, and either can be put back."""
 
+from hashlib import sha256
 from pathlib import Path
 
 from tests.roles.vllm.plugins import load
@@ -30,7 +31,11 @@ def test_what_is_put_back_is_unit_secrets_and_release(tmp_path: Path) -> None:
     secrets.write_text("new key")
     current.symlink_to("/opt/vllm/releases/b")
 
-    assert module.put_back(tmp_path / "kept" / "now", unit, str(secrets), current)
+    kept = tmp_path / "kept" / "now"
+    assert module.differs(kept, unit, str(secrets), current), "as --check says it"
+    assert unit.read_text() == "new"
+    assert module.put_back(kept, unit, str(secrets), current)
+    assert not module.differs(kept, unit, str(secrets), current)
 
     assert (unit.read_text(), secrets.read_text()) == ("old", "old key")
     assert str(current.readlink()) == "/opt/vllm/releases/a"
@@ -58,3 +63,13 @@ def test_a_service_with_a_version_of_its_own_leaves_the_hosts_current_release_al
     assert module.put_back(tmp_path / "kept" / "now", unit, "", current)
     assert unit.read_text() == "ExecStart=/opt/vllm/releases/a/bin/vllm serve"
     assert str(current.readlink()) == "/opt/vllm/releases/b"
+
+
+def test_what_a_second_run_wrote_over_is_not_kept_as_the_first_ones(tmp_path: Path) -> None:
+    unit = tmp_path / "unit"
+    unit.write_text("--max-num-seqs 21")
+    rendered = sha256(b"--max-num-seqs 21").hexdigest()
+    assert module.is_ours(unit, rendered)
+    unit.write_text("--max-num-seqs 20")
+    assert not module.is_ours(unit, rendered)
+    assert module.is_ours(unit, ""), "a rollback puts back what it did not write"

@@ -134,8 +134,14 @@ def test_a_change_of_one_starts_that_one_anew_and_no_other(host):
 
 def test_rollback_undoes_the_change_of_the_one_and_leaves_the_other(host):
     chat = pid(host, "chat")
+    code = pid(host, "code")
+    status, output = play("playbooks/rollback.yml", check=True)
+    assert status == 0, output
+    assert "vllm@code would serve 0.32.0+cpu-" in output
+    assert (pid(host, "chat"), pid(host, "code")) == (chat, code)
     status, output = play("playbooks/rollback.yml")
     assert status == 0, output
+    assert "site.yml --check --diff shows which lines of the inventory say otherwise" in output
     assert pid(host, "chat") == chat
     assert "--max-model-len 1024" in host.check_output("systemctl cat vllm@code")
     assert post(host, "code")[0] == 200
