@@ -103,3 +103,12 @@ def test_a_workers_own_loop_names_no_step_where_the_line_above_it_does() -> None
     )
     found = _found(*lines)
     assert (found.code, found.phase.value, _changes(found)[0].name) == ("VD112", "startup-profile", "max-model-len")
+
+
+def test_the_cpu_engines_own_check_of_its_node_gives_the_size_that_fits() -> None:
+    found = _found(
+        "ValueError: Available memory on node 0 (11.20/62.70 GiB) on kv cache allocation is less than requested memory "
+        "for kv (40.00 GiB). Decrease --kv-cache-memory-bytes, VLLM_CPU_KVCACHE_SPACE, or reduce CPU memory used"
+    )
+    assert (found.code, found.phase.value) == ("VD604", "host-ram")
+    assert [(one.name, one.after) for one in _changes(found)] == [("VLLM_CPU_KVCACHE_SPACE", "11")]
