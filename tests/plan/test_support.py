@@ -313,3 +313,10 @@ def test_gguf_is_read_by_a_plugin_from_0_24_on(tmp_path, model, version, verdict
     p = planner(Question(words, "H100", 1, None, version, str(file))).predict()
     assert p.verdict == verdict
     assert p.weights_gib == pytest.approx(8.03e9 * 4.83 / 8 / 2**30, rel=0.02)
+
+
+def test_what_is_not_known_of_a_model_is_no_matter_where_its_weights_alone_are_more_than_the_card_has(ask):
+    strange = {**LLAMA_8B, "model_type": "nobody_knows", "architectures": ["LlamaForCausalLM"]}
+    assert ask(strange, gpu="L4").predict().verdict == "unknown"
+    # 15.0 GiB, of which a type that is not known may have a third less: 9.7 on a card of 7.6.
+    assert ask(strange, gpu="RTX 4060").predict().outcome == "oom-weights"

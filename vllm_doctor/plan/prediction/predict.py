@@ -225,6 +225,19 @@ def _outcome(  # noqa: PLR0917
     return "oom-weights" if outcome == "unknown" and f.weights > total_gib else outcome
 
 
+# How much less the weights of a model type may be that is not known: experts without a gate have a third less.
+_STRANGE_WEIGHTS = 0.35
+
+
+def _unknown(  # noqa: PLR0917
+    a: Architecture, s: Settings, gpu: Card | None, total: float, known: KnownTerms, f: Figures
+) -> str:
+    """What cannot be said, unless the weights alone are more than the card has."""
+    off = _STRANGE_WEIGHTS if not a.known and known.weights_gib is None else 0.02
+    least = f.weights * (1 - off)
+    return "oom-weights" if least > total - held_before_start(s, gpu) + _held_off(s, gpu) else "unknown"
+
+
 def _full(held: Held) -> bool:
     """Is there no room for one request?"""
     return held.longest is None or held.longest < held.length
@@ -242,6 +255,8 @@ def _one(  # noqa: PLR0917
     outcome = _outcome(s, gpu, total_gib, known, f, held, stage)
     if outcome in {"ok", "kv-too-small"} and known.host_gib is not None and host.total_gib > known.host_gib:
         outcome = "oom-host"
+    if outcome == "unknown" and total_gib is not None and known.available_kv_gib is None and f.budget is not None:
+        outcome = _unknown(a, s, gpu, total_gib, known, f)
     checked = stage.checked
     needed = checked.needed(held.length) / GIB if checked is not None else 0.0
     odds: float | None = None
