@@ -60,3 +60,11 @@ def test_a_restart_that_serves_is_ok() -> None:
 def test_where_uvicorn_never_tells_of_its_start_its_answers_are_enough() -> None:
     quiet = BEGUN + MADE + BOUND + ROUTES + ANSWERS
     assert judged_text(quiet * 2).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(("served", "verdict"), [("11:30:00", Verdict.OK), ("10:00:09", Verdict.UNKNOWN)])
+def test_where_somebody_left_out_the_start_the_clock_tells_whose_service_it_is(served: str, verdict: Verdict) -> None:
+    """No step of it stands between the lines, and no server is made within seconds."""
+    announced = "".join(BEGUN.splitlines(keepends=True)[:2])
+    counts = COUNTS.replace("10:05:00", served)
+    assert judged_text(announced + counts * 2 + ANSWERS).verdict is verdict

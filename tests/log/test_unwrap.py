@@ -128,7 +128,17 @@ def test_a_whole_record_of_json_is_a_line_of_its_own() -> None:
     assert unwrapped(said) == said
 
 
-@pytest.mark.parametrize("told", ["Killed", "Aborted (core dumped)", "Segmentation fault (core dumped)"])
+@pytest.mark.parametrize(
+    "told",
+    [
+        "Killed",
+        "Aborted (core dumped)",
+        "Segmentation fault (core dumped)",
+        "Illegal instruction (core dumped)",
+        "[1]    1234 illegal hardware instruction (core dumped)  vllm serve acme/chat-8b",
+        "[1]  + 4242 segmentation fault  vllm serve acme/chat-8b",
+    ],
+)
 def test_a_shells_word_for_a_child_that_a_signal_ended_is_a_line_of_its_own(told: str) -> None:
     last = "INFO 03-14 09:01:00 [default_loader.py:384] Loading weights took 31 seconds from the disk"
     lines = ["INFO 03-14 09:00:01 [core.py:105] of few words", last, told]

@@ -4,11 +4,12 @@ import msgspec
 import pytest
 
 from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.host import Gpu, Probe, Unit
 from vllm_doctor.records.log import Log, LogLine, RunLines
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
-from vllm_doctor.records.verdict import Verdict
+from vllm_doctor.records.verdict import Confidence, Verdict
 from vllm_doctor.rules.engine import diagnose
 
 STARTED = (
@@ -68,13 +69,16 @@ def test_a_file_says_where_to_look_if_minutes_pass() -> None:
     assert "py-spy dump" in text
 
 
-HANGS = (
+# After these the next line of a start comes within seconds: a file that ends with one stands still there.
+STANDS = (
     ("INFO 03-14 09:11:00 [pynccl.py:70] vLLM is using nccl==2.27.5", "NCCL_P2P_DISABLE=1"),
     (
         "INFO 03-14 09:11:00 [custom_all_reduce_utils.py:208] generating GPU P2P access cache in /c/gpu_p2p_0,1.json",
         "--disable-custom-all-reduce skips the test",
     ),
     ("INFO 03-14 09:11:00 [custom_all_reduce.py:216] Registering 5635 cuda graph addresses", "own all-reduce"),
+)
+HANGS = (
     ("Loading safetensors checkpoint shards:  50% Completed | 2/4 [09:01<09:01, 270s/it]", "load-strategy prefetch"),
     ("Capturing CUDA graphs (decode, FULL):   0%|          | 0/35 [00:00<?, ?it/s]", "--enforce-eager captures none"),
 )
@@ -85,6 +89,24 @@ def test_a_log_that_ends_where_starts_are_known_to_hang_says_what_ends_it(last: 
     head = "INFO 03-14 09:01:00 [api_server.py:1839] vLLM API server version 0.19.1"
     assert told in said_of(head, last)
     assert told not in said_of(head, last, "INFO 03-14 09:12:00 [gpu_model_runner.py:2602] Starting to load model m...")
+
+
+@pytest.mark.parametrize(("last", "told"), STANDS)
+def test_a_file_that_ends_where_the_next_line_comes_in_seconds_is_a_start_that_stands_still(
+    last: str, told: str
+) -> None:
+    head = "INFO 03-14 09:01:00 [api_server.py:1839] vLLM API server version 0.19.1"
+    found = diagnosed(head, last).findings[0]
+    assert (found.code, found.confidence) == ("VD804", Confidence.LIKELY)
+    assert found.title.startswith("The start stands still where")
+    assert told in found.next
+    assert told not in said_of(head, last, "INFO 03-14 09:12:00 [gpu_model_runner.py:2602] Starting to load model m...")
+
+
+def test_a_file_whose_last_line_is_seconds_old_is_a_start_that_goes_on() -> None:
+    log = log_of_lines(("2026-03-14T09:29:30+00:00 vLLM is using nccl==2.27.5",), "t")
+    shot = Snapshot(taken_at="2026-03-14T09:30:00+00:00", log=Known(log, "t"))
+    assert not diagnose(shot).findings
 
 
 def test_the_rank_that_stays_behind_is_named_among_three() -> None:
@@ -101,8 +123,12 @@ def test_the_rank_that_stays_behind_is_named_among_three() -> None:
     assert "behind" not in said_of(*lines, done[0])
 
 
-def said_of(*texts: str) -> str:
+def diagnosed(*texts: str) -> Diagnosis:
     log = log_of_lines(texts, "t")
-    verdict = diagnose(Snapshot(taken_at="2026-03-14T09:30:00+00:00", log=Known(log, "t")))
+    return diagnose(Snapshot(taken_at="2026-03-14T09:30:00+00:00", log=Known(log, "t")))
+
+
+def said_of(*texts: str) -> str:
+    verdict = diagnosed(*texts)
     assert verdict.verdict is Verdict.UNKNOWN
     return verdict.path[-1].because

@@ -91,6 +91,12 @@ _WAITS: dict[str, Usual] = {
         15,
         f"a graph is captured: on several GPUs {_OWN}, --enforce-eager captures none; {_COMPILED}",
     ),
+    "wait-weight-files": Usual(
+        _WEIGHTS.usual,
+        _WEIGHTS.minutes,
+        "the files are downloaded next, without a bar: does the hub's cache grow (du -sh)? a lock of a killed process "
+        "stops it (find ~/.cache/huggingface /tmp -name '*.lock'); a local folder needs neither",
+    ),
     "weights-shards": Usual(
         _WEIGHTS.usual,
         _WEIGHTS.minutes,

@@ -45,6 +45,9 @@ _BROKEN = 6
 # Where somebody cut calls out of a traceback.
 _LEFT_OUT = frozenset({"...", "…", "[...]"})
 
+# Where packages are installed; what stands before it is of the host, and may be named after anything.
+_INSTALLED = Pattern(r".*(?=/(?:site|dist)-packages/)")
+
 Stream: TypeAlias = tuple[str | None, int | None, bool]
 _BARE: Stream = (None, None, False)
 
@@ -104,6 +107,11 @@ class Crash(msgspec.Struct, frozen=True):
     def files(self) -> tuple[str, ...]:
         """Every frame's file, in the same order."""
         return tuple(frame.file for link in self.links for frame in link.frames)
+
+
+def in_packages(file: str) -> str:
+    """The path of a call from the folder of packages on: an environment under `/opt/mamba` is no kernel of Mamba."""
+    return _INSTALLED.compiled.sub("", file.replace("\\", "/"), count=1)
 
 
 def _of_a_debugger(link: Link) -> bool:
@@ -223,7 +231,10 @@ def begins(text: str) -> bool:
 
 
 def _another_record(first: LogLine, line: LogLine) -> bool:
-    """Did another call of the logger write it? One record bears the same module on all its lines."""
+    """Did another call of a logger write it? One record bears the same module on all its lines, and what Python itself
+    writes bears no level on any."""
+    if first.level is None and line.level is not None:
+        return True
     return None not in {first.module, line.module} and first.module != line.module
 
 

@@ -37,7 +37,8 @@ _BEGINS = Pattern(
     r"|(?:CUDA|NCCL) [Ee]rror\b|\S{1,1000}: error: |usage: |>>> |[$#>|+`*=\u2192\u2022-]|Last error|NCCL version"
     r"|\{\"\w.{0,320}\}\s{0,20}\Z"
     r"|[\w@.:-]{1,255}\.(?:service|scope|socket|mount|timer): "
-    r"|(?:Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception)"
+    r"|\[\d{1,6}\][+-]?\s{1,20}(?:[+-]\s{1,20})?(?:\d{1,24}\s{1,20})?[a-z ]{4,40}(?: \(core dumped\))?\s{2}"
+    r"|(?:Killed|Terminated|Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
     r"(?: \(core dumped\))?\s{0,20}\Z"
     r")"
 )

@@ -4,7 +4,14 @@ from vllm_doctor.log.match import Hit, read
 from vllm_doctor.log.root_cause import AnalysedRun
 
 # Messages that name the signal by a word.
-_NAMED = {"shell-killed": "9", "native-crash": "11", "native-dump": "11", "core-abort": "6"}
+_NAMED = {
+    "shell-killed": "9",
+    "native-crash": "11",
+    "native-dump": "11",
+    "core-abort": "6",
+    "shell-signal": "4",
+    "shell-arithmetic": "8",
+}
 _WORDS = {"SIGSEGV": "11", "SIGABRT": "6", "Aborted": "6"}
 # A shell adds this to the number of the signal that ended its child.
 _SHELLS = 128

@@ -52,5 +52,8 @@ def on_cpu(case: Case) -> bool:
     run = case.run
     if run is None:
         return False
+    told = run.first("platform-name")
+    if told is not None and told.fields["platform"].lower() == "cpu":
+        return True
     version = case.version_text or ""
     return "+cpu" in version or case.effective("device-config") == "cpu" or run.first("cpu-kv-space") is not None

@@ -5,13 +5,14 @@ from vllm_doctor.knowledge.layers import Layer, layer_of
 from vllm_doctor.log.match import Hit
 from vllm_doctor.log.native_crash import NATIVE
 from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence, Severity
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.deaths import signal_of
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
-from vllm_doctor.rules.say import finding
+from vllm_doctor.rules.say import environment, finding, thing, upgrade
 
 _SILENT = frozenset(
     {
@@ -29,6 +30,8 @@ _SILENT = frozenset(
         "shell-killed",
         "exit-by-signal",
         "exit-by-signal-told",
+        "shell-signal",
+        "shell-arithmetic",
         "kernel-segfault",
         "ray-actor-gone",
     }
@@ -46,6 +49,13 @@ _WHO_KILLS = (
     "or kubectl describe), and give that with --kernel-log; if it did, more memory of the host, or less of it taken "
     "(--cpu-offload-gb, --swap-space)"
 )
+# Signals that the process's own code ends it with; the kernel's log tells nothing of them.
+_ILLEGAL = "4"
+_CRASHES = {
+    _ILLEGAL: "A process met an instruction that its processor lacks (SIGILL)",
+    "8": "A process divided by zero in native code (SIGFPE)",
+    "11": "A process crashed in native code (SIGSEGV), and its calls are not here",
+}
 
 
 def judge(case: Case) -> Outcome:
@@ -88,6 +98,8 @@ def judge(case: Case) -> Outcome:
             refute="the log is whole: then something outside ended the engine",
             then="judge the whole log, from the start of the server: the engine's own error stands above this line",
         )
+    if number is not None and number in _CRASHES:
+        return _crashed(case, run, first, number)
     return finding(
         RULE,
         title=f"An engine process died without a traceback: {how}",
@@ -96,6 +108,36 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(first.index),),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill, and an earlier line shows a failure",
         then=_WHO_KILLS if number == "9" else "",
+    )
+
+
+def _crashed(case: Case, run: AnalysedRun, first: Hit, number: str) -> Finding:
+    """Its own code ended it, and the log lacks the calls: how to get them, and what such crashes are cured with."""
+    dump = environment(
+        "PYTHONFAULTHANDLER",
+        Direction.SET,
+        "Python then writes the calls of the next crash: judge that log",
+        to="1",
+        command="coredumpctl info   # the calls of this one, where the host keeps core dumps",
+    )
+    build = thing(
+        ChangeKind.OS,
+        "image",
+        Direction.CHANGE,
+        "a wheel (most often torch) was built for newer processors: an image or a build for this one, or another host",
+        command="lscpu | grep -E 'Model name|Flags'; python -c 'import torch; print(torch.__version__)'",
+    )
+    return finding(
+        RULE,
+        title=_CRASHES[number],
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, first.index) else Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(first.index),),
+        changes=(
+            build if number == _ILLEGAL else dump,
+            dump if number == _ILLEGAL else upgrade(case, "native code crashed: a newer release may have mended it"),
+        ),
+        refute="an earlier line of another process shows a failure",
     )
 
 
@@ -120,4 +162,4 @@ def _above(run: AnalysedRun, at: int) -> tuple[int, Layer, Answer] | None:
     return None
 
 
-RULE = rule("VD601", reads=frozenset({Signal.LOG, Signal.LAUNCH}), judge=judge)
+RULE = rule("VD601", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -8,7 +8,7 @@ from vllm_doctor.launch import devices
 from vllm_doctor.launch.command import refusals
 from vllm_doctor.launch.parse import LaunchError, Refusal, Why
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import says, without
+from vllm_doctor.log.match import read, says, without
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
@@ -17,10 +17,10 @@ from vllm_doctor.rules.gates.named_fault import exception_line, named, shown, te
 from vllm_doctor.rules.gates.refusals_with_rules import ARCHITECTURE, HUB
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.allowed_value import replacement
-from vllm_doctor.rules.remedies.layer import answer_of
+from vllm_doctor.rules.remedies.layer import answer_of, layer
 from vllm_doctor.rules.remedies.prompt_items import limit
 from vllm_doctor.rules.remedies.refusal import asked, asks_by_name, by_place
-from vllm_doctor.rules.say import environment, finding, set_flag, upgrade, upgrade_to
+from vllm_doctor.rules.say import environment, finding, set_flag, thing, upgrade, upgrade_to
 
 _IDS = (
     "length-above-model",
@@ -77,6 +77,8 @@ _OTHERS = frozenset(
 _OF_A_FIELD = frozenset(f"{string.ascii_lowercase}_")
 
 
+# What each release's command calls the model.
+_MODEL = frozenset({"model_tag", "model", "--model"})
 _NO_SUCH_GPU = "A rank asks for a GPU that is not there"
 
 
@@ -93,6 +95,8 @@ def judge(case: Case) -> Outcome:
         if root.crash is not None and says(root.crash.root.message, "no-kernel-of-several"):
             return Clear("each kernel says why it cannot serve these weights, and no option is refused")
         fault = root
+    if likely and _of_a_kernel(case, fault):
+        return Clear("a kernel's own check failed, and its part names it")
     if (likely or fault.ids & frozenset(_IDS) == {"validation-error"}) and _of_its_part(case, fault):
         return Clear("vLLM names the failed part, and its message asks for no option")
     if not likely and fault.ids & frozenset(_IDS) == {"validation-error"} and fault.ids & _OTHERS:
@@ -120,6 +124,14 @@ def judge(case: Case) -> Outcome:
 def _of_its_part(case: Case, fault: Fault) -> bool:
     """Does the part that failed name it, while the sentence asks for no option by its name?"""
     return answer_of(case, fault) is not None and not asks_by_name(case, fault)
+
+
+def _of_a_kernel(case: Case, fault: Fault) -> bool:
+    """Did a kernel's own check fail, where no smaller split is computed from its message?"""
+    part = layer(case, fault)
+    if part is None or not part.kernels or answer_of(case, fault) is None:
+        return False
+    return not any(change.name == "tensor-parallel-size" for change in asked(case, fault))
 
 
 def _of_another(fault: Fault) -> bool:
@@ -188,7 +200,7 @@ def _said(fault: Fault) -> str:
 
 def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     length, tokens = fault.fields("length-above-model"), fault.fields("tokens-below-length")
-    split = _split(case, fault) or _quantized(case, fault) or _of_model(case, fault)
+    split = _split(case, fault) or _quantized(case, fault) or _of_model(case, fault) or _of_words(case, fault)
     if split:
         return split
     if length:
@@ -230,6 +242,8 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     name = _named_option(case, fault)
     if name is None:
         return asked(case, fault) or (by_place(case, fault),)
+    if says(told := _with_what_follows(case, fault), "object-wanted"):
+        return (_as_object(case, name, told),)
     if name == "gpu-memory-utilization" and _AT_MOST in text(case, fault):
         return (set_flag(case, name, 0.9, Direction.LOWER, "a fraction from 0 to 1, not percent"),)
     if name == "chat-template":
@@ -238,7 +252,30 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
             set_flag(case, name, None, Direction.CHANGE, why),
             set_flag(case, name, None, Direction.REMOVE, "without the option vLLM uses the model's template"),
         )
-    return replacement(case, name, _with_what_follows(case, fault))
+    return replacement(case, name, told)
+
+
+def _of_words(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """The command line itself is wrong: it lacks the model, or has the beginning of several options' names."""
+    names = fault.fields("option-ambiguous").get("names", "").split(", ")
+    if any(names):
+        why = f"several options begin so: write out the one that you mean, {' or '.join(names[:6])}"
+        return (thing(ChangeKind.OS, "command", Direction.REPAIR, why, command="vllm serve --help"),)
+    if not _MODEL & set(fault.fields("arguments-required").get("names", "").split(", ")):
+        return ()
+    why = "name the model first, or as `model` in the file of --config: vllm serve ORGANISATION/MODEL"
+    return (set_flag(case, "model", None, Direction.ADD, why),)
+
+
+def _as_object(case: Case, name: str, told: str) -> Change | None:
+    """An option of settings takes a JSON object; a level of compilation stood there alone in older releases."""
+    given = (read("object-wanted", told) or {}).get("given", "")
+    why = "this release takes a JSON object here, in single quotes"
+    if name != "compilation-config" or not given.isdigit():
+        return set_flag(case, name, None, Direction.CHANGE, why)
+    key = "level" if case.version is not None and case.version < as_version(_MODE) else "mode"
+    why += f"; -O{given} says the same"
+    return set_flag(case, name, f'{{"{key}": {given}}}', Direction.CHANGE, why)
 
 
 def _with_what_follows(case: Case, fault: Fault) -> str:
@@ -292,6 +329,8 @@ def _of_model(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     return ()
 
 
+# The first release whose `level` of compilation is called `mode` (config/compilation.py).
+_MODE = "0.11.1"
 # More ranks than any model is split over.
 _RANKS = 4096
 

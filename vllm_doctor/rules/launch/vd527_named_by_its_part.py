@@ -1,14 +1,19 @@
 """VD527: a failure that the part of vLLM which failed names by its own sentence, with what cures it."""
 
+from vllm_doctor.knowledge.layers import Layer
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.log.root_cause import IMPORTS
+from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.layer import answer_of, component, cures, layer, unforeseen
+from vllm_doctor.rules.remedies.layer import answer_of, component, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.program import program
+from vllm_doctor.rules.remedies.refusal import asked
 from vllm_doctor.rules.say import finding
 
 # Lines of a part's own that are said before any traceback, and that no other rule is about.
@@ -49,11 +54,17 @@ def judge(case: Case) -> Outcome:
         severity=Severity.DEGRADED if part.id == "requests" else severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=evidence,
-        changes=cures(case, root, part),
+        changes=first_of_each((*_asked(case, root, part), *cures(case, root, part))),
         refute="the change is made, and the same call fails with the same message",
         layer=part.id,
         then=part.next,
     )
+
+
+def _asked(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
+    """What a kernel's own check asks for; of a list of kernels each asks for what suits it alone."""
+    several = root.crash is not None and says(root.crash.root.message, "no-kernel-of-several")
+    return asked(case, root) if part.kernels and not several else ()
 
 
 RULE = rule("VD527", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -8,19 +8,30 @@ from vllm_doctor.log.clock import minute_of_day
 from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence, Direction
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.last_wait import final_run
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.rank_wait import ways_out
-from vllm_doctor.rules.say import environment, finding
+from vllm_doctor.rules.remedies.layer import first_of_each
+from vllm_doctor.rules.remedies.rank_wait import known, ways_out
+from vllm_doctor.rules.say import environment, finding, thing
 
 # Each of these lines stands for a minute; compiling and autotuning take some of them.
 _MINUTES = 10
 _RETRIES = 2
+# An engine announces itself within a minute; on a slow share within three.
+_SPEAKS = 5
 _DAY = 24 * 60
+# The last lines after which a start in order goes on within seconds, and what the ranks do next.
+_SOON = {
+    "wait-nccl": "NCCL opens its paths between the GPUs",
+    "wait-peer-test": "vLLM tries direct copies between the GPUs",
+    "wait-queue": "the ranks connect to their message queue",
+    "wait-graph-addresses": "the ranks exchange addresses of graphs",
+}
 
 
 def judge(case: Case) -> Outcome:
@@ -38,7 +49,52 @@ def judge(case: Case) -> Outcome:
     minutes = _minutes(run, waits)
     if minutes >= _MINUTES and any(stage is not StartupPhase.CONFIG for _, stage in run.miles):
         return _ranks(case, waits, minutes)
+    asked = _unbroken(run, final_run(run, run.all("engine-awaited")))
+    if _minutes(run, asked) >= _SPEAKS and len(asked) >= _RETRIES and run.first("engine-config") is None:
+        return _engine(case, asked, _minutes(run, asked))
+    if (silent := _stands_still(case, run)) is not None:
+        return silent
     return NotHere("the last lines of the run do not show ranks that wait")
+
+
+def _engine(case: Case, waits: Sequence[Hit], minutes: int) -> Finding:
+    """The server asks every few seconds for its engine process, which has not written its first line."""
+    why = (
+        "shows where the engine's process stands: most often it reads its program from a slow share, asks the hub or a "
+        "proxy, or waits for CUDA; a process that is not there was ended from outside"
+    )
+    command = "for p in $(pgrep -f 'EngineCore|multiprocessing.spawn'); do py-spy dump --pid $p; done"
+    return finding(
+        RULE,
+        title=f"The engine's process has said nothing for {minutes} minutes",
+        phase=Phase.NOT_MEMORY,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(waits[0].index), case.line(waits[-1].index)),
+        changes=(thing(ChangeKind.OS, "engine-process", Direction.REPAIR, why, command=command),),
+        refute="the engine's first line (Initializing a V1 LLM engine) follows",
+    )
+
+
+def _stands_still(case: Case, run: AnalysedRun) -> Finding | None:
+    """Does a file end at a line after which starts are known to stand still, where the next one comes in seconds?
+
+    On a host the clock tells (VD906). A file has none; but nobody hands one in while it is seconds old, and its own
+    last time says so.
+    """
+    last = silence.wait(run)
+    if case.live or last is None or last.id not in _SOON or run.served(-1) or run.stopped is not None or run.deaths:
+        return None
+    if 0 < silence.minutes(run, case.taken_at) < _MINUTES or silence.behind(run) is not None:
+        return None
+    return finding(
+        RULE,
+        title=f"The start stands still where {_SOON[last.id]}",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(last.index),),
+        changes=first_of_each((*known(case, last), *ways_out(case))),
+        refute="the log goes on: the next line of a start in order comes within seconds",
+        then=silence.usual(run).look,
+    )
 
 
 def _unbroken(run: AnalysedRun, hits: Sequence[Hit]) -> tuple[Hit, ...]:

@@ -13,7 +13,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kernel import KernelKind, called, kernel_kind, other_attention, other_kernel
-from vllm_doctor.rules.say import finding, set_flag, thing
+from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
 _IDS = (
     "no-kernel-image",
@@ -44,6 +44,8 @@ _CHECKED = frozenset(
 )
 # The first CUDA that compiles for Blackwell (compute capability 10 and 12; its release notes).
 _BLACKWELL = (12, 8)
+_PTXAS = "/usr/local/cuda/bin/ptxas"
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 # What a compiler says when the card lacks an instruction that a kernel uses.
 _COMPILED = frozenset({"compiler-pass", "ptx-target", "llvm-select", "translate-failed"})
 
@@ -59,17 +61,50 @@ def judge(case: Case) -> Outcome:
         return _without_fp8(case, fault)
     return finding(
         RULE,
+        title="The GPU is too old for the way this checkpoint is quantized" if fault.ids & _CARD else "",
         # An image that is invalid may also be one that this driver, or another compiler, does not read.
         confidence=Confidence.LIKELY if fault.ids & set(_IDS) <= {"kernel-image-invalid"} else Confidence.CONFIRMED,
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(
-            _triton(case) if fault.ids & {"kernel-image-invalid", "arch-ptxas"} else None,
+            _other_card(case, fault) if fault.ids & _CARD else None,
+            *(_ptxas(case) if "arch-ptxas" in fault.ids else ()),
+            _triton(case) if "kernel-image-invalid" in fault.ids else None,
             *(_compiler(case, fault) if fault.ids & _COMPILED else ()),
             *(_checked(case, fault) if fault.ids & _CHECKED else ()),
             _checkpoint(case) if fault.ids & _CARD else _build(case),
         ),
         refute="the same build runs another model on the same card",
+    )
+
+
+def _other_card(case: Case, fault: Fault) -> Change | None:
+    """Of several kinds of cards that vLLM names, one has what the first lacks: the table knows which."""
+    run = case.run
+    told = run.first("different-devices") if run is not None else None
+    if run is None or told is None:
+        return None
+    asked = fault.fields("quantization-capability").get("needed") or fault.fields("scheme-capability").get("needed")
+    least = int(asked) / 10 if asked is not None and asked.isdigit() else 0.0
+    names = [name.strip().rstrip(".") for name in told.fields["names"].split(",")]
+    known = {name: card.capability for name in names if (card := gpus.find(name)) is not None and card.capability}
+    fit = next((name for name, has in known.items() if least and has >= least), None)
+    if fit is None:
+        return None
+    why = f"vLLM took another card first; this one has what the kernels need: the index or UUID of the {fit}"
+    command = "nvidia-smi -L; export CUDA_DEVICE_ORDER=PCI_BUS_ID   # so that indices are those of nvidia-smi"
+    return environment("CUDA_VISIBLE_DEVICES", Direction.SET, why, command=command, before=case.env(_VISIBLE))
+
+
+def _ptxas(case: Case) -> tuple[Change | None, ...]:
+    """Triton brings its own ptxas, and takes another one from a variable: newer ones name Blackwell's apart."""
+    why = "Triton's own ptxas is older than this card; that of a CUDA toolkit which knows the card compiles for it"
+    command = "/usr/local/cuda/bin/ptxas --help | grep -o 'sm_1[0-9]*' | sort -u   # CUDA 13 knows sm_103, 110 and 121"
+    newer = "Triton releases with a ptxas of its own for Blackwell read this name"
+    return (
+        environment("TRITON_PTXAS_PATH", Direction.SET, why, to=_PTXAS, command=command),
+        environment("TRITON_PTXAS_BLACKWELL_PATH", Direction.SET, newer, to=_PTXAS),
+        _triton(case),
     )
 
 

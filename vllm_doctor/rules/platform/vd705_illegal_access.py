@@ -7,6 +7,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.gates.rocm import on_rocm
 from vllm_doctor.rules.gates.xid import APPLICATION, Xid, xids
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kernel import other_kernel
@@ -21,6 +22,9 @@ _IDS = (
     "gpu-page-fault",
     "hsa-exception",
 )
+# AMD's runtime says that a kernel stopped, at an address, an instruction or an assertion; CUDA's name for it is of no
+# address either.
+_STOPPED = frozenset({"hsa-exception", "launch-failure"})
 
 
 def judge(case: Case) -> Outcome:
@@ -35,8 +39,10 @@ def judge(case: Case) -> Outcome:
     asleep = _asleep(case, fault)
     if asleep is not None:
         return _of_a_sleeper(case, fault, asleep)
+    stopped = "hsa-exception" in fault.ids and fault.ids & frozenset(_IDS) <= _STOPPED
     return finding(
         RULE,
+        title="A kernel stopped at a hardware exception of the GPU" if stopped else "",
         severity=severity(case, fault),
         phase=Phase.GPU_FAULT if told else None,
         evidence=(*shown(case, fault, *_IDS), *evidence),
@@ -44,8 +50,12 @@ def judge(case: Case) -> Outcome:
             *(off(case, fault) or other_kernel(case, fault)),
             upgrade(case, "its release notes say whether the newest release fixes this kernel"),
         ),
-        refute="CUDA_LAUNCH_BLOCKING=1 shows another failure first, or the kernel log an Xid of the hardware",
+        refute=f"{_serial(case)} shows another failure first, or the kernel log a fault of the hardware",
     )
+
+
+def _serial(case: Case) -> str:
+    return "AMD_SERIALIZE_KERNEL=3" if on_rocm(case) else "CUDA_LAUNCH_BLOCKING=1"
 
 
 def _asleep(case: Case, fault: Fault) -> int | None:

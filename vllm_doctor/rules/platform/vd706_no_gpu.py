@@ -1,8 +1,8 @@
 """VD706: no usable GPU: the module is not loaded, the device is hidden, busy, or the fabric is not up."""
 
-from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.finding import Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Direction, Phase
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
     """Was no GPU usable?"""
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
-        return fault
+        return _no_platform(case) or fault
     managed = _fabric(case)
     return finding(
         RULE,
@@ -83,6 +83,27 @@ def judge(case: Case) -> Outcome:
             else None,
         ),
         refute="`nvidia-smi` run by the unit's user shows the GPU as usable",
+    )
+
+
+def _no_platform(case: Case) -> Finding | None:
+    """vLLM found the devices of no maker, and the log ends without a step of the start, or at its own confusion."""
+    run = case.run
+    told = run.last("no-platform") if run is not None else None
+    if run is None or told is None or run.served(-1) or run.miles or run.root is not None:
+        return None
+    why = (
+        "nothing that starts this process gives it a device: in a pod nvidia.com/gpu under resources.limits, and "
+        "runtimeClassName nvidia where that is not the node's default; docker --gpus all; podman --device "
+        "nvidia.com/gpu=all; on a host the driver"
+    )
+    see = "nvidia-smi; VLLM_LOGGING_LEVEL=DEBUG vllm serve …   # says for each platform why it was not taken"
+    return finding(
+        RULE,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(told.index),),
+        changes=(thing(ChangeKind.OS, "container-gpus", Direction.ADD, why, command=see),),
+        refute="the start goes on after this line, or it is vLLM's build for CPUs or another maker without its package",
     )
 
 

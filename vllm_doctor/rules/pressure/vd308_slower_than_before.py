@@ -4,19 +4,23 @@ import itertools
 from collections.abc import Sequence
 
 from vllm_doctor.knowledge.gpus import DeviceTool
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.stats import Stats
-from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence, Severity
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
+from vllm_doctor.rules.gates.kv_cache import on_cpu
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.say import finding
+from vllm_doctor.rules.say import finding, set_flag, thing
 
 # Lines of statistics in a row, ten seconds each: the best of the log is a mean over three, what is slow lasts a minute.
 _BEST, _SLOW = 3, 6
 # Longer contexts and fuller batches make a request slower, but not this much.
 _FACTOR = 4.0
+# Lines in a row, requests and tokens a second of each: a 70B model split over two old cards gives ten times as many.
+_LONG, _FEW, _FLOOR = 5, 8, 1.0
 
 
 def judge(case: Case) -> Outcome:
@@ -24,6 +28,8 @@ def judge(case: Case) -> Outcome:
     run = case.run
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
+    if (floor := _below_floor(case, run)) is not None:
+        return floor
     if len(run.stats) < _BEST + _SLOW:
         return NotHere("the log holds too few statistics to compare")
     last = run.stats[-_SLOW:]
@@ -50,6 +56,7 @@ def judge(case: Case) -> Outcome:
                 "a request now", round(now, 1), "tokens/s", "generated / running, the last six lines", "the log"
             ),
         ),
+        changes=(_look(maker_tool(case)),),
         refute="the requests that run now have contexts many times as long as before",
         then=_next(maker_tool(case)),
     )
@@ -61,6 +68,45 @@ def _next(tool: DeviceTool) -> str:
         f"or heat), {tool.name} (another process), top (a process of the engine that waits for the processor), and, "
         "with several GPUs, which rank is late"
     )
+
+
+def _below_floor(case: Case, run: AnalysedRun) -> Finding | None:
+    """Do the last lines show fewer tokens a request than any GPU gives to so few?"""
+    last = run.stats[-_LONG:]
+    few = len(last) == _LONG and all(_decodes(s) and not s.waiting and s.running <= _FEW for s in last)
+    if not few or run.root is not None or run.stopped is not None or run.is_script or on_cpu(case):
+        return None
+    fastest = max(map(_each, last))
+    if fastest >= _FLOOR:
+        return None
+    why = "weights that lie in the host's memory cross its bus at each step: take fewer, or a smaller checkpoint"
+    hits = run.all("stats")
+    return finding(
+        RULE,
+        title=f"Each request gets {fastest:.1f} tokens a second: no GPU is so slow",
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(hits[-_LONG].index), case.line(hits[-1].index)),
+        arithmetic=(
+            Arithmetic("a request at best", round(fastest, 1), "tokens/s", "generated / running", f"{_LONG} lines"),
+            Arithmetic("a fault below", _FLOOR, "tokens/s", f"up to {_FEW} requests, nothing waits", "any GPU"),
+        ),
+        changes=(
+            set_flag(case, "cpu-offload-gb", None, Direction.LOWER, why)
+            if case.effective("cpu-offload-gb") not in {None, "0", 0}
+            else None,
+            _look(maker_tool(case)),
+        ),
+        refute="the engine computes on a processor, or it reads its weights from the host for each token",
+        then=_next(maker_tool(case)),
+    )
+
+
+def _look(tool: DeviceTool) -> Change:
+    why = "says what holds the GPU back: clocks held down, another process, a processor that is busy, a late rank"
+    looks = "; ".join(dict.fromkeys((tool.clocks or tool.name, tool.name, "top -b -n1")))
+    command = f"{looks}   # hosts: NCCL_DEBUG=INFO names TCP or RDMA"
+    return thing(ChangeKind.OS, "host", Direction.REPAIR, why, command=command)
 
 
 def _decodes(stats: Stats) -> bool:
@@ -80,4 +126,4 @@ def _best(before: Sequence[Stats], running: int) -> tuple[int, float] | None:
     return max(((i, sum(map(_each, w)) / _BEST) for i, w in steady), key=lambda pair: pair[1], default=None)
 
 
-RULE = rule("VD308", reads=frozenset({Signal.LOG}), judge=judge)
+RULE = rule("VD308", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -22,6 +22,8 @@ from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
 # In a command: the model, where it is one of the hub.
 _MODEL = "{model}"
 _OFF = (None, False, "False", "None", "", "auto", "0")
+# Nothing is less than one rank.
+_RANKS, _LEAST = "-parallel-size", ("1", 1)
 _THINGS = {"os": ChangeKind.OS, "package": ChangeKind.PACKAGE, "hardware": ChangeKind.HARDWARE}
 _READ = {
     "flag": {Signal.LOG, Signal.LAUNCH, Signal.VERSION},
@@ -74,6 +76,8 @@ def _filled(answer: Answer, fields: Mapping[str, str]) -> Answer | None:
 
 
 def _given(case: Case, answer: Answer) -> bool:
+    if answer.given.endswith(_RANKS) and answer.direction is Direction.LOWER and case.effective(answer.given) in _LEAST:
+        return False
     if not answer.given or case.effective(answer.given) not in _OFF:
         return True
     return answer.or_unknown and not case.launched

@@ -12,9 +12,11 @@ from vllm_doctor.log import chosen_kernels
 from vllm_doctor.log.chosen_kernels import Chosen
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import each, says
+from vllm_doctor.log.traceback import in_packages
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.rocm import on_rocm
 from vllm_doctor.rules.remedies.compilation import with_passes_off, without_compiling, without_graphs
 from vllm_doctor.rules.remedies.step import eager
 from vllm_doctor.rules.say import environment, set_flag
@@ -78,7 +80,7 @@ def called(case: Case, fault: Fault) -> tuple[str, ...]:
         later = (c for c in case.run.crashes if c.first > fault.last and any(link.frames for link in c.links))
         crash = next(later, None)
         files = crash.files if crash is not None else ()
-    return (*(file.replace("\\", "/") for file in files), *_named(case, fault))
+    return (*map(in_packages, files), *_named(case, fault))
 
 
 def _named(case: Case, fault: Fault) -> tuple[str, ...]:
@@ -96,17 +98,18 @@ def other_kernel(case: Case, fault: Fault) -> tuple[Change | None, ...]:
 
 
 def _name_it(case: Case) -> Change | None:
-    if case.env("CUDA_LAUNCH_BLOCKING") == "1":
+    name, to = ("AMD_SERIALIZE_KERNEL", "3") if on_rocm(case) else ("CUDA_LAUNCH_BLOCKING", "1")
+    if case.env(name) == to:
         return eager(case)
     return environment(
-        "CUDA_LAUNCH_BLOCKING",
+        name,
         Direction.SET,
         (
-            "shows which kernel failed: CUDA reported the error at a later call. With this variable set, "
+            "shows which kernel failed: the driver reported the error at a later call. With this variable set, "
             "the next traceback ends at the failing kernel (slow; with --enforce-eager also inside graphs). Diagnose "
             "that log, then remove the variable"
         ),
-        to="1",
+        to=to,
         applicability=Applicability.NEEDS_REVIEW,
     )
 

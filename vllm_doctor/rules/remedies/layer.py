@@ -8,6 +8,7 @@ from vllm_doctor.knowledge.layers.switches import ComponentSwitch, switches_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
+from vllm_doctor.log.traceback import in_packages
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -35,7 +36,10 @@ _FEATURES = frozenset({"speculative", "kv-transfer"})
 _SHARED = frozenset({"cache-blocks", "runner", "engine", "model-code"})
 _EXTRAS = ("speculative-config", "kv-transfer-config", "kv-offloading-size")
 # Only tells which kernel failed.
-_TO_NAME_IT = "CUDA_LAUNCH_BLOCKING"
+_TO_NAME_IT = frozenset({"CUDA_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL"})
+# Crashes in native code whose line alone is left, and how far above it a component may have spoken.
+_NATIVE = frozenset({"gpu-page-fault", "hsa-exception"})
+_ABOVE = 400
 # Errors that the driver tells at a later call than the one that failed; what checks its arguments says so at once.
 _TOLD_LATE = ("CUDA error", "HIP error", "cudaError", "hipError", "CUDA driver error")
 
@@ -45,7 +49,7 @@ def layer(case: Case, fault: Fault) -> Layer | None:
     if fault.crash is None:
         return layer_of((text(case, fault)[:2000],), ())
     said = [f"{link.kind}: {link.message[:2000]}" for link in fault.crash.links]
-    return layer_of(said, [f.file.replace("\\", "/") for f in fault.crash.root.frames])
+    return layer_of(said, [in_packages(f.file) for f in fault.crash.root.frames])
 
 
 def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
@@ -63,7 +67,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     if part.kernels and not _of_python(fault) and kernel_kind(case, fault) is not None:
         others = other_kernel(case, fault)
         late = any(said in text(case, fault) for said in _TOLD_LATE) and not any(offered)
-        offered += [c for c in others if c is not None and (c.name != _TO_NAME_IT or late)]
+        offered += [c for c in others if c is not None and (c.name not in _TO_NAME_IT or late)]
     offered += _around(case, fault, part)
     if unforeseen(fault):
         offered += _asked_for(case, part)
@@ -133,7 +137,20 @@ def component(case: Case, fault: Fault) -> str:
 
 
 def _switches(case: Case, fault: Fault) -> tuple[ComponentSwitch, ...]:
-    return switches_of(called(case, fault), text(case, fault)) if _of_the_release(fault) else ()
+    files = (*called(case, fault), *spoken_last(case, fault))
+    return switches_of(files, text(case, fault)) if _of_the_release(fault) else ()
+
+
+def spoken_last(case: Case, fault: Fault) -> tuple[str, ...]:
+    """Where a crash in native code left no calls: the component whose words stand last above it, or that the run says
+    it chose, written as a path of it. AMD's AITER names each kernel that it starts."""
+    run = case.run
+    at = next((hit.index for hit in fault.hits if hit.id in _NATIVE), None)
+    if run is None or at is None:
+        return ()
+    above = run.lines[max(0, at - _ABOVE) : at]
+    told = next((line.text for line in reversed(above) if says(line.text, "names-aiter")), None)
+    return (f"/aiter/{told.lower().replace(' ', '_')}",) if told is not None else ()
 
 
 def _of_the_release(fault: Fault) -> bool:

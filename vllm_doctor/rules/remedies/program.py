@@ -4,7 +4,8 @@ import msgspec
 
 from vllm_doctor.knowledge.distributions import listed
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import read
+from vllm_doctor.log.match import read, says
+from vllm_doctor.log.traceback import Link
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -12,6 +13,10 @@ from vllm_doctor.rules.say import thing
 
 # What Python raises where an object, a function or a module of another release is not as the caller knows it.
 _OF_ANOTHER_RELEASE = frozenset({"AttributeError", "TypeError", "ImportError"})
+
+
+# What a program raises where it refuses its own settings, with a sentence.
+_REFUSES = frozenset({"AssertionError", "ValueError", "NotImplementedError", "KeyError"})
 
 
 class ForeignProgram(msgspec.Struct, frozen=True):
@@ -25,9 +30,12 @@ class ForeignProgram(msgspec.Struct, frozen=True):
 def program(case: Case, fault: Fault) -> ForeignProgram | None:
     """The package, where its innermost call is of the part of it that speaks with vLLM; None otherwise."""
     root = fault.crash.root if fault.crash is not None and fault.crash.root.frames else None
+    if root is not None and root.kind in _REFUSES and root.message.strip():
+        return _own_check(root)
     if root is None or root.kind not in _OF_ANOTHER_RELEASE:
         return None
-    found = read("call-of-adaptor", root.frames[-1].file.replace("\\", "/"))
+    file = root.frames[-1].file.replace("\\", "/")
+    found = read("call-of-adaptor", file) or _of_a_checkout(file)
     if found is None or found["package"] in {"vllm", "torch", "transformers"}:
         return None
     name = found["package"]
@@ -49,3 +57,21 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
         command=f"pip show -v {name.replace('_', '-')} | grep -i requires" if known else "pip list | grep -i vllm",
     )
     return ForeignProgram(name, f"{name} and this release of vLLM do not fit each other", (newer, older))
+
+
+def _of_a_checkout(file: str) -> dict[str, str] | None:
+    """A trainer that runs from its own checkout, in the part of it that speaks with vLLM."""
+    found = read("call-of-driver", file)
+    return found if found is not None and says(file, "speaks-with-vllm") else None
+
+
+def _own_check(root: Link) -> ForeignProgram | None:
+    """A trainer or a platform around vLLM that refused its own settings, before vLLM was asked."""
+    found = read("call-of-driver", root.frames[-1].file.replace("\\", "/"))
+    if found is None:
+        return None
+    name = found["package"]
+    why = f"the check is of {name}, not of vLLM: the setting that its message names stands in its own configuration"
+    command = f"pip show {name.replace('_', '-')}   # the configuration and the documentation of this release"
+    change = thing(ChangeKind.OS, "program-settings", Direction.CHANGE, why, command=command)
+    return ForeignProgram(name, f"{name} refuses its own settings", (change,))

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.refusals import Wish, words
 from vllm_doctor.records.finding import Change, Scalar
@@ -27,6 +29,8 @@ _ALSO_UNSAID = frozenset(
     {"enable-prefix-caching", "enable-chunked-prefill", "async-scheduling", "attention-backend", "reasoning-parser"}
     | {"tool-call-parser", "load-format", "tokenizer-mode", "dtype"}
 )
+# Methods whose plain kernel a message of Marlin's asks for: it names one, whatever the checkpoint's own is.
+_PLAIN = ("gptq", "awq")
 # Not raised for the sake of another option.
 _NOT_RAISED = frozenset({"max-model-len", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size"})
 _SWITCHES = ("enable-", "disable-", "trust-", "enforce-", "async-", "kv-sharing-", "allow-")
@@ -71,6 +75,8 @@ def _option(case: Case, wish: Wish) -> Change | None:
     if name != wish.name:  # its `no-` form
         back = wish.direction is Direction.REMOVE
         return set_flag(case, name, back, Direction.ADD if back else Direction.REMOVE, WHY[wish.direction])
+    if name == "quantization" and wish.to in _PLAIN:
+        wish = replace(wish, to=next((m for m in _PLAIN if m in (case.model or "").lower()), wish.to))
     given = case.effective(name)
     used = _in_use(case, name, given)
     if wish.field:

@@ -1,0 +1,47 @@
+"""Where a traceback ends, and which part of a call's path says whose code it is."""
+
+import pytest
+
+from tests.log.judging import judged_text
+from vllm_doctor.log.traceback import in_packages
+from vllm_doctor.records.verdict import Verdict
+
+SERVES = """\
+INFO 11-20 10:00:00 [api_server.py:1212] vLLM API server version 0.11.0
+INFO:     Application startup complete.
+"""
+THREAD = """\
+Exception in thread Thread-6 (_report_usage_worker):
+Traceback (most recent call last):
+  File "/usr/lib/python3.12/threading.py", line 1073, in _bootstrap_inner
+    self.run()
+  File "/usr/lib/python3.12/site-packages/vllm/usage/usage_lib.py", line 229, in _write_to_file
+    os.makedirs(os.path.dirname(_USAGE_STATS_JSON_PATH), exist_ok=True)
+PermissionError: [Errno 13] Permission denied: '/.config'
+"""
+COUNTS = """\
+INFO 11-20 10:05:00 [loggers.py:127] Engine 000: Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: \
+3.0 tokens/s, Running: 0 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%
+INFO:     10.0.0.1:5000 - "POST /v1/chat/completions HTTP/1.1" 200 OK
+INFO:     10.0.0.1:5001 - "POST /v1/chat/completions HTTP/1.1" 200 OK
+"""
+
+
+def test_a_line_with_a_level_is_no_part_of_what_python_wrote_itself() -> None:
+    """A thread that tells of usage fails, and the server serves on."""
+    assert judged_text(SERVES + THREAD + COUNTS).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        (
+            "/opt/mamba/envs/x/lib/python3.12/site-packages/vllm/v1/engine/core.py",
+            "/site-packages/vllm/v1/engine/core.py",
+        ),
+        (r"C:\ray\Lib\site-packages\torch\cuda\__init__.py", "/site-packages/torch/cuda/__init__.py"),
+        ("/srv/verl/verl/workers/rollout.py", "/srv/verl/verl/workers/rollout.py"),
+    ],
+)
+def test_a_path_is_read_from_its_packages_on(file: str, told: str) -> None:
+    assert in_packages(file) == told
