@@ -87,6 +87,7 @@ def figures(
     """What is predicted, GiB to the hundredth (to the kilobyte what is counted); why not, where it is refused. `more`
     adds figures."""
     path = Path(_folder().name) / "config.json"
+    path.unlink(missing_ok=True)  # ext4 writes a file that was emptied to the disk before it goes on
     path.write_text(json.dumps(config), encoding="utf-8")
     try:
         told = planner(Question(config=str(path), **asked)).predict()

@@ -108,6 +108,7 @@ def _kind(said: dict[str, Any]) -> str:
 def _asked(said: dict[str, Any]) -> Any:
     log = _folder() / "log.txt"
     if "log" in said:
+        log.unlink(missing_ok=True)  # ext4 writes a file that was emptied to the disk before it goes on
         log.write_text(said["log"], encoding="utf-8")
     return ask(loaded(said["rule"]), Case(gathered(said, log if "log" in said else None)))
 

@@ -72,3 +72,54 @@ def test_a_filter_of_a_role_that_comes_late_is_loaded_once_and_before_the_forks(
 ) -> None:
     (loaded,) = loaded_by(tmp_path, role, filters, prefix)
     assert loaded.startswith("the run ")
+
+
+def told(program: str) -> str:
+    """What a program says that has the callback loaded, in a process of its own: it changes Ansible's loader."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, 'tools/before_forks')\n{program}"],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(REPO / "collections")},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+SAME_ANSWERS = """
+from ansible.plugins.loader import filter_loader, init_plugin_loader
+init_plugin_loader()
+import loaded_once
+loaded_once.keep_ours()
+assert len(loaded_once._kept) > 20
+for name, kept in loaded_once._kept.items():
+    asked = loaded_once._ask(name)
+    assert filter_loader.get(name) is kept
+    assert (kept.j2_function.__qualname__, kept._load_name, kept.ansible_name, kept._original_path) == (
+        asked.j2_function.__qualname__, asked._load_name, asked.ansible_name, asked._original_path), name
+assert filter_loader.get("ansible.builtin.bool").j2_function("yes") is True
+assert filter_loader.get("vllm_doctor.hosts.nothing_of_this_name") is None
+"""
+
+
+def test_our_filters_are_kept_as_ansible_core_finds_them() -> None:
+    assert told(SAME_ANSWERS) == ""
+
+
+LEFT_ALONE = """
+import gc, os
+import loaded_once
+held = [[] for _ in range(1000)]
+if (child := os.fork()) == 0:
+    seen = {id(one) for one in gc.get_objects()}
+    os._exit(not (gc.isenabled() and gc.get_freeze_count() > 1000 and seen.isdisjoint(map(id, held))))
+_, status = os.waitpid(child, 0)
+seen = {id(one) for one in gc.get_objects()}
+print(os.waitstatus_to_exitcode(status), gc.get_freeze_count(), all(id(one) in seen for one in held))
+"""
+
+
+def test_the_garbage_collector_of_a_fork_leaves_alone_what_the_run_holds_and_that_of_the_run_does_not() -> None:
+    assert told(LEFT_ALONE) == "0 0 True\n"
