@@ -87,8 +87,7 @@ def test_no_file_is_written_anew_on_its_way_into_the_archive(archive: Path) -> N
         changed = [
             member.name  # in the archive's order: each step back would unpack it from its beginning
             for member in members
-            if member.name not in of_galaxy
-            and packed.extractfile(member).read() != (REPO / member.name).read_bytes()  # type: ignore[union-attr]
+            if member.name not in of_galaxy and packed.extractfile(member).read() != (REPO / member.name).read_bytes()  # type: ignore[union-attr]
         ]
     assert changed == []
     assert names - of_galaxy == {*collection.shipped()}
