@@ -64,9 +64,10 @@ def traps() -> Iterator[Traps]:
 
 def test_the_traps_are_traps(traps: Traps) -> None:
     """What the doctor must not do springs them: an interpreter that is not isolated, a program by its mere name."""
-    traps.run("-c", "import pynvml, vllm_doctor", program=sys.executable)
+    own = {"LD_LIBRARY_PATH": ""}  # an interpreter that the distribution links with libz and libexpat would not start
+    traps.run("-c", "import pynvml, vllm_doctor", program=sys.executable, **own)
     assert {"sitecustomize", "pynvml", "vllm_doctor.__init__"} <= set(traps.sprung())
-    traps.run("-I", "-c", "import os; os.system('systemctl')", program=sys.executable)
+    traps.run("-I", "-c", "import os; os.system('systemctl')", program=sys.executable, **own)
     assert "program-systemctl" in traps.sprung()
     traps.run("-I", "-c", "import ctypes; ctypes.CDLL('libnvidia-ml.so.1')", program=sys.executable)
     assert traps.sprung() == ["library"]
