@@ -65,7 +65,7 @@ def traps() -> Iterator[Traps]:
 def test_the_traps_are_traps(traps: Traps) -> None:
     """What the doctor must not do springs them: an interpreter that is not isolated, a program by its mere name."""
     own = {"LD_LIBRARY_PATH": ""}  # an interpreter that the distribution links with libz and libexpat would not start
-    traps.run("-c", "import pynvml, vllm_doctor", program=sys.executable, **own)
+    traps.run("-c", "import sitecustomize, pynvml, vllm_doctor", program=sys.executable, **own)
     assert {"sitecustomize", "pynvml", "vllm_doctor.__init__"} <= set(traps.sprung())
     traps.run("-I", "-c", "import os; os.system('systemctl')", program=sys.executable, **own)
     assert "program-systemctl" in traps.sprung()

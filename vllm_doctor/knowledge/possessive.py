@@ -1,6 +1,6 @@
 """Possessive repetition (`++`, `*+`, `?+`) as it should be, on Pythons that match it wrongly: 3.11.0 to 3.11.4.
 
-Debian 12 has 3.11.2. There a possessive repetition of something that itself goes back, as `(?:ab|%..)++`, may fail where
+Debian 12 has 3.11.2. There a possessive repetition of something that itself goes back (`(?:ab|%..)++`) may fail where
 it should match (https://github.com/python/cpython/issues/106052, mended in 3.11.5): what looks for secrets passed over
 some. `X++` means the same as the atomic group `(?>X+)`, which those releases match rightly.
 """
