@@ -44,7 +44,8 @@ class Traps:
         ours = {path.stem for path in (REPO / "vllm_doctor").rglob("*.py")}
         user = self.folder / f".local/lib/python3.{sys.version_info.minor}/site-packages"
         user.mkdir(parents=True)
-        for name in sorted({*names, *ours} - {"__main__", "__init__", *first.stdout.decode().split()}):
+        needed = {*first.stdout.decode().split()} - {"sitecustomize"}  # Debian's own is none of them
+        for name in sorted({*names, *ours} - {"__main__", "__init__", *needed}):
             (self.folder / f"{name}.py").write_text(self._tells(name))
         (user / "usercustomize.py").write_text(self._tells("usercustomize-of-the-home"))
         (user / "evil.pth").write_text(f"import sys; {self._tells('pth-of-the-home')}")
