@@ -69,7 +69,7 @@ def test_the_traps_are_traps(traps: Traps) -> None:
     assert {"sitecustomize", "pynvml", "vllm_doctor.__init__"} <= set(traps.sprung())
     traps.run("-I", "-c", "import os; os.system('systemctl')", program=sys.executable, **own)
     assert "program-systemctl" in traps.sprung()
-    traps.run("-I", "-c", "import ctypes; ctypes.CDLL('libnvidia-ml.so.1')", program=sys.executable)
+    traps.run("-I", "-c", "import ctypes; ctypes.CDLL('./libnvidia-ml.so.1')", program=sys.executable, **own)
     assert traps.sprung() == ["library"]
 
 
