@@ -2,7 +2,7 @@
 
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
@@ -37,13 +37,7 @@ def judge(case: Case) -> Outcome:
         arithmetic=sums(oom.torch),
         changes=(
             lower_utilization(case, oom.torch, "the engine must fit beside the process that took the memory"),
-            thing(
-                ChangeKind.OS,
-                "other-gpu-processes",
-                Direction.STOP,
-                "let the trainer free its memory first (empty its cache, offload), then wake the engine",
-                command=maker_tool(case).holders,
-            ),
+            _trainer_first(case, "then wake the engine"),
         ),
         refute=f"{maker_tool(case).name} shows, before the wake-up, as much free memory as the sleep freed",
     )
@@ -85,16 +79,15 @@ def _of_new_weights(case: Case, oom: Oom) -> Finding:
                 "free the KV cache while weights change (--enable-sleep-mode): sleep at level 2, wake the weights "
                 "alone (tags=weights), send the new ones, then wake the KV cache (tags=kv_cache)",
             ),
-            thing(
-                ChangeKind.OS,
-                "other-gpu-processes",
-                Direction.STOP,
-                "let the trainer free its memory first (empty its cache, offload), or send the weights in parts",
-                command=maker_tool(case).holders,
-            ),
+            _trainer_first(case, "or send the weights in parts"),
         ),
         refute=f"{maker_tool(case).name} shows, before the update, more free memory than the largest tensor takes",
     )
+
+
+def _trainer_first(case: Case, then: str) -> Change:
+    why = f"let the trainer free its memory first (empty its cache, offload), {then}"
+    return thing(ChangeKind.OS, "other-gpu-processes", Direction.STOP, why, command=maker_tool(case).holders)
 
 
 RULE = rule("VD314", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

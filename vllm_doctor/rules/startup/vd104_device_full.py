@@ -1,7 +1,7 @@
 """VD104: the card was full before vLLM put anything on it: not even a context could be made."""
 
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
@@ -30,15 +30,10 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         changes=(
-            thing(
-                ChangeKind.OS,
-                "old-process",
-                Direction.STOP,
-                (
-                    f"an engine or worker of an earlier run may have outlived its server: {maker_tool(case).name} "
-                    "names the process; end it with kill PID, after ps -o pid,ppid,lstart,cmd"
-                ),
-                command=maker_tool(case).holders,
+            _end_process(
+                case,
+                f"an engine or worker of an earlier run may have outlived its server: {maker_tool(case).name} names "
+                "the process; end it with kill PID, after ps -o pid,ppid,lstart,cmd",
             ),
             stop_others(case, "a driver context takes 0.3 to 0.6 GiB, and less than that was free"),
         ),
@@ -54,18 +49,19 @@ def _of_this_process(case: Case, oom: Oom, held: float) -> Finding:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         changes=(
-            thing(
-                ChangeKind.OS,
-                "old-process",
-                Direction.STOP,
+            _end_process(
+                case,
                 "an engine, a model or a trainer that the same process made before is still on the GPU: deleting the "
                 "object does not free all of the memory; ending the process does: make each engine in a process of "
                 "its own",
-                command=maker_tool(case).holders,
             ),
         ),
         refute="the process had made nothing on the GPU before it made the engine",
     )
+
+
+def _end_process(case: Case, why: str) -> Change:
+    return thing(ChangeKind.OS, "old-process", Direction.STOP, why, command=maker_tool(case).holders)
 
 
 RULE = rule("VD104", reads=frozenset({Signal.LOG}), judge=judge)

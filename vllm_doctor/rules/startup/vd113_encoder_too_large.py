@@ -1,6 +1,6 @@
 """VD113: the vision or audio encoder runs out of memory, while measured or while serving."""
 
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.startup_phase import StartupPhase, names_encoder
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -107,7 +107,7 @@ def _by_warning(case: Case) -> Finding | None:
 def _by_budget(case: Case, oom: Oom) -> Finding | None:
     """V1 says that it profiles the encoder, then runs it, then the language model over the tokens of a step: no calls
     tell which of the two ran out, but one tensor that is too large for the second was the encoder's."""
-    hit = oom.run.last("encoder-budget")
+    hit = _budget(case)
     if hit is None or hit.index > oom.fault.index or oom.fault.functions or oom.torch is None:
         return None
     now = tokens(case)
@@ -150,8 +150,7 @@ def _elsewhere(oom: Oom) -> bool:
 
 
 def _items(case: Case) -> tuple[Arithmetic, ...]:
-    run = case.run
-    hit = run.last("encoder-budget") if run is not None else None
+    hit = _budget(case)
     if hit is None:
         return ()
     what = f"{hit.fields['items']} {hit.fields['modality']} items of the largest size"
@@ -168,10 +167,8 @@ def _smaller_items(case: Case) -> Change | None:
 
 
 def _fewer_items(case: Case) -> Change | None:
-    run = case.run
-    hit = run.last("encoder-budget") if run is not None else None
-    if hit is not None and hit.fields["items"] == "1":
-        kind = hit.fields["modality"]
+    kind = _alone(case)
+    if kind is not None:
         why = f"it was measured with one {kind} already: 0, where no request brings any, leaves the encoder out"
         return set_flag(case, "limit-mm-per-prompt", limit(case, **{kind: 0}), Direction.LOWER, why)
     most = {"audio": 1} if _hears(case) else {"image": 1, "video": 0}
@@ -189,12 +186,19 @@ def _fewer_items(case: Case) -> Change | None:
 
 def _ordered(case: Case, *changes: Change | None) -> tuple[Change | None, ...]:
     """One item alone is made smaller first: fewer of them are none."""
-    run = case.run
-    hit = run.last("encoder-budget") if run is not None else None
     smaller = _smaller_items(case)
-    if hit is not None and hit.fields["items"] == "1":
-        return (smaller, *changes)
-    return (*changes, smaller)
+    return (smaller, *changes) if _alone(case) is not None else (*changes, smaller)
+
+
+def _budget(case: Case) -> Hit | None:
+    """V1's line on what it measures the encoder with."""
+    return case.run.last("encoder-budget") if case.run is not None else None
+
+
+def _alone(case: Case) -> str | None:
+    """The modality of which one item alone was measured; None where it was more, or the log does not say."""
+    hit = _budget(case)
+    return hit.fields["modality"] if hit is not None and hit.fields["items"] == "1" else None
 
 
 def _hears(case: Case) -> bool:
