@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Write the variable table of every role's README from meta/argument_specs.yml, or with --check say what is stale.
 
+That of the playbooks is made from playbooks/meta/variables.yml.
+
 --check also proves that the defaults that the specification states are those in defaults/main.yml, both ways.
 """
 
@@ -51,18 +53,27 @@ def rows(options: dict[str, Any], prefix: str = "") -> list[str]:
 def readme(role: Path) -> str:
     """Compose the README: what a person wrote around the markers stays."""
     spec = load(role / "meta" / "argument_specs.yml")["argument_specs"]["main"]
-    table = "\n".join(["| Variable | Type | Default | Meaning |", "|---|---|---|---|", *rows(spec.get("options", {}))])
-    block = f"{BEGIN}\n{table}\n{END}"
     target = role / "README.md"
     if not target.exists():
         paragraphs = spec.get("description", [])
         text = "\n\n".join(paragraphs if isinstance(paragraphs, list) else [paragraphs])
-        return f"# {role.name}\n\n{spec.get('short_description', '')}.\n\n{text}\n\n{block}\n"
+        return f"# {role.name}\n\n{spec.get('short_description', '')}.\n\n{text}\n\n{block(spec.get('options', {}))}\n"
+    return with_table(target, spec.get("options", {}))
+
+
+def block(options: dict[str, Any]) -> str:
+    """Make the table with its markers."""
+    table = "\n".join(["| Variable | Type | Default | Meaning |", "|---|---|---|---|", *rows(options)])
+    return f"{BEGIN}\n{table}\n{END}"
+
+
+def with_table(target: Path, options: dict[str, Any]) -> str:
+    """Compose a file with the table between its markers, or at its end."""
     before, begin, rest = target.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        return f"{before.rstrip()}\n\n{block}\n"
-    return f"{before}{block}{after}"
+        return f"{before.rstrip()}\n\n{block(options)}\n"
+    return f"{before}{block(options)}{after}"
 
 
 def disagreements(role: Path) -> list[str]:
@@ -98,7 +109,10 @@ def main(arguments: list[str]) -> int:
     for line in (line for wrong in found.values() for line in wrong):
         print(line)
     whole = [role for role, wrong in found.items() if not any(line.endswith("missing") for line in wrong)]
-    stale = generated.main(arguments, {role / "README.md": readme(role) for role in whole}, "argument_specs says")
+    wanted = {role / "README.md": readme(role) for role in whole}
+    playbooks = REPO / "playbooks"
+    wanted[playbooks / "README.md"] = with_table(playbooks / "README.md", load(playbooks / "meta" / "variables.yml"))
+    stale = generated.main(arguments, wanted, "argument_specs or playbooks/meta/variables.yml says")
     return 1 if stale or any(found.values()) else 0
 
 

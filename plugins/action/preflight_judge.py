@@ -35,12 +35,12 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 
 from vllm_doctor.knowledge.compat import table  # noqa: E402
 from vllm_doctor.preflight import intent as wants  # noqa: E402
-from vllm_doctor.preflight import locks, report  # noqa: E402
+from vllm_doctor.preflight import locks, report, running  # noqa: E402
 from vllm_doctor.preflight.checks import OF_VARIABLES, judge  # noqa: E402
 from vllm_doctor.preflight.records import Checked, HostToJudge, Intent, Result  # noqa: E402
 from vllm_doctor.preflight.release import variant_answer  # noqa: E402
 from vllm_doctor.preflight.sources import Definition, Sources  # noqa: E402
-from vllm_doctor.preflight.variables import Option, Variables, options  # noqa: E402
+from vllm_doctor.preflight.variables import PLAYBOOKS, Option, Variables, options  # noqa: E402
 
 MESSAGE = 240  # characters of somebody else's message in a cell of the table
 SCREEN = config.get_config_value("DEFAULT_STDOUT_CALLBACK")
@@ -49,6 +49,7 @@ FLAGS = REPOSITORY / "vllm_doctor" / "knowledge" / "inventory_vars.json"
 
 CARDS = ("preflight_gpus", "preflight_gpu_count", "vllm_unit_template")  # what a group of cards is for
 UNUSABLE = {"variable type", "reference"}  # nothing can be composed of such variables
+EXTRA = "preflight_extra_variables"  # the user's own, which begin as ours do
 NOT_ROOT = Checked(
     "root",
     Result.FAIL,
@@ -71,6 +72,12 @@ def no_answer(answer: Mapping[str, Any], *, skip: bool) -> Checked:
         "let its user become root (ansible_become, sudo's rules, --ask-become-pass), then ask by hand: ansible -m ping"
     )
     return Checked("facts", Result.FAIL, said, "its facts", action)
+
+
+def beside(other: Mapping[str, Any], *, check: bool) -> Checked:
+    """What is said of a host that another run has: nothing else, as all of it may be changing."""
+    verdict = Result.WARN if check else Result.FAIL
+    return Checked("another run", verdict, running.said(other), "one run at a time on a host", running.way_out(other))
 
 
 def same_machine(host: str, boots: Mapping[str, str | None]) -> Iterator[Checked]:
@@ -123,7 +130,8 @@ class ActionModule(ActionBase):
 
     `also` names a fact of the hosts: what other roles refuse, as {found, needed, do} and at will {check}. It stands in
     the same table. After the facts stage `variants` is the build that fits each host's driver, as it is or is to be,
-    by host and release. `{stage: types}` refuses nothing: `unusable` are the hosts whose variables
+    by host and release. `{stage: typed}` judges the names after -e alone: what a playbook without the judge would pass
+    over; `{stage: types}` refuses nothing: `unusable` are the hosts whose variables
     cannot be read as what they are to be, so that nobody composes anything from them before the table is said.
     """
 
@@ -137,7 +145,7 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(
             {
-                "stage": {"type": "str", "required": True, "choices": ["types", "variables", "facts"]},
+                "stage": {"type": "str", "required": True, "choices": ["types", "typed", "variables", "facts"]},
                 "also": {"type": "str", "default": ""},
                 "today": {"type": "str"},
             }
@@ -145,7 +153,12 @@ class ActionModule(ActionBase):
         hosts = task_vars.get("ansible_play_hosts_all") or [task_vars["inventory_hostname"]]
         today = _day(arguments["today"]) if arguments["today"] else date.today()
         self._also = arguments["also"]
-        judge_host = {"types": self._types, "variables": self._variables, "facts": self._facts}[arguments["stage"]]
+        judge_host = {
+            "types": self._types,
+            "typed": self._names_typed,
+            "variables": self._variables,
+            "facts": self._facts,
+        }[arguments["stage"]]
         self._specs, self._defaults = _roles()
         self._names = {option.name for option in self._specs}
         flags = json.loads(FLAGS.read_text(encoding="utf-8")) if FLAGS.exists() else {}
@@ -170,7 +183,7 @@ class ActionModule(ActionBase):
                 unusable=[host for host, found in rows.items() if UNUSABLE & {row.check for row in found}],
             )
             return result
-        rows["inventory"] = self._strays(task_vars)
+        rows["inventory"] = self._strays(task_vars) if arguments["stage"] != "typed" else ()
         failed = report.failures(rows)
         text = report.table(rows)
         result.update(changed=False, msg=f"{len(hosts)} hosts judged, none refused.\n{text}".strip())
@@ -245,6 +258,15 @@ class ActionModule(ActionBase):
             for path in self._sources.strays(everything.get("all", ()), everything)
         )
 
+    def _names_typed(self, host: str, task_vars: Mapping[str, Any], _today: date) -> tuple[Checked, ...]:
+        """What was given with -e and is no variable of anything."""
+        given = load_extra_vars(self._loader)
+        places = {item.variable: item for item in self._sources.given()}
+        of_host = self._of(host, task_vars)
+        own, _ = self._templated(of_host, [name for name in (EXTRA,) if name in of_host])
+        allowed = [str(name) for name in own.get(EXTRA) or []]
+        return tuple(Variables(self._specs, self._sources, self._flags).names(given, places, allowed))
+
     def _types(self, host: str, task_vars: Mapping[str, Any], _today: date) -> tuple[Checked, ...]:
         """What is wrong with the variables as such: their names, types, references, secrets."""
         self._said = values = self._values(host, task_vars)
@@ -257,7 +279,7 @@ class ActionModule(ActionBase):
         written = {item.variable for item in definitions} | set(load_extra_vars(self._loader)) | own
         self._written = {name: values[name] for name in written if name in values}
         self._judge = Variables(self._specs, sources, self._flags)
-        allowed = [str(name) for name in values.get("preflight_extra_variables") or []]
+        allowed = [str(name) for name in values.get(EXTRA) or []]
         between = self._between_groups(host, definitions)
         return (*self._judge.judge(host, groups, self._written, allowed), *self._references(definitions), *between)
 
@@ -302,6 +324,8 @@ class ActionModule(ActionBase):
             return (no_answer(answer, skip=values.get("preflight_unreachable") == "skip"),)
         if answer["facts"].get("root") is False:
             return (NOT_ROOT,)
+        if other := (answer.get("run") or {}).get("other"):
+            return (beside(other, check=self._task.check_mode),)
         intent = _locked(wants.intent(values, table(), self._flags), values)
         configs = self._configs(values, answer["facts"].get("models") or {})
         case = HostToJudge(intent, wants.host(answer["facts"], configs), table(), today)
@@ -369,8 +393,9 @@ def _groups(known: Host | None) -> list[str]:
 
 
 def _roles() -> tuple[list[Option], dict[str, Any]]:
-    """(options, plain defaults) of every role beside this one."""
-    known: list[Option] = []
+    """(options, plain defaults) of every role beside this one; of the playbooks, whose defaults are theirs, options."""
+    own = yaml_load((REPOSITORY / "playbooks" / "meta" / "variables.yml").read_text(encoding="utf-8"))
+    known: list[Option] = [*options(PLAYBOOKS, {"argument_specs": {"main": {"options": own}}})]
     defaults: dict[str, Any] = {}
     for role in sorted((REPOSITORY / "roles").iterdir()):
         specs = role / "meta" / "argument_specs.yml"

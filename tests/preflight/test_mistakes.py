@@ -17,6 +17,9 @@ from vllm_doctor.preflight.records import Checked, HostToJudge, Result
 # host: (its variables, the check that refuses it, what is said)
 MISTAKES: dict[str, tuple[dict[str, object], str, str]] = {
     "typo": ({"vllm_max_modle_len": 4096}, "variable name", "write vllm_max_model_len"),
+    "site-typo": ({"site_seriall": 1}, "variable name", "write site_serial"),
+    "site-state": ({"site_stat": "absent"}, "variable name", "write site_state"),
+    "site-value": ({"site_state": "abesnt"}, "variable type", "write absent"),
     "no-release": ({"vllm_version": "0.99.0"}, "vLLM release", "set vllm_version: 0.32.0"),
     "no-lock": ({"vllm_version": "0.33.0"}, "vLLM release", "set vllm_version: 0.32.0; or make its lock"),
     "hub": ({"vllm_model": "org/llama"}, "launch", "vllm_revision: the first column of"),

@@ -8,7 +8,7 @@ import yaml
 from vllm_doctor.preflight.records import Checked, Result
 from vllm_doctor.preflight.report import failures, table
 from vllm_doctor.preflight.sources import Sources
-from vllm_doctor.preflight.variables import Option, Variables, options
+from vllm_doctor.preflight.variables import PLAYBOOKS, Option, Variables, options
 
 KNOWN = (
     Option("vllm_max_model_len", "vllm", "int"),
@@ -30,6 +30,10 @@ KNOWN = (
         ),
     ),
     Option("nvidia_driver_enabled", "nvidia_driver", "bool"),
+    Option("nvidia_driver_version", "nvidia_driver", "str"),
+    Option("site_serial", PLAYBOOKS, "raw"),
+    Option("site_state", PLAYBOOKS, "str", ("present", "absent")),
+    Option("drain_all", PLAYBOOKS, "raw"),
     Option("nvidia_driver_flavour", "nvidia_driver", "str", ("auto", "open", "proprietary")),
 )
 
@@ -52,6 +56,34 @@ class Inventory:
 @pytest.fixture
 def inventory(tmp_path: Path) -> Inventory:
     return Inventory(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict", "says"),
+    [
+        ("site_seriall: 1", "fail", "write site_serial"),
+        ("site_stat: absent", "fail", "write site_state"),
+        ("SITE_SERIAL: 1", "fail", "write site_serial"),
+        ("drain_al: true", "fail", "write drain_all"),
+        ("sit_serial: 1", "fail", "write site_serial"),  # no prefix of ours, and almost the same
+        # Somebody's own, perhaps; perhaps what was meant.
+        ("site_name: fra1", "warn", "remove it, or list it in preflight_extra_variables"),
+        ("site_status: down", "warn", "write site_state; if it is your own, list it in preflight_extra_variables"),
+        ("nvidia_version: '580'", "warn", "write nvidia_driver_version; if it is your own, list it in"),
+    ],
+)
+def test_a_slip_in_a_variable_of_the_playbooks_is_named_once_with_the_right_name(
+    inventory: Inventory, line: str, verdict: str, says: str
+) -> None:
+    (row,) = inventory.judge(f"{line}\n")
+    assert (row.check, row.verdict) == ("variable name", verdict)
+    assert row.action.startswith(f"group_vars/gpu.yml:1: {says}")
+    assert inventory.judge(f"{line}\n", allowed=(line.partition(":")[0],)) == ()
+
+
+@pytest.mark.parametrize("line", ["nvidia_smi_log: /tmp/x", "web_state: 1", "sitemap: 1", "site_serial: 1"])
+def test_what_is_somebody_elses_or_right_is_not_spoken_of(inventory: Inventory, line: str) -> None:
+    assert inventory.judge(f"{line}\n") == ()
 
 
 def test_good_variables_draw_no_complaint(inventory: Inventory) -> None:

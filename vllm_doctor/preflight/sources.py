@@ -64,7 +64,11 @@ class Sources:
         found += [one.item for one in inside if one.hosts and _names(one.hosts, host)]
         for folder in self._folders:
             found += [item for path in _files(folder / "host_vars", host) for item in _keys(path)]
-        return (*found, *(item for path in self._extra for item in _keys(path)))
+        return (*found, *self.given())
+
+    def given(self) -> tuple[Definition, ...]:
+        """What files after -e set."""
+        return tuple(item for path in self._extra for item in _keys(path))
 
     def strays(self, hosts: Collection[str], groups: Collection[str]) -> tuple[str, ...]:
         """Files of variables that belong to no host and no group, as an inventory without a slip has none."""

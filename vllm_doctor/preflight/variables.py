@@ -11,6 +11,9 @@ from vllm_doctor.preflight import report, secrets
 from vllm_doctor.preflight.records import Checked, Result
 from vllm_doctor.preflight.sources import IN_INVENTORY, ON_COMMAND_LINE, Definition, Sources
 
+PLAYBOOKS = "playbooks"  # in place of a role's name: the playbooks' own (playbooks/meta/variables.yml)
+# How like the rest after such a word is: site_stat is site_state, site_status may be, and site_name is not.
+_NEAR, _LIKE = 0.75, 0.6
 _BOOLEAN_WORDS = {"true", "false", "yes", "no", "on", "off"}
 
 
@@ -55,7 +58,10 @@ class Variables:
 
     def __init__(self, known: Sequence[Option], sources: Sources, flags: Mapping[str, str] | None = None) -> None:
         self._known = {option.name: option for option in known}
-        self._prefixes = sorted({f"{option.role}_" for option in known}, key=len, reverse=True)
+        roles = {option.role for option in known} - {PLAYBOOKS}
+        self._prefixes = sorted({f"{role}_" for role in roles}, key=len, reverse=True)
+        self._of_playbooks = {f"{_first(one.name)}_" for one in known if one.role == PLAYBOOKS} - {*self._prefixes}
+        self._families = {f"{_first(role)}_" for role in roles} - {*self._prefixes, *self._of_playbooks}
         self._sources = sources
         self._flags = dict(flags or {})
 
@@ -65,20 +71,54 @@ class Variables:
         """All complaints about one host's variables; nothing where there is none."""
         definitions = self._sources.definitions(host, groups)
         places = {item.variable: item for item in definitions}
-        rows = [*self._names(values, places, allowed), *self._types(values, places), *self._shadows(values, places)]
+        rows = [*self.names(values, places, allowed), *self._types(values, places), *self._shadows(values, places)]
         return (*rows, *self._twice(definitions), *self._secrets(definitions))
 
-    def _names(
+    def names(
         self, values: Mapping[str, object], places: Mapping[str, Definition], allowed: Sequence[str]
     ) -> Iterator[Checked]:
+        """Complaints about names that are no variable of a role or of the playbooks."""
         for name in sorted(values):
             if name in self._known or name in allowed:
                 continue
-            meant = self._meant(name)
-            if meant is None and not any(name.startswith(prefix) for prefix in self._prefixes):
-                continue
-            hint = f"write {meant}" if meant else "remove it, or list it in preflight_extra_variables"
-            yield Checked("variable name", Result.FAIL, name, "a variable of a role", self._where(name, places, hint))
+            for verdict, meant, needed in self._unknown(name):
+                own = "list it in preflight_extra_variables"
+                hint = f"write {meant}" if meant else f"remove it, or {own}"
+                hint += f"; if it is your own, {own}" if meant and verdict is Result.WARN else ""
+                yield Checked("variable name", verdict, name, needed, self._where(name, places, hint))
+
+    def _unknown(self, name: str) -> Iterator[tuple[Result, str | None, str]]:
+        """(verdict, what is meant, what is needed) of a name that is not known; nothing where it is somebody else's.
+
+        What begins as the playbooks' variables do (site_), or as a role's name does (nvidia_), may be the user's own:
+        refused where it is almost one of ours, and a warning otherwise.
+        """
+        for prefix in filter(name.startswith, self._of_playbooks):
+            near, likeness = self._nearest_ending(name, prefix)
+            needed = "a variable of the playbooks: " + ", ".join(self._beginning(prefix))
+            yield (Result.FAIL if likeness >= _NEAR else Result.WARN), near if likeness >= _LIKE else None, needed
+            return
+        meant = self._meant(name)
+        if meant is not None or any(map(name.startswith, self._prefixes)):
+            yield Result.FAIL, meant, "a variable of a role"
+            return
+        for family in filter(name.startswith, self._families):
+            near, likeness = self._nearest_ending(name, family)
+            if likeness >= _LIKE:
+                yield Result.WARN, near, "a variable of a role"
+
+    def _beginning(self, prefix: str) -> list[str]:
+        return [known for known in self._known if known.startswith(prefix)]
+
+    def _nearest_ending(self, name: str, prefix: str) -> tuple[str, float]:
+        """(the variable with this prefix whose rest is most like the name's, how like it is)."""
+        rest = name.removeprefix(prefix)
+        like = {
+            known: difflib.SequenceMatcher(None, rest, known.removeprefix(prefix)).ratio()
+            for known in self._beginning(prefix)
+        }
+        best = max(like, key=lambda known: like[known])
+        return best, like[best]
 
     def _meant(self, name: str) -> str | None:
         """The variable that this is a slip of: the same in other letters, of the same role, or almost the same."""
@@ -263,6 +303,10 @@ def _words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError:
         return text.split()
+
+
+def _first(name: str) -> str:
+    return name.partition("_")[0]
 
 
 def _almost(name: str, close: str) -> bool:
