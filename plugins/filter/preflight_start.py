@@ -1,9 +1,17 @@
 """How a run is played: from the first task of its playbook on, and each task on all hosts before the next."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from ansible import constants, context
 from ansible.errors import AnsibleFilterError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
+
+from vllm_doctor.preflight import running  # noqa: E402
 
 # Each task on all hosts before the next; debug is the same, with a prompt where a task fails.
 IN_STEP = {"linear", "debug"}
@@ -12,7 +20,8 @@ IN_STEP = {"linear", "debug"}
 def in_order(hosts: str) -> str:
     """Give the hosts of a playbook's first play as they are; refuse a run that would not play its tasks in order.
 
-    Ansible templates `hosts` of every play, also of those that --start-at-task passes over.
+    Ansible templates `hosts` of every play, also of those that --start-at-task passes over; and in the run's own
+    process, so this is where a run begins, before it takes a host.
     """
     if task := context.CLIARGS.get("start_at_task"):
         raise AnsibleFilterError(
@@ -26,6 +35,7 @@ def in_order(hosts: str) -> str:
             f"The strategy is {strategy} (ANSIBLE_STRATEGY, or strategy in ansible.cfg); needed: linear. Hosts would "
             "not wait for each other, and none may be changed before all are judged. Nothing was changed."
         )
+    running.begin(", ".join(Path(name).name for name in context.CLIARGS.get("args") or ["a playbook"]))
     return hosts
 
 

@@ -55,6 +55,10 @@ options:
     type: list
     elements: str
     default: []
+  run:
+    description: >-
+      A run of a playbook that takes the host before it is asked, as with the module run_lock, where it is root.
+    type: dict
 author:
   - the authors of vllm-doctor
 """
@@ -71,6 +75,10 @@ RETURN = r"""
 facts:
   description: The facts; what could not be read is null.
   returned: always
+  type: dict
+run:
+  description: Which other run has the host, and whether it was taken; as the module run_lock says it.
+  returned: where a run was given
   type: dict
 """
 
@@ -596,13 +604,22 @@ def main() -> None:
             "ports": {"type": "list", "elements": "int", "default": []},
             "repository_uris": {"type": "list", "elements": "str", "default": []},
             "models": {"type": "list", "elements": "str", "default": []},
+            "run": {"type": "dict"},
         },
         supports_check_mode=True,
     )
     wanted = module.params
     lists = [wanted[name] for name in ("paths", "ports", "repository_uris", "models")]
+    told = {}
+    if wanted["run"] and os.geteuid() == 0:
+        from ansible_collections.vllm_doctor.hosts.plugins.module_utils.run_lock import FOLDER, taken
+
+        try:
+            told = {"run": taken(wanted["run"], FOLDER, only_look=module.check_mode)}
+        except OSError as failure:
+            module.fail_json(msg=FOLDER + ": " + str(failure.strerror))
     facts = collect(wanted["root"], *lists, light=wanted["light"])
-    module.exit_json(changed=False, facts=facts)
+    module.exit_json(changed=False, facts=facts, **told)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ PLAY: list[dict[str, object]] = [
         "hosts": "vllm",
         "gather_facts": False,
         "tasks": [
-            {"set_fact": {"preflight_host": "{{ {'facts': by_facts} }}"}},
+            {"set_fact": {"preflight_host": "{{ {'facts': by_facts, 'run': by_run} }}"}},
             {"include_role": {"name": "vllm_doctor.hosts.preflight", "tasks_from": "variables"}},
             {"vllm_doctor.hosts.preflight_judge": {"stage": "facts"}, "run_once": True},
         ],
@@ -52,15 +52,26 @@ GH200: dict[str, object] = {
 }
 
 
-def judged(folder: Path, facts: dict[str, object], *names: str) -> str:
-    """What a person sees of the example inventory, with this one host, or its names, in a group of its own."""
+def judged(
+    folder: Path,
+    facts: dict[str, object],
+    *names: str,
+    run: dict[str, object] | None = None,
+    words: tuple[str, ...] = (),
+) -> str:
+    """What a person sees of the example inventory, with this one host, or its names, in a group of its own.
+
+    `run` is what the host says of other runs, `words` are more words of the command line.
+    """
     shutil.copytree(REPOSITORY / "inventories" / "example", folder / "mine")
     for name in ("host_vars/gpu04.example.net.yml", "group_vars/h100.yml", "group_vars/l4.yml"):
         (folder / "mine" / name).unlink()
     hosts = {
         "vllm": {
             "vars": {"site_reports": ""},
-            "children": {"gh200": {"hosts": {name: {"by_facts": facts} for name in names or ("grace01",)}}},
+            "children": {
+                "gh200": {"hosts": {name: {"by_facts": facts, "by_run": run or {}} for name in names or ("grace01",)}}
+            },
         }
     }
     (folder / "mine" / "hosts.yml").write_text(yaml.safe_dump(hosts))
@@ -82,7 +93,7 @@ def judged(folder: Path, facts: dict[str, object], *names: str) -> str:
     program = shutil.which("ansible-playbook", path=path)
     assert program is not None
     done = subprocess.run(
-        [program, "-i", folder / "mine", folder / "play.yml", "--vault-password-file", password, "-v"],
+        [program, "-i", folder / "mine", folder / "play.yml", "--vault-password-file", password, "-v", *words],
         capture_output=True,
         text=True,
         check=False,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -283,3 +284,57 @@ def test_uninstall_takes_its_consent_before_it_asks_a_host(
     said = " ".join(run(tmp_path, *words, playbook="playbooks/uninstall.yml").split())
     assert says in said
     assert said.count("UNREACHABLE!") == (1 if "nothing is taken off" in says else 0), said
+
+
+OF_THE_PLAYBOOKS = set(yaml.safe_load((REPOSITORY / "playbooks" / "meta" / "variables.yml").read_text()))
+
+
+def test_the_table_of_the_playbooks_variables_has_all_that_they_read_and_no_other() -> None:
+    files = [
+        *PLAYBOOKS,
+        *(REPOSITORY / "roles").glob("*/tasks/*.yml"),
+        *(REPOSITORY / "roles").glob("*/vars/*.yml"),
+        REPOSITORY / "tools" / "callback" / "site_report.py",
+    ]
+    text = "\n".join(path.read_text() for path in files)
+    prefixes = {name.partition("_")[0] for name in OF_THE_PLAYBOOKS} - {"monitoring"}  # a role's
+    spoken = set(re.findall(rf"(?<![\w.])(?:{'|'.join(prefixes)})_[a-z_]+\b(?!\.yml)", text))
+    made_here = set(re.findall(r"^\s+(?:vars: )?(\w+): ", text, re.MULTILINE)) | {"uninstall_by_consent"}
+    assert spoken - made_here - {"rollback_driver", "site_report"} <= OF_THE_PLAYBOOKS
+    assert {name for name in OF_THE_PLAYBOOKS if not re.search(rf"\b{name}\b", text)} == set()
+
+
+DOWN = {"ansible_host": "127.0.0.1", "ansible_port": 1, "site_reports": ""}
+
+
+@pytest.mark.parametrize(
+    ("playbook", "words", "says"),
+    [
+        ("drain", ["-e", "drain_al=true"], "write drain_all"),
+        ("undrain", ["-e", "vllm_ready_timeot=5"], "write vllm_ready_timeout"),
+        ("rollback", ["-e", '{"rollback_seriel": 2}'], "write rollback_serial"),
+        ("recover", ["-e", "@typed.yml"], "typed.yml:1: write site_state"),
+        ("uninstall", ["-e", "site_stat=absent"], "write site_state"),
+        ("diagnose", ["-e", "diagnose_fail_onn=advice"], "write diagnose_fail_on"),
+        ("export_monitoring", ["-e", "monitoring_exprt=x"], "write monitoring_export"),
+        ("monitoring", ["-e", "monitoring_exprt=x"], "write monitoring_export"),
+    ],
+)
+def test_a_slip_after_e_is_refused_by_each_playbook_before_it_asks_a_host(
+    tmp_path: Path, playbook: str, words: list[str], says: str
+) -> None:
+    (tmp_path / "typed.yml").write_text("site_stat: absent\n")
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"vllm": {"hosts": dict.fromkeys("ab", DOWN)}}))
+    words = [word.replace("@", f"@{tmp_path}/") for word in words]
+    said = " ".join(run(tmp_path, *words, playbook=f"playbooks/{playbook}.yml").split())
+    assert "2 of 2 hosts refused; nothing was changed on any host." in said, said
+    assert said.count("variable name") == 1
+    assert says in said
+    assert "UNREACHABLE" not in said
+
+
+def test_a_word_of_ones_own_after_e_is_taken(tmp_path: Path) -> None:
+    hosts = {"a": {**DOWN, "preflight_extra_variables": ["site_staff"]}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"vllm": {"hosts": hosts}}))
+    said = run(tmp_path, "-e", "site_staff=ops", "-e", "vllm_drain_reason=fans", playbook="playbooks/drain.yml")
+    assert "UNREACHABLE" in said, said

@@ -17,8 +17,10 @@ ASK = (
     f"curl -sf -H 'Authorization: Bearer {KEY}' -H 'Content-Type: application/json' "
     """-d '{"model": "llama-3.1-8b", "prompt": "Hello", "max_tokens": 4}' http://127.0.0.1:8000/v1/completions"""
 )
+LOCK = "/var/lib/vllm-doctor-roles/run.json"
 LAID_DOWN = (
-    "/opt/vllm /opt/vllm-doctor /opt/managed-python /etc/vllm /etc/apt/preferences.d/* /proc/driver/nvidia/version"
+    "/opt/vllm /opt/vllm-doctor /opt/managed-python /etc/vllm /etc/apt/preferences.d/* /proc/driver/nvidia/version "
+    "/var/lib/vllm-doctor-roles"
 )
 
 
@@ -50,6 +52,8 @@ def test_from_nothing_to_a_completion_on_every_host(site: Site) -> None:
     run = site.play()
     assert run.rc == 0, run.text
     assert KEY not in run.text
+    for chosen in ("8 x NVIDIA H100 80GB HBM3: --tensor-parallel-size 1", "1 x NVIDIA A10: --gpu-memory-utilization"):
+        assert f"vllm@main on {chosen}" in run.text
     for host in MACHINES:
         assert " the the" in site.on(host, ASK)
         assert verdict(site, host)["verdict"] == "ok"
@@ -109,6 +113,11 @@ def test_another_model_is_served_everywhere_one_after_another(site: Site) -> Non
     shared = "group_vars/vllm/vars.yml"
     site.line(shared, "vllm_model: /srv/models/Llama-3.1-8B-Instruct", "vllm_model: /srv/models/Llama-3.2-3B-Instruct")
     site.line(shared, "vllm_served_model_name: llama-3.1-8b", "vllm_served_model_name: llama-3.2-3b")
+    serves = served_by(site)
+    plan = site.play("--check", "--diff")
+    assert plan.rc == 0, plan.text
+    assert sorted(plan.changed("Render the unit (")) == sorted(MACHINES), plan.text
+    assert served_by(site) == serves
     run = site.play()
     assert run.rc == 0, run.text
     for host in MACHINES:
@@ -184,11 +193,16 @@ def test_a_host_goes_back_to_the_driver_before(site: Site) -> None:
 ALONE = ("-l", "edge02.example.net")
 
 
-def balancer(site: Site) -> tuple[tuple[str, ...], Path]:
-    """The words of a command line that name a balancer's hooks, and the file in which it writes what it was told."""
+def balancer(site: Site, meanwhile: str = "") -> tuple[tuple[str, ...], Path]:
+    """The words of a command line that name a balancer's hooks, and the file in which it writes what it was told.
+
+    `meanwhile` is what else happens then, in the checkout.
+    """
     program, heard = site.logs / "balancer", site.logs / "heard"
     heard.write_text("")
-    program.write_text(f'#!/bin/sh\necho "$VLLM_HOOK_EVENT $VLLM_HOOK_HOST" >> {heard}\n')
+    program.write_text(
+        f'#!/bin/sh\necho "$VLLM_HOOK_EVENT $VLLM_HOOK_HOST" >> {heard}\ncd {site.checkout}\n{meanwhile}\n'
+    )
     program.chmod(0o755)
     hooks = {"vllm_hook_before": [str(program)], "vllm_hook_after": [str(program)]}
     return ("-e", json.dumps(hooks)), heard
@@ -215,10 +229,19 @@ def test_a_turn_of_the_driver_is_rehearsed_and_changes_nothing(site: Site) -> No
 
 
 def test_a_turn_of_the_driver_tells_the_balancer_before_and_after(site: Site) -> None:
-    told, heard = balancer(site)
+    # Somebody else plays at the same moments, before and after the host's restart.
+    second = site.logs / "second"
+    second.write_text("")
+    words = f"-i inventories/mine --vault-password-file .vault-password {' '.join(ALONE)} >> {second} 2>&1"
+    plays = f".venv/bin/ansible-playbook site.yml {words}; .venv/bin/ansible-playbook playbooks/drain.yml {words}; true"
+    told, heard = balancer(site, plays)
     other = ("-e", '{"nvidia_driver_version": "580.65.06"}')
     run = site.play(*CONSENT, *ALONE, *told, *other)
     assert run.rc == 0, run.text
+    said = " ".join(second.read_text().split())
+    assert said.count("1 of 1 hosts refused; nothing was changed on any host.") == 2, said
+    assert said.count("Another run has this host: site.yml of ") >= 2, said
+    assert site.on("edge02", f"test ! -e {LOCK} && echo free") == "free"
     assert heard.read_text() == TAKEN_OUT_AND_PUT_IN
     assert "580.65.06" in site.on("edge02", "cat /proc/driver/nvidia/version")
     back = site.play(*CONSENT, *ALONE, "-e", '{"nvidia_driver_version": "580.105.08"}')
@@ -275,10 +298,11 @@ def test_a_mirror_that_lacks_one_package_is_refused_by_name_before_anything_is_c
 def test_a_host_that_is_taken_away_goes_on_and_the_others_are_not_asked_about_it(site: Site) -> None:
     site.line("group_vars/vllm/vars.yml", "nvidia_driver_reboot: false", "nvidia_driver_reboot: true")
     site.line("hosts.yml", "        edge02.example.net:\n", "        {}\n")
-    run = site.play()
-    assert run.rc == 0, run.text
-    assert "edge02" not in run.recap
-    assert run.changed() == []
+    for words in ("--check", "--diff"), ():
+        run = site.play(*words)
+        assert run.rc == 0, run.text
+        assert "edge02" not in run.recap
+        assert run.changed() == []
     assert site.on("edge02", "systemctl is-active vllm@main") == "active"
 
 
