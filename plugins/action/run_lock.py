@@ -37,7 +37,7 @@ class ActionModule(ActionBase):
             if self._task.check_mode:
                 self._display.warning(f"{(task_vars or {}).get('inventory_hostname')}: {message}")
             else:
-                result.update(failed=True, msg=f"{message} Nothing was changed on this host.")
+                return {"failed": True, "changed": False, "msg": f"{message} Nothing was changed on this host."}
         return result
 
     def _shell(self, script: str) -> int:
