@@ -1,6 +1,8 @@
 """Which room of the package imports which: the ways that CONTRIBUTING lists, and no way back."""
 
 import ast
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,12 @@ def test_a_room_imports_only_what_stands_below_it(room: str) -> None:
     assert not found
 
 
+def test_no_file_needs_itself_by_way_of_others() -> None:
+    """Imports inside functions count too: a circle cannot be read from any end."""
+    needed = {path: {_file(name) for name in _imports(path)} - {None, path} for path in PACKAGE.rglob("*.py")}
+    assert len(list(TopologicalSorter(needed).static_order())) == len(needed)
+
+
 FAMILIES = [PACKAGE / "rules" / family for family in order.FAMILIES.values()]
 # What a rule may import of the room rules: no other rule, of its own family or another.
 SHARED = {"case", "outcome", "say", "gates", "remedies"}
@@ -72,15 +80,26 @@ def test_what_rules_share_imports_no_rule(room: str, may: set[str]) -> None:
     assert not found
 
 
+def _file(name: str) -> Path | None:
+    """The module's own file, of a name in a module too; None where it is no module of ours."""
+    parts = name.split(".")
+    if parts[0] != PACKAGE.name:
+        return None
+    whole, of_name = (PACKAGE.joinpath(*parts[1:end]) for end in (len(parts), -1))
+    places = [file for place in (whole, of_name) for file in (place.with_suffix(".py"), place / "__init__.py")]
+    return next(file for file in places if file.is_file())
+
+
 def _of_rules(path: Path) -> set[str]:
     return {name.split(".")[2] for name in _imports(path) if name.startswith("vllm_doctor.rules.")}
 
 
-def _imports(path: Path) -> list[str]:
+@cache
+def _imports(path: Path) -> tuple[str, ...]:
     names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names += [f"{node.module}.{alias.name}" for alias in node.names]
-    return names
+    return tuple(names)

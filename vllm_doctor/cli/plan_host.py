@@ -9,7 +9,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from vllm_doctor.cli.plan_run import MODEL_ALONE
 from vllm_doctor.gather import hub, journal, nvml, procfs, release, systemd
 from vllm_doctor.gather.metrics import read_file
 from vllm_doctor.knowledge import serving
@@ -17,7 +16,7 @@ from vllm_doctor.knowledge.hub import is_gguf, is_name
 from vllm_doctor.knowledge.versions import newest_known
 from vllm_doctor.launch.command import parse_command
 from vllm_doctor.plan.advice.recommendation import Workload
-from vllm_doctor.plan.question.planner import PlanProblem, Question
+from vllm_doctor.plan.question.planner import MODEL_ALONE, PlanProblem, Question
 from vllm_doctor.records.reading import Absent, Known, Unknown
 
 DEADLINE_S = 2.0

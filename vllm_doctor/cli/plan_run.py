@@ -24,14 +24,11 @@ from vllm_doctor.plan.advice.remedies import hardware, remedies
 from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.model.reading import ConfigError
 from vllm_doctor.plan.prediction.predict import Prediction
-from vllm_doctor.plan.question.planner import Planner, PlanProblem, Question, planner
+from vllm_doctor.plan.question.planner import MODEL_ALONE, Planner, PlanProblem, Question, planner
 from vllm_doctor.render import plan as render
 
 _PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
 
-
-# The launch line of a config.json with nothing else.
-MODEL_ALONE = ("vllm", "serve", "MODEL")
 # What is neither known to start nor known to fail is no finding.
 _EXITS = {"starts": Exit.OK, "unknown": Exit.INCOMPLETE, "uncertain": Exit.INCOMPLETE}
 

@@ -41,6 +41,10 @@ class PlanProblem(Exception):  # noqa: N818
     """A question that cannot be answered: what was found and what is needed."""
 
 
+# The launch line of a config.json with nothing else.
+MODEL_ALONE = ("vllm", "serve", "MODEL")
+
+
 class Question(msgspec.Struct, frozen=True):
     """What was asked, as text; None is what was left out."""
 

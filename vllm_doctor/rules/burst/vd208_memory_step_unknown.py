@@ -45,19 +45,14 @@ def judge(case: Case) -> Outcome:
     graphs = oom.torch is not None and bool(oom.torch.private_pools)
     after_kv = (graphs or _builds_metadata(oom.fault)) and tenants(oom.torch) is None
     forward = in_model(oom) and not after_kv and tenants(oom.torch) is None
-    refused = refused_though_free(oom.torch) and not after_kv and not forward
+    placed = outside or after_kv or forward
+    refused = refused_though_free(oom.torch) and not placed
     return finding(
         RULE,
-        title=_REFUSED
-        if refused
-        else f"{RULE.title}: the log does not show the failure before the shutdown"
-        if oom.fault.at_end
-        else _IN_FORWARD
-        if forward
-        else "",
+        title=_title(oom.fault, forward=forward, refused=refused),
         phase=_phase(oom.fault) if outside else None,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
-        confidence=Confidence.LIKELY if outside or after_kv or forward else Confidence.POSSIBLE,
+        confidence=Confidence.LIKELY if placed else Confidence.POSSIBLE,
         changes=(
             fewer_tokens(case, oom.torch, measuring=False) if forward else None,
             lower_utilization(case, oom.torch, _IF_SERVING if forward else _ON_TOP),
@@ -67,8 +62,24 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(_decisive(oom.fault)),),
         arithmetic=sums(oom.torch),
         refute="the lines before the error show in which phase of the start it happened",
-        then=_WHO_REFUSES if refused else "" if outside or after_kv or forward else _BY_STEP,
+        then=_next(placed=placed, refused=refused),
     )
+
+
+def _title(fault: Fault, *, forward: bool, refused: bool) -> str:
+    """The problem where more is known than the rule's title says; else nothing, and that title stands."""
+    if refused:
+        return _REFUSED
+    if fault.at_end:
+        return f"{RULE.title}: the log does not show the failure before the shutdown"
+    return _IN_FORWARD if forward else ""
+
+
+def _next(*, placed: bool, refused: bool) -> str:
+    """What to look at where no change can be named."""
+    if refused:
+        return _WHO_REFUSES
+    return "" if placed else _BY_STEP
 
 
 def _builds_metadata(fault: Fault) -> bool:

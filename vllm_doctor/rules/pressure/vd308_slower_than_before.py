@@ -42,31 +42,15 @@ def judge(case: Case) -> Outcome:
     if best is None or now * _FACTOR > best[1]:
         return Clear("the requests get about as many tokens as before")
     hits = run.all("stats")
-    return finding(
-        RULE,
-        title=f"Each request gets {now:.1f} tokens a second; it was {best[1]:.1f} before",
-        severity=Severity.DEGRADED,
-        confidence=Confidence.LIKELY,
-        evidence=(case.line(hits[best[0]].index), case.line(hits[-1].index)),
+    return _slow(
+        case,
+        f"Each request gets {now:.1f} tokens a second; it was {best[1]:.1f} before",
+        lines=(hits[best[0]].index, hits[-1].index),
         arithmetic=(
-            Arithmetic(
-                "a request at best", round(best[1], 1), "tokens/s", "generated / running, three lines", "the log"
-            ),
-            Arithmetic(
-                "a request now", round(now, 1), "tokens/s", "generated / running, the last six lines", "the log"
-            ),
+            _speed("a request at best", best[1], "generated / running, three lines", "the log"),
+            _speed("a request now", now, "generated / running, the last six lines", "the log"),
         ),
-        changes=(_look(maker_tool(case)),),
         refute="the requests that run now have contexts many times as long as before",
-        then=_next(maker_tool(case)),
-    )
-
-
-def _next(tool: DeviceTool) -> str:
-    return (
-        f"check in this order what slows the GPU, then the host: {tool.clocks or tool.name} (clocks held down by power "
-        f"or heat), {tool.name} (another process), top (a process of the engine that waits for the processor), and, "
-        "with several GPUs, which rank is late"
     )
 
 
@@ -81,24 +65,53 @@ def _below_floor(case: Case, run: AnalysedRun) -> Finding | None:
         return None
     why = "weights that lie in the host's memory cross its bus at each step: take fewer, or a smaller checkpoint"
     hits = run.all("stats")
-    return finding(
-        RULE,
-        title=f"Each request gets {fastest:.1f} tokens a second: no GPU is so slow",
-        severity=Severity.DEGRADED,
-        confidence=Confidence.LIKELY,
-        evidence=(case.line(hits[-_LONG].index), case.line(hits[-1].index)),
+    offload = case.effective("cpu-offload-gb") not in {None, "0", 0}
+    return _slow(
+        case,
+        f"Each request gets {fastest:.1f} tokens a second: no GPU is so slow",
+        lines=(hits[-_LONG].index, hits[-1].index),
         arithmetic=(
-            Arithmetic("a request at best", round(fastest, 1), "tokens/s", "generated / running", f"{_LONG} lines"),
-            Arithmetic("a fault below", _FLOOR, "tokens/s", f"up to {_FEW} requests, nothing waits", "any GPU"),
-        ),
-        changes=(
-            set_flag(case, "cpu-offload-gb", None, Direction.LOWER, why)
-            if case.effective("cpu-offload-gb") not in {None, "0", 0}
-            else None,
-            _look(maker_tool(case)),
+            _speed("a request at best", fastest, "generated / running", f"{_LONG} lines"),
+            _speed("a fault below", _FLOOR, f"up to {_FEW} requests, nothing waits", "any GPU"),
         ),
         refute="the engine computes on a processor, or it reads its weights from the host for each token",
-        then=_next(maker_tool(case)),
+        first=set_flag(case, "cpu-offload-gb", None, Direction.LOWER, why) if offload else None,
+    )
+
+
+def _slow(
+    case: Case,
+    title: str,
+    *,
+    lines: tuple[int, ...],
+    arithmetic: tuple[Arithmetic, ...],
+    refute: str,
+    first: Change | None = None,
+) -> Finding:
+    """What both comparisons say: how slow, and where to look for what holds the GPU back, after `first`."""
+    tool = maker_tool(case)
+    return finding(
+        RULE,
+        title=title,
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=tuple(case.line(i) for i in lines),
+        arithmetic=arithmetic,
+        changes=(first, _look(tool)),
+        refute=refute,
+        then=_next(tool),
+    )
+
+
+def _speed(name: str, value: float, formula: str, source: str) -> Arithmetic:
+    return Arithmetic(name, round(value, 1), "tokens/s", formula, source)
+
+
+def _next(tool: DeviceTool) -> str:
+    return (
+        f"check in this order what slows the GPU, then the host: {tool.clocks or tool.name} (clocks held down by power "
+        f"or heat), {tool.name} (another process), top (a process of the engine that waits for the processor), and, "
+        "with several GPUs, which rank is late"
     )
 
 
