@@ -18,7 +18,7 @@ KEPT = REPO / "build" / "mutants"
 TESTS = ("approved", "gather", "launch", "log", "plan", "remedy", "rules")
 LEFT_OUT = ("tests/rules/test_runs.py", "tests/rules/test_wordings.py")
 # Slower than this, a test is asked only where no other runs a line: seconds of the processor, its children's too.
-SLOW = 3.0
+SLOW = 6.0
 
 
 class _Contexts:
