@@ -115,6 +115,7 @@ def figures(
         "tokens a step": told.settings.batched,
         "sequences": told.settings.seqs,
         "ranks": told.settings.parallel.tp,
+        **{f"{t.name}, less and more": f"{t.below:.3f} {t.above:.3f}" for t in told.taken},
         **more(told),
     }
     return {name: _written(name, v) for name, v in found.items() if v is not None}

@@ -298,7 +298,7 @@ def test_explain_draws_the_card(model, capsys):
         == 0
     )
     out = capsys.readouterr().out
-    assert all(word in out for word in ("weights", "activations", "graphs", "KV cache", "free", "█"))
+    assert all(word in out for word in ("weights", "activation", "graphs", "KV cache", "free", "█"))
 
 
 def test_a_plan_takes_milliseconds(model):

@@ -74,6 +74,22 @@ def predicted_figures(p: Prediction) -> dict[str, object]:
     }
 
 
+def _taken(p: Prediction) -> list[dict[str, object]]:
+    """Each term of the sum: what it may be less and more by, and where the figure is from."""
+    return [
+        {
+            "name": t.name,
+            "value": _round(t.value, 3),
+            "less": _round(t.below, 3),
+            "more": _round(t.above, 3),
+            "unit": t.unit,
+            "source": t.source,
+        }
+        for t in p.taken
+        if t.name == "weights" or not p.sizes_only
+    ]
+
+
 def _card(planner: Planner) -> dict[str, object]:
     """What the plan was made for, and the unit template that belongs to it."""
     name = None if planner.gpu is None else planner.gpu.name
@@ -110,6 +126,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
             "pool_more_gib": _round(p.widest.above),
             "told_by": p.widest.told_by,
         },
+        "terms": _taken(p),
         "refused": [
             {"flag": r.flag.removeprefix("--"), "found": r.found, "needed": r.needed} for r in p.settings.refusals
         ],
@@ -175,7 +192,7 @@ def _bar(p: Prediction, whose: str, *, whole: bool) -> list[str]:
     parts = [
         ("weights", p.weights_gib, "█"),
         ("non-torch", p.non_torch_gib or 0.0, "▓"),
-        ("activations", p.activation_gib, "▒"),
+        ("activation", p.activation_gib, "▒"),
         ("graphs", p.cudagraph_gib, "▞"),
         *([("KV cache", max(p.available_kv_gib, 0.0), "░")] if p.pool is not None else []),
     ]
@@ -186,8 +203,17 @@ def _bar(p: Prediction, whose: str, *, whole: bool) -> list[str]:
     out = [f"  {whose}, {p.total_gib:.2f} GiB", f"  {drawn}"]
     if not whole:
         return [*out, "  " + "   ".join(f"{mark} {name} {size:.2f}" for name, size, mark in parts if size)]
-    out += [f"    {mark} {name:<12} {size:8.2f} GiB  {100 * size / p.total_gib:5.1f} %" for name, size, mark in parts]
+    spans = {t.name: (t.value - t.below, t.value + t.above) for t in p.taken}
+    spans["KV cache"] = p.margin_gib or (0.0, 0.0)
+    for name, size, mark in parts:
+        told = f"    {mark} {name:<12} {size:8.2f} GiB  {100 * size / p.total_gib:5.1f} %"
+        out.append(told + (_span(*spans[name]) if name in spans else ""))
     return out
+
+
+def _span(low: float, high: float) -> str:
+    """From what to what a term may be, where that shows."""
+    return f"   {max(low, 0.0):.2f} to {max(high, 0.0):.2f}" if high - low >= 0.01 else ""
 
 
 def _remedies(plan: Plan) -> list[str]:

@@ -16,8 +16,9 @@ from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.points import StartPoint, doubtful, first_end
-from vllm_doctor.plan.prediction.spreads import Spread, range_of, spreads_of
+from vllm_doctor.plan.prediction.spreads import OF_PASS, OF_WEIGHTS, OUTSIDE, Spread, range_of, spreads_of
 from vllm_doctor.plan.prediction.stage import Stage, quantisation, stage_of
+from vllm_doctor.plan.prediction.sums import StartTerm, start_terms
 from vllm_doctor.plan.support import judge
 from vllm_doctor.plan.terms.activation import Activation
 from vllm_doctor.plan.terms.host import HostUse, host_use
@@ -46,6 +47,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     odds: float | None  # how likely it starts, where at some point what is needed lies inside the range
     doubtful: str | None  # what it would end with at that point
     widest: Spread | None  # the term that widens the range most
+    taken: tuple[StartTerm, ...]  # what the card holds beside the KV cache
     weights_gib: float
     non_torch_gib: float | None
     activation_gib: float
@@ -270,6 +272,15 @@ def _one(  # noqa: PLR0917
         odds=odds,
         doubtful=doubt,
         widest=max(f.spreads, key=lambda x: x.below + x.above, default=None),
+        taken=start_terms(
+            weights=f.weights,
+            outside=f.rest,
+            activation=f.active,
+            graphs=f.captured,
+            winner=stage.activation.winner,
+            spreads=f.spreads,
+            known=known,
+        ),
         weights_gib=f.weights,
         non_torch_gib=f.rest,
         activation_gib=f.active,
@@ -369,10 +380,10 @@ def _points(  # noqa: PLR0917
 def _before_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, loading: float) -> list[StartPoint]:
     """While weights are loaded, with `loading` GiB beside them, and in the profile's pass."""
     free, off = total - held_before_start(s, gpu), _held_off(s, gpu)
-    loaded = [x for x in f.spreads if x.term in {"weights", "layout of the weights", "drafter"}]
+    loaded = [x for x in f.spreads if x.term in OF_WEIGHTS]
     # What V0 of old counts outside torch holds blocks that torch gives back when it runs short.
-    outside = set() if s.does.counts_used_memory else {"memory outside torch"}
-    passed = [*loaded, *(x for x in f.spreads if x.term in {"activation", "sampler", "runner", *outside})]
+    outside = set() if s.does.counts_used_memory else {OUTSIDE}
+    passed = [*loaded, *(x for x in f.spreads if x.term in {*OF_PASS, *outside})]
     found: list[StartPoint] = []
     for outcome, left, spreads in (
         ("oom-weights", free - f.weights - loading, loaded),
@@ -409,7 +420,7 @@ def _after_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, sta
     graphs_off = graphs_off or Spread("graphs", f.captured.above, f.captured.below)
     spreads = [Spread("before the start", off, off), graphs_off]
     if s.kv_bytes:
-        spreads += [x for x in f.spreads if x.term in {"weights", "memory outside torch"}]
+        spreads += [x for x in f.spreads if x.term in {"weights", OUTSIDE}]
     else:
         # A larger activation makes the pool smaller, and is free again when graphs are captured.
         spreads += [Spread(x.term, x.above, x.below) for x in f.spreads if x.term == "activation"]

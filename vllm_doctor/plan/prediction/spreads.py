@@ -49,6 +49,11 @@ class Spread(msgspec.Struct, frozen=True):
         return _TOLD_BY[self.term]
 
 
+# The spreads of what is loaded, of what the profile's pass takes beside it, and of what is not torch's.
+OF_WEIGHTS = frozenset({"weights", "layout of the weights", "drafter"})
+OF_PASS = frozenset({"activation", "sampler", "runner"})
+OUTSIDE = "memory outside torch"
+
 # Spreads that are one way or the other, and no deviation from a middle: added whole.
 _WHOLE = frozenset({"layout of the weights", "sampler", "model type", "runner", "drafter"})
 
@@ -115,7 +120,7 @@ def spreads_of(  # noqa: PLR0917
             more.append(0.3 * peak)  # blocks that torch kept after the pass counted as used
     found.append(Spread("activation", sqrt(sum(x * x for x in more)), sqrt(sum(x * x for x in less))))
     if known.non_torch_gib is None:
-        found.append(Spread("memory outside torch", outside.above, outside.below))
+        found.append(Spread(OUTSIDE, outside.above, outside.below))
     if charged is not None and known.graphs_gib is None:
         found.append(Spread("CUDA graphs", charged.above, charged.below))
     strange = 0.0 if a.known else 0.1 * (weights + act.peak / GIB) + 0.5
