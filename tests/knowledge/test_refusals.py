@@ -1,9 +1,11 @@
 """What a refusal's sentence asks for. The sentences are ours, built the way that vLLM's are."""
 
+import re
+
 import pytest
 
 from vllm_doctor.knowledge import versions
-from vllm_doctor.knowledge.refusals import package, wishes, words
+from vllm_doctor.knowledge.refusals import grammar, package, wishes, words
 
 NEWEST = versions.newest_known()
 
@@ -140,3 +142,25 @@ def test_every_option_of_the_words_is_one_that_some_release_has() -> None:
     named += [p.options for p in read.places if p.kind == "flag"]
     unknown = {o for options in named for o in options if versions.flag(o, NEWEST) is None}
     assert unknown <= {"model"}
+
+
+@pytest.mark.parametrize("phrase", grammar.grammar().phrases, ids=lambda p: f"{p.where} {p.wants}: {p.sample}")
+def test_each_phrase_is_read_as_its_sample_stands(phrase: grammar.Phrase) -> None:
+    assert re.search(phrase.said, phrase.sample, re.IGNORECASE)
+    if phrase.where == "before":
+        assert grammar.before(f"{phrase.sample} the `", phrase.wants)
+    else:
+        assert grammar.after(f"` {phrase.sample} here", phrase.wants) is not None
+
+
+def test_no_phrase_of_a_group_is_read_by_another_s_pattern_alone() -> None:
+    """Each is needed: without it its own sample is not read."""
+    spare = {
+        f"{one.where} {one.wants}: {one.said}"
+        for one in grammar.grammar().phrases
+        for other in grammar.grammar().phrases
+        if one != other
+        and (one.where, one.wants) == (other.where, other.wants)
+        and re.fullmatch(other.said, one.sample, re.IGNORECASE)
+    }
+    assert not spare
