@@ -117,7 +117,7 @@ def test_a_system_began_when_its_first_process_did(host: Path, monkeypatch: pyte
         (0, "a\n10 50\nvllm.service\n", look.HostChange("a", "vllm.service")),
         (0, "a\n10 51\nvllm.service\n", None),  # another process has its number now
         (0, "a\n77 50\n", None),
-        (0, f"{'a' * 201}\n\n{'b' * 301}\n", look.HostChange("a" * 200, "b" * 300)),
+        (0, f"{'a' * 301}\n\n{'b' * 301}\n", look.HostChange("a" * 300, "b" * 300)),
     ],
 )
 def test_who_changes_a_host_says_so_for_four_hours_while_it_runs(
@@ -176,7 +176,7 @@ _BAD = "needed: http://HOST:PORT, without a user and a password"
         ("http://u@h:1", f"http://u@h:1: {_BAD}"),
         ("http://:1", f"http://:1: {_BAD}"),
         ("http://h:70000", "http://h:70000: this is not a URL"),
-        ("http://[" + "x" * 300, ("http://[" + "x" * 300)[:200] + ": this is not a URL"),
+        ("http://[" + "x" * 400, ("http://[" + "x" * 400)[:300] + ": this is not a URL"),
     ],
 )
 def test_a_target_by_its_name(word: str, told: Target | str | None) -> None:

@@ -14,6 +14,7 @@ from vllm_doctor.gather import release, systemd
 from vllm_doctor.operate.debug import switch
 from vllm_doctor.operate.guard.restart import NotPermitted
 from vllm_doctor.operate.temporary import NotDone
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Absent, Known, Unknown
 from vllm_doctor.records.temporary import until
 
@@ -49,7 +50,9 @@ def run(asked: DebugOptions) -> int:
 def _on(asked: DebugOptions, unit: str) -> int:
     span = seconds(asked.span)
     if span is None or not 1 <= span <= _DAY:
-        raise UsageProblem(f"--for: found {asked.span[:40]!r}; needed: a time such as 90s, 15m or 2h, at most a day")
+        raise UsageProblem(
+            f"--for: found {excerpt.value(asked.span)}; needed: a time such as 90s, 15m or 2h, at most a day"
+        )
     found = the_unit("debug", unit, changes=not asked.dry_run)
     if found.unit.drained:
         raise UsageProblem(f"debug: {unit} is drained; needed: playbooks/undrain.yml first")

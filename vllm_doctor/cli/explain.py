@@ -7,6 +7,7 @@ import typer
 from vllm_doctor.cli import complete, terminal
 from vllm_doctor.cli.streams import say
 from vllm_doctor.cli.terminal import told
+from vllm_doctor.records import excerpt
 
 EXAMPLES = """\
 Examples:
@@ -57,7 +58,7 @@ def explain(
         raise UsageProblem("explain needs a code (vllm-doctor explain VD121), or --list for all codes")
     at = parse_version(vllm_version) if vllm_version is not None else None
     if vllm_version is not None and at is None:
-        raise UsageProblem(f"--vllm-version {vllm_version[:40]!r}: needed: a version such as 0.11.0")
+        raise UsageProblem(f"--vllm-version {excerpt.value(vllm_version)}: needed: a version such as 0.11.0")
     wanted = code.strip()
     rule = by_code().get(wanted.upper())
     text = explained_rule(rule, at) if rule is not None else page(wanted, at) or about(wanted, at)
@@ -65,7 +66,7 @@ def explain(
         near = nearest_option(wanted)
         hint = f"; --{near} is near" if near is not None else ""
         raise UsageProblem(
-            f"explain: there is no {wanted[:40]!r}{hint}; vllm-doctor explain --list shows every code, "
+            f"explain: there is no {excerpt.value(wanted)}{hint}; vllm-doctor explain --list shows every code, "
             "and options, variables and metrics go by the names that vLLM gives them"
         )
     _rendered(text)

@@ -14,6 +14,7 @@ from vllm_doctor.knowledge.versions import newest_known, parse_version
 from vllm_doctor.monitor import rules
 from vllm_doctor.monitor.dashboards import dashboards
 from vllm_doctor.monitor.names import NoCommonNameError
+from vllm_doctor.records import excerpt
 from vllm_doctor.render.file import put
 
 _JOB = re.compile(r"[A-Za-z0-9_./-]{1,100}")
@@ -24,7 +25,7 @@ def run(
 ) -> int:
     """Write the files and name them; the exit code."""
     if not _JOB.fullmatch(job):
-        raise UsageProblem(f"--job {job[:60]!r}: needed: a word of letters, digits and _ . / -")
+        raise UsageProblem(f"--job {excerpt.value(job)}: needed: a word of letters, digits and _ . / -")
     at = [_release(r) for r in releases]
     newest = newest_known()
     for one in sorted({one for one in at if one > newest}):
@@ -53,7 +54,7 @@ def run(
 def _release(text: str) -> Version:
     at = parse_version(text)
     if at is None:
-        raise UsageProblem(f"--vllm-version {text[:40]!r}: needed: a version such as 0.32.0")
+        raise UsageProblem(f"--vllm-version {excerpt.value(text)}: needed: a version such as 0.32.0")
     return at
 
 
@@ -64,5 +65,5 @@ def _numbers(pairs: Sequence[str]) -> dict[str, float]:
         try:
             found[name] = float(value)
         except ValueError:
-            raise UsageProblem(f"--number {pair[:60]!r}: needed: NAME=VALUE, such as kv_high=0.85") from None
+            raise UsageProblem(f"--number {excerpt.value(pair)}: needed: NAME=VALUE, such as kv_high=0.85") from None
     return found

@@ -14,6 +14,7 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.output import settle, unwritten
 from vllm_doctor.cli.streams import say
 from vllm_doctor.gather.bounded import whole_file
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known
 from vllm_doctor.render.file import put
@@ -28,7 +29,9 @@ def run(paths: Sequence[str], *, html: bool, output: str | None, force: bool) ->
     """Write the page or the JSON; the exit code: 1 with findings, 3 where a host gave no answer."""
     files = list(_files(paths))
     if not files:
-        raise UsageProblem(f"fleet: no answer in {', '.join(paths)[:200]}: needed: files of diagnose --format json")
+        raise UsageProblem(
+            f"fleet: no answer in {excerpt.said(', '.join(paths))}: needed: files of diagnose --format json"
+        )
     if len(files) > _HOSTS:
         raise UsageProblem(f"fleet: {len(files)} answers; {_HOSTS} are read at most")
     target = settle(output, force=force, reads=[("fleet", str(f)) for f in files]) if output is not None else None
@@ -78,7 +81,7 @@ def _files(paths: Sequence[str]) -> Iterator[Path]:
         elif os.path.lexists(path):
             yield path
         else:
-            raise UsageProblem(f"fleet: {name[:200]}: no such file or folder")
+            raise UsageProblem(f"fleet: {excerpt.name(name)}: no such file or folder")
 
 
 def _host(file: Path) -> Host:
@@ -96,5 +99,5 @@ def _host(file: Path) -> Host:
             return msgspec.convert(raw, Host)
         answer = msgspec.convert(raw, Diagnosis)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        return Host(file.stem, "unreadable", said=f"no answer of diagnose --format json: {str(wrong)[:200]}")
+        return Host(file.stem, "unreadable", said=f"no answer of diagnose --format json: {excerpt.said(str(wrong))}")
     return Host(answer.subject.host or file.stem, answer=answer)

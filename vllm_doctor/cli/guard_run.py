@@ -17,6 +17,7 @@ from vllm_doctor.operate.guard.explain import Explanation
 from vllm_doctor.operate.guard.hands import RealHands
 from vllm_doctor.operate.guard.loop import Guard
 from vllm_doctor.operate.history import store as stores
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Absent, Known, Unknown
 from vllm_doctor.records.sample import Look
 from vllm_doctor.render.machine import line
@@ -140,6 +141,6 @@ def _line(one: Look, refused: str | None) -> str:
         kv = "unknown" if c.kv is None else f"{c.kv:.0%}"
         load = f"{c.running or 0:.0f} running, {c.waiting or 0:.0f} waiting, KV cache {kv}"
     memory = f", host memory {one.host / (1 << 30):.2f} GiB" if one.host else ""
-    gpus = "".join(f", {g.uuid[:12]} {g.own / (1 << 30):.2f} GiB" for g in one.cards if g.own is not None)
+    gpus = "".join(f", {excerpt.short(g.uuid)} {g.own / (1 << 30):.2f} GiB" for g in one.cards if g.own is not None)
     may = f"the guard would not restart it: {refused}" if refused else "the guard is allowed to restart it"
     return f"{one.unit}: {one.active}, {one.state}; {load}{memory}{gpus}\n  {may}\n"

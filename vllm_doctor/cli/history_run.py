@@ -11,6 +11,7 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.span import seconds, stamp
 from vllm_doctor.cli.streams import say
 from vllm_doctor.operate.history.timeline import timeline
+from vllm_doctor.records import excerpt
 from vllm_doctor.redact.text import without_secrets
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.machine import line
@@ -48,7 +49,7 @@ def _begin(since: str) -> float:
         return moment.timestamp()
     except (ValueError, OverflowError, OSError):
         raise UsageProblem(
-            f"--since: found {since[:60]!r}; needed: a span (90m, 12h, 7d) or a date (2026-11-20)"
+            f"--since: found {excerpt.value(since)}; needed: a span (90m, 12h, 7d) or a date (2026-11-20)"
         ) from None
 
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from vllm_doctor.cli.errors import UsageProblem
+from vllm_doctor.records import excerpt
 
 STDIN = "-"
 VERSION = "--vllm-version"
@@ -43,7 +44,9 @@ def refuse_versions(words: Sequence[str]) -> None:
             from vllm_doctor.knowledge.version import is_written
 
             if not is_written(text):
-                raise UsageProblem(f"{VERSION} {text[:40]!r}: needed: a version such as 0.32.0, 0.33.0rc1, 0.33.0+cpu")
+                raise UsageProblem(
+                    f"{VERSION} {excerpt.value(text)}: needed: a version such as 0.32.0, 0.33.0rc1, 0.33.0+cpu"
+                )
 
 
 def missing(named: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from vllm_doctor.records import excerpt
+
 DISTRIBUTION = "vllm-host-doctor"
 _OURS = "Summary: Deploy vLLM on GPU hosts"
 _HEAD = 4096
@@ -28,5 +30,5 @@ def beside(packages: Path) -> str | None:
         except OSError:
             continue
         if _OURS not in told:
-            return f"vllm-doctor {folder.name.removesuffix('.dist-info').partition('-')[2][:40]}"
+            return f"vllm-doctor {excerpt.word(folder.name.removesuffix('.dist-info').partition('-')[2])}"
     return None

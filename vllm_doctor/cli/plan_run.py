@@ -25,6 +25,7 @@ from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.model.reading import ConfigError
 from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.plan.question.planner import MODEL_ALONE, Planner, PlanProblem, Question, planner
+from vllm_doctor.records import excerpt
 from vllm_doctor.render import plan as render
 
 _PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
@@ -120,18 +121,18 @@ _PROGRAMS = tuple(f"/{name}" for name in _STARTERS)
 def _no_model(word: str) -> str:
     """What one word is that names no model, and what is needed in its place."""
     if (model := of_page(word)) is not None:
-        return f"found {word[:80]!r}, a page of a hub; needed: the model's name alone, {model}"
+        return f"found {excerpt.value(word)}, a page of a hub; needed: the model's name alone, {model}"
     if "://" in word:
-        return f"found {word[:80]!r}, which plan does not fetch; needed: --model-config config.json beside it"
+        return f"found {excerpt.value(word)}, which plan does not fetch; needed: --model-config config.json beside it"
     if (named := with_revision(word)) is not None:
         model, revision = named
-        return f"found {word[:80]!r}; needed: {model} --revision {revision}, where that is a revision"
+        return f"found {excerpt.value(word)}; needed: {model} --revision {revision}, where that is a revision"
     try:
         there = Path(word).expanduser().is_dir()
     except (OSError, RuntimeError, ValueError):
         there = False
     found = "a folder without a config.json" if there else "no folder here and no name of a hub (owner/model)"
-    return f"found {word[:80]!r}, {found}; needed: the model's folder, its name, or --model-config config.json"
+    return f"found {excerpt.value(word)}, {found}; needed: the model's folder, its name, or --model-config config.json"
 
 
 def _folder(name: str) -> Path | None:

@@ -13,6 +13,7 @@ from vllm_doctor.knowledge.versions import Version, newest_known, parse_version
 from vllm_doctor.plan.behaviour import otherwise, rows
 from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.plan.question.planner import Planner, PlanProblem, Question, planner
+from vllm_doctor.records import excerpt
 from vllm_doctor.render import upgrade as render
 
 
@@ -54,8 +55,12 @@ def _releases(asked: str) -> tuple[Version, Version]:
     first, _, second = asked.partition(":")
     versions = parse_version(first), parse_version(second)
     if asked.count(":") != 1 or versions[0] is None or versions[1] is None:
-        raise PlanProblem(f"--upgrade: found {asked[:60]!r}; needed: two releases with a colon, such as 0.28.0:0.33.0")
+        raise PlanProblem(
+            f"--upgrade: found {excerpt.value(asked)}; needed: two releases with a colon, such as 0.28.0:0.33.0"
+        )
     newest = newest_known()
     if max(versions[0], versions[1]) > newest:  # nothing could be said but what the newest one does
-        raise PlanProblem(f"--upgrade: found {asked[:60]!r}; needed: releases up to {newest}, the newest that was read")
+        raise PlanProblem(
+            f"--upgrade: found {excerpt.value(asked)}; needed: releases up to {newest}, the newest that was read"
+        )
     return versions[0], versions[1]

@@ -15,6 +15,7 @@ from vllm_doctor.knowledge.versions import newest_known, parse_version
 from vllm_doctor.monitor.figures import NotTold, of_guard, of_prometheus
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.store import Reader, Unreadable, store_file
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.unit_name import service
 from vllm_doctor.render.file import put
 from vllm_doctor.render.report import ReportEvent, ServiceReport, page
@@ -43,7 +44,9 @@ def run(since: str, unit: str | None, asked: PrometheusOptions, *, output: str |
         raise UsageProblem("--http-config has the password of a Prometheus; name it with --prometheus URL")
     span = seconds(since)
     if span is None or not 0 < span <= _LONGEST:
-        raise UsageProblem(f"--since: found {since[:60]!r}; needed: a span of at most a year, such as 90m, 24h or 7d")
+        raise UsageProblem(
+            f"--since: found {excerpt.value(since)}; needed: a span of at most a year, such as 90m, 24h or 7d"
+        )
     target = settle(output, force=force) if output is not None else None
     until = time.time()
     told = _prometheus(url, until - span, until, asked) if url is not None else _guard(unit, until - span, until)
@@ -74,11 +77,13 @@ def _login(url: str, file: str) -> Login:
 
 def _prometheus(url: str, since: float, until: float, asked: PrometheusOptions) -> list[ServiceReport]:
     if not _URL.fullmatch(url):
-        raise UsageProblem(f"--prometheus: found {url[:100]!r}; needed: an address such as http://127.0.0.1:9090")
+        raise UsageProblem(
+            f"--prometheus: found {excerpt.value(url)}; needed: an address such as http://127.0.0.1:9090"
+        )
     version = asked.version
     at = parse_version(version) if version is not None else newest_known()
     if at is None:
-        raise UsageProblem(f"--vllm-version {str(version)[:40]!r}: needed: a version such as 0.32.0")
+        raise UsageProblem(f"--vllm-version {excerpt.value(str(version))}: needed: a version such as 0.32.0")
     try:
         login = _login(url, asked.http_config) if asked.http_config is not None else NO_PASS
         charts = of_prometheus(url, since, until, [at], login)
@@ -102,7 +107,7 @@ def _guard(unit: str | None, since: float, until: float) -> list[ServiceReport]:
         known = reader.units()
         if name is not None and name not in known:
             raise UsageProblem(
-                f"--unit {name[:100]}: the guard has no records of it; it knows {', '.join(known) or 'none'}"
+                f"--unit {excerpt.name(name)}: the guard has no records of it; it knows {', '.join(known) or 'none'}"
             )
         told = [_of_unit(reader, one, since, until) for one in ([name] if name is not None else known)]
         shown = sorted((one for one in told if one.charts or one.events), key=lambda one: not one.charts)

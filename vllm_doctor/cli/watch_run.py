@@ -19,6 +19,7 @@ from vllm_doctor.gather.together import Task
 from vllm_doctor.operate.guard.explain import explained
 from vllm_doctor.operate.history.timeline import memory
 from vllm_doctor.operate.watch.figures import ServiceFigures, figures
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.sample import Look
 from vllm_doctor.redact.text import without_secrets
@@ -137,7 +138,9 @@ def _base(url: str) -> str:
     except ValueError:
         good = False
     if not good or "@" in url or "?" in url:
-        raise UsageProblem(f"--url: found {without_secrets(url[:100])!r}; needed: an address such as http://gpu04:8000")
+        raise UsageProblem(
+            f"--url: found {without_secrets(excerpt.word(url))!r}; needed: an address such as http://gpu04:8000"
+        )
     return url.rstrip("/").removesuffix("/metrics").removesuffix("/v1")
 
 

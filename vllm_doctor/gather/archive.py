@@ -7,6 +7,8 @@ with short names; headers that only carry names and times (pax, GNU) are passed 
 import tarfile
 from collections.abc import Iterator, Mapping
 
+from vllm_doctor.records import excerpt
+
 _BLOCK = 512
 _MOST_MEMBERS = 256
 # The whole stream; what is not wanted (texts for people) is passed over within it.
@@ -65,6 +67,6 @@ def _check(head: tarfile.TarInfo, wanted: Mapping[str, int]) -> None:
     ordinary = head.type in _ORDINARY
     most = wanted.get(head.name, MAX_UNPACKED) if ordinary else _MOST_NAMES
     if not (ordinary or head.type in _NAMES):
-        raise NoArchive(f"{head.name[:80]} in it is not an ordinary file")
+        raise NoArchive(f"{excerpt.name(head.name)} in it is not an ordinary file")
     if not 0 <= head.size <= most:
-        raise NoArchive(f"{head.name[:80]} in it has {head.size} bytes, no sane size: at most {most} are read")
+        raise NoArchive(f"{excerpt.name(head.name)} in it has {head.size} bytes, no sane size: at most {most} are read")

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from vllm_doctor.gather.trust import closed_to, led_astray
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
 STDIN = "-"
@@ -305,7 +306,7 @@ def json_value(
     except RecursionError:
         return Unknown(f"{name}: nested deeper than {DEPTH} levels", remedy)
     except ValueError as broken:
-        return Unknown(f"{name}: not JSON: {str(broken)[:200]}", remedy)
+        return Unknown(f"{name}: not JSON: {excerpt.said(str(broken))}", remedy)
     if data.count(b"[") + data.count(b"{") > DEPTH or _SURROGATE.search(data):
         wrong = _wrong(value)
         if wrong:

@@ -22,6 +22,7 @@ from vllm_doctor.gather.archive import NoArchive, read_members
 from vllm_doctor.gather.bounded import CHUNK, ByteSource, json_value, opened, text_of_start, title
 from vllm_doctor.gather.unpack import compression, unpacked
 from vllm_doctor.log.read.pieces import DamagedData, TooMuch
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.snapshot import Snapshot
@@ -137,7 +138,7 @@ def read_bundle(path: str | os.PathLike[str]) -> tuple[Snapshot, ...] | Unknown:
             return _read(source, title(name))
         except (OSError, DamagedData, TooMuch, NoArchive) as problem:
             words = str(problem) or "it unpacks to more than a bundle has"
-            return Unknown(f"{title(name)}: not a vllm-doctor bundle: {words[:200]}", _AGAIN)
+            return Unknown(f"{title(name)}: not a vllm-doctor bundle: {excerpt.said(words)}", _AGAIN)
 
 
 def _read(source: ByteSource, shown: str) -> tuple[Snapshot, ...] | Unknown:
@@ -156,7 +157,7 @@ def _read(source: ByteSource, shown: str) -> tuple[Snapshot, ...] | Unknown:
     version = told.value.get("bundle_version") if isinstance(told.value, dict) else None
     if version != VERSION:
         return Unknown(
-            f"{shown}: bundle version {str(version)[:40]}, this vllm-doctor reads {VERSION}",
+            f"{shown}: bundle version {excerpt.word(str(version))}, this vllm-doctor reads {VERSION}",
             "use the vllm-doctor that made it",
         )
     return _snapshots(members[_SNAPSHOTS])
@@ -186,7 +187,7 @@ def _snapshots(data: bytes) -> tuple[Snapshot, ...]:
     try:
         found = msgspec.json.decode(data, type=tuple[Snapshot, ...])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
-        raise NoArchive(f"{_SNAPSHOTS}: {str(broken)[:160]}") from None
+        raise NoArchive(f"{_SNAPSHOTS}: {excerpt.said(str(broken))}") from None
     if not found:
         raise NoArchive("it holds no snapshot")
     return found

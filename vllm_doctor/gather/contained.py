@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.gather.launch import is_vllm, parse_argv
 from vllm_doctor.knowledge.images import release_of
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import Launch
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
@@ -20,7 +21,7 @@ def launch_in_container(seen: Inspected, medium: str | None = None) -> Reading[L
         remedy = f"give it: --launch 'vllm serve …' (scontrol write batch_script {container.name} -)"
         return Unknown(f"the batch script of job {container.name} was not seen, or shows no vllm serve", remedy)
     if not is_vllm(seen.argv):
-        told = " ".join(seen.argv[:3])[:100] or "nothing"
+        told = excerpt.word(" ".join(seen.argv[:3])) or "nothing"
         return Unknown(f"{container.name} starts {told}, which is not vllm serve", "give it: --launch 'vllm serve …'")
     launch = parse_argv(seen.argv, seen.env)
     kind = medium or ("pod" if container.is_pod else "slurm" if container.is_job else "docker")

@@ -15,6 +15,7 @@ from vllm_doctor.gather.bounded import text_of_start
 from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.gather.run import NotRun, Ran, run
 from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.log import Log, RunLines
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
@@ -95,7 +96,7 @@ def inspect(runtime: str, names: Sequence[str], deadline_s: float) -> Reading[tu
     got = run(argv, deadline_s=deadline_s, env=environment())
     if isinstance(got, NotRun) or (got.code != 0 and got.out.strip() in {b"", b"[]"}):
         if isinstance(got, Ran) and re.search("no such (container|object)", got.err, re.IGNORECASE):
-            return Absent(f"{runtime} has no container {' '.join(names)[:200]}")
+            return Absent(f"{runtime} has no container {excerpt.name(' '.join(names))}")
         return _silent(runtime, got)
     return inspected.read(got.out, f"{runtime} inspect", runtime)
 
@@ -109,7 +110,7 @@ def names(runtime: str, deadline_s: float) -> tuple[str, ...]:
 def _silent(runtime: str, got: Ran | NotRun, command: str = "ps") -> Unknown:
     if isinstance(got, NotRun):
         return Unknown(f"{runtime}: {got.reason}", f"{runtime} {command}")
-    said = (got.err.strip().splitlines() or [f"exit code {got.code}"])[-1][:200]
+    said = excerpt.last_said(got.err, f"exit code {got.code}")
     if "permission denied" in got.err.lower():
         return Unknown(
             f"{runtime}: {said}",

@@ -8,6 +8,7 @@ import msgspec
 
 from vllm_doctor.gather.bounded import whole_file
 from vllm_doctor.gather.together import Task
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Known
 
 CHUNK = 1 << 16
@@ -193,7 +194,7 @@ def _get(
     finally:
         reply.close()
     return Response(
-        reply.status, bytes(data), reply.headers.get("Content-Type", ""), reply.headers.get("Server", "")[:100]
+        reply.status, bytes(data), reply.headers.get("Content-Type", ""), excerpt.word(reply.headers.get("Server", ""))
     )
 
 
@@ -206,4 +207,4 @@ def _why(problem: BaseException) -> str:
         return "it does not speak TLS: write http://"
     if found := _UNTRUSTED.search(text):
         return f"its certificate is refused: {found[1]}"
-    return f"{type(problem).__name__}: {text[:160]}"
+    return f"{type(problem).__name__}: {excerpt.said(text)}"

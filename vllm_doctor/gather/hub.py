@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vllm_doctor.gather.together import Task
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Known, Unknown
 
 CONFIG, INDEX = "config.json", "model.safetensors.index.json"
@@ -161,4 +162,4 @@ def _no_larger() -> Iterator[None]:
 
 def _first(problem: Exception) -> str:
     text = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
-    return text[:200]
+    return excerpt.said(text)

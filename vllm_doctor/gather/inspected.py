@@ -11,6 +11,7 @@ from vllm_doctor.gather.launch import is_vllm
 from vllm_doctor.gather.made import made
 from vllm_doctor.knowledge.images import release_of
 from vllm_doctor.launch.line import serving
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.container import Check, Container, End, Made
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -72,9 +73,9 @@ def seen(told: object, runtime: str) -> Inspected:
     ipc = fields.text(told, "HostConfig", "IpcMode")
     env = _environment(fields.words(told, "Config", "Env"))
     container = Container(
-        name=fields.text(told, "Name").lstrip("/")[:200] or fields.text(told, "Id")[:12],
+        name=excerpt.name(fields.text(told, "Name").lstrip("/")) or excerpt.short(fields.text(told, "Id")),
         runtime=runtime,
-        image=(fields.text(told, "ImageName") or fields.text(told, "Config", "Image"))[:300],
+        image=excerpt.name(fields.text(told, "ImageName") or fields.text(told, "Config", "Image")),
         state="exited" if state in {"dead", "stopped"} else state,
         error=fields.text(told, "State", "Error"),
         end=End(code, "OOMKilled" if killed else "", killed, started, finished) if ended else None,
@@ -87,10 +88,10 @@ def seen(told: object, runtime: str) -> Inspected:
         checks=_checks(told),
         pid=fields.whole(told, "State", "Pid") or None,
         address=_address(told),
-        id=fields.text(told, "Id")[:64],
+        id=excerpt.name(fields.text(told, "Id")),
         made=_made(told, runtime),
     )
-    return Inspected(container, fields.text(told, "Id")[:64] or container.name, _argv(told), env, _ports(told))
+    return Inspected(container, excerpt.name(fields.text(told, "Id")) or container.name, _argv(told), env, _ports(told))
 
 
 def _argv(told: object) -> tuple[str, ...]:
@@ -158,7 +159,7 @@ def _checks(told: object) -> tuple[Check, ...]:
     delay, period, timeout = (
         (fields.whole(check, name) or 0) / _SECOND for name in ("StartPeriod", "Interval", "Timeout")
     )
-    asks = " ".join(test[1:])[:200]
+    asks = excerpt.said(" ".join(test[1:]))
     return (Check("health", delay, period or 30.0, timeout or 30.0, fields.whole(check, "Retries") or 3, asks),)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.gather.run import NotRun, Ran, run
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
 HEAD_LINES = 4000
@@ -136,7 +137,7 @@ def _journalctl(arguments: list[str], fields: str, deadline_s: float, max_bytes:
                 "journal: no journal files on this host",
                 "journald must run and keep a journal: systemctl status systemd-journald",
             )
-        return Unknown(f"journal: journalctl failed: {said[0][:200]}", "journalctl -b -n 5")
+        return Unknown(f"journal: journalctl failed: {excerpt.said(said[0])}", "journalctl -b -n 5")
     return got
 
 

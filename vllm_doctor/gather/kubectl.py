@@ -12,6 +12,7 @@ from vllm_doctor.gather.run import NotRun, Ran, run
 from vllm_doctor.gather.target import POD
 from vllm_doctor.gather.together import Task
 from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.container import Beside
 from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
@@ -100,7 +101,7 @@ def _lines(arguments: list[str], deadline_s: float) -> list[str] | Unknown:
     if isinstance(got, NotRun):
         return Unknown(f"kubectl logs: {got.reason}", "kubectl logs")
     if got.code != 0 and not got.out:
-        return Unknown(f"kubectl logs: {(got.err.strip().splitlines() or ['?'])[-1][:200]}", "kubectl logs")
+        return Unknown(f"kubectl logs: {excerpt.last_said(got.err, '?')}", "kubectl logs")
     return got.out.decode(errors="replace").splitlines()
 
 
@@ -127,7 +128,7 @@ def _asked(arguments: list[str], deadline_s: float) -> Ran | Unknown | Absent:
         return Unknown(f"kubectl: {got.reason}", shlex.join(["kubectl", *arguments]))
     if got.code == 0:
         return got
-    said = (got.err.strip().splitlines() or [f"exit code {got.code}"])[-1][:200]
+    said = excerpt.last_said(got.err, f"exit code {got.code}")
     if "(NotFound)" in got.err:
         return Absent(f"{what}: {said}")
     return Unknown(f"{what}: {said}", shlex.join(["kubectl", *arguments]))

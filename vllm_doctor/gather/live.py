@@ -39,6 +39,7 @@ from vllm_doctor.gather.unit_files import is_rendered, settings
 from vllm_doctor.gather.unit_runs import judged_log, since_start
 from vllm_doctor.gather.weight_files import checked
 from vllm_doctor.gather.worker import Worker, collect
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import (
     Driver,
@@ -156,7 +157,7 @@ def _aimed(aim: Target, deadline_s: float, *, canary: bool | None) -> list[_Work
         if not procfs.cmdline(int(aim.name)):
             raise NotThereError(f"pid:{aim.name}: no such process")
         if not procfs.is_of_vllm(int(aim.name)):
-            program = visible(procfs.cmdline(int(aim.name))[0])[:60]
+            program = excerpt.word(visible(procfs.cmdline(int(aim.name))[0]))
             raise NotThereError(
                 f"pid:{aim.name} is {program}, no vLLM",
                 "name a vllm serve, its engine or a program that has vLLM loaded",

@@ -19,6 +19,7 @@ from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.together import Task
 from vllm_doctor.knowledge import serving
 from vllm_doctor.launch.words import option_text
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.host import Gpu, Scrape
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 from vllm_doctor.records.sample import UNIX_SOCKET, CardUse, Counters, EngineUse, Look
@@ -93,7 +94,7 @@ def changing(now: float, file: Path = CHANGING) -> HostChange | None:
     who, process, unit = (*lines, "", "", "")[:3]
     if age >= _CHANGE_S or _gone(process):
         return None
-    return HostChange(who[:200] or "somebody", unit[:300])
+    return HostChange(excerpt.name(who) or "somebody", excerpt.name(unit))
 
 
 def _gone(process: str) -> bool:
@@ -204,7 +205,7 @@ def _engines(scrape: Scrape) -> tuple[EngineUse, ...]:
         of = Scrape(scrape.at, tuple(s for s in scrape.samples if s.labels.get("engine") == name))
         found.append(
             EngineUse(
-                name[:20],
+                excerpt.word(name),
                 running=serving.total(of, serving.RUNNING),
                 prompt=serving.total(of, serving.PROMPT_TOKENS),
                 generated=serving.total(of, serving.GENERATED),

@@ -6,6 +6,7 @@ from typing import Any
 
 from vllm_doctor.gather import fields
 from vllm_doctor.launch import container
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.container import Made
 from vllm_doctor.redact.names import is_shown_variable
 from vllm_doctor.redact.text import scrub
@@ -64,7 +65,7 @@ def made(told: object, *, runtime: str, name: str, image: str, program: str) -> 
     for key, value in host.items():
         written = _written(str(key), value, told)
         if written is None:
-            left.add(str(key)[:40])
+            left.add(excerpt.word(str(key)))
         else:
             words += written
     words += [*_of_config(told, labels), *_environment(fields.words(told, "Config", "Env"))]

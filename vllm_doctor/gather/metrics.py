@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vllm_doctor.gather.bounded import end_of, title
 from vllm_doctor.gather.http import NO_PASS, NoResponse, Pass, get_keyed
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.host import Metrics, Sample, Scrape
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -88,7 +89,7 @@ def parse(text: str) -> tuple[Sample, ...] | str:
                 if sample.name.startswith(_KEPT)
             )
     except (ValueError, KeyError, IndexError, TypeError, OverflowError) as broken:
-        return f"not in the Prometheus format ({str(broken)[:80]})"
+        return f"not in the Prometheus format ({excerpt.said(str(broken))})"
     if not any(s.name.startswith(_OURS) for s in found):
         return "no vLLM metric in it: another program answers here" if text.strip() else "an empty answer"
     impossible = next((s for s in found if not _possible(s)), None)

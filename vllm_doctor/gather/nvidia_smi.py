@@ -4,6 +4,7 @@ import csv
 import re
 
 from vllm_doctor.gather.bounded import end_of, title
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.host import Driver, Gpu, GpuProcess
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -54,9 +55,9 @@ def driver_of(text: str, source: str) -> Reading[Driver]:
 def gpus(text: str, source: str) -> Reading[tuple[Gpu, ...]]:
     """The GPUs in an output of nvidia-smi; Unknown with its own words where it failed."""
     if "couldn't communicate with the NVIDIA driver" in text or "Failed to initialize NVML" in text:
-        first = next((line.strip() for line in text.splitlines() if "NVIDIA-SMI" in line or "NVML" in line), text[:200])
+        first = next((line.strip() for line in text.splitlines() if "NVIDIA-SMI" in line or "NVML" in line), text)
         return Unknown(
-            f"nvidia-smi: {first[:200]}",
+            f"nvidia-smi: {excerpt.said(first)}",
             "see the driver's state: cat /proc/driver/nvidia/version; dmesg | grep -i nvrm",
         )
     if "No devices were found" in text:

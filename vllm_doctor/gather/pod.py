@@ -10,6 +10,7 @@ from vllm_doctor.gather.bounded import json_value
 from vllm_doctor.gather.inspected import Inspected, unshelled
 from vllm_doctor.gather.launch import is_vllm
 from vllm_doctor.knowledge.images import release_of
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.container import Beside, Check, Container, End, Event
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
@@ -78,7 +79,7 @@ def events(value: object) -> tuple[Event, ...]:
     """The events in a list of them."""
     found = [
         Event(
-            reason=fields.text(one, "reason")[:100],
+            reason=excerpt.word(fields.text(one, "reason")),
             text=fields.text(one, "message") or fields.text(one, "note"),
             count=fields.whole(one, "count") or fields.whole(one, "series", "count") or 1,
             at=fields.moment(one, "lastTimestamp")
@@ -115,7 +116,7 @@ def _beside(pod: object, spec: Mapping[str, object], *, first: bool) -> Beside:
     status = _status(pod, own, "initContainerStatuses" if first else "containerStatuses")
     state, reason, error, _ = _own_state(status)
     return Beside(
-        name=own[:100],
+        name=excerpt.name(own),
         first=first,
         state=state,
         reason=reason,
@@ -133,7 +134,7 @@ def _status(pod: object, name: str, kind: str) -> object:
 def named(pod: object) -> str:
     """NAMESPACE/NAME."""
     space = fields.text(pod, "metadata", "namespace") or "default"
-    return f"{space[:100]}/{fields.text(pod, 'metadata', 'name')[:253]}"
+    return f"{excerpt.name(space)}/{excerpt.name(fields.text(pod, 'metadata', 'name'))}"
 
 
 def _seen(pod: object, spec: Mapping[str, object]) -> Inspected:
@@ -146,9 +147,9 @@ def _seen(pod: object, spec: Mapping[str, object]) -> Inspected:
     if not fields.words(spec, "command") and not is_vllm(argv) and release_of(image) is not None:
         argv = ("vllm", "serve", *argv)  # the entry point of vLLM's image
     container = Container(
-        name=f"{named(pod)}/{own[:100]}",
+        name=f"{named(pod)}/{excerpt.name(own)}",
         runtime="kubernetes",
-        image=image[:300],
+        image=excerpt.name(image),
         state=state,
         reason=reason,
         error=error,
@@ -171,13 +172,13 @@ def _seen(pod: object, spec: Mapping[str, object]) -> Inspected:
 def _owner(pod: object) -> str:
     """The workload that made it. A ReplicaSet is a Deployment's, under the name that the template's hash follows."""
     for one in fields.rows(pod, "metadata", "ownerReferences"):
-        kind, name = fields.text(one, "kind").lower(), fields.text(one, "name")[:253]
+        kind, name = fields.text(one, "kind").lower(), excerpt.name(fields.text(one, "name"))
         if not kind or not name or fields.at(one, "controller") is False:
             continue
         template = fields.text(pod, "metadata", "labels", "pod-template-hash")
         if kind == "replicaset" and template and name.endswith(f"-{template}"):
             return f"deployment/{name.removesuffix(f'-{template}')}"
-        return f"{kind[:60]}/{name}"
+        return f"{excerpt.word(kind)}/{name}"
     return ""
 
 
@@ -222,7 +223,7 @@ def _end(status: object) -> End | None:
     for where in ("state", "lastState"):
         told = fields.at(status, where, "terminated")
         if isinstance(told, Mapping):
-            reason = fields.text(told, "reason")[:100]
+            reason = excerpt.word(fields.text(told, "reason"))
             return End(
                 exit_code=fields.whole(told, "exitCode"),
                 reason=reason,
@@ -266,8 +267,8 @@ def _check(kind: str, probe: Mapping[str, object]) -> Check:
         period_s=number("periodSeconds", _PERIOD_S) or _PERIOD_S,
         timeout_s=number("timeoutSeconds", _TIMEOUT_S) or _TIMEOUT_S,
         failures=number("failureThreshold", _FAILURES) or _FAILURES,
-        asks=f"GET {path}"[:200] if path else "",
-        port=str(fields.at(probe, "httpGet", "port") or fields.at(probe, "tcpSocket", "port") or "")[:40],
+        asks=excerpt.said(f"GET {path}") if path else "",
+        port=excerpt.word(str(fields.at(probe, "httpGet", "port") or fields.at(probe, "tcpSocket", "port") or "")),
     )
 
 

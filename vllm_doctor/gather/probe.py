@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from vllm_doctor.gather.http import NO_PASS, NoResponse, Pass, get, get_keyed
 from vllm_doctor.gather.metrics import scrape_few
 from vllm_doctor.knowledge import serving
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.host import Launch, Probe
 from vllm_doctor.records.reading import Unknown
 
@@ -111,7 +112,7 @@ def completion(base: str, model: str, *, deadline_s: float, given: Pass = NO_PAS
         whose = "another key than the unit's" if given.key else "a key, and none can be read here; run this as root"
         return None, f"the server answers a completion with {answer.status}: it wants {whose}"
     if answer.status == 404:
-        return None, f"the server has no model {model[:200]}, or no /v1/completions"
+        return None, f"the server has no model {excerpt.name(model)}, or no /v1/completions"
     if answer.status == 503 or answer.status in range(300, 400):
         return None, f"the server answers a completion with {answer.status}: {_TURNED_AWAY}"
     return None, f"the server answers a completion with {answer.status}: it refuses this one, or has no room for it"
@@ -149,6 +150,6 @@ def served(base: str, *, deadline_s: float, given: Pass = NO_PASS) -> tuple[str,
 def _models(body: bytes) -> tuple[str, ...]:
     try:
         listed = json.loads(body)["data"]
-        return tuple(str(row["id"])[:200] for row in listed)[:20]
+        return tuple(excerpt.name(str(row["id"])) for row in listed)[:20]
     except (ValueError, KeyError, TypeError, RecursionError):
         return ()

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from vllm_doctor.gather.http import NoResponse, get
 from vllm_doctor.gather.prometheus_query import QueryRefused, Series, Silent, Strange, ask
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import Load, Metrics, Sample, Scrape
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Reading, Unknown
@@ -109,7 +110,9 @@ def _loads(base: str, now: float) -> dict[str, Load] | Unknown:
         for row in rows:
             value = _number(row.value[1])
             if value is not None:
-                told[_named(row.metric.get(_INSTANCE, ""))].append((value, row.metric.get("model_name", "")[:200]))
+                told[_named(row.metric.get(_INSTANCE, ""))].append(
+                    (value, excerpt.name(row.metric.get("model_name", "")))
+                )
         kinds[name] = told
     found = {}
     for server, running in kinds[_RUNNING].items():
@@ -138,7 +141,7 @@ def _asked(base: str, query: str, at: float) -> list[Series] | Unknown:
 
 def _named(label: str) -> str:
     """A server's name: what others wrote into a label is shown, and stands in commands."""
-    return "".join(sign for sign in label if sign.isalnum() or sign in ".:-_[]/@")[:100]
+    return excerpt.name("".join(sign for sign in label if sign.isalnum() or sign in ".:-_[]/@"))
 
 
 def _number(text: str) -> float | None:

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from vllm_doctor.gather.http import NO_PASS, Login, NoResponse, Pass, Response, get
+from vllm_doctor.records import excerpt
 
 
 class Series(msgspec.Struct):
@@ -61,9 +62,9 @@ def ask(
     try:
         answer = msgspec.json.decode(told.body, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-        return Strange(told.status, _own_words(told) or str(wrong)[:80])
+        return Strange(told.status, _own_words(told) or excerpt.said(str(wrong)))
     if answer.status != "success":
-        return QueryRefused(answer.error[:300])
+        return QueryRefused(excerpt.said(answer.error))
     return answer.data.result if answer.data is not None else []
 
 
@@ -72,4 +73,4 @@ def _own_words(told: Response) -> str:
     if told.status == 400 and b"HTTPS" in told.body[:2000]:  # Go's server and nginx
         return "it speaks TLS: write https://"
     plain = told.status >= 400 and told.content_type.partition(";")[0] in {"", "text/plain"}
-    return told.body[:80].decode("utf-8", "replace").partition("\n")[0].strip() if plain else ""
+    return excerpt.said(told.body.decode("utf-8", "replace").partition("\n")[0].strip()) if plain else ""

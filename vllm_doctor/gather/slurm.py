@@ -13,6 +13,7 @@ from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.run import NotRun, Ran, run
 from vllm_doctor.launch.command import parse_line
 from vllm_doctor.launch.line import LaunchError
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.container import Container, End
 from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
@@ -124,7 +125,7 @@ def seen(job: Mapping[str, str], script: str | None = None) -> Inspected:
         shares_shm=True,
         gpus=_gpus(job),
         node=_word(job.get("BatchHost") or job.get("NodeList", "")) or None,
-        limit=job.get("TimeLimit", "")[:40],
+        limit=excerpt.word(job.get("TimeLimit", "")),
     )
     files = tuple(dict.fromkeys(f"{job[kind]}" for kind in ("StdOut", "StdErr") if job.get(kind, "").startswith("/")))
     owner = _USER.fullmatch(job.get("UserId", ""))
@@ -141,14 +142,14 @@ def log(found: Inspected) -> Reading[Log]:
         try:
             status = Path(file).stat()
         except OSError as failed:
-            problem = Unknown(f"{file[:200]}: {failed.strerror}", give)
+            problem = Unknown(f"{excerpt.name(file)}: {failed.strerror}", give)
             continue
         if status.st_uid != found.owner or not Path(file).is_file():
-            problem = Unknown(f"{file[:200]}: it is not a file of the job's user", give)
+            problem = Unknown(f"{excerpt.name(file)}: it is not a file of the job's user", give)
         elif status.st_size:
             good.append(file)
         else:
-            problem = Unknown(f"{file[:200]}: the job wrote nothing", give)
+            problem = Unknown(f"{excerpt.name(file)}: the job wrote nothing", give)
     return read_logs(good) if good else problem
 
 
@@ -170,7 +171,7 @@ def _launch(script: str | None) -> tuple[tuple[str, ...], dict[str, str]]:
 
 def _why(job: Mapping[str, str]) -> str:
     reason = job.get("Reason", "")
-    return f"Reason={reason[:200]}" if reason else ""
+    return f"Reason={excerpt.said(reason)}" if reason else ""
 
 
 def _end(job: Mapping[str, str], status: str) -> End:
@@ -208,7 +209,7 @@ def _gpus(job: Mapping[str, str]) -> int | None:
 
 def _word(text: str) -> str:
     """A job's or a node's name: it stands in commands, and a file of somebody else's may hold anything there."""
-    return re.sub(r"[^\w.,+\[\]-]", "", text)[:100]
+    return excerpt.name(re.sub(r"[^\w.,+\[\]-]", "", text))
 
 
 def _whole(text: str | None) -> int | None:
@@ -225,7 +226,7 @@ def _environment() -> dict[str, str] | Unknown:
     named = os.environ.get("SLURM_CONF", "")
     if not named:
         return env
-    why = trust.why_not(named) if named.startswith("/") else f"{named[:200]}: needed: a whole path"
+    why = trust.why_not(named) if named.startswith("/") else f"{excerpt.name(named)}: needed: a whole path"
     if why is not None:
         return Unknown(f"SLURM_CONF is not used: {why}", "give it to its owner alone (chmod go-w), or unset SLURM_CONF")
     return {**env, "SLURM_CONF": named}
@@ -241,5 +242,5 @@ def _asked(command: list[str], deadline_s: float) -> Ran | Unknown:
         return Unknown(f"{what}: {got.reason}", shlex.join(command))
     if got.code == 0 and got.out.strip():
         return got
-    said = (got.err.strip().splitlines() or ["it printed nothing"])[-1][:200]
+    said = excerpt.last_said(got.err, "it printed nothing")
     return Unknown(f"{what}: {said}", shlex.join(command))

@@ -14,6 +14,7 @@ from vllm_doctor.gather.exec_variables import expanded
 from vllm_doctor.gather.launch import is_vllm
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.gather.unit_files import output_path
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.host import Unit
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 from vllm_doctor.records.unit_name import service
@@ -53,7 +54,7 @@ class Found(msgspec.Struct, frozen=True):
 def find(name: str | None, deadline_s: float) -> Reading[tuple[Found, ...]]:
     """The unit `name`, or every vLLM unit of the host, those in trouble first."""
     if name is not None and not _ONE.fullmatch(name):
-        return Absent(f"{name[:100]!r} is not the name of one unit")
+        return Absent(f"{excerpt.value(name)} is not the name of one unit")
     installed = _installed(deadline_s) if name is None else ()
     if isinstance(installed, NotRun):
         return _silent(installed)
@@ -65,7 +66,7 @@ def find(name: str | None, deadline_s: float) -> Reading[tuple[Found, ...]]:
     if _NO_SYSTEMD.search(shown.err):
         return Absent("this host was not booted with systemd")
     if shown.code != 0 and not shown.out.strip():
-        why = shown.err.strip()[:200] or f"exit code {shown.code}"
+        why = excerpt.said(shown.err.strip()) or f"exit code {shown.code}"
         return Unknown(f"systemctl show failed: {why}", f"systemctl show {shlex.quote(pattern[0])}")
     units = list({f.unit.name: f for f in map(_found, _blocks(shown.out.decode(errors="replace")))}.values())
     if name is None:

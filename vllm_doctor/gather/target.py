@@ -5,6 +5,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from vllm_doctor.records import excerpt
+
 # Nothing in a name that a program would take for an option.
 CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 # Of Slurm: a job, or one task of an array.
@@ -44,7 +46,7 @@ def target(word: str) -> Target | str | None:
         parsed = urlsplit(word)
         good_port = parsed.port is None or parsed.port > 0
     except ValueError:
-        return f"{word[:200]}: this is not a URL"
+        return f"{excerpt.name(word)}: this is not a URL"
     if not parsed.hostname or not good_port or parsed.username is not None:
-        return f"{word[:200]}: needed: http://HOST:PORT, without a user and a password"
+        return f"{excerpt.name(word)}: needed: http://HOST:PORT, without a user and a password"
     return Target("url", f"{parsed.scheme}://{parsed.netloc}")

@@ -17,6 +17,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from vllm_doctor.records import excerpt
+
 T = TypeVar("T")
 _CHUNK = 1 << 20
 # Of processor time. A unit with 8,000 lines in its journal takes 3 s on a busy machine.
@@ -93,7 +95,7 @@ def _child(work: Callable[[], Any], end: int) -> None:
         except Exception as bug:  # noqa: BLE001 - told to the parent, which lives on
             if os.environ.get("VLLM_DOCTOR_TRACEBACK"):
                 sys.excepthook(*sys.exc_info())
-            said = b"\x00" + _packed(f"{type(bug).__name__}: {bug}"[:300])
+            said = b"\x00" + _packed(excerpt.said(f"{type(bug).__name__}: {bug}"))
         with os.fdopen(end, "wb") as pipe:
             pipe.write(said)
     finally:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.records import excerpt
 
 NAME = "CUDA_VISIBLE_DEVICES"
 _ENTRY = re.compile(r"\s*(?:\d{1,4}|(?:GPU|MIG)-[0-9A-Za-z/-]+)\s*")
@@ -26,10 +27,10 @@ def missing(
     ranks = _whole(flags, "tensor-parallel-size") * _whole(flags, "pipeline-parallel-size")
     elsewhere = _whole(flags, "nnodes") > 1 or flags.get("distributed-executor-backend") not in {None, "mp"}
     if seen == 0:
-        yield NAME, repr(text[:60]), "the numbers or UUIDs of the GPUs that vLLM may use"
+        yield NAME, excerpt.value(text), "the numbers or UUIDs of the GPUs that vLLM may use"
     elif seen < ranks and not elsewhere and version >= _COUNTED_FROM:
         needed = f"{ranks} GPUs, --tensor-parallel-size times --pipeline-parallel-size"
-        yield NAME, repr(text[:60]), needed
+        yield NAME, excerpt.value(text), needed
 
 
 def _seen(text: str) -> int:

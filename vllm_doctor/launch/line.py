@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vllm_doctor.launch import container, shell
+from vllm_doctor.records import excerpt
 
 NEEDED = "[VAR=VALUE …] vllm serve MODEL [flags]"
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -60,8 +61,8 @@ def begin(words: Sequence[str]) -> Begun:
     if found.rsplit("/", 1)[-1] == "vllm":
         found = " ".join(words[at : at + 2])
     raise LaunchError(
-        f"found {found[:60]!r}; needed: vllm serve MODEL [flags], or python -m vllm.entrypoints.openai.api_server "
-        "--model MODEL"
+        f"found {excerpt.value(found)}; needed: vllm serve MODEL [flags], or python -m vllm.entrypoints.openai."
+        "api_server --model MODEL"
     )
 
 

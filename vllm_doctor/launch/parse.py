@@ -19,6 +19,7 @@ from vllm_doctor.launch import devices, table
 from vllm_doctor.launch.line import LaunchError, begin
 from vllm_doctor.launch.refusal import Refusal, Why
 from vllm_doctor.launch.together import conflicts
+from vllm_doctor.records import excerpt
 
 __all__ = ["LaunchError", "LaunchLine", "Refusal", "Why", "parse_launch"]
 
@@ -61,7 +62,7 @@ def parse_launch(argv: Sequence[str], version: Version | None, around: Mapping[s
             + ("vllm serve MODEL [flags]" if begun.serve else "--model MODEL after the module's name")
         )
     if not begun.serve and reading.model is not None:
-        reading.refuse("api_server", repr(reading.model[:60]), "--model MODEL: it takes no word alone", Why.WORD)
+        reading.refuse("api_server", excerpt.value(reading.model), "--model MODEL: it takes no word alone", Why.WORD)
     if version is not None:
         for key in begun.env:
             known = env(key, version)
@@ -134,13 +135,13 @@ class _Reading:
             if self.version is not None and isinstance(value, str) and not self.flags.get(file):
                 said = parser.unregistered(name, value, self.version)
                 if said is not None and (not switch or self.flags.get(switch) is True) and "$" not in value:
-                    self.refuse(f"--{name}", repr(value[:60]), said.needed)
+                    self.refuse(f"--{name}", excerpt.value(value), said.needed)
 
     def _positional(self, word: str) -> None:
         if unicodedata.category(word[:1] or "x") == _DASHES and word[:1] != "-":
-            self.refuse("vllm serve", repr(word.partition("=")[0][:60]), "ASCII hyphens before an option", Why.WORD)
+            self.refuse("vllm serve", excerpt.value(word.partition("=")[0]), "ASCII hyphens before an option", Why.WORD)
         elif self.model is not None:
-            self.refuse("vllm serve", repr(word[:60]), "flags after the model; two models were given", Why.WORD)
+            self.refuse("vllm serve", excerpt.value(word), "flags after the model; two models were given", Why.WORD)
         else:
             self.model = word
 
@@ -235,9 +236,9 @@ class _Reading:
                 value, self._at = following, self._at + 1
         elif self.version is not None and table.own(self.version):
             off = f", or --no-{name}" if f"no-{name}" in table.names(self.version) else ""
-            self.refuse(f"--{name}", repr(value[:60]), f"no value: it is a switch{off}")
+            self.refuse(f"--{name}", excerpt.value(value), f"no value: it is a switch{off}")
         elif value.lower() not in _BOOLEANS:
-            self.refuse(f"--{name}", repr(value[:60]), "no value, or true or false")
+            self.refuse(f"--{name}", excerpt.value(value), "no value, or true or false")
         self.flags[name] = True if value is None else _BOOLEANS.get(value.lower(), True)
 
     def _value(self, name: str, value: str | None) -> None:
@@ -287,7 +288,7 @@ class _Reading:
         if isinstance(value, str):
             said = parser.value_complaint(name, value, self.version, self._own)
             if said is not None:
-                self.refuse(f"--{name}", repr(value[:60]), said.needed)
+                self.refuse(f"--{name}", excerpt.value(value), said.needed)
 
 
 def _is_option(word: str) -> bool:

@@ -11,6 +11,7 @@ from vllm_doctor.knowledge.human_int import scaled
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.refusal import Refusal
 from vllm_doctor.launch.values import number
+from vllm_doctor.records import excerpt
 
 # What of these releases' sources was read.
 _RANKS_CHECKED = Version((0, 33))
@@ -27,7 +28,7 @@ def conflicts(flags: Mapping[str, str | bool], version: Version) -> Iterator[Ref
         names = [name.replace("_", "-") for name in check.names]
         if not named & {name.replace("_", "-") for name in check.asked}:
             value = flags[names[0]]
-            found = "given" if value is True else repr(value)[:60]
+            found = "given" if value is True else excerpt.value(value)
             yield Refusal(f"--{names[0]}", found, check.needed)
 
 

@@ -15,6 +15,7 @@ from vllm_doctor.knowledge.version import Version
 from vllm_doctor.monitor.names import metric_names
 from vllm_doctor.monitor.rules import suffixed
 from vllm_doctor.operate.history.store import CardMinute, Minute
+from vllm_doctor.records import excerpt
 
 Point = tuple[float, float]
 _POINTS = 300
@@ -74,7 +75,7 @@ def of_guard(minutes: Sequence[Minute], cards: Iterable[CardMinute]) -> tuple[Ch
     for card in cards:
         for word, size in (("vLLM", card.own), ("others", card.others), ("free", card.free)):
             if size is not None:
-                memory.setdefault(f"{card.uuid[:12]} {word}", []).append((card.at, float(size)))
+                memory.setdefault(f"{excerpt.short(card.uuid)} {word}", []).append((card.at, float(size)))
     shown = (
         Chart("KV cache in use", "percentunit", (gauge("KV cache", lambda m: m.kv),), 1.0),
         Chart("Requests", "short", (gauge("running", lambda m: m.running), gauge("waiting", lambda m: m.waiting))),

@@ -11,6 +11,7 @@ from typing import Any
 from vllm_doctor import __version__
 from vllm_doctor.knowledge.version import Version
 from vllm_doctor.monitor.names import MetricNames, metric_names
+from vllm_doctor.records import excerpt
 
 # Long window, short window, how many times too fast the budget burns, how long it must hold, severity, and the time
 # back with which a server is compared whose bound nobody chose.
@@ -124,9 +125,9 @@ def _numbers(given: Mapping[str, float]) -> dict[str, str]:
     known: dict[str, float] = source()["numbers"]
     for name, value in given.items():
         if name not in known:
-            raise PolicyError(f"no number of the alerts is called {name[:60]!r}; there are {', '.join(known)}")
+            raise PolicyError(f"no number of the alerts is called {excerpt.value(name)}; there are {', '.join(known)}")
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-            raise PolicyError(f"{name}: found {str(value)[:40]!r}; needed: a number above 0")
+            raise PolicyError(f"{name}: found {excerpt.value(str(value))}; needed: a number above 0")
         if name in source()["parts"] and value >= 1:
             raise PolicyError(f"{name}: found {value}; needed: a number between 0 and 1, such as 0.9 for 90 %")
     high, full = (given.get(name, known[name]) for name in ("kv_high", "kv_full"))

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.temporary import name, until
 from vllm_doctor.records.unit_name import is_service
 from vllm_doctor.remedy.dropin import quoted
@@ -115,7 +116,7 @@ def _armed(called: str, when: list[str], steps: list[str], last: list[str]) -> N
         deadline_s=20,
     )
     if isinstance(done, NotRun) or done.code != 0:
-        why = done.reason if isinstance(done, NotRun) else done.err.strip()[:300]
+        why = done.reason if isinstance(done, NotRun) else excerpt.said(done.err.strip())
         raise NotDone(f"the timer {called} could not be armed, so nothing was changed: {why}")
 
 
@@ -125,4 +126,4 @@ def systemctl(*words: str, deadline_s: float = 60) -> None:
     if isinstance(done, NotRun):
         raise NotDone(f"systemctl {' '.join(words)}: {done.reason}")
     if done.code != 0:
-        raise NotDone(f"systemctl {' '.join(words)} failed: {done.err.strip()[:300]}")
+        raise NotDone(f"systemctl {' '.join(words)} failed: {excerpt.said(done.err.strip())}")

@@ -10,6 +10,7 @@ from vllm_doctor.log.last_words import last_words, run_together, strange_end
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.unanswered import unanswered
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Diagnosis, Evidence, Finding, Missing, Scalar, Step, Subject
 from vllm_doctor.records.log import Log
 from vllm_doctor.records.reading import NOT_GIVEN, Absent, Known, Unknown
@@ -239,17 +240,19 @@ def _unsure(run: AnalysedRun) -> str | None:
         still = f" (its last statistics: {run.stalled} requests run, and no token)" if run.stalled else ""
         return (
             f"line {told.number} says that something ended or failed, and nothing after it shows that the engine "
-            f"works{still}: {told.text.strip()[:120]}"
+            f"works{still}: {excerpt.said(told.text.strip())}"
         )
     if (together := run_together(run)) is not None:
         return f"line {together.number} is many lines of a server in one; give the log with each on a line of its own"
     ended = run.served(-1) or run.answered or run.stopped is not None
     if ended and (told := strange_end(run)) is not None:
         if told.level is not None:
-            return f"the log ends with an error that no rule knows, perhaps cut short: {told.text.strip()[:120]}"
+            return (
+                f"the log ends with an error that no rule knows, perhaps cut short: {excerpt.said(told.text.strip())}"
+            )
         return (
             "behind the server's last word stands a line that vLLM did not write, and who did may tell of its end: "
-            f"{told.text.strip()[:120]}"
+            f"{excerpt.said(told.text.strip())}"
         )
     return unanswered(run) or another_server(run)
 

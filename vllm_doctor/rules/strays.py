@@ -2,6 +2,7 @@
 
 import shlex
 
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Missing
 from vllm_doctor.records.host import Process
 from vllm_doctor.records.reading import Absent, Known
@@ -36,7 +37,7 @@ def _more(others: list[Process]) -> str:
 def _who(process: Process) -> str:
     told = [word.rsplit("/", 1)[-1] if at < 2 else word for at, word in enumerate(process.cmdline)]
     told = told[1:] if len(told) > 1 and told[0].startswith("python") else told
-    words = " ".join(told[:3])[:80]
+    words = excerpt.word(" ".join(told[:3]))
     if process.container is not None:
         where = f" in the container {process.container[1]}"
     elif process.unit is not None:

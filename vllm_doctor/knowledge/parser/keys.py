@@ -14,6 +14,7 @@ from vllm_doctor.knowledge.history import Record, ReleaseHistory, history
 from vllm_doctor.knowledge.human_int import scaled
 from vllm_doctor.knowledge.near import near
 from vllm_doctor.knowledge.version import Version
+from vllm_doctor.records import excerpt
 
 _DEPTH = 8
 _PLAIN = {"bool": "true or false", "str": "a text", "list": "a list", "dict": "an object"}
@@ -100,7 +101,7 @@ def _of_class(name: str, given: Mapping[str, object], ask: _Asked, depth: int) -
         from vllm_doctor.knowledge.parser.checks import broken  # its reader of expressions takes milliseconds
 
         for check in broken({key.replace("-", "_"): value for key, value in given.items()}, at, of=name):
-            yield check.names[0], repr(given[check.names[0]])[:60], check.needed
+            yield check.names[0], excerpt.value(given[check.names[0]]), check.needed
 
 
 def _of_keys(name: str, given: Mapping[str, object], ask: _Asked, depth: int) -> Iterator[tuple[str, str, str]]:
@@ -116,7 +117,7 @@ def _of_keys(name: str, given: Mapping[str, object], ask: _Asked, depth: int) ->
             for inner, found, needed in _of_class(str(record.get("config", "")), value, ask, depth - 1):
                 yield f"{written}.{inner}", found, needed
         elif record is not None and (needed := _needed(record, value)):
-            yield written, repr(value)[:60], needed
+            yield written, excerpt.value(value), needed
 
 
 def _needed(record: Record, value: object) -> str:
@@ -164,5 +165,6 @@ def unnamed(choices: object, record: Record, value: object) -> str:
         return ""
     if len(texts) <= 20:
         return f"one of {', '.join(texts)}"
-    alike = near(str(value)[:100].upper() if any_case else str(value)[:100], texts, 3, 0.5)
+    asked = excerpt.word(str(value))
+    alike = near(asked.upper() if any_case else asked, texts, 3, 0.5)
     return f"one of {', '.join(alike or texts[:20])} or another of its {len(texts)} names"

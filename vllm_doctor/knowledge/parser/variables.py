@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from vllm_doctor.knowledge.history import Record, history
 from vllm_doctor.knowledge.version import Version
+from vllm_doctor.records import excerpt
 
 # Python's own names of levels (logging.getLevelNamesMapping); vLLM writes the text in capitals first.
 _LEVELS = ("CRITICAL", "FATAL", "ERROR", "WARN", "WARNING", "INFO", "DEBUG", "NOTSET")
@@ -26,7 +27,7 @@ def unreadable(given: Mapping[str, str], at: Version) -> Iterator[tuple[str, str
         if table.exists(name, at) and "$" not in text and "[hidden]" not in text:
             record = table.value(name, at)
             if needed := _choice(record, text) or _read(str(record.get("reads", "")), text):
-                yield name, repr(text[:60]), needed
+                yield name, excerpt.value(text), needed
 
 
 def _choice(record: Record, text: str) -> str:

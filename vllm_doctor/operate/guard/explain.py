@@ -7,6 +7,7 @@ import msgspec
 
 from vllm_doctor.gather.live import gather_live
 from vllm_doctor.gather.run import NotRun, python
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import MemoryUse
 from vllm_doctor.redact.text import without_secrets
 from vllm_doctor.rules.engine import diagnose
@@ -33,7 +34,7 @@ def explained(unit: str) -> Explanation:
         read = msgspec.json.decode(told.out, type=Explanation)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Explanation()
-    return Explanation(read.finding[:500], read.memory[:500])
+    return Explanation(excerpt.said(read.finding), excerpt.said(read.memory))
 
 
 def beside(use: MemoryUse | None) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 
 from vllm_doctor.gather.bounded import whole_file
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Absent, Known
 from vllm_doctor.records.unit_name import is_service
 
@@ -99,7 +100,7 @@ def load(path: Path = FILE) -> Policy:
     for unit in policy.units:
         if not is_service(unit) or unit.startswith("vllm-doctor"):
             raise PolicyProblem(
-                f"--policy {path}: units: found {unit[:100]!r}; needed: a unit such as vllm@main.service"
+                f"--policy {path}: units: found {excerpt.value(unit)}; needed: a unit such as vllm@main.service"
             )
     for place, found, needed in _at_odds(policy):
         raise PolicyProblem(f"--policy {path}: {place}: found {found}; needed: {needed}")
@@ -142,7 +143,7 @@ def _found(written: bytes, place: str) -> str:
             value = value[word]
     except (ValueError, TypeError, KeyError, RecursionError):
         return ""
-    return f"found {json.dumps(value)[:60]}; "
+    return f"found {excerpt.word(json.dumps(value))}; "
 
 
 def _told(wrong: str, written: bytes) -> str:

@@ -24,6 +24,7 @@ from vllm_doctor.operate.guard import policy as policies
 from vllm_doctor.operate.guard.decide import permitted
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.history import deeds
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Known
 
 SOCKET = Path("/run/vllm-doctor/restart.sock")
@@ -111,7 +112,7 @@ def here(ask: Ask, policy: Policy) -> None:
         run(["systemctl", "reset-failed", "--", ask.unit], deadline_s=30)
         done = run(["systemctl", "restart", "--", ask.unit], deadline_s=_RESTART_S)
         if isinstance(done, NotRun) or done.code != 0:
-            said = done.reason if isinstance(done, NotRun) else done.err.strip()[:300]
+            said = done.reason if isinstance(done, NotRun) else excerpt.said(done.err.strip())
             raise NotPermitted(f"systemctl restart {ask.unit}: {said}")
 
 
@@ -130,7 +131,7 @@ def by_helper(ask: Ask, at: Path = SOCKET) -> bool | None:
             f"no right to restart: {at}: {problem} (role vllm_doctor's vllm-doctor-restart.socket gives it)"
         ) from None
     if answer.get("done") is not True:
-        raise NotPermitted(str(answer.get("why", "the helper gave no reason"))[:500])
+        raise NotPermitted(excerpt.said(str(answer.get("why", "the helper gave no reason"))))
     came = answer.get("came")
     return came if isinstance(came, bool) else None
 

@@ -6,6 +6,7 @@ from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.slope import GIB
 from vllm_doctor.operate.history.slopes import level_since, slopes
 from vllm_doctor.operate.history.store import Minute, Reader, Unreadable, store_file
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.past import Growth, Past, Peak
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
@@ -68,7 +69,7 @@ def _peaks(reader: Reader, unit: str, now: float) -> tuple[Peak, ...]:
 def _restarted(unit: str, now: float) -> str:
     """The guard's last restart of the day: what looks like a crash is its deed."""
     done = [e for e in deeds.events(unit, now - DAY) if e.kind == deeds.RESTARTED]
-    return f"{_when(done[-1].at)} {done[-1].text[:300]}" if done else ""
+    return f"{_when(done[-1].at)} {excerpt.said(done[-1].text)}" if done else ""
 
 
 def _when(at: float) -> str:

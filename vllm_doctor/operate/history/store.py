@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.sample import Look
 
 SCHEMA = 1
@@ -144,7 +145,7 @@ class Store:
                 raise sqlite3.DatabaseError(f"its schema is {version}, not {SCHEMA}")
             said = base.execute("PRAGMA quick_check(1)").fetchone()[0]
             if said != "ok":
-                raise sqlite3.DatabaseError(str(said)[:200])
+                raise sqlite3.DatabaseError(excerpt.said(str(said)))
         except BaseException:
             base.close()
             raise
@@ -343,11 +344,11 @@ class Reader:
         try:
             return [msgspec.convert(dict(zip(fields, row, strict=True)), kind, strict=True) for row in rows]
         except (msgspec.ValidationError, UnicodeDecodeError) as wrong:
-            raise Unreadable(f"{self.path}: {str(wrong)[:200]}") from None
+            raise Unreadable(f"{self.path}: {excerpt.said(str(wrong))}") from None
 
     def units(self) -> tuple[str, ...]:
         """The units that it knows."""
-        return tuple(str(row[0])[:300] for row in self._rows("SELECT name FROM unit ORDER BY name LIMIT 1000"))
+        return tuple(excerpt.name(str(row[0])) for row in self._rows("SELECT name FROM unit ORDER BY name LIMIT 1000"))
 
     def minutes(self, unit: str, since: float) -> list[Minute]:
         """Records of a unit, oldest first."""

@@ -9,6 +9,7 @@ import msgspec
 from vllm_doctor.gather import trust
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.operate.tune.load import LoadResult, LoadStream, LoadTarget
+from vllm_doctor.records import excerpt
 
 # Each caller asks this many times: the first answers come together, the later ones as a service sees them.
 ROUNDS = 3
@@ -58,7 +59,7 @@ class VllmBench(msgspec.Struct, frozen=True):
                 told = msgspec.json.decode(file.read_bytes(), type=_Result)
             except (OSError, msgspec.DecodeError) as problem:
                 said = (done.err.strip().splitlines() or [str(problem)])[-1]
-                return LoadResult((), (f"{self.name} ended with {done.code}: {said[:200]}",), limit_s)
+                return LoadResult((), (f"{self.name} ended with {done.code}: {excerpt.said(said)}",), limit_s)
         return loaded(told)
 
 

@@ -17,6 +17,7 @@ from vllm_doctor.gather import trust
 from vllm_doctor.gather.run import PATH, NotRun, run
 from vllm_doctor.operate.tune.bench import ROUNDS, hub
 from vllm_doctor.operate.tune.load import LoadResult, LoadStream, LoadTarget
+from vllm_doctor.records import excerpt
 
 LINE = "0.8"
 NEEDED = f"guidellm {LINE} on the PATH (uv tool install 'guidellm=={LINE}.*')"
@@ -99,7 +100,7 @@ class Guidellm(msgspec.Struct, frozen=True):
             except (OSError, msgspec.DecodeError) as problem:
                 said = f": {(done.err.strip().splitlines() or [''])[-1]}" if done.code else ""
                 why = f"{self.name} ended with {done.code} and left no readable report ({problem}){said}"
-                return LoadResult((), (why[:300],), limit_s)
+                return LoadResult((), (excerpt.said(why),), limit_s)
 
 
 def find() -> Guidellm | str:

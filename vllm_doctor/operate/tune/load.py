@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from vllm_doctor.records import excerpt
+
 TOKENS = range(3, 250)
 LINE = 1 << 20
 
@@ -101,7 +103,7 @@ async def _ask(target: LoadTarget, dice: random.Random, end: float) -> LoadStrea
     except TimeoutError:
         return "no complete answer within one step"
     except (OSError, ValueError) as problem:
-        return f"{type(problem).__name__}: {str(problem)[:120]}"
+        return f"{type(problem).__name__}: {excerpt.said(str(problem))}"
 
 
 async def _stream(target: LoadTarget, dice: random.Random) -> LoadStream | str:
@@ -137,7 +139,7 @@ async def _events(reader: asyncio.StreamReader, asked: float) -> LoadStream | st
             break
         event = json.loads(line[6:])
         if "error" in event:
-            return f"error in the stream: {str(event['error'])[:120]}"
+            return f"error in the stream: {excerpt.said(str(event['error']))}"
         if event.get("usage"):
             tokens = int(event["usage"].get("completion_tokens") or 0)
         if event.get("choices"):

@@ -17,6 +17,7 @@ from vllm_doctor.gather.unit_line import UnitLine
 from vllm_doctor.launch.words import option_text
 from vllm_doctor.operate import launch_text
 from vllm_doctor.operate.tune.decide import TrialSetting
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.unit_name import is_service
@@ -156,7 +157,7 @@ def _systemctl(*words: str, deadline_s: float = 60, tolerate: bool = False) -> N
     if isinstance(done, NotRun):
         raise TuneNotDone(f"systemctl {' '.join(words)}: {done.reason}")
     if done.code != 0:
-        raise TuneNotDone(f"systemctl {' '.join(words)} failed: {done.err.strip()[:300]}")
+        raise TuneNotDone(f"systemctl {' '.join(words)} failed: {excerpt.said(done.err.strip())}")
 
 
 def main_pid(unit: str) -> int | None:

@@ -7,6 +7,7 @@ import re
 
 from vllm_doctor.knowledge.human_int import scaled
 from vllm_doctor.launch.parse import LaunchLine
+from vllm_doctor.records import excerpt
 
 
 class SettingError(Exception):
@@ -73,7 +74,7 @@ class Flags:
         except (ValueError, RecursionError):
             if re.fullmatch(r"\w+=\d{1,18}(,\w+=\d{1,18})*", text):
                 return {k: int(v) for k, v in (p.split("=") for p in text.split(","))}
-            raise SettingError(f"--{name}: found {text[:60]!r}; needed: JSON") from None
+            raise SettingError(f"--{name}: found {excerpt.value(text)}; needed: JSON") from None
         if not isinstance(loaded, dict):
-            raise SettingError(f"--{name}: found {text[:60]!r}; needed: a JSON object")
+            raise SettingError(f"--{name}: found {excerpt.value(text)}; needed: a JSON object")
         return loaded

@@ -5,6 +5,7 @@ from __future__ import annotations
 from vllm_doctor.plan.model.architecture import LayerKind
 from vllm_doctor.plan.model.families import MAMBA_ONLY
 from vllm_doctor.plan.model.reading import ConfigError, Section
+from vllm_doctor.records import excerpt
 
 _NAMES: dict[str, LayerKind] = {
     "full_attention": "full",
@@ -39,7 +40,7 @@ def layer_kinds(text: Section, count: int, model_type: str) -> list[tuple[LayerK
         unknown = sorted(set(pattern) - set(marks))
         if unknown or len(pattern) != count:
             raise ConfigError(
-                f"{text.path}: hybrid_override_pattern is {pattern[:60]!r}; needed: {count} of the marks "
+                f"{text.path}: hybrid_override_pattern is {excerpt.value(pattern)}; needed: {count} of the marks "
                 f"{' '.join(marks)}"
             )
         return [(marks[c], None) for c in pattern]

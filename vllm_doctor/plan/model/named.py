@@ -15,6 +15,7 @@ from fnmatch import translate
 from functools import lru_cache
 
 from vllm_doctor.plan.model.reading import ConfigError
+from vllm_doctor.records import excerpt
 
 
 @lru_cache(maxsize=4096)
@@ -22,13 +23,14 @@ def expression(pattern: str) -> re.Pattern[str]:
     """A regular expression of a checkpoint. Raises ConfigError for one that is none, or that may take forever."""
     if len(pattern) > 400 or re.search(r"[+*}]\s*\)\s*[+*{]", pattern):
         raise ConfigError(
-            f"quantization_config: pattern {pattern[:60]!r} is too long or nests repetitions; needed: a plain pattern"
+            f"quantization_config: pattern {excerpt.value(pattern)} is too long or nests repetitions; "
+            "needed: a plain pattern"
         )
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as problem:
         raise ConfigError(
-            f"quantization_config: pattern {pattern[:60]!r} is not a regular expression ({problem})"
+            f"quantization_config: pattern {excerpt.value(pattern)} is not a regular expression ({problem})"
         ) from None
 
 

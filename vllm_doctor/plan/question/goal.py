@@ -10,6 +10,7 @@ import msgspec
 from vllm_doctor.gather.bounded import all_of, json_value
 from vllm_doctor.knowledge.gpus import find, nearest
 from vllm_doctor.plan.question.planner import PlanProblem
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Known, Unknown
 
 _EXAMPLE = "context=128k,concurrency=32"
@@ -33,7 +34,9 @@ def goal(text: str) -> Goal:
     for part in text.split(","):
         key, _, value = (word.strip() for word in part.partition("="))
         if key not in _MOST:
-            raise PlanProblem(f"--goal: found {part.strip()[:60]!r}; needed: context and concurrency, as in {_EXAMPLE}")
+            raise PlanProblem(
+                f"--goal: found {excerpt.value(part.strip())}; needed: context and concurrency, as in {_EXAMPLE}"
+            )
         if key in found:
             raise PlanProblem(f"--goal: found {key} twice; needed: once, as in {_EXAMPLE}")
         found[key] = _number(key, value)
@@ -47,8 +50,8 @@ def _number(key: str, text: str) -> int:
     value = int(match[1]) * _TIMES[match[2]] if match is not None else 0
     if not 1 <= value <= _MOST[key]:
         raise PlanProblem(
-            f"--goal: {key} is {text[:40]!r}; needed: a whole number from 1 to {_MOST[key]:,}, as in {_EXAMPLE} "
-            f"(128k is 128 × 1024)"
+            f"--goal: {key} is {excerpt.value(text)}; needed: a whole number from 1 to {_MOST[key]:,}, as in "
+            f"{_EXAMPLE} (128k is 128 × 1024)"
         )
     return value
 
@@ -65,18 +68,24 @@ def prices(file: str) -> dict[str, float]:
     for name, price in value.items():
         card = find(name) if isinstance(name, str) else None
         if card is None:
-            close = nearest(str(name)[:60])
+            close = nearest(excerpt.word(str(name)))
             offered = f", such as {', '.join(close)}" if close else ""
-            raise PlanProblem(f"--prices {file}: found {str(name)[:60]!r}; needed: the name of an NVIDIA card{offered}")
+            raise PlanProblem(
+                f"--prices {file}: found {excerpt.value(str(name))}; needed: the name of an NVIDIA card{offered}"
+            )
         if (
             isinstance(price, bool)
             or not isinstance(price, int | float)
             or not 0 <= price <= 1e9
             or not isfinite(price)
         ):
-            raise PlanProblem(f"--prices {file}: {name[:60]} is {str(price)[:40]!r}; needed: a number, 0 or more")
+            raise PlanProblem(
+                f"--prices {file}: {excerpt.word(name)} is {excerpt.value(str(price))}; needed: a number, 0 or more"
+            )
         if card.name in found:
-            raise PlanProblem(f"--prices {file}: found {card.name} twice, at last as {name[:60]!r}; needed: once")
+            raise PlanProblem(
+                f"--prices {file}: found {card.name} twice, at last as {excerpt.value(name)}; needed: once"
+            )
         found[card.name] = float(price)
     return found
 

@@ -35,6 +35,7 @@ from vllm_doctor.plan.prediction.predict import GIB, Prediction, predict, stages
 from vllm_doctor.plan.prediction.stage import quantisation
 from vllm_doctor.plan.question.history import History
 from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights
+from vllm_doctor.records import excerpt
 
 
 class PlanProblem(Exception):  # noqa: N818
@@ -139,25 +140,26 @@ def card_of(name: str | None, total: float | None) -> Card | None:
     if card is None and (other := elsewhere(name, total)) is not None:
         if not other.total_gib:
             raise PlanProblem(
-                f"--gpu: found {name[:60]!r}, whose name does not say its memory; needed: --gpu-memory-gib beside it"
+                f"--gpu: found {excerpt.value(name)}, whose name does not say its memory; needed: "
+                "--gpu-memory-gib beside it"
             )
         return other
     if card is not None and card.other_gib is not None:
         raise PlanProblem(
-            f"--gpu: found {name[:60]!r}, which is sold with {card.total_gib:g} and with {card.other_gib:g} GiB; "
-            f"needed: --gpu-memory-gib beside it, or the size in the name, such as "
+            f"--gpu: found {excerpt.value(name)}, which is sold with {card.total_gib:g} and with {card.other_gib:g} "
+            f"GiB; needed: --gpu-memory-gib beside it, or the size in the name, such as "
             f"{card.name.removeprefix('NVIDIA ')} {nominal(card.total_gib)}GB"
         )
     if card is None and (maker := other_maker(name)) is not None:
         raise PlanProblem(
-            f"--gpu: found {name[:60]!r}, no device of {maker} that is known; needed: one of "
+            f"--gpu: found {excerpt.value(name)}, no device of {maker} that is known; needed: one of "
             f"{', '.join(others_of(maker))}; of these, weights and the KV cache of a request are all that is planned"
         )
     if card is None:
         close = nearest(name)
         offered = f"; nearest: {', '.join(close)}" if close else ""
         raise PlanProblem(
-            f"--gpu: found {name[:60]!r}; needed: the name of a card{offered}; or --gpu-memory-gib N alone for "
+            f"--gpu: found {excerpt.value(name)}; needed: the name of a card{offered}; or --gpu-memory-gib N alone for "
             f"a card that is not listed"
         )
     if total is not None and not (0.5 * card.total_gib <= total <= 1.25 * card.total_gib or _doubled(card, total)):
@@ -213,7 +215,7 @@ def _carded(q: Question, card: Card, total: float) -> list[str]:
     if card.backend != "CUDA":
         return notes
     if q.gpu is not None and q.gpu_memory_gib is None and not exactly(q.gpu):
-        notes.append(f"--gpu {q.gpu[:60]!r} is planned as {card.name}, {card.total_gib:g} GiB")
+        notes.append(f"--gpu {excerpt.value(q.gpu)} is planned as {card.name}, {card.total_gib:g} GiB")
     if _doubled(card, total):
         notes.append(f"{card.name} is sold with {card.total_gib:g} GiB; planned with the {total:g} that were given")
     if not card.exact and q.gpu_memory_gib is None:

@@ -1,5 +1,6 @@
 """VD004: Kubernetes took the pod from its node: the node was short of something, or another pod came first."""
 
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
 from vllm_doctor.rules.case import Case
@@ -39,7 +40,7 @@ def _words(fields: dict[str, str]) -> tuple[str, str]:
     if "volume" in fields:
         limit = fields["limit"]
         return (
-            f"The pod was evicted: its volume {fields['volume']} outgrew {limit}"[:70],
+            excerpt.title(f"The pod was evicted: its volume {fields['volume']} outgrew {limit}"),
             f"raise sizeLimit of the emptyDir {fields['volume']} above {limit}; one in memory counts for limits.memory",
         )
     resource = fields.get("resource", "ephemeral-storage")
@@ -50,7 +51,7 @@ def _words(fields: dict[str, str]) -> tuple[str, str]:
             "put the model and vLLM's caches on a volume (HF_HOME, VLLM_CACHE_ROOT), and request ephemeral-storage for "
             "the rest"
         )
-    return f"The pod was evicted: its node was short of {resource}"[:70], why
+    return excerpt.title(f"The pod was evicted: its node was short of {resource}"), why
 
 
 RULE = rule("VD004", reads=frozenset({Signal.CONTAINER}), judge=judge)

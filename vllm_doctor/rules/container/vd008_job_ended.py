@@ -5,6 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from vllm_doctor.log.match import read
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
@@ -109,7 +110,7 @@ def judge(case: Case) -> Outcome:
         command = f"{command} {shell_word(container.name)}"
     return finding(
         RULE,
-        title=f"Slurm will not start the job: {told}"[:70],
+        title=excerpt.title(f"Slurm will not start the job: {told}"),
         evidence=(state(container), *state_messages(container)),
         changes=(_do("job-request", why, command),),
         refute="squeue shows another reason, or that the job runs",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from vllm_doctor.log.match import read
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.reading import Unknown
@@ -66,4 +67,4 @@ def describe_command(container: Container) -> str:
 
 def shell_word(text: str) -> str:
     """A name as a word of a shell: what no name has is left out."""
-    return "".join(sign for sign in text if sign.isalnum() or sign in "./:@_-")[:250]
+    return excerpt.name("".join(sign for sign in text if sign.isalnum() or sign in "./:@_-"))

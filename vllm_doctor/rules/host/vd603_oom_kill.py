@@ -3,6 +3,7 @@
 import math
 
 from vllm_doctor.log.match import Hit, says
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
@@ -204,7 +205,7 @@ def _of_container(number: str, group: str, gib_: int) -> Change:
     if "kubepods" in group:
         return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=f"{gib_}Gi")
     runtime = "podman" if "libpod" in group else "docker"
-    command = f"{runtime} update --memory {gib_}g --memory-swap {gib_}g {number[:12]}   # then start"
+    command = f"{runtime} update --memory {gib_}g --memory-swap {gib_}g {excerpt.short(number)}   # then start"
     return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=f"{gib_}g", command=command)
 
 

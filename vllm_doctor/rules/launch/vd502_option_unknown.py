@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from vllm_doctor.launch.values import typed
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -101,7 +102,7 @@ def _words(got: RefusedOptions) -> Finding:
     )
     return finding(
         RULE,
-        title=f"The launch has arguments that vLLM does not expect: {' '.join(got.words)[:120]}",
+        title=f"The launch has arguments that vLLM does not expect: {excerpt.word(' '.join(got.words))}",
         confidence=got.confidence,
         evidence=got.evidence,
         changes=(_right(got, why),),

@@ -9,6 +9,7 @@ from vllm_doctor.launch.command import refusals
 from vllm_doctor.launch.parse import LaunchError, Refusal, Why
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says, without
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
@@ -108,7 +109,7 @@ def judge(case: Case) -> Outcome:
     run = case.run
     at = next((h.index for h in fault.hits if h.id in _IDS and h.id != "validation-error"), None)
     said = _said(fault) if at is None else run.lines[at].text.strip() if run is not None else ""
-    message = without("exception-head", without("pydantic-tail", said))[:200]
+    message = excerpt.said(without("exception-head", without("pydantic-tail", said)))
     changes = _changes(case, fault)
     return finding(
         RULE,

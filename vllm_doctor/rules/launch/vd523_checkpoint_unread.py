@@ -3,6 +3,7 @@
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says, without
 from vllm_doctor.log.traceback import Link
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
@@ -84,8 +85,8 @@ def _said(case: Case, fault: Fault, known: str | None) -> str:
     """The message's own words, or the name of the tensor that was looked up."""
     hit = next((h for h in fault.hits if h.id == known), None)
     if hit is None or case.run is None:
-        return fault.crash.root.message[:80] if fault.crash is not None else ""
-    return without("exception-head", case.run.lines[hit.index].text)[:80]
+        return excerpt.word(fault.crash.root.message) if fault.crash is not None else ""
+    return excerpt.word(without("exception-head", case.run.lines[hit.index].text))
 
 
 def _without_processor(case: Case) -> tuple[Change | None, ...]:

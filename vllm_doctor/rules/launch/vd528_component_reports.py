@@ -3,6 +3,7 @@
 from vllm_doctor.knowledge.answers import applies
 from vllm_doctor.knowledge.layers import Layer, layer_of
 from vllm_doctor.log.last_words import complaints
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.log import LogLine
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
@@ -31,7 +32,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title=named or f"{part.name} failed: {line.text.strip()}",
-        detail=line.text.strip()[:300] if named else "",
+        detail=excerpt.said(line.text.strip()) if named else "",
         severity=Severity.DEGRADED if run.served(-1) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(run.lines.index(line)),),

@@ -1,6 +1,7 @@
 """VD599: something failed for good that no other rule knows; it is shown, and it is not memory."""
 
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence
@@ -57,7 +58,7 @@ def _title(case: Case, root: Fault, part: str) -> str:
         return f"{part} failed" if part else ""
     first = root.crash.root
     message = exception_words(case.run.lines, root.crash, first) if case.run is not None else first.message
-    told = f"{first.kind}: {message.splitlines()[0][:160] if message else ''}".strip(" :")
+    told = f"{first.kind}: {excerpt.said(message.splitlines()[0]) if message else ''}".strip(" :")
     where = next((f"{f.function} ({f.file.rsplit('/', 1)[-1]}:{f.line})" for f in reversed(first.frames)), "")
     return (f"{part} failed: " if part else "") + told + (f", in {where}" if where else "")
 

@@ -2,6 +2,7 @@
 
 import shlex
 
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Arithmetic, Evidence
 from vllm_doctor.records.past import Growth
 from vllm_doctor.records.reading import Unknown
@@ -31,7 +32,7 @@ def judge(case: Case) -> Outcome:
     name = unit.name if unit is not None else "the service"
     return finding(
         RULE,
-        title=f"{worst.what[:20]} grows by {worst.pace:.2f} GiB an hour for {worst.hours:.0f} h",
+        title=f"{excerpt.word(worst.what)} grows by {worst.pace:.2f} GiB an hour for {worst.hours:.0f} h",
         severity=Severity.WILL_FAIL_UNDER_LOAD if left is not None and left <= _DAY else Severity.DEGRADED,
         confidence=Confidence.LIKELY,
         evidence=tuple(Evidence(_SOURCE, one.what, _told(one)) for one in grown),

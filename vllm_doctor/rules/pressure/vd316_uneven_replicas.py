@@ -1,5 +1,6 @@
 """VD316: requests wait at one replica while another one of the same model has room."""
 
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.host import Load
 from vllm_doctor.records.snapshot import Signal
@@ -30,7 +31,7 @@ def judge(case: Case) -> Outcome:
     best = min(idle, key=lambda one: one.running)
     return finding(
         RULE,
-        title=f"{own.waiting:.0f} requests wait here while {best.name} runs {best.running:.0f}"[:70],
+        title=excerpt.title(f"{own.waiting:.0f} requests wait here while {best.name} runs {best.running:.0f}"),
         severity=Severity.DEGRADED,
         confidence=Confidence.LIKELY,
         evidence=tuple(Evidence("metrics", one.name, _told(one)) for one in (own, *peers[:7])),
