@@ -43,7 +43,9 @@ def _unit(variables: Mapping[str, Any], settings: Mapping[str, Any], instance: M
     # One that has a version of its own is started from that release, whatever the host's current one is.
     home = ""
     if "version" in instance:
-        release = (variables.get("releases") or {}).get(version, version)
+        # The host's own release has its name without being one of several, as where the host followed its canary.
+        named = {str(variables["version"]): release, **(variables.get("releases") or {})}
+        release = named.get(version, version)
         home = f"{variables['root']}/releases/{release}"
     knows = parser.knows(version) if VERSION.fullmatch(version) else frozenset()
     plan = variables["plan"] or {}
@@ -297,6 +299,17 @@ def secrets(values: Mapping[str, Any]) -> str:
     return "".join(lines)
 
 
+def release_line(instance: str, instances: Iterable[Mapping[str, Any]], version: str) -> dict[str, str]:
+    """Name the inventory's line that decides the release of a service: {variable, says}.
+
+    A canary goes by its own entry; vllm_version would take the other services of the host along.
+    """
+    own = next((one["version"] for one in instances if one.get("name") == instance and "version" in one), None)
+    if own is None:
+        return {"variable": "vllm_version", "says": f"vllm_version: {version}"}
+    return {"variable": "vllm_instances", "says": f"version: {own} of {instance} in vllm_instances"}
+
+
 class FilterModule:
     """The filters of role vllm."""
 
@@ -306,6 +319,7 @@ class FilterModule:
             "vllm_units": units,
             "vllm_known": known,
             "vllm_placed": placed,
+            "vllm_release_line": release_line,
             "vllm_templates": lambda files: sorted({*files, *templates.cards()}),
             "vllm_table": table,
             "vllm_digest": digest,

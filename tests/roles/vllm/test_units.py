@@ -207,6 +207,26 @@ def test_an_instance_with_a_version_of_its_own_is_started_from_that_release() ->
     assert [unit["home"] for unit in units] == ["", "/opt/vllm/releases/0.31.0+cpu-4567cdef"]
 
 
+def test_an_instance_whose_own_version_is_the_hosts_is_started_from_the_hosts_release() -> None:
+    """The canary was good, and the host follows it: both lines say the same release, and there is one to name."""
+    (unit,), complaints = judged(instances=[{"name": "canary", "version": DEFAULTS["version"]}])
+    assert complaints == ""
+    assert unit["executable"] == "/opt/vllm/releases/0.32.0+cpu-0123abcd/bin/vllm"
+    assert unit["release"] == "0.32.0+cpu-0123abcd"
+
+
+@pytest.mark.parametrize(
+    ("instance", "line"),
+    [
+        ("canary", {"variable": "vllm_instances", "says": "version: 0.32.0 of canary in vllm_instances"}),
+        ("main", {"variable": "vllm_version", "says": "vllm_version: 0.31.0"}),
+    ],
+)
+def test_who_goes_back_is_told_the_line_of_the_service_that_went_back(instance: str, line: dict[str, str]) -> None:
+    listed = [{"name": "main"}, {"name": "canary", "version": "0.32.0"}]
+    assert plugin.release_line(instance, listed, "0.31.0") == line
+
+
 def test_a_version_of_an_instance_without_a_lock_is_refused_where_it_stands() -> None:
     complaints = judged(instances=[{"name": "canary", "version": "0.30.0"}])[1]
     assert 'do:     vllm_instances: version of canary: vllm_version: "0.31.0", or make the lock' in complaints
