@@ -11,6 +11,35 @@ from tests.debian import program
 
 BIN = Path(sys.executable).parent
 REPO = Path(__file__).parents[2]
+WATCHER = Path(__file__).with_name("watcher.yml")
+
+
+def watched(*words: str) -> str:
+    """What a person sees of playbooks/monitoring.yml with a host that watches beside the example; none is reached."""
+    inventory = ["-i", "inventories/example", "-i", WATCHER]
+    hosts = {"ansible_host": "127.0.0.1", "ansible_port": 1, "site_reports": "", "vault_vllm_api_key": "of-a-test"}
+    command = [BIN / "ansible-playbook", *inventory, "playbooks/monitoring.yml", "-e", json.dumps(hosts), *words]
+    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def test_a_limit_with_the_watcher_and_without_a_server_is_refused_since_nobody_would_watch_it() -> None:
+    told = watched("-e", "monitoring_allow_open=true", "--limit", "gpu01.example.net,watch.example.net")
+    assert "--limit gpu01.example.net,watch.example.net has watch.example.net of the group monitoring" in told
+    assert "leaves out gpu02.example.net, gpu03.example.net, gpu04.example.net, edge01.example.net" in told
+    assert "UNREACHABLE" not in told
+
+
+@pytest.mark.parametrize("words", [("--limit", "gpu01.example.net"), ()])
+def test_a_limit_to_servers_alone_and_a_run_without_one_get_as_far_as_the_hosts(words: tuple[str, ...]) -> None:
+    assert "UNREACHABLE" in watched("-e", "monitoring_allow_open=true", *words)
+
+
+def test_exporters_that_are_open_on_many_hosts_are_one_refusal() -> None:
+    told = watched("--limit", "gpu01.example.net,gpu02.example.net")
+    assert "gpu01.example.net, gpu02.example.net: node-exporter would listen on 0.0.0.0, which others reach" in told
+    assert told.count("which others reach") == 1
 
 
 def play(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -54,6 +83,13 @@ def test_what_cannot_be_watched_is_refused_by_name(tmp_path: Path, words: tuple[
     done = play(tmp_path, *words)
     assert done.returncode != 0
     assert told in " ".join((done.stdout + done.stderr).split())
+
+
+def test_files_without_some_hosts_are_refused(tmp_path: Path) -> None:
+    done = play(tmp_path, "--limit", "h100,localhost")
+    assert done.returncode != 0
+    assert "--limit h100,localhost: the files have the targets and rules of all hosts" in " ".join(done.stdout.split())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_each_value_that_has_the_wrong_shape_is_named_in_one_run(tmp_path: Path) -> None:
