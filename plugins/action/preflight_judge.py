@@ -44,6 +44,8 @@ from vllm_doctor.preflight.variables import PLAYBOOKS, Option, Variables, option
 
 MESSAGE = 240  # characters of somebody else's message in a cell of the table
 SCREEN = config.get_config_value("DEFAULT_STDOUT_CALLBACK")
+# A lookup runs on the controller and waits for no fact: what fails now fails later, on hosts that are half done.
+LOOKUP = re.compile(r"The lookup plugin '\S+' failed.*", re.DOTALL)
 FLAGS = REPOSITORY / "vllm_doctor" / "knowledge" / "inventory_vars.json"
 
 
@@ -249,6 +251,10 @@ class ActionModule(ActionBase):
                 found = f"{item.variable} refers to {missing[1]}"
                 action = f"{item.at(self._sources.base)}: correct it, or set {missing[1]}"
                 yield Checked("reference", Result.FAIL, found, "a variable that is set", action)
+            elif item.variable in self._names and (failed := LOOKUP.search(error)):
+                said = " ".join(failed[0].split())[:MESSAGE]
+                action = f"{item.at(self._sources.base)}: correct it, or put there what it reads"
+                yield Checked("lookup", Result.FAIL, f"{item.variable}: {said}", "a value that can be read", action)
 
     def _strays(self, task_vars: Mapping[str, Any]) -> tuple[Checked, ...]:
         """Warnings about files that no host and no group takes."""
@@ -326,7 +332,7 @@ class ActionModule(ActionBase):
             return (NOT_ROOT,)
         if other := (answer.get("run") or {}).get("other"):
             return (beside(other, check=self._task.check_mode),)
-        intent = _locked(wants.intent(values, table(), self._flags), values)
+        intent = replace(_locked(wants.intent(values, table(), self._flags), values), starts=_starts(task_vars))
         configs = self._configs(values, answer["facts"].get("models") or {})
         case = HostToJudge(intent, wants.host(answer["facts"], configs), table(), today)
         rows = judge(case)
@@ -375,6 +381,13 @@ def _versions(values: Mapping[str, Any]) -> list[str]:
     services = [one for one in values.get("vllm_instances") or [] if isinstance(one, dict)]
     named = [values.get("vllm_version"), *(one.get("version") for one in services)]
     return list(dict.fromkeys(str(name) for name in named if name))
+
+
+def _starts(task_vars: Mapping[str, Any]) -> bool:
+    """Whether this run of site.yml comes to the services: its stages vllm and config are one play."""
+    stages = {"vllm", "config"}
+    asked, left_out = (set(task_vars.get(f"ansible_{name}_tags") or ()) for name in ("run", "skip"))
+    return bool((stages | {"all", "tagged"}) & asked) and not stages & left_out
 
 
 def _day(text: str) -> date:

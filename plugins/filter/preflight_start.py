@@ -29,6 +29,11 @@ def in_order(hosts: str) -> str:
             "what asks for consent. Nothing was changed. Run the playbook from its beginning: what is done already is "
             "passed over. Of site.yml, --tags STAGE plays one stage after the checks."
         )
+    if context.CLIARGS.get("step"):
+        raise AnsibleFilterError(
+            "--step asks before each task, and a No leaves that task out: a check, a question of consent, a drain. "
+            "Nothing was changed. --check --diff shows what a run would do; of site.yml, --tags STAGE plays one stage."
+        )
     strategy = str(constants.DEFAULT_STRATEGY)
     if strategy.rpartition(".")[2] not in IN_STEP:
         raise AnsibleFilterError(

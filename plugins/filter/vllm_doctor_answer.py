@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -60,6 +61,9 @@ def _read(said: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _why(said: Mapping[str, Any]) -> str:
+    # Ansible's module command: the system's own number for a program that is not there, and no word of a program.
+    if said.get("rc") == errno.ENOENT and not said.get("stdout") and not said.get("stderr"):
+        return "the host has no vllm-doctor: play site.yml, or its stage doctor (--tags doctor)"
     return str(said.get("stderr") or said.get("msg") or said.get("stdout") or "no answer")[:500]
 
 

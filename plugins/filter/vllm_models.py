@@ -18,6 +18,27 @@ SECRET = re.compile(
     r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)$|SECRET", re.IGNORECASE
 )
 
+# systemd.exec(5), ProtectHome=: with these words the folders are empty for the service; with read-only they are there.
+HIDES = re.compile(r"^ProtectHome=(?:yes|true|on|1|tmpfs)$", re.MULTILINE)
+HOME = re.compile(r"(?<![\w/.-])/(?:home|root|run/user)/[^\s\"'\\,}]+")
+
+
+def hidden(units: Iterable[Mapping[str, Any]], rendered: Mapping[str, str]) -> list[dict[str, str]]:
+    """List what a launch reads below the homes that its own unit hides, as {found, needed, do}."""
+    found = []
+    for unit in units:
+        settings, _, launch = rendered[unit["instance"]].partition("\nExecStart=")
+        path = HOME.search(launch)
+        if path and HIDES.search(f"{settings}\n{launch}"):
+            found.append(
+                _row(
+                    f"{unit['name']}: {path[0]}, where the service sees nothing: its unit has ProtectHome=yes",
+                    "a folder outside of /home, /root and /run/user",
+                    f"move it to /srv/models/{Path(path[0]).name}, and correct vllm_model or what names it",
+                )
+            )
+    return found
+
 
 def models(units: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """List what the services of a host take from a hub, each once: services share a folder."""
@@ -137,6 +158,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., object]]:
         """Name them."""
         return {
+            "vllm_hidden": hidden,
             "vllm_models": models,
             "vllm_model_problems": problems,
             "vllm_model_choice": choice,

@@ -18,20 +18,30 @@ from vllm_doctor.preflight.records import HostToJudge  # noqa: E402
 from vllm_doctor.preflight.release import variant_answer  # noqa: E402
 
 
-def choice(values: Mapping[str, Any], folder: str, facts: Mapping[str, Any]) -> dict[str, str]:
+def choice(
+    values: Mapping[str, Any], folder: str, facts: Mapping[str, Any], *, driver_left_out: bool = False
+) -> dict[str, str]:
     """Choose by the inventory's words, the locks in a folder and preflight's facts of the host.
 
-    {variant, because}, or {found, needed, do} where no build runs.
+    {variant, because}, or {found, needed, do} where no build runs. `driver_left_out`: the inventory wants a driver, and
+    the run installs none.
     """
-    wanted = replace(wants.intent(values, table()), locks=locks.read(Path(folder)))
+    wanted = replace(wants.intent(values, table()), locks=locks.read(Path(folder)), driver_left_out=driver_left_out)
     return variant_answer(HostToJudge(wanted, wants.host(facts), table(), datetime.now(UTC).date()))
 
 
 def choices(
-    values: Mapping[str, Any], versions: Iterable[str], folder: str, facts: Mapping[str, Any]
+    values: Mapping[str, Any],
+    versions: Iterable[str],
+    folder: str,
+    facts: Mapping[str, Any],
+    driver_left_out: bool = False,
 ) -> dict[str, dict[str, str]]:
     """Choose for each of these releases."""
-    return {version: choice({**values, "vllm_version": version}, folder, facts) for version in versions}
+    return {
+        version: choice({**values, "vllm_version": version}, folder, facts, driver_left_out=driver_left_out)
+        for version in versions
+    }
 
 
 class FilterModule:

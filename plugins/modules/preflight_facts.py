@@ -51,7 +51,7 @@ options:
     elements: str
     default: []
   models:
-    description: Folders of models whose config.json is to be read.
+    description: Folders of models that are to be there, and whose config.json is to be read.
     type: list
     elements: str
     default: []
@@ -373,6 +373,19 @@ def model_configs(root: str, models: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def absent(root: str, paths: Iterable[str]) -> list[str]:
+    """Those of the paths where nothing is. One that may not be looked at is not known to be absent."""
+    found = []
+    for path in paths:
+        try:
+            below(root, path).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            found.append(path)
+        except OSError:
+            continue
+    return found
+
+
 def system(root: str) -> dict[str, str | None]:
     """Distribution, machine, glibc and the host's own Python."""
     text = read(root, "/etc/os-release") or ""
@@ -486,7 +499,7 @@ def collect(
     paths: Iterable[str] = (),
     ports: Iterable[int] = (),
     repository_uris: Iterable[str] = (),
-    models: Iterable[str] = (),
+    models: Sequence[str] = (),
     *,
     light: bool = False,
 ) -> dict[str, object]:
@@ -510,6 +523,7 @@ def collect(
         "memory_gib": memory(root),
         "listening": listening(root, list(ports)),
         "models": model_configs(root, models),
+        "models_absent": absent(root, models),
         "root": os.geteuid() == 0,
         "drained": drained(root),
         "boot": boot(root),

@@ -187,6 +187,7 @@ def test_configs_of_models_are_read_and_what_is_none_is_left_out(facts: ModuleTy
         (tmp_path / "srv" / name / "config.json").write_text(text)
     answer = facts.collect(str(tmp_path), models=["/srv/good", "/srv/huge", "/srv/absent"])
     assert answer["models"] == {"/srv/good": "{}"}
+    assert answer["models_absent"] == ["/srv/absent"]
 
 
 def test_a_mirror_in_the_file_that_our_own_role_wrote_is_nobody_elses(facts: ModuleType, tmp_path: Path) -> None:

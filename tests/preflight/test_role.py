@@ -107,6 +107,11 @@ BAD: dict[str, tuple[dict[str, object], str, str]] = {
         "remove nvidia_driver_repository_url",
     ),
     "reference": ({"vllm_max_model_len": "{{ nowhere }}"}, "reference", "refers to nowhere"),
+    "lookup": (
+        {"vllm_hub_token": "{{ lookup('file', '/nowhere/token') }}"},
+        "lookup",
+        "vllm_hub_token: The lookup plugin 'file' failed: Unable to access the file '/nowhere/token'",
+    ),
     "cpu-build": (
         {"vllm_variant": "cpu", "preflight_gpus": ["NVIDIA L4"]},
         "contradictory pins",
@@ -147,7 +152,7 @@ DEMANDED = {
     ],
     "an extra argument that shadows a variable": ["shadow"],
     "a secret in plain group_vars": ["secret", "nested-secret"],
-    "a value of another type, or none": ["empty", "list-for-text", "entries", "entry-type", "reference"],
+    "a value of another type, or none": ["empty", "list-for-text", "entries", "entry-type", "reference", "lookup"],
     "a value that is no choice": ["choice", "no-such-count", "no-config"],
     "a launch or a layout that the cards cannot hold": ["too-long", "slices", "layout-text"],
 }

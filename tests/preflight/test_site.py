@@ -252,6 +252,14 @@ def test_a_run_that_begins_behind_the_checks_is_refused(tmp_path: Path) -> None:
     assert "PLAY [" not in said
 
 
+def test_a_run_that_asks_before_each_task_is_refused_since_a_no_leaves_out_a_check(tmp_path: Path) -> None:
+    said = " ".join(played(tmp_path, {"words": ["--step"]}).split())
+    assert (
+        "--step asks before each task, and a No leaves that task out: a check, a question of consent, a drain." in said
+    )
+    assert "PLAY [" not in said
+
+
 def test_a_strategy_under_which_hosts_do_not_wait_for_each_other_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

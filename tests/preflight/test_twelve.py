@@ -18,6 +18,7 @@ from vllm_doctor.preflight.existence import driver_released, vllm_released
 from vllm_doctor.preflight.fit import model_fits
 from vllm_doctor.preflight.records import Checked, Disk, Headers, HostToJudge, Installed, Intent, Result
 from vllm_doctor.preflight.slices import slices_possible
+from vllm_doctor.preflight.there import models_there
 
 Given = tuple[Intent, dict[str, object]]
 TODAY = date(2026, 11, 21)
@@ -63,8 +64,8 @@ TWELVE: dict[int, tuple[Callable[[HostToJudge], Checked], Given, Given]] = {
     ),
     12: (room.disk_space, (INTENT, {"disk": (Disk("/opt", 20.0, "a"), Disk("/var/lib", 200.0, "b"))}), (INTENT, {})),
 }
-# The checks beyond the twelve have their cases in test_checks, test_fit and test_existence.
-BEYOND = (room.host_memory, room.ports_free, model_fits, slices_possible, driver_released, vllm_released)
+# The checks beyond the twelve have their cases in test_checks, test_fit, test_there and test_existence.
+BEYOND = (room.host_memory, room.ports_free, models_there, model_fits, slices_possible, driver_released, vllm_released)
 
 
 def judged(check: Callable[[HostToJudge], Checked], given: Given) -> Checked:

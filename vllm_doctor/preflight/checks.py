@@ -18,6 +18,7 @@ from vllm_doctor.preflight.records import Checked, HostToJudge
 from vllm_doctor.preflight.release import compute_capability, libc_and_python, wheel_runs_on_driver
 from vllm_doctor.preflight.room import disk_space, host_memory, ports_free
 from vllm_doctor.preflight.slices import slices_possible
+from vllm_doctor.preflight.there import models_there
 
 HostCheck = Callable[[HostToJudge], Checked]
 
@@ -36,6 +37,7 @@ CHECKS: tuple[HostCheck, ...] = (
     disk_space,
     host_memory,
     ports_free,
+    models_there,
     model_fits,
     slices_possible,
     driver_released,

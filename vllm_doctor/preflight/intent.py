@@ -54,6 +54,7 @@ def intent(values: Mapping[str, object], table: Table, flags: Mapping[str, str] 
         memory_gib=_number(values.get("preflight_memory_gib")),
         ports=_ports(values) if version is not None else (),
         launches=launches(values, flags or {}, store) if version is not None else (),
+        models_made=bool(values.get("vllm_generated_model", False)),
         slices=tuple(
             (str(gpu), tuple(_words(profiles))) for gpu, profiles in _mapping(values.get("host_settings_mig")).items()
         ),
@@ -208,6 +209,7 @@ def host(facts: Mapping[str, object], model_configs: Mapping[str, str] | None = 
         if isinstance(listening, list)
         else None,
         model_configs=tuple((model_configs or {}).items()),
+        models_absent=tuple(_words(facts.get("models_absent"))),
     )
 
 

@@ -73,6 +73,7 @@ class Intent:
     python: str | None = None  # of the interpreter that the inventory names; None where the roles choose one
     brought: str = "3.12"  # the Python that role managed_python brings where the host's own does not fit
     own_python: bool = False  # the inventory wants the host's own
+    driver_left_out: bool = False  # the inventory wants a driver, and nothing of this run installs it
     forward_compat: bool = False
     attention_without_ptx: bool = False
     gpus: tuple[str, ...] = ()
@@ -83,6 +84,8 @@ class Intent:
     memory_gib: float = 0.0
     ports: tuple[int, ...] = ()
     launches: tuple[Instance, ...] = ()
+    models_made: bool = False  # a model that is not there is generated
+    starts: bool = True  # this run starts services; one that prepares hosts may come before their models
     slices: tuple[tuple[str, tuple[str, ...]], ...] = ()  # GPU index to MIG profiles
 
     @property
@@ -147,6 +150,7 @@ class HostFacts:
     memory_gib: float | None = None
     listening: tuple[tuple[int, str], ...] | None = None
     model_configs: tuple[tuple[str, str], ...] = ()  # model to the config.json that was read, a path on the controller
+    models_absent: tuple[str, ...] = ()  # paths of models where the host has nothing
 
 
 @dataclass(frozen=True)

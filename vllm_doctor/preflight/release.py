@@ -12,6 +12,7 @@ _UNKNOWN, _SKIP = Result.UNKNOWN, Result.NOT_APPLICABLE
 
 
 _BUILD = report.BUILD
+_LEFT_OUT = "the driver's stage comes first: site.yml without --tags, or --tags driver"
 _BEST_FIRST = (_OK, _WARN, _UNKNOWN, _FAIL)
 
 
@@ -101,7 +102,8 @@ def _build_runs(case: HostToJudge) -> Checked:
         return Checked(name, _UNKNOWN, f"the CUDA of vLLM {version} is not known", "a known release", "")
     driver = case.driver
     if driver is None:
-        return Checked(name, _UNKNOWN, f"CUDA {cuda}; no driver", "a driver", "set nvidia_driver_enabled: true")
+        action = _LEFT_OUT if case.intent.driver_left_out else "set nvidia_driver_enabled: true"
+        return Checked(name, _UNKNOWN, f"CUDA {cuda}; no driver", "a driver", action)
     fit = case.table.fit(driver, cuda)
     gpus = case.gpus
     if fit is DriverFit.FAIL:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.roles.vllm.plugins import load, said
+from tests.roles.vllm.plugins import REPO, load, said
 from tests.roles.vllm.test_units import judged
 
 models = load("plugins/filter/vllm_models.py")
@@ -366,3 +366,33 @@ def test_a_credential_that_did_not_arrive_is_not_taken_for_none(
         fetch.credential("hub-token")
     (tmp_path / "hub-token").write_text("abc\n")
     assert fetch.credential("hub-token") == "abc"
+
+
+@pytest.mark.parametrize(
+    ("protect", "launch", "hidden"),
+    [
+        ("yes", "serve /home/ops/models/llama --port 8000", "/home/ops/models/llama"),
+        ("yes", "serve /srv/llama --lora-modules a=/root/adapters/a", "/root/adapters/a"),
+        (
+            "tmpfs",
+            'serve /srv/llama --speculative-config \'{"model": "/run/user/1000/draft"}\'',
+            "/run/user/1000/draft",
+        ),
+        ("yes", "serve /srv/home/llama", ""),
+        ("yes", "serve /srv/llama --chat-template /etc/rooted/x.jinja", ""),
+        ("read-only", "serve /home/ops/models/llama", ""),
+        ("no", "serve /home/ops/models/llama", ""),
+    ],
+)
+def test_what_a_launch_reads_in_homes_that_its_unit_hides_is_refused(protect: str, launch: str, hidden: str) -> None:
+    text = (
+        f"[Service]\nEnvironment=HOME=/home/of/nobody\nProtectHome={protect}\nExecStart=/opt/vllm/bin/vllm {launch}\n"
+    )
+    rows = models.hidden([{"instance": "main", "name": "vllm@main"}], {"main": text})
+    assert [row["found"] for row in rows] == (
+        [f"vllm@main: {hidden}, where the service sees nothing: its unit has ProtectHome=yes"] if hidden else []
+    )
+
+
+def test_our_own_unit_hides_homes() -> None:
+    assert models.HIDES.search((REPO / "templates" / "vllm.service.j2").read_text())

@@ -18,9 +18,12 @@ def chosen(tmp_path: Path) -> Callable[..., dict[str, str]]:
     for name in ("0.31.0+cpu-x86_64", "0.32.0+cpu-x86_64", "0.32.0+cu130-x86_64"):
         (tmp_path / f"{name}.lock").write_text(HEAD.format(machine="x86_64"))
 
-    def ask(loaded: str | None, *, machine: str = "x86_64", **values: Any) -> dict[str, str]:
+    def ask(
+        loaded: str | None, *, machine: str = "x86_64", driver_left_out: bool = False, **values: Any
+    ) -> dict[str, str]:
         facts = {"gpus": ["2330"], "driver": {"loaded": loaded}, "machine": machine}
-        answer: dict[str, str] = choice({"vllm_version": "0.32.0", **values}, str(tmp_path), facts)
+        wanted = {"vllm_version": "0.32.0", **values}
+        answer: dict[str, str] = choice(wanted, str(tmp_path), facts, driver_left_out=driver_left_out)
         return answer
 
     return ask
@@ -36,6 +39,12 @@ def test_the_loaded_driver_decides_where_the_role_does_not_own_it(chosen: Chosen
 def test_the_wanted_driver_decides_where_it_does(chosen: Chosen) -> None:
     wanted = {"nvidia_driver_enabled": True, "nvidia_driver_version": "595.71.05"}
     assert chosen("570.124.06", **wanted)["because"] == "CUDA 13.0 on 595.71.05"
+
+
+def test_who_left_the_drivers_stage_out_is_not_told_to_enable_what_is_enabled(chosen: Chosen) -> None:
+    answer = chosen(None, driver_left_out=True)
+    assert answer["do"] == "the driver's stage comes first: site.yml without --tags, or --tags driver"
+    assert chosen(None)["do"] == "set nvidia_driver_enabled: true"
 
 
 @pytest.mark.parametrize(
