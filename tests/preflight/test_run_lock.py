@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -83,7 +84,7 @@ open(folder + "/run.json", "w").write(running.current().run)
 os.utime(folder + "/run.json", (1, 1))
 running.keep(shell, folder, every=0 if end == "renew" else 1000)
 if end == "renew":
-    print(open(told).read(), os.stat(folder + "/run.json").st_mtime > 1)
+    sys.stdin.read()
 elif end == "raise":
     raise SystemExit(2)
 elif end.isdigit():
@@ -91,29 +92,43 @@ elif end.isdigit():
 """
 
 
+class Keeper:
+    """What a keeper tells through a named pipe."""
+
+    def __init__(self, folder: Path) -> None:
+        os.mkfifo(folder / "told")
+        self.pipe = os.open(folder / "told", os.O_RDWR | os.O_NONBLOCK)
+
+    def told(self, word: str) -> bool:
+        """Whether it has told this word; not waited for in vain."""
+        text = ""
+        while word not in text and select.select([self.pipe], [], [], 120)[0]:
+            text += os.read(self.pipe, 4096).decode()
+        return word in text
+
+
 @pytest.mark.parametrize("end", ["return", "raise", str(int(signal.SIGINT)), str(int(signal.SIGKILL))])
 @pytest.mark.parametrize("mine", [True, False])
 def test_a_run_lets_go_of_what_is_its_own_however_it_ends(tmp_path: Path, end: str, mine: bool) -> None:
-    told, host = tmp_path / "told", tmp_path / "host"
+    keeper, host = Keeper(tmp_path), tmp_path / "host"
     host.mkdir()
-    os.mkfifo(told)
     program = PROGRAM if mine else PROGRAM.replace("write(running.current().run)", "write('another run')")
-    child = subprocess.Popen([sys.executable, "-c", program, host, told, end], stderr=subprocess.DEVNULL)
-    assert told.read_text() == "released"
-    child.wait()
+    command = [sys.executable, "-c", program, host, tmp_path / "told", end]
+    subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
+    assert keeper.told("released")
     assert host.exists() is not mine
 
 
 def test_a_run_renews_what_it_has(tmp_path: Path) -> None:
-    told, host = tmp_path / "told", tmp_path / "host"
+    keeper, host = Keeper(tmp_path), tmp_path / "host"
     host.mkdir()
-    os.mkfifo(told)
-    command = [sys.executable, "-c", PROGRAM, host, told, "renew"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "renewed True\n"
-        while told.read_text() != "released":
-            pass
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, host, tmp_path / "told", "renew"], stdin=subprocess.PIPE
+    ) as child:
+        assert keeper.told("renewed")
+        assert (host / "run.json").stat().st_mtime > 1
+        child.communicate()
+    assert keeper.told("released")
 
 
 def playbook(folder: Path, *tasks: dict[str, object]) -> Path:
