@@ -27,7 +27,7 @@ _HEAD = re.compile(r'.* File ".*|.*?\] |\(\w+ pid=\d+\) ')
 # Figures of the log's last lines, where it fails, and of what was given.
 _OF_LOG, _OF_GIVEN = 10, 8
 # Of each rule so many of its scenarios that fire.
-_SCENARIOS = 4
+_SCENARIOS = 8
 
 
 @cache

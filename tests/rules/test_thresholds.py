@@ -66,3 +66,10 @@ def test_no_port_lies_beyond_the_last(tmp_path: Path, port: int, to: int | None)
     told = asked(tmp_path, "vd510-port-after-ready-fires", "8000)", f"{port})", given=_listening())
     assert isinstance(told, Finding)
     assert next(c.after for c in told.changes if c.name == "port") == to
+
+
+def test_of_two_options_that_nobody_knows_the_title_names_the_first_and_both_go(tmp_path: Path) -> None:
+    told = asked(tmp_path, "vd502-unknown-option-fires", "on-the-fly-batches 4", "on-the-fly-batches 4 --zorblax 1")
+    assert isinstance(told, Finding)
+    assert told.title.startswith("vLLM has no --max-num-on-the-fly-batches")
+    assert [change.name for change in told.changes] == ["max-num-on-the-fly-batches", "zorblax"]

@@ -12,6 +12,7 @@ from math import isfinite
 from pathlib import Path
 
 from vllm_doctor.gather.bounded import all_of, json_value
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Unknown
 
 MAX_BYTES = 32 << 20  # the largest published config.json (skip lists of quantised models) is below 1 MiB
@@ -29,10 +30,7 @@ class Section:
         self.path = path
 
     def _fail(self, key: str, value: object, needed: str) -> ConfigError:
-        shown = repr(value)
-        return ConfigError(
-            f"{self.path}: {key} is {shown if len(shown) <= 80 else shown[:77] + '...'}; needed: {needed}"
-        )
+        return ConfigError(f"{self.path}: {key} is {excerpt.value(value)}; needed: {needed}")
 
     def has(self, *keys: str) -> bool:
         """Is any of these keys there with a value?"""

@@ -51,7 +51,7 @@ def given_config(case: Case) -> dict[str, object] | None:
         return {} if case.flag(NAME) is None or launch is not None else None
     if not isinstance(written, str):
         return None
-    if written.isdecimal() and len(written) < 4:  # -O3
+    if written in {"0", "1", "2", "3"}:  # -O3
         key = "mode" if case.version and kernels.has("compilation", "mode", case.version) else "level"
         return {key: int(written)}
     try:
