@@ -36,6 +36,16 @@ def test_a_limit_to_servers_alone_and_a_run_without_one_get_as_far_as_the_hosts(
     assert "UNREACHABLE" in watched("-e", "monitoring_allow_open=true", *words)
 
 
+def test_the_watcher_is_not_held_up_by_a_host_that_is_to_be_without_vllm(tmp_path: Path) -> None:
+    absent = tmp_path / "absent.yml"
+    absent.write_text("vllm: {hosts: {gpu02.example.net: {site_state: absent}}}\n")
+    told = watched("-e", "monitoring_allow_open=true", "-i", str(absent), "--limit", "all:!gpu02.example.net")
+    assert "UNREACHABLE" in told
+    told = watched("-e", "monitoring_allow_open=true", "-i", str(absent))
+    assert "fatal: [gpu01.example.net]: UNREACHABLE" in told
+    assert "fatal: [gpu02.example.net]: UNREACHABLE" not in told
+
+
 def test_exporters_that_are_open_on_many_hosts_are_one_refusal() -> None:
     told = watched("--limit", "gpu01.example.net,gpu02.example.net")
     assert "gpu01.example.net, gpu02.example.net: node-exporter would listen on 0.0.0.0, which others reach" in told
@@ -83,6 +93,17 @@ def test_what_cannot_be_watched_is_refused_by_name(tmp_path: Path, words: tuple[
     done = play(tmp_path, *words)
     assert done.returncode != 0
     assert told in " ".join((done.stdout + done.stderr).split())
+
+
+def test_a_host_that_is_to_be_without_vllm_is_no_target(tmp_path: Path) -> None:
+    absent = tmp_path / "absent.yml"
+    absent.write_text("vllm: {hosts: {gpu02.example.net: {site_state: absent}}}\n")
+    done = play(tmp_path / "out", "-i", str(absent))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name, count in (("vllm", 12), ("node", 11)):
+        hosts = [one["labels"]["host"] for one in json.loads((tmp_path / f"out/targets/{name}.json").read_text())]
+        assert len(hosts) == count
+        assert "gpu02.example.net" not in hosts
 
 
 def test_files_without_some_hosts_are_refused(tmp_path: Path) -> None:
