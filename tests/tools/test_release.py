@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import release
-from releases import checks, history, read, report, store
+from releases import checks, history, joint, read, report, store
 from releases.wheel import read as read_wheel
 
-from tests.tools.small_wheel import wheel
+from tests.tools.small_wheel import ARG_UTILS, wheel
 from vllm_doctor.knowledge import serving
 from vllm_doctor.knowledge.version import as_version
 
@@ -303,6 +303,83 @@ def validate_parsed_serve_args(args):
         assert checks == {
             "(not (other_port is None)) and (other_port == port)": {},
             "(outputs and (not requests))": {},
+        }
+
+    def test_what_parts_of_the_configuration_do_not_take_together_is_followed_to_where_it_is_asked(
+        self, tmp_path: Path
+    ) -> None:
+        more = {
+            "vllm/engine/arg_utils.py": ARG_UTILS
+            + """
+    stages: int = 1
+    adapters: bool = False
+    def create(self):
+        return VllmConfig(ParallelConfig(stages=self.stages, adapters=self.adapters))
+""",
+            "vllm/config/parallel.py": """
+class ParallelConfig:
+    stages: int = 1
+    adapters: bool = False
+    mode: str | None = None
+    ranks: int = 0
+    @property
+    def several(self):
+        return self.stages > 1
+    def __post_init__(self):
+        if self.mode is None:
+            self.mode = "plain"
+        self.ranks = 2
+""",
+            "vllm/config/vllm.py": """
+class VllmConfig:
+    def __post_init__(self):
+        if self.model_config is not None:
+            self.model_config.verify_with(self.parallel_config)
+        if self.parallel_config.ranks % 3 != 0 and self.parallel_config.mode == "odd":
+            raise ValueError("three by three")
+        way = 1
+        way = 2
+        if way and self.parallel_config.several:
+            raise ValueError("a name that is set twice stands for nothing")
+        unsupported = self._unsupported()
+        if unsupported:
+            raise ValueError(unsupported)
+    def _unsupported(self):
+        found = []
+        if lookup(self.parallel_config):
+            found.append("nobody can say")
+        if self.parallel_config.several and self.lora_config is not None:
+            found.append("adapters in stages")
+        return found
+""",
+            "vllm/config/model.py": """
+class ModelConfig:
+    def verify_with(self, parallel_config):
+        if not self.is_deep:
+            return
+        stages = parallel_config.stages
+        if stages > 1 and not self.has_stages:
+            raise ValueError("no stages")
+class LoRAConfig:
+    rank: int = 16
+""",
+        }
+        options = {"stages": {}, "adapters": {}}
+        told = joint.read(read_wheel(wheel(tmp_path, more=more)), options)
+        assert told == {
+            "model.is_deep and parallel.stages > 1 and (not model.has_stages)": {
+                "options": {"parallel.stages": "stages"},
+                "defaults": {"parallel.stages": "1"},
+            },
+            "parallel.ranks % 3 != 0 and parallel.mode == 'odd'": {
+                "defaults": {"parallel.mode": "None", "parallel.ranks": "0"},
+                "moved": ["parallel.ranks"],
+                "filled": ["parallel.mode"],
+            },
+            "unknown or (parallel.stages > 1 and lora is not None)": {
+                "options": {"parallel.stages": "stages"},
+                "defaults": {"parallel.stages": "1"},
+            },
         }
 
     def test_everything_else_is_a_name_a_line(self, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def read(
         for node in wheel.tree(path).body
         if isinstance(node, ast.ClassDef)
     }
-    handed = _handed_on(wheel, taken)
+    handed = handed_on(wheel, taken)
     for name, node in nodes.items():
         if name in fields:
             known = _unchanged(node, classes)
@@ -111,12 +111,13 @@ def _unchanged(node: ast.ClassDef, classes: Classes) -> dict[str, str | None]:
         plain = classes.default(default)
         validated = re.search(rf"field_validator\([^)]*'({name}|\*)'", text)
         changed = re.search(rf"\bself\.{name}(: [^=\n]+)? ([-+*/]?=) |setattr\(self, '{name}'", text)
-        if plain is not None and not changed and not validated and _literal(plain):
+        if plain is not None and not changed and not validated and literal(plain):
             made[name] = plain
     return made
 
 
-def _literal(text: str) -> bool:
+def literal(text: str) -> bool:
+    """Is it a plain value of Python?"""
     try:
         ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -124,7 +125,7 @@ def _literal(text: str) -> bool:
     return True
 
 
-def _handed_on(wheel: Wheel, taken: set[str]) -> dict[str, dict[str, str]]:
+def handed_on(wheel: Wheel, taken: set[str]) -> dict[str, dict[str, str]]:
     """Class → its field → the option that it is made of as it was given: `ParallelConfig(nnodes=self.nnodes, …)`."""
     module = wheel.tree(_ARG_UTILS)
     changed = set(re.findall(r"\bself\.(\w+)(?:: [^=\n]+)? [-+*/]?= ", ast.unparse(module)))

@@ -19,6 +19,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "options": ("options",),
     "fields": ("fields",),
     "checks": ("checks",),
+    "joint": ("joint",),
     "registered": tuple(registered.TABLES),
     "environment": ("environment",),
     "kernels": _KERNELS,

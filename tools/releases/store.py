@@ -19,6 +19,7 @@ SECTIONS = (
     "options",
     "fields",
     "checks",
+    "joint",
     "environment",
     "attention",
     "moe",

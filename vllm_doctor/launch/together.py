@@ -24,7 +24,9 @@ def conflicts(flags: Mapping[str, str | bool], version: Version) -> Iterator[Ref
     from vllm_doctor.knowledge.parser.checks import broken  # its reader of expressions takes milliseconds
 
     named = {one.flag.lstrip("-") for one in told}
-    for check in broken({name.replace("-", "_"): _value(name, text, version) for name, text in flags.items()}, version):
+    for check in broken(
+        {name.replace("-", "_"): option_value(name, text, version) for name, text in flags.items()}, version
+    ):
         names = [name.replace("_", "-") for name in check.names]
         if not named & {name.replace("_", "-") for name in check.asked}:
             value = flags[names[0]]
@@ -32,7 +34,7 @@ def conflicts(flags: Mapping[str, str | bool], version: Version) -> Iterator[Ref
             yield Refusal(f"--{names[0]}", found, check.needed)
 
 
-def _value(name: str, text: str | bool, version: Version) -> object:
+def option_value(name: str, text: str | bool, version: Version) -> object:
     """What vLLM's parser makes of a value."""
     from vllm_doctor.knowledge.parser.checks import UnknownValue
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -59,13 +59,9 @@ def broken(values: Mapping[str, object], at: Version, *, of: str = "") -> Iterat
             given = tuple(name for name in names if name in values)
             if given:
                 defaults = table.value(key, at).get("defaults")
-                ask = _Asked(values, defaults if isinstance(defaults, Mapping) else None, at)
+                ask = _Keys(values, defaults if isinstance(defaults, Mapping) else None, at)
                 if ask.value(tree) is True:
-                    held = list(_held(tree, ask))
-                    others = [part for part in held if _first_name(part) != given[0]]
-                    does = dict.fromkeys(_instead(part, ask) for part in others or held[-1:])
-                    beside = f" beside {ask.shown(given[0])}" if others else ""
-                    yield BrokenCheck(given, " or ".join(does) + beside, frozenset(names))
+                    yield BrokenCheck(given, ask.instead(tree, given[0]), frozenset(names))
 
 
 @cache
@@ -74,21 +70,44 @@ def _tree(text: str) -> tuple[ast.expr, tuple[str, ...]]:
     return tree, tuple(dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)))
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What the names of a test hold."""
+class Asked:
+    """Asks a test: a subclass says what its names hold, and what they are called."""
 
-    values: Mapping[str, object]
-    defaults: Mapping[str, object] | None
-    at: Version
+    def named(self, name: str) -> object:
+        """What a name holds."""
+        raise NotImplementedError
+
+    def shown(self, name: str) -> str:
+        """What a reader calls it."""
+        raise NotImplementedError
+
+    def wanted(self, name: str, *, holds: bool) -> str:
+        """In words: it should hold, or it should not."""
+        return self.shown(name) if holds else f"no {self.shown(name)}"
+
+    def needless(self, part: ast.expr, held: Sequence[ast.expr]) -> bool:
+        """Does a part go without saying beside the others that hold?"""
+        del part, held
+        return False
+
+    def instead(self, tree: ast.expr, given: str) -> str:
+        """In words, what would do in place of a test that holds, beside the name that was given."""
+        held = list(_held(tree, self))
+        held = [part for part in held if not self.needless(part, held)]
+        others = [part for part in held if _first_name(part) != given]
+        does = dict.fromkeys(_instead(part, self) for part in others or held[-1:])
+        beside = f" beside {self.shown(given)}" if others else ""
+        return " or ".join(does) + beside
 
     def value(self, node: ast.expr) -> object:
         """True, False or a value; an UnknownValue where it depends on what nobody knows."""
         match node:
             case ast.Constant():
                 return node.value
-            case ast.Name(id=name):
-                return self.values[name] if name in self.values else self._default(name)
+            case ast.Name() | ast.Attribute():
+                return self.named(ast.unparse(node))
+            case ast.BinOp(left=left, op=op, right=right):
+                return _counted(self.value(left), type(op), self.value(right))
             case ast.Tuple(elts=parts):
                 return tuple(self.value(part) for part in parts)
             case ast.UnaryOp(op=ast.USub(), operand=inner):
@@ -104,10 +123,6 @@ class _Asked:
             case _:
                 return _UNKNOWN
 
-    def shown(self, name: str) -> str:
-        """An option's name as one writes it; a key's as it stands."""
-        return name if self.defaults is not None else f"--{name.replace('_', '-')}"
-
     def _joined(self, values: list[object], *, all_of: bool) -> object:
         decided = [bool(v) for v in values if not isinstance(v, UnknownValue)]
         if any(v is not all_of for v in decided):
@@ -120,6 +135,8 @@ class _Asked:
             other = self.value(node)
             if isinstance(one, UnknownValue) or isinstance(other, UnknownValue):
                 return _UNKNOWN
+            if isinstance(other, tuple) and any(isinstance(part, UnknownValue) for part in other):
+                return _UNKNOWN
             try:
                 holds = _SIGNS[type(op)][1](one, other)
             except TypeError:
@@ -128,6 +145,22 @@ class _Asked:
                 return False
             one = other
         return True
+
+
+@dataclass(frozen=True)
+class _Keys(Asked):
+    """Options by their names, or (with defaults) the keys of one class."""
+
+    values: Mapping[str, object]
+    defaults: Mapping[str, object] | None
+    at: Version
+
+    def named(self, name: str) -> object:
+        return self.values[name] if name in self.values else self._default(name)
+
+    def shown(self, name: str) -> str:
+        """An option's name as one writes it; a key's as it stands."""
+        return name if self.defaults is not None else f"--{name.replace('_', '-')}"
 
     def _default(self, name: str) -> object:
         from vllm_doctor.knowledge import versions
@@ -140,36 +173,64 @@ class _Asked:
         return _UNKNOWN if isinstance(found, versions.Expression) else found
 
 
-def _held(node: ast.expr, ask: _Asked) -> Iterator[ast.expr]:
+_COUNTS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Mod: operator.mod,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+def _counted(one: object, op: type[ast.operator], other: object) -> object:
+    """A sum of whole numbers; of anything else nobody knows."""
+    if not isinstance(one, int) or not isinstance(other, int) or op not in _COUNTS:
+        return _UNKNOWN
+    return _COUNTS[op](one, other) if other or op not in {ast.Mod, ast.FloorDiv} else _UNKNOWN
+
+
+def _held(node: ast.expr, ask: Asked) -> Iterator[ast.expr]:
     """The parts of a test that hold; each of them would have to be otherwise."""
-    if isinstance(node, ast.BoolOp):
-        held = [part for part in node.values if ask.value(part) is not False and ask.value(part)]
-        for part in held if isinstance(node.op, ast.And) else held[:1]:
-            yield from _held(part, ask)
-    else:
-        yield node
+    match node:
+        case ast.BoolOp(op=op, values=parts):
+            held = [part for part in parts if _is_held(ask.value(part))]
+            for part in held if isinstance(op, ast.And) else held[:1]:
+                yield from _held(part, ask)
+        case ast.UnaryOp(op=ast.Not(), operand=ast.BoolOp(op=op, values=parts)):
+            turned = ast.And() if isinstance(op, ast.Or) else ast.Or()
+            yield from _held(ast.BoolOp(turned, [ast.UnaryOp(ast.Not(), part) for part in parts]), ask)
+        case ast.UnaryOp(op=ast.Not(), operand=ast.UnaryOp(op=ast.Not(), operand=inner)):
+            yield from _held(inner, ask)
+        case _:
+            yield node
+
+
+def _is_held(value: object) -> bool:
+    return not isinstance(value, UnknownValue) and bool(value)
 
 
 def _first_name(node: ast.expr) -> str:
-    return next((part.id for part in ast.walk(node) if isinstance(part, ast.Name)), "")
+    """The first name of a part, with the dots that are in it."""
+    named = [part for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)]
+    return ast.unparse(named[0]) if named else ""
 
 
-def _instead(node: ast.expr, ask: _Asked) -> str:
+def _instead(node: ast.expr, ask: Asked) -> str:
     """What would do in place of a part that holds."""
     match node:
-        case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
-            return ask.shown(name)
-        case ast.UnaryOp(op=ast.Not(), operand=ast.Compare(left=ast.Name(id=name), ops=[ast.Is()])):
-            return f"no {ask.shown(name)}"
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Name() | ast.Attribute() as name):
+            return ask.wanted(ast.unparse(name), holds=True)
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Compare(left=name, ops=[ast.Is()])):
+            return ask.wanted(ast.unparse(name), holds=False)
         case ast.UnaryOp(op=ast.Not(), operand=ast.Compare(left=low, comparators=[ast.Name(id=name), high])):
             return f"{ask.shown(name)} from {ask.value(low)} to {ask.value(high)}"
-        case ast.Name(id=name):
-            return f"no {ask.shown(name)}"
-        case ast.Compare(left=ast.Name(id=name), ops=[op], comparators=[other]):
+        case ast.Name() | ast.Attribute() as name:
+            return ask.wanted(ast.unparse(name), holds=False)
+        case ast.Compare(left=ast.Name() | ast.Attribute() as name, ops=[op], comparators=[other]):
             value = ask.value(other)
             if value is None:
-                return ask.shown(name) if isinstance(op, ast.Is) else f"no {ask.shown(name)}"
+                return ask.wanted(ast.unparse(name), holds=isinstance(op, ast.Is))
             told = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            return f"{ask.shown(name)} {_SIGNS[type(op)][0].format(told)}"
+            return f"{ask.shown(ast.unparse(name))} {_SIGNS[type(op)][0].format(told)}"
         case _:
             return f"not {ast.unparse(node)}"

@@ -1,0 +1,104 @@
+"""What a release's configuration refuses of a launch as a whole, by the tests that its wheel states: each with a launch
+beside it that differs in one thing and is not refused for it."""
+
+import dataclasses
+
+import pytest
+
+from tests.plan.models import LLAMA_8B, arch
+from tests.plan.test_refused import EXPERTS, settings
+from vllm_doctor.knowledge.gpus import find
+from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.launch.parse import parse_launch
+from vllm_doctor.plan.launch.resolve import resolve
+
+DRAFTS = "--speculative-config"
+ADAPTS = '{"method":"ngram","num_speculative_tokens":3,"enable_adaptive_verification":true}'
+PLAIN = '{"method":"ngram","num_speculative_tokens":3}'
+FLY = '{"method":"ngram","num_speculative_tokens":%d,"rejection_sample_method":"fly"}'
+
+
+def refused(config, flags, version="0.33.0", card="H100"):
+    _, s, _ = settings(config, flags, version, card)
+    return [(r.flag, r.found, r.needed) for r in s.refusals]
+
+
+@pytest.mark.parametrize(
+    ("config", "version", "flags", "taken", "told"),
+    [
+        (
+            LLAMA_8B,
+            "0.33.0",
+            f"--speculative-config {ADAPTS} --enable-lora",
+            f"--speculative-config {PLAIN} --enable-lora",
+            (
+                "--speculative-config",
+                "enable_adaptive_verification true",
+                "no --enable-lora beside enable_adaptive_verification of --speculative-config",
+            ),
+        ),
+        (
+            LLAMA_8B,
+            "0.33.0",
+            f"--speculative-config {FLY % 1}",
+            f"--speculative-config {FLY % 2}",
+            (
+                "--speculative-config",
+                'rejection_sample_method "fly"',
+                f"num_speculative_tokens of {DRAFTS} of 2 or more beside rejection_sample_method of {DRAFTS}",
+            ),
+        ),
+        (
+            EXPERTS,
+            "0.10.2",
+            "--enable-lora --max-lora-rank 48",
+            "--enable-lora --max-lora-rank 64",
+            ("--max-lora-rank", "48", "--max-lora-rank of one of 8, 16, 32, 64, 128, 256, 320, 512"),
+        ),
+        (
+            LLAMA_8B,
+            "0.33.0",
+            "--return-sampling-mask --logprobs-mode raw_logprobs",
+            "--return-sampling-mask --logprobs-mode processed_logprobs",
+            (
+                "--return-sampling-mask",
+                "set",
+                "--logprobs-mode of processed_logprobs beside --return-sampling-mask",
+            ),
+        ),
+    ],
+)
+def test_a_refusal_of_the_release_is_told_with_what_would_do(config, version, flags, taken, told):
+    assert told in refused(config, flags, version)
+    assert told[0] not in [flag for flag, _, _ in refused(config, taken, version)]
+
+
+def test_a_model_that_the_release_asks_for_is_told_in_words():
+    flags = "--tensor-parallel-size 2 --decode-context-parallel-size 2"
+    assert "--decode-context-parallel-size" in [flag for flag, _, _ in refused(LLAMA_8B, flags)]
+
+
+def test_a_release_between_two_that_disagree_refuses_nothing_by_them():
+    flags = "--speculative-config " + FLY % 1
+    assert refused(LLAMA_8B, flags, "0.33.0")
+    assert not [
+        r for r in refused(LLAMA_8B, "--speculative-config " + PLAIN, "0.29.0") if r[0] == "--speculative-config"
+    ]
+
+
+def test_a_value_that_the_release_changes_before_it_asks_makes_no_refusal():
+    # moonep is set and unset while the configuration is made, so nobody knows what it holds when it is asked.
+    assert not refused(EXPERTS, "--all2all-backend moonep --quantization fp8")
+
+
+def test_defaults_alone_are_never_refused():
+    for version in ("0.8.5", "0.10.2", "0.11.0", "0.19.1", "0.25.1", "0.28.0", "0.30.0", "0.33.0"):
+        assert refused(LLAMA_8B, "", version) == []
+        assert refused(EXPERTS, "--tensor-parallel-size 2 --enable-expert-parallel", version) == []
+
+
+def test_another_makers_device_is_not_asked():
+    v, gpu = as_version("0.33.0"), dataclasses.replace(find("H100"), backend="ROCm")
+    line = parse_launch(["vllm", "serve", "m", "--speculative-config", ADAPTS, "--enable-lora"], v)
+    s = resolve(line, v, arch(LLAMA_8B), gpu, gpu.total_gib, 1)
+    assert "--speculative-config" not in [r.flag for r in s.refusals]

@@ -1,0 +1,189 @@
+"""What a release's configuration refuses of a launch as a whole: its own tests (history/joint.json), asked of the
+options as given, of the model, and of what the plan settles.
+
+A test names parts of the configuration: `parallel.enable_eplb and (not parallel.enable_expert_parallel)`. What nobody
+knows makes no refusal: a value that the release may change before it asks, a default that it computes, a method.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.history import history
+from vllm_doctor.knowledge.parser.checks import Asked, UnknownValue
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.launch.together import option_value
+from vllm_doctor.plan.model.architecture import Architecture
+
+_UNKNOWN = UnknownValue()
+# The option that makes a part of the configuration, where it is there only if asked for.
+_ASKED_FOR = {
+    "speculative": "speculative-config",
+    "lora": "enable-lora",
+    "kv_transfer": "kv-transfer-config",
+    "ec_transfer": "ec-transfer-config",
+}
+# A device of CUDA; of others' devices the plan asks nothing.
+_CUDA = frozenset({"is_cuda", "is_cuda_alike", "is_sleep_mode_available"})
+_OTHERS = frozenset({"is_rocm", "is_xpu", "is_tpu", "is_cpu", "is_out_of_tree", "is_hpu", "is_neuron"})
+# What should be, or should not be, in words.
+_WORDS = {
+    "model.is_moe": ("a model with experts", "a model without experts"),
+    "model.use_mla": ("a model with latent attention (MLA)", "a model without latent attention (MLA)"),
+    "model.is_encoder_decoder": ("an encoder-decoder model", "a model that is no encoder-decoder"),
+    "model.is_multimodal_model": ("a multimodal model", "a model of text alone"),
+    "model.is_hybrid": ("a model with recurrent layers", "a model without recurrent layers"),
+    "model.quantization": ("a quantised model", "a model that is not quantised"),
+    "whole.use_v2_model_runner": ("VLLM_USE_V2_MODEL_RUNNER=1", "no VLLM_USE_V2_MODEL_RUNNER=1"),
+}
+
+
+class _Launch(Asked):
+    """The names of one test, as this launch has them."""
+
+    def __init__(self, record: Mapping[str, object], flags: Mapping[str, str | bool], facts: Mapping[str, object]):
+        self.options, self.defaults = _table(record, "options"), _table(record, "defaults")
+        self.moved, self.filled = _listed(record, "moved"), _listed(record, "filled")
+        self.flags, self.facts = flags, facts
+        self.version: Version = facts["version"]  # type: ignore[assignment]
+
+    def option(self, name: str) -> str | None:
+        """The option that a name is made of."""
+        part, _, key = name.partition(".")
+        if name in self.options:
+            return str(self.options[name]).replace("_", "-")
+        return _ASKED_FOR.get(part, f"{part.replace('_', '-')}-config") if key else _ASKED_FOR.get(part)
+
+    def given(self, name: str) -> bool:
+        """Does the launch itself say what this name holds?"""
+        option, key = self.option(name), name.partition(".")[2]
+        if option is None or option not in self.flags:
+            return False
+        return name in self.options or not key or key in _object(self.flags[option])
+
+    def named(self, name: str) -> object:
+        part, _, key = name.partition(".")
+        if name in self.facts:
+            return self.facts[name]
+        if part == "platform":
+            return True if key in _CUDA else False if key in _OTHERS else _UNKNOWN
+        if not key:
+            option = _ASKED_FOR.get(part)
+            return _UNKNOWN if option is None else self.flags[option] if self.flags.get(option) else None
+        if name in self.moved:
+            return _UNKNOWN
+        if self.given(name):
+            option = str(self.option(name))
+            if name in self.options:
+                return option_value(option, self.flags[option], self.version)
+            return _object(self.flags[option])[key]
+        if name in self.filled or name not in self.defaults:
+            return _UNKNOWN
+        found = versions.literal(self.defaults[name])
+        return _UNKNOWN if isinstance(found, versions.Expression) else found
+
+    def shown(self, name: str) -> str:
+        if name in _WORDS:
+            return _WORDS[name][0]
+        option, key = self.option(name), name.partition(".")[2]
+        if option is None:
+            return name
+        return f"--{option}" if name in self.options or not key else f"{key} of --{option}"
+
+    def refusal(self, tree: ast.expr, name: str) -> Refusal:
+        """What is told of a test that holds, of a name in it that was given."""
+        option = str(self.option(name))
+        key, value = name.partition(".")[2], self.flags[option]
+        found = "set" if value is True else str(value)
+        if key and name not in self.options:
+            found = f"{key} {json.dumps(_object(value)[key])}"
+        return Refusal(f"--{option}", found[:60], self.instead(tree, name))
+
+    def needless(self, part: ast.expr, held: Sequence[ast.expr]) -> bool:
+        """That a part is there at all goes without saying where one of its keys is asked for."""
+        names, others = set(_names(part)), {name for one in held if one is not part for name in _names(one)}
+        return all("." not in name and any(other.startswith(f"{name}.") for other in others) for name in names)
+
+    def wanted(self, name: str, *, holds: bool) -> str:
+        if name in _WORDS:
+            return _WORDS[name][0 if holds else 1]
+        return super().wanted(name, holds=holds)
+
+
+def of_model(arch: Architecture, quantization: str | None) -> dict[str, object]:
+    """What vLLM's configuration asks of a model, by its names; nothing of a type that is not known."""
+    if not arch.known:
+        return {}
+    stored = arch.quantization.text("quant_method") if arch.quantization is not None else ""
+    return {
+        "model.is_moe": arch.moe is not None,
+        "model.use_mla": arch.mla is not None,
+        "model.is_encoder_decoder": arch.encoder_decoder,
+        "model.is_multimodal_model": arch.multimodal,
+        "model.is_hybrid": arch.hybrid,
+        "model.architecture": arch.name or None,
+        "model.quantization": quantization or stored or None,
+        "model.get_total_num_kv_heads": arch.kv_heads,
+        "multimodal": True if arch.multimodal else None,
+    }
+
+
+def of_environment(env: Mapping[str, str]) -> dict[str, object]:
+    """Switches of vLLM's as its configuration reads them, and the runner where one of them asks for it."""
+    made: dict[str, object] = {f"envs.{name}": value == "1" for name, value in env.items() if value in {"0", "1"}}
+    asked = env.get("VLLM_USE_V2_MODEL_RUNNER")
+    return made if asked is None else {**made, "whole.use_v2_model_runner": asked == "1"}
+
+
+def refusals(flags: Mapping[str, str | bool], version: Version, facts: Mapping[str, object]) -> Iterator[Refusal]:
+    """Each test of the release that holds for the launch. `facts` are the values of names that the plan settles."""
+    table = history("joint", "joint")
+    for test in table.names():
+        if not table.exists(test, version):
+            continue
+        launch = _Launch(table.value(test, version), flags, {**facts, "version": version})
+        if not any(name in flags for name in _asked(test, launch)):
+            continue
+        tree = ast.parse(test, mode="eval").body
+        if launch.value(tree) is True:
+            names = [name for name in dict.fromkeys(_names(tree)) if launch.given(name)]
+            if names:
+                yield launch.refusal(tree, min(names, key=lambda name: "." not in name))
+
+
+def _asked(test: str, launch: _Launch) -> Iterator[str]:
+    """The options that a test asks of: a release never refuses its own defaults."""
+    yield from (str(option).replace("_", "-") for option in launch.options.values())
+    for word in test.replace("(", " ").replace(")", " ").split():
+        if word[0].isalpha():
+            yield str(launch.option(word))
+
+
+def _names(tree: ast.expr) -> Iterator[str]:
+    """The names of a test, in their order."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) or (isinstance(node, ast.Name) and node.id in _ASKED_FOR):
+            yield ast.unparse(node)
+
+
+def _table(record: Mapping[str, object], key: str) -> Mapping[str, object]:
+    found = record.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _listed(record: Mapping[str, object], key: str) -> frozenset[str]:
+    found = record.get(key)
+    return frozenset(map(str, found)) if isinstance(found, list) else frozenset()
+
+
+def _object(value: str | bool) -> Mapping[str, object]:
+    """A value of JSON; nothing for what is none."""
+    try:
+        loaded = json.loads(value) if isinstance(value, str) else None
+    except (ValueError, RecursionError):
+        return {}
+    return loaded if isinstance(loaded, dict) else {}
