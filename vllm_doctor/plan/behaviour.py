@@ -33,6 +33,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     pads_latent_heads_to_256: bool
     caps_step_by_sequences: bool
     v1_keeps_weights: bool
+    drops_items_beyond_step: bool
     rest_to_last_stage: bool
     groups_kinds: bool
     need_in_bytes: bool
@@ -60,6 +61,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     refuses_deprecated_methods: bool
     connector_ends_groups: bool
     triton_sampler: bool
+    keeps_both_while_quantising: bool
     packs_sparse_latents: bool
     strands_mxfp4: bool
     can_estimate_graphs: bool

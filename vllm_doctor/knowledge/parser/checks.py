@@ -70,7 +70,7 @@ def _tree(text: str) -> tuple[ast.expr, tuple[str, ...]]:
     return tree, tuple(dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)))
 
 
-class Asked:
+class OptionTest:
     """Asks a test: a subclass says what its names hold, and what they are called."""
 
     def named(self, name: str) -> object:
@@ -148,7 +148,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class _Keys(Asked):
+class _Keys(OptionTest):
     """Options by their names, or (with defaults) the keys of one class."""
 
     values: Mapping[str, object]
@@ -189,7 +189,7 @@ def _counted(one: object, op: type[ast.operator], other: object) -> object:
     return _COUNTS[op](one, other) if other or op not in {ast.Mod, ast.FloorDiv} else _UNKNOWN
 
 
-def _held(node: ast.expr, ask: Asked) -> Iterator[ast.expr]:
+def _held(node: ast.expr, ask: OptionTest) -> Iterator[ast.expr]:
     """The parts of a test that hold; each of them would have to be otherwise."""
     match node:
         case ast.BoolOp(op=op, values=parts):
@@ -215,7 +215,7 @@ def _first_name(node: ast.expr) -> str:
     return ast.unparse(named[0]) if named else ""
 
 
-def _instead(node: ast.expr, ask: Asked) -> str:
+def _instead(node: ast.expr, ask: OptionTest) -> str:
     """What would do in place of a part that holds."""
     match node:
         case ast.UnaryOp(op=ast.Not(), operand=ast.Name() | ast.Attribute() as name):

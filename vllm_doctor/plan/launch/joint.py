@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.history import history
-from vllm_doctor.knowledge.parser.checks import Asked, UnknownValue
+from vllm_doctor.knowledge.parser.checks import OptionTest, UnknownValue
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.launch.together import option_value
@@ -42,7 +42,7 @@ _WORDS = {
 }
 
 
-class _Launch(Asked):
+class _Launch(OptionTest):
     """The names of one test, as this launch has them."""
 
     def __init__(self, record: Mapping[str, object], flags: Mapping[str, str | bool], facts: Mapping[str, object]):

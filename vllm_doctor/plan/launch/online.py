@@ -5,6 +5,8 @@ from vllm_doctor.knowledge.versions import Version
 # Linear layers are quantised one by one as they are loaded, and never lie on the GPU in 16 bits, from here on
 # (quantization/fp8.py: weights are made on the meta device); before, all of them did at first.
 STREAMED = Version((0, 16))
+# Experts too (0.14.1 makes them on the GPU, 0.17.1 does not; the release between was not read for them).
+STREAMED_EXPERTS = Version((0, 17))
 # Names of --quantization for what is done while loading, and the compute capability that each asks for beside what all
 # of them do (config/quantization.py _ONLINE_SHORTHANDS; quantization/online/fp8.py, nvfp4.py).
 SHORTHANDS = {

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Card
+from vllm_doctor.plan.launch.online import STREAMED, STREAMED_EXPERTS
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
@@ -100,7 +101,11 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     away = offloaded(shown, s, fmt, target, index)
     weights += away.buffers - away.moved
     lost = stranded(a, s, gpu, index, fmt)
-    return Stage(weights, activation, pool, checked, lost, heavier, runner, away, _while_loading(a, s, index))
+    loading = _while_loading(a, s, index)
+    if _quantises_late(a, s):
+        plain = _loaded(shown, (None, s.element, None), s.parallel, index, target, s.speculative)
+        loading += plain if s.does.keeps_both_while_quantising else max(0.0, plain - load(target))
+    return Stage(weights, activation, pool, checked, lost, heavier, runner, away, loading)
 
 
 def _drafter(s: Settings, target: WeightTarget) -> float:
@@ -123,6 +128,13 @@ def _while_loading(a: Architecture, s: Settings, index: int) -> float:
         return 0.0
     rows = padded_vocab(a.vocab, s.parallel.tp) // s.parallel.tp
     return float(_SHARED_LATER.get(s.speculative or "", 0) * rows * a.hidden * s.element)
+
+
+def _quantises_late(a: Architecture, s: Settings) -> bool:
+    """Does a plain checkpoint lie on the GPU in 16 bits as a whole before it is quantised (quantization/fp8.py: so do
+    linear layers before 0.16, experts before 0.17)?"""
+    asked = s.quantization == "fp8" and a.quantization is None and s.element == 2 and not s.host.weights_gib
+    return asked and s.version < (STREAMED if a.moe is None else STREAMED_EXPERTS)
 
 
 def _checks_all_layers(s: Settings) -> bool:

@@ -67,8 +67,11 @@ def _v0_items(v: Vision, s: Settings) -> tuple[int, int]:
 
 
 def text_only(a: Architecture, s: Settings) -> bool:
-    """Are all limits of items 0, so that nothing is profiled ("running in text-only mode", multimodal/registry.py)?"""
+    """Is nothing profiled: are all limits of items 0 ("running in text-only mode", multimodal/registry.py), or do the
+    items of a prompt go beyond V0's step (multimodal/profiling.py)?"""
     moving = a.vision is not None and "qwen" in a.vision.kind
+    if s.engine == "V0" and s.does.drops_items_beyond_step and a.vision is not None and moving:
+        return sum(_v0_items(a.vision, s)) > s.batched
     return s.image_limit == 0 and (s.video_limit == 0 or not moving)
 
 
