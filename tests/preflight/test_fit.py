@@ -37,7 +37,9 @@ def judge(gpus: tuple[str, ...] | None, config: str | None, **values: object) ->
         launches=launches(values, FLAGS, STORE),
     )
     configs = ((str(values.get("read_from", MODEL)), config),) if config else ()
-    return model_fits(HostToJudge(intent, HostFacts(gpus=gpus, model_configs=configs), table(), date(2026, 11, 21)))
+    memory = values.get("memory_gib")
+    host = HostFacts(gpus=gpus, model_configs=configs, memory_gib=memory if isinstance(memory, float) else None)
+    return model_fits(HostToJudge(intent, host, table(), date(2026, 11, 21)))
 
 
 class TestFit:
@@ -83,6 +85,15 @@ class TestFit:
         row = judge((T4,), str(deep))
         assert row.verdict is Result.WARN
         assert "in host memory" in row.found
+
+    def test_what_it_keeps_on_the_host_must_fit_there(self, config: str) -> None:
+        asked = {"vllm_extra_args": {"kv-offloading-size": 100}, "vllm_max_model_len": 32768}
+        row = judge((H100,), config, **asked, memory_gib=62.8)
+        assert row.verdict is Result.FAIL
+        assert row.found.endswith(" oom-host: offloaded cache blocks 100.0 GiB of the host's memory, which has 62.8")
+        assert row.needed == "100.0 GiB beside what the processes themselves take"
+        assert judge((H100,), config, **asked, memory_gib=251.5).verdict is Result.OK
+        assert judge((H100,), config, **asked).verdict is Result.OK  # a host whose memory was not read
 
     def test_more_ranks_than_cards(self, config: str) -> None:
         row = judge((H100, H100), config, vllm_tensor_parallel_size=4)

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
 _NAME = "model fits"
 _OTHERWISE = "take a smaller or quantised model, more cards, or larger ones"
+_LESS_ON_HOST = "keep less on the host (the launch's offload and swap sizes), or take a larger one"
 _LATER = "the role vllm asks again on the host, before its service is touched"
 
 
 def model_fits(case: HostToJudge) -> Checked:
-    """15: every instance's weights, activations and one request of its length fit its cards."""
+    """15: every instance's weights, activations and one request of its length fit its cards, and what it keeps on the
+    host fits there. Each instance is asked by itself."""
     if case.intent.cpu or not case.intent.vllm or not case.intent.launches:
         return Checked(_NAME, Result.NOT_APPLICABLE)
     rows = [_one(case, launch) for launch in case.intent.launches]
@@ -52,13 +54,15 @@ def _one(case: HostToJudge, launch: Instance) -> Checked:
         )
     version, count = case.intent.vllm_version or "", len(launch.gpus) or len(case.gpus)
     try:
-        return _judged(launch, case.gpus[0].label, count, version, config)
+        return _judged(launch, case.gpus[0].label, count, version, config, case.host.memory_gib)
     except ImportError as missing:
         return _unknown(launch, f"the controller has no Python package {missing.name}", "it, for the planner")
 
 
 @functools.cache  # a fleet has few kinds of hosts
-def _judged(launch: Instance, card: str, count: int, version: str, config: str) -> Checked:
+def _judged(  # noqa: PLR0917
+    launch: Instance, card: str, count: int, version: str, config: str, memory: float | None
+) -> Checked:
     """The plan, with the planner's own numbers where the inventory says nothing. Raises ImportError."""
     from vllm_doctor.launch.parse import LaunchError
     from vllm_doctor.plan.advice.choice import choose
@@ -69,7 +73,8 @@ def _judged(launch: Instance, card: str, count: int, version: str, config: str) 
 
     words = (*launch.environment, "vllm", "serve", launch.model, *launch.words)
     try:
-        plan = planner(Question(words, gpu=card, gpus=count, version=version, config=config))
+        host = f"{memory:.1f}" if memory else None
+        plan = planner(Question(words, gpu=card, gpus=count, version=version, config=config, host_memory_gib=host))
         choice = choose(plan, Workload(), "balanced")
         chosen = choice.launch if choice else {}
         left_open = {name: value for name, value in chosen.items() if name not in plan.line.flags}
@@ -80,6 +85,9 @@ def _judged(launch: Instance, card: str, count: int, version: str, config: str) 
         return _unknown(launch, "; ".join(told.settings.doubts), "a model and a layout that this plan knows")
     outcome = "" if told.outcome == "ok" else f"{told.outcome}: "
     found = f"{launch.name} on {count} x {plan.gpu.name if plan.gpu else card}: {outcome}{_sum(plan, told)}"
+    if told.outcome == "oom-host":
+        wanted = f"{told.host.total_gib:.1f} GiB beside what the processes themselves take"
+        return Checked(_NAME, Result.FAIL, found, wanted, _LESS_ON_HOST)
     offload = left_open.get("cpu-offload-gb")
     if safe(told) and offload:
         spilled = f"{offload} GiB of the weights in host memory, which every step reads over PCIe"
@@ -102,6 +110,9 @@ def _sum(plan: "Planner", told: "Prediction") -> str:
     """The arithmetic per card, or what the release would refuse."""
     if told.settings.refusals:
         return "; ".join(f"{r.flag} {r.found}, which vLLM refuses" for r in told.settings.refusals)
+    if told.outcome == "oom-host":
+        kept = " + ".join(f"{pool.name} {pool.total:.1f}" for pool in told.host.pools)
+        return f"{kept} GiB of the host's memory, which has {plan.known.host_gib:g}"
     pool = f"{told.available_kv_gib or 0.0:.2f} GiB for the KV cache"
     if told.settings.kv_bytes:
         return f"{pool}, as asked, of {plan.total_gib:g} GiB"
