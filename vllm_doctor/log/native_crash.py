@@ -1,7 +1,8 @@
 """What a process that crashed in native code wrote of its calls, as a traceback: who was called last, and from where.
 
-Four writers: Python's faulthandler (`File "f", line 1 in g`), torch's handler (`File "<unknown>", line 0, in symbol`),
-Abseil's, which Ray installs (`@ 0x7f.. 80 symbol()`), and glibc or gdb (`#3 0x7f.. in symbol () from /lib/x.so`). All
+Five writers: Python's faulthandler (`File "f", line 1 in g`), torch's handler (`File "<unknown>", line 0, in symbol`),
+Abseil's, which Ray installs (`@ 0x7f.. 80 symbol()`), glibc or gdb (`#3 0x7f.. in symbol () from /lib/x.so`), and UCX
+(` 3  /lib/x.so(symbol+0x8a) [0x7f..]`). All
 write the innermost call first; what has no name says nothing and is left out.
 """
 
@@ -13,7 +14,9 @@ from vllm_doctor.log.traceback import Crash, Frame, Link
 from vllm_doctor.records.log import LogLine
 
 # Ids of the catalogue by which a process says, or is said, to have crashed in native code.
-NATIVE = frozenset({"native-crash", "native-dump", "fatal-python", "signal-received", "core-abort", "kernel-segfault"})
+NATIVE = frozenset(
+    {"native-crash", "native-dump", "fatal-python", "signal-received", "core-abort", "kernel-segfault", "ucx-signal"}
+)
 # Lines of a dump that are read, and of its own process that may stand between the crash and its calls.
 _DUMP, _BETWEEN = 160, 12
 
@@ -22,7 +25,9 @@ _ABSEIL = Pattern(
     r"(?:.{0,120}: )?(?:PC: )?\s{0,20}@\s{1,20}0x[0-9a-f]{1,16}\s{1,20}(?:\(unknown\)|\d{1,20})\s{1,20}(\S.{0,400})"
 )
 _GDB = Pattern(r"\s{0,20}#\d{1,4}\s{1,8}(?:0x[0-9a-f]{1,16} in )?([\w:~<>]{2,400}) ?\(.{0,400}?(?:from (\S{1,400}))?$")
-_OBJECT = Pattern(r"\s{0,20}(?:\[\w{1,8}\] )?(/\S{1,300}\.so[.\d]{0,20})\((\w{0,200})\+0x")
+_OBJECT = Pattern(r"\s{0,20}(?:\[\w{1,8}\] |\d{1,3} {1,4})?(/\S{1,300}\.so[.\d]{0,20})\((\w{0,200})\+0x")
+# Who caught the signal, and where the kernel entered it, are not who failed.
+_HANDLER = Pattern(r"/libucs\b|/libc\.so")
 # Python dumps every thread; only one of them crashed.
 _THREAD = Pattern(r"\s{0,20}(Current thread|Thread) 0x[0-9a-f]{1,20}\b")
 _NAMELESS = frozenset({"(unknown)", "<unknown>", "0xffffffffffffffff", "_start", "??"})
@@ -70,6 +75,6 @@ def _frame(text: str) -> Frame | None:
         return None if name in _NAMELESS else Frame("", 0, name)
     if (gdb := _GDB.match(text)) is not None:
         return Frame(gdb[2] or "", 0, gdb[1])
-    if (shared := _OBJECT.match(text)) is not None:
+    if (shared := _OBJECT.match(text)) is not None and not _HANDLER.search(shared[1]):
         return Frame(shared[1], 0, shared[2])
     return None

@@ -70,6 +70,8 @@ _DEEDS = {
     "other-gpu-processes": "stop the other programs that hold the GPU's memory",
     "placement": "make a node accept the pod",
     "pod-resources": "change what the pod asks for",
+    "pod-settings": "give the pod settings that the cluster accepts",
+    "quota": "free or raise the namespace's quota",
     "prompt_logprobs": "do not ask for prompt_logprobs",
     "readiness-probe": "readinessProbe: {{{to}}}",
     "rank-settings": "start every rank with the same settings",

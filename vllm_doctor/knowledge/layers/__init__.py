@@ -18,8 +18,9 @@ from vllm_doctor.knowledge.answers import Answer
 class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One part: `said` matches an exception's text, `files` a call's file. `next` is the step where no setting cures,
     with what to send along. `kernels`: its calls compute on the card, and another kernel may do the same.
-    `broken` is the problem where code of this part fails on a state of its own; `symbols` matches functions and
-    libraries of native code that are of this part alone."""
+    `broken` is the problem where code of this part fails on a state of its own, `refuses` where it says in a sentence
+    of its own what it does not take; `symbols` matches functions and libraries of native code that are of this part
+    alone."""
 
     id: str
     name: str
@@ -30,6 +31,7 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kernels: bool = False
     answers: tuple[Answer, ...] = ()
     broken: str = ""
+    refuses: str = ""
 
 
 @cache

@@ -69,6 +69,31 @@ def _more_gpus(_: Container, said: dict[str, str]) -> Change:
     )  # fmt: skip
 
 
+def _quota(_: Container, said: dict[str, str]) -> Change:
+    quota = shell_word(said["quota"])
+    return _change(
+        "quota", f"the namespace's quota {quota} has {said['used']} in use of {said['limit']}, and the pod asks for "
+        f"{said['asked']}: end or shrink what uses it, ask for less (fewer GPUs: --tensor-parallel-size), or raise it",
+        f"kubectl describe resourcequota {quota}; kubectl get pods", Direction.RAISE,
+    )  # fmt: skip
+
+
+def _unsaid(_: Container, said: dict[str, str]) -> Change:
+    return _change(
+        "pod-resources", f"the namespace's quota takes only pods that state {said['lacks']}: write them in "
+        "resources.requests and resources.limits of each container",
+        "kubectl explain pod.spec.containers.resources", Direction.ADD,
+    )  # fmt: skip
+
+
+def _admission(_: Container, said: dict[str, str]) -> Change:
+    rule = said.get("why") or said.get("rule", "")
+    return _change(
+        "pod-settings", f"the cluster does not accept a pod with these settings: {rule[:200]}",
+        "kubectl get events --field-selector reason=FailedCreate", Direction.CHANGE,
+    )  # fmt: skip
+
+
 def _placed(container: Container, _: dict[str, str]) -> Change:
     return _change("placement", "no node meets what the pod asks for", describe_command(container))
 
@@ -115,6 +140,9 @@ _REFUSALS = (
             Phase.DRIVER_CUDA_MISMATCH),
     RuntimeMessage("runtime-without-gpus", "The container runtime cannot give GPUs to containers", _toolkit,
             Phase.DRIVER_CUDA_MISMATCH),
+    RuntimeMessage("pod-over-quota", "The namespace's quota is used up, so no pod is made", _quota),
+    RuntimeMessage("pod-quota-unsaid", "The quota refuses a pod that does not state its resources", _unsaid),
+    RuntimeMessage("pod-refused", "The cluster's admission rules refuse the pod", _admission),
     RuntimeMessage("pod-short-of-gpus", "No node has the GPUs that the pod asks for", _more_gpus),
     RuntimeMessage("pod-not-placed", "No node accepts the pod", _placed),
     RuntimeMessage("image-not-pulled", "The image could not be pulled", _image),
@@ -132,6 +160,9 @@ _SPOKEN_BY = {
     "runtime-driver-old": _DOCKER,
     "runtime-without-driver": _DOCKER,
     "runtime-without-gpus": _DOCKER,
+    "pod-over-quota": _POD,
+    "pod-quota-unsaid": _POD,
+    "pod-refused": _POD,
     "pod-short-of-gpus": _POD,
     "pod-not-placed": _POD,
     "image-not-pulled": _POD,

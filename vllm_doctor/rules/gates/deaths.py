@@ -12,7 +12,7 @@ _NAMED = {
     "shell-signal": "4",
     "shell-arithmetic": "8",
 }
-_WORDS = {"SIGSEGV": "11", "SIGABRT": "6", "Aborted": "6"}
+_WORDS = {"SIGSEGV": "11", "SIGABRT": "6", "Aborted": "6", "11": "11", "6": "6", "4": "4", "8": "8"}
 # A shell adds this to the number of the signal that ended its child.
 _SHELLS = 128
 

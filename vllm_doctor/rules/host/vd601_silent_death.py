@@ -26,6 +26,7 @@ _SILENT = frozenset(
         "native-dump",
         "fatal-python",
         "signal-received",
+        "ucx-signal",
         "engine-exited",
         "shell-killed",
         "exit-by-signal",

@@ -34,7 +34,7 @@ def judge(case: Case) -> Outcome:
     if run.stopped is not None and run.stopped < fault.index:
         return NotHere("it crashed when the service had been told to stop")
     frames = fault.crash.root.frames
-    native = [f.function or f.file for f in frames if PurePath(f.file).suffix != ".py"]
+    native = [f"{f.function} {f.file}".strip() for f in frames if PurePath(f.file).suffix != ".py"]
     part = layer_of_native(native, [f.file.replace("\\", "/") for f in frames if PurePath(f.file).suffix == ".py"])
     if part is None:
         return Clear("the calls of the crash name no part that the doctor knows")
@@ -42,7 +42,7 @@ def judge(case: Case) -> Outcome:
     how = _WORDS.get(signal_of(hit) or "", "a crash in native code")
     inner = frames[-1]
     named = f"{inner.function} ({inner.file.rsplit('/', 1)[-1]}:{inner.line})"
-    where = named if inner.line else inner.function or inner.file
+    where = named if inner.line else inner.function or PurePath(inner.file).name
     return finding(
         RULE,
         title=f"{part.name} crashed: {how}, in {where.split('(at::')[0]}",

@@ -10,6 +10,7 @@ from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.fallback import architecture_of, on_transformers_code
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.gates.refusals_with_rules import ARCHITECTURE
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
@@ -62,16 +63,20 @@ def _not_imported(case: Case, fault: Fault) -> Finding:
 def _fallen_back(case: Case) -> Finding | None:
     """Transformers' code stood in for an architecture that this release lacks, and did not carry it."""
     fault = named(case, "transformers-attribute")
-    hit = case.run.first("arch-fallback") if case.run is not None else None
-    if isinstance(fault, NotHere | Unseen) or hit is None or hit.index > fault.index:
+    if isinstance(fault, NotHere | Unseen) or case.run is None or not on_transformers_code(case, fault):
         return None
+    hit = case.run.first("arch-fallback")
+    name = hit.fields["name"] if hit is not None else architecture_of(fault)
     return finding(
         RULE,
-        title=f"This release has no code for {hit.fields['name']}",
+        title=f"This release has no code for {name or 'the model'}",
         severity=severity(case, fault),
         confidence=Confidence.LIKELY,
-        evidence=(case.line(hit.index), *shown(case, fault, "transformers-attribute")),
-        changes=(_with(case, hit.fields["name"]),),
+        evidence=(
+            *((case.line(hit.index),) if hit is not None else ()),
+            *shown(case, fault, "transformers-attribute"),
+        ),
+        changes=(_with(case, name),),
         refute="the model card names this vLLM version or an older one",
     )
 

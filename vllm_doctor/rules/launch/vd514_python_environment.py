@@ -13,9 +13,11 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.cuda_libraries import CUDA_LIBRARIES
+from vllm_doctor.rules.gates.fallback import on_transformers_code
 from vllm_doctor.rules.gates.named_fault import exception_line, severity, shown, text
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.kernel import KernelKind, kernel_kind, other_attention
 from vllm_doctor.rules.remedies.missing_module import fitting, missing_module
 from vllm_doctor.rules.remedies.refusal import packages
 from vllm_doctor.rules.say import environment, finding, thing
@@ -74,6 +76,7 @@ _UNFIT = {
     "extension-build-failed": "the tools that compile kernels at start; the same message holds the compiler's error",
     "compiler-crashed": "a newer CUDA toolkit, whose compiler does not crash on this code (or fewer jobs: MAX_JOBS)",
 }
+_HOMELESS = "CUDA_HOME is not the folder of one CUDA toolkit"
 _PROGRAM = frozenset({"program-missing", "program-not-there"})
 _ACTIVATE = thing(
     ChangeKind.PACKAGE,
@@ -119,12 +122,17 @@ def judge(case: Case) -> Outcome:
     if "libcuda-assert" in fault.ids or (library is not None and library.startswith(CUDA_LIBRARIES)):
         return Clear("a library of CUDA or of the driver is missing, not a package")
     fits = "transformers-attribute" in fault.ids
-    if fits and (lacking := case.run.first("arch-fallback")) is not None and lacking.index < fault.index:
+    if on_transformers_code(case, fault):
         return Clear("the architecture is not in this release: it ran on Transformers' code")
-    tool = next((_TOOLS[h.id] for h in fault.hits if h.id in _TOOLS), None)
+    home = _home(case, fault)
+    tool = next((_TOOLS[h.id] for h in fault.hits if h.id in _TOOLS), None) if home is None else None
     lacks = missing[0] if missing and not known else None
     module = missing_module(case, fault) if lacks is None else None
-    unfit = next((words for wanted, words in _UNFIT.items() if wanted in fault.ids), None) if tool is None else None
+    unfit = (
+        next((words for wanted, words in _UNFIT.items() if wanted in fault.ids), None)
+        if tool is None and home is None
+        else None
+    )
     brought = system_library(library) if library is not None and fault.ids == {"cudart-missing"} else None
     if library is not None and brought is not None:
         return finding(
@@ -143,6 +151,8 @@ def judge(case: Case) -> Outcome:
         if lacks is not None
         else module.title
         if module is not None
+        else _HOMELESS
+        if home is not None
         else _title(fault, tool, unfit),
         # Which of the two is too old, or whether the model is newer than both, the attribute does not tell.
         confidence=Confidence.LIKELY if fits or "import-name" in fault.ids else Confidence.CONFIRMED,
@@ -153,7 +163,8 @@ def judge(case: Case) -> Outcome:
             _tools(case, tool) if tool else None,
             thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit, command=_COMPILERS) if unfit else None,
             _newer_system(fault),
-            _sampler(case, fault) if unfit else None,
+            home,
+            *(_uncompiled(case, fault) if unfit or tool or home else ()),
             thing(
                 ChangeKind.PACKAGE,
                 "transformers",
@@ -172,7 +183,9 @@ def judge(case: Case) -> Outcome:
             if fault.fields("program-missing").get("container")
             else _program(case)
             if fault.ids & _PROGRAM
-            else _repair(case),
+            else _repair(case)
+            if home is None
+            else None,
         ),
         refute=_installed(lacks) if lacks is not None else module.refute if module is not None else _REFUTE,
     )
@@ -221,6 +234,27 @@ def _warned(case: Case) -> Finding | None:
         changes=(_repair(case),),
         refute=_REFUTE,
     )
+
+
+def _home(case: Case, fault: Fault) -> Change | None:
+    """A path of CUDA_HOME that holds more than one folder, or begins with what separates two."""
+    fields = fault.fields("nvcc-not-there")
+    path = fields.get("path") or fields.get("shell") or ""
+    if ":" not in path:
+        return None
+    folder = next((part for part in path.split(":") if part), "").removesuffix("/bin/nvcc")
+    why = "a single folder, without a colon: what compiles appends /bin/nvcc to it"
+    return environment("CUDA_HOME", Direction.CHANGE, why, to=folder or None, before=case.env("CUDA_HOME"))
+
+
+def _uncompiled(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """What FlashInfer was to compile has a substitute that comes compiled: torch's sampler, another attention."""
+    if not any(says(file, "call-flashinfer") for file in fault.files):
+        return (_sampler(case, fault),)
+    if kernel_kind(case, fault) is KernelKind.ATTENTION:
+        why = "this backend's kernels come compiled, and FlashInfer's are compiled at the start"
+        return (other_attention(case, fault, why, not_triton=True),)
+    return (_sampler(case, fault),)
 
 
 def _sampler(case: Case, fault: Fault) -> Change | None:

@@ -6,18 +6,25 @@ from vllm_doctor.log.match import says
 from vllm_doctor.log.root_cause import IMPORTS
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence, Severity
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.layer import answer_of, component, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.program import program
-from vllm_doctor.rules.remedies.refusal import asked
-from vllm_doctor.rules.say import finding
+from vllm_doctor.rules.remedies.refusal import asked, by_place, refused_by_vllm
+from vllm_doctor.rules.say import finding, thing, upgrade
 
 # Lines of a part's own that are said before any traceback, and that no other rule is about.
 _LINES = frozenset({"engine-iteration-timeout", "neuron-compile-failed"})
+# What is not installed is no refusal of a value.
+_MISSING = frozenset({"ImportError", "ModuleNotFoundError", "MemoryError"})
+# Parts that judge what a client sends.
+_JUDGED = frozenset({"requests", "sampling", "multimodal", "tool-parser", "structured-output"})
+_OF_REQUEST = "the server works: the message says which field or value of the request it does not take"
+_FIELDS = "curl -s http://HOST:PORT/openapi.json   # the fields of each request"
+_TAKES = "a release whose code of this model takes what the message names"
 
 
 def judge(case: Case) -> Outcome:
@@ -43,7 +50,8 @@ def judge(case: Case) -> Outcome:
     part = layer(case, root)
     answer = answer_of(case, root)
     broken = part.broken if part is not None and unforeseen(root) else ""
-    title = answer.title if answer is not None else (component(case, root) if not root.ids else "") or broken
+    refuses = part.refuses if part is not None and _refuses(case, root) else ""
+    title = answer.title if answer is not None else (component(case, root) if not root.ids else "") or broken or refuses
     if part is None or not title:
         return Clear("the message and the calls of the failure name no part of vLLM that the doctor knows")
     if part.id != "requests" and case.run.client is not None:
@@ -54,7 +62,9 @@ def judge(case: Case) -> Outcome:
         severity=Severity.DEGRADED if part.id == "requests" else severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=evidence,
-        changes=first_of_each((*_asked(case, root, part), *cures(case, root, part))),
+        changes=_of_refusal(case, root, part)
+        if title == refuses
+        else first_of_each((*_asked(case, root, part), *cures(case, root, part))),
         refute="the change is made, and the same call fails with the same message",
         layer=part.id,
         then=part.next,
@@ -65,6 +75,31 @@ def _asked(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
     """What a kernel's own check asks for; of a list of kernels each asks for what suits it alone."""
     several = root.crash is not None and says(root.crash.root.message, "no-kernel-of-several")
     return asked(case, root) if part.kernels and not several else ()
+
+
+def _refuses(case: Case, root: Fault) -> bool:
+    """Did vLLM itself write a sentence on what it does not take, which no rule knows?"""
+    crash = root.crash
+    if root.ids or crash is None or not crash.root.frames or not crash.root.message.strip():
+        return False
+    if crash.root.kind in _MISSING:
+        return False
+    inner = crash.root.frames[-1]
+    # torch's operators fail in a line of vLLM's that calls them, with a sentence of their own.
+    own = inner.code.startswith(("raise ", "assert ")) if inner.code else crash.root.kind != "RuntimeError"
+    return own and refused_by_vllm(case, root)
+
+
+def _of_refusal(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
+    """What the sentence asks for, the option that the refusing file obeys, the part's cures; else what it judged."""
+    told = first_of_each((*asked(case, root), by_place(case, root), *cures(case, root, part)))
+    if told:
+        return told
+    if part.id not in _JUDGED:
+        return first_of_each((upgrade(case, _TAKES),)) if part.id == "model-code" else ()
+    if case.run is None or not case.run.served(-1, root.index):
+        return ()  # no client has asked for anything yet
+    return (thing(ChangeKind.OS, "client-input", Direction.REPAIR, _OF_REQUEST, command=_FIELDS),)
 
 
 RULE = rule("VD527", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

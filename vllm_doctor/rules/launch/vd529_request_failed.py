@@ -12,7 +12,7 @@ from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.known_issue import issue_of
 from vllm_doctor.rules.remedies.layer import answer_of, cures, first_of_each, layer, unforeseen
-from vllm_doctor.rules.remedies.refusal import asked
+from vllm_doctor.rules.remedies.refusal import asked, packages
 from vllm_doctor.rules.say import finding
 
 _QUOTED = 160
@@ -41,7 +41,7 @@ def judge(case: Case) -> Outcome:
         severity=Severity.DEGRADED,
         confidence=Confidence.LIKELY,
         evidence=(exception_line(case, fault),),
-        changes=first_of_each((*told, *asked(case, fault), *usual)),
+        changes=first_of_each((*told, *packages(case, fault), *asked(case, fault), *usual)),
         refute="other requests of this kind are answered after it",
         layer=part.id if part is not None else "",
         then=part.next if part is not None else "",
@@ -53,6 +53,8 @@ def _title(case: Case, fault: Fault, crash: Crash) -> str:
     part, answer = layer(case, fault), answer_of(case, fault)
     if answer is not None:
         return answer.title
+    if lacks := packages(case, fault):
+        return f"A request needs the package {lacks[0].after or lacks[0].name}, which is not installed"
     if part is not None and part.broken and unforeseen(fault):
         return part.broken
     message = exception_words(case.run.lines, crash, crash.root) if case.run is not None else ""

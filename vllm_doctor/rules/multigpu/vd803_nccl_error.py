@@ -12,6 +12,7 @@ from vllm_doctor.rules.gates.shared_memory import SAID, said_by_nccl
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.nccl_call import call_told
+from vllm_doctor.rules.remedies.rank_wait import between_hosts, network
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import SHM, environment, finding, set_flag, thing
 
@@ -57,6 +58,7 @@ def judge(case: Case) -> Outcome:
         evidence = (case.line(said.index), *shown(case, fault, *_IDS))
         return finding(RULE, severity=severity(case, fault), evidence=evidence, changes=said.changes, refute=_REFUTE)
     own = _own(fault)
+    afar = not own and "gloo" not in fault.ids and between_hosts(case)
     return finding(
         RULE,
         title=_title(fault, own=own),
@@ -64,6 +66,7 @@ def judge(case: Case) -> Outcome:
         evidence=shown(case, fault, *_IDS),
         changes=(
             *(_gloo(case) if "gloo" in fault.ids else ()),
+            *(network(case) if afar else ()),
             thing(
                 ChangeKind.OS,
                 "shm volume",
@@ -74,13 +77,13 @@ def judge(case: Case) -> Outcome:
                 ),
                 command=SHM,
             )
-            if "nccl-system" in fault.ids or "system" in (_why(fault) or "").lower()
+            if not afar and ("nccl-system" in fault.ids or "system" in (_why(fault) or "").lower())
             else None,
             environment("NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO")
-            if not own and "gloo" not in fault.ids
+            if not own and not afar and "gloo" not in fault.ids
             else None,
             set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "uses NCCL's all-reduce instead of vLLM's")
-            if "gloo" not in fault.ids
+            if "gloo" not in fault.ids and not afar
             else None,
             environment(
                 "PYTORCH_CUDA_ALLOC_CONF",

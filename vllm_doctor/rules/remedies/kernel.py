@@ -307,8 +307,11 @@ def other_attention(
     """The next attention backend that this card and model can use; `not_triton` where Triton itself is what fails,
     `first` is the one that is known to do what was asked.
 
-    Where the release names those that pass its checks, only one of them is offered; None where there is no other.
+    Where the release names those that pass its checks, only one of them is offered; None where there is no other, as
+    where vLLM has asked each of them.
     """
+    if fault.crash is not None and says(fault.crash.root.message, "no-attention-backend"):
+        return None
     at = case.version or versions.newest_known()
     said = chosen_kernels.attention(_lines(case))
     # The innermost file that tells a backend is the one that failed.

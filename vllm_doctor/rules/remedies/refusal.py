@@ -12,6 +12,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies.kernel import other_attention
+from vllm_doctor.rules.remedies.refused_backends import without_settings
 from vllm_doctor.rules.remedies.requested_change import WHY, is_option, requested_changes, value_of_sentence
 from vllm_doctor.rules.remedies.weights_split import smaller_split
 from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
@@ -50,6 +51,8 @@ def asked(case: Case, fault: Fault) -> tuple[Change, ...]:
     split = smaller_split(case, fault, told)
     if split is not None:
         return (split,)
+    if says(told, "no-attention-backend"):
+        return without_settings(case, told)  # the names in its list are of no option
     found = wishes(told, lambda name: is_option(case, name))
     serving = case.run is not None and case.run.served(-1, fault.index)
     made = [c for w in found if w.exact or not serving for c in requested_changes(case, w, told)]
