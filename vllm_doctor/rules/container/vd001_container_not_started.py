@@ -7,6 +7,7 @@ import msgspec
 from vllm_doctor.log.match import read
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.container import Container
+from vllm_doctor.records.excerpt import said as said_by
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
@@ -89,7 +90,7 @@ def _unsaid(_: Container, said: dict[str, str]) -> Change:
 def _admission(_: Container, said: dict[str, str]) -> Change:
     rule = said.get("why") or said.get("rule", "")
     return _change(
-        "pod-settings", f"the cluster does not accept a pod with these settings: {rule[:200]}",
+        "pod-settings", f"the cluster does not accept a pod with these settings: {said_by(rule)}",
         "kubectl get events --field-selector reason=FailedCreate", Direction.CHANGE,
     )  # fmt: skip
 
