@@ -47,6 +47,13 @@ def test_a_terminal_breaks_at_its_last_column(width: int) -> None:
     assert spoken(unwrapped(broken)) == [" ".join(line.split()) for line in LOG if line]
 
 
+def test_a_terminal_drops_the_blanks_at_its_last_column() -> None:
+    head, blanks = "INFO 03-14 09:02:00 [core.py:1] ", (0, 0, 2, 0, 3)
+    broken = [part for gone in blanks for part in (head.ljust(138 - gone, "y"), "goes on")]
+    whole = [head.ljust(138 - gone, "y") + (" goes on" if gone else "goes on") for gone in blanks]
+    assert spoken(unwrapped(broken)) == whole
+
+
 def test_every_line_keeps_its_number() -> None:
     broken = [*page(SAID, 90), "INFO 03-14 09:02:00 [core.py:1] next"]
     assert len(unwrapped(broken)) == len(broken)

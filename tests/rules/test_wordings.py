@@ -76,7 +76,8 @@ def test_a_notice_of_death_is_never_ok_and_never_the_cause(message: Message) -> 
         verdict = judged([*START, sample.line])
         assert verdict.verdict is not Verdict.OK, sample.line
         # The kernel's line of a crash names the library that crashed, which is a part (VD606).
-        named = {"VD606"} if message.id == "kernel-segfault" else set()
+        # A row of pods says itself that memory was the reason.
+        named = {"kernel-segfault": {"VD606"}, "pod-state": {"VD603"}}.get(message.id, set())
         assert {f.code for f in verdict.findings} <= FALLBACKS | named, sample.line
 
 
@@ -90,6 +91,7 @@ def test_what_a_healthy_server_says_is_no_finding(message: Message) -> None:
         "preempted",
         "prompt-above-pool",
         "encoder-cache-exceeded",
+        "decode-pool-exceeded",
         "xid",
         "api-mismatch",
         "gpu-off-bus",

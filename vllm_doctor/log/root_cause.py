@@ -34,6 +34,9 @@ _BUILDS = frozenset({"build-failed", "build-failed-command"})
 _QUOTES = frozenset({"worker-error-relay"})
 # What people write of memory that ran out, as programs do.
 _TOLD = frozenset({"device-oom", "device-oom-class", "cuda-oom"})
+# What an allocator of native code prints itself, and what Python raises of it.
+_OF_ALLOCATORS = frozenset({"cumem-oom"})
+_OUT_OF_MEMORY = frozenset({"torch-oom", "cuda-oom"})
 IMPORTS = frozenset({"module-missing", "import-name"})
 # Answers, or figures with tokens, that show that others than the request which failed are served.
 _OTHERS = 2
@@ -56,6 +59,7 @@ class AnalysedRun(Run):
         first = [f for f in found if not self._survivor(f)] or found
         first = [f for f in first if not _wraps(f)] or first
         first = [f for f in first if not self._retold(f)] or first
+        first = [f for f in first if not self._announces(f)] or first
         if any(f.ids & IMPORTS for f in first):  # no warning of a device makes a module missing
             first = [f for f in first if not self._warns(f)] or first
         # An exception's line alone, without calls and unknown, is often a library's noise: what has either comes first.
@@ -99,9 +103,11 @@ class AnalysedRun(Run):
         from vllm_doctor.log.torch_oom import torch_oom
 
         links = root.crash.links if root.crash is not None else ()
-        whole = [" ".join(k.message.split()) for k in links if "\n" in k.message]
+        # A page breaks a message between words or within one.
+        broken = [k.message.splitlines() for k in links if "\n" in k.message]
+        whole = [sep.join(part.strip(" " if sep else "\r") for part in parts) for parts in broken for sep in (" ", "")]
         read = [o for o in map(torch_oom, (*texts[:1], *whole)) if o is not None]
-        return next((o for o in read if o.free is not None), read[0] if read else None)
+        return max(read, key=lambda o: (o.free is not None, o.allocated is not None, o.mine is not None), default=None)
 
     @cached_property
     def faults(self) -> list[Fault]:
@@ -187,6 +193,14 @@ class AnalysedRun(Run):
         if fault.crash is not None or not fault.ids <= _TOLD or line.process or line.level or line.module:
             return False
         return not says(line.text.lstrip(), "begins-as-device-oom")
+
+    def _announces(self, fault: Fault) -> bool:
+        """Is it an allocator's own line right above the traceback of the same refusal, which has calls and figures?"""
+        line = self.lines[fault.index]
+        if fault.crash is not None or not fault.ids <= _OF_ALLOCATORS or line.process or line.module:
+            return False
+        near = (f for f in self.faults if f.crash is not None and 0 < f.index - fault.last <= _HEADING)
+        return any(f.ids & _OUT_OF_MEMORY for f in near)
 
     def _with_why(self, index: int, here: list[Hit], said: dict[int, list[Hit]]) -> tuple[int, tuple[Hit, ...]]:
         """Where pydantic's heading was quoted without its traceback: what the lines right below say is its reason."""

@@ -123,7 +123,7 @@ def set_flag(
         return None
     before = case.effective(name)
     typed = _typed(before)
-    if _same(typed, to):
+    if _same(typed, to) or _backward(case.number(name), to, direction):
         return None
     if to is False and not fact.negatable:  # no --no- form: the switch goes, and with it what it switched on
         to, direction = None, Direction.REMOVE
@@ -132,6 +132,13 @@ def set_flag(
     return Change(
         ChangeKind.FLAG, fact.name, typed, to, direction, applicability, variable, figures, why, by, unset=unset
     )
+
+
+def _backward(now: float | None, to: Scalar, direction: Direction) -> bool:
+    """Does the present value lie beyond the new one already? The message is then of another launch, or a table's."""
+    if now is None or isinstance(to, bool) or not isinstance(to, int | float):
+        return False
+    return (direction is Direction.LOWER and to > now) or (direction is Direction.RAISE and to < now)
 
 
 def json_with(case: Case, name: str, new: Mapping[str, object]) -> str:

@@ -57,6 +57,8 @@ _TORN = re.compile(
     r"(?: rank=\d+)? pid=\d+(?:, ip=[\w.:]+)?\) "
     r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? \[?[\w./<>-]+:\d+\]"
 )
+# A bar of tqdm, which ends its line only when it is done, and the first letter of what another program wrote behind it.
+_BAR = re.compile(r".{0,400}?%\|.{0,200}?\| \d{1,10}/\d{1,10} \[[^\[\]]{1,200}\](?=[\w(\[/])")
 _UVICORN = re.compile(r"(INFO|WARNING|ERROR|CRITICAL):\s{1,10}")
 
 
@@ -186,8 +188,11 @@ class Stripper:
                 level, module = uvicorn[1], "uvicorn"
                 text = text[uvicorn.end() :]
             torn = _TORN.search(text, 1) if " pid=" in text or ("] " in text and header is None) else None
-            rest = text[torn.start() :] if torn is not None else None
-            left = text[: torn.start()] if torn is not None else text
+            bar = _BAR.match(text) if "%|" in text else None
+            at_bar = bar.end() if bar is not None and (torn is None or bar.end() <= torn.start()) else None
+            split = at_bar if at_bar is not None else torn.start() if torn is not None else None
+            rest = text[split:] if split is not None else None
+            left = text[:split]
             if torn is not None and header is None and process is None and self._is_prefix(left):
                 continue  # the operator's own prefix: the process before it, if any, is still the speaker
             if torn is None or left.strip():

@@ -7,6 +7,7 @@ would not have fitted there any more (broken between words), or if the one befor
 
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import mode
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.match import pattern
@@ -18,8 +19,9 @@ _NARROWEST = 60
 _PAGE = 132
 _TERMINAL = 320
 _WORD = 4096
-# A terminal breaks every line at its last column (one less, where a blank stood there); so much of them must be.
+# A terminal breaks every line at its last column (a few less, where blanks stood there); so much of them must be.
 _ALL = 0.8
+_BLANKS = 3
 _FEWEST = 2
 # Where a page may have done it, two lines may be full by chance.
 _FEWEST_OF_A_PAGE = 3
@@ -83,6 +85,7 @@ def _unwrapped(raw: Sequence[str]) -> list[str]:
     terminal = _of_a_terminal(lines, width)
     if width < _NARROWEST or (width > _PAGE and not terminal):
         return _after_bare_headers(raw)
+    column = min(width, mode(len(one) for one in _gone_on(lines))) if terminal else width
     found = [*lines]
     start: int | None = None
     taken = 0
@@ -92,7 +95,11 @@ def _unwrapped(raw: Sequence[str]) -> list[str]:
         elif _BEGINS.match(line) is not None:
             start, taken = index, 0
         elif start is not None:
-            glue = _glue(lines[index - 1], line, width, terminal=terminal) if taken < _MOST else None
+            glue = (
+                _glue(lines[index - 1], line, column if terminal else width, terminal=terminal)
+                if taken < _MOST
+                else None
+            )
             if glue is None:
                 start = None
                 continue
@@ -127,13 +134,19 @@ def _narrow(raw: Sequence[str]) -> bool:
 
 def _of_a_terminal(lines: Sequence[str], width: int) -> bool:
     """Do the lines that another one goes on with end at the last column?"""
-    broken = [
-        len(before) >= width - 1
+    blanks = 1 if width <= _PAGE else _BLANKS  # a page breaks between words, a little before its width
+    broken = [len(before) >= width - blanks for before in _gone_on(lines)]
+    fewest = _FEWEST_OF_A_PAGE if width <= _PAGE else _FEWEST
+    return len(broken) >= fewest and sum(broken) >= _ALL * len(broken)
+
+
+def _gone_on(lines: Sequence[str]) -> list[str]:
+    """The lines that another one goes on with."""
+    return [
+        before
         for before, line in pairwise(lines)
         if before and line and line[:1] not in {" ", "\t"} and not _BEGINS.match(line)
     ]
-    fewest = _FEWEST_OF_A_PAGE if width <= _PAGE else _FEWEST
-    return len(broken) >= fewest and sum(broken) >= _ALL * len(broken)
 
 
 def _glue(before: str, line: str, width: int, *, terminal: bool) -> str | None:
@@ -146,7 +159,7 @@ def _glue(before: str, line: str, width: int, *, terminal: bool) -> str | None:
     if terminal:
         if len(before) >= width:
             return " " if indented else ""
-        return " " if len(before) == width - 1 else None
+        return " " if len(before) >= width - (1 if width <= _PAGE else _BLANKS) else None
     return " " if len(before) + 1 + len(line.split(maxsplit=1)[0]) > width else None
 
 

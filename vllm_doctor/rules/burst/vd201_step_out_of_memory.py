@@ -18,7 +18,7 @@ def judge(case: Case) -> Outcome:
     oom = at_run_time(case)
     if isinstance(oom, NotHere | Unseen):
         return oom
-    if tenants(oom.torch) is not None:
+    if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if for_logprobs(oom) or in_adapters(oom):
         return Clear("the frames name another cause")

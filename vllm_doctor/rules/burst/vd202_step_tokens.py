@@ -19,7 +19,7 @@ def judge(case: Case) -> Outcome:
     oom = at_run_time(case)
     if isinstance(oom, NotHere | Unseen):
         return oom
-    if tenants(oom.torch) is not None or for_logprobs(oom):
+    if tenants(case, oom.torch) is not None or for_logprobs(oom):
         return Clear("the message or the frames name another cause")
     named = tensor(case, oom.torch)
     inner = " ".join((*oom.fault.files[-6:], *oom.fault.functions[-6:]))

@@ -28,7 +28,7 @@ def judge(case: Case) -> Outcome:
     oom = cut or oom
     if isinstance(oom, NotHere | Unseen):
         return oom
-    if tenants(oom.torch) is not None:
+    if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if not for_logprobs(oom):
         return Clear("no frame computes log-probabilities")

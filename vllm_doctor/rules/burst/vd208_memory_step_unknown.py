@@ -5,6 +5,7 @@ from vllm_doctor.log.match import says
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.full_to_budget import full_to_budget
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED, exhausted, refused_though_free, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_model
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
@@ -43,8 +44,9 @@ def judge(case: Case) -> Outcome:
     outside = bool(oom.fault.ids & _OUTSIDE) and oom.torch is None
     # torch names the pools of graphs that were captured: by then the KV cache has its part.
     graphs = oom.torch is not None and bool(oom.torch.private_pools)
-    after_kv = (graphs or _builds_metadata(oom.fault)) and tenants(oom.torch) is None
-    forward = in_model(oom) and not after_kv and tenants(oom.torch) is None
+    stood = graphs or _builds_metadata(oom.fault) or full_to_budget(case, oom.torch)
+    after_kv = stood and tenants(case, oom.torch) is None
+    forward = in_model(oom) and not after_kv and tenants(case, oom.torch) is None
     placed = outside or after_kv or forward
     refused = refused_though_free(oom.torch) and not placed
     return finding(

@@ -6,6 +6,7 @@ from vllm_doctor.log.root_cause import AnalysedRun
 # Messages that name the signal by a word.
 _NAMED = {
     "shell-killed": "9",
+    "child-killed": "9",
     "native-crash": "11",
     "native-dump": "11",
     "core-abort": "6",

@@ -1,4 +1,7 @@
-"""The figures of vLLM's check of free memory at start (0.9.2 and later), and the fraction that would pass it."""
+"""The figures of vLLM's check of free memory at start (0.9.2 and later), and the fraction that would pass it.
+
+From 0.33.0 on weights that another process shares count as the engine's own: it wants that much less to be free.
+"""
 
 import msgspec
 
@@ -6,6 +9,8 @@ from vllm_doctor.rules.case import Case
 
 # Of the card, as a fraction: what a desktop or a driver context takes. A larger gap is another process.
 _SMALL_GAP = 0.05
+# The messages of the check; does the engine's budget leave out weights that another process shares?
+_CHECKS = {"free-below-wanted": False, "budget-above-free": True}
 
 
 class Shortage(msgspec.Struct, frozen=True):
@@ -17,6 +22,7 @@ class Shortage(msgspec.Struct, frozen=True):
     utilization: float
     want: float
     lines: tuple[int, ...]
+    shared: float = 0.0
 
     @property
     def gap(self) -> float:
@@ -31,22 +37,27 @@ class Shortage(msgspec.Struct, frozen=True):
     @property
     def held(self) -> float:
         """What is not free."""
-        return self.total - self.free
+        return self.total - self.free - self.shared
+
+    @property
+    def wanted_by(self) -> str:
+        """The sum of what it wants."""
+        shared = f" − {self.shared:.2f} of shared weights" if self.shared else ""
+        return f"{self.total:.2f} GiB × {self.utilization:g}{shared}"
 
 
 def shortage(case: Case) -> Shortage | None:
     """The failed check in the first fault; with several ranks the one that lacks most."""
     run, root = case.run, case.root
-    if run is None or root is None or "free-below-wanted" not in root.ids:
+    if run is None or root is None or not root.ids & _CHECKS.keys():
         return None
     found = []
-    for hit in run.all("free-below-wanted"):
+    for hit in (hit for check in _CHECKS for hit in run.all(check)):
         f = hit.fields
-        if not float(f["total"]):
+        free, total, util, want = (float(f.get(name, "0")) for name in ("free", "total", "util", "want"))
+        if not total:
             continue
-        device = f.get("device", "the GPU")
-        found.append(
-            Shortage(device, float(f["free"]), float(f["total"]), float(f["util"]), float(f["want"]), (hit.index,))
-        )
+        shared = max(0.0, util * total - want) if _CHECKS[hit.id] else 0.0
+        found.append(Shortage(f.get("device", "the GPU"), free, total, util, want, (hit.index,), shared))
     lacking = [short for short in found if short.gap > 0]
     return max(lacking, key=lambda s: s.gap, default=None)

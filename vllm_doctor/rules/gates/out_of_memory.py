@@ -10,6 +10,7 @@ from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.unified import shares_memory
 from vllm_doctor.rules.outcome import NotHere, Unseen
 from vllm_doctor.rules.say import gib
 
@@ -31,6 +32,7 @@ EXHAUSTED = frozenset(
         "device-oom-class",
         "device-oom-code",
         "device-oom-name",
+        "device-oom-words",
         "device-oom-allocation",
         "device-oom-xla",
         "device-oom-neuron",
@@ -92,12 +94,13 @@ def sums(torch: TorchOom | None) -> tuple[Arithmetic, ...]:
     return tuple(found)
 
 
-def tenants(torch: TorchOom | None) -> int | None:
+def tenants(case: Case, torch: TorchOom | None) -> int | None:
     """Bytes that others hold, where giving them back would have served the request; else None.
 
-    A tenth of the card or 2 GiB is more than contexts of the same service take.
+    A tenth of the card or 2 GiB is more than contexts of the same service take. Where the GPU has the host's memory,
+    what no process of the GPU holds is the host's own: its programs, and the pages of files.
     """
-    if torch is None or torch.total is None or torch.free is None:
+    if torch is None or torch.total is None or torch.free is None or (not torch.others and shares_memory(case)):
         return None
     held = torch.held_by_others
     if held is None or held < min(2 * GIB, torch.total // 10) or torch.free >= torch.asked:

@@ -1,10 +1,12 @@
 """What separates the causes of a failed profile run."""
 
+from vllm_doctor.knowledge.hub import billions, names_quantisation
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.out_of_memory import Oom
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted
+from vllm_doctor.rules.outcome import NotHere, Unseen
 
 # Weights above this share of the card leave no room for the pass whatever its size: contexts, NCCL and workspaces take
 # 1 to 2 GiB of any card, and the fraction keeps a tenth.
@@ -30,10 +32,27 @@ def _in_v0_sampler(fault: Fault) -> bool:
     return any(says(file, "call-v0-sampler") for file in last)
 
 
+def measuring(case: Case, *stages: StartupPhase) -> Oom | NotHere | Unseen:
+    """The fault, if memory ran out in one of these stages, or in compiled code before any graph was captured, where no
+    call names the step: torch counts the pools of graphs, and only an engine that starts runs such code without."""
+    oom = exhausted(case, *stages)
+    unplaced = exhausted(case, StartupPhase.CONFIG) if isinstance(oom, NotHere) else oom
+    if not isinstance(oom, NotHere) or not isinstance(unplaced, Oom) or unplaced.run.served(-1):
+        return oom
+    torch = unplaced.torch
+    first = torch is not None and torch.allocated is not None and torch.private_pools is None
+    return unplaced if first and in_compiled(unplaced) else oom
+
+
 def in_pass(oom: Oom) -> bool:
     """Was it in the pass itself? Compiled code runs nowhere else during the start, though its frames name no step."""
     if oom.fault.startup_phase in {StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER}:
         return True
+    return in_compiled(oom)
+
+
+def in_compiled(oom: Oom) -> bool:
+    """Did code that torch compiled ask for the memory?"""
     near = range(max(0, oom.fault.index - 6), oom.fault.index + 1)
     compiled = any(says(f, "call-inductor-cache") for f in oom.fault.files)
     return compiled or any(says(oom.run.lines[i].text, "call-inductor-cache") for i in near)
@@ -57,9 +76,26 @@ def in_adapters(oom: Oom) -> bool:
     return any(says(f, "call-adapters") for f in last) or "create_lora_weights" in oom.fault.functions
 
 
+def weights_of(case: Case) -> tuple[float, str] | None:
+    """Weights of one rank in GiB and where the figure stands: as the log prints them, else as the model's name counts
+    its parameters, at two bytes each, where torch held at least as much and nothing says that they are quantised."""
+    printed = case.weights_gib
+    if printed is not None:
+        return printed, "the log"
+    model, torch = case.model or "", case.run.oom if case.run is not None else None
+    size = billions(model)
+    if size is None or torch is None or torch.allocated is None:
+        return None
+    if names_quantisation(model) or case.effective("quantization") not in {None, "None"}:
+        return None
+    parts = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
+    each = size * 2e9 / GIB / parts
+    return (each, "the model's name × 2 B") if each <= torch.allocated / GIB else None
+
+
 def weights_fill(case: Case) -> float | None:
     """The share of the card that the weights take, where it is so large that no pass fits beside them."""
-    weights, total = case.weights_gib, case.total_gib
-    if weights is None or total is None or weights / total < _FULL:
+    weights, total = weights_of(case), case.total_gib
+    if weights is None or total is None or weights[0] / total < _FULL:
         return None
-    return weights / total
+    return weights[0] / total

@@ -2,7 +2,7 @@
 
 from vllm_doctor.knowledge.answers import Answer, applies
 from vllm_doctor.knowledge.layers import Layer, layer_of
-from vllm_doctor.log.match import Hit
+from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.native_crash import NATIVE
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Finding
@@ -29,6 +29,7 @@ _SILENT = frozenset(
         "ucx-signal",
         "engine-exited",
         "shell-killed",
+        "child-killed",
         "exit-by-signal",
         "exit-by-signal-told",
         "shell-signal",
@@ -37,6 +38,8 @@ _SILENT = frozenset(
         "ray-actor-gone",
     }
 )
+# Who started the script says of it, not of its engine.
+_OF_THE_SCRIPT = frozenset({"shell-killed", "child-killed"})
 # Lines above a death that are looked at.
 _ABOVE = 30
 _SIGNALS = {
@@ -70,9 +73,12 @@ def judge(case: Case) -> Outcome:
     first = next((h for h in silent if h.id in NATIVE), silent[0] if silent else None)
     if first is None or (run.stopped is not None and run.stopped < first.index):
         return NotHere("no process died without an error message")
-    if run.is_script and first.id not in NATIVE:
+    if run.is_script and first.id not in NATIVE and first.id not in _OF_THE_SCRIPT:
         return NotHere("the script got its answers, and the engine ended with the script")
     number = signal_of(first)
+    ending = next((i for i in range(first.index) if says(run.lines[i].text, "uvicorn-stops")), None)
+    if number == "9" and ending is not None and run.served(-1, ending):
+        return NotHere("the server was told to stop, and killed as it took too long")
     if number == "7":
         return NotHere("SIGBUS: a page of shared memory could not be allocated")
     how = _SIGNALS.get(number, f"signal {number} ended it") if number is not None else "something outside ended it"

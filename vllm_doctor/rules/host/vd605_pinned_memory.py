@@ -2,17 +2,19 @@
 
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
-from vllm_doctor.records.finding import Change
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.host_claims import SWAPPED, host_claims
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.host_pool import pools_by_calls
-from vllm_doctor.rules.say import MEMLOCK, finding, set_flag, thing
+from vllm_doctor.rules.say import MEMLOCK, finding, gib, set_flag, thing
 
 # The calls that take memory of the host, by their names; CUDA's own word for both is the same.
-_HOST = frozenset({"host-register", "host-alloc", "host-malloc"})
+_HOST = frozenset({"host-register", "host-alloc", "host-malloc", "host-pool-too-large"})
+# Of what is free, the part that a pool may take (v1/hisparse/runtime.py).
+_ROOM = 0.95
 _REFUSED = _HOST | {"cuda-oom", "device-oom"}
 # V0's function that makes the cache of the GPU and of the host.
 _CACHE = frozenset({"_allocate_kv_cache", "allocate_cpu_cache"})
@@ -31,6 +33,8 @@ def judge(case: Case) -> Outcome:
         return NotHere("no call of CUDA failed for lack of memory")
     if not fault.ids & _HOST and not _pins(fault):
         return Clear("the failed call asks for GPU memory, not for pinned host memory")
+    if (told := fault.fields("host-pool-too-large")).get("free"):
+        return _refused(case, fault, told)
     return finding(
         RULE,
         evidence=(case.line(_at(fault)),),
@@ -61,6 +65,20 @@ def _pools(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     why = "vLLM pins CPU blocks at start, this many GiB per GPU (4 by default)"
     old = SWAPPED if case.run is not None and case.run.engine == "V0" else None
     return (set_flag(case, "swap-space", 0, Direction.LOWER, why, until=old),)
+
+
+def _refused(case: Case, fault: Fault, told: dict[str, str]) -> Finding:
+    """A connector's own check refused the pool of its settings before anything was pinned."""
+    free = float(told["free"])
+    why = f"host_pool_gib in kv_connector_extra_config: at most {int(free * _ROOM)}, as {told['free']} GiB are free"
+    return finding(
+        RULE,
+        title=f"{told['pool']} would pin {told['want']} GiB of the host, and {told['free']} GiB are free",
+        evidence=(case.line(_at(fault)),),
+        arithmetic=(gib("missing", float(told["want"]) - free, f"{told['want']} − {told['free']}", "the error line"),),
+        changes=(set_flag(case, "kv-transfer-config", None, Direction.CHANGE, why),),
+        refute="`free -g` shows that much available before the start",
+    )
 
 
 def _at(fault: Fault) -> int:

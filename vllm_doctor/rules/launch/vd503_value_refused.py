@@ -23,6 +23,8 @@ from vllm_doctor.rules.remedies.prompt_items import limit
 from vllm_doctor.rules.remedies.refusal import asked, asks_by_name, by_place
 from vllm_doctor.rules.say import environment, finding, set_flag, thing, upgrade, upgrade_to
 
+# Pools that an item of a prompt must fit.
+_POOLS = ("encoder-cache-exceeded", "decode-pool-exceeded")
 _IDS = (
     "length-above-model",
     "tokens-below-length",
@@ -95,6 +97,8 @@ def judge(case: Case) -> Outcome:
             return fault
         if root.crash is not None and says(root.crash.root.message, "no-kernel-of-several"):
             return Clear("each kernel says why it cannot serve these weights, and no option is refused")
+        if root.crash is not None and any(says(root.crash.root.message, pool) for pool in _POOLS):
+            return Clear("an item of a prompt is larger than a pool, and VD207 says by how much")
         fault = root
     if likely and _of_a_kernel(case, fault):
         return Clear("a kernel's own check failed, and its part names it")

@@ -1,22 +1,31 @@
 """VD906: a start that neither failed nor goes on: its last line is older than its step ever takes."""
 
 import shlex
+from collections.abc import Sequence
 
 from vllm_doctor.log import silence
+from vllm_doctor.log.match import Hit
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.records.finding import Arithmetic, Evidence
+from vllm_doctor.records.finding import Arithmetic, Evidence, Finding
 from vllm_doctor.records.host import Probe
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.last_wait import final_run, minutes_of, unbroken
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.rank_wait import known, ways_out
 from vllm_doctor.rules.say import finding, thing
 
+# Minutes within which an engine announces itself: within one; on a slow share within three.
+_SPEAKS = 5
+
 
 def judge(case: Case) -> Outcome:
-    """Has the unit said nothing for longer than its step of the start takes?"""
+    """Has the engine, or the unit, said nothing for longer than its step of the start takes?"""
     unit, run, probe = case.unit, case.run, case.probe
+    if run is not None and (waits := _awaits_engine(run)):
+        return _engine(case, waits, minutes_of(run, waits))
     missing = frozenset({Signal.UNIT} if unit is None else ()) | frozenset({Signal.LOG} if run is None else ())
     if unit is None or run is None:
         return Unseen(missing)
@@ -61,6 +70,32 @@ def judge(case: Case) -> Outcome:
             *(ways_out(case) if ranks else ()),
         ),
         refute="another line follows while you look, or the worker's GPU and disk are busy all the time",
+    )
+
+
+def _awaits_engine(run: AnalysedRun) -> tuple[Hit, ...]:
+    """The lines in which the server asks for its engine, where the run ends in them and the engine never spoke."""
+    if run.root is not None or run.first("engine-config") is not None:
+        return ()
+    asked = unbroken(run, final_run(run, run.all("engine-awaited")))
+    return asked if len(asked) > 1 and minutes_of(run, asked) >= _SPEAKS else ()
+
+
+def _engine(case: Case, waits: Sequence[Hit], minutes: int) -> Finding:
+    """The server asks every few seconds for its engine process, which has not written its first line."""
+    why = (
+        "shows where the engine's process stands: most often it reads its program from a slow share, asks the hub or a "
+        "proxy, or waits for CUDA; a process that is not there was ended from outside"
+    )
+    command = "for p in $(pgrep -f 'EngineCore|multiprocessing.spawn'); do py-spy dump --pid $p; done"
+    return finding(
+        RULE,
+        title=f"The engine's process has said nothing for {minutes} minutes",
+        phase=Phase.NOT_MEMORY,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(waits[0].index), case.line(waits[-1].index)),
+        changes=(thing(ChangeKind.OS, "engine-process", Direction.REPAIR, why, command=command),),
+        refute="the engine's first line (Initializing a V1 LLM engine) follows",
     )
 
 

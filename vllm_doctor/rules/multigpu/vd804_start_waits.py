@@ -1,30 +1,25 @@
 """VD804: the start waits for a rank that does not come, and says so until it is ended."""
 
-import itertools
 from collections.abc import Sequence
 
 from vllm_doctor.log import silence
-from vllm_doctor.log.clock import minute_of_day
-from vllm_doctor.log.match import Hit, says
+from vllm_doctor.log.match import Hit
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
+from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
-from vllm_doctor.rules.gates.last_wait import final_run
+from vllm_doctor.rules.gates.last_wait import final_run, minutes_of, unbroken
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.layer import first_of_each
 from vllm_doctor.rules.remedies.rank_wait import known, ways_out
-from vllm_doctor.rules.say import environment, finding, thing
+from vllm_doctor.rules.say import environment, finding
 
 # Each of these lines stands for a minute; compiling and autotuning take some of them.
 _MINUTES = 10
 _RETRIES = 2
-# An engine announces itself within a minute; on a slow share within three.
-_SPEAKS = 5
-_DAY = 24 * 60
 # The last lines after which a start in order goes on within seconds, and what the ranks do next.
 _SOON = {
     "wait-nccl": "NCCL opens its paths between the GPUs",
@@ -45,34 +40,13 @@ def judge(case: Case) -> Outcome:
     # Nothing listens yet where a rank comes early; what takes a connection and closes it at once is another program.
     if len(tries) >= _RETRIES or any("closed" in t.fields for t in tries):
         return _store(case, tries)
-    waits = _unbroken(run, final_run(run, run.all("broadcast-wait")))
-    minutes = _minutes(run, waits)
+    waits = unbroken(run, final_run(run, run.all("broadcast-wait")))
+    minutes = minutes_of(run, waits)
     if minutes >= _MINUTES and any(stage is not StartupPhase.CONFIG for _, stage in run.miles):
         return _ranks(case, waits, minutes)
-    asked = _unbroken(run, final_run(run, run.all("engine-awaited")))
-    if _minutes(run, asked) >= _SPEAKS and len(asked) >= _RETRIES and run.first("engine-config") is None:
-        return _engine(case, asked, _minutes(run, asked))
     if (silent := _stands_still(case, run)) is not None:
         return silent
     return NotHere("the last lines of the run do not show ranks that wait")
-
-
-def _engine(case: Case, waits: Sequence[Hit], minutes: int) -> Finding:
-    """The server asks every few seconds for its engine process, which has not written its first line."""
-    why = (
-        "shows where the engine's process stands: most often it reads its program from a slow share, asks the hub or a "
-        "proxy, or waits for CUDA; a process that is not there was ended from outside"
-    )
-    command = "for p in $(pgrep -f 'EngineCore|multiprocessing.spawn'); do py-spy dump --pid $p; done"
-    return finding(
-        RULE,
-        title=f"The engine's process has said nothing for {minutes} minutes",
-        phase=Phase.NOT_MEMORY,
-        confidence=Confidence.LIKELY,
-        evidence=(case.line(waits[0].index), case.line(waits[-1].index)),
-        changes=(thing(ChangeKind.OS, "engine-process", Direction.REPAIR, why, command=command),),
-        refute="the engine's first line (Initializing a V1 LLM engine) follows",
-    )
 
 
 def _stands_still(case: Case, run: AnalysedRun) -> Finding | None:
@@ -95,28 +69,6 @@ def _stands_still(case: Case, run: AnalysedRun) -> Finding | None:
         refute="the log goes on: the next line of a start in order comes within seconds",
         then=silence.usual(run).look,
     )
-
-
-def _unbroken(run: AnalysedRun, hits: Sequence[Hit]) -> tuple[Hit, ...]:
-    """Those of the hits with which the run ends: nothing else was written between them (a progress bar would be).
-
-    A mark where somebody cut the log is nothing that was written.
-    """
-    end = len(run.lines) if run.stopped is None else run.stopped
-    at = {h.index: h for h in hits}
-    lines = run.lines
-    spoken = (i for i in range(end - 1, -1, -1) if lines[i].text.strip() and not says(lines[i].text, "cut-mark"))
-    return tuple(at[i] for i in itertools.takewhile(at.__contains__, spoken))[::-1]
-
-
-def _minutes(run: AnalysedRun, waits: Sequence[Hit]) -> int:
-    """How many minutes the waits take, by their count, and by the clock where lines between were cut out."""
-    if len(waits) < _RETRIES:
-        return len(waits)
-    first, last = (minute_of_day(run.lines[h.index].at) for h in (waits[0], waits[-1]))
-    if first is None or last is None:
-        return len(waits)
-    return max(len(waits), (last - first) % _DAY + 1)
 
 
 def _store(case: Case, waits: Sequence[Hit]) -> Outcome:

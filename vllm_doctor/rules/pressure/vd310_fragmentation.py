@@ -19,7 +19,7 @@ def judge(case: Case) -> Outcome:
     torch = oom.torch
     if torch is None or torch.unused is None or torch.allocated is None:
         return Clear("the message does not say what torch holds unused")
-    if tenants(torch) is not None or not torch.fragmented:
+    if tenants(case, torch) is not None or not torch.fragmented:
         return Clear(
             f"the unused {torch.unused / GIB:.2f} GiB are less than the {torch.asked / GIB:.2f} GiB of the "
             "allocation, or as much as usual"

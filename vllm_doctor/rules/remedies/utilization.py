@@ -24,6 +24,8 @@ SMALLEST_GIB = 8.0
 
 def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | None:
     """A fraction that leaves what was missing, and a little more, outside vLLM's pool."""
+    if (pinned := case.number("kv-cache-memory-bytes")) is not None:
+        return _smaller_pool(case, pinned, torch, why)
     fraction, _ = case.utilization
     total = case.total_gib
     if torch is not None and refused_though_free(torch):
@@ -44,6 +46,16 @@ def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | 
         return None
     predicted = {"budget_gib": round(to * total, 2)} if total is not None else None
     return set_flag(case, "gpu-memory-utilization", to, Direction.LOWER, f"{why}: {formula}", predicted=predicted)
+
+
+def _smaller_pool(case: Case, now: float, torch: TorchOom | None, why: str) -> Change | None:
+    """Where the KV cache was given in bytes, the fraction sizes nothing."""
+    missing = max((torch.asked - (torch.free or 0)) / GIB, 0) if torch is not None else 0.0
+    to = math.floor((now / GIB - missing - SPARE_GIB) * 1024) * 2**20
+    if to <= 0:
+        return None
+    formula = f"{now / GIB:.2f} − {missing:.2f} − {SPARE_GIB} GiB; gpu_memory_utilization does not count beside it"
+    return set_flag(case, "kv-cache-memory-bytes", to, Direction.LOWER, f"{why}: {formula}")
 
 
 def _lower_by(case: Case, short: float, why: str) -> Change | None:
@@ -120,13 +132,14 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
 
 def pass_free_memory_check(case: Case, short: Shortage) -> Change | None:
     """The largest value that passes the check as things are; None where no model and KV cache would fit the budget."""
-    fraction = math.floor((short.free - MARGIN_GIB) / short.total * 100) / 100
+    fraction = math.floor((short.free + short.shared - MARGIN_GIB) / short.total * 100) / 100
     weights = case.weights_gib
     budget = fraction * short.total
     if budget < min(SMALLEST_GIB, short.want / 2) or (weights is not None and budget <= weights):
         return None
+    shared = f" + {short.shared:.2f}" if short.shared else ""
     why = (
-        f"({short.free:.2f} − {MARGIN_GIB}) / {short.total:.2f}, rounded down: passes the check while "
+        f"({short.free:.2f}{shared} − {MARGIN_GIB}) / {short.total:.2f}, rounded down: passes the check while "
         "the other processes stay"
     )
     return set_flag(

@@ -33,7 +33,7 @@ def _of_the_pool(case: Case, short: Shortage) -> Finding:
         confidence=Confidence.LIKELY,
         evidence=tuple(case.line(i) for i in short.lines),
         arithmetic=(
-            gib("wanted at start", short.want, f"{short.total:.2f} GiB × {short.utilization:g}", "the error line"),
+            gib("wanted at start", short.want, short.wanted_by, "the error line"),
             gib("missing", short.gap, f"{short.want:.2f} − {short.free:.2f}", "the error line"),
         ),
         changes=(pass_free_memory_check(case, short),),
@@ -52,7 +52,7 @@ def _finding(case: Case, short: Shortage) -> Finding:
         ),
         evidence=tuple(case.line(i) for i in short.lines),
         arithmetic=(
-            gib("wanted at start", short.want, f"{short.total:.2f} GiB × {short.utilization:g}", "the error line"),
+            gib("wanted at start", short.want, short.wanted_by, "the error line"),
             gib("held by others", short.held, f"{short.total:.2f} − {short.free:.2f}", "the error line"),
             gib("missing", short.gap, f"{short.want:.2f} − {short.free:.2f}", "the error line"),
         ),

@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
         ),
         evidence=tuple(case.line(i) for i in short.lines),
         arithmetic=(
-            gib("wanted at start", short.want, f"{short.total:.2f} GiB × {short.utilization:g}", "the error line"),
+            gib("wanted at start", short.want, short.wanted_by, "the error line"),
             gib("missing", short.gap, f"{short.want:.2f} − {short.free:.2f}", "the error line"),
             gib(
                 "held by a desktop, the driver or others",

@@ -1,13 +1,15 @@
 """VD103: memory became free while vLLM measured its own peak, so the measurement is void."""
 
-from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.records.finding import Arithmetic, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.device import maker_tool
+from vllm_doctor.rules.gates.named_fault import exception_line
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
-from vllm_doctor.rules.say import finding, gib, thing
+from vllm_doctor.rules.say import finding, gib, thing, upgrade
 
 
 def judge(case: Case) -> Outcome:
@@ -15,6 +17,8 @@ def judge(case: Case) -> Outcome:
     if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     root = case.root
+    if root is not None and "sleep-grew" in root.ids:
+        return _taken_in_sleep(case, root)
     if root is None or "profile-free-rose" not in root.ids:
         return NotHere("no other process disturbed the profile run")
     at = next(h.index for h in root.hits if h.id == "profile-free-rose")
@@ -27,6 +31,18 @@ def judge(case: Case) -> Outcome:
             refute=f"{maker_tool(case).name} shows that another process on this GPU ended in that minute",
             then="see on which device the model was loaded: who embeds vLLM may have moved it to another GPU, or "
             "patched the call that measures",
+        )
+    if case.weights_gib == 0:
+        return finding(
+            RULE,
+            title="The profile run measured a GPU to which no weights were loaded",
+            confidence=Confidence.LIKELY,
+            evidence=(case.line(at),),
+            arithmetic=_sum(root.fields("profile-free-rose")),
+            changes=(stop_others(case, "what was freed was held before the engine was made"),),
+            refute=f"{maker_tool(case).name} shows that another process on this GPU ended in that minute",
+            then="a program that makes the engine in its own process (a trainer) frees its models first (del, "
+            "torch.cuda.empty_cache()), or gives vLLM a GPU of its own; its weights are 0 where it moved them",
         )
     return finding(
         RULE,
@@ -49,6 +65,23 @@ def judge(case: Case) -> Outcome:
     )
 
 
+def _taken_in_sleep(case: Case, root: Fault) -> Finding:
+    """The engine gave its pool back, and less of the card is free than before."""
+    return finding(
+        RULE,
+        title="Another process took GPU memory while the engine went to sleep",
+        phase=Phase.RUNTIME_LEAK_OR_FRAGMENTATION,
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY,
+        evidence=(exception_line(case, root),),
+        changes=(
+            stop_others(case, "the engine may sleep only while no other process of this GPU takes more memory"),
+            upgrade(case, "some releases keep buffers of the pool that they give back"),
+        ),
+        refute="the same failure happens on a GPU that nothing else uses",
+    )
+
+
 def _nothing_moved(fields: dict[str, str]) -> bool:
     """To the byte the same before and after: no process took or gave back anything."""
     return fields.get("unit") != "GiB" and fields.get("initial") == fields.get("current") is not None
@@ -66,4 +99,4 @@ def _sum(fields: dict[str, str]) -> tuple[Arithmetic, ...]:
     )
 
 
-RULE = rule("VD103", reads=frozenset({Signal.LOG}), judge=judge)
+RULE = rule("VD103", reads=frozenset({Signal.LOG, Signal.VERSION}), judge=judge)

@@ -27,7 +27,7 @@ def judge(case: Case) -> Outcome:
         return _counted_in(case) or oom
     if oom.torch is None:
         return Clear("the message does not say who holds the memory")
-    held = tenants(oom.torch)
+    held = tenants(case, oom.torch)
     if held is None and (excess := beyond_weights(case, oom)) is not None:
         return _in_this_process(case, oom, *excess)
     if held is None:

@@ -44,7 +44,7 @@ def judge(case: Case) -> Outcome:
         or _first_is_too_large(oom)
     ):
         return NotHere("the log does not show that memory ran out while weights were loaded")
-    if tenants(oom.torch) is not None:
+    if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if beyond_weights(case, oom) is not None:
         return Clear("torch held far more memory than the weights of a model of this size need")
@@ -61,6 +61,7 @@ def judge(case: Case) -> Outcome:
         arithmetic=(*sums(oom.torch), *_whole(case)),
         changes=(
             _without_draft(case, oom),
+            _without_sleep(case, oom),
             *lighter(case),
             set_flag(
                 case,
@@ -93,6 +94,15 @@ def _without_draft(case: Case, oom: Oom) -> Change | None:
     why = "the model itself was loaded; its draft did not fit beside it: without a draft it is slower, and starts"
     named = "speculative-config" if case.has_flag("speculative-config") is not None else "speculative-model"
     return set_flag(case, named, None, Direction.REMOVE, why)
+
+
+def _without_sleep(case: Case, oom: Oom) -> Change | None:
+    """An engine that may sleep loads its weights into a pool of its own."""
+    torch = oom.torch
+    if case.effective("enable-sleep-mode") is not True or torch is None or not torch.private_pools:
+        return None
+    why = f"its pool ({torch.private_pools / GIB:.2f} GiB) keeps what loading only needs for a while"
+    return set_flag(case, "enable-sleep-mode", None, Direction.REMOVE, why)
 
 
 def _over_budget(case: Case, oom: Oom) -> bool:

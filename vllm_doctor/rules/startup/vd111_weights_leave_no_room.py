@@ -3,10 +3,10 @@
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Direction
+from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
-from vllm_doctor.rules.gates.profile_run import weights_fill
+from vllm_doctor.rules.gates.out_of_memory import sums, tenants
+from vllm_doctor.rules.gates.profile_run import measuring, weights_fill, weights_of
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_tokens, tensor
 from vllm_doctor.rules.remedies.weights import lighter
@@ -15,22 +15,26 @@ from vllm_doctor.rules.say import finding, gib, set_flag
 
 def judge(case: Case) -> Outcome:
     """Do the weights alone take so much of the card that no pass fits beside them?"""
-    oom = exhausted(case, StartupPhase.PROFILE)
+    oom = measuring(case, StartupPhase.PROFILE)
     if isinstance(oom, NotHere | Unseen):
         return oom
-    if tenants(oom.torch) is not None:
+    if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
-    share, weights, total = weights_fill(case), case.weights_gib, case.total_gib
-    if share is None or weights is None or total is None:
+    share, told, total = weights_fill(case), weights_of(case), case.total_gib
+    if share is None or told is None or total is None:
         return Clear("the weights leave room for a profile run")
+    weights, source = told
     if tensor(case, oom.torch) is not None:
         return Clear("the tensor that failed is not a weight")
+    tokens, shorter = fewer_tokens(case, oom.torch), _shorter(case)
+    same = tokens is not None and shorter is not None and tokens.name == shorter.name
     return finding(
         RULE,
         title=f"The weights take {weights:.2f} of {total:.2f} GiB and leave no room for the profile run",
+        confidence=Confidence.CONFIRMED if case.weights_gib is not None else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(
-            gib("weights", weights, "as loaded, per rank", "the log"),
+            gib("weights", weights, "of each rank", source),
             gib(
                 "left of the GPU's memory",
                 total - weights,
@@ -39,7 +43,7 @@ def judge(case: Case) -> Outcome:
             ),
             *sums(oom.torch),
         ),
-        changes=(*lighter(case, loaded=True), fewer_tokens(case, oom.torch), _shorter(case)),
+        changes=(*lighter(case, loaded=True), None if same else tokens, shorter),
         refute="the profile run fits with the smallest number of tokens per step",
     )
 

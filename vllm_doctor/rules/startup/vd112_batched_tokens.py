@@ -6,34 +6,37 @@ from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
-from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, in_sampler, weights_fill
+from vllm_doctor.rules.gates.out_of_memory import Oom, sums, tenants
+from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, in_sampler, measuring, weights_fill
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import Tensor, fewer_tokens, sequences, tensor, tokens
+from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import finding, gib, set_flag
 
 
 def judge(case: Case) -> Outcome:
     """Is it the number of tokens of one step that makes the pass too large?"""
-    oom = exhausted(case, StartupPhase.PROFILE, StartupPhase.WEIGHTS)
+    oom = measuring(case, StartupPhase.PROFILE, StartupPhase.WEIGHTS)
     if isinstance(oom, NotHere | Unseen):
         return oom
     named = tensor(case, oom.torch)
     if not in_pass(oom):
         return Clear("the profile run had not begun")
-    if tenants(oom.torch) is not None:
+    if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if in_sampler(oom) or in_adapters(oom):
         return Clear("not the forward pass but a buffer of the sampler or of an adapter did not fit")
     if weights_fill(case) is not None and named is None:
         return Clear("the weights alone fill the GPU")
+    fewer = _fewer_pictures(case, oom) or fewer_tokens(case, oom.torch), _fewer_rows(case, oom, named)
     return finding(
         RULE,
         title=_title(case, named),
         confidence=Confidence.CONFIRMED if named is not None else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*_named(named), *sums(oom.torch), *_rest(case)),
-        changes=(_fewer_pictures(case, oom) or fewer_tokens(case, oom.torch), _fewer_rows(case, oom, named)),
+        # A step that cannot be smaller leaves the weights beside it.
+        changes=fewer if any(fewer) else lighter(case, loaded=True),
         refute="the profile run fails with a quarter of the tokens as well",
     )
 

@@ -29,7 +29,7 @@ def judge(case: Case) -> Outcome:
     oom = exhausted(case, StartupPhase.PROFILE_ENCODER)
     if isinstance(oom, NotHere | Unseen):
         return _by_size(case) or _by_warning(case) or oom
-    if tenants(oom.torch) is not None:
+    if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     named = _named(oom)
     if not named and (warned := _by_warning(case)) is not None:
@@ -87,7 +87,7 @@ def _by_warning(case: Case) -> Finding | None:
     """The profile run of V0 takes the largest items that a prompt may have, and says first that they are more than fit
     its sequence: where no call tells which part of the pass ran out, they are most of it."""
     oom = exhausted(case, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER)
-    if isinstance(oom, NotHere | Unseen) or _elsewhere(oom) or tenants(oom.torch) is not None:
+    if isinstance(oom, NotHere | Unseen) or _elsewhere(oom) or tenants(case, oom.torch) is not None:
         return None
     warned = oom.run.last("items-too-many")
     if warned is None or warned.index > oom.fault.index:

@@ -10,8 +10,11 @@ from vllm_doctor.rules.gates.profile_run import in_adapters
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
+from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import finding, set_flag
 
+# The smallest rank that vLLM takes (config/lora.py).
+_SMALLEST = 8
 _PHASES = {StartupPhase.WEIGHTS: Phase.STARTUP_WEIGHTS}
 
 
@@ -20,7 +23,7 @@ def judge(case: Case) -> Outcome:
     oom = exhausted(case, StartupPhase.PROFILE, StartupPhase.WEIGHTS, StartupPhase.SERVING, StartupPhase.CONFIG)
     if isinstance(oom, NotHere | Unseen):
         return oom
-    if tenants(oom.torch) is not None:
+    if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if not in_adapters(oom):
         return Clear("the buffers of adapters did not fail")
@@ -53,13 +56,13 @@ def judge(case: Case) -> Outcome:
             set_flag(
                 case,
                 "max-lora-rank",
-                max(8, rank // 2),
+                max(_SMALLEST, rank // 2),
                 Direction.LOWER,
                 "every slot has this rank; set the largest rank that you serve",
             )
-            if rank > 8
+            if rank > _SMALLEST
             else None,
-            *(_at_run_time(case, oom) if serving else ()),
+            *(_at_run_time(case, oom) if serving else lighter(case) if slots <= 1 and rank <= _SMALLEST else ()),
         ),
         refute="the launch fails in the same frame without --enable-lora",
     )

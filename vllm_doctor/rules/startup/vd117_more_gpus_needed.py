@@ -20,7 +20,7 @@ def judge(case: Case) -> Outcome:
     if here is None:
         return Unseen(frozenset({Signal.GPUS}), "the number of GPUs is not known")
     whole, total = oom.run.number("checkpoint-size", "size"), case.total_gib
-    if len(here) < 2 * used or tenants(oom.torch) is not None:
+    if len(here) < 2 * used or tenants(case, oom.torch) is not None:
         return Clear(f"{len(here)} GPUs, {used} used")
     if whole is None or total is None or whole / used < 0.8 * total:
         return Clear("the size of the checkpoint does not show that it is too large")

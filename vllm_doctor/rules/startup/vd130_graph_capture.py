@@ -22,7 +22,7 @@ def judge(case: Case) -> Outcome:
     oom = exhausted(case, StartupPhase.GRAPHS)
     if isinstance(oom, NotHere | Unseen):
         return oom
-    if tenants(oom.torch) is not None:
+    if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if _MEASURES in oom.fault.functions:
         return _of_the_measure(case, oom)

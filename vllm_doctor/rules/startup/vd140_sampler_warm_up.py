@@ -30,7 +30,7 @@ def judge(case: Case) -> Outcome:
     unplaced = _in_its_code(root)
     if not said and not (root.ids & EXHAUSTED and dummy_batch(root)) and not unplaced:
         return NotHere("the first failure is not the sampler's dummy batch")
-    if tenants(run.oom) is not None:
+    if tenants(case, run.oom) is not None:
         return Clear("something else holds the memory that was missing")
     # Pools of graphs that were captured stand in torch's message: then it was the warm-up, after the KV cache.
     captured = run.oom is not None and bool(run.oom.private_pools)

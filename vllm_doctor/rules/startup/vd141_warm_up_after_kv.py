@@ -23,7 +23,7 @@ def judge(case: Case) -> Outcome:
     oom = exhausted(case, StartupPhase.WARMUP, StartupPhase.SAMPLER, StartupPhase.KV)
     if isinstance(oom, NotHere | Unseen):
         return oom
-    if tenants(oom.torch) is not None:
+    if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if in_sampler(oom) or oom.fault.ids & {"sampler-oom", "pooler-oom"}:
         return Clear("the sampler's dummy batch failed")

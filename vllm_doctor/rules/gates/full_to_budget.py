@@ -1,0 +1,23 @@
+"""Whether the card is full up to the fraction, and not of weights: then the KV cache was there."""
+
+from vllm_doctor.knowledge.hub import billions
+from vllm_doctor.log.torch_oom import TorchOom
+from vllm_doctor.rules.case import GIB, Case
+
+# Of the card: how far from the fraction torch's memory ends, by contexts, graphs and the buffers of a step.
+_NEAR = 0.06
+# Of what torch held, the part that weights may be where they and the pass that is measured cannot have filled it.
+_LIGHT = 0.5
+
+
+def full_to_budget(case: Case, torch: TorchOom | None) -> bool:
+    """Only the KV cache ends where the fraction does. A pass that is measured may fill the same, by chance."""
+    if torch is None or torch.allocated is None or not torch.total or not case.budgeted:
+        return False
+    held = (torch.allocated + (torch.unused or 0)) / torch.total
+    if abs(held - case.utilization[0]) > _NEAR:
+        return False
+    size = billions(case.model or "")
+    parts = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
+    each = case.weights_gib or (size * 2e9 / GIB / parts if size is not None else None)
+    return each is not None and each < _LIGHT * torch.allocated / GIB
