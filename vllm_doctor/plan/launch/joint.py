@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.history import history
@@ -139,8 +139,11 @@ def of_environment(env: Mapping[str, str]) -> dict[str, object]:
     return made if asked is None else {**made, "whole.use_v2_model_runner": asked == "1"}
 
 
-def refusals(flags: Mapping[str, str | bool], version: Version, facts: Mapping[str, object]) -> Iterator[Refusal]:
-    """Each test of the release that holds for the launch. `facts` are the values of names that the plan settles."""
+def refusals(
+    flags: Mapping[str, str | bool], version: Version, facts: Mapping[str, object], told: Set[str] = frozenset()
+) -> Iterator[Refusal]:
+    """Each test of the release that holds for the launch. `facts` are the values of names that the plan settles.
+    What asks for an option of `told` is left out: its value is refused already, and one mistake is said once."""
     table = history("joint", "joint")
     for test in table.names():
         if not table.exists(test, version):
@@ -151,7 +154,7 @@ def refusals(flags: Mapping[str, str | bool], version: Version, facts: Mapping[s
         tree = ast.parse(test, mode="eval").body
         if launch.value(tree) is True:
             names = [name for name in dict.fromkeys(_names(tree)) if launch.given(name)]
-            if names:
+            if names and told.isdisjoint(f"--{launch.option(name)}" for name in names):
                 yield launch.refusal(tree, min(names, key=lambda name: "." not in name))
 
 

@@ -277,8 +277,7 @@ def resolve(  # noqa: PLR0915, PLR0917
         **joint.of_environment(env),
     }
     if gpu is None or gpu.backend == "CUDA":
-        told = {one.flag for one in refusals}
-        refusals += (one for one in joint.refusals(flags.values, version, settled) if one.flag not in told)
+        refusals += joint.refusals(flags.values, version, settled, told={one.flag for one in refusals})
     sampler = env.get("VLLM_USE_FLASHINFER_SAMPLER")
     host = host_asked(flags, env, does, refusals, None if v1 else SWAPPED_GIB)
     if v1 and does.v1_keeps_weights and host.weights_gib:
