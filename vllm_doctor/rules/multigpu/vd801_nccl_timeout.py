@@ -3,7 +3,7 @@
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
@@ -26,6 +26,8 @@ def judge(case: Case) -> Outcome:
         return fault
     if not fault.ids & {"nccl-watchdog", "call-timeout"}:
         return _never_met(case, fault)
+    if "nccl-watchdog" not in fault.ids:
+        return _no_answer(case, fault)
     fields = fault.fields("nccl-watchdog")
     op, limit = fields.get("op"), fields.get("limit")
     return finding(
@@ -35,6 +37,20 @@ def judge(case: Case) -> Outcome:
         evidence=shown(case, fault, *_IDS),
         changes=(_longer(case, fault), *ways_out(case)),
         refute="another rank failed first: its traceback is above, or in that rank's log",
+    )
+
+
+def _no_answer(case: Case, fault: Fault) -> Finding:
+    """The executor alone gave up: the worker may wait for another rank, still compile, or hang in a kernel, and nothing
+    says which."""
+    return finding(
+        RULE,
+        title="A worker did not answer the engine in time",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=shown(case, fault, *_IDS),
+        changes=(_longer(case, fault), *ways_out(case)),
+        refute="py-spy dump of the workers, while it stands still, shows that none waits for another rank or compiles",
     )
 
 
