@@ -173,7 +173,8 @@ class AnalysedRun(Run):
             if not error or says(error, "says-nothing"):
                 continue
             line = self.lines[hit.index]
-            link = Link("RuntimeError", error, (), hit.index)
+            # The text of a KeyError is its key, as Python prints it.
+            link = Link("KeyError" if error[:1] == "'" else "RuntimeError", error, (), hit.index)
             crash = Crash((link,), line.process, line.pid, hit.index, hit.index, line.level)
             told.append(Fault(hit.index, hit.index, crash, (), self._stage_in(None, hit.index)))
         return told

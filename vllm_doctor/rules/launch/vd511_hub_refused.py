@@ -78,7 +78,11 @@ def judge(case: Case) -> Outcome:
         title=why.value,
         severity=severity(case, fault),
         evidence=shown(case, fault, *HUB),
-        changes=(*_changes(case, why), _vocabulary() if "harmony-vocab" in fault.ids else None),
+        changes=(
+            _without_xet() if "hub-cas" in fault.ids else None,
+            *_changes(case, why),
+            _vocabulary() if "harmony-vocab" in fault.ids else None,
+        ),
         refute="the same files are fetched with the same token by `hf download`",
     )
 
@@ -147,6 +151,12 @@ def _on_disk(case: Case, why: str) -> Change:
     name = case.model if case.model is not None and is_name(case.model) else "MODEL"
     command = f"HF_HUB_OFFLINE=0 hf download {shlex.quote(name)}"
     return thing(ChangeKind.OS, "model-files", Direction.ADD, why, command=command)
+
+
+def _without_xet() -> Change:
+    """hf-xet fetches from a storage of its own (cas-server.xethub.hf.co), which a proxy may not let through."""
+    why = "files then come by plain HTTPS from the hub's own addresses, without the xet storage that failed"
+    return environment("HF_HUB_DISABLE_XET", Direction.SET, why, to="1")
 
 
 def _vocabulary() -> Change:

@@ -4,9 +4,10 @@ import shlex
 from pathlib import PurePosixPath
 
 from vllm_doctor.knowledge.compat import table
+from vllm_doctor.knowledge.distributions import listed
 from vllm_doctor.knowledge.system_libraries import system_library
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -116,6 +117,16 @@ def judge(case: Case) -> Outcome:
         return _warned(case) or NotHere("the log shows no failure that ended the run")
     missing = packages(case, fault) if not fault.ids - frozenset(_IDS) else ()
     known = fault.ids & frozenset((*_IDS, "cudart-missing"))
+    if (torn := _torn(fault)) is not None and not fault.ids & EXHAUSTED:
+        return finding(
+            RULE,
+            title=f"The installed package {torn} lacks a file of its own",
+            severity=severity(case, fault),
+            confidence=Confidence.LIKELY,
+            evidence=(exception_line(case, fault),),
+            changes=(_whole_again(torn), _repair(case)),
+            refute="the file is there, and another user than the service's reads it",
+        )
     if fault.ids & EXHAUSTED or not (known or missing or _while_importing(fault)):
         return NotHere("no import failed")
     library = fault.fields("cudart-missing").get("library")
@@ -334,6 +345,25 @@ def _title(fault: Fault, tool: str | None, unfit: str | None) -> str:
     if lacks:
         return f"transformers does not fit this vLLM: {lacks['kind']} has no {lacks['name']}"
     return RULE.title
+
+
+def _torn(fault: Fault) -> str | None:
+    """The folder below site-packages in which a file is not there that the package itself opens."""
+    root = fault.crash.root if fault.crash is not None else None
+    if root is None or root.kind != "FileNotFoundError":
+        return None
+    told = read("file-of-a-package", root.message)
+    if told is None or told["package"] == "nvidia":
+        return None
+    opened = any(says(f.file, "call-site-packages") and f"/{told['package']}/" in f.file for f in root.frames)
+    return told["package"] if opened else None
+
+
+def _whole_again(package: str) -> Change:
+    why = "its wheel was unpacked in part, or this release of it was packed without the file: install it again, or another"
+    known = listed(package)
+    command = f"pip install --force-reinstall --no-deps {shlex.quote(package)}" if known is not None else "pip check"
+    return thing(ChangeKind.PACKAGE, package, Direction.REPAIR, why, command=command)
 
 
 def _while_importing(fault: Fault) -> bool:
