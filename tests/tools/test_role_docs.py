@@ -23,6 +23,9 @@ def role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "roles" / "bread"
     for name in ("meta", "defaults", "tasks"):
         (folder / name).mkdir(parents=True)
+    (tmp_path / "playbooks" / "meta").mkdir(parents=True)
+    (tmp_path / "playbooks" / "meta" / "variables.yml").write_text("site_oven_c: {type: int, description: Degrees.}\n")
+    (tmp_path / "playbooks" / "README.md").write_text("# Playbooks\n")
     (folder / "meta" / "argument_specs.yml").write_text(SPEC)
     (folder / "defaults" / "main.yml").write_text("bread_flour: rye\nbread_seeds: []\n")
     return folder
@@ -35,6 +38,13 @@ def test_table_has_a_row_for_each_variable(role: Path) -> None:
     assert "| `bread_water_g` | int | **required** | Water in grams. |" in text
     assert "| `bread_seeds` | list of str | `[]` | On top. |" in text
     assert role_docs.main(["--check"]) == 0
+
+
+def test_the_playbooks_have_a_table_of_their_own(role: Path) -> None:
+    role_docs.main([])
+    text = (role.parents[1] / "playbooks" / "README.md").read_text()
+    assert text.startswith("# Playbooks\n")
+    assert "| `site_oven_c` | int |  | Degrees. |" in text
 
 
 def test_prose_around_the_table_stays(role: Path) -> None:
