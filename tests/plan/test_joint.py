@@ -73,17 +73,18 @@ def test_a_refusal_of_the_release_is_told_with_what_would_do(config, version, fl
     assert told[0] not in [flag for flag, _, _ in refused(config, taken, version)]
 
 
-def test_a_model_that_the_release_asks_for_is_told_in_words():
-    flags = "--tensor-parallel-size 2 --decode-context-parallel-size 2"
-    assert "--decode-context-parallel-size" in [flag for flag, _, _ in refused(LLAMA_8B, flags)]
+def test_what_is_told_of_one_option_is_not_told_again_of_the_option_beside_it():
+    flags = "--tensor-parallel-size 4 --decode-context-parallel-size 3"
+    told = ("--decode-context-parallel-size", "3", "a divisor of --tensor-parallel-size, 4")
+    assert refused(LLAMA_8B, flags) == [told]
 
 
 def test_a_release_between_two_that_disagree_refuses_nothing_by_them():
-    flags = "--speculative-config " + FLY % 1
-    assert refused(LLAMA_8B, flags, "0.33.0")
-    assert not [
-        r for r in refused(LLAMA_8B, "--speculative-config " + PLAIN, "0.29.0") if r[0] == "--speculative-config"
-    ]
+    flags = "--async-scheduling --pipeline-parallel-size 2"
+    needed = "--pipeline-parallel-size of at most 1 beside --async-scheduling"
+    assert refused(LLAMA_8B, flags, "0.14.1") == [("--async-scheduling", "set", needed)]  # read, and it asks
+    assert refused(LLAMA_8B, flags, "0.17.1") == []  # read, and it does not
+    assert refused(LLAMA_8B, flags, "0.15.0") == []  # not read
 
 
 def test_a_value_that_the_release_changes_before_it_asks_makes_no_refusal():

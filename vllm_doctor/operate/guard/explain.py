@@ -7,7 +7,6 @@ import msgspec
 
 from vllm_doctor.gather.live import gather_live
 from vllm_doctor.gather.run import NotRun, python
-from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import MemoryUse
 from vllm_doctor.redact.text import without_secrets
 from vllm_doctor.rules.engine import diagnose
@@ -31,10 +30,9 @@ def explained(unit: str) -> Explanation:
     if isinstance(told, NotRun) or told.code:
         return Explanation()
     try:
-        read = msgspec.json.decode(told.out, type=Explanation)
+        return msgspec.json.decode(told.out, type=Explanation)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Explanation()
-    return Explanation(excerpt.said(read.finding), excerpt.said(read.memory))
 
 
 def beside(use: MemoryUse | None) -> str:

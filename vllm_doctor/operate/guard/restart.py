@@ -131,7 +131,7 @@ def by_helper(ask: Ask, at: Path = SOCKET) -> bool | None:
             f"no right to restart: {at}: {problem} (role vllm_doctor's vllm-doctor-restart.socket gives it)"
         ) from None
     if answer.get("done") is not True:
-        raise NotPermitted(excerpt.said(str(answer.get("why", "the helper gave no reason"))))
+        raise NotPermitted(str(answer.get("why", "the helper gave no reason")))
     came = answer.get("came")
     return came if isinstance(came, bool) else None
 

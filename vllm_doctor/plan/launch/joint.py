@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.parser.checks import OptionTest, UnknownValue
 from vllm_doctor.knowledge.versions import Version
@@ -140,10 +141,17 @@ def of_environment(env: Mapping[str, str]) -> dict[str, object]:
 
 
 def refusals(
-    flags: Mapping[str, str | bool], version: Version, facts: Mapping[str, object], told: Set[str] = frozenset()
+    flags: Mapping[str, str | bool],
+    version: Version,
+    facts: Mapping[str, object],
+    *,
+    gpu: Card | None = None,
+    told: Set[str] = frozenset(),
 ) -> Iterator[Refusal]:
     """Each test of the release that holds for the launch. `facts` are the values of names that the plan settles.
     What asks for an option of `told` is left out: its value is refused already, and one mistake is said once."""
+    if gpu is not None and gpu.backend != "CUDA":
+        return
     table = history("joint", "joint")
     for test in table.names():
         if not table.exists(test, version):

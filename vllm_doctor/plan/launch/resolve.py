@@ -176,7 +176,7 @@ def _read(environment: Mapping[str, str], version: Version) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith("VLLM_") or name in names}
 
 
-def resolve(  # noqa: PLR0915, PLR0917
+def resolve(  # noqa: PLR0917
     line: LaunchLine,
     version: Version,
     arch: Architecture,
@@ -259,25 +259,29 @@ def resolve(  # noqa: PLR0915, PLR0917
     quantized = arch.quantization is not None or quant is not None
     v2 = v1 and _v2(version, env, arch, quantized)
     refusals += drafting.refused(flags, arch, method, draft, batched, does, v2=v2)
-    settled: dict[str, object] = {
-        "parallel.tensor_parallel_size": par.tp,
-        "parallel.pipeline_parallel_size": par.pp,
-        "parallel.data_parallel_size": par.dp,
-        "parallel.world_size": par.tp * par.pp,
-        "scheduler.max_num_seqs": seqs,
-        "scheduler.max_num_batched_tokens": batched,
-        "scheduler.async_scheduling": flags.on("async-scheduling", default=False),
-        "cache.cache_dtype": _kv_dtype(flags),
-        "speculative.method": method,
-        "model.dtype": dtype,
-        "model.max_model_len": length,
-        "model.runner_type": "pooling" if pooling else "generate",
-        "envs.VLLM_USE_V1": v1,
-        **joint.of_model(arch, quant),
-        **joint.of_environment(env),
-    }
-    if gpu is None or gpu.backend == "CUDA":
-        refusals += joint.refusals(flags.values, version, settled, told={one.flag for one in refusals})
+    refusals += joint.refusals(
+        flags.values,
+        version,
+        {
+            "parallel.tensor_parallel_size": par.tp,
+            "parallel.pipeline_parallel_size": par.pp,
+            "parallel.data_parallel_size": par.dp,
+            "parallel.world_size": par.tp * par.pp,
+            "scheduler.max_num_seqs": seqs,
+            "scheduler.max_num_batched_tokens": batched,
+            "scheduler.async_scheduling": flags.on("async-scheduling", default=False),
+            "cache.cache_dtype": _kv_dtype(flags),
+            "speculative.method": method,
+            "model.dtype": dtype,
+            "model.max_model_len": length,
+            "model.runner_type": "pooling" if pooling else "generate",
+            "envs.VLLM_USE_V1": v1,
+            **joint.of_model(arch, quant),
+            **joint.of_environment(env),
+        },
+        gpu=gpu,
+        told={one.flag for one in refusals},
+    )
     sampler = env.get("VLLM_USE_FLASHINFER_SAMPLER")
     host = host_asked(flags, env, does, refusals, None if v1 else SWAPPED_GIB)
     if v1 and does.v1_keeps_weights and host.weights_gib:

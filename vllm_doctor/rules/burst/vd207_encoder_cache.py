@@ -9,6 +9,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.named_fault import exception_line
+from vllm_doctor.rules.gates.refusals_with_rules import ITEM_POOLS
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.say import finding, gib, set_flag
@@ -24,7 +25,7 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     if root is not None and (told := root.fields("decode-reserve-too-large")):
         return _reserve(case, root, {name: float(value) for name, value in told.items()})
-    hits = run.all("encoder-cache-exceeded") or run.all("decode-pool-exceeded")
+    hits = next((hits for pool in ITEM_POOLS if (hits := run.all(pool))), ())
     if not hits:
         return NotHere("no item exceeded the encoder cache, or the pool in which it is decoded")
     last = hits[-1]

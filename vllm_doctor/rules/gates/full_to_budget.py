@@ -1,8 +1,8 @@
 """Whether the card is full up to the fraction, and not of weights: then the KV cache was there."""
 
-from vllm_doctor.knowledge.hub import billions
 from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.profile_run import weights_by_name
 
 # Of the card: how far from the fraction torch's memory ends, by contexts, graphs and the buffers of a step.
 _NEAR = 0.06
@@ -17,7 +17,5 @@ def full_to_budget(case: Case, torch: TorchOom | None) -> bool:
     held = (torch.allocated + (torch.unused or 0)) / torch.total
     if abs(held - case.utilization[0]) > _NEAR:
         return False
-    size = billions(case.model or "")
-    parts = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
-    each = case.weights_gib or (size * 2e9 / GIB / parts if size is not None else None)
+    each = case.weights_gib or weights_by_name(case)
     return each is not None and each < _LIGHT * torch.allocated / GIB

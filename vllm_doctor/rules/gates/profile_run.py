@@ -83,14 +83,20 @@ def weights_of(case: Case) -> tuple[float, str] | None:
     if printed is not None:
         return printed, "the log"
     model, torch = case.model or "", case.run.oom if case.run is not None else None
-    size = billions(model)
-    if size is None or torch is None or torch.allocated is None:
+    each = weights_by_name(case)
+    if each is None or torch is None or torch.allocated is None:
         return None
     if names_quantisation(model) or case.effective("quantization") not in {None, "None"}:
         return None
-    parts = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
-    each = size * 2e9 / GIB / parts
     return (each, "the model's name × 2 B") if each <= torch.allocated / GIB else None
+
+
+def weights_by_name(case: Case) -> float | None:
+    """Weights of one rank in GiB, as the model's name counts its parameters, at two bytes each; None where it does
+    not."""
+    size = billions(case.model or "")
+    parts = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
+    return size * 2e9 / GIB / parts if size is not None else None
 
 
 def weights_fill(case: Case) -> float | None:

@@ -1,4 +1,4 @@
-"""Refusals that have a rule of their own (VD511, VD513), which the rule of a refused value passes over."""
+"""Refusals that have a rule of their own (VD207, VD511, VD513), which the rule of a refused value passes over."""
 
 HUB = (
     "hub-gated",
@@ -24,3 +24,5 @@ ARCHITECTURE = (
     "arch-dropped",
     "arch-gguf",
 )
+# An item of a prompt that is larger than the pool which it must fit.
+ITEM_POOLS = ("encoder-cache-exceeded", "decode-pool-exceeded")

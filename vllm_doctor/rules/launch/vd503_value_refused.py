@@ -15,7 +15,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import exception_line, named, shown, text
-from vllm_doctor.rules.gates.refusals_with_rules import ARCHITECTURE, HUB
+from vllm_doctor.rules.gates.refusals_with_rules import ARCHITECTURE, HUB, ITEM_POOLS
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.allowed_value import replacement
 from vllm_doctor.rules.remedies.layer import answer_of, layer
@@ -23,8 +23,6 @@ from vllm_doctor.rules.remedies.prompt_items import limit
 from vllm_doctor.rules.remedies.refusal import asked, asks_by_name, by_place
 from vllm_doctor.rules.say import environment, finding, set_flag, thing, upgrade, upgrade_to
 
-# Pools that an item of a prompt must fit.
-_POOLS = ("encoder-cache-exceeded", "decode-pool-exceeded")
 _IDS = (
     "length-above-model",
     "tokens-below-length",
@@ -97,7 +95,7 @@ def judge(case: Case) -> Outcome:
             return fault
         if root.crash is not None and says(root.crash.root.message, "no-kernel-of-several"):
             return Clear("each kernel says why it cannot serve these weights, and no option is refused")
-        if root.crash is not None and any(says(root.crash.root.message, pool) for pool in _POOLS):
+        if root.crash is not None and any(says(root.crash.root.message, pool) for pool in ITEM_POOLS):
             return Clear("an item of a prompt is larger than a pool, and VD207 says by how much")
         fault = root
     if likely and _of_a_kernel(case, fault):

@@ -77,7 +77,6 @@ _UNFIT = {
     "extension-build-failed": "the tools that compile kernels at start; the same message holds the compiler's error",
     "compiler-crashed": "a newer CUDA toolkit, whose compiler does not crash on this code (or fewer jobs: MAX_JOBS)",
 }
-_HOMELESS = "CUDA_HOME is not the folder of one CUDA toolkit"
 _PROGRAM = frozenset({"program-missing", "program-not-there"})
 _ACTIVATE = thing(
     ChangeKind.PACKAGE,
@@ -135,15 +134,19 @@ def judge(case: Case) -> Outcome:
     fits = "transformers-attribute" in fault.ids
     if on_transformers_code(case, fault):
         return Clear("the architecture is not in this release: it ran on Transformers' code")
-    home = _home(case, fault)
-    tool = next((_TOOLS[h.id] for h in fault.hits if h.id in _TOOLS), None) if home is None else None
+    if (home := _home(case, fault)) is not None:
+        return finding(
+            RULE,
+            title="CUDA_HOME is not the folder of one CUDA toolkit",
+            severity=severity(case, fault),
+            evidence=shown(case, fault, *_IDS),
+            changes=(home, *_uncompiled(case, fault)),
+            refute=_REFUTE,
+        )
+    tool = next((_TOOLS[h.id] for h in fault.hits if h.id in _TOOLS), None)
     lacks = missing[0] if missing and not known else None
     module = missing_module(case, fault) if lacks is None else None
-    unfit = (
-        next((words for wanted, words in _UNFIT.items() if wanted in fault.ids), None)
-        if tool is None and home is None
-        else None
-    )
+    unfit = next((words for wanted, words in _UNFIT.items() if wanted in fault.ids), None) if tool is None else None
     brought = system_library(library) if library is not None and fault.ids == {"cudart-missing"} else None
     if library is not None and brought is not None:
         return finding(
@@ -162,8 +165,6 @@ def judge(case: Case) -> Outcome:
         if lacks is not None
         else module.title
         if module is not None
-        else _HOMELESS
-        if home is not None
         else _title(fault, tool, unfit),
         # Which of the two is too old, or whether the model is newer than both, the attribute does not tell.
         confidence=Confidence.LIKELY if fits or "import-name" in fault.ids else Confidence.CONFIRMED,
@@ -174,8 +175,7 @@ def judge(case: Case) -> Outcome:
             _tools(case, tool) if tool else None,
             thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit, command=_COMPILERS) if unfit else None,
             _newer_system(fault),
-            home,
-            *(_uncompiled(case, fault) if unfit or tool or home else ()),
+            *(_uncompiled(case, fault) if unfit or tool else ()),
             thing(
                 ChangeKind.PACKAGE,
                 "transformers",
@@ -194,9 +194,7 @@ def judge(case: Case) -> Outcome:
             if fault.fields("program-missing").get("container")
             else _program(case)
             if fault.ids & _PROGRAM
-            else _repair(case)
-            if home is None
-            else None,
+            else _repair(case),
         ),
         refute=_installed(lacks) if lacks is not None else module.refute if module is not None else _REFUTE,
     )
@@ -360,7 +358,10 @@ def _torn(fault: Fault) -> str | None:
 
 
 def _whole_again(package: str) -> Change:
-    why = "its wheel was unpacked in part, or this release of it was packed without the file: install it again, or another"
+    why = (
+        "its wheel was unpacked in part, or this release of it was packed without the file: install it again, or "
+        "another release"
+    )
     known = listed(package)
     command = f"pip install --force-reinstall --no-deps {shlex.quote(package)}" if known is not None else "pip check"
     return thing(ChangeKind.PACKAGE, package, Direction.REPAIR, why, command=command)

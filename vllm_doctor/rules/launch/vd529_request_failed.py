@@ -2,6 +2,7 @@
 
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.traceback import Crash
+from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
@@ -14,8 +15,6 @@ from vllm_doctor.rules.remedies.known_issue import issue_of
 from vllm_doctor.rules.remedies.layer import answer_of, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.refusal import asked, packages
 from vllm_doctor.rules.say import finding
-
-_QUOTED = 160
 
 
 def judge(case: Case) -> Outcome:
@@ -58,7 +57,7 @@ def _title(case: Case, fault: Fault, crash: Crash) -> str:
     if part is not None and part.broken and unforeseen(fault):
         return part.broken
     message = exception_words(case.run.lines, crash, crash.root) if case.run is not None else ""
-    told = message.splitlines()[0][:_QUOTED] if message else ""
+    told = excerpt.said(message.splitlines()[0]) if message else ""
     return f"A request failed: {crash.root.kind}" + (f": {told}" if told else "")
 
 
