@@ -308,6 +308,7 @@ def test_the_table_of_the_playbooks_variables_has_all_that_they_read_and_no_othe
     prefixes = {name.partition("_")[0] for name in OF_THE_PLAYBOOKS} - {"monitoring"}  # a role's
     spoken = set(re.findall(rf"(?<![\w.])(?:{'|'.join(prefixes)})_[a-z_]+\b(?!\.yml)", text))
     made_here = set(re.findall(r"^\s+(?:vars: )?(\w+): ", text, re.MULTILINE)) | {"uninstall_by_consent"}
+    made_here |= set(re.findall(r"^\s+register: (\w+)", text, re.MULTILINE))
     assert spoken - made_here - {"rollback_driver", "site_report"} <= OF_THE_PLAYBOOKS
     assert {name for name in OF_THE_PLAYBOOKS if not re.search(rf"\b{name}\b", text)} == set()
 
