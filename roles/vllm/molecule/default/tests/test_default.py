@@ -295,8 +295,8 @@ def test_requests_in_flight_finish_when_the_service_stops(host):
     done = host.run(
         "for pair in 1 2 3 4 5 6; do rm -f /tmp/ended; "
         f"({ask}; : >/tmp/ended) >/tmp/one & ({ask}; : >/tmp/ended) >/tmp/two & "
-        f"until [ -e /tmp/ended ]; do {both_run} && {{ systemctl stop {UNIT}; stopped=$?; wait; exit $stopped; }}; done; "
-        "wait; done; exit 124"
+        f"until [ -e /tmp/ended ]; do {both_run} && "
+        f"{{ systemctl stop {UNIT}; stopped=$?; wait; exit $stopped; }}; done; wait; done; exit 124"
     )
     finished = [answered(host.check_output(f"cat /tmp/{name}")) for name in ("one", "two")]
     assert done.rc == 0, (done, finished)
