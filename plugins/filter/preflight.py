@@ -1,7 +1,7 @@
-"""Where the models that an inventory names lie on a host, and how many hosts change at once."""
+"""Where an inventory's models lie on a host, which hosts are to be without what, and how many change at once."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,15 @@ def model_folders(instances: Iterable[Any], model: str, revision: str, store: st
     asked = [item for item in instances if isinstance(item, dict)] or [{}]
     found = [place_on_host(str(item.get("model", model)), str(item.get("revision", revision)), store) for item in asked]
     return list(dict.fromkeys(folder for folder in found if folder.startswith("/")))
+
+
+def absent(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]], *variables: str) -> list[str]:
+    """List those of `hosts` for which one of the variables says absent; site_state where none is named."""
+    return [
+        host
+        for host in hosts
+        if any(str(hostvars[host].get(name, "present")) == "absent" for name in variables or ("site_state",))
+    ]
 
 
 PACE = "site_serial_"
@@ -38,4 +47,9 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., object]]:
         """Name them."""
-        return {"preflight_model_folders": model_folders, "preflight_pace": pace, "preflight_pace_group": pace_group}
+        return {
+            "preflight_absent": absent,
+            "preflight_model_folders": model_folders,
+            "preflight_pace": pace,
+            "preflight_pace_group": pace_group,
+        }

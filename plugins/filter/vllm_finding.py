@@ -30,8 +30,10 @@ def finding_text(
         return f"The doctor could not be asked.{_indent(journal)}"
     findings = [one for one in diagnosis.get("findings") or [] if isinstance(one, dict)]
     if not findings:
-        verdict = diagnosis.get("verdict")
-        return f"The doctor has no finding (verdict {verdict}).{_indent(journal)}"
+        unseen = [one for one in diagnosis.get("unknown") or [] if isinstance(one, dict)]
+        why = "; ".join(f"{one.get('signal')}: {one.get('reason')}" for one in unseen[:3])
+        could_not_see = f"; not seen: {why}" if why else ""
+        return f"The doctor has no finding (verdict {diagnosis.get('verdict')}{could_not_see}).{_indent(journal)}"
     root, rest = findings[0], findings[1:]
     lines = [f"{root.get('code')} {root.get('title')}"]
     lines += [f"  {root['detail']}"] if root.get("detail") else []

@@ -46,6 +46,19 @@ def test_the_watcher_is_not_held_up_by_a_host_that_is_to_be_without_vllm(tmp_pat
     assert "fatal: [gpu02.example.net]: UNREACHABLE" not in told
 
 
+def test_a_host_that_is_no_longer_watched_is_left_to_the_last_play(tmp_path: Path) -> None:
+    """Its listener is not judged, no exporter is put on it, and the watcher may be played without it."""
+    absent = tmp_path / "absent.yml"
+    absent.write_text("vllm: {hosts: {gpu02.example.net: {monitoring_state: absent}}}\n")
+    told = watched("-i", str(absent), "--limit", "gpu02.example.net")
+    assert "node-exporter would listen" not in told
+    assert "fatal: [gpu02.example.net]: UNREACHABLE" in told
+    assert told.index("PLAY [Remove what watches from hosts with monitoring_state absent]") < told.index("UNREACHABLE")
+    told = watched("-e", "monitoring_allow_open=true", "-i", str(absent), "--limit", "all:!gpu02.example.net")
+    assert "leaves out" not in told
+    assert "fatal: [gpu01.example.net]: UNREACHABLE" in told
+
+
 def test_exporters_that_are_open_on_many_hosts_are_one_refusal() -> None:
     told = watched("--limit", "gpu01.example.net,gpu02.example.net")
     assert "gpu01.example.net, gpu02.example.net: node-exporter would listen on 0.0.0.0, which others reach" in told
@@ -95,9 +108,10 @@ def test_what_cannot_be_watched_is_refused_by_name(tmp_path: Path, words: tuple[
     assert told in " ".join((done.stdout + done.stderr).split())
 
 
-def test_a_host_that_is_to_be_without_vllm_is_no_target(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["site_state", "monitoring_state"])
+def test_a_host_that_is_to_be_without_vllm_or_its_exporter_is_no_target(tmp_path: Path, state: str) -> None:
     absent = tmp_path / "absent.yml"
-    absent.write_text("vllm: {hosts: {gpu02.example.net: {site_state: absent}}}\n")
+    absent.write_text(f"vllm: {{hosts: {{gpu02.example.net: {{{state}: absent}}}}}}\n")
     done = play(tmp_path / "out", "-i", str(absent))
     assert done.returncode == 0, done.stdout + done.stderr
     for name, count in (("vllm", 12), ("node", 11)):

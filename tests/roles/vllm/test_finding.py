@@ -91,6 +91,13 @@ def test_without_an_answer_of_the_doctor_the_journal_speaks() -> None:
     assert "verdict unknown" in plugin.finding_text('{"verdict": "unknown", "findings": []}', "gpu01", journal="x")
 
 
+def test_without_a_finding_it_says_what_the_doctor_did_not_see() -> None:
+    unseen = {"verdict": "unknown", "findings": [], "unknown": [{"signal": "journal", "reason": "permission denied"}]}
+    assert plugin.finding_text(json.dumps(unseen), "gpu01") == (
+        "The doctor has no finding (verdict unknown; not seen: journal: permission denied)."
+    )
+
+
 def test_a_mapping_a_variable_s_own_name_and_a_deed_are_written_as_one_types_them() -> None:
     def told(**change: object) -> str:
         return plugin.finding_text(json.dumps({"findings": [{"code": "VD1", "changes": [change]}]}), "gpu1")

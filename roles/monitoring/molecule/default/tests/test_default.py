@@ -1,10 +1,14 @@
 """What the role leaves on a host that is watched and watches."""
 
 import json
+import os
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
+REPO = Path(__file__).resolve().parents[5]
 ETC = "/etc/prometheus/vllm-doctor"
 DOORS = {9090: "Prometheus", 9093: "Alertmanager", 9100: "node-exporter"}
 ASK = "curl --silent --max-time 10 --cacert /etc/ssl/site/cert.pem"
@@ -144,3 +148,34 @@ def test_grafanas_packages_are_signed_with_its_own_key(host):
     source = host.file("/etc/apt/sources.list.d/grafana.sources").content_string
     assert "Signed-By: /etc/apt/keyrings/grafana" in source
     assert "trusted" not in source.lower()
+
+
+def no_longer_watched():
+    """Play monitoring.yml with the line that takes what watches off the host; (exit code, its recap)."""
+    words = ["-i", os.environ["MOLECULE_INVENTORY_FILE"], "-e", "monitoring_state=absent"]
+    done = subprocess.run(
+        ["ansible-playbook", "playbooks/monitoring.yml", *words],
+        cwd=REPO,
+        env={**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "0"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout.partition("PLAY RECAP")[2]
+
+
+def test_the_last_one_takes_what_watches_off_and_leaves_what_was_collected(host):
+    """Last of this file: it ends what the others ask."""
+    timer = "vllm-doctor-textfile.timer"
+    assert host.service(timer).is_running
+    status, recap = no_longer_watched()
+    assert status == 0, recap
+    for service in ("prometheus", "prometheus-alertmanager", "prometheus-node-exporter", "grafana-server", timer):
+        assert not host.service(service).is_running, service
+    assert not host.file(ETC).exists
+    assert not host.file("/var/lib/prometheus/node-exporter/vllm_doctor.prom").exists
+    assert host.file("/var/lib/prometheus/metrics2").is_directory
+    assert host.run("vllm-doctor --version").rc == 0
+    status, recap = no_longer_watched()
+    assert (status, "changed=0" in recap) == (0, True), recap
