@@ -11,10 +11,18 @@ def collisions(units: Sequence[Unit], variant: str) -> list[dict[str, str]]:
     return [*_names(units), *_ports(units), *([] if variant == "cpu" else _cards(units))]
 
 
-def taken(units: Iterable[Unit], unlisted: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """List the ports that a service of no entry holds and a listed one wants, as {found, needed, do}."""
-    holders = {str(one["url"]).rpartition(":")[2]: one["name"] for one in unlisted if one["active"] and one["url"]}
-    return [
+def taken(
+    units: Sequence[Unit], unlisted: Sequence[Mapping[str, Any]], anew: Sequence[str], cards: int
+) -> list[dict[str, str]]:
+    """List the ports and the GPU memory that a service of no entry holds and a listed one wants.
+
+    `anew` are the instances that this run starts: what runs beside it already has its memory. `cards` is how many the
+    host has: with one, a service without a list of cards is on it, too.
+    """
+    serving = [one for one in unlisted if one["active"]]
+    starting = [unit for unit in units if unit["instance"] in anew]
+    holders = {str(one["url"]).rpartition(":")[2]: one["name"] for one in serving if one["url"]}
+    ports = [
         {
             "found": f"{holder} serves on port {unit['port']}, which {unit['name']} wants, and has no entry",
             "needed": "one port each",
@@ -23,6 +31,29 @@ def taken(units: Iterable[Unit], unlisted: Iterable[Mapping[str, Any]]) -> list[
         for unit in units
         if (holder := holders.get(str(unit["port"])))
     ]
+    memory = [
+        {
+            "found": f"{holder['name']}, which has no entry, and {unit['name']} on {card}; gpu_memory_utilization: "
+            f"{holder['name']} {holder['memory'] or 'not set'}, {unit['name']} {_share(unit) or 'not set'}",
+            "needed": "a GPU each, or shares that add up to 1 at most",
+            "do": f"vllm_remove_unlisted: true, which lets {holder['name']} drain and removes it; or other gpus",
+        }
+        for unit in starting
+        for holder in serving
+        if (card := _common(unit["gpus"], holder["gpus"], cards)) and not _both_fit(_share(unit), holder["memory"])
+    ]
+    return [*ports, *memory]
+
+
+def _common(wanted: Sequence[str], held: Sequence[str], cards: int) -> str:
+    """Name a card of both; without a list vLLM takes the first that it sees, which is known where there is one."""
+    if wanted and held:
+        return next((card for card in wanted if card in held), "")
+    return next(iter((*wanted, *held, "the host's only GPU")), "") if cards == 1 else ""
+
+
+def _both_fit(wanted: float | None, held: str) -> bool:
+    return wanted is not None and held != "" and wanted + float(held) <= 1
 
 
 def _names(units: Sequence[Unit]) -> Iterator[dict[str, str]]:

@@ -65,3 +65,53 @@ def test_shares_that_add_up_and_slices_of_one_card_are_well() -> None:
 
 def test_the_cpu_build_has_no_card_to_share() -> None:
     assert judged(service("a", 1), service("b", 2), variant="cpu") == []
+
+
+def remains(gpus: tuple[str, ...] = (), memory: str = "", *, active: bool = True) -> list[dict[str, Any]]:
+    """A service that the inventory no longer lists."""
+    url = "http://127.0.0.1:8000"
+    return [{"name": "vllm@old", "active": active, "url": url, "gpus": list(gpus), "memory": memory}]
+
+
+def fought(unit: dict[str, Any], left: list[dict[str, Any]], cards: int = 2, *, anew: bool = True) -> list[str]:
+    return [row["found"] for row in plugin.taken([unit], left, [unit["instance"]] if anew else [], cards)]
+
+
+def test_a_port_that_a_service_without_an_entry_holds_is_refused() -> None:
+    assert fought(service("new", 8000), remains()) == [
+        "vllm@old serves on port 8000, which vllm@new wants, and has no entry"
+    ]
+    assert fought(service("new", 8000), remains(active=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("unit", "left", "cards"),
+    [
+        (service("new", 1, (A,), 0.6), remains((A, B), "0.5"), 2),
+        (service("new", 1, (A,), 0.6), remains((A,)), 2),  # vLLM's own part of the card
+        (service("new", 1, (A,)), remains((A,), "0.5"), 2),
+        (service("new", 1), remains(), 1),  # no list: the host's only GPU
+        (service("new", 1, (A,)), remains(), 1),
+    ],
+)
+def test_gpu_memory_that_a_service_without_an_entry_holds_is_refused(
+    unit: dict[str, Any], left: list[dict[str, Any]], cards: int
+) -> None:
+    (found,) = fought(unit, left, cards)
+    assert found.startswith("vllm@old, which has no entry, and vllm@new on ")
+    assert fought(unit, left, cards, anew=False) == [], "what runs beside it already has its memory"
+
+
+@pytest.mark.parametrize(
+    ("unit", "left", "cards"),
+    [
+        (service("new", 1, (A,), 0.5), remains((A,), "0.5"), 2),
+        (service("new", 1, (A,)), remains((B,)), 2),
+        (service("new", 1), remains((B,)), 2),  # which card it takes is not known
+        (service("new", 1), remains(), 0),  # the CPU build
+    ],
+)
+def test_what_has_room_beside_a_service_without_an_entry_starts(
+    unit: dict[str, Any], left: list[dict[str, Any]], cards: int
+) -> None:
+    assert fought(unit, left, cards) == []
