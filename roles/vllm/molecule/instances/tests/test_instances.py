@@ -255,7 +255,11 @@ def test_the_guard_ends_a_trial_whose_program_was_killed(host):
         f"systemctl start {guard}.service; while test -e {TRIAL}; do sleep 0.2; done",  # its time, come early
     )
     served = f"[ \"$(systemctl show -P ExecStart vllm@code | sed 's/ ; start_time.*//')\" = {shlex.quote(before)} ]"
-    host.check_output(f"timeout 600 bash -c {shlex.quote(f'until {served}; do sleep 0.2; done')}")
+    # The guard asks for the restart and does not wait for it.
+    over = "! systemctl list-jobs --no-legend vllm@code.service | grep -q ."
+    answers = f"curl --silent --fail --max-time 5 --output /dev/null http://127.0.0.1:{PORTS['code']}/health"
+    back = f"until {served} && {over} && {answers}; do sleep 0.2; done"
+    host.check_output(f"timeout 600 bash -c {shlex.quote(back)}")
     host.check_output(f"systemctl stop {guard}.timer")
     assert post(host, "code")[0] == 200
 
