@@ -78,7 +78,7 @@ class AnalysedRun(Run):
         end = len(self.lines) if self.stopped is None else self.stopped
         told_by = ((f, f.crash.root) for f in reversed(self.faults) if f.index < end and f.crash is not None)
         raised = ((f, root) for f, root in told_by if root.frames or self._answers_requests(f.index))
-        known = (f for f, root in raised if root.kind not in _GONE and not self.aside(f))
+        known = (f for f, root in raised if (root.kind not in _GONE or _fetches(root)) and not self.aside(f))
         found = next(known, None)
         if found is None or not self._request_level(found):
             return None
@@ -376,6 +376,11 @@ class AnalysedRun(Run):
         return not fault.ids and startup_phase_of(fault.functions) is not StartupPhase.SERVING
 
 
+def _fetches(link: Link) -> bool:
+    """Was the server itself the client, of a file that a request names? Then it is the other side that left."""
+    return any(says(frame.file, "call-of-fetching") for frame in link.frames)
+
+
 def _placed(crash: Crash) -> StartupPhase | None:
     """The stage by the places of the calls, and by what the last line of each shows that it calls."""
     frames = [frame for link in crash.links for frame in link.frames]
@@ -399,7 +404,7 @@ def _wrapped(crash: Crash) -> tuple[Hit, ...]:
 
 
 def _symptom(crash: Crash) -> bool:
-    primary = [k for k in crash.links if not _is_symptom(k.kind, k.message)]
+    primary = [k for k in crash.links if not _is_symptom(k.kind, k.message) or _fetches(k)]
     return not primary
 
 

@@ -184,7 +184,7 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
             continue
         if current is not None and not (current.name and not current.frames and _LOOSE.match(text)):
             # A warning is of another module, written in between; as an exception it would take `-W error`.
-            if _WARNED.match(text) or _feed(current, text, index):
+            if (_WARNED.match(text) and not _raises(current)) or _feed(current, text, index):
                 continue
             unnamed[stream] = (current.first, index, [] if current.name or not current.torn else current.frames)
         if current is not None:
@@ -218,6 +218,11 @@ def _broken_off(crash: _Open | None, text: str) -> bool:
         and not _LOOSE.match(text)
         and not says(text, "information-line", "python-warning")
     )
+
+
+def _raises(crash: _Open) -> bool:
+    """Does the last call's own code raise? Then what comes is its exception, even where its class is a warning's."""
+    return not crash.name and bool(crash.frames) and crash.frames[-1].code.startswith("raise ")
 
 
 def _call(text: str) -> "re.Match[str] | None":

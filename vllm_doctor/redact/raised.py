@@ -22,6 +22,8 @@ from vllm_doctor.redact.shapes import HIDDEN
 _MOST_PIECES = 64
 _TEXT = Pattern(r"(?P<quote>\"{1,3}|'{1,3})(?P<text>(?:[^\"'\\]|\\.|(?!(?P=quote))[\"']){3,200}+)(?P=quote)")
 _HOLE = Pattern(r"\{[^{}]{0,200}\}|%(?:\(\w{1,40}\))?[-+ #0]{0,3}[\d.]{0,6}[sdrfxi]")
+_PACKAGES = Pattern(r"(?:/[\w.+-]{1,60}){1,12}/(?:site|dist)-packages/")
+_FILE = Pattern(r"'(?P<path>(?:/[\w.+-]{1,80}){2,24})'")
 _WORD = re.compile(r"[^\W\d_]{2}")
 _NOTHING = re.compile(r"[\W_]*")
 _QUOTED = re.compile(r"(?<![\w\\])[\"'`]")
@@ -49,7 +51,7 @@ def of_a_crash(lines: Sequence[LogLine], crash: traceback.Crash, found: dict[int
     for link in crash.links:
         if link.at is None or not link.message or _of_tensors(link):
             continue
-        pieces = (*printed, *words_of_issue(link.kind, link.message))
+        pieces = (*printed, *words_of_issue(link.kind, link.message), *_of_the_installation(crash, link))
         by_itself = _of_the_interpreter(link)
         if by_itself and link.kind in _OF_CODE:
             continue
@@ -84,6 +86,17 @@ def _of_the_interpreter(link: traceback.Link) -> bool:
         return True
     code = link.frames[-1].code if link.frames else ""
     return link.kind in {*_OF_CODE, "TypeError"} and bool(code) and not _RAISED_BY_HAND.match(code)
+
+
+def _of_the_installation(crash: traceback.Crash, link: traceback.Link) -> Iterator[str]:
+    """A file of an installed package that the system did not open: no client's text, where the calls of the same
+    traceback stand in the same folder and the name has the letters of a path alone."""
+    if not link.message.startswith("[Errno "):
+        return
+    folders = {folder[0] for file in crash.files if (folder := _PACKAGES.match(file)) is not None}
+    for named in _FILE.finditer(link.message):
+        if named["path"].startswith(tuple(folders)) and ".." not in named["path"]:
+            yield named["path"]
 
 
 def reads_requests(crash: traceback.Crash) -> bool:

@@ -19,7 +19,8 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One part: `said` matches an exception's text, `files` a call's file. `next` is the step where no setting cures,
     with what to send along. `kernels`: its calls compute on the card, and another kernel may do the same.
     `broken` is the problem where code of this part fails on a state of its own, `refuses` where it says in a sentence
-    of its own what it does not take; `symbols` matches functions and libraries of native code that are of this part
+    of its own what it does not take, `library` where only a library that it calls does; `symbols` matches functions and
+    libraries of native code that are of this part
     alone."""
 
     id: str
@@ -32,6 +33,7 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answers: tuple[Answer, ...] = ()
     broken: str = ""
     refuses: str = ""
+    library: str = ""
 
 
 @cache

@@ -8,6 +8,7 @@ import msgspec
 from vllm_doctor.knowledge.hub import is_name
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
+from vllm_doctor.log.traceback import Link
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -20,6 +21,8 @@ from vllm_doctor.rules.say import environment, finding, set_flag, thing
 # Where the vocabulary of gpt-oss's prompts is looked for when it cannot be fetched (openai-harmony's README).
 _ENCODINGS = "/etc/vllm/encodings"
 _O200K = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
+# What the hub's client raises of the disk, of a name or of a configuration, without asking anybody (its errors.py).
+_OF_THE_DISK = ("Cache", "CorruptedCache", "DDUF", "StrictDataclass", "Safetensors", "NotASafetensors")
 # In the address of a file; without the hub's own class nobody says whether the file, the revision or all is missing.
 _OF_A_FILE = "/resolve/"
 # Whose exceptions mean the network whatever they say.
@@ -44,6 +47,7 @@ class HubAnswer(Enum):
 # By the classes of huggingface_hub's exceptions (errors.py); a name that a token may not see is told as not found.
 _CLASSES = {
     "GatedRepoError": HubAnswer.ACCESS,
+    "LocalTokenNotFoundError": HubAnswer.ACCESS,
     "RevisionNotFoundError": HubAnswer.REVISION,
     "RepositoryNotFoundError": HubAnswer.NOT_SHOWN,
     "RemoteEntryNotFoundError": HubAnswer.FILE,
@@ -67,7 +71,7 @@ def judge(case: Case) -> Outcome:
         return fault
     if isinstance(fault, NotHere):
         root = case.root
-        if root is None or root.crash is None or not any(k.name.startswith(_CLIENTS) for k in root.crash.links):
+        if root is None or root.crash is None or not any(_asks(link) for link in root.crash.links):
             return fault
         fault = root
     if case.run is not None and case.run.client is not None:
@@ -85,6 +89,11 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the same files are fetched with the same token by `hf download`",
     )
+
+
+def _asks(link: Link) -> bool:
+    """Is it of a client that asks the hub over the network?"""
+    return link.name.startswith(_CLIENTS) and not link.kind.startswith(_OF_THE_DISK)
 
 
 def _why(case: Case, fault: Fault) -> HubAnswer:

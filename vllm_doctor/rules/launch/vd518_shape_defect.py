@@ -6,10 +6,11 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import each, read
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.library import raised_by_hand
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
 _IDS = (
@@ -33,6 +34,8 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         severity=severity(case, fault),
+        # Who raises it himself, with a sentence, holds what was given to be wrong: a checkpoint, a setting.
+        confidence=Confidence.LIKELY if raised_by_hand(fault) else Confidence.CONFIRMED,
         evidence=shown(case, fault, *_IDS),
         changes=(
             *_drafts(case, fault),

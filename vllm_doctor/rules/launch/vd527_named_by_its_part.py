@@ -1,9 +1,10 @@
 """VD527: a failure that the part of vLLM which failed names by its own sentence, with what cures it."""
 
-from vllm_doctor.knowledge.layers import Layer
+from vllm_doctor.knowledge.layers import Layer, layer_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.log.root_cause import IMPORTS
+from vllm_doctor.log.traceback import in_packages
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
@@ -12,6 +13,7 @@ from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.layer import answer_of, component, cures, first_of_each, layer, unforeseen
+from vllm_doctor.rules.remedies.library import built_with, called, does_not_fit, raised_by_hand
 from vllm_doctor.rules.remedies.program import program
 from vllm_doctor.rules.remedies.refusal import asked, by_place, refused_by_vllm
 from vllm_doctor.rules.say import finding, thing, upgrade
@@ -49,8 +51,21 @@ def judge(case: Case) -> Outcome:
         )
     part = layer(case, root)
     answer = answer_of(case, root)
+    name = does_not_fit(root) if answer is None else None
+    if name is not None:
+        return finding(
+            RULE,
+            title=f"{name} and this release of vLLM do not fit each other",
+            severity=severity(case, root),
+            confidence=Confidence.LIKELY,
+            evidence=evidence,
+            changes=first_of_each((built_with(case, name), *(cures(case, root, part) if part is not None else ()))),
+            refute=f"the installed {name} is one of those that this release of vLLM was built with",
+            layer=part.id if part is not None else "",
+            then=part.next if part is not None else "",
+        )
     broken = part.broken if part is not None and unforeseen(root) else ""
-    refuses = part.refuses if part is not None and _refuses(case, root) else ""
+    refuses = _refused(case, root, part) if part is not None else ""
     title = answer.title if answer is not None else (component(case, root) if not root.ids else "") or broken or refuses
     if part is None or not title:
         return Clear("the message and the calls of the failure name no part of vLLM that the doctor knows")
@@ -77,14 +92,23 @@ def _asked(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
     return asked(case, root) if part.kernels and not several else ()
 
 
-def _refuses(case: Case, root: Fault) -> bool:
-    """Did vLLM itself write a sentence on what it does not take, which no rule knows?"""
+def _refused(case: Case, root: Fault, part: Layer) -> str:
+    """The problem where somebody refuses in a sentence: vLLM, or a library, which few parts have no other word for."""
+    if not _refuses(case, root, part):
+        return ""
+    return part.refuses or (part.library if called(root) is not None else "")
+
+
+def _refuses(case: Case, root: Fault, part: Layer) -> bool:
+    """Did vLLM, or a library of this part, write a sentence on what it does not take, which no rule knows?"""
     crash = root.crash
     if root.ids or crash is None or not crash.root.frames or not crash.root.message.strip():
         return False
     if crash.root.kind in _MISSING:
         return False
     inner = crash.root.frames[-1]
+    if called(root) is not None:
+        return raised_by_hand(root) and layer_of((), (in_packages(inner.file),)) in {None, part}
     # torch's operators fail in a line of vLLM's that calls them, with a sentence of their own.
     own = inner.code.startswith(("raise ", "assert ")) if inner.code else crash.root.kind != "RuntimeError"
     return own and refused_by_vllm(case, root)

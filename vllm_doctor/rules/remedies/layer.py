@@ -13,6 +13,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import text
+from vllm_doctor.rules.remedies import library
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.kernel import called, kernel_kind, other_attention, other_kernel
 from vllm_doctor.rules.say import set_flag, upgrade
@@ -23,8 +24,6 @@ _DEFECTS = frozenset(
     | {"ZeroDivisionError", "StopIteration", "RecursionError", "InvalidStateError"}
 )
 _OF_PYTHON = frozenset({"UnboundLocalError", "NameError", "ZeroDivisionError", "RecursionError", "StopIteration"})
-# How an object says that it lacks a name: who asked for it failed, not the library that holds the object.
-_ACCESS = frozenset({"__getattr__", "__getattribute__", "__getitem__", "__missing__"})
 # What is not there at all is missing in eager mode too.
 _ABSENT = frozenset({"NameError", "ImportError", "ModuleNotFoundError"})
 _CHANGES = 3
@@ -64,7 +63,9 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     offered += off(case, fault)
     if _in(part, fault):
         offered.append(other_attention(case, fault, "another attention backend does not run this code"))
-    if part.kernels and not _of_python(fault) and kernel_kind(case, fault) is not None:
+    name = library.library(fault)
+    kernels = part.kernels and (not _of_python(fault) or name is not None)
+    if kernels and kernel_kind(case, fault) is not None:
         others = other_kernel(case, fault)
         late = any(said in text(case, fault) for said in _TOLD_LATE) and not any(offered)
         offered += [c for c in others if c is not None and (c.name not in _TO_NAME_IT or late)]
@@ -74,7 +75,16 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     if _defect(fault):
         why = "vLLM's own code did not expect this: a defect of the release; a newer one may have fixed it"
         offered.append(upgrade(case, why))
+    if name is not None and not _asked_by_client(case, fault):
+        offered.append(library.built_with(case, name))
     return first_of_each(offered)
+
+
+def _asked_by_client(case: Case, fault: Fault) -> bool:
+    """Did a library refuse, with a sentence, what a client sent? Another release of it would do the same."""
+    run = case.run
+    served = run is not None and run.served(-1, fault.index)
+    return (served or fault.of_a_request) and not library.does_not_fit(fault)
 
 
 def _asked_for(case: Case, part: Layer) -> tuple[Change | None, ...]:
@@ -191,8 +201,7 @@ def _defect(fault: Fault) -> bool:
     """Did code of vLLM fail on its own state?"""
     if fault.crash is None or not fault.crash.root.frames:
         return False
-    root = fault.crash.root
-    inner = [f for f in root.frames if f.function not in _ACCESS] or root.frames
+    root, inner = fault.crash.root, library.innermost(fault)
     # A sentence that says what is not supported was foreseen, unless Python itself wrote it.
     refusal = root.kind not in _OF_PYTHON and says(root.message, "refusal")
-    return root.kind in _DEFECTS and not refusal and says(inner[-1].file, "call-of-vllm")
+    return root.kind in _DEFECTS and not refusal and inner is not None and says(inner.file, "call-of-vllm")

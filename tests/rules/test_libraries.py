@@ -1,0 +1,139 @@
+"""A library that vLLM calls refuses, or does not fit: the answer names the part, quotes the raise and rules it out.
+
+Composed of calls of 0.33.0 at start and of what the libraries raise, with figures of our own.
+"""
+
+import pytest
+
+from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.reading import Known
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.records.verdict import Confidence
+from vllm_doctor.rules.engine import diagnose
+
+SITE = "/opt/v/lib/python3.12/site-packages"
+LOADS = [
+    ("vllm/v1/worker/gpu_worker.py", "load_model"),
+    ("vllm/model_executor/model_loader/base_loader.py", "load_model"),
+]
+RUNS = [
+    ("vllm/v1/worker/gpu_worker.py", "determine_available_memory"),
+    ("vllm/v1/worker/gpu_model_runner.py", "_dummy_run"),
+]
+READS = [("vllm/engine/arg_utils.py", "create_model_config"), ("vllm/transformers_utils/config.py", "get_config")]
+ATTENDS = [*RUNS, ("vllm/v1/attention/backends/flashinfer.py", "forward")]
+NAMES = [("vllm/tokenizers/registry.py", "cached_tokenizer_from_config"), ("vllm/tokenizers/hf.py", "from_pretrained")]
+RAISES = "raise ValueError("
+CALLS = "return self.make(**kwargs)"
+
+
+def _finding(calls: list[tuple[str, str]], code: str, raised: str) -> Finding:
+    prefix = "(EngineCore pid=812) ERROR 03-14 09:12:44 [core.py:1124] "
+    lines = ["(APIServer pid=640) INFO 03-14 09:11:58 [api_server.py:1977] vLLM API server version 0.33.0"]
+    lines += [prefix + "EngineCore failed to start.", prefix + "Traceback (most recent call last):"]
+    for file, function in calls[:-1]:
+        lines += [f'{prefix}  File "{SITE}/{file}", line 210, in {function}', f"{prefix}    return self.inner(*args)"]
+    file, function = calls[-1]
+    lines += [f'{prefix}  File "{SITE}/{file}", line 77, in {function}', f"{prefix}    {code}", prefix + raised]
+    judged = diagnose(Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines(lines, "log"), "log")))
+    assert judged.findings, raised
+    return judged.findings[0]
+
+
+REFUSED = [
+    (READS, "transformers/utils/quantization_config.py", "ValueError: bits must be 2, 4 or 8, got 7", "configuration"),
+    (NAMES, "transformers/models/llama/tokenization_llama.py", "ValueError: Unknown strategy: 7", "tokenizer"),
+    (READS, "huggingface_hub/hf_api.py", "ValueError: Invalid repo type, one of 3", "hub"),
+    (LOADS, "gguf/gguf_reader.py", "ValueError: GGUF magic invalid", "weights"),
+    (LOADS, "compressed_tensors/quantization/quant_args.py", "ValueError: Invalid group size 7", "quantised"),
+    (RUNS, "bitsandbytes/functional.py", "ValueError: invalid blocksize 7", "quantised"),
+    (ATTENDS, "flashinfer/decode.py", "ValueError: head group size 7 has no plan", "attention"),
+    (LOADS, "transformers/models/example/modeling_example.py", "ValueError: scale 7 is odd", "model-code"),
+]
+
+
+@pytest.mark.parametrize(
+    ("calls", "file", "raised", "part"), REFUSED, ids=lambda one: one if isinstance(one, str) else ""
+)
+def test_a_library_that_refuses_is_named_by_its_part(
+    calls: list[tuple[str, str]], file: str, raised: str, part: str
+) -> None:
+    found = _finding([*calls, (file, "check")], RAISES, raised)
+    assert (found.code, found.layer, found.confidence) == ("VD527", part, Confidence.LIKELY)
+    assert raised in found.evidence[0].excerpt
+    # Where another kernel does the same that comes first; the library's own release is the last thing to rule out.
+    assert [c.name for c in found.changes][-1] in {"transformers", "huggingface-hub", "gguf", "compressed-tensors",
+                                                   "bitsandbytes", "flashinfer-python"}  # fmt: skip
+    assert (found.changes[0].name == "attention-backend") == (part == "attention")
+
+
+@pytest.mark.parametrize(
+    ("calls", "file", "raised", "name"),
+    [
+        (READS, "transformers/base.py", "TypeError: f() got an unexpected keyword argument 'x'", "transformers"),
+        (LOADS, "compressed_tensors/base.py", "AttributeError: module 'm' has no attribute 'y'", "compressed-tensors"),
+    ],
+)  # fmt: skip
+def test_a_library_that_is_not_as_vllm_knows_it_does_not_fit(
+    calls: list[tuple[str, str]], file: str, raised: str, name: str
+) -> None:
+    found = _finding([*calls, (file, "make")], CALLS, raised)
+    assert found.title == f"{name} and this release of vLLM do not fit each other"
+    assert found.changes[0].name == name
+    assert found.changes[0].after is not None
+    assert str(found.changes[0].after).startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "first"),
+    [
+        ("CorruptedCacheException: Snapshots folder corrupted", "VD527", "huggingface-hub"),
+        ("LocalTokenNotFoundError: Token is required", "VD511", "HF_TOKEN"),
+        ("HfHubHTTPError: 503 Server Error", "VD511", "hub-access"),
+    ],
+)
+def test_what_the_hubs_client_says_of_the_disk_is_no_refusal_of_the_hub(kind: str, code: str, first: str) -> None:
+    found = _finding([*READS, ("huggingface_hub/file_download.py", "fetch")], RAISES, f"huggingface_hub.errors.{kind}")
+    assert (found.code, found.changes[0].name) == (code, first)
+
+
+def test_an_exception_of_a_warnings_class_is_one() -> None:
+    found = _finding(
+        [*READS, ("gguf/lazy.py", "load")], "raise DeprecationWarning(", "DeprecationWarning: gone since 3"
+    )
+    assert "DeprecationWarning: gone since 3" in found.evidence[0].excerpt
+
+
+def test_shapes_that_a_library_itself_compares_are_no_confirmed_defect() -> None:
+    raised = "ValueError: Shape mismatch: expected [7, 8], got [7, 9]"
+    assert _finding([*LOADS, ("timm/models/a.py", "load")], RAISES, raised).confidence is not Confidence.CONFIRMED
+
+
+def test_the_other_side_of_a_file_that_the_server_fetches_is_no_client_that_left() -> None:
+    prefix = "(APIServer pid=640) ERROR 03-14 09:12:44 [serving.py:210] "
+    fetched = ["Traceback (most recent call last):"]
+    fetched += [
+        f'  File "{SITE}/vllm/connections.py", line 40, in async_get_bytes',
+        "    async with self.get(url) as r:",
+    ]
+    fetched += [f'  File "{SITE}/aiohttp/base_protocol.py", line 9, in drain', "    raise ConnectionResetError("]
+    fetched += ["ConnectionResetError: Connection lost"]
+    lines = ["(APIServer pid=640) INFO:     Application startup complete.", *(prefix + line for line in fetched)]
+    found = diagnose(Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines(lines, "log"), "log"))).findings
+    assert found[0].code == "VD529"
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        (f"{SITE}/xgrammar/kernels/apply.cu", True),
+        ("/home/ann/my prompt.txt", False),
+        ("/home/ann/letter.txt", False),
+        (f"{SITE}/../../etc/a", False),
+    ],
+)
+def test_the_missing_file_of_a_package_is_shown_and_no_other_is(path: str, shown: bool) -> None:
+    calls = [("vllm/v1/structured_output/__init__.py", "grammar_bitmask"), ("xgrammar/ops.py", "load")]
+    raised = f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"
+    assert (path in _finding(calls, "with open(path) as file:", raised).evidence[0].excerpt) == shown

@@ -1,0 +1,68 @@
+"""A library that vLLM calls, whose own code failed: another release of it than vLLM was built with is ruled out first.
+
+Which releases vLLM was built with stands in its wheel's metadata. torch and what is compiled for it (Triton, NVIDIA's
+packages) are left out: they come with the wheel's own torch, and VD514 tells where they do not fit.
+"""
+
+import shlex
+
+from vllm_doctor.knowledge import distributions
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import read, says
+from vllm_doctor.log.traceback import Frame, in_packages
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.missing_module import fitting
+from vllm_doctor.rules.say import thing
+
+_OF_THE_WHEEL = ("torch", "triton", "nvidia", "vllm", "xformers", "ray")
+# How an object says that it lacks a name: who asked for it failed, not the library that holds the object.
+ACCESS = frozenset({"__getattr__", "__getattribute__", "__getitem__", "__missing__"})
+# What Python says by itself, where a function or an object of another release is not as its caller knows it.
+_OF_ANOTHER_RELEASE = frozenset({"AttributeError", "TypeError"})
+
+
+def innermost(fault: Fault) -> Frame | None:
+    """The call that failed, without the ways in which objects answer."""
+    frames = fault.crash.root.frames if fault.crash is not None else ()
+    return next((f for f in reversed(frames) if f.function not in ACCESS), frames[-1] if frames else None)
+
+
+def library(fault: Fault) -> str | None:
+    """The distribution whose own code failed, where vLLM called it; None of one that nobody has read the name of."""
+    name = called(fault)
+    return name if name is not None and not name.startswith(_OF_THE_WHEEL) else None
+
+
+def called(fault: Fault) -> str | None:
+    """The same, torch and what comes with it included."""
+    inner = innermost(fault)
+    if inner is None or fault.crash is None:
+        return None
+    told = read("file-in-packages", in_packages(inner.file))
+    by_vllm = any(says(frame.file, "call-of-vllm") for frame in fault.crash.root.frames)
+    name = distributions.distribution(told["package"]) if told is not None and by_vllm else None
+    return name if name != "vllm" else None
+
+
+def raised_by_hand(fault: Fault) -> bool:
+    """Does the failing line itself raise or assert? What it says was foreseen."""
+    inner = innermost(fault)
+    return inner is not None and inner.code.startswith(("raise ", "assert "))
+
+
+def does_not_fit(fault: Fault) -> str | None:
+    """The library whose functions or objects are not as its own code, or vLLM, knows them."""
+    root = fault.crash.root if fault.crash is not None else None
+    if root is None or root.kind not in _OF_ANOTHER_RELEASE or raised_by_hand(fault):
+        return None
+    return library(fault) if says(root.message, "of-another-release") else None
+
+
+def built_with(case: Case, name: str) -> Change:
+    """The releases of a library that this vLLM was built with."""
+    to = fitting(case, name)
+    why = f"the failing code is {name}'s own: rule out first that it is another release than vLLM was built with"
+    command = f"pip install {shlex.quote(to)}" if to else f"pip check; pip show -v vllm {name}"
+    return thing(ChangeKind.PACKAGE, name, Direction.CHANGE, why, to=to, command=command)
