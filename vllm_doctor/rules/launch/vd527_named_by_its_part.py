@@ -13,7 +13,7 @@ from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.layer import answer_of, component, cures, first_of_each, layer, unforeseen
-from vllm_doctor.rules.remedies.library import built_with, called, does_not_fit, raised_by_hand
+from vllm_doctor.rules.remedies.library import built_with, called_library, does_not_fit, raised_by_hand
 from vllm_doctor.rules.remedies.program import program
 from vllm_doctor.rules.remedies.refusal import asked, by_place, refused_by_vllm
 from vllm_doctor.rules.say import finding, thing, upgrade
@@ -96,7 +96,7 @@ def _refused(case: Case, root: Fault, part: Layer) -> str:
     """The problem where somebody refuses in a sentence: vLLM, or a library, which few parts have no other word for."""
     if not _refuses(case, root, part):
         return ""
-    return part.refuses or (part.library if called(root) is not None else "")
+    return part.refuses or (part.library if called_library(root) is not None else "")
 
 
 def _refuses(case: Case, root: Fault, part: Layer) -> bool:
@@ -107,7 +107,7 @@ def _refuses(case: Case, root: Fault, part: Layer) -> bool:
     if crash.root.kind in _MISSING:
         return False
     inner = crash.root.frames[-1]
-    if called(root) is not None:
+    if called_library(root) is not None:
         return raised_by_hand(root) and layer_of((), (in_packages(inner.file),)) in {None, part}
     # torch's operators fail in a line of vLLM's that calls them, with a sentence of their own.
     own = inner.code.startswith(("raise ", "assert ")) if inner.code else crash.root.kind != "RuntimeError"

@@ -31,11 +31,11 @@ def innermost(fault: Fault) -> Frame | None:
 
 def library(fault: Fault) -> str | None:
     """The distribution whose own code failed, where vLLM called it; None of one that nobody has read the name of."""
-    name = called(fault)
+    name = called_library(fault)
     return name if name is not None and not name.startswith(_OF_THE_WHEEL) else None
 
 
-def called(fault: Fault) -> str | None:
+def called_library(fault: Fault) -> str | None:
     """The same, torch and what comes with it included."""
     inner = innermost(fault)
     if inner is None or fault.crash is None:
