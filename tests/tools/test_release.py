@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import release
-from releases import checks, history, joint, read, report, store
+from releases import checks, history, joint, read, report, store, traits
 from releases.wheel import read as read_wheel
 
 from tests.tools.small_wheel import ARG_UTILS, wheel
@@ -380,6 +380,76 @@ class LoRAConfig:
                 "options": {"parallel.stages": "stages"},
                 "defaults": {"parallel.stages": "1"},
             },
+        }
+
+    def test_traits_follow_a_class_to_its_interfaces(self, tmp_path: Path) -> None:
+        models = "vllm/model_executor/models"
+        more = {
+            f"{models}/interfaces.py": """
+from typing import Protocol
+class SupportsLoRA(Protocol):
+    supports_lora: ClassVar[Literal[True]] = True
+    packed_modules_mapping: dict[str, list[str]] = {}
+class SupportsPP(Protocol):
+    supports_pp: ClassVar[Literal[True]] = True
+class SupportsRealtime(Protocol):
+    supports_realtime: ClassVar[Literal[True]] = True
+""",
+            f"{models}/registry.py": """
+_TEXT_GENERATION_MODELS = {
+    "LlamaForCausalLM": ("llama", "LlamaForCausalLM"),
+    "FineForCausalLM": ("fine", "Fine"),
+    "WholeForCausalLM": ("fine", "Whole"),
+    "EitherForCausalLM": ("vllm.models.either", "Either"),
+    "MadeForCausalLM": ("fine", "Made"),
+    "LostForCausalLM": ("fine", "Lost"),
+}
+""",
+            f"{models}/llama.py": """
+from .interfaces import SupportsLoRA, SupportsPP
+from torch import nn
+class LlamaForCausalLM(nn.Module, SupportsLoRA, SupportsPP):
+    def compute_logits(self): ...
+""",
+            f"{models}/fine.py": """
+from vllm.model_executor.models.llama import LlamaForCausalLM as Base
+class Fine(Base):
+    supports_lora = False
+class Whole:
+    def __init__(self):
+        self.packed_modules_mapping = {}
+Made = adapted(Base)
+class Lost(Nowhere): ...
+""",
+            "vllm/models/either/__init__.py": """
+if platform.is_cuda():
+    from .cuda import Either
+else:
+    from .other import Either
+""",
+            "vllm/models/either/cuda.py": "class Either:\n    supports_pp = True\n",
+            "vllm/models/either/other.py": "class Either:\n    supports_lora = True\n",
+        }
+        assert traits.read(read_wheel(wheel(tmp_path, more=more))) == {
+            "*": "compute_logits packed_modules_mapping supports_lora supports_pp",
+            "EitherForCausalLM": "supports_lora supports_pp",
+            "FineForCausalLM": "compute_logits packed_modules_mapping supports_pp",
+            "LlamaForCausalLM": "compute_logits packed_modules_mapping supports_lora supports_pp",
+            "WholeForCausalLM": "packed_modules_mapping",
+        }
+
+    def test_stages_are_those_that_an_old_configuration_lists(self, tmp_path: Path) -> None:
+        models = "vllm/model_executor/models"
+        more = {
+            "vllm/config.py": '_PP_SUPPORTED_MODELS = ["LlamaForCausalLM"]\n',
+            f"{models}/interfaces.py": "class SupportsLoRA:\n    supports_lora: bool = True\n",
+            f"{models}/llama.py": "class LlamaForCausalLM: ...\n",
+            f"{models}/llava.py": "from .interfaces import SupportsLoRA\nclass Llava(SupportsLoRA): ...\n",
+        }
+        assert traits.read(read_wheel(wheel(tmp_path, more=more))) == {
+            "*": "compute_logits packed_modules_mapping supports_lora supports_pp",
+            "LlamaForCausalLM": "supports_pp",
+            "LlavaForConditionalGeneration": "supports_lora",
         }
 
     def test_everything_else_is_a_name_a_line(self, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "metrics": ("metrics",),
     "models": ("architectures", "quantizations"),
     "build": ("build",),
+    "traits": ("traits",),
 }
 
 

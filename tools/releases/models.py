@@ -30,6 +30,23 @@ def architectures(wheel: Wheel) -> dict[str, str]:
     return {name: made[name] for name in sorted(made)}
 
 
+def served(wheel: Wheel) -> dict[str, tuple[str, str]]:
+    """Architecture → its module and its class, as the registry has them."""
+    path = _REGISTRY if _REGISTRY in wheel.files else _OLD_REGISTRY
+    made: dict[str, tuple[str, str]] = {}
+    for name, value in _tables(wheel.tree(path)):
+        if re.fullmatch(r"_[A-Z_]*MODELS", name) is None or name in _NOT_SERVED:
+            continue
+        for key, where in zip(value.keys, value.values, strict=True):
+            match key, where:
+                case ast.Constant(value=str() as said), ast.Tuple(elts=[ast.Constant(), ast.Constant(), *_] as elts):
+                    module, cls = (str(e.value) for e in elts[:2] if isinstance(e, ast.Constant))
+                    made.setdefault(said, (module, cls))
+                case _:
+                    pass
+    return {name: made[name] for name in sorted(made)}
+
+
 def _tables(module: ast.Module) -> Iterator[tuple[str, ast.Dict]]:
     return ((name, value) for name, value in assigned(module.body) if isinstance(value, ast.Dict))
 

@@ -17,6 +17,7 @@ from releases import (
     packages,
     refusals,
     registered,
+    traits,
 )
 from releases.fields import Fields
 from releases.messages import Sought
@@ -43,6 +44,7 @@ def release(wheel: Wheel, catalogue: Iterable[Sought]) -> Release:
         "quantizations": models.quantizations(wheel),
         **registered.read(wheel),
         "architectures": models.architectures(wheel),
+        "traits": traits.read(wheel),
         "metrics": metrics.read(wheel),
         "messages": messages.read(wheel, catalogue),
         "refusals": refusals.read(wheel, frozenset(taken)),

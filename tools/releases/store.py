@@ -32,6 +32,7 @@ SECTIONS = (
     "tool_parsers",
     "reasoning_parsers",
     "architectures",
+    "traits",
     "metrics",
     "messages",
     "refusals",

@@ -67,6 +67,16 @@ class ReleaseHistory:
         found = self._at(name, here) if here >= 0 else None
         return found if isinstance(found, str) else None
 
+    def around(self, name: str, at: Version) -> tuple[str, ...] | None:
+        """The values of a name whose values are texts, where the release was read: of it alone; between two that were:
+        of both; after the newest: of that. None before the first, and where one of them has no such name."""
+        here = self._before(at)
+        if here < 0:
+            return None
+        near = {here} if self.releases[here] == at else {here, min(here + 1, len(self.releases) - 1)}
+        found = tuple(text for text in (self._at(name, index) for index in sorted(near)) if isinstance(text, str))
+        return found if len(found) == len(near) else None
+
     def exact(self, name: str, release: str) -> str | None:
         """As `text`, of the very release with this text (post releases apart); None for one that was not read."""
         found = self._at(name, self._index[release]) if release in self._index else None

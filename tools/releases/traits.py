@@ -1,0 +1,224 @@
+"""What each architecture's class says it can do: `supports_lora`, `supports_pp`, `is_pooling_model` …
+
+A release's interfaces (model_executor/models/interfaces*.py) give such a flag to every class that stands on one, and a
+class may set it itself; what has no flag is refused where it is asked for. Classes are followed from the registry to
+their bases, from module to module. Where a base cannot be followed nothing is said of the architecture. Where a module
+picks one of several classes by platform, a flag that one of them has counts: only what none has is missing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+
+from releases.assigned import assigned
+from releases.models import served
+from releases.wheel import Wheel
+
+_MODELS = "vllm.model_executor.models"
+_INTERFACES = ("interfaces", "interfaces_base")
+# What a start is refused for. An interface's other flags choose kernels or open endpoints: nothing ends without them.
+_FLAGS = frozenset(
+    {
+        "has_inner_state",
+        "is_attention_free",
+        "is_hybrid",
+        "is_pooling_model",
+        "supports_eagle3",
+        "supports_hc_sp",
+        "supports_lora",
+        "supports_multimodal",
+        "supports_pp",
+        "supports_replayssm",
+        "supports_v0_only",
+    }
+)
+# Not flags, but asked for in the same way: does the class have it at all?
+_PRESENT = frozenset({"compute_logits", "packed_modules_mapping"})
+_STAGES = "supports_pp"
+# The row that says which of these the release knows at all.
+EVERY = "*"
+_DEPTH = 12
+
+
+# A name of a module: a class, another module's name, what a call makes, or nothing of vLLM's.
+_MADE = "made"
+_Row = ast.ClassDef | tuple[str, str] | str | None
+
+
+class _LostError(Exception):
+    """A base, or the class itself, is not where its module says."""
+
+
+class Traits:
+    """The classes of one wheel and what they say of themselves."""
+
+    def __init__(self, wheel: Wheel) -> None:
+        self.wheel = wheel
+        self.flags = frozenset(self._of_interfaces()) & _FLAGS
+        self.found = cache(self._found)
+        self.all = cache(self._all)
+        self.table = cache(self._table)
+
+    def _of_interfaces(self) -> Iterator[str]:
+        """The flags that the release's interfaces give to who stands on them."""
+        for name in _INTERFACES:
+            path = self._path(f"{_MODELS}.{name}")
+            if path is not None:
+                for node in self.wheel.tree(path).body:
+                    if isinstance(node, ast.ClassDef):
+                        yield from (key for key, value in assigned(node.body) if _says(value) is True)
+
+    def _path(self, module: str) -> str | None:
+        plain = module.replace(".", "/")
+        return next((p for p in (f"{plain}.py", f"{plain}/__init__.py") if p in self.wheel.files), None)
+
+    def of(self, module: str, name: str) -> frozenset[str]:
+        """The traits of a class. Raises _LostError."""
+        made: set[str] = set()
+        for where, node in self.found(module, name, _DEPTH):
+            made |= {key for key, held in self.all(where, node, _DEPTH).items() if held}
+        return frozenset(made)
+
+    def _all(self, module: str, node: ast.ClassDef, depth: int) -> dict[str, bool]:
+        """Each trait that a class or the nearest of its bases sets."""
+        if not depth:
+            raise _LostError(node.name)
+        made: dict[str, bool] = {}
+        for base in reversed(node.bases):
+            for where, found in self._base(module, base):
+                made |= self.all(where, found, depth - 1)
+        return made | self._own(node)
+
+    def _base(self, module: str, base: ast.expr) -> list[tuple[str, ast.ClassDef]]:
+        match base:
+            case ast.Name(id=name):
+                return self.found(module, name, _DEPTH)
+            case ast.Subscript(value=ast.Name(id=name)):
+                return self.found(module, name, _DEPTH)
+            case ast.Attribute():
+                return []  # nn.Module and other libraries'
+            case _:
+                raise _LostError(ast.unparse(base))
+
+    def _own(self, node: ast.ClassDef) -> dict[str, bool]:
+        made: dict[str, bool] = {}
+        for line in node.body:
+            if isinstance(line, ast.FunctionDef) and line.name in _PRESENT | self.flags:
+                made[line.name] = True
+            elif isinstance(line, ast.FunctionDef) and line.name == "__init__":
+                # An instance may set for itself what its class has not.
+                made |= {n.attr: True for n in ast.walk(line) if isinstance(n, ast.Attribute) and _stores(n)}
+        for key, value in assigned(node.body):
+            if key in _PRESENT and value is not None:
+                made[key] = True
+            elif key in self.flags and value is not None:
+                made[key] = _says(value) is not False
+        return made
+
+    def _found(self, module: str, name: str, depth: int) -> list[tuple[str, ast.ClassDef]]:
+        """The classes that a name of a module may be; none for what is of another library. Raises _LostError."""
+        path = self._path(module)
+        if path is None or not depth:
+            raise _LostError(f"{module}.{name}")
+        rows = self.table(path, module).get(name)
+        if rows is None:
+            if name in _BUILTIN:
+                return []
+            raise _LostError(f"{module}.{name}")
+        made: list[tuple[str, ast.ClassDef]] = []
+        for row in rows:
+            match row:
+                case ast.ClassDef():
+                    made.append((module, row))
+                case (str() as home, str() as other):
+                    made += self.found(home, other, depth - 1)
+                case str():
+                    raise _LostError(f"{module}.{name}")
+                case _:
+                    pass
+        return made
+
+    def _table(self, path: str, module: str) -> dict[str, list[_Row]]:
+        """What the names of a module may be."""
+        package = module if path.endswith("__init__.py") else module.rpartition(".")[0]
+        made: dict[str, list[_Row]] = {}
+        for node in _top(self.wheel.tree(path).body):
+            match node:
+                case ast.ClassDef(name=said):
+                    made.setdefault(said, []).append(node)
+                case ast.ImportFrom(names=names):
+                    home = _home(node, package)
+                    for one in names:
+                        made.setdefault(one.asname or one.name, []).append((home, one.name) if home else None)
+                case ast.Import(names=names):
+                    for one in names:
+                        made.setdefault(one.asname or one.name, []).append(None)
+                case ast.Assign(targets=[ast.Name(id=said)], value=ast.Name(id=other)):
+                    made.setdefault(said, []).append((module, other))
+                case ast.Assign(targets=[ast.Name(id=said)]):
+                    made.setdefault(said, []).append(_MADE)
+                case _:
+                    pass
+        return made
+
+
+_BUILTIN = frozenset({"object", "dict", "list", "str", "int", "Exception"})
+
+
+def _top(lines: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """What stands at the top of a module, within its `if` and `try`, too."""
+    for line in lines:
+        yield line
+        if isinstance(line, ast.If):
+            yield from _top([*line.body, *line.orelse])
+        elif isinstance(line, ast.Try):
+            yield from _top([*line.body, *(x for handler in line.handlers for x in handler.body)])
+
+
+def _home(node: ast.ImportFrom, package: str) -> str | None:
+    """The module of vLLM that a line imports from; None for another library's."""
+    if not node.level:
+        return node.module if (node.module or "").partition(".")[0] == "vllm" else None
+    base = package.split(".")
+    base = base[: len(base) - node.level + 1]
+    return ".".join([*base, *([node.module] if node.module else [])])
+
+
+def _stores(node: ast.Attribute) -> bool:
+    return node.attr in _PRESENT | _FLAGS and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self"
+
+
+def _says(value: ast.expr | None) -> bool | None:
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, bool) else None
+
+
+def _with_stages(wheel: Wheel) -> frozenset[str] | None:
+    """The architectures that run in stages where the configuration itself lists them (0.5.1 to 0.6.2, vllm/config.py);
+    None where the classes say so."""
+    if "vllm/config.py" not in wheel.files:
+        return None
+    for name, value in assigned(wheel.tree("vllm/config.py").body):
+        if name == "_PP_SUPPORTED_MODELS" and isinstance(value, ast.List):
+            return frozenset(str(one.value) for one in value.elts if isinstance(one, ast.Constant))
+    return None
+
+
+def read(wheel: Wheel) -> dict[str, str]:
+    """Architecture → what its class has, in words with a space between; without those that could not be followed."""
+    traits = Traits(wheel)
+    if not traits.flags:
+        return {}
+    listed = _with_stages(wheel)
+    known = traits.flags | _PRESENT | (frozenset({_STAGES}) if listed is not None else frozenset())
+    made = {EVERY: " ".join(sorted(known))}
+    for name, (module, cls) in served(wheel).items():
+        home = module if module.startswith("vllm.") else f"{_MODELS}.{module}"
+        try:
+            has = traits.of(home, cls)
+            has = has if listed is None else has - {_STAGES} | ({_STAGES} if name in listed else set())
+            made[name] = " ".join(sorted(has))
+        except _LostError:
+            continue
+    return made
