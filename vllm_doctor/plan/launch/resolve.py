@@ -13,7 +13,7 @@ from vllm_doctor.knowledge.versions import Version, batch_defaults, default_util
 from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.launch.together import of_a_step
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
-from vllm_doctor.plan.launch import drafting, joint
+from vllm_doctor.plan.launch import drafting, joint, traits
 from vllm_doctor.plan.launch.cache_types import ELEMENT, UNKNOWN
 from vllm_doctor.plan.launch.flags import Flags, SettingError, whole
 from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB, allocator_settings, host_asked
@@ -155,19 +155,6 @@ def _drafts(method: str, drafter: object, arch: Architecture) -> str:
 
 # What a drafter's name says of it, in vLLM's order.
 _DRAFTERS = (("eagle-", "eagle"), ("eagle3", "eagle3"), ("dflash", "dflash"), ("dspark", "dspark"))
-# Model types whose class takes no SupportsPP: vLLM refuses stages. The same in seven wheels of 0.11.0 to 0.33.0.
-WHOLE = frozenset(
-    {
-        "gemma3n",
-        "gemma3n_text",
-        "idefics3",
-        "mamba2",
-        "phi4mm",
-        "smolvlm",
-        "whisper",
-        "zamba2",
-    }
-)
 
 
 def _read(environment: Mapping[str, str], version: Version) -> dict[str, str]:
@@ -210,10 +197,7 @@ def resolve(  # noqa: PLR0917
         does.rest_to_last_stage,
     )
     _check_parallel(par, arch, gpus, refusals)
-    if par.pp > 1 and arch.model_type in WHOLE and flags.text("model-impl") != "transformers":
-        refusals.append(
-            Refusal("--pipeline-parallel-size", str(par.pp), f"1: vLLM makes no stages of {arch.model_type}")
-        )
+    refusals += traits.refused(flags, arch, par, version, does, method=method, quantization=quant or stored)
     if gpu is not None and gpu.slice and par.tp * par.pp > 1:
         refusals.append(
             Refusal(

@@ -1,0 +1,87 @@
+"""What a release refuses because the model's class has no code for it, each beside a class, a release or a launch that
+differs in one thing and is taken."""
+
+import pytest
+
+from tests.plan.models import LLAMA_8B
+from tests.plan.test_refused import settings
+
+GEMMA3N = {**LLAMA_8B, "model_type": "gemma3n_text", "architectures": ["Gemma3nForCausalLM"]}
+FALCON = {**LLAMA_8B, "architectures": ["FalconForCausalLM"]}
+BERT = {**LLAMA_8B, "architectures": ["BertModel"]}
+MPT = {**LLAMA_8B, "architectures": ["MPTForCausalLM"]}
+STRANGE = {**LLAMA_8B, "architectures": ["StrangeForCausalLM"]}
+EAGLE3 = '--speculative-config {"method":"eagle3","model":"x/y","num_speculative_tokens":2}'
+IMAGES = '--limit-mm-per-prompt {"image":2}'
+
+
+def refused(config, flags, version):
+    _, s, _ = settings(config, flags, version, "H100")
+    return [(r.flag, r.needed) for r in s.refusals]
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "version", "told"),
+    [
+        (
+            GEMMA3N,
+            "--pipeline-parallel-size 2",
+            "0.33.0",
+            ("--pipeline-parallel-size", "1: vLLM 0.33.0 makes no stages of Gemma3nForCausalLM"),
+        ),
+        (
+            FALCON,
+            "--enable-lora",
+            "0.33.0",
+            ("--enable-lora", "no --enable-lora: vLLM 0.33.0 has no adapters for FalconForCausalLM"),
+        ),
+        (
+            FALCON,
+            EAGLE3,
+            "0.19.1",
+            (
+                "--speculative-config",
+                "another method: FalconForCausalLM of vLLM 0.19.1 gives a drafter no hidden states",
+            ),
+        ),
+        (
+            BERT,
+            "--runner generate",
+            "0.33.0",
+            ("--runner", "no --runner: BertModel makes no text in vLLM 0.33.0"),
+        ),
+        (
+            LLAMA_8B,
+            IMAGES,
+            "0.8.5",
+            ("--limit-mm-per-prompt", "no --limit-mm-per-prompt: LlamaForCausalLM takes text alone"),
+        ),
+        (
+            MPT,
+            "--quantization bitsandbytes",
+            "0.8.5",
+            ("--quantization", "another method: vLLM 0.8.5 has no bitsandbytes for MPTForCausalLM"),
+        ),
+    ],
+)
+def test_what_the_class_does_not_say_of_itself_is_refused(config, flags, version, told):
+    assert told in refused(config, flags, version)
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "version"),
+    [
+        (LLAMA_8B, "--pipeline-parallel-size 2", "0.33.0"),
+        (LLAMA_8B, "--enable-lora", "0.33.0"),
+        (LLAMA_8B, EAGLE3, "0.19.1"),
+        (LLAMA_8B, "--runner generate", "0.33.0"),
+        (LLAMA_8B, IMAGES, "0.10.2"),  # takes it, and does nothing with it
+        (LLAMA_8B, "--quantization bitsandbytes", "0.8.5"),
+        (MPT, "--quantization bitsandbytes", "0.6.6"),
+        (STRANGE, "--enable-lora --pipeline-parallel-size 2", "0.33.0"),  # not in the registry
+        (FALCON, "--enable-lora --model-impl transformers", "0.33.0"),  # another class runs it
+        (FALCON, "--enable-lora", "0.3.3"),  # not read
+    ],
+)
+def test_what_the_class_has_or_nobody_knows_is_not(config, flags, version):
+    assert refused(config, flags, version) == []

@@ -1,0 +1,58 @@
+"""What a release refuses because the class of the model has no code for it: adapters, stages, hidden states for a
+drafter, text where it makes vectors. The classes say so themselves (knowledge/traits.py); where one is not known, or
+another than the registry's runs, nothing is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vllm_doctor.knowledge.traits import lacks
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.behaviour import Behaviour
+from vllm_doctor.plan.launch.flags import Flags
+from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.model.architecture import Architecture
+
+
+def refused(
+    flags: Flags,
+    a: Architecture,
+    par: Parallel,
+    version: Version,
+    does: Behaviour,
+    *,
+    method: str | None,
+    quantization: str | None,
+) -> Iterator[Refusal]:
+    """Each thing that ends the start before memory counts."""
+    if flags.text("model-impl") not in {None, "auto", "vllm"}:
+        return
+
+    def without(trait: str) -> bool:
+        return lacks(a.name, trait, version)
+
+    if par.pp > 1 and without("supports_pp"):
+        yield Refusal("--pipeline-parallel-size", str(par.pp), f"1: vLLM {version} makes no stages of {a.name}")
+    if flags.on("enable-lora", default=False) and without("supports_lora"):
+        yield Refusal("--enable-lora", "set", f"no --enable-lora: vLLM {version} has no adapters for {a.name}")
+    if method == "eagle3" and without("supports_eagle3"):
+        yield Refusal(
+            "--speculative-config",
+            "method eagle3",
+            f"another method: {a.name} of vLLM {version} gives a drafter no hidden states",
+        )
+    if without("compute_logits"):
+        for option in ("runner", "task"):
+            if flags.text(option) == "generate":
+                yield Refusal(f"--{option}", "generate", f"no --{option}: {a.name} makes no text in vLLM {version}")
+    if does.refuses_items_of_text and flags.text("limit-mm-per-prompt") and without("supports_multimodal"):
+        yield Refusal(
+            "--limit-mm-per-prompt",
+            str(flags.text("limit-mm-per-prompt")),
+            f"no --limit-mm-per-prompt: {a.name} takes text alone",
+        )
+    if does.bits_by_packed_modules and quantization == "bitsandbytes" and without("packed_modules_mapping"):
+        yield Refusal(
+            "--quantization", quantization, f"another method: vLLM {version} has no bitsandbytes for {a.name}"
+        )
