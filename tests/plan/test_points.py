@@ -57,7 +57,7 @@ def test_fragmentation_makes_a_wide_step_doubtful_and_decides_nothing(model):
     config = {**LLAMA_8B, "vocab_size": 32000, "max_position_embeddings": 32768}
     line = "--max-num-batched-tokens 200000 --max-num-seqs 200 --max-model-len 16384"
     told = plan(model(config), line, gpu="H100", version="0.10.1").predict()
-    assert (told.outcome, told.verdict, told.doubtful) == ("ok", "uncertain", "oom-profile")
+    assert (told.outcome, told.verdict, told.doubtful) == ("ok", "uncertain", "oom-under-load")
     grown = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
     assert plan(model(config), line, gpu="H100", version="0.10.1", env=grown).predict().verdict == "starts"
     narrow = line.replace("200000", "32768")

@@ -13,6 +13,8 @@ from vllm_doctor.launch.parse import LaunchLine
 from vllm_doctor.launch.write import option, serve_words
 from vllm_doctor.plan.advice.recommendation import Choice, Reason
 from vllm_doctor.plan.advice.remedies import Remedy
+from vllm_doctor.plan.advice.under_load import cure
+from vllm_doctor.plan.prediction.points import UNDER_LOAD
 from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.plan.question.history import Difference
 from vllm_doctor.plan.question.planner import Planner
@@ -29,6 +31,7 @@ _OUTCOMES = {
     "oom-profile": "does not start: out of memory in the profile run",
     "oom-weights": "does not start: the weights do not fit",
     "oom-cudagraph": "does not start: out of memory in graph capture or sampler warm-up",
+    UNDER_LOAD: "starts, and runs out of memory in its first full step",
     "oom-host": "does not start: it takes more memory of the host than the host has",
     "rejected": "does not start: vLLM refuses the launch",
     "unknown": "cannot be said",
@@ -60,6 +63,7 @@ def predicted_figures(p: Prediction) -> dict[str, object]:
         "verdict": p.verdict,
         "odds": _round(p.odds),
         "doubtful": p.doubtful,
+        "under_load_lacks_gib": _round(p.lacking_gib),
         "weights_gib": _round(p.weights_gib, 3),
         "non_torch_gib": None if p.sizes_only else _round(p.non_torch_gib),
         "activation_gib": None if p.sizes_only else _round(p.activation_gib, 3),
@@ -117,6 +121,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "card": _card(plan.planner),
         "predicted": predicted_figures(p),
         "margin": {"available_kv_gib": margin},
+        "under_load": _cured(plan),
         "host": host_dict(p, plan.planner.known.host_gib),
         "least_sure": None
         if p.widest is None
@@ -364,6 +369,7 @@ def _sizes(p: Prediction) -> list[str]:
 _DOUBTS = {
     "oom-weights": "the weights may be larger than what is free",
     "oom-profile": "a full step may be larger than what is free beside the weights",
+    UNDER_LOAD: "a full step may be larger than what is free beside the KV cache",
     "kv-too-small": "the memory that one request needs lies inside the range",
     "oom-cudagraph": "CUDA graphs, or the sampler's warm-up, may be larger than what the KV cache leaves free",
 }
@@ -371,7 +377,10 @@ _DOUBTS = {
 
 def _verdict(p: Prediction) -> str:
     if p.verdict == "uncertain":
-        return f"may start or not: {_DOUBTS[p.doubtful or 'kv-too-small']}"
+        open_ = (
+            "starts, and may end under load" if p.doubtful == UNDER_LOAD and p.outcome == "ok" else "may start or not"
+        )
+        return f"{open_}: {_DOUBTS[p.doubtful or 'kv-too-small']}"
     return _OUTCOMES[p.outcome]
 
 
@@ -379,7 +388,8 @@ def _uncertain(p: Prediction) -> list[str]:
     """How likely it starts, and what would tell."""
     if p.odds is None:
         return []
-    told = f"starts    in about {max(5, min(95, round(p.odds * 20) * 5))} of 100 such cases"
+    does = "serves" if p.doubtful == UNDER_LOAD else "starts"
+    told = f"{does}    in about {max(5, min(95, round(p.odds * 20) * 5))} of 100 such cases"
     widest = p.widest if p.doubtful in {None, "kv-too-small"} else None
     if widest is not None:
         told += f"; least sure is {widest.term}, {widest.above:.2f} less to {widest.below:.2f} GiB more"
@@ -388,6 +398,8 @@ def _uncertain(p: Prediction) -> list[str]:
         "the recommended launch starts in either case"
         if pool
         else "a lower --gpu-memory-utilization leaves more for it"
+        if p.doubtful != UNDER_LOAD
+        else "the option above leaves it what it may lack"
     )
     fact = [] if widest is None else [f"            {widest.told_by}"]
     return [
@@ -395,6 +407,34 @@ def _uncertain(p: Prediction) -> list[str]:
         *fact,
         f"            --learn START.LOG settles it after one start; {beside}",
     ]
+
+
+def _under_load(plan: Plan) -> list[str]:
+    """What the first full step lacks, and the value that leaves it that."""
+    p = plan.predicted
+    if p.lacking_gib is None:
+        return []
+    lacks = f"  lacks    {p.lacking_gib:.2f} GiB for a step of {p.settings.batched} tokens beside the KV cache"
+    found = cure(plan.planner, p)
+    if found is None:
+        return [lacks]
+    return [
+        f"{lacks}:",
+        f"           --{found.flag} {found.value} leaves that, with {found.pool_gib:.2f} GiB of KV cache",
+    ]
+
+
+def _cured(plan: Plan) -> dict[str, object] | None:
+    """The same for programs."""
+    if plan.predicted.lacking_gib is None:
+        return None
+    found = cure(plan.planner, plan.predicted)
+    return {
+        "lacks_gib": _round(plan.predicted.lacking_gib),
+        "flag": None if found is None else found.flag,
+        "to": None if found is None else found.value,
+        "available_kv_gib": None if found is None else _round(found.pool_gib),
+    }
 
 
 def _least_sure(p: Prediction) -> list[str]:
@@ -413,6 +453,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
     lines = [
         f"vLLM {s.version} on {who}" + (f" × {plan.planner.gpus}" if plan.planner.gpus > 1 else "") + f": {_verdict(p)}"
     ]
+    lines += _under_load(plan)
     lines += _to_run(plan)
     lines += [f"  refused  {r}" for r in s.refusals]
     lines += [f"  unknown  {d}" for d in s.doubts]

@@ -45,6 +45,7 @@ _OUTCOMES = {
     "oom-weights": "as planned, the weights still do not fit",
     "oom-profile": "as planned, the profile run still runs out of memory",
     "oom-cudagraph": "as planned, graph capture still runs out of memory",
+    "oom-under-load": "as planned, it starts and its first full step runs out of memory",
     "rejected": "as planned, vLLM refuses the launch",
 }
 

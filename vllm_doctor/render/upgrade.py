@@ -95,5 +95,10 @@ def _first(p: Prediction, q: Prediction) -> str:
     if was is None or now is None:
         return "the token arithmetic alone"
     moved = f"the KV cache of each GPU goes from {was:.2f} to {now:.2f} GiB"
-    ends = {"starts": "it starts", "does-not-start": "it does not start", "uncertain": "it may start or not"}
+    ends = {
+        "starts": "it starts",
+        "fails-under-load": "it starts, and its first full step runs out of memory",
+        "does-not-start": "it does not start",
+        "uncertain": "it may start or not",
+    }
     return f"{moved}; {ends[q.verdict]}"

@@ -41,6 +41,7 @@ _SAYS = {
     "oom-weights": "the weights still do not fit",
     "oom-profile": "the profile run still runs out of memory",
     "oom-cudagraph": "graph capture still runs out of memory",
+    "oom-under-load": "the first full step still runs out of memory",
     "rejected": "vLLM would refuse the launch",
     "unknown": "nothing is known of such a model here",
 }

@@ -15,6 +15,7 @@ from vllm_doctor.launch.parse import LaunchLine
 from vllm_doctor.plan.advice.formats import FormatOptions, computes_fp8_cache, formats
 from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.launch.online import STREAMED
+from vllm_doctor.plan.prediction.points import UNDER_LOAD
 from vllm_doctor.plan.prediction.predict import GIB, Prediction, held_before_start
 from vllm_doctor.plan.question.goal import Goal
 from vllm_doctor.plan.question.planner import Planner, PlanProblem
@@ -218,7 +219,7 @@ def _one(planner: Planner, goal: Goal, card: Card, fmt: FormatOptions) -> SetUp:
         planner = _flagged(planner, "max-num-batched-tokens", str(goal.concurrency))
         predicted = planner.predict()
         refused = {r.flag for r in predicted.settings.refusals}
-    outside = refused == {"--gpu-memory-utilization"} or predicted.outcome == "oom-cudagraph"
+    outside = refused == {"--gpu-memory-utilization"} or predicted.outcome in {"oom-cudagraph", UNDER_LOAD}
     if outside and "gpu-memory-utilization" not in planner.line.flags:
         for less in _LESS:
             tried = _flagged(planner, "gpu-memory-utilization", less)

@@ -12,6 +12,8 @@ from math import erfc, sqrt
 
 import msgspec
 
+# vLLM starts, and ends when the first full step comes.
+UNDER_LOAD = "oom-under-load"
 # The range is claimed to hold nine starts of ten: so many standard deviations lie on each side of the middle.
 SIDE = 1.645
 

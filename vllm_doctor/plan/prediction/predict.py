@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from math import floor, sqrt
 from typing import Literal
 
 import msgspec
@@ -15,7 +15,7 @@ from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
-from vllm_doctor.plan.prediction.points import StartPoint, doubtful, first_end
+from vllm_doctor.plan.prediction.points import UNDER_LOAD, StartPoint, doubtful, first_end
 from vllm_doctor.plan.prediction.spreads import OF_PASS, OF_WEIGHTS, OUTSIDE, Spread, range_of, spreads_of
 from vllm_doctor.plan.prediction.stage import Stage, quantisation, stage_of
 from vllm_doctor.plan.prediction.sums import StartTerm, start_terms
@@ -36,7 +36,7 @@ FRAGMENTED = 6.19 / 19.5
 WARMED = 0.15
 
 
-PlanVerdict = Literal["starts", "does-not-start", "uncertain", "unknown"]
+PlanVerdict = Literal["starts", "fails-under-load", "does-not-start", "uncertain", "unknown"]
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +70,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     host: HostUse = HostUse()
     stage: int = 0  # of the pipeline, counted from 0
+    lacking_gib: float | None = None  # what the first full step lacks at the bad end, where it is in doubt or fails
 
     @property
     def sizes_only(self) -> bool:
@@ -83,7 +84,22 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
             return "unknown"
         if self.odds is not None:
             return "uncertain"
+        if self.outcome == UNDER_LOAD:
+            return "fails-under-load"
         return "starts" if self.outcome == "ok" else "does-not-start"
+
+    @property
+    def cure(self) -> tuple[str, str] | None:
+        """The option and its value that leave the first full step what it lacks; None where it lacks nothing, or where
+        no value does."""
+        s = self.settings
+        if self.lacking_gib is None or self.total_gib is None:
+            return None
+        if s.kv_bytes:
+            left = int(s.kv_bytes - self.lacking_gib * GIB) >> 20 << 20
+            return ("kv-cache-memory-bytes", str(left)) if left > 0 else None
+        hundredths = floor(100 * (s.utilization - self.lacking_gib / self.total_gib) + 1e-9)
+        return ("gpu-memory-utilization", f"{hundredths / 100:g}") if hundredths > 0 else None
 
 
 def predict(
@@ -263,10 +279,14 @@ def _one(  # noqa: PLR0917
     needed = checked.needed(held.length) / GIB if checked is not None else 0.0
     odds: float | None = None
     doubt: str | None = None
+    lacking: float | None = None
     if outcome in {"ok", "kv-too-small"} and total_gib is not None and known.available_kv_gib is None:
         points = _points(s, gpu, total_gib, f, held, stage, needed)
         ends, odds = first_end(points)
         outcome, doubt = ends or "ok", doubtful(points) if odds is not None else None
+        step = next((p for p in points if p.outcome == UNDER_LOAD), None)
+        if step is not None and UNDER_LOAD in {outcome, doubt}:
+            lacking = step.below - step.left
     return Prediction(
         outcome=outcome,
         odds=odds,
@@ -303,6 +323,7 @@ def _one(  # noqa: PLR0917
         settings=s,
         host=host,
         stage=index,
+        lacking_gib=lacking,
     )
 
 
@@ -440,5 +461,5 @@ def _after_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, sta
     if forward > 0.5 * f.active:
         # A full step needs its widest tensors in one piece, and blocks freed by earlier steps may not join.
         lost = 0.0 if s.expandable else forward * FRAGMENTED / 2
-        found.append(StartPoint(outcome="oom-profile", left=left - forward - lost, below=lost, above=lost, doubt=0.05))
+        found.append(StartPoint(outcome=UNDER_LOAD, left=left - forward - lost, below=lost, above=lost, doubt=0.05))
     return found
