@@ -5,6 +5,7 @@ import pytest
 from tests.plan.models import LLAMA_8B
 from tests.plan.test_activation import peak
 from tests.plan.test_plan import command, model, plan
+from vllm_doctor.plan.advice.under_load import cure
 from vllm_doctor.plan.prediction.points import StartPoint, doubtful, first_end
 
 __all__ = ["model"]
@@ -88,3 +89,39 @@ def test_the_first_line_says_what_may_be_missing(model, capsys):
     told = capsys.readouterr().out
     assert "may start or not: CUDA graphs, or the sampler's warm-up, may be larger" in told.splitlines()[0]
     assert "least sure" not in told.split("recommended")[0].split("--explain")[0].splitlines()[1]
+
+
+def test_what_the_first_full_step_lacks_is_told_with_the_value_that_leaves_it_that(model, capsys):
+    # 0.6.6 on an L4: a step of 16384 tokens beside the pool; at 0.94 it fits.
+    config = {**LLAMA_8B, "vocab_size": 32000}
+    line = "--max-model-len 16384 --gpu-memory-utilization 0.99"
+    asked = plan(model(config), line, gpu="L4", version="0.6.6")
+    told = asked.predict()
+    assert (told.outcome, told.verdict) == ("oom-under-load", "fails-under-load")
+    assert told.lacking_gib == pytest.approx(1.05, abs=0.01)
+    found = cure(asked, told)
+    assert found is not None
+    assert (found.flag, found.value, round(found.pool_gib, 1)) == ("gpu-memory-utilization", "0.94", 5.1)
+    card = ["--vllm-version", "0.6.6", "--gpu", "L4", "--model-config", model(config), "--", "vllm", "serve", "m"]
+    assert command(*card, *line.split()) == 1
+    first = capsys.readouterr().out.splitlines()
+    assert first[0].endswith(": starts, and runs out of memory in its first full step")
+    assert first[1] == "  lacks    1.05 GiB for a step of 16384 tokens beside the KV cache:"
+    assert first[2] == "           --gpu-memory-utilization 0.94 leaves that, with 5.10 GiB of KV cache"
+
+
+def test_a_pool_of_given_size_is_made_smaller_by_what_a_step_lacks(model):
+    config = model({**LLAMA_8B, "vocab_size": 32000})
+    line = "--max-model-len 16384 --max-num-batched-tokens 16384 --max-num-seqs 16 --enforce-eager"
+
+    def planned(pool):
+        return plan(config, f"{line} --kv-cache-memory-bytes {pool}", gpu="L4", version="0.19.0").predict()
+
+    assert (planned("6G").verdict, planned("6G").lacking_gib) == ("fails-under-load", pytest.approx(0.663, abs=0.001))
+    assert planned("6G").cure == planned("7G").cure == ("kv-cache-memory-bytes", "5730467840")
+    assert planned("5730467840").verdict == "starts"
+
+
+def test_a_start_without_doubt_lacks_nothing(model):
+    told = plan(model(LLAMA_8B), "--max-model-len 8192", gpu="H100", version="0.19.0").predict()
+    assert (told.verdict, told.lacking_gib, told.cure) == ("starts", None, None)

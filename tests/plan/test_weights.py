@@ -3,11 +3,14 @@
 import pytest
 
 from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, LLAMA_8B, arch
+from tests.plan.test_plan import model, plan
 from vllm_doctor.plan.launch.parallel import Parallel, stage_layers
 from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.quantization import GGUF_BITS, gguf_bits, scheme
 from vllm_doctor.plan.model.reading import Section
 from vllm_doctor.plan.terms.weights import GIB, MIB, WeightTarget, allocated, padded_vocab, rank_weights, step_buffers
+
+__all__ = ["model"]
 
 TARGET = WeightTarget(2)
 
@@ -380,3 +383,46 @@ def test_weights_are_those_of_the_published_checkpoint(config, parameters):
     got = rank_weights(a, scheme(None, None, 2), Parallel(), 0, WeightTarget(2, rope_rows=0)) / 2
     assert a.known
     assert got == pytest.approx(parameters, rel=0.006)
+
+
+MLLAMA = {
+    "architectures": ["MllamaForConditionalGeneration"],
+    "model_type": "mllama",
+    "torch_dtype": "bfloat16",
+    "text_config": {
+        "model_type": "mllama_text_model",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 40,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
+        "max_position_embeddings": 131072,
+        "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38],
+    },
+    "vision_config": {
+        "model_type": "mllama_vision_model",
+        "hidden_size": 1280,
+        "intermediate_size": 5120,
+        "num_hidden_layers": 32,
+        "num_global_layers": 8,
+        "attention_heads": 16,
+        "image_size": 560,
+        "patch_size": 14,
+        "max_num_tiles": 4,
+        "vision_output_dim": 7680,
+    },
+}
+
+
+@pytest.mark.parametrize(("tp", "logged"), [(1, 19.9073), (2, 10.0714)])
+def test_llama_3_2_vision_weighs_what_is_logged(tp, logged):
+    # 32 local and 8 global layers of the tower, a table of positions for each tile of each shape, a wide projector.
+    assert of(MLLAMA, tp=tp) / GIB == pytest.approx(logged, rel=0.005)
+
+
+def test_the_weights_of_llama_3_2_vision_are_certain_and_its_profile_is_not(model):
+    small = plan(model(MLLAMA), "--max-model-len 512", gpu="T4", version="0.6.3").predict()
+    large = plan(model(MLLAMA), "--max-model-len 512", gpu="H100", version="0.6.3").predict()
+    assert (small.outcome, large.outcome) == ("oom-weights", "unknown")
+    assert large.settings.doubts[0].startswith("of MllamaForConditionalGeneration the weights")

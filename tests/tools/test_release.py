@@ -452,6 +452,18 @@ else:
             "LlavaForConditionalGeneration": "supports_lora",
         }
 
+    def test_before_there_were_interfaces_a_list_of_modules_said_who_takes_adapters(self, tmp_path: Path) -> None:
+        models = "vllm/model_executor/models"
+        more = {
+            f"{models}/llama.py": "class LlamaForCausalLM:\n    supported_lora_modules = ['qkv_proj']\n",
+            f"{models}/llava.py": "class Llava: ...\n",
+        }
+        assert traits.read(read_wheel(wheel(tmp_path, more=more))) == {
+            "*": "compute_logits packed_modules_mapping supports_lora",
+            "LlamaForCausalLM": "supports_lora",
+            "LlavaForConditionalGeneration": "",
+        }
+
     def test_everything_else_is_a_name_a_line(self, tmp_path: Path) -> None:
         assert added(tmp_path, wheel(tmp_path)) == 0
         said = facts(tmp_path)

@@ -1,9 +1,10 @@
 """What each architecture's class says it can do: `supports_lora`, `supports_pp`, `is_pooling_model` …
 
-A release's interfaces (model_executor/models/interfaces*.py) give such a flag to every class that stands on one, and a
-class may set it itself; what has no flag is refused where it is asked for. Classes are followed from the registry to
-their bases, from module to module. Where a base cannot be followed nothing is said of the architecture. Where a module
-picks one of several classes by platform, a flag that one of them has counts: only what none has is missing.
+A release's interfaces (model_executor/models/interfaces*.py, from 0.5.4) give such a flag to every class that stands on
+one, and a class may set it itself; what has no flag is refused where it is asked for. Classes are followed from the
+registry to their bases, from module to module. Where a base cannot be followed nothing is said of the architecture.
+Where a module picks one of several classes by platform, a flag that one of them has counts: only what none has is
+missing.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _FLAGS = frozenset(
 # Not flags, but asked for in the same way: does the class have it at all?
 _PRESENT = frozenset({"compute_logits", "packed_modules_mapping"})
 _STAGES = "supports_pp"
+# What said so before there were interfaces (0.3.0 to 0.5.3, model_executor/model_loader): a list of a class's modules.
+_BEFORE = {"supported_lora_modules": "supports_lora"}
 # The row that says which of these the release knows at all.
 EVERY = "*"
 _DEPTH = 12
@@ -57,6 +60,10 @@ class Traits:
     def __init__(self, wheel: Wheel) -> None:
         self.wheel = wheel
         self.flags = frozenset(self._of_interfaces()) & _FLAGS
+        self.before: dict[str, str] = {}
+        if not self.flags and any("supported_lora_modules" in text for text in wheel.files.values()):
+            self.before = _BEFORE
+            self.flags = frozenset(_BEFORE.values())
         self.found = cache(self._found)
         self.all = cache(self._all)
         self.table = cache(self._table)
@@ -111,7 +118,9 @@ class Traits:
                 # An instance may set for itself what its class has not.
                 made |= {n.attr: True for n in ast.walk(line) if isinstance(n, ast.Attribute) and _stores(n)}
         for key, value in assigned(node.body):
-            if key in _PRESENT and value is not None:
+            if key in self.before:
+                made[self.before[key]] = True
+            elif key in _PRESENT and value is not None:
                 made[key] = True
             elif key in self.flags and value is not None:
                 made[key] = _says(value) is not False

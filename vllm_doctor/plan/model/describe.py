@@ -15,6 +15,7 @@ from vllm_doctor.plan.model.families import (
     PLAIN_MLP,
     QKV_BIAS,
     TIED,
+    WEIGHED,
     WIDTH_IS_FOUR_HIDDEN,
     WIDTH_IS_GATE_AND_UP,
 )
@@ -192,8 +193,11 @@ def _vision(top: Section) -> Vision | None:
     size = seen.values.get("image_size")
     image = max(seen.ints("image_size", high=100_000), default=448) if isinstance(size, list) else None
     image = image or seen.whole("image_size", high=100_000, default=448)
+    layers = seen.whole("depth", "num_hidden_layers", "layers", high=1000, default=24)
+    if kind == "mllama_vision_model":
+        layers += seen.whole("num_global_layers", low=0, high=1000, default=8)
     return Vision(
-        layers=seen.whole("depth", "num_hidden_layers", "layers", high=1000, default=24),
+        layers=layers,
         hidden=hidden,
         width=seen.whole("intermediate_size", "mlp_hidden_dim", high=1_000_000, default=4 * hidden),
         heads=seen.whole("num_heads", "num_attention_heads", "heads", high=4096, default=16),
@@ -202,13 +206,24 @@ def _vision(top: Section) -> Vision | None:
         else 14,
         gated=kind in {"qwen2_5_vl", "pixtral", "gemma4_vision", "mllama_vision_model"}
         and kind != "mllama_vision_model",
-        positions=seen.whole("num_position_embeddings", "position_embedding_size", low=0, high=10_000_000, default=0),
+        positions=_tile_rows(seen, image)
+        if kind == "mllama_vision_model"
+        else seen.whole("num_position_embeddings", "position_embedding_size", low=0, high=10_000_000, default=0),
         merge=seen.whole("spatial_merge_size", high=64, default=top.whole("spatial_merge_size", high=64, default=1)),
-        out=seen.whole("out_hidden_size", low=0, high=100_000, default=0),
+        out=seen.whole("out_hidden_size", "vision_output_dim", low=0, high=100_000, default=0),
         image_size=image,
         kind=kind,
         deepstack=len(seen.items("deepstack_visual_indexes") or []),
     )
+
+
+def _tile_rows(seen: Section, image: int) -> int:
+    """Rows of Llama 3.2 Vision's position tables: one of a tile, one of each tile of each shape that an image may have,
+    and what is added before and after the local layers (mllama.py MllamaPrecomputedPositionEmbedding)."""
+    tiles = seen.whole("max_num_tiles", high=64, default=4)
+    shapes = len(seen.items("supported_aspect_ratios") or [()] * 8) + 1
+    patches = (image // seen.whole("patch_size", high=1024, default=14)) ** 2 + 1
+    return patches + shapes * tiles * (patches + 2)
 
 
 def _audio(top: Section, hidden: int) -> int:
@@ -246,7 +261,16 @@ def _per_layer(text: Section, count: int, hidden: int) -> int:
 
 def _width(text: Section, hidden: int, model_type: str) -> int:
     """Channels of the MLP; a list names one width a layer (Gemma 3n), of which the mean is taken."""
-    keys = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff", "decoder_ffn_dim", "hidden_dim")
+    keys = (
+        "intermediate_size",
+        "n_inner",
+        "ffn_dim",
+        "ffn_hidden_size",
+        "d_ff",
+        "decoder_ffn_dim",
+        "hidden_dim",
+        "ff_intermediate_size",
+    )
     key, value = text.find(keys)
     if isinstance(value, list) and value:
         widths = text.ints(key, high=10_000_000)
@@ -362,7 +386,7 @@ def describe(top: Section) -> Architecture:
 def _doubts(text: Section, top: Section, model_type: str, *, known: bool, experts: bool) -> tuple[str, ...]:
     """What the config leaves open, each with what is taken instead."""
     told: list[str] = []
-    if not known:
+    if not known and model_type not in WEIGHED:
         told.append(
             f"model_type {model_type or '(none)'} is not known: weights and activations are a general transformer's"
         )

@@ -90,6 +90,10 @@ KNOWN = frozenset(
     }
 )
 
+# Weights and cache follow from the code of the releases that have them; what their profile takes does not: the batch of
+# the encoder has as many images as the step has requests (worker/enc_dec_model_runner.py profile_run).
+WEIGHED = frozenset({"mllama_text_model"})
+
 TIED = frozenset(
     {
         "gemma",

@@ -13,6 +13,7 @@ from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.families import WEIGHED
 from vllm_doctor.plan.model.quantization import Scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.points import UNDER_LOAD, StartPoint, doubtful, first_end
@@ -251,7 +252,8 @@ def _unknown(  # noqa: PLR0917
     a: Architecture, s: Settings, gpu: Card | None, total: float, known: KnownTerms, f: Figures
 ) -> str:
     """What cannot be said, unless the weights alone are more than the card has."""
-    off = _STRANGE_WEIGHTS if not a.known and known.weights_gib is None else 0.02
+    strange = not a.known and a.model_type not in WEIGHED and known.weights_gib is None
+    off = _STRANGE_WEIGHTS if strange else 0.02
     least = f.weights * (1 - off)
     return "oom-weights" if least > total - held_before_start(s, gpu) + _held_off(s, gpu) else "unknown"
 

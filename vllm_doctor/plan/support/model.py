@@ -11,7 +11,7 @@ from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.cache_types import UNKNOWN
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.model.families import generating
+from vllm_doctor.plan.model.families import WEIGHED, generating
 
 # Drafters whose memory follows from the model, or that have none.
 _DRAFTS_KNOWN = frozenset({"mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "[ngram]", "suffix"})
@@ -42,6 +42,8 @@ def doubts(a: Architecture, s: Settings) -> Iterator[str]:
         yield f"vLLM {s.version} has no model code for {a.name}{_when(table, a.name, s.version)}"
     elif a.encoder_decoder and a.model_type != "whisper":
         yield f"{a.name or a.model_type} has an encoder and a decoder: no start of one was compared with a plan"
+    elif a.model_type in WEIGHED:
+        yield f"of {a.name} the weights and the KV cache are planned, not what its images take in the profile run"
     elif not a.known:
         yield f"no start of model_type {a.model_type or '(none)'} was compared with a plan"
     if s.gguf is not None and s.does.gguf_by_plugin:

@@ -226,6 +226,8 @@ def vision_bytes(v: Vision, hidden: int, base: Format, tp: int, scheme: Scheme) 
         project = merged * v.hidden + v.hidden * hidden + hidden * hidden
     elif v.kind == "clip_vision_model":
         project = v.hidden * hidden + hidden * hidden
+    elif v.kind == "mllama_vision_model":
+        project = v.out * hidden  # what several layers say, side by side
     else:
         project = v.hidden * hidden
     blocks, joined = _tower_formats(v, scheme, base)
