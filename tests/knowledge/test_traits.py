@@ -47,4 +47,4 @@ def test_a_trait_is_missing_only_where_that_is_known(architecture, trait, at, mi
 
 
 def test_a_release_before_those_that_were_read_says_nothing():
-    assert not lacks("FalconForCausalLM", "supports_lora", Version((0, 3)))
+    assert not lacks("FalconForCausalLM", "supports_lora", Version((0, 2, 7)))

@@ -30,6 +30,12 @@ def refused(config, flags, version):
             ("--pipeline-parallel-size", "1: vLLM 0.33.0 makes no stages of Gemma3nForCausalLM"),
         ),
         (
+            LLAMA_8B,
+            "--pipeline-parallel-size 2",
+            "0.5.0",
+            ("--pipeline-parallel-size", "1: vLLM 0.5.0 makes no stages; 0.5.1 is the first"),
+        ),
+        (
             FALCON,
             "--enable-lora",
             "0.33.0",
@@ -80,7 +86,7 @@ def test_what_the_class_does_not_say_of_itself_is_refused(config, flags, version
         (MPT, "--quantization bitsandbytes", "0.6.6"),
         (STRANGE, "--enable-lora --pipeline-parallel-size 2", "0.33.0"),  # not in the registry
         (FALCON, "--enable-lora --model-impl transformers", "0.33.0"),  # another class runs it
-        (FALCON, "--enable-lora", "0.3.3"),  # not read
+        (LLAMA_8B, "--pipeline-parallel-size 2", "0.5.1"),
     ],
 )
 def test_what_the_class_has_or_nobody_knows_is_not(config, flags, version):

@@ -38,7 +38,7 @@ _FLAGS = frozenset(
 # Not flags, but asked for in the same way: does the class have it at all?
 _PRESENT = frozenset({"compute_logits", "packed_modules_mapping"})
 _STAGES = "supports_pp"
-# What said so before there were interfaces (0.3.0 to 0.5.3, model_executor/model_loader): a list of a class's modules.
+# What said so before there were interfaces (0.3.2 to 0.5.3, model_executor/model_loader): a list of a class's modules.
 _BEFORE = {"supported_lora_modules": "supports_lora"}
 # The row that says which of these the release knows at all.
 EVERY = "*"

@@ -74,6 +74,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     direct_integer_experts: bool
     refuses_experts_of_dense: bool
     checks_stored_method: bool
+    makes_no_stages: bool
     refuses_items_of_text: bool
     bits_by_packed_modules: bool
     checks_lora_slots: bool

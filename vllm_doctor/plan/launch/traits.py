@@ -32,7 +32,9 @@ def refused(
     def without(trait: str) -> bool:
         return lacks(a.name, trait, version)
 
-    if par.pp > 1 and without("supports_pp"):
+    if par.pp > 1 and does.makes_no_stages:
+        yield Refusal("--pipeline-parallel-size", str(par.pp), f"1: vLLM {version} makes no stages; 0.5.1 is the first")
+    elif par.pp > 1 and without("supports_pp"):
         yield Refusal("--pipeline-parallel-size", str(par.pp), f"1: vLLM {version} makes no stages of {a.name}")
     if flags.on("enable-lora", default=False) and without("supports_lora"):
         yield Refusal("--enable-lora", "set", f"no --enable-lora: vLLM {version} has no adapters for {a.name}")
