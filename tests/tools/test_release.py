@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import release
-from releases import checks, history, joint, read, report, store, traits
+from releases import checks, history, joint, models, read, report, store, traits
+from releases.wheel import Wheel
 from releases.wheel import read as read_wheel
 
 from tests.tools.small_wheel import ARG_UTILS, wheel
@@ -451,6 +452,25 @@ else:
             "LlamaForCausalLM": "supports_pp",
             "LlavaForConditionalGeneration": "supports_lora",
         }
+
+    def test_methods_of_the_first_releases_stand_elsewhere(self, tmp_path: Path) -> None:
+        more = {
+            "vllm/model_executor/quantization_utils/__init__.py": '_QUANTIZATION_REGISTRY = {"awq": AWQConfig}\n',
+            "vllm/model_executor/quantization_utils/awq.py": """
+class AWQConfig:
+    @classmethod
+    def get_min_capability(cls): return 75
+""",
+        }
+        files = dict(read_wheel(wheel(tmp_path, more=more)).files)
+        files.pop("vllm/model_executor/layers/quantization/__init__.py")
+        assert models.quantizations(Wheel("vllm", "0.2.1", files, {})) == {"awq": {"capability": "7.5"}}
+
+    def test_architectures_of_the_first_releases_stand_elsewhere(self, tmp_path: Path) -> None:
+        more = {"vllm/model_executor/model_loader.py": '_MODEL_REGISTRY = {"LlamaForCausalLM": LlamaForCausalLM}\n'}
+        files = dict(read_wheel(wheel(tmp_path, more=more)).files)
+        files["vllm/model_executor/models/registry.py"] = ""
+        assert models.architectures(Wheel("vllm", "0.2.1", files, {})) == {"LlamaForCausalLM": "text-generation"}
 
     def test_before_there_were_interfaces_a_list_of_modules_said_who_takes_adapters(self, tmp_path: Path) -> None:
         models = "vllm/model_executor/models"

@@ -11,9 +11,11 @@ from releases.wheel import Wheel
 
 _REGISTRY = "vllm/model_executor/models/registry.py"
 _OLD_REGISTRY = "vllm/model_executor/models/__init__.py"
+_FIRST_REGISTRY = "vllm/model_executor/model_loader.py"  # 0.2.0 to 0.2.4, from architecture to class
 # All of them, those that went, and those of other projects.
 _NOT_SERVED = frozenset({"_VLLM_MODELS", "_PREVIOUSLY_SUPPORTED_MODELS", "_OOT_SUPPORTED_MODELS"})
 _METHODS = "vllm/model_executor/layers/quantization/__init__.py"
+_OLD_METHODS = "vllm/model_executor/quantization_utils/__init__.py"  # 0.2.0 to 0.2.2
 
 
 def architectures(wheel: Wheel) -> dict[str, str]:
@@ -27,6 +29,11 @@ def architectures(wheel: Wheel) -> dict[str, str]:
             for key in value.keys:
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
                     made.setdefault(key.value, word)
+    if not made and _FIRST_REGISTRY in wheel.files:
+        for name, value in _tables(wheel.tree(_FIRST_REGISTRY)):
+            if name == "_MODEL_REGISTRY":
+                keys = (str(key.value) for key in value.keys if isinstance(key, ast.Constant))
+                made = dict.fromkeys(keys, "text-generation")
     return {name: made[name] for name in sorted(made)}
 
 
@@ -53,9 +60,10 @@ def _tables(module: ast.Module) -> Iterator[tuple[str, ast.Dict]]:
 
 def quantizations(wheel: Wheel) -> dict[str, dict[str, object]]:
     """Method → least compute capability and activation types; what is computed at run time is left out."""
-    if _METHODS not in wheel.files:
+    path = _METHODS if _METHODS in wheel.files else _OLD_METHODS
+    if path not in wheel.files:
         return {}
-    module = wheel.tree(_METHODS)
+    module = wheel.tree(path)
     listed = _method_names(module)
     classes = _config_classes(wheel)
     made: dict[str, dict[str, object]] = {name: {} for name in listed}
@@ -82,7 +90,9 @@ def _method_classes(module: ast.Module) -> Iterator[tuple[str, str]]:
 
 def _config_classes(wheel: Wheel) -> dict[str, ast.ClassDef]:
     found: dict[str, ast.ClassDef] = {}
-    for path in wheel.paths(r"vllm/(model_executor/layers/quantization/.*|models/\w+/.*quant.*)\.py"):
+    for path in wheel.paths(
+        r"vllm/(model_executor/(layers/quantization|quantization_utils)/.*|models/\w+/.*quant.*)\.py"
+    ):
         if "get_min_capability" in wheel.files[path]:
             found |= {n.name: n for n in ast.walk(wheel.tree(path)) if isinstance(n, ast.ClassDef)}
     return found
