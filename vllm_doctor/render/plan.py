@@ -398,8 +398,6 @@ def _uncertain(p: Prediction) -> list[str]:
         "the recommended launch starts in either case"
         if pool
         else "a lower --gpu-memory-utilization leaves more for it"
-        if p.doubtful != UNDER_LOAD
-        else "the option above leaves it what it may lack"
     )
     fact = [] if widest is None else [f"            {widest.told_by}"]
     return [

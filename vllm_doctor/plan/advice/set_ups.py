@@ -14,9 +14,9 @@ from vllm_doctor.knowledge.versions import batch_defaults, flag
 from vllm_doctor.launch.parse import LaunchLine
 from vllm_doctor.plan.advice.formats import FormatOptions, computes_fp8_cache, formats
 from vllm_doctor.plan.launch.flags import SettingError
-from vllm_doctor.plan.launch.online import STREAMED
 from vllm_doctor.plan.prediction.points import UNDER_LOAD
 from vllm_doctor.plan.prediction.predict import GIB, Prediction, held_before_start
+from vllm_doctor.plan.prediction.stage import quantises_late
 from vllm_doctor.plan.question.goal import Goal
 from vllm_doctor.plan.question.planner import Planner, PlanProblem
 
@@ -269,7 +269,7 @@ def _judged(planner: Planner, p: Prediction, goal: Goal, card: Card, fmt: Format
         holds = (held[0], held[1])
         each = ceil(goal.concurrency / ranks)
         missing = 0.0 if held[0] >= goal.concurrency else max(0.01, each * p.needed_kv_gib - low)
-    if fmt.weights is not None and not (planner.version >= STREAMED and planner.arch.moe is None):
+    if quantises_late(planner.arch, p.settings):
         missing = max(missing, _while_loading(planner, p))
     return SetUp(card, planner.gpus, fmt, planner, p, holds, missing)
 

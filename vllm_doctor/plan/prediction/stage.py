@@ -102,7 +102,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     weights += away.buffers - away.moved
     lost = stranded(a, s, gpu, index, fmt)
     loading = _while_loading(a, s, index)
-    if _quantises_late(a, s):
+    if quantises_late(a, s):
         plain = _loaded(shown, (None, s.element, None), s.parallel, index, target, s.speculative)
         loading += plain if s.does.keeps_both_while_quantising else max(0.0, plain - load(target))
     return Stage(weights, activation, pool, checked, lost, heavier, runner, away, loading)
@@ -130,7 +130,7 @@ def _while_loading(a: Architecture, s: Settings, index: int) -> float:
     return float(_SHARED_LATER.get(s.speculative or "", 0) * rows * a.hidden * s.element)
 
 
-def _quantises_late(a: Architecture, s: Settings) -> bool:
+def quantises_late(a: Architecture, s: Settings) -> bool:
     """Does a plain checkpoint lie on the GPU in 16 bits as a whole before it is quantised (quantization/fp8.py: so do
     linear layers before 0.16, experts before 0.17)?"""
     asked = s.quantization == "fp8" and a.quantization is None and s.element == 2 and not s.host.weights_gib
