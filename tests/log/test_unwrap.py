@@ -47,6 +47,18 @@ def test_a_terminal_breaks_at_its_last_column(width: int) -> None:
     assert spoken(unwrapped(broken)) == [" ".join(line.split()) for line in LOG if line]
 
 
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_longer_command_above_does_not_hide_the_column(width: int) -> None:
+    typed = "$ vllm serve example/model-8b " + "--served-model-name chat " * 8
+    broken = [part for line in LOG for part in terminal(line, width)]
+    assert spoken(unwrapped([typed, *broken])) == [typed.strip(), *(" ".join(line.split()) for line in LOG if line)]
+
+
+def test_lines_of_many_lengths_below_a_longer_one_stay() -> None:
+    lines = ["INFO 03-14 09:02:00 [core.py:1] " + "x" * 200, *("word " * count for count in (3, 9, 14, 17, 20, 6))]
+    assert spoken(unwrapped(lines)) == spoken(lines)
+
+
 def test_a_terminal_drops_the_blanks_at_its_last_column() -> None:
     head, blanks = "INFO 03-14 09:02:00 [core.py:1] ", (0, 0, 2, 0, 3)
     broken = [part for gone in blanks for part in (head.ljust(138 - gone, "y"), "goes on")]
@@ -144,6 +156,7 @@ def test_a_whole_record_of_json_is_a_line_of_its_own() -> None:
         "Illegal instruction (core dumped)",
         "[1]    1234 illegal hardware instruction (core dumped)  vllm serve acme/chat-8b",
         "[1]  + 4242 segmentation fault  vllm serve acme/chat-8b",
+        "./serve.sh: line 12: 20931 Killed                  vllm serve acme/chat-8b",
     ],
 )
 def test_a_shells_word_for_a_child_that_a_signal_ended_is_a_line_of_its_own(told: str) -> None:

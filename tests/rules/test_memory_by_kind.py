@@ -25,6 +25,15 @@ DEVICE = [
     "RuntimeError: CUDA driver error: CUDA_ERROR_OUT_OF_MEMORY",
     "cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorMemoryAllocation: out of memory",
     "RuntimeError: [Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::734003200 (700)MB",
+    "CUDA OUT OF MEMORY",
+    "RuntimeError: Cuda Out of Memory",
+    "cuda out of memory. tried to allocate 2.00 gib (gpu 0; 23.69 gib total capacity; 21.01 gib already allocated)",
+    "torch.cuda.OutOfMemoryError",
+    "RuntimeError: GPU ran out of memory",
+    "ValueError: Insufficient GPU memory for the requested buffer",
+    "ValueError: [metal::malloc] Attempting to allocate 300 bytes which is greater than the maximum buffer size of 200",
+    "npu_driver.cc:2001 [driver interface] halMemAlloc failed: device_id=0, size=2147483648, type=2, drvRetCode=6",
+    "ERROR  NRT:nrt_infodump  LOADER: Could not load the model status=4 message=Allocation Failure",
 ]
 HOST = [
     (
@@ -34,9 +43,21 @@ HOST = [
     "MemoryError: std::bad_alloc",
     "RuntimeError: cudaHostAlloc failed: out of memory",
     "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+    "OSError: The paging file is too small for this operation to complete. (os error 1455)",
+    "RuntimeError: level_zero backend failed with error: 38 (UR_RESULT_ERROR_OUT_OF_HOST_MEMORY)",
+    "Memory limit of 32768 MiB exceeded with 33102 MiB used. Consider increasing the memory limit",
+    "OutOfMemoryError: Container killed due to memory usage",
+    "2026-04-02T10:00:00.123 container oom 3f1c0a5d (image=vllm/vllm-openai:v0.11.0, name=vllm)",
+    "slurmstepd: error: Exceeded job memory limit at some point.",
+    "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.",
+    "=>> PBS: job killed: mem 67108864kb exceeded limit 62914560kb",
+    "Out of memory: Killed process 4410 (cicc) total-vm:6612340kB, anon-rss:5892110kB, file-rss:0kB, shmem-rss:0kB",
+    "Message: The node was low on resource: memory. Threshold quantity: 100Mi, available: 58740Ki.",
 ]
 NEITHER = [
     "RuntimeError: Ran out of memory in memory space vmem is no such case: RESOURCE_EXHAUSTED: vmem. Used 20.00M",
+    "triton.runtime.errors.OutOfResources: out of resource: tensor memory, Required: 640, Hardware limit: 512.",
+    "E0203 10:00:00.1 12 rdma_context.cpp:180] Failed to register memory 0x7f0: Cannot allocate memory [12]",
     "Memory access fault by GPU node-2 (Agent handle: 0x5581) on address 0x7f10. Reason: Page not present.",
 ]
 

@@ -13,6 +13,11 @@ _STARTS = ("vllm serve", "vllm.entrypoints.", "vllm/vllm-openai", "docker run ",
 # What another program of a container has not: without it, it is no launch of vLLM.
 _OF_VLLM = ("vllm", "--model")
 _CALL = Pattern(r"(?:^|[\s=.(])(LLM\()")
+# What people set before a command, in a few words of any language, and the signs with which they go on behind it.
+_LABEL = Pattern(
+    r"^[^\s\-/'\"][^\-/'\"=\n]{0,40}[:\uff1a]\s{0,4}(?=(?:vllm serve|python3? -m vllm|docker run|podman run)\s)"
+)
+_GOES_ON = Pattern("[\uff0c\u3002\uff1b]")
 # Lines of one command at most, and characters of one line that is read as a command.
 _LINES, _LONG = 60, 4000
 
@@ -58,13 +63,21 @@ def _parsed(text: str) -> Launch | None:
         return _called(text)
     if " run " in text and not all(mark in text for mark in _OF_VLLM) and not any(m in text for m in _STARTS[:3]):
         return None
-    told = without_prompts(text.strip(), _BEGINS, _STARTS)
+    told = _unlabelled(without_prompts(text.strip(), _BEGINS, _STARTS))
     if not told.startswith(_BEGINS) and "=" not in told.split(" ", 1)[0]:
         return None
     try:
         return parse_line(first_command(told))
     except (ValueError, LaunchError):
         return None
+
+
+def _unlabelled(text: str) -> str:
+    """The command behind a word and a colon (`command: vllm serve …`), up to where a sentence in full-width signs goes
+    on."""
+    found = _LABEL.search(text)
+    command = text[found.end() :] if found is not None else text
+    return command if any(quote in command for quote in "'\"") else _GOES_ON.compiled.split(command, maxsplit=1)[0]
 
 
 def _called(text: str) -> Launch | None:

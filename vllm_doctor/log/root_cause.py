@@ -27,6 +27,8 @@ _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
 # The server's own process, in which no step of the engine runs.
 _FRONT_END = ("APIServer", "ApiServer")
 # Steps of a start that a call names by itself.
+# Where a call that opens a capture, the last one that a cut traceback shows, says more than the log before it.
+_BEFORE_GRAPHS = frozenset({StartupPhase.CONFIG, StartupPhase.PROFILE, StartupPhase.KV, StartupPhase.WARMUP})
 _NAMED_STEPS = frozenset({StartupPhase.KV, StartupPhase.GRAPHS, StartupPhase.WARMUP, StartupPhase.WEIGHTS})
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
 _BUILDS = frozenset({"build-failed", "build-failed-command"})
@@ -272,6 +274,8 @@ class AnalysedRun(Run):
         codes = [*above, *(frame.code for frame in frames)]
         if stage not in _NAMED_STEPS and any(says(code, "code-of-v0-profile") for code in codes):
             stage = StartupPhase.PROFILE
+        if stage in _BEFORE_GRAPHS and any(says(code, "code-of-capture") for code in codes):
+            stage = StartupPhase.GRAPHS
         if stage is StartupPhase.CONFIG and calls.files and says(calls.files[-1], "call-of-default-device"):
             stage = StartupPhase.WEIGHTS
         made_in = [frame.function for frame in frames]
@@ -281,6 +285,9 @@ class AnalysedRun(Run):
         said = startup_phase_of(functions)
         if said is not None:
             return said
+        near = self.lines[max(0, index - _HEADING) : index + 1]
+        if any(says(line.text, "method-of-engine") for line in near):
+            return StartupPhase.SERVING  # a client called it: the engine was up
         reached = self.reached(index + 1) or StartupPhase.CONFIG  # the line that fails may itself say how far it came
         return StartupPhase.SERVING if reached is StartupPhase.CONFIG and self._at_run_time(index) else reached
 

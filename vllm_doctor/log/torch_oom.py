@@ -4,7 +4,8 @@ import msgspec
 
 from vllm_doctor.log.match import each, first, pattern, read
 
-_UNITS = {"bytes": 1, "byte": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+# In any letters: people type such a message again.
+_UNITS = {"bytes": 1, "byte": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 # Whose it is where the message was quoted without its beginning.
 _USUAL = "CUDA"
 # A driver context takes 0.3 to 0.6 GiB; cuBLAS and NCCL add to it.
@@ -77,7 +78,7 @@ class TorchOom(msgspec.Struct, frozen=True):
 
 def size(number: str, unit: str) -> int:
     """Bytes of `1.02 GiB`."""
-    return round(float(number) * _UNITS[unit])
+    return round(float(number) * _UNITS[unit.lower()])
 
 
 def _bytes(said: dict[str, str]) -> int:
@@ -106,7 +107,7 @@ def torch_oom(text: str) -> TorchOom | None:
         mine = None  # in a container the driver does not tell torch which process it is: it prints 0 bytes
     return TorchOom(
         asked=size(begin["size"], begin["unit"]),
-        backend=begin["backend"] or _USUAL,
+        backend=(begin["backend"] or _USUAL).upper(),
         gpu=int(gpu["gpu"]) if gpu else None,
         total=_first(rest, "torch-oom-total", "torch-oom-total-old"),
         free=_first(rest, "torch-oom-free", "torch-oom-free-old"),

@@ -40,6 +40,7 @@ _BEGINS = Pattern(
     r"|\{\"\w.{0,320}\}\s{0,20}\Z"
     r"|[\w@.:-]{1,255}\.(?:service|scope|socket|mount|timer): "
     r"|\[\d{1,6}\][+-]?\s{1,20}(?:[+-]\s{1,20})?(?:\d{1,24}\s{1,20})?[a-z ]{4,40}(?: \(core dumped\))?\s{2}"
+    r"|\S{1,255}: line \d{1,9}: "
     r"|(?:Killed|Terminated|Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
     r"(?: \(core dumped\))?\s{0,20}\Z"
     r")"
@@ -78,6 +79,9 @@ def unwrapped(raw: Sequence[str]) -> list[str]:
 
 
 def _unwrapped(raw: Sequence[str]) -> list[str]:
+    column = _column_below(raw)
+    if column is not None:
+        return _joined([line.rstrip() for line in raw], column, column, terminal=True, longest=column + _BLANKS)
     if max(map(len, raw), default=0) > _TERMINAL and not _narrow(raw):
         return _after_bare_headers(raw)
     lines = [line.rstrip() for line in raw]
@@ -86,6 +90,25 @@ def _unwrapped(raw: Sequence[str]) -> list[str]:
     if width < _NARROWEST or (width > _PAGE and not terminal):
         return _after_bare_headers(raw)
     column = min(width, mode(len(one) for one in _gone_on(lines))) if terminal else width
+    return _joined(lines, width, column, terminal=terminal, longest=_WORD)
+
+
+def _column_below(raw: Sequence[str]) -> int | None:
+    """The last column of a terminal whose broken lines stand beside longer ones, as a command that somebody typed; None
+    where nothing longer is there, or the lines that go on do not end at one column."""
+    lines = [line.rstrip() for line in raw]
+    gone_on = [len(one) for one in _gone_on(lines)]
+    if len(gone_on) < _FEWEST_OF_A_PAGE:
+        return None
+    column = mode(gone_on)
+    if column < _NARROWEST or max(map(len, lines)) <= column + _BLANKS:
+        return None
+    full = sum(abs(one - column) <= _BLANKS for one in gone_on)
+    return column if full >= _FEWEST_OF_A_PAGE and full >= _ALL * len(gone_on) else None
+
+
+def _joined(lines: list[str], width: int, column: int, *, terminal: bool, longest: int) -> list[str]:
+    """The lines with their ends; one longer than `longest` is whole."""
     found = [*lines]
     start: int | None = None
     taken = 0
@@ -97,7 +120,7 @@ def _unwrapped(raw: Sequence[str]) -> list[str]:
         elif start is not None:
             glue = (
                 _glue(lines[index - 1], line, column if terminal else width, terminal=terminal)
-                if taken < _MOST
+                if taken < _MOST and len(lines[index - 1]) <= longest
                 else None
             )
             if glue is None:

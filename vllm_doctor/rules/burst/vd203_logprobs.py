@@ -35,7 +35,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
-        confidence=Confidence.CONFIRMED if cut is None else Confidence.LIKELY,
+        confidence=Confidence.CONFIRMED if cut is None and oom.fault.functions else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*_whole(case), *sums(oom.torch)),
         changes=(
@@ -69,7 +69,11 @@ def _chunked(case: Case) -> Change | None:
         return None
     if case.version is not None and case.version >= _ALWAYS:
         return None
-    if (case.run is not None and case.run.engine == "V1") or (case.root is not None and _OF_V1 in case.root.functions):
+    root = case.root
+    # A message quoted without calls was told by a line of V1's sampler.
+    if (case.run is not None and case.run.engine == "V1") or root is None or not root.functions:
+        return None
+    if _OF_V1 in root.functions:
         return None
     return set_flag(
         case,

@@ -7,6 +7,8 @@ from vllm_doctor.log.root_cause import AnalysedRun
 _NAMED = {
     "shell-killed": "9",
     "child-killed": "9",
+    "exit-minus-nine": "9",
+    "killed-suspects-memory": "9",
     "native-crash": "11",
     "native-dump": "11",
     "core-abort": "6",

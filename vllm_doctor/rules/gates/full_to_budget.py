@@ -8,6 +8,9 @@ from vllm_doctor.rules.gates.profile_run import weights_by_name
 _NEAR = 0.06
 # Of what torch held, the part that weights may be where they and the pass that is measured cannot have filled it.
 _LIGHT = 0.5
+# Or the part of the card that is left beside them where the request was this small: a pass that takes as much asks for
+# more at once.
+_REST, _SMALL = 0.25, 0.03
 
 
 def full_to_budget(case: Case, torch: TorchOom | None) -> bool:
@@ -18,4 +21,8 @@ def full_to_budget(case: Case, torch: TorchOom | None) -> bool:
     if abs(held - case.utilization[0]) > _NEAR:
         return False
     each = case.weights_gib or weights_by_name(case)
-    return each is not None and each < _LIGHT * torch.allocated / GIB
+    if each is None:
+        return False
+    rest = torch.allocated / GIB - each
+    small = torch.asked < _SMALL * torch.total
+    return each < _LIGHT * torch.allocated / GIB or (small and rest > _REST * torch.total / GIB)

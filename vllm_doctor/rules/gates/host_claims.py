@@ -17,7 +17,7 @@ from vllm_doctor.rules.say import environment, gib, set_flag
 # GiB of every rank for the KV cache where nothing is set (vllm/envs.py, to 0.10); a first start needs no more.
 _CPU_CACHE = 4
 # V0's pool for swapped-out requests is 4 GiB a rank unless it is set: of a host with GPUs, this much is worth a word.
-_LARGE = 32.0
+_LARGE, _SWAP_GIB = 32.0, 4.0
 # The last release with the option.
 SWAPPED = Version((0, 17, 1))
 
@@ -106,6 +106,12 @@ def _kv_offload(case: Case) -> Iterator[HostClaim]:
     yield HostClaim(size, set_flag(case, "kv-offloading-size", to, Direction.LOWER, why), large=True)
 
 
+def _swaps(case: Case) -> bool:
+    """Does the log count blocks on the host? V0 makes that pool right after this line, in pinned memory."""
+    counted = case.run.all("gpu-blocks") if case.run is not None else ()
+    return any(int(hit.fields.get("cpu", "0")) > 0 for hit in counted)
+
+
 def _swap(case: Case, ranks: int) -> Iterator[HostClaim]:
     asked = case.number("swap-space")
     warned = case.run.first("swap-too-large") if case.run is not None else None
@@ -113,9 +119,12 @@ def _swap(case: Case, ranks: int) -> Iterator[HostClaim]:
         whole = float(warned.fields["swap"])
     elif asked:
         whole = asked * ranks
+    elif asked is None and _swaps(case):
+        whole = _SWAP_GIB * ranks
     else:
         return
     why = "V0 takes this many GiB of every rank at start, for requests that are swapped out; V1 never uses it"
-    size = gib("swap space", whole, "--swap-space × ranks", "the log" if warned is not None else "the launch")
+    told = "the log" if warned is not None else "the launch" if asked else "the default of V0"
+    size = gib("swap space", whole, "--swap-space × ranks", told)
     large = warned is not None or whole >= _LARGE
     yield HostClaim(size, set_flag(case, "swap-space", 0, Direction.LOWER, why, until=SWAPPED), large=large)

@@ -13,6 +13,12 @@ from vllm_doctor.rules.outcome import NotHere, Unseen
 _FULL = 0.8
 
 
+# How names and options say how many bits a weight has, the fewest first.
+_BITS = (
+    (4, ("awq", "gptq", "4bit", "4-bit", "int4", "w4a16", "nvfp4", "mxfp4", "fp4", "bitsandbytes", "bnb")),
+    (8, ("fp8", "int8", "w8a8", "w8a16", "8bit", "8-bit")),
+)
+
 _BATCHES = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})
 
 
@@ -97,6 +103,27 @@ def weights_by_name(case: Case) -> float | None:
     size = billions(case.model or "")
     parts = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
     return size * 2e9 / GIB / parts if size is not None else None
+
+
+def too_large_by_name(case: Case) -> tuple[float, float] | None:
+    """GiB of one rank's weights at the least, as the model's name and the launch count parameters and bits, and the
+    card's size, where the first is more than the second; None where not, or where weights may lie on the host."""
+    each, total = weights_by_name(case), case.total_gib
+    bits = _bits(case)
+    if each is None or total is None or bits is None or not case.launched or case.number("cpu-offload-gb"):
+        return None
+    least = each * bits / 16
+    return (least, total) if least > total else None
+
+
+def _bits(case: Case) -> float | None:
+    """Bits of a weight at the least; None where it is quantised to a number of bits that nobody names."""
+    told = f"{case.model or ''} {case.effective('quantization') or ''}".lower()
+    named = next((bits for bits, words in _BITS if any(word in told for word in words)), None)
+    if named is not None:
+        return named
+    quantised = names_quantisation(case.model or "") or case.effective("quantization") not in {None, "None"}
+    return None if quantised else 16
 
 
 def weights_fill(case: Case) -> float | None:

@@ -30,6 +30,8 @@ _SILENT = frozenset(
         "engine-exited",
         "shell-killed",
         "child-killed",
+        "exit-minus-nine",
+        "killed-suspects-memory",
         "exit-by-signal",
         "exit-by-signal-told",
         "shell-signal",
@@ -39,7 +41,7 @@ _SILENT = frozenset(
     }
 )
 # Who started the script says of it, not of its engine.
-_OF_THE_SCRIPT = frozenset({"shell-killed", "child-killed"})
+_OF_THE_SCRIPT = frozenset({"shell-killed", "child-killed", "exit-minus-nine"})
 # Lines above a death that are looked at.
 _ABOVE = 30
 _SIGNALS = {

@@ -3,6 +3,8 @@
 import math
 
 from vllm_doctor.log.match import Hit, says
+from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -28,17 +30,30 @@ _TOLD = (
     "ray-killed",
     "oomd-killed",
     "earlyoom-killed",
+    "platform-oom",
+    "container-oom-event",
+    "job-oom",
+    "lsf-oom",
+    "pbs-oom",
 )
 # It asks with SIGTERM before it kills: a server that stopped did as it was asked.
 _ASKS = "earlyoom-killed"
 # Kubernetes and Docker say so of a container at its own limit.
-_POD = "container-oom"
-# Slurm says so of a step at the memory that its job asked for.
+_POD = frozenset({"container-oom", "platform-oom", "container-oom-event"})
+# A batch system says so of a job at the memory that it asked for; Slurm of a step, too.
 _STEP = "step-oom"
+_JOB = frozenset({"job-oom", "lsf-oom", "pbs-oom"})
 # Where a container's limit stands; the message that says so is Kubernetes' own, where nothing else is known.
 _LIMITS = {"pod": "limits.memory", "docker": "--memory", "compose": "mem_limit"}
 # systemd's letters for bytes, in powers of 1024.
 _UNITS = {"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+# Of such a kill nobody else tells; who saw the signal may name its usual reason.
+_SHELL = frozenset({"shell-killed", "killed-suspects-memory"})
+# A probe, a time limit or a person ends a pod or a job with the same code.
+_ANY_REASON = frozenset({"exit-by-signal", "exit-by-signal-told"})
+# With so many times the checkpoint free the host has room for it.
+_PLENTY = 2.0
+_ASK = "journalctl -k -g 'Killed process' says whether the kernel did it: give that with --kernel-log"
 _RAY = ("ray-low-memory", "ray-threshold", "ray-killed")
 
 
@@ -92,8 +107,10 @@ def _while_it_held_much(case: Case) -> Finding | None:
     run = case.run
     dead = killed(run) if run is not None and run.root is None and case.kernel is None else None
     held = host_claims(case) if dead is not None else ()
-    if run is None or dead is None or not any(claim.large for claim in held):
+    if run is None or dead is None:
         return None
+    if not any(claim.large for claim in held):
+        return _while_it_grew(case, run, dead)
     return finding(
         RULE,
         title="A process was killed (SIGKILL) holding much of the host's memory",
@@ -106,6 +123,54 @@ def _while_it_held_much(case: Case) -> Finding | None:
             thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, _more(None)),
         ),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill",
+    )
+
+
+def _while_it_grew(case: Case, run: AnalysedRun, dead: Hit) -> Finding | None:
+    """A start that reads weights takes more of the host's memory every second, and a shell prints `Killed` of what
+    nobody in it ended. Where the log counts twice the checkpoint as free, it was not that."""
+    loading = run.reached(dead.index) is StartupPhase.WEIGHTS
+    if not loading and dead.id not in _SHELL:
+        return None
+    served = run.served(-1, dead.index)
+    if (served and dead.id not in _SHELL) or dead.id in _ANY_REASON:
+        return None
+    if shares_memory(case) and case.weights_gib is not None:
+        return None  # there the fraction decides (VD602)
+    size, ram = run.number("checkpoint-size", "size"), run.number("checkpoint-size", "ram")
+    if size is not None and ram is not None and ram > _PLENTY * size:
+        return None
+    sums = (
+        (
+            gib("checkpoint", size, "all files", "the log"),
+            gib("host memory available", ram, "as the loading began", "the log"),
+        )
+        if size is not None and ram is not None
+        else ()
+    )
+    return finding(
+        RULE,
+        title=f"{_grown(loading=loading, served=served)}: most likely the host's memory ran out",
+        severity=Severity.WILL_FAIL_UNDER_LOAD if served else Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(dead.index),),
+        arithmetic=sums,
+        changes=(thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, _more(None) if served else _room()),),
+        refute="the kernel log of that minute (journalctl -k) shows no OOM kill",
+        then=_ASK,
+    )
+
+
+def _grown(*, loading: bool, served: bool) -> str:
+    if loading:
+        return "Killed while loading weights"
+    return "The server was killed" if served else "The start was killed"
+
+
+def _room() -> str:
+    return (
+        "give the host, its container or the virtual machine (memory= in .wslconfig) more memory, or add swap for the "
+        "time of the loading: a start passes the weights through host memory"
     )
 
 
@@ -142,8 +207,10 @@ def _told_by(hit: Hit | None) -> str:
         return "Ray killed a worker: the host's memory was used up"
     return {
         _STEP: "The job was killed at the memory that it asked Slurm for",
-        _POD: "The container was killed at its memory limit (OOMKilled)",
-    }.get(hit.id, "")
+        "container-oom-event": "The container was killed at its memory limit",
+        "container-oom": "The container was killed at its memory limit (OOMKilled)",
+        "platform-oom": "The platform ended the container at its memory limit",
+    }.get(hit.id, "The batch system ended the job at its memory limit" if hit.id in _JOB else "")
 
 
 def _of_ray(hit: Hit | None) -> tuple[Arithmetic, ...]:
@@ -159,8 +226,8 @@ def _of_ray(hit: Hit | None) -> tuple[Arithmetic, ...]:
 
 def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | None, ...]:
     by = hit.id if hit is not None else ""
-    limited = by in {_POD, _STEP} or (kill is not None and kill.group is not None)
-    own = _jobs_limit() if by == _STEP else _limit(kill) if kill is not None else _containers_limit(case)
+    limited = by in _POD | _JOB | {_STEP} or (kill is not None and kill.group is not None)
+    own = _jobs_limit(by) if by in _JOB | {_STEP} else _limit(kill) if kill is not None else _containers_limit(case)
     return (
         own if limited else None,
         *(claim.change for claim in host_claims(case)),
@@ -177,7 +244,10 @@ def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | N
     )
 
 
-def _jobs_limit() -> Change:
+def _jobs_limit(by: str) -> Change:
+    if by in _JOB - {"job-oom"}:
+        why = "ask the batch system for more: how much more than its own the job needs, nobody printed"
+        return thing(ChangeKind.OS, "job-memory", Direction.RAISE, why)
     why = "0 gives the job all memory of its node; how much more than its own it needs, nobody printed"
     return thing(ChangeKind.OS, "job-memory", Direction.RAISE, why, to="0")
 

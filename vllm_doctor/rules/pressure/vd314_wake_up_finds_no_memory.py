@@ -1,6 +1,6 @@
 """VD314: an engine that slept does not get its memory back, or new weights find no room beside its KV cache."""
 
-from vllm_doctor.log.match import read, says
+from vllm_doctor.log.match import first, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -11,6 +11,9 @@ from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, thing
+
+# Lines above a failure in which its logger says what it was about to do.
+_ABOVE = 3
 
 
 def judge(case: Case) -> Outcome:
@@ -44,8 +47,10 @@ def judge(case: Case) -> Outcome:
 
 
 def _method(oom: Oom) -> str:
-    """The engine's method that a client called, as its answer names it; empty where it does not."""
-    said = read("method-of-engine", oom.run.lines[oom.fault.index].text)
+    """The engine's method that a client called, as its answer names it, or the line above; empty where none does."""
+    at = oom.fault.index
+    near = (oom.run.lines[i].text for i in range(at, max(-1, at - _ABOVE), -1))
+    said = first(near, "method-of-engine")
     return said["method"] if said is not None else ""
 
 

@@ -8,7 +8,7 @@ from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants
-from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass
+from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, too_large_by_name
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import finding, gib, set_flag
@@ -21,6 +21,8 @@ _FULL = 0.97
 # leaves what it freed. Buffers of a step are larger than a tensor of one layer.
 _MADE, _FREED, _ONE_TENSOR = 0.94, 0.001, 0.06
 _USUAL = 0.92
+# What a process holds that fills a card with weights: the last tensor and contexts take the rest.
+_MOSTLY = 0.8
 # Lines of XLA's list of what a program needs.
 _LISTED = 14
 # What V1 engines say of a start alone.
@@ -42,6 +44,7 @@ def judge(case: Case) -> Outcome:
         or _nothing_freed(case, oom)
         or _held_by_arguments(oom)
         or _first_is_too_large(oom)
+        or _larger_by_name(case, oom)
     ):
         return NotHere("the log does not show that memory ran out while weights were loaded")
     if tenants(case, oom.torch) is not None:
@@ -58,7 +61,7 @@ def judge(case: Case) -> Outcome:
         # Without figures nobody can say that it is not another process that holds the card.
         confidence=Confidence.CONFIRMED if oom.torch is not None and not unplaced else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
-        arithmetic=(*sums(oom.torch), *_whole(case)),
+        arithmetic=(*sums(oom.torch), *_by_name(case), *_whole(case)),
         changes=(
             _without_draft(case, oom),
             _without_sleep(case, oom),
@@ -145,6 +148,15 @@ def _first_is_too_large(oom: Oom) -> bool:
     return torch is not None and torch.total is not None and torch.allocated == 0 and torch.asked > torch.total
 
 
+def _larger_by_name(case: Case, oom: Oom) -> bool:
+    """Are the weights, as the model's name counts them, more than the card, and did this process fill it? No step that
+    comes after them was ever reached."""
+    torch = oom.torch
+    if too_large_by_name(case) is None or oom.run.served(-1):
+        return False
+    return torch is None or torch.allocated is None or torch.total is None or torch.allocated > _MOSTLY * torch.total
+
+
 def _held_by_arguments(oom: Oom) -> bool:
     """XLA lists what a program needs: what it is handed over, the weights above all, takes the memory by itself."""
     near = [line.text for line in oom.run.lines[oom.fault.index : oom.fault.last + _LISTED]]
@@ -158,6 +170,13 @@ def _offload(case: Case) -> int:
     if whole is None or total is None:
         return 10
     return max(10, round(whole / (case.count("tensor-parallel-size") or 1) - 0.7 * total))
+
+
+def _by_name(case: Case) -> tuple[Arithmetic, ...]:
+    found = too_large_by_name(case)
+    if found is None:
+        return ()
+    return (gib("weights of one GPU", found[0], "parameters × bits, at the least", "the model's name and the launch"),)
 
 
 def _whole(case: Case) -> tuple[Arithmetic, ...]:

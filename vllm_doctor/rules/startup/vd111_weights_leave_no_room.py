@@ -8,6 +8,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import sums, tenants
 from vllm_doctor.rules.gates.profile_run import measuring, weights_fill, weights_of
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.encoder_decoder import fewer_inputs
 from vllm_doctor.rules.remedies.step import fewer_tokens, tensor
 from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import finding, gib, set_flag
@@ -43,7 +44,7 @@ def judge(case: Case) -> Outcome:
             ),
             *sums(oom.torch),
         ),
-        changes=(*lighter(case, loaded=True), None if same else tokens, shorter),
+        changes=(fewer_inputs(case, oom), *lighter(case, loaded=True), None if same else tokens, shorter),
         refute="the profile run fits with the smallest number of tokens per step",
     )
 

@@ -1,6 +1,5 @@
 """VD112: the pass that measures the peak runs out of memory because one step holds too many tokens."""
 
-from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
@@ -9,6 +8,7 @@ from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, in_sampler, measuring, weights_fill
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.encoder_decoder import fewer_inputs
 from vllm_doctor.rules.remedies.step import Tensor, fewer_tokens, sequences, tensor, tokens
 from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import finding, gib, set_flag
@@ -28,7 +28,8 @@ def judge(case: Case) -> Outcome:
         return Clear("not the forward pass but a buffer of the sampler or of an adapter did not fit")
     if weights_fill(case) is not None and named is None:
         return Clear("the weights alone fill the GPU")
-    fewer = _fewer_pictures(case, oom) or fewer_tokens(case, oom.torch), _fewer_rows(case, oom, named)
+    inputs = fewer_inputs(case, oom)
+    fewer = (inputs,) if inputs is not None else (fewer_tokens(case, oom.torch), _fewer_rows(case, oom, named))
     return finding(
         RULE,
         title=_title(case, named),
@@ -39,20 +40,6 @@ def judge(case: Case) -> Outcome:
         changes=fewer if any(fewer) else lighter(case, loaded=True),
         refute="the profile run fails with a quarter of the tokens as well",
     )
-
-
-def _fewer_pictures(case: Case, oom: Oom) -> Change | None:
-    """V0 profiles an encoder-decoder model with max_num_seqs sequences, each with the longest input of the encoder."""
-    begun = oom.run.first("profile-encoder-decoder")
-    told = begun is not None and begun.index < oom.fault.index
-    if not told and not any(says(f, "call-encoder-decoder") for f in oom.fault.files):
-        return None
-    now = sequences(case)[0]
-    to = min(16, now // 2)
-    if to < 1:
-        return None
-    why = f"the profile run holds the longest encoder input of each of {now} sequences"
-    return set_flag(case, "max-num-seqs", to, Direction.LOWER, why)
 
 
 def _fewer_rows(case: Case, oom: Oom, named: Tensor | None) -> Change | None:

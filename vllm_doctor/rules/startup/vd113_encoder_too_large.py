@@ -187,7 +187,8 @@ def _fewer_items(case: Case) -> Change | None:
 def _ordered(case: Case, *changes: Change | None) -> tuple[Change | None, ...]:
     """One item alone is made smaller first: fewer of them are none."""
     smaller = _smaller_items(case)
-    return (smaller, *changes) if _alone(case) is not None else (*changes, smaller)
+    alone = _alone(case) is not None or sum(per_prompt(case).values()) == 1
+    return (smaller, *changes) if alone else (*changes, smaller)
 
 
 def _budget(case: Case) -> Hit | None:

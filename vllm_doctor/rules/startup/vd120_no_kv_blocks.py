@@ -9,7 +9,7 @@ from vllm_doctor.rules.gates.kv_cache import POOL, left_over, on_cpu
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.step import sequences, tokens
-from vllm_doctor.rules.remedies.utilization import raise_utilization
+from vllm_doctor.rules.remedies.utilization import HIGHEST, raise_utilization
 from vllm_doctor.rules.remedies.weights import fill_the_card, half, lighter, more_gpus, quantise
 from vllm_doctor.rules.say import environment, finding, gib, set_flag
 
@@ -17,6 +17,8 @@ from vllm_doctor.rules.say import environment, finding, gib, set_flag
 _USEFUL = 1.0
 # Weights above this explain by themselves why a budget is used up, GiB.
 _LARGE_WEIGHTS = 4.0
+# Of a card of unknown size: the least that a higher fraction is worth.
+_STEP = 0.05
 
 
 def judge(case: Case) -> Outcome:
@@ -77,7 +79,7 @@ def _sum(case: Case) -> tuple[Arithmetic, ...]:
 
 def _gpu(case: Case) -> tuple[Change | None, ...]:
     more = raise_utilization(case, (-(left_over(case) or 0.0)) + _USEFUL)
-    if fill_the_card(case):
+    if fill_the_card(case) or not _reaches(case):
         return (*lighter(case, loaded=True), more, _fewer_tokens(case), _fewer_rows(case), _others(case))
     return (
         half(case),
@@ -88,6 +90,16 @@ def _gpu(case: Case) -> tuple[Change | None, ...]:
         *quantise(case, loaded=True),
         _others(case),
     )
+
+
+def _reaches(case: Case) -> bool:
+    """Can a higher fraction add what is missing? One that is nearly the whole card adds a few hundredths of it."""
+    if not case.budgeted:
+        return True
+    rest, total = HIGHEST - case.utilization[0], case.total_gib
+    if total is None:
+        return rest >= _STEP
+    return rest * total >= -(left_over(case) or 0.0)
 
 
 def _others(case: Case) -> Change | None:
