@@ -79,17 +79,18 @@ def _sum(case: Case) -> tuple[Arithmetic, ...]:
 
 def _gpu(case: Case) -> tuple[Change | None, ...]:
     more = raise_utilization(case, (-(left_over(case) or 0.0)) + _USEFUL)
-    if fill_the_card(case) or not _reaches(case):
+    if fill_the_card(case):
         return (*lighter(case, loaded=True), more, _fewer_tokens(case), _fewer_rows(case), _others(case))
-    return (
-        half(case),
-        more,
-        _fewer_tokens(case),
-        _fewer_rows(case),
+    smaller = (_fewer_tokens(case), _fewer_rows(case))
+    weights = (
         more_gpus(case) if case.gpus is not None and len(case.gpus) > 1 else None,
         *quantise(case, loaded=True),
-        _others(case),
     )
+    if _reaches(case):
+        return half(case), more, *smaller, *weights, _others(case)
+    # A step is smaller for certain where its size is known; of a release that is not known the weights are.
+    known = case.version is not None or (case.run is not None and case.run.engine == "V1")
+    return half(case), *((*smaller, *weights) if known else (*weights, *smaller)), more, _others(case)
 
 
 def _reaches(case: Case) -> bool:
