@@ -64,6 +64,12 @@ def test_a_command_is_read_behind_a_word_and_a_colon(label: str) -> None:
     assert found.changes[0].before == 0.3
 
 
+def test_what_a_program_says_of_its_usage_is_no_launch() -> None:
+    said = "usage: vllm serve [model_tag] [options]"
+    log = log_of_lines([said, NONE_LEFT], "log")
+    assert judged(Snapshot("2026-03-14T09:00:00Z", log=Known(log, "log"))).facts.get("model") is None
+
+
 def test_the_code_below_a_message_tells_that_log_probabilities_were_computed() -> None:
     found = _first(
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate ...",

@@ -13,9 +13,11 @@ _STARTS = ("vllm serve", "vllm.entrypoints.", "vllm/vllm-openai", "docker run ",
 # What another program of a container has not: without it, it is no launch of vLLM.
 _OF_VLLM = ("vllm", "--model")
 _CALL = Pattern(r"(?:^|[\s=.(])(LLM\()")
-# What people set before a command, in a few words of any language, and the signs with which they go on behind it.
+# What people set before a command, in a few words of any language (`usage:` is a program's own, of any command), and
+# the signs with which they go on behind it.
 _LABEL = Pattern(
-    r"^[^\s\-/'\"][^\-/'\"=\n]{0,40}[:\uff1a]\s{0,4}(?=(?:vllm serve|python3? -m vllm|docker run|podman run)\s)"
+    r"^(?![Uu]sage)[^\s\-/'\"][^\-/'\"=\n]{0,40}[:\uff1a]\s{0,4}"
+    r"(?=(?:vllm serve|python3? -m vllm|docker run|podman run)\s)"
 )
 _GOES_ON = Pattern("[\uff0c\u3002\uff1b]")
 # Lines of one command at most, and characters of one line that is read as a command.

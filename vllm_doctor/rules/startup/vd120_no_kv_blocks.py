@@ -18,7 +18,7 @@ _USEFUL = 1.0
 # Weights above this explain by themselves why a budget is used up, GiB.
 _LARGE_WEIGHTS = 4.0
 # Of a card of unknown size: the least that a higher fraction is worth.
-_STEP = 0.05
+_STEP = 0.045
 
 
 def judge(case: Case) -> Outcome:
