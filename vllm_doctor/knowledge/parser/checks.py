@@ -105,7 +105,7 @@ class OptionTest:
             case ast.Constant():
                 return node.value
             case ast.Name() | ast.Attribute():
-                return self.named(ast.unparse(node))
+                return self.named(_dotted(node))
             case ast.BinOp(left=left, op=op, right=right):
                 return _counted(self.value(left), type(op), self.value(right))
             case ast.Tuple(elts=parts):
@@ -180,6 +180,17 @@ _COUNTS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mod: operator.mod,
     ast.FloorDiv: operator.floordiv,
 }
+
+
+def _dotted(node: ast.expr) -> str:
+    """`a.b` as it is written: what `ast.unparse` says of a name, in a tenth of its time."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=of, attr=key):
+            return f"{_dotted(of)}.{key}"
+        case _:
+            return ast.unparse(node)
 
 
 def _counted(one: object, op: type[ast.operator], other: object) -> object:

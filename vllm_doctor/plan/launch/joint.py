@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import cache
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.gpus import Card
@@ -152,18 +153,30 @@ def refusals(
     What asks for an option of `told` is left out: its value is refused already, and one mistake is said once."""
     if gpu is not None and gpu.backend != "CUDA":
         return
-    table = history("joint", "joint")
-    for test in table.names():
-        if not table.exists(test, version):
+    for test, record, options in _tests(version):
+        if options.isdisjoint(flags):
             continue
-        launch = _Launch(table.value(test, version), flags, {**facts, "version": version})
-        if not any(name in flags for name in _asked(test, launch)):
-            continue
-        tree = ast.parse(test, mode="eval").body
+        launch, tree = _Launch(record, flags, {**facts, "version": version}), _tree(test)
         if launch.value(tree) is True:
             names = [name for name in dict.fromkeys(_names(tree)) if launch.given(name)]
             if names and told.isdisjoint(f"--{launch.option(name)}" for name in names):
                 yield launch.refusal(tree, min(names, key=lambda name: "." not in name))
+
+
+@cache
+def _tests(version: Version) -> tuple[tuple[str, Mapping[str, object], frozenset[str]], ...]:
+    """The tests of a release, each with its record and the options that it asks of. Kept: a search for another launch
+    asks them hundreds of times."""
+    table = history("joint", "joint")
+    found = ((test, table.value(test, version)) for test in table.names() if table.exists(test, version))
+    return tuple(
+        (test, record, frozenset(_asked(test, _Launch(record, {}, {"version": version})))) for test, record in found
+    )
+
+
+@cache
+def _tree(test: str) -> ast.expr:
+    return ast.parse(test, mode="eval").body
 
 
 def _asked(test: str, launch: _Launch) -> Iterator[str]:
