@@ -95,8 +95,9 @@ def _judged(  # noqa: PLR0917
         return Checked(_NAME, Result.WARN, f"{found}, with {spilled}", "weights on the card", _OTHERWISE)
     if safe(told):
         return Checked(_NAME, Result.OK, found)
-    if told.verdict == "fails-under-load" and (less := cure(plan, told)) is not None:
-        return Checked(_NAME, Result.FAIL, found, _needed(told), f"set {_variable(less.flag)}: {less.value}")
+    if told.lacking_gib is not None and (less := cure(plan, told)) is not None:
+        ends = Result.FAIL if told.verdict == "fails-under-load" else Result.WARN
+        return Checked(_NAME, ends, found, _needed(told), f"set {_variable(less.flag)}: {less.value}")
     better = [
         f"{_variable(n)}: {v}" for n, v in chosen.items() if n in plan.line.flags and plan.line.flags[n] != str(v)
     ]
@@ -132,7 +133,7 @@ def _sum(plan: "Planner", told: "Prediction") -> str:
 def _needed(told: "Prediction") -> str:
     if told.settings.refusals:
         return "; ".join(r.needed for r in told.settings.refusals)
-    if told.verdict == "fails-under-load" and told.lacking_gib is not None:
+    if told.lacking_gib is not None:
         return f"{told.lacking_gib:.2f} GiB more beside the KV cache for a step of {told.settings.batched} tokens"
     return f"{told.needed_kv_gib:.2f} GiB for one request of {told.length} tokens"
 
