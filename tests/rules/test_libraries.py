@@ -45,7 +45,7 @@ REFUSED = [
     (READS, "transformers/utils/quantization_config.py", "ValueError: bits must be 2, 4 or 8, got 7", "configuration"),
     (NAMES, "transformers/models/llama/tokenization_llama.py", "ValueError: Unknown strategy: 7", "tokenizer"),
     (READS, "huggingface_hub/hf_api.py", "ValueError: Invalid repo type, one of 3", "hub"),
-    (LOADS, "gguf/gguf_reader.py", "ValueError: GGUF magic invalid", "weights"),
+    (LOADS, "gguf/gguf_reader.py", "ValueError: Unknown field type 7", "weights"),
     (LOADS, "compressed_tensors/quantization/quant_args.py", "ValueError: Invalid group size 7", "quantised"),
     (RUNS, "bitsandbytes/functional.py", "ValueError: invalid blocksize 7", "quantised"),
     (ATTENDS, "flashinfer/decode.py", "ValueError: head group size 7 has no plan", "attention"),
@@ -137,3 +137,75 @@ def test_the_missing_file_of_a_package_is_shown_and_no_other_is(path: str, shown
     calls = [("vllm/v1/structured_output/__init__.py", "grammar_bitmask"), ("xgrammar/ops.py", "load")]
     raised = f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"
     assert (path in _finding(calls, "with open(path) as file:", raised).evidence[0].excerpt) == shown
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "changes"),
+    [
+        # What a library prints before it ends the process itself, without any traceback.
+        (
+            [
+                "CUDA error (/src/attn/launch.h:77): invalid argument",
+                "RuntimeError: Engine core initialization failed.",
+            ],
+            "VD527",
+            ["vllm-version", "CUDA_LAUNCH_BLOCKING"],
+        ),
+        # NCCL names two ranks on one card; torch's and vLLM's exception only say "invalid usage".
+        (
+            [
+                "n1:42:42 [0] init.cc:943 NCCL WARN Duplicate GPU detected : rank 3 and rank 2 both on CUDA device 4",
+                "RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)",
+            ],
+            "VD803",
+            ["CUDA_VISIBLE_DEVICES"],
+        ),
+        (
+            [
+                "huggingface_hub.errors.HfHubHTTPError: Client error '429 Too Many' for url 'https://huggingface.co/api/a/b'"
+            ],
+            "VD511",
+            ["HF_TOKEN", "model-files"],
+        ),
+        (
+            [f'zmq.error.ZMQError: ipc path "/scratch/{"a" * 90}/9f0a" is longer than 107 characters (sun_path).'],
+            "VD527",
+            ["VLLM_RPC_BASE_PATH"],
+        ),
+        # The port at which torch's ranks meet is not the server's own, which --port names.
+        (
+            ["[c10d] The server socket has failed to bind to [::]:29511 (errno: 98 - Address already in use)."],
+            "VD510",
+            ["port-holder"],
+        ),
+        (["ValueError: GGUF magic invalid"], "VD527", ["model-files"]),
+        (["RuntimeError: synStatus=8 [Device not found] Device acquire failed."], "VD527", ["accelerator-holder"]),
+        (
+            ["RuntimeError: Failed to load dynamic library /c/cached_ops/a/a.so: file too short"],
+            "VD527",
+            ["flashinfer-cache"],
+        ),
+    ],
+    ids=[
+        "prints-and-ends",
+        "two-ranks-on-one-gpu",
+        "status-of-httpx",
+        "path-of-sockets",
+        "port-of-ranks",
+        "no-gguf",
+        "no-gaudi",
+        "half-a-library",
+    ],
+)
+def test_what_a_library_says_is_read_in_its_own_words(lines: list[str], code: str, changes: list[str]) -> None:
+    found = diagnose(Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines(lines, "log"), "log"))).findings
+    assert (found[0].code, [change.name for change in found[0].changes]) == (code, changes)
+
+
+def test_a_release_made_for_transformers_4_is_not_given_5() -> None:
+    lines = [
+        "(APIServer pid=1) INFO 05-11 08:00:01 [utils.py:299] vLLM API server version 0.10.2",
+        "(APIServer pid=1) AttributeError: ExampleTokenizer has no attribute all_special_tokens_extended",
+    ]
+    found = diagnose(Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines(lines, "log"), "log"))).findings
+    assert found[0].changes[0].after == "transformers>=4.55.2,<5"

@@ -3,6 +3,7 @@
 HUB = (
     "hub-gated",
     "hub-status",
+    "hub-status-httpx",
     "hub-unreachable",
     "hub-offline",
     "repo-id-invalid",

@@ -22,7 +22,9 @@ def judge(case: Case) -> Outcome:
     told = fault.fields("address-in-use")
     if socket := told.get("socket"):
         return _socket(case, fault, socket)
-    said = str(told.get("port") or told.get("bound") or case.flag("port") or "")
+    # A port between processes: a connector's, or the one at which torch's ranks meet.
+    inner = told.get("bound") or told.get("rendezvous")
+    said = str(told.get("port") or inner or case.flag("port") or "")
     port = said if said.isdecimal() and said.isascii() and len(said) < 6 else None  # it goes into a command to paste
     return finding(
         RULE,
@@ -37,7 +39,7 @@ def judge(case: Case) -> Outcome:
                 "the process is often the server of an earlier run; this command names the process",
                 command=f"ss -ltnp 'sport = :{port}'" if port else "ss -ltnp",
             ),
-            None if told.get("bound") else _other_port(case, port),
+            None if inner else _other_port(case, port),
         ),
         refute="`ss -ltnp` shows nobody on the port before the start",
     )

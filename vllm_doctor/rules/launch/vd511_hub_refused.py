@@ -100,14 +100,15 @@ def _why(case: Case, fault: Fault) -> HubAnswer:
     """The class of an exception says more than its status, and that more than what vLLM made of it."""
     links = fault.crash.links if fault.crash is not None else ()
     by_class = next((_CLASSES[link.kind] for link in links if link.kind in _CLASSES), None)
-    by_status = _STATUS.get(fault.fields("hub-status").get("status", ""))
+    told = fault.fields("hub-status") or fault.fields("hub-status-httpx")
+    by_status = _STATUS.get(told.get("status", ""))
     if by_status is HubAnswer.NOT_SHOWN and _OF_A_FILE in text(case, fault):
         by_status = HubAnswer.ADDRESS
     by_message = next((why for said, why in _MESSAGES.items() if said in fault.ids), None)
-    told = by_class or (by_message if by_message is HubAnswer.ACCESS else by_status or by_message)
-    if told is None and says(text(case, fault), "certificate-not-trusted"):
+    why = by_class or (by_message if by_message is HubAnswer.ACCESS else by_status or by_message)
+    if why is None and says(text(case, fault), "certificate-not-trusted"):
         return HubAnswer.CERTIFICATE
-    return told or HubAnswer.NETWORK
+    return why or HubAnswer.NETWORK
 
 
 def _changes(case: Case, why: HubAnswer) -> tuple[Change | None, ...]:

@@ -19,7 +19,7 @@ from vllm_doctor.rules.remedies.refusal import asked, by_place, refused_by_vllm
 from vllm_doctor.rules.say import finding, thing, upgrade
 
 # Lines of a part's own that are said before any traceback, and that no other rule is about.
-_LINES = frozenset({"engine-iteration-timeout", "neuron-compile-failed"})
+_LINES = frozenset({"cuda-check-ended", "engine-iteration-timeout", "neuron-compile-failed"})
 # What is not installed is no refusal of a value.
 _MISSING = frozenset({"ImportError", "ModuleNotFoundError", "MemoryError"})
 # Parts that judge what a client sends.

@@ -36,6 +36,9 @@ _IDS = (
     "flashinfer-arch",
     "flashinfer-cards",
 )
+# An image that is invalid may also be one that this driver, or another compiler, does not read. FlashInfer also counts
+# a card as too old where the host's CUDA toolkit is older than the card.
+_IN_DOUBT = frozenset({"kernel-image-invalid", "flashinfer-cards"})
 # vLLM's own check of the card against the quantization of the checkpoint.
 _CARD = frozenset({"quantization-capability", "scheme-capability"})
 # A library's own check of the card, before it starts a kernel: another kernel may do the same work.
@@ -62,8 +65,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title="The GPU is too old for the way this checkpoint is quantized" if fault.ids & _CARD else "",
-        # An image that is invalid may also be one that this driver, or another compiler, does not read.
-        confidence=Confidence.LIKELY if fault.ids & set(_IDS) <= {"kernel-image-invalid"} else Confidence.CONFIRMED,
+        confidence=Confidence.LIKELY if fault.ids & set(_IDS) <= _IN_DOUBT else Confidence.CONFIRMED,
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(

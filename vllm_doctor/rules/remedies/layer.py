@@ -75,7 +75,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     if _defect(fault):
         why = "vLLM's own code did not expect this: a defect of the release; a newer one may have fixed it"
         offered.append(upgrade(case, why))
-    if name is not None and not _asked_by_client(case, fault):
+    if name is not None and answer_of(case, fault) is None and not _asked_by_client(case, fault):
         offered.append(library.built_with(case, name))
     return first_of_each(offered)
 

@@ -42,7 +42,7 @@ def fitting(case: Case, package: str) -> str | None:
     if not asked:
         return None
     # Releases before 0.11.2 name no upper end for transformers, and were made for 4.x.
-    if package == "transformers" and "<" not in asked and "5." not in asked:
+    if package == "transformers" and "<" not in asked and not says(asked, "asks-for-transformers-5"):
         asked += ",<5"
     return f"{package}{asked}"
 

@@ -119,8 +119,15 @@ class _Call(msgspec.Struct, frozen=True):
     ends: bool = False
 
 
+_ONE_GPU_EACH = environment(
+    "CUDA_VISIBLE_DEVICES",
+    Direction.CHANGE,
+    "two ranks of one communicator are on the same GPU: give each process, a trainer and its server too, its own",
+    command="nvidia-smi -L; nvidia-smi --query-compute-apps=pid,gpu_uuid --format=csv",
+)
 # The first that fits; what follows in the words of a later one may be an effect of it.
 _CALLS: tuple[_Call, ...] = (
+    _Call((), "nccl-call-same-gpu", (_ONE_GPU_EACH,), ends=True),
     _Call((), "nccl-call-multicast", (_NO_MULTICAST, _FABRIC), ends=True),
     _Call(("nvls",), "nccl-call-cuda", (_NO_MULTICAST, _FABRIC), ends=True),
     _Call(("shm",), "nccl-call-cuda-failure", (_NO_CUMEM_HOST,), ends=True),
