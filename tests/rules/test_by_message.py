@@ -41,7 +41,8 @@ def test_its_messages_are_causes_of_the_catalogue_and_have_the_fields_that_it_na
     assert {n for a in row.answers for n in NAMED.findall(a.command or "")} <= {*fields, "model"}
     assert {n for a in row.answers for n in NAMED.findall(f"{a.to} {a.why}")} <= fields
     assert {one for a in row.answers for one in a.messages} <= set(row.messages)
-    assert bool(row.unless) == bool(row.because)
+    assert bool(row.unless or row.unless_in) == bool(row.because)
+    assert not row.unless_in or known[row.unless_in].scope == "file"
 
 
 @EVERY_ROW
@@ -65,7 +66,7 @@ def test_it_says_what_to_do_in_words(code: str, row: MessageRow) -> None:
 def test_what_a_rule_reads_follows_from_its_answers() -> None:
     assert loaded("VD517").reads == {Signal.LOG}
     assert loaded("VD516").reads == {Signal.LOG, Signal.VERSION}
-    assert loaded("VD512").reads == {Signal.LOG, Signal.LAUNCH}
+    assert loaded("VD512").reads == {Signal.LOG, Signal.LAUNCH, Signal.VERSION}
     assert loaded("VD520").reads == {Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}
 
 

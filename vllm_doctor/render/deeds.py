@@ -64,6 +64,7 @@ _DEEDS = {
     "node-gpus": "free GPUs on a node, or add one",
     "old-process": "stop the process that an earlier run left",
     "program": "put the program back, or correct its path in the unit",
+    "interpreter": "start it with the Python of the environment that has vLLM",
     "port-holder": "stop the program that holds the port, if nobody needs it",
     "operating-system": "run vLLM on Linux",
     "orphaned-engine": "stop the orphaned engine",

@@ -7,6 +7,7 @@ import msgspec
 
 from vllm_doctor.knowledge.answers import Answer, filled_in
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence
 from vllm_doctor.rules.case import Case
@@ -23,7 +24,8 @@ class MessageRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one of `messages` means as the first failure; the first row of a code that has one of them answers.
 
     `title` stands where the order's own says too little, and may name fields of the message as `{field}`; where one of
-    them is not known, the order's own stands. The rule answers nothing beside one of `unless`, and `because` says why.
+    them is not known, the order's own stands. The rule answers nothing beside one of `unless`, nor where the file of
+    the innermost call is one of the catalogue's `unless_in`, and `because` says why.
     """
 
     messages: tuple[str, ...]
@@ -31,6 +33,7 @@ class MessageRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str = ""
     confidence: Confidence = Confidence.CONFIRMED
     unless: tuple[str, ...] = ()
+    unless_in: str = ""
     because: str = ""
     answers: tuple[Answer, ...] = ()
 
@@ -64,7 +67,7 @@ def _judge(code: str, case: Case) -> Outcome:
     if isinstance(fault, NotHere | Unseen):
         return fault
     row = next(row for row in rows if fault.ids & frozenset(row.messages))
-    if fault.ids & frozenset(row.unless):
+    if fault.ids & frozenset(row.unless) or (row.unless_in and _inside(fault, row.unless_in)):
         return Clear(row.because)
     fields = _fields(fault, row)
     return finding(
@@ -76,6 +79,11 @@ def _judge(code: str, case: Case) -> Outcome:
         changes=changes_of(case, row.answers, text(case, fault), fault, fields),
         refute=row.refute,
     )
+
+
+def _inside(fault: Fault, place: str) -> bool:
+    frames = fault.crash.root.frames if fault.crash is not None else ()
+    return bool(frames) and says(frames[-1].file.replace("\\", "/"), place)
 
 
 def _fields(fault: Fault, row: MessageRow) -> dict[str, str]:

@@ -37,8 +37,9 @@ _IDS = (
     "flashinfer-cards",
 )
 # An image that is invalid may also be one that this driver, or another compiler, does not read. FlashInfer also counts
-# a card as too old where the host's CUDA toolkit is older than the card.
-_IN_DOUBT = frozenset({"kernel-image-invalid", "flashinfer-cards"})
+# a card as too old where the host's CUDA toolkit is older than the card. A compiler's pass that fails names no cause:
+# the card may lack what the kernel uses, or the compiler has a defect.
+_IN_DOUBT = frozenset({"kernel-image-invalid", "flashinfer-cards", "compiler-pass", "translate-failed"})
 # vLLM's own check of the card against the quantization of the checkpoint.
 _CARD = frozenset({"quantization-capability", "scheme-capability"})
 # A library's own check of the card, before it starts a kernel: another kernel may do the same work.

@@ -47,6 +47,13 @@ def fitting(case: Case, package: str) -> str | None:
     return f"{package}{asked}"
 
 
+def _own_environment() -> tuple[Change, ...]:
+    """Another Python than the one that vLLM was installed for: of a shell, of a node, of a worker."""
+    why = "a shell, a unit or a worker took another Python; with Ray every node needs the same environment"
+    command = "python -c 'import sys; print(sys.executable)'; ls -d /opt/*/bin/vllm ~/*/bin/vllm 2>/dev/null"
+    return (thing(ChangeKind.PACKAGE, "interpreter", Direction.CHANGE, why, command=command),)
+
+
 def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> MissingModule:
     top = module.partition(".")[0]
     refute = f"`python -I -c 'import {module}'` works in the environment of the unit"
@@ -62,6 +69,8 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
             command=f"{where}   # rename that file",
         )
         return MissingModule(f"A file {hidden}.py hides the package {hidden}", (change,), refute)
+    if module == _OWN:
+        return MissingModule("The Python that runs this has no vLLM", _own_environment(), refute)
     if top == _OWN:
         return MissingModule(f"This vLLM has no module {module}", (), refute)
     if top in sys.stdlib_module_names:
