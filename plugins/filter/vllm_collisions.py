@@ -35,7 +35,7 @@ def taken(
         {
             "found": f"{holder['name']}, which has no entry, and {unit['name']} on {card}; gpu_memory_utilization: "
             f"{holder['name']} {holder['memory'] or 'not set'}, {unit['name']} {_share(unit) or 'not set'}",
-            "needed": "a GPU each, or shares that add up to 1 at most",
+            "needed": "a GPU each, or values that add up to 1 at most",
             "do": f"vllm_remove_unlisted: true, which lets {holder['name']} drain and removes it; or other gpus",
         }
         for unit in starting
@@ -96,7 +96,7 @@ def _cards(units: Sequence[Unit]) -> Iterator[dict[str, str]]:
         entries = ", ".join(f"{{name: {unit['instance']}, gpu_memory_utilization: {each}}}" for unit in here)
         yield {
             "found": f"{len(here)} instances on {card or 'the same GPU'}; gpu_memory_utilization: {said}",
-            "needed": "a GPU each, or shares that add up to 1 at most",
+            "needed": "a GPU each, or values that add up to 1 at most",
             "do": f"vllm_instances: [{entries}], or other gpus",
         }
 

@@ -78,7 +78,7 @@ OURS = "# Rendered by role vllm"
 KEPT = ("release", "digest", "url", "run")
 # As templates/gpu/generic.service.j2 writes them.
 CARDS = re.compile(r"^Environment=.*\bCUDA_VISIBLE_DEVICES=([^\s\"]*)", re.MULTILINE)
-MEMORY = re.compile(r"--gpu-memory-utilization[ =]\"?([0-9.]+)")
+MEMORY = re.compile(r"--gpu-memory-utilization[ =]\"?([0-9]*\.?[0-9]+)")
 
 
 def kept(folder: Path) -> dict[str, str] | None:

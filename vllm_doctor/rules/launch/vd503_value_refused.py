@@ -185,11 +185,13 @@ def _for_launch(case: Case, said: Refusal) -> tuple[Change | None, ...]:
 
 
 def _while_checking(fault: Fault) -> bool:
-    """Did vLLM's own check of its configuration raise it?"""
+    """Did vLLM's own check of its configuration raise it? What a module of the model asks of it later is none."""
     if fault.crash is None or not fault.crash.root.frames:
         return False
     root = fault.crash.root
-    return root.kind in _REFUSING and says(root.frames[-1].file.replace("\\", "/"), "call-of-configuration")
+    files = [frame.file.replace("\\", "/") for frame in reversed(root.frames)]
+    asking = next((file for file in files if not says(file, "call-of-configuration")), "")
+    return root.kind in _REFUSING and asking != files[0] and not says(asking, "call-of-module")
 
 
 def _said(fault: Fault) -> str:

@@ -3,7 +3,7 @@
 import json
 
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import each, read
+from vllm_doctor.log.match import each, read, says
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
@@ -31,14 +31,17 @@ def judge(case: Case) -> Outcome:
         return _not_one_type(case, fault)
     version = case.version_text or ""
     own = ".dev" in version or "+" in version
+    own_code = _own_code(case, fault)
     return finding(
         RULE,
         severity=severity(case, fault),
-        # Who raises it himself, with a sentence, holds what was given to be wrong: a checkpoint, a setting.
-        confidence=Confidence.LIKELY if raised_by_hand(fault) else Confidence.CONFIRMED,
+        # Who raises it himself, with a sentence, holds what was given to be wrong: a checkpoint, a setting. Code of
+        # Transformers is of no build of vLLM.
+        confidence=Confidence.LIKELY if raised_by_hand(fault) or own_code is not None else Confidence.CONFIRMED,
         evidence=shown(case, fault, *_IDS),
         changes=(
             *_drafts(case, fault),
+            own_code,
             thing(
                 ChangeKind.PACKAGE,
                 "code",
@@ -79,6 +82,14 @@ def _not_one_type(case: Case, fault: Fault) -> Finding:
         ),
         refute="the same model starts with the manager off and without a connector",
     )
+
+
+def _own_code(case: Case, fault: Fault) -> Change | None:
+    """Where Transformers' code of the model ran: vLLM's own, which a release may have beside it."""
+    if case.effective("model-impl") == "vllm" or not any(says(f, "call-transformers-adapter") for f in fault.files):
+        return None
+    why = "runs vLLM's own code of the model, where this release has one, and not that of Transformers"
+    return set_flag(case, "model-impl", "vllm", Direction.SET, why)
 
 
 def _drafts(case: Case, fault: Fault) -> tuple[Change | None, ...]:

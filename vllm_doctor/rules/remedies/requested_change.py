@@ -63,6 +63,8 @@ def _variable(case: Case, wish: Wish) -> Change | None:
         return None
     fact = versions.env(wish.name, case.version or versions.newest_known())
     built_with = fact is None and wish.name.startswith("VLLM_")
+    if fact is None and wish.direction is Direction.CHANGE:
+        return None  # a word in capitals that no table has: only a message that says what to do makes it a variable
     if (built_with or (fact is not None and fact.exists is False)) and wish.direction is not Direction.REMOVE:
         return None
     to = wish.to if wish.direction in {Direction.ADD, Direction.SET} else None
