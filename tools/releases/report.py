@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from releases import cited, store
 from releases.store import Release
-from vllm_doctor.knowledge.version import Version, as_version
+from vllm_doctor.knowledge.version import Version, as_version, is_written
 
 _SHOWN = 40
 _MANY = 10  # names in which one and the same key alone changed: more of them are one line
@@ -98,7 +97,7 @@ def _ended(message: Catalogued, last: Version) -> bool:
 
 
 def _is_release(end: str) -> bool:
-    return re.fullmatch(r"\d[\d.]*(?:\.post\d+)?", end) is not None
+    return is_written(end)
 
 
 def _changed(before: Mapping[str, object], after: Mapping[str, object], names: Iterable[str]) -> list[str]:
