@@ -64,6 +64,14 @@ def test_what_the_later_release_refuses_ends_it(ask):
     assert ask("0.19.0:0.33.0", gpu="V100 32GB")[0] == Exit.FINDINGS
 
 
+def test_a_release_with_which_the_first_full_step_fails_is_a_finding(ask):
+    pool = ("--kv-cache-memory-bytes", "6G", "--max-num-batched-tokens", "16384", "--max-num-seqs", "16")
+    config = {**LLAMA_8B, "vocab_size": 32000}
+    code, told = ask("0.18.1:0.19.0", *pool, "--enforce-eager", config=config, gpu="L4")
+    assert told.splitlines()[0].endswith("; it starts, and its first full step runs out of memory")
+    assert code == Exit.FINDINGS
+
+
 def test_the_json_has_both_plans(ask):
     code, told = ask("0.12.0:0.20.0", "--format=json", config=GPT_OSS_20B)
     found = json.loads(told)["upgrade"]

@@ -16,6 +16,7 @@ from functools import cache
 from releases.assigned import assigned
 from releases.models import served
 from releases.wheel import Wheel
+from vllm_doctor.knowledge.traits import EVERY
 
 _MODELS = "vllm.model_executor.models"
 _INTERFACES = ("interfaces", "interfaces_base")
@@ -40,8 +41,6 @@ _PRESENT = frozenset({"compute_logits", "packed_modules_mapping"})
 _STAGES = "supports_pp"
 # What said so before there were interfaces (0.3.2 to 0.5.3, model_executor/model_loader): a list of a class's modules.
 _BEFORE = {"supported_lora_modules": "supports_lora"}
-# The row that says which of these the release knows at all.
-EVERY = "*"
 _DEPTH = 12
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from vllm_doctor.cli import terminal
 from vllm_doctor.cli.errors import UsageProblem
-from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.exit_codes import Exit, of_plan
 from vllm_doctor.cli.named import missing, refuse_missing
 from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.gpus import find, names
@@ -29,9 +29,6 @@ from vllm_doctor.records import excerpt
 from vllm_doctor.render import plan as render
 
 _PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
-
-# What is neither known to start nor known to fail is no finding.
-_EXITS = {"starts": Exit.OK, "unknown": Exit.INCOMPLETE, "uncertain": Exit.INCOMPLETE}
 
 
 class PlanOptions(msgspec.Struct, frozen=True):
@@ -216,7 +213,7 @@ def _one(o: PlanOptions) -> Exit:
         say(json.dumps(render.as_dict(told)) + "\n")
     else:
         terminal.told(render.text(told, explain=o.explain))
-    return _EXITS.get(predicted.verdict, Exit.FINDINGS)
+    return of_plan(predicted.verdict)
 
 
 def _goal(o: PlanOptions) -> Exit:

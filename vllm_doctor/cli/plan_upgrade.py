@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from vllm_doctor.cli import terminal
-from vllm_doctor.cli.exit_codes import Exit
+from vllm_doctor.cli.exit_codes import Exit, of_plan
 from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.versions import Version, newest_known, parse_version
 from vllm_doctor.plan.behaviour import otherwise, rows
@@ -30,8 +30,7 @@ def compare_releases(asked: str, ask: Callable[[], Question], *, json: bool) -> 
         say(written.dumps(render.as_dict(told)) + "\n")
     else:
         terminal.told(render.text(told))
-    exits = {"starts": Exit.OK, "does-not-start": Exit.FINDINGS}
-    return exits.get(told.after.verdict, Exit.INCOMPLETE)
+    return of_plan(told.after.verdict)
 
 
 def _touched(plans: Iterable[Planner], predictions: Iterable[Prediction]) -> frozenset[str]:

@@ -6,14 +6,14 @@ from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.version import Version
 
 # The row that says which traits a release knows at all.
-_EVERY = "*"
+EVERY = "*"
 
 
 def lacks(architecture: str, trait: str, at: Version) -> bool:
     """Is it known that the class has not got the trait? Not for a release that knows no such trait, for a class that
     could not be followed, nor between two releases that disagree."""
     table = history("traits", "traits")
-    known, has = table.around(_EVERY, at), table.around(architecture, at)
+    known, has = table.around(EVERY, at), table.around(architecture, at)
     if known is None or has is None:
         return False
     return all(trait in said.split() for said in known) and not any(trait in said.split() for said in has)

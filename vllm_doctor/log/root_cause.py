@@ -26,9 +26,9 @@ _ENDS_OF_ENGINES = frozenset({"engine-core-fatal", "engine-task-failed"})
 _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
 # The server's own process, in which no step of the engine runs.
 _FRONT_END = ("APIServer", "ApiServer")
-# Steps of a start that a call names by itself.
 # Where a call that opens a capture, the last one that a cut traceback shows, says more than the log before it.
 _BEFORE_GRAPHS = frozenset({StartupPhase.CONFIG, StartupPhase.PROFILE, StartupPhase.KV, StartupPhase.WARMUP})
+# Steps of a start that a call names by itself.
 _NAMED_STEPS = frozenset({StartupPhase.KV, StartupPhase.GRAPHS, StartupPhase.WARMUP, StartupPhase.WEIGHTS})
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
 _BUILDS = frozenset({"build-failed", "build-failed-command"})

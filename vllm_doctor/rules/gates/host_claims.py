@@ -8,6 +8,7 @@ import msgspec
 
 from vllm_doctor.knowledge.pinned_memory import ROUNDED
 from vllm_doctor.knowledge.version import Version
+from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import Case
@@ -16,8 +17,8 @@ from vllm_doctor.rules.say import environment, gib, set_flag
 
 # GiB of every rank for the KV cache where nothing is set (vllm/envs.py, to 0.10); a first start needs no more.
 _CPU_CACHE = 4
-# V0's pool for swapped-out requests is 4 GiB a rank unless it is set: of a host with GPUs, this much is worth a word.
-_LARGE, _SWAP_GIB = 32.0, 4.0
+# V0 has a pool for swapped-out requests unless it is set to none: of a host with GPUs, this much is worth a word.
+_LARGE = 32.0
 # The last release with the option.
 SWAPPED = Version((0, 17, 1))
 
@@ -120,7 +121,7 @@ def _swap(case: Case, ranks: int) -> Iterator[HostClaim]:
     elif asked:
         whole = asked * ranks
     elif asked is None and _swaps(case):
-        whole = _SWAP_GIB * ranks
+        whole = float(SWAPPED_GIB) * ranks
     else:
         return
     why = "V0 takes this many GiB of every rank at start, for requests that are swapped out; V1 never uses it"
