@@ -23,6 +23,13 @@ _QUANTISED = Pattern(
 _SIZE = Pattern(r"(?<![A-Za-z0-9.])(?:(\d{1,3})x)?(\d{1,4}(?:\.\d{1,3})?)[Bb](?![A-Za-z0-9])")
 
 
+# How names and options say how many bits a weight has, the fewest first.
+_BITS = (
+    (4, ("awq", "gptq", "4bit", "4-bit", "int4", "w4a16", "nvfp4", "mxfp4", "fp4", "bitsandbytes", "bnb")),
+    (8, ("fp8", "int8", "w8a8", "w8a16", "8bit", "8-bit")),
+)
+
+
 def billions(model: str) -> float | None:
     """How many billion parameters a model's name says it has; None where it does not say."""
     name = model.rstrip("/").rsplit("/", 1)[-1]
@@ -32,6 +39,11 @@ def billions(model: str) -> float | None:
 def names_quantisation(model: str) -> bool:
     """Does a model's name say that its weights are quantised?"""
     return _QUANTISED.search(model) is not None
+
+
+def bits_of_words(told: str) -> int | None:
+    """How many bits a weight has at the least, by a model's name or a quantization's; None where neither says so."""
+    return next((bits for bits, words in _BITS if any(word in told.lower() for word in words)), None)
 
 
 def family(model: str) -> str:

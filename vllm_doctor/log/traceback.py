@@ -60,6 +60,11 @@ class Frame(msgspec.Struct, frozen=True):
     function: str
     code: str = ""
 
+    @property
+    def by_hand(self) -> bool:
+        """Does the line itself raise or assert? What its exception says was foreseen."""
+        return self.code.startswith(("raise ", "assert "))
+
 
 class Link(msgspec.Struct, frozen=True):
     """One exception of a chain, with the calls that led to it (outermost first). `at` is the index of its own line in

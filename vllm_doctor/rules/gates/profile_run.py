@@ -1,6 +1,6 @@
 """What separates the causes of a failed profile run."""
 
-from vllm_doctor.knowledge.hub import billions, names_quantisation
+from vllm_doctor.knowledge.hub import billions, bits_of_words, names_quantisation
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -11,13 +11,6 @@ from vllm_doctor.rules.outcome import NotHere, Unseen
 # Weights above this share of the card leave no room for the pass whatever its size: contexts, NCCL and workspaces take
 # 1 to 2 GiB of any card, and the fraction keeps a tenth.
 _FULL = 0.8
-
-
-# How names and options say how many bits a weight has, the fewest first.
-_BITS = (
-    (4, ("awq", "gptq", "4bit", "4-bit", "int4", "w4a16", "nvfp4", "mxfp4", "fp4", "bitsandbytes", "bnb")),
-    (8, ("fp8", "int8", "w8a8", "w8a16", "8bit", "8-bit")),
-)
 
 _BATCHES = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})
 
@@ -118,8 +111,7 @@ def too_large_by_name(case: Case) -> tuple[float, float] | None:
 
 def _bits(case: Case) -> float | None:
     """Bits of a weight at the least; None where it is quantised to a number of bits that nobody names."""
-    told = f"{case.model or ''} {case.effective('quantization') or ''}".lower()
-    named = next((bits for bits, words in _BITS if any(word in told for word in words)), None)
+    named = bits_of_words(f"{case.model or ''} {case.effective('quantization') or ''}")
     if named is not None:
         return named
     quantised = names_quantisation(case.model or "") or case.effective("quantization") not in {None, "None"}

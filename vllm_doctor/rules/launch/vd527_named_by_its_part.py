@@ -110,7 +110,7 @@ def _refuses(case: Case, root: Fault, part: Layer) -> bool:
     if called_library(root) is not None:
         return raised_by_hand(root) and layer_of((), (in_packages(inner.file),)) in {None, part}
     # torch's operators fail in a line of vLLM's that calls them, with a sentence of their own.
-    own = inner.code.startswith(("raise ", "assert ")) if inner.code else crash.root.kind != "RuntimeError"
+    own = inner.by_hand if inner.code else crash.root.kind != "RuntimeError"
     return own and refused_by_vllm(case, root)
 
 

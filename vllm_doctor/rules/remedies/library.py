@@ -49,7 +49,7 @@ def called_library(fault: Fault) -> str | None:
 def raised_by_hand(fault: Fault) -> bool:
     """Does the failing line itself raise or assert? What it says was foreseen."""
     inner = innermost(fault)
-    return inner is not None and inner.code.startswith(("raise ", "assert "))
+    return inner is not None and inner.by_hand
 
 
 def does_not_fit(fault: Fault) -> str | None:
