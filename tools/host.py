@@ -23,6 +23,7 @@ from podman import CACHE, PODMAN, PREFIX, REPO, TOOLS, HostError, locked, podman
 from ready_image import EXTRA_CAS, ensure_installed_image, installed_name
 
 BOOT_SECONDS = 300
+REMOVAL_TRIES = 4
 
 
 def container_name(group: str, host: str | None) -> str:
@@ -110,7 +111,7 @@ def resumed(name: str, digest: str) -> bool:
     if label == digest and not dead and (running == "true" or podman("start", name, check=False).returncode == 0):
         return True
     say(f"{name} was made differently, was killed or does not start: made anew")
-    podman("rm", "--force", "--time", "10", name)
+    remove("rm", "--force", "--ignore", "--time", "10", name)
     return False
 
 
@@ -141,6 +142,23 @@ def spent(name: str) -> float:
     return used
 
 
+def remove(*words: str) -> None:
+    """Have podman remove what these words name; try again where it gives up while processes still end.
+
+    podman kills what does not stop in time and then waits only a few seconds for it to be gone; on a busy machine a
+    host's hundred processes take longer. Where a host is gone by then, there is nothing left to do (`--ignore`).
+    """
+    for more in reversed(range(REMOVAL_TRIES)):
+        try:
+            podman(*words)
+        except HostError as error:
+            if not more:
+                raise
+            say(f"{error}; trying again")
+        else:
+            return
+
+
 def down(group: str | None) -> None:
     """Remove a group's hosts and network; all groups of this checkout if none is named."""
     label = f"vllm-doctor.group={PREFIX}-{group}" if group else f"vllm-doctor.checkout={PREFIX}"
@@ -148,13 +166,13 @@ def down(group: str | None) -> None:
         if told := os.environ.get("HOSTS_CPU"):  # tools/run_tests.py adds them up
             with Path(told).open("a") as file:
                 file.write(f"{spent(name):.1f}\n")
-        podman("rm", "--force", "--volumes", "--time", "5", name)
+        remove("rm", "--force", "--ignore", "--volumes", "--time", "5", name)
         pid_file(name).unlink(missing_ok=True)
         say(f"removed {name}")
     wanted = f"{PREFIX}-{group}" if group else f"{PREFIX}-"
     for name in podman("network", "ls", "--format", "{{.Name}}").stdout.split():
         if name == wanted or (group is None and name.startswith(wanted)):
-            podman("network", "rm", "--force", name)
+            remove("network", "rm", "--force", name)
 
 
 def parse(argv: list[str]) -> argparse.Namespace:

@@ -1,6 +1,7 @@
 """Containers have one name, whoever asks: tools/host.py, Molecule's inventory or the sandbox's."""
 
 import argparse
+import contextlib
 import os
 import subprocess
 from pathlib import Path
@@ -87,3 +88,20 @@ def test_a_host_killed_behind_podmans_back_is_made_anew(monkeypatch: pytest.Monk
     monkeypatch.setattr(host, "podman", podman)
     assert not host.resumed("vd-host", "digest")
     assert calls == ["inspect", "rm"]
+
+
+@pytest.mark.parametrize(
+    ("failures", "removed"), [(0, True), (host.REMOVAL_TRIES - 1, True), (host.REMOVAL_TRIES, False)]
+)
+def test_a_host_that_is_slow_to_end_is_removed_in_a_later_try(
+    monkeypatch: pytest.MonkeyPatch, failures: int, removed: bool
+) -> None:
+    left = [host.HostError("podman rm failed: given PID did not die within timeout")] * failures
+
+    def podman(*words: str, check: bool = True) -> None:
+        if left:
+            raise left.pop()
+
+    monkeypatch.setattr(host, "podman", podman)
+    with contextlib.nullcontext() if removed else pytest.raises(host.HostError, match="did not die"):
+        host.remove("rm", "--force", "vd-host")
