@@ -130,6 +130,18 @@ def test_what_the_program_says_stays(case: str, tmp_path: Path) -> None:
     assert stays in bundled(of(f"{SERVED}{HANDLER}    {code}\n{said}\n"), tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("raised_in", "shown"), [("model_executor/models/utils.py", True), ("entrypoints/chat_utils.py", False)]
+)
+def test_a_quotation_of_what_code_of_tensors_said_stays(raised_in: str, shown: bool) -> None:
+    said = "1280 tokens for 1024 places"
+    first = f'{HANDLER}    await merge()\n  File "/site-packages/vllm/{raised_in}", line 9, in merge\n    raise X(\n'
+    shot = of(f"{SERVED}{first}ValueError: {said}\n{HANDLER}    raise X(\nDeadError: first: ValueError('{said}')\n")
+    assert isinstance(shot.log, Known)
+    told = list(of_clients(shot.log.value.last.lines).values())
+    assert (said in told[-1].text) is shown
+
+
 def test_an_exception_of_the_start_is_shown_whole() -> None:
     start = of(
         "INFO 11-20 10:00:00 [api_server.py:1212] vLLM API server version 0.11.0\nTraceback (most recent call last):\n"

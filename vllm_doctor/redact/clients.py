@@ -14,7 +14,7 @@ from vllm_doctor.log import traceback
 from vllm_doctor.log.match import says
 from vllm_doctor.records.log import Log, LogLine
 from vllm_doctor.redact import named
-from vllm_doctor.redact.raised import Told, hidden, known_words, of_a_crash, reads_requests
+from vllm_doctor.redact.raised import Told, hidden, known_words, of_a_crash, reads_requests, words_of_tensors
 from vllm_doctor.redact.shapes import HIDDEN
 from vllm_doctor.redact.users import ASKED
 from vllm_doctor.redact.values import opaque
@@ -33,10 +33,12 @@ def of_clients(lines: Sequence[LogLine]) -> Mapping[int, Told]:
     opened: set[int] = set()
     inside: set[int] = set()
     if any('File "' in line.text for line in lines):
-        for crash in traceback.tracebacks(lines):
+        crashes = traceback.tracebacks(lines)
+        harmless = words_of_tensors(crashes)
+        for crash in crashes:
             inside.update(range(crash.first, crash.last + 1))
             if reads_requests(crash):
-                of_a_crash(lines, crash, found, opened)
+                of_a_crash(lines, crash, harmless, found, opened)
     _of_request_loggers(lines, found, opened, inside)
     _of_records(lines, found, opened)
     return found

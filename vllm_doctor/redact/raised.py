@@ -6,7 +6,7 @@ knows the sentence, all that it does not quote.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 import msgspec
@@ -40,14 +40,27 @@ def exception_words(lines: Sequence[LogLine], crash: traceback.Crash, link: trac
     """The words of an exception, as they may be shown in a sentence."""
     found: dict[int, Told] = {}
     if reads_requests(crash):
-        of_a_crash(lines, crash, found, set())
+        of_a_crash(lines, crash, words_of_tensors([crash]), found, set())
     told = found.get(link.at) if link.at is not None else None
     return link.message if told is None else told.text.partition(f"{link.name}:")[2].strip()
 
 
-def of_a_crash(lines: Sequence[LogLine], crash: traceback.Crash, found: dict[int, Told], opened: set[int]) -> None:
-    """Add the lines of its exceptions as they may be shown; `opened` are those whose words may go on below."""
-    printed = tuple(_literals(lines, crash))[-_MOST_PIECES:]  # the innermost call's own come last
+def words_of_tensors(crashes: Iterable[traceback.Crash]) -> tuple[str, ...]:
+    """What code that sees tensors alone said: where another exception quotes it, that is no client's text either."""
+    said = (link.message for crash in crashes for link in crash.links if link.message and _of_tensors(link))
+    return tuple(sorted(set(said)))[:_MOST_PIECES]
+
+
+def of_a_crash(
+    lines: Sequence[LogLine],
+    crash: traceback.Crash,
+    harmless: Sequence[str],
+    found: dict[int, Told],
+    opened: set[int],
+) -> None:
+    """Add the lines of its exceptions as they may be shown, `harmless` whole; the words of `opened` may go on below."""
+    # The innermost call's own come last.
+    printed = (*tuple(_literals(lines, crash))[-_MOST_PIECES:], *(said for said in harmless if _WORD.search(said)))
     for link in crash.links:
         if link.at is None or not link.message or _of_tensors(link):
             continue
