@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
@@ -36,15 +35,10 @@ class ActionModule(ActionBase):
             arguments["run"] = run.plain()
         result.update(self._execute_module("vllm_doctor.hosts.preflight_facts", arguments, task_vars=task_vars))
         if (result.get("run") or {}).get("taken"):
-            running.keep(self._shell, running.FOLDER)
+            running.keep(running.shell_of(self), running.FOLDER)
         if gathers and (result.get("facts") or {}).get("root"):
             told = self._execute_module("ansible.legacy.setup", {"gather_subset": ["min"]}, task_vars=task_vars)
             if told.get("failed") or told.get("unreachable"):
                 return dict(told)
             result["ansible_facts"] = told["ansible_facts"]
         return result
-
-    def _shell(self, script: str) -> int:
-        """Run a script on the host over the task's own connection; nothing is shown, as the run may have ended."""
-        Display().verbosity = 0
-        return int(self._low_level_execute_command(script, sudoable=True)["rc"])

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
@@ -31,7 +30,7 @@ class ActionModule(ActionBase):
         arguments = {"folder": running.FOLDER, **self._task.args, "run": run.plain()}
         result.update(self._execute_module("vllm_doctor.hosts.run_lock", arguments, task_vars=task_vars))
         if result.get("taken"):
-            running.keep(self._shell, arguments["folder"])
+            running.keep(running.shell_of(self), arguments["folder"])
         if other := result.get("other"):
             message = f"Another run has this host: {running.said(other)}. {running.way_out(other).capitalize()}."
             if self._task.check_mode:
@@ -39,8 +38,3 @@ class ActionModule(ActionBase):
             else:
                 return {"failed": True, "changed": False, "msg": f"{message} Nothing was changed on this host."}
         return result
-
-    def _shell(self, script: str) -> int:
-        """Run a script on the host over the task's own connection; nothing is shown, as the run may have ended."""
-        Display().verbosity = 0
-        return int(self._low_level_execute_command(script, sudoable=True)["rc"])

@@ -1,9 +1,14 @@
 """Where a traceback ends, and which part of a call's path says whose code it is."""
 
+import re
+
 import pytest
 
 from tests.log.judging import judged_text
-from vllm_doctor.log.traceback import in_packages
+from tests.scenarios import loading
+from vllm_doctor.log.read.lines import parse_lines
+from vllm_doctor.log.read.pieces import NotText, stream
+from vllm_doctor.log.traceback import Frame, in_packages, tracebacks
 from vllm_doctor.records.verdict import Verdict
 
 SERVES = """\
@@ -39,9 +44,26 @@ def test_a_line_with_a_level_is_no_part_of_what_python_wrote_itself() -> None:
             "/opt/mamba/envs/x/lib/python3.12/site-packages/vllm/v1/engine/core.py",
             "/site-packages/vllm/v1/engine/core.py",
         ),
-        (r"C:\ray\Lib\site-packages\torch\cuda\__init__.py", "/site-packages/torch/cuda/__init__.py"),
+        ("C:/ray/Lib/site-packages/torch/cuda/__init__.py", "/site-packages/torch/cuda/__init__.py"),
         ("/srv/verl/verl/workers/rollout.py", "/srv/verl/verl/workers/rollout.py"),
     ],
 )
 def test_a_path_is_read_from_its_packages_on(file: str, told: str) -> None:
     assert in_packages(file) == told
+
+
+def test_a_traceback_is_the_same_one_where_windows_printed_its_paths() -> None:
+    """What a call is asked for is written with `/`, once for all who ask."""
+    seen = 0
+    for name in loading.with_a_log():
+        text = loading.log_text(name)
+        printed = re.sub(r'File "[^"\n]+"', lambda file: file[0].replace("/", "\\"), text)
+        assert _calls(printed) == _calls(text), name
+        seen += printed != text
+    assert seen > 100
+
+
+def _calls(text: str) -> list[Frame]:
+    read = stream(iter([text.encode()]))
+    assert not isinstance(read, NotText)
+    return [frame for crash in tracebacks(parse_lines(read)) for link in crash.links for frame in link.frames]

@@ -59,4 +59,4 @@ class Fault(msgspec.Struct, frozen=True):
     @property
     def of_a_request(self) -> bool:
         """Did it fail while a request was handled? Only a server that is up takes one."""
-        return any(says(file.replace("\\", "/"), "call-of-http") for file in self.files)
+        return any(says(file, "call-of-http") for file in self.files)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.match import Hit
-from vllm_doctor.log.traceback import Crash, Frame, Link
+from vllm_doctor.log.traceback import Crash, Frame, Link, path_of
 from vllm_doctor.records.log import LogLine
 
 # Ids of the catalogue by which a process says, or is said, to have crashed in native code.
@@ -69,7 +69,7 @@ def native_crash(lines: Sequence[LogLine], hit: Hit) -> Crash | None:
 def _frame(text: str) -> Frame | None:
     if (python := _PYTHON.match(text)) is not None:
         function = text.rsplit(" in ", 1)[-1].strip() if python[1] == "<unknown>" else python[3]
-        return None if function in _NAMELESS else Frame(python[1], int(python[2]), function)
+        return None if function in _NAMELESS else Frame(path_of(python[1]), int(python[2]), function)
     if (abseil := _ABSEIL.match(text)) is not None:
         name = abseil[1].strip()
         return None if name in _NAMELESS else Frame("", 0, name)

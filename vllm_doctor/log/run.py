@@ -88,7 +88,7 @@ class Run:
             return True
         if self._own:
             return True
-        if any("vllm" in f.replace("\\", "/").split("/") or "/vllm/" in f for c in self.crashes for f in c.files):
+        if any("vllm" in f.split("/") or "/vllm/" in f for c in self.crashes for f in c.files):
             return True
         return self.first("stats", "args-non-default", "args-namespace") is not None or any(
             "vllm" in line.text.lower() for line in self.lines[:2000]
@@ -171,10 +171,10 @@ class Run:
             return hit.fields.get("engine")
         if any(name.startswith("EngineCore") for name in self._names):
             return "V1"
-        if any(says(file.replace("\\", "/"), "call-of-v1") for crash in self.crashes for file in crash.files):
+        if any(says(file, "call-of-v1") for crash in self.crashes for file in crash.files):
             return "V1"
         old = any(name.startswith("VllmWorkerProcess") for name in self._names) or any(
-            says(file.replace("\\", "/"), "call-of-v0") for crash in self.crashes for file in crash.files
+            says(file, "call-of-v0") for crash in self.crashes for file in crash.files
         )
         return "V0" if old else None
 

@@ -174,15 +174,14 @@ def names_encoder(files: Iterable[str], codes: Iterable[str], functions: Iterabl
 
 def encodes(stage: StartupPhase, files: Sequence[str], codes: Iterable[str], functions: Sequence[str]) -> bool:
     """Was it in the encoder of images, video or audio, by the files of the calls or by what a call's own line names?"""
-    paths = [file.replace("\\", "/") for file in files]
-    built = any(f == "__init__" and says(p, "call-of-module") for p, f in zip(paths, functions, strict=False))
+    built = any(f == "__init__" and says(p, "call-of-module") for p, f in zip(files, functions, strict=False))
     if stage not in _ENCODES or built or any(says(f, "function-of-weights") for f in functions):
         return False
     told = [*codes]
-    if names_encoder(paths, told, ()):
+    if names_encoder(files, told, ()):
         return True
     # The file of a multimodal model has its encoder; its language model is another one's file, which it calls.
-    modules = [p for p in paths if says(p, "call-of-module") and "/models/" in p]
+    modules = [p for p in files if says(p, "call-of-module") and "/models/" in p]
     inside = bool(modules) and says(modules[-1], "call-multimodal") and not says(modules[-1], "call-whole-model")
     return inside and not any("language_model" in code for code in told)
 
@@ -192,8 +191,7 @@ def phase_at(files: Sequence[str], functions: Sequence[str]) -> StartupPhase | N
 
     A module of the model that is made, or whose weights are read or rearranged, is never made again at run time.
     """
-    paths = [file.replace("\\", "/") for file in files]
-    for file, function in zip(paths, functions, strict=False):
+    for file, function in zip(files, functions, strict=False):
         if says(file, "call-of-loader") or says(function, "function-of-weights"):
             return StartupPhase.WEIGHTS
         if function == "__init__" and says(file, "call-of-module"):

@@ -46,14 +46,14 @@ _BROKEN = 6
 _LEFT_OUT = frozenset({"...", "…", "[...]"})
 
 # Where packages are installed; what stands before it is of the host, and may be named after anything.
-_INSTALLED = Pattern(r".*(?=/(?:site|dist)-packages/)")
+_INSTALLED = Pattern(r".*(/(?:site|dist)-packages/)")
 
 Stream: TypeAlias = tuple[str | None, int | None, bool]
 _BARE: Stream = (None, None, False)
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One call: the file as printed, the line and the function."""
+    """One call: the file, parted by `/` whatever system printed it, the line and the function."""
 
     file: str
     line: int
@@ -114,9 +114,21 @@ class Crash(msgspec.Struct, frozen=True):
         return tuple(frame.file for link in self.links for frame in link.frames)
 
 
+def path_of(printed: str) -> str:
+    """A file as a `Frame` bears it: what Windows prints with `\\` is asked for with `/`."""
+    return printed.replace("\\", "/")
+
+
+def packages_folder(file: str) -> str:
+    """The folder of packages that the file of a call lies in, with its last `/`; empty where it lies in none."""
+    found = _INSTALLED.match(file)
+    return found[0] if found is not None else ""
+
+
 def in_packages(file: str) -> str:
     """The path of a call from the folder of packages on: an environment under `/opt/mamba` is no kernel of Mamba."""
-    return _INSTALLED.compiled.sub("", file.replace("\\", "/"), count=1)
+    found = _INSTALLED.match(file)
+    return file[found.start(1) :] if found is not None else file
 
 
 def _of_a_debugger(link: Link) -> bool:
@@ -257,7 +269,7 @@ def _feed(crash: _Open, text: str, index: int) -> bool:
         if crash.name:
             crash.close_link()
         crash.listing = plain is None
-        crash.frames.append(Frame(frame[1], int(frame[2]), frame[3].strip()))
+        crash.frames.append(Frame(path_of(frame[1]), int(frame[2]), frame[3].strip()))
     elif crash.listing and not crash.name and (listed := _LISTED.match(text)) is not None:
         if listed[1] and crash.frames:
             last = crash.frames[-1]

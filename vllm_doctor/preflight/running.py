@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from types import FrameType
+from typing import Any, Protocol
 from uuid import uuid4
 
 FOLDER = "/var/lib/vllm-doctor-roles"
@@ -93,6 +94,24 @@ def keep(shell: Callable[[str], int], folder: str, *, every: float = RENEW_S) ->
         _watch(pipes, renew, release, every)
     finally:
         os._exit(0)
+
+
+class HostTask(Protocol):
+    """What is asked of a task of Ansible's (its ActionBase), which this package never imports."""
+
+    _display: Any
+
+    def _low_level_execute_command(self, cmd: str, *, sudoable: bool) -> dict[str, Any]: ...
+
+
+def shell_of(task: HostTask) -> Callable[[str], int]:
+    """What runs a script on the host over the task's own connection; it shows nothing, as the run may have ended."""
+
+    def shell(script: str) -> int:
+        task._display.verbosity = 0  # noqa: SLF001
+        return int(task._low_level_execute_command(script, sudoable=True)["rc"])  # noqa: SLF001
+
+    return shell
 
 
 def said(other: Mapping[str, object]) -> str:

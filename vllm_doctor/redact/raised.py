@@ -22,7 +22,6 @@ from vllm_doctor.redact.shapes import HIDDEN
 _MOST_PIECES = 64
 _TEXT = Pattern(r"(?P<quote>\"{1,3}|'{1,3})(?P<text>(?:[^\"'\\]|\\.|(?!(?P=quote))[\"']){3,200}+)(?P=quote)")
 _HOLE = Pattern(r"\{[^{}]{0,200}\}|%(?:\(\w{1,40}\))?[-+ #0]{0,3}[\d.]{0,6}[sdrfxi]")
-_PACKAGES = Pattern(r"(?:/[\w.+-]{1,60}){1,12}/(?:site|dist)-packages/")
 _FILE = Pattern(r"'(?P<path>(?:/[\w.+-]{1,80}){2,24})'")
 _WORD = re.compile(r"[^\W\d_]{2}")
 _NOTHING = re.compile(r"[\W_]*")
@@ -106,7 +105,7 @@ def _of_the_installation(crash: traceback.Crash, link: traceback.Link) -> Iterat
     traceback stand in the same folder and the name has the letters of a path alone."""
     if not link.message.startswith("[Errno "):
         return
-    folders = {folder[0] for file in crash.files if (folder := _PACKAGES.match(file)) is not None}
+    folders = {folder for file in crash.files if (folder := traceback.packages_folder(file))}
     for named in _FILE.finditer(link.message):
         if named["path"].startswith(tuple(folders)) and ".." not in named["path"]:
             yield named["path"]
@@ -114,12 +113,11 @@ def _of_the_installation(crash: traceback.Crash, link: traceback.Link) -> Iterat
 
 def reads_requests(crash: traceback.Crash) -> bool:
     """Did it fail in code that has a request in its hands?"""
-    files = (file.replace("\\", "/") for file in crash.files)
-    return any(says(file, "call-of-http", "call-of-a-request", "call-of-clients-text") for file in files)
+    return any(says(file, "call-of-http", "call-of-a-request", "call-of-clients-text") for file in crash.files)
 
 
 def _of_tensors(link: traceback.Link) -> bool:
-    return bool(link.frames) and says(link.frames[-1].file.replace("\\", "/"), "call-of-tensors")
+    return bool(link.frames) and says(link.frames[-1].file, "call-of-tensors")
 
 
 def _following(lines: Sequence[LogLine], at: int, texts: Sequence[str]) -> Iterator[int]:

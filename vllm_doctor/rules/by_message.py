@@ -83,7 +83,7 @@ def _judge(code: str, case: Case) -> Outcome:
 
 def _inside(fault: Fault, place: str) -> bool:
     frames = fault.crash.root.frames if fault.crash is not None else ()
-    return bool(frames) and says(frames[-1].file.replace("\\", "/"), place)
+    return bool(frames) and says(frames[-1].file, place)
 
 
 def _fields(fault: Fault, row: MessageRow) -> dict[str, str]:

@@ -86,7 +86,7 @@ def _next(*, placed: bool, refused: bool) -> str:
 
 def _builds_metadata(fault: Fault) -> bool:
     """Were metadata of attention built? The profile run has none: whatever step it was, the KV cache stood."""
-    return bool(fault.files) and says(fault.files[-1].replace("\\", "/"), "call-of-metadata")
+    return bool(fault.files) and says(fault.files[-1], "call-of-metadata")
 
 
 def _decisive(fault: Fault) -> int:

@@ -27,8 +27,7 @@ def dummy_batch(fault: Fault) -> bool:
 
 def _in_v0_sampler(fault: Fault) -> bool:
     """V0 samples within its profile run: a buffer of the sampler's own code is one of sequences × vocabulary."""
-    last = [file.replace("\\", "/") for file in fault.files[-2:]]
-    return any(says(file, "call-v0-sampler") for file in last)
+    return any(says(file, "call-v0-sampler") for file in fault.files[-2:])
 
 
 def measuring(case: Case, *stages: StartupPhase) -> Oom | NotHere | Unseen:
@@ -61,7 +60,7 @@ def in_model(oom: Oom) -> bool:
     """Did a module of the model work on tokens? Then it was a pass, of the start or of a step."""
     crash = oom.fault.crash
     frames = [frame for link in crash.links for frame in link.frames] if crash is not None else []
-    return any(f.function.startswith("forward") and says(f.file.replace("\\", "/"), "call-of-module") for f in frames)
+    return any(f.function.startswith("forward") and says(f.file, "call-of-module") for f in frames)
 
 
 def in_sampler(oom: Oom) -> bool:
@@ -71,8 +70,7 @@ def in_sampler(oom: Oom) -> bool:
 
 def in_adapters(oom: Oom) -> bool:
     """Did it fail among the buffers of LoRA adapters?"""
-    last = [f.replace("\\", "/") for f in oom.fault.files[-4:]]
-    return any(says(f, "call-adapters") for f in last) or "create_lora_weights" in oom.fault.functions
+    return any(says(f, "call-adapters") for f in oom.fault.files[-4:]) or "create_lora_weights" in oom.fault.functions
 
 
 def weights_of(case: Case) -> tuple[float, str] | None:

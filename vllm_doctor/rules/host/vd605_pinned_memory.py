@@ -99,10 +99,7 @@ def _pins(fault: Fault) -> bool:
     if _invalid(fault):
         return True
     last = fault.crash.root.frames[-3:] if fault.crash is not None else ()
-    return any(
-        f.function in _PINNING or says(f.code, "code-pins") or says(f.file.replace("\\", "/"), "call-pins")
-        for f in last
-    )
+    return any(f.function in _PINNING or says(f.code, "code-pins") or says(f.file, "call-pins") for f in last)
 
 
 RULE = rule("VD605", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -35,7 +35,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("it crashed when the service had been told to stop")
     frames = fault.crash.root.frames
     native = [f"{f.function} {f.file}".strip() for f in frames if PurePath(f.file).suffix != ".py"]
-    part = layer_of_native(native, [f.file.replace("\\", "/") for f in frames if PurePath(f.file).suffix == ".py"])
+    part = layer_of_native(native, [f.file for f in frames if PurePath(f.file).suffix == ".py"])
     if part is None:
         return Clear("the calls of the crash name no part that the doctor knows")
     hit = next(h for h in run.deaths if h.index == fault.index)

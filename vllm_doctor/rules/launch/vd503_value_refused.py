@@ -139,7 +139,7 @@ def _of_a_kernel(case: Case, fault: Fault) -> bool:
 
 def _of_another(fault: Fault) -> bool:
     """Is the innermost call that is not pydantic's own of another program than vLLM?"""
-    own = [file for file in fault.files if not says(file.replace("\\", "/"), "call-of-pydantic")]
+    own = [file for file in fault.files if not says(file, "call-of-pydantic")]
     return bool(own) and says(own[-1], "call-of-a-package") and not says(own[-1], "call-of-vllm")
 
 
@@ -189,7 +189,7 @@ def _while_checking(fault: Fault) -> bool:
     if fault.crash is None or not fault.crash.root.frames:
         return False
     root = fault.crash.root
-    files = [frame.file.replace("\\", "/") for frame in reversed(root.frames)]
+    files = [frame.file for frame in reversed(root.frames)]
     asking = next((file for file in files if not says(file, "call-of-configuration")), "")
     return root.kind in _REFUSING and asking != files[0] and not says(asking, "call-of-module")
 

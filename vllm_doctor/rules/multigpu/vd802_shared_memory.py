@@ -78,7 +78,7 @@ def _segment_refused(fault: Fault) -> bool:
     are asked for at once (madvise(2), MADV_POPULATE_WRITE)."""
     if fault.crash is None or not says(fault.crash.root.message, "no-page"):
         return False
-    return any(says(file.replace("\\", "/"), "call-of-shared-segment") for file in fault.files[-3:])
+    return any(says(file, "call-of-shared-segment") for file in fault.files[-3:])
 
 
 def _bus(case: Case) -> int | None:

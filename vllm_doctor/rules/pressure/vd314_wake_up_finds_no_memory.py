@@ -58,10 +58,9 @@ def _updates(oom: Oom) -> bool:
     """Were a trainer's new weights taken, while the engine has its own?"""
     if oom.fault.startup_phase not in {StartupPhase.SERVING, StartupPhase.READY} and not _method(oom):
         return False
-    files = (file.replace("\\", "/") for file in oom.fault.files)
     called = (*oom.fault.functions, _method(oom))
     return any(says(name, "function-of-new-weights") for name in called) or any(
-        says(file, "call-of-weights-update") for file in files
+        says(file, "call-of-weights-update") for file in oom.fault.files
     )
 
 

@@ -22,13 +22,12 @@ def pools_by_calls(case: Case, fault: Fault) -> tuple[Change, ...]:
     """The changes of the pool that the innermost of the known calls makes; empty where no call names one."""
     frames = [f for link in fault.crash.links for f in link.frames] if fault.crash is not None else []
     for frame in reversed(frames):
-        path = frame.file.replace("\\", "/")
         if frame.function == "sleep":
             return (_sleep(case),)
         if frame.function in _OFFLOADS:
             return _made(_offloaded(case))
         for row, change in _POOLS:
-            if says(path, row):
+            if says(frame.file, row):
                 return _made(change(case))
     return ()
 

@@ -8,7 +8,7 @@ from vllm_doctor.rules.case import Case
 def issue_of(case: Case, crash: Crash) -> Issue | None:
     """The entry that names most of it, of the exceptions of a traceback the first raised first."""
     for link in crash.links:
-        calls = [f"{f.file}:{f.function}".replace("\\", "/") for f in link.frames]
+        calls = [f"{f.file}:{f.function}" for f in link.frames]
         code = link.frames[-1].code if link.frames else ""
         found = matching(link.kind, link.message, code, calls, case.version)
         if found:

@@ -34,7 +34,7 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
         return _own_check(root)
     if root is None or root.kind not in _OF_ANOTHER_RELEASE:
         return None
-    file = root.frames[-1].file.replace("\\", "/")
+    file = root.frames[-1].file
     found = read("call-of-adaptor", file) or _of_a_checkout(file)
     if found is None or found["package"] in {"vllm", "torch", "transformers"}:
         return None
@@ -67,7 +67,7 @@ def _of_a_checkout(file: str) -> dict[str, str] | None:
 
 def _own_check(root: Link) -> ForeignProgram | None:
     """A trainer or a platform around vLLM that refused its own settings, before vLLM was asked."""
-    found = read("call-of-driver", root.frames[-1].file.replace("\\", "/"))
+    found = read("call-of-driver", root.frames[-1].file)
     if found is None:
         return None
     name = found["package"]

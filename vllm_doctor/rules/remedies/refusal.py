@@ -90,7 +90,7 @@ def by_place(case: Case, fault: Fault) -> Change | None:
     """The option that the part of vLLM obeys which refused, where its sentence names none."""
     if not refused_by_vllm(case, fault) or fault.crash is None or not fault.crash.root.frames:
         return None
-    told, file = refusal_text(case, fault), fault.crash.root.frames[-1].file.replace("\\", "/")
+    told, file = refusal_text(case, fault), fault.crash.root.frames[-1].file
     if says(told, "refusal-of-memory"):
         return None
     place = place_of_refusal(file, told) if says(told, "refusal") else None

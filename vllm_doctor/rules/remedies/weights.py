@@ -89,7 +89,7 @@ def quantised(case: Case) -> bool:
     root = case.root
     if root is None:
         return False
-    return any(says(file.replace("\\", "/"), "call-of-quantised-weights") for file in root.files) or any(
+    return any(says(file, "call-of-quantised-weights") for file in root.files) or any(
         says(name, "function-of-few-bits") for name in root.functions
     )
 

@@ -58,8 +58,7 @@ def _named(oom: Oom) -> bool:
     crash = oom.fault.crash
     codes = [frame.code for link in crash.links for frame in link.frames] if crash is not None else []
     near = [line.text for line in oom.run.lines[max(0, oom.fault.index - 2) : oom.fault.index]]
-    paths = [file.replace("\\", "/") for file in oom.fault.files]
-    return names_encoder(paths, [*near, *codes], oom.fault.functions)
+    return names_encoder(oom.fault.files, [*near, *codes], oom.fault.functions)
 
 
 def _by_size(case: Case) -> Finding | None:
@@ -145,7 +144,7 @@ def _by_launch(case: Case, oom: Oom) -> Finding | None:
 
 def _elsewhere(oom: Oom) -> bool:
     """Does a call say which part of the pass it was? The model's own file, without its language model's, does not."""
-    last = oom.fault.files[-1].replace("\\", "/") if oom.fault.files else ""
+    last = oom.fault.files[-1] if oom.fault.files else ""
     return bool(oom.fault.functions) and not (oom.fault.functions[-1] == "forward" and says(last, "call-multimodal"))
 
 

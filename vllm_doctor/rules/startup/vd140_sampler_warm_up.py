@@ -59,8 +59,7 @@ def _in_its_code(root: Fault) -> bool:
     and while serving there are never more of them than the profile run had."""
     if root.startup_phase is not StartupPhase.CONFIG or not root.ids & EXHAUSTED:
         return False
-    last = [f.replace("\\", "/") for f in root.files[-2:]]
-    return any(says(f, "call-v1-sampler") for f in last) and not any("logprobs" in f for f in root.functions)
+    return any(says(f, "call-v1-sampler") for f in root.files[-2:]) and not any("logprobs" in f for f in root.functions)
 
 
 def _relayed(run: AnalysedRun, root: Fault) -> bool:
