@@ -27,8 +27,12 @@ REPO = covered.REPO
 ROOMS = ("rules", "remedy", "plan", "gather")  # folders of vllm_doctor
 # Of the tests that run a line, so many seconds of them are asked.
 ENOUGH = 60.0
+# Seconds of the processor after which a bug goes on for ever; a busy machine does not make them more.
+FOR_EVER = 180
 _CODE = re.compile(r"vd\d{3}(?=_)")
 _CAUGHT, _REFUSED, _SURVIVED, _UNCOVERED = "caught", "refused by the types", "survived", "no test runs it"
+# The clock ran out before the tests did: of the bug nothing is known.
+_UNDECIDED = "undecided"
 
 
 # Tests and the type check both stand before a landing.
@@ -75,20 +79,22 @@ def asked(tests: list[str], bug: Bug, seconds: dict[str, float]) -> list[str]:
     return chosen
 
 
-def verdict(bug: Bug, tests: list[str]) -> str:
-    """Is the bug seen by one of the tests? A child that dies, or goes on for ever, saw it too."""
+def verdict(bug: Bug, tests: list[str], clock: int) -> str:
+    """Is the bug seen by one of the tests? A child that dies, or goes on for ever, saw it too; of one that was stopped
+    by the clock, after so many seconds, nothing is said."""
     if not tests:
         return _UNCOVERED
     child = os.fork()
     if child == 0:
-        _child(bug, tests)
+        _child(bug, tests, clock)
     _, status = os.waitpid(child, 0)
-    return _SURVIVED if os.waitstatus_to_exitcode(status) == 0 else _CAUGHT
+    code = os.waitstatus_to_exitcode(status)
+    return {0: _SURVIVED, -signal.SIGALRM: _UNDECIDED}.get(code, _CAUGHT)
 
 
-def _child(bug: Bug, tests: list[str]) -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (180, 180))
-    signal.alarm(600)
+def _child(bug: Bug, tests: list[str], clock: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (FOR_EVER, FOR_EVER))
+    signal.alarm(clock)
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
@@ -133,6 +139,9 @@ def main() -> int:
     asked_for.add_argument("--each", type=int, default=110, help="bugs in each room (default %(default)s)")
     asked_for.add_argument("--seed", type=int, default=1)
     asked_for.add_argument("--minutes", type=float, default=60.0, help="begin no other bug after so many")
+    asked_for.add_argument(
+        "--clock", type=int, default=600, help="seconds after which a bug is given up (default %(default)s)"
+    )
     asked_for.add_argument("--least", type=float, default=0.85, help="share to be caught (default %(default)s)")
     asked_for.add_argument("--file", default="", help="only files whose path holds this")
     asked_for.add_argument("--again", action="store_true", help="use the coverage of the run before")
@@ -174,8 +183,8 @@ def _tried(o: argparse.Namespace) -> list[tuple[Bug, Mutant, str]]:
         tests = (
             of_file.get(changed.line) or sorted({t for one in of_file.values() for t in one}) or _starting(bug, lines)
         )
-        told = verdict(bug, asked(tests, bug, seconds))
-        if told != _CAUGHT and typed.refuses(bug.path, changed):
+        told = verdict(bug, asked(tests, bug, seconds), o.clock)
+        if told in {_SURVIVED, _UNCOVERED} and typed.refuses(bug.path, changed):
             told = _REFUSED
         tried.append((bug, changed, told))
         if told not in _SEEN:
@@ -188,17 +197,20 @@ def _report(o: argparse.Namespace, tried: list[tuple[Bug, Mutant, str]]) -> int:
         count = collections.Counter(told for bug, _, told in tried if bug.room == room)
         print(f"{room}: {_told(count)}")
     whole = collections.Counter(told for _, _, told in tried)
-    share = sum(whole[one] for one in _SEEN) / len(tried) if tried else 0.0
+    decided = len(tried) - whole[_UNDECIDED]
+    share = sum(whole[one] for one in _SEEN) / decided if decided else 0.0
     print(f"all: {_told(whole)}; seed {o.seed}, at most {o.each} a room")
     return 0 if share >= o.least else 1
 
 
 def _told(count: "collections.Counter[str]") -> str:
-    seen, every = sum(count[one] for one in _SEEN), max(1, count.total())
+    decided = count.total() - count[_UNDECIDED]
+    seen, every = sum(count[one] for one in _SEEN), max(1, decided)
+    undecided = f"; {count[_UNDECIDED]} undecided" if count[_UNDECIDED] else ""
     return (
-        f"{seen} of {count.total()} seen ({seen / every:.0%}): "
+        f"{seen} of {decided} seen ({seen / every:.0%}): "
         f"{count[_CAUGHT]} by tests ({count[_CAUGHT] / every:.0%}), "
-        f"{count[_REFUSED]} by the types; {count[_SURVIVED]} survived, {count[_UNCOVERED]} no test runs"
+        f"{count[_REFUSED]} by the types; {count[_SURVIVED]} survived, {count[_UNCOVERED]} no test runs{undecided}"
     )
 
 
