@@ -4,7 +4,18 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from tests.approved import askers, bounds, diagnoses, plan_options, plan_sweeps, plans, readings, rests_on, sweeps
+from tests.approved import (
+    askers,
+    bounds,
+    diagnoses,
+    plan_options,
+    plan_sweeps,
+    plans,
+    readings,
+    rests_on,
+    sweeps,
+    wordings,
+)
 
 FOLDER = Path(__file__).parent
 
@@ -21,6 +32,7 @@ def made() -> dict[Path, Callable[[], str]]:
         "rests_on": ("txt", rests_on.codes(), rests_on.answers),
         "sweeps": ("txt", sweeps.codes(), sweeps.answers),
         "readings": ("txt", readings.kinds(), readings.answers),
+        "wordings": ("txt", wordings.families(), wordings.answers),
     }
     return {
         FOLDER / kind / f"{name}.{end}": partial(write, name)
@@ -31,7 +43,7 @@ def made() -> dict[Path, Callable[[], str]]:
 
 def present() -> set[Path]:
     """The files that lie there."""
-    kinds = ("plans", "plan_sweeps", "plan_options", "sweeps", "rests_on", "readings", "askers", "bounds")
+    kinds = ("plans", "plan_sweeps", "plan_options", "sweeps", "rests_on", "readings", "askers", "bounds", "wordings")
     texts = (FOLDER.glob(f"{kind}/*.txt") for kind in kinds)
     return {*FOLDER.glob("diagnoses/*.yaml"), *(path for kind in texts for path in kind)}
 

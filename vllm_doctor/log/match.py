@@ -73,8 +73,13 @@ def messages() -> tuple[Message, ...]:
     """All messages, family by family."""
     found: list[Message] = []
     for path in sorted(FOLDER.glob("*.json")):
-        found.extend(msgspec.json.decode(path.read_bytes(), type=list[Message]))
+        found.extend(of_family(path.stem))
     return tuple(found)
+
+
+def of_family(name: str) -> tuple[Message, ...]:
+    """The messages of one file of the catalogue."""
+    return msgspec.json.decode((FOLDER / f"{name}.json").read_bytes(), type=tuple[Message, ...])
 
 
 @cache
