@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.plan.models import DEEPSEEK_LIKE, GPT_OSS_20B, LLAMA_8B
+from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, GPT_OSS_20B, LLAMA_8B
 from vllm_doctor.cli.main import run
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.plan.advice.alternatives import left
@@ -129,6 +129,12 @@ def test_the_smallest_changes_and_the_cards_are_named(model):
     assert hardware(p)
     kinds = [g.template for g, _, _ in hardware(p)]
     assert len(kinds) == len(set(kinds)), "one card of each kind"
+
+
+def test_a_card_that_holds_the_weights_in_another_type_rules_out_no_other(model):
+    # Turing has no bfloat16 and Gemma 3 no float16: there it is twice as large.
+    p = plan(model(GEMMA3_LIKE), "--max-model-len 16384", gpu="L4", version="0.26.0")
+    assert ("NVIDIA H100 80GB HBM3", 1) in {(card.name, count) for card, count, _ in hardware(p)}
 
 
 def command(*args):

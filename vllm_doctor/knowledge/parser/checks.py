@@ -117,17 +117,22 @@ class OptionTest:
                 value = self.value(inner)
                 return value if isinstance(value, UnknownValue) else not value
             case ast.BoolOp(op=op, values=parts):
-                return self._joined([self.value(part) for part in parts], all_of=isinstance(op, ast.And))
+                return self._joined(parts, all_of=isinstance(op, ast.And))
             case ast.Compare(left=left, ops=ops, comparators=others):
                 return self._compared(left, ops, others)
             case _:
                 return _UNKNOWN
 
-    def _joined(self, values: list[object], *, all_of: bool) -> object:
-        decided = [bool(v) for v in values if not isinstance(v, UnknownValue)]
-        if any(v is not all_of for v in decided):
-            return not all_of
-        return all_of if len(decided) == len(values) else _UNKNOWN
+    def _joined(self, parts: list[ast.expr], *, all_of: bool) -> object:
+        """One part that decides it settles the whole, whatever nobody knows of the others."""
+        known = True
+        for part in parts:
+            value = self.value(part)
+            if isinstance(value, UnknownValue):
+                known = False
+            elif bool(value) is not all_of:
+                return not all_of
+        return all_of if known else _UNKNOWN
 
     def _compared(self, left: ast.expr, ops: list[ast.cmpop], others: list[ast.expr]) -> object:
         one = self.value(left)

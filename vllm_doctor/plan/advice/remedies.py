@@ -151,23 +151,20 @@ def _offloaded(planner: Planner, p: Prediction) -> list[Try]:
 def hardware(planner: Planner) -> list[tuple[Card, int, Prediction]]:
     """The smallest set-ups on which the launch is safe as asked: (card, how many, prediction), one of each kind of card
     for which there is a template (a B300 stands for the GB300 too)."""
-    found: list[tuple[Card, int, Prediction]] = []
-    split: dict[int, float] = {}  # weights of one card by how many share them: most cards are ruled out by these alone
-    for name in names():
-        gpu = find(name)
-        if gpu is None or gpu.unified or gpu.template == "generic":
-            continue
-        for count in (1, 2, 4, 8):
-            if planner.arch.heads and planner.arch.heads % count:
-                continue
-            if split.get(count, 0.0) > gpu.total_gib:
-                continue
-            p = planner.on(gpu, count).predict({"tensor-parallel-size": str(count), "pipeline-parallel-size": None})
-            split[count] = min(split.get(count, p.weights_gib), p.weights_gib)
-            if safe(p):
-                found.append((gpu, count, p))
-                break
     kinds: dict[str, tuple[Card, int, Prediction]] = {}
-    for set_up in sorted(found, key=lambda f: f[0].total_gib * f[1]):
-        kinds.setdefault(set_up[0].template, set_up)
+    # Weights of one card by how many share them, and by its kernels' layout: most cards are ruled out by these alone.
+    split: dict[tuple[int, float | None], float] = {}
+    heads = planner.arch.heads
+    counts = [count for count in (1, 2, 4, 8) if not heads or heads % count == 0]
+    cards = [gpu for name in names() if (gpu := find(name)) is not None]
+    set_ups = [(gpu, n) for gpu in cards if not gpu.unified and gpu.template != "generic" for n in counts]
+    # The smallest first, so that of each kind nothing beyond the first that is safe is planned at all.
+    for gpu, count in sorted(set_ups, key=lambda one: one[0].total_gib * one[1]):
+        share = (count, gpu.capability)
+        if gpu.template in kinds or split.get(share, 0.0) > gpu.total_gib:
+            continue
+        p = planner.on(gpu, count).predict({"tensor-parallel-size": str(count), "pipeline-parallel-size": None})
+        split[share] = p.weights_gib
+        if safe(p):
+            kinds[gpu.template] = (gpu, count, p)
     return list(kinds.values())

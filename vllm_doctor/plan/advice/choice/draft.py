@@ -23,10 +23,16 @@ class Draft:
         self.reasons: list[Reason] = []
         self.arch = planner.arch
         self.useful = True
+        self._seen: dict[frozenset[tuple[str, str | bool | None]], Prediction] = {}
 
     def predict(self, **more: str | bool | None) -> Prediction:
-        """Predict with the choices so far and some more (underscores for dashes)."""
-        return self.planner.predict({**self.changes, **{k.replace("_", "-"): v for k, v in more.items()}})
+        """Predict with the choices so far and some more (underscores for dashes). A launch is planned once, however
+        often the search comes by it."""
+        changes = {**self.changes, **{k.replace("_", "-"): v for k, v in more.items()}}
+        asked = frozenset(changes.items())
+        if asked not in self._seen:
+            self._seen[asked] = self.planner.predict(changes)
+        return self._seen[asked]
 
     def keep(self, name: str, value: float | str | bool, why: str, *sums: Sum) -> None:
         """Settle a flag."""
