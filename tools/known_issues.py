@@ -5,10 +5,12 @@
     tools/known_issues.py queue LOG...         what no rule and no entry knows in these logs, most often met first
     tools/known_issues.py sample N SEED        N entries drawn at random, to be read again by somebody else
     tools/known_issues.py check RELEASE        the entries that RELEASE no longer has; exit 1 if there are any
+    tools/known_issues.py prove SOURCES        hold every proof that is code against the releases in SOURCES (a folder
+                                               for each, by its version: an unpacked wheel or source archive of it)
 
 A draft has what can be read from the log. What happens, the way round, the releases and the title are written by who
-read the thread, in their own words; then it goes into the file of its part of vLLM in
-vllm_doctor/knowledge/known_issues/.
+read the thread, in their own words, with what proves a mend: a pull request, or a line in two releases. Then it goes
+into the file of its part of vLLM in vllm_doctor/knowledge/known_issues/.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ import json
 import random
 import re
 import sys
+from pathlib import Path
 
 from vllm_doctor.gather.logfile import read_logs
-from vllm_doctor.knowledge.known_issues import issues, matching, mended_in, normalised
+from vllm_doctor.knowledge.known_issues import Proof, issues, matching, mended_in, normalised
 from vllm_doctor.knowledge.version import parse_version
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.records.reading import Known
@@ -64,6 +67,7 @@ def draft(log: str, address: str) -> dict[str, object] | str:
         "calls": near,
         "since": judged(read.value).version,
         "fixed": None,
+        "proof": [],
         "answers": [],
     }
 
@@ -94,6 +98,38 @@ def sample(count: int, seed: int) -> list[str]:
     return [f"{one.id}: {one.title}: {one.address}" for one in drawn]
 
 
+def unproved(sources: Path) -> list[tuple[str, str]]:
+    """(Entry, why its proof does not hold) by the code of the releases; a release that is not there is named too."""
+    proofs = [(one.id, proof) for one in issues() for proof in one.proof if proof.of_code]
+    return [(name, why) for name, proof in proofs if (why := refuted(proof, sources)) is not None]
+
+
+def refuted(proof: Proof, sources: Path) -> str | None:
+    """Why the code of two releases does not bear a proof out; None where it does."""
+    last, first = (sources / release for release in (proof.last, proof.first))
+    missing = [folder.name for folder in (last, first) if not folder.is_dir()]
+    if missing:
+        return f"release not in {sources}: {', '.join(missing)}"
+    if proof.gone:
+        if proof.gone not in _read(last / proof.file):
+            return f"{proof.last} does not have in {proof.file}: {proof.gone}"
+        here = first / proof.file
+        moved = [here] if here.is_file() else sorted(first.rglob(here.name))
+        still = [file for file in moved if proof.gone in _read(file)]
+        if still:
+            return f"{proof.first} still has in {still[0].relative_to(first)}: {proof.gone}"
+    if proof.came:
+        if proof.came in _read(last / proof.file):
+            return f"{proof.last} already has in {proof.file}: {proof.came}"
+        if proof.came not in _read(first / proof.file):
+            return f"{proof.first} does not have in {proof.file}: {proof.came}"
+    return None
+
+
+def _read(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+
+
 def main(argv: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 entries to take out or no draft, 2 what was asked cannot be read."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -108,6 +144,8 @@ def main(argv: list[str] | None = None) -> int:
     some.add_argument("seed", type=int)
     old = commands.add_parser("check")
     old.add_argument("release")
+    code = commands.add_parser("prove")
+    code.add_argument("sources", type=Path)
     asked = parser.parse_args(argv)
     if asked.command == "draft":
         made = draft(asked.log, asked.address)
@@ -119,6 +157,12 @@ def main(argv: list[str] | None = None) -> int:
     if asked.command == "sample":
         print("\n".join(sample(asked.count, asked.seed)))
         return 0
+    if asked.command == "prove":
+        wrong = unproved(asked.sources)
+        print("\n".join(f"{name}: {why}" for name, why in wrong))
+        seen = sum(proof.of_code for one in issues() for proof in one.proof)
+        print(f"{seen} proofs are code, {len(wrong)} of them do not hold")
+        return 1 if wrong else 0
     if parse_version(asked.release) is None:
         print(f"{asked.release}: not a release of vLLM; needed: a version such as 0.33.0", file=sys.stderr)
         return 2

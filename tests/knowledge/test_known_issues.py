@@ -44,6 +44,28 @@ def test_its_releases_are_releases_and_its_options_some_release_has(issue: Issue
             assert any(versions.flag(o, versions.newest_known()) is not None for o in answer.options)
 
 
+@EVERY_ISSUE
+def test_what_mends_it_is_proved_by_a_pull_request_or_by_code_of_two_releases(issue: Issue) -> None:
+    upgrades = [answer for answer in issue.answers if answer.kind == "upgrade"]
+    assert not (issue.fixed or upgrades) or issue.proof
+    for proof in issue.proof:
+        assert bool(proof.pull) != proof.of_code
+        assert not proof.pull or re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", proof.pull)
+        assert not proof.of_code or as_version(proof.last) < as_version(proof.first)
+
+
+@EVERY_ISSUE
+def test_the_release_that_mends_it_is_the_first_whose_code_does(issue: Issue) -> None:
+    seen = [proof.first for proof in issue.proof if proof.of_code]
+    assert issue.fixed is None or issue.fixed in seen
+
+
+@EVERY_ISSUE
+def test_nothing_rests_on_a_report_that_is_closed(issue: Issue) -> None:
+    for text in (issue.about, *(answer.why for answer in issue.answers)):
+        assert not re.search(r"\bclosed\b", text), text
+
+
 def test_ids_are_used_once() -> None:
     assert len({one.id for one in issues()}) == len(issues())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import known_issues
 import pytest
 
-from vllm_doctor.knowledge.known_issues import Issue
+from vllm_doctor.knowledge.known_issues import Issue, Proof
 
 ADDRESS = "https://github.com/vllm-project/vllm/issues/1"
 TORN = """\
@@ -26,7 +26,7 @@ def test_a_draft_matches_what_it_was_made_of(tmp_path: Path) -> None:
     assert isinstance(made, dict)
     assert made["said"] == "place .{1,200} of .{1,200} is not in a table of .{1,200}"
     assert made["calls"] == [r"engine/core\.py:run$", r"v1/example\.py:peculiar$"]
-    assert Issue(**{k: v for k, v in made.items() if k not in {"calls", "answers"}}).kind == "IndexError"
+    assert Issue(**{k: v for k, v in made.items() if k not in {"calls", "answers", "proof"}}).kind == "IndexError"
 
 
 def test_a_log_without_a_failure_gives_no_draft(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,3 +66,52 @@ def test_the_queue_counts_the_same_failure_once_however_its_numbers_differ(tmp_p
 def test_a_sample_is_the_same_for_the_same_seed() -> None:
     assert len(known_issues.sample(30, 1)) == 30
     assert known_issues.sample(30, 1) == known_issues.sample(30, 1) != known_issues.sample(30, 2)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("assert x\n", "assert y\n", None),
+        ("assert x\n", "assert x\n", "2.0 still has in a/core.py: assert x"),
+        ("assert y\n", "assert y\n", "1.0 does not have in a/core.py: assert x"),
+    ],
+)
+def test_a_line_that_went_proves_a_mend(tmp_path: Path, before: str, after: str, told: str | None) -> None:
+    write(tmp_path / "1.0/a/core.py", before)
+    write(tmp_path / "2.0/a/core.py", after)
+    assert refuted(tmp_path, gone="assert x") == told
+
+
+def test_a_line_that_went_into_another_folder_proves_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "1.0/a/core.py", "assert x\n")
+    write(tmp_path / "2.0/b/core.py", "assert x\n")
+    assert refuted(tmp_path, gone="assert x") == "2.0 still has in b/core.py: assert x"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("", "if x:\n", None),
+        ("if x:\n", "if x:\n", "1.0 already has in a/core.py: if x:"),
+        ("", "", "2.0 does not have in a/core.py: if x:"),
+    ],
+)
+def test_a_line_that_came_proves_a_mend(tmp_path: Path, before: str, after: str, told: str | None) -> None:
+    write(tmp_path / "1.0/a/core.py", before)
+    write(tmp_path / "2.0/a/core.py", after)
+    assert refuted(tmp_path, came="if x:") == told
+
+
+def test_a_release_whose_code_is_not_there_proves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert known_issues.main(["prove", str(tmp_path)]) == 1
+    assert "release not in" in capsys.readouterr().out
+
+
+def refuted(sources: Path, **line: str) -> str | None:
+    proof = Proof(last="1.0", first="2.0", file="a/core.py", **line)
+    return known_issues.refuted(proof, sources)
+
+
+def write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True)
+    file.write_text(text, encoding="utf-8")

@@ -19,10 +19,33 @@ from vllm_doctor.knowledge.versions import Version, as_version
 _VARIES = Pattern(r"0x[0-9a-f]+|\d+|'[^']{0,200}'|\"[^\"]{0,200}\"")
 
 
+class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What bears out that a later release is without a defect; that a report is closed proves nothing.
+
+    `pull` is a merged pull request (`owner/name#number`): it tells of no release. Or code was read in two releases that
+    follow each other: `last` still has the defect and `first` does not. Their `file` tells it: `gone` is a part of a
+    line that `last` has there and `first` does not (nor, where the file is gone, in another file of its name), `came`
+    one that `first` has there and `last` does not.
+    """
+
+    pull: str = ""
+    last: str = ""
+    first: str = ""
+    file: str = ""
+    gone: str = ""
+    came: str = ""
+
+    @property
+    def of_code(self) -> bool:
+        """Was the change read in the code of releases?"""
+        return bool(self.last and self.first and self.file and (self.gone or self.came))
+
+
 class Issue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One defect. `kind`, `said`, `code` and `calls` are patterns: of the exception's class, its message, the code of
     the innermost call, and calls as `file:function` of which each must be there. `since` and `fixed` bound the releases
-    (from, and the first without it); `address` is what was read, on the day `read`."""
+    (from, and the first without it); `address` is what was read, on the day `read`. `proof` bears out `fixed`, and
+    every answer that is an upgrade of vLLM."""
 
     id: str
     title: str
@@ -35,6 +58,7 @@ class Issue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     calls: tuple[str, ...] = ()
     since: str | None = None
     fixed: str | None = None
+    proof: tuple[Proof, ...] = ()
     answers: tuple[Answer, ...] = ()
 
 
