@@ -51,10 +51,8 @@ def _table() -> dict[str, Card]:
 
 
 @cache
-def _accelerators() -> dict[str, list[dict[str, Any]]]:
-    read: dict[str, list[dict[str, Any]]] = json.loads(
-        Path(__file__).with_name("accelerators.json").read_text(encoding="utf-8")
-    )
+def _accelerators() -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(Path(__file__).with_name("accelerators.json").read_text(encoding="utf-8"))
     return read
 
 
@@ -94,6 +92,29 @@ def _tools() -> tuple[DeviceTool, ...]:
 def device_tool(platform: str | None) -> DeviceTool:
     """The tool of vLLM's platform of this name; NVIDIA's, the first of the table, for one that has none."""
     return next((tool for tool in _tools() if tool.platform == platform), _tools()[0])
+
+
+@dataclass(frozen=True)
+class OnChip:
+    """The devices of one platform of vLLM on which a block of a kernel may have so many bytes of on-chip memory, with
+    the compute capabilities that NVIDIA's of them have."""
+
+    platform: str
+    bytes: int
+    capabilities: tuple[float, ...]
+
+
+def with_on_chip(limit: int) -> tuple[OnChip, ...]:
+    """Whose devices have exactly this limit of on-chip memory (bytes), as the driver tells it; empty for one that is
+    not known."""
+    rows = (OnChip(row["platform"], row["bytes"], tuple(row["capabilities"])) for row in _accelerators()["on_chip"])
+    return tuple(row for row in rows if row.bytes == limit)
+
+
+def unified_by_name(name: str) -> bool:
+    """Does a word of a device's, or its board's, name say that its GPU has no memory of its own?"""
+    words = " ".join(re.findall(r"[a-z0-9]+", name.lower()))
+    return any(mark in words for mark in _accelerators()["unified_words"])
 
 
 def unified_by_size(total_gib: float) -> bool:

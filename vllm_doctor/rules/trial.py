@@ -12,7 +12,7 @@ import msgspec
 from vllm_doctor.records.finding import Change, Finding, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.device import platform
+from vllm_doctor.rules.gates.device import compiles_programs, platform
 from vllm_doctor.rules.gates.kv_cache import on_cpu
 from vllm_doctor.rules.ledger import Ledger, ledger
 from vllm_doctor.rules.remedies.step import sequences
@@ -29,6 +29,8 @@ _LEAST_TOKENS = 512
 _SMALLEST_DEFAULT = {"max-num-batched-tokens": 512}
 # Options of memory that only a GPU has, and those that need memory of the host mapped into a GPU.
 _OF_A_GPU = frozenset({"gpu-memory-utilization", "enforce-eager", "cpu-offload-gb", "swap-space"})
+# Options of CUDA graphs, and of what is compiled beside them.
+_OF_GRAPHS = frozenset({"max-cudagraph-capture-size", "cudagraph-capture-sizes", "cuda-graph-sizes", "enforce-eager"})
 _MAPPED = frozenset({"cpu-offload-gb"})
 _MAPS = frozenset({"cuda", "rocm"})
 # Platforms whose code quantises nothing to FP8 while it loads.
@@ -73,6 +75,8 @@ def _possible(case: Case, change: Change) -> bool:
     run = case.run
     device = platform(case)
     if change.name in _OF_A_GPU and (device == "cpu" or on_cpu(case)):
+        return False
+    if change.name in _OF_GRAPHS and compiles_programs(case):
         return False
     if change.name in _MAPPED and device is not None and device not in _MAPS:
         return False

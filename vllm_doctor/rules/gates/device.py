@@ -1,11 +1,14 @@
 """Whose device it is that the server computes on, and the maker's tool that lists who holds its memory."""
 
 from vllm_doctor.knowledge.gpus import DeviceTool, device_tool
+from vllm_doctor.log.match import says
 from vllm_doctor.rules.case import Case
 
 _ALLOCATORS = {"hip": "rocm"}
 # The platforms by the devices that vLLM names; `cuda` is the name of AMD's, too.
 _OWN_NAMES = frozenset({"xpu", "npu", "hpu"})
+# Platforms whose every step is a compiled program.
+_COMPILED = frozenset({"tpu", "neuron"})
 _DEVICES = {
     "device-oom-xla": "tpu",
     "device-oom-program": "tpu",
@@ -40,3 +43,9 @@ def platform(case: Case) -> str | None:
 def maker_tool(case: Case) -> DeviceTool:
     """What the maker of this device gives for it; NVIDIA's tool where nothing names another platform."""
     return device_tool(platform(case))
+
+
+def compiles_programs(case: Case) -> bool:
+    """Does this platform capture no graphs? What its runner calls so compiles a program for each size of a step."""
+    files = case.root.files if case.root is not None else ()
+    return platform(case) in _COMPILED or any(says(file, "call-of-tpu") for file in files)

@@ -90,10 +90,11 @@ def _offload(case: Case, ranks: int) -> Iterator[HostClaim]:
     else:
         return
     why = (
-        f"offloaded weights take {whole:g} GiB of the host, and {ROUNDED}; the GPUs must hold them then: more GPUs, "
-        "or a smaller model"
+        f"offloaded weights take {whole:g} GiB of the host, and {ROUNDED}; the GPUs must hold what is not offloaded: "
+        "more GPUs, or a smaller model"
     )
-    yield HostClaim(size, set_flag(case, "cpu-offload-gb", 0, Direction.LOWER, why), large=True)
+    to = math.floor(asked / 2) if asked else 0
+    yield HostClaim(size, set_flag(case, "cpu-offload-gb", to, Direction.LOWER, why), large=True)
 
 
 def _kv_offload(case: Case) -> Iterator[HostClaim]:

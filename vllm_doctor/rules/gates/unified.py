@@ -1,18 +1,19 @@
 """Whether GPU and host share one memory, by what names the card, else by a size that only such cards have."""
 
-from vllm_doctor.knowledge.gpus import unified_by_size
+from vllm_doctor.knowledge.gpus import unified_by_name, unified_by_size
 from vllm_doctor.rules.case import Case
 
 # As vLLM names its platform, as torch its allocator.
+# Where a text names such a card, or the board or the processor that it is a part of.
+_NAMED = ("card-of-the-host", "board-of-the-host", "apu-of-the-host", "apu-by-code")
 _CUDA = frozenset({"cuda", "rocm", "hip"})
-_UNIFIED = ("gb10", "dgx spark", "thor", "orin", "jetson")
 
 
 def shares_memory(case: Case) -> bool:
     """Has the card no memory of its own? False where nothing names it, and its size leaves it open."""
     name = _name(case)
     if name or case.total_gib is None:
-        return any(mark in name.lower() for mark in _UNIFIED)
+        return unified_by_name(name)
     return _of_torchs_cuda(case) and unified_by_size(case.total_gib)
 
 
@@ -34,4 +35,4 @@ def is_named(case: Case) -> bool:
 
 def _name(case: Case) -> str:
     run = case.run
-    return case.gpu_name or (hit.fields["card"] if run is not None and (hit := run.first("card-of-the-host")) else "")
+    return case.gpu_name or (hit.fields["card"] if run is not None and (hit := run.first(*_NAMED)) else "")

@@ -1,21 +1,30 @@
 """VD519: a kernel does not fit the on-chip shared memory of this GPU; that is neither VRAM nor /dev/shm."""
 
+from vllm_doctor.knowledge import builds, kernels, versions
+from vllm_doctor.knowledge.version import Version
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.gates.rocm import least_capability, on_rocm, platforms
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kernel import KernelKind, kernel_kind, other_attention, other_kernel
 from vllm_doctor.rules.remedies.step import sequences
-from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
+from vllm_doctor.rules.remedies.weights import quantised
+from vllm_doctor.rules.say import environment, finding, set_flag, thing, upgrade
 
 _IDS = (
     "triton-shared",
     "tile-unsupported",
     "xla-on-chip",
 )
+
+_WHICH = "Say which card it is (--gpu): NVIDIA's and AMD's cards with this much on-chip memory have different kernels"
+# Up to this release a card below compute capability 8.0 falls back to V0.
+_V0_LEFT = Version((0, 9))
 
 
 def judge(case: Case) -> Outcome:
@@ -29,26 +38,72 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=_changes(case, fault),
+        then=_WHICH if platforms(case, fault) - {"cuda"} and "rocm" in platforms(case, fault) else "",
         refute="the same model fails in the same call on a GPU with more on-chip memory",
     )
 
 
 def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
-    """Another attention backend only where attention is what did not fit; else the kernels of what failed."""
+    """Another attention backend only where attention is what did not fit; else other kernels for what failed. Triton
+    refuses before the kernel runs, so the call that failed is the one that is named."""
     if fault.fields("xla-on-chip").get("space") == "smem":
         return _smaller_table(case)
     failed = kernel_kind(case, fault)
+    triton = "triton-shared" in fault.ids
     if failed is KernelKind.ATTENTION:
-        triton = "triton-shared" in fault.ids
         other = other_attention(case, fault, "this backend's kernels need less on-chip memory", not_triton=triton)
-        return (other or _smaller_block(case),)
-    if failed is KernelKind.MATRIX and "triton-shared" in fault.ids:
+        return (other, *_whole_prompts(case, fault)) if other is not None else _without_another(case, fault)
+    if failed is KernelKind.MATRIX and triton:
         why = (
             "take a checkpoint with another quantization (AWQ, GPTQ): Triton's kernel for this one does "
             "not fit this GPU"
         )
         return (thing(ChangeKind.FLAG, "model", Direction.CHANGE, why),)
+    if failed is KernelKind.EXPERTS and triton:
+        return (*_experts(case, fault), _smaller_block(case, fault))
     return other_kernel(case, fault) if failed is not None else ()
+
+
+def _without_another(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    whole = _whole_prompts(case, fault)
+    return whole or (_smaller_block(case, fault),)
+
+
+def _whole_prompts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """V0 calls this kernel for prompts alone of which a part is in the cache: of an earlier one, or of a chunk before.
+    Cards below 8.0 run V0 up to 0.8."""
+    old = case.version is not None and case.version < _V0_LEFT and (least_capability(case, fault) or 8.0) < 8.0
+    engine = case.run.engine if case.run is not None else None
+    cached = any(says(file, "call-cached-prompt") for file in fault.files)
+    if not cached or not (engine == "V0" or (engine is None and old)):
+        return ()
+    why = "this kernel continues a prompt of which a part is cached; whole prompts use another one"
+    return (
+        set_flag(case, "enable-chunked-prefill", False, Direction.SET, why),
+        set_flag(case, "enable-prefix-caching", False, Direction.SET, why),
+    )
+
+
+def _experts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """Other kernels for the experts than Triton's; else another width of them, for which the tiles are chosen anew
+    (fused_moe.py: try_get_optimal_moe_config)."""
+    at = case.version or versions.newest_known()
+    maker = {"rocm"} if on_rocm(case) else platforms(case, fault)
+    to = "aiter" if maker == {"rocm"} else "marlin" if quantised(case) and maker <= {"cuda"} else None
+    changes: list[Change | None] = []
+    if to is not None and kernels.has("moe", to, at):
+        why = "Triton's kernel for the experts does not fit; this one multiplies the same weights"
+        changes.append(set_flag(case, "moe-backend", to, Direction.SET, why))
+    elif to == "aiter" and case.has_env("VLLM_ROCM_USE_AITER") is not None and case.env("VLLM_ROCM_USE_AITER") != "1":
+        why = "AITER's kernels for the experts take the place of Triton's, which do not fit"
+        needs = Applicability.NEEDS_REVIEW
+        changes.append(environment("VLLM_ROCM_USE_AITER", Direction.SET, why, to="1", applicability=needs))
+    if case.effective("enable-expert-parallel") in {True, "True"}:
+        why = (
+            "Triton's tiles are chosen by how many experts a GPU has and how wide they are: each then has a part of all"
+        )
+        changes.append(set_flag(case, "enable-expert-parallel", None, Direction.REMOVE, why))
+    return tuple(changes)
 
 
 def _smaller_table(case: Case) -> tuple[Change | None, ...]:
@@ -62,10 +117,14 @@ def _smaller_table(case: Case) -> tuple[Change | None, ...]:
     )
 
 
-def _smaller_block(case: Case) -> Change | None:
-    """vLLM names no other backend for this model and card: what is left is a release whose kernel fits."""
+def _smaller_block(case: Case, fault: Fault) -> Change | None:
+    """vLLM names no other kernel for this model and card: what is left is a release whose kernel fits, where the
+    newest has code for such a card."""
+    least = least_capability(case, fault) if not on_rocm(case) else None
+    if least is not None and builds.has_code(least, versions.newest_known()) is False:
+        return None
     return upgrade(
-        case, ("vLLM names no other attention backend for this model on this GPU; the newest release may have one")
+        case, "vLLM names no other kernel for this model on this GPU; the newest release may have one that fits"
     )
 
 

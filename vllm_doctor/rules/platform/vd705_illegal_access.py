@@ -100,4 +100,6 @@ def _alone(first: Xid, evidence: tuple[Evidence, ...]) -> Finding:
     )
 
 
-RULE = rule("VD705", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.KERNEL}), judge=judge)
+RULE = rule(
+    "VD705", reads=frozenset({Signal.GPUS, Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.KERNEL}), judge=judge
+)

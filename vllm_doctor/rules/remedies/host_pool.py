@@ -84,6 +84,8 @@ def _nixl(case: Case) -> Change | None:
 def _lmcache(case: Case) -> Change:
     why = "every rank pins this many GiB of the host for LMCache; max_local_cpu_size in its file"
     name, told = "LMCACHE_MAX_LOCAL_CPU_SIZE", case.env("LMCACHE_MAX_LOCAL_CPU_SIZE")
+    said = case.run.first("lmcache-local") if case.run is not None else None
+    told = said.fields["size"] if said is not None else told
     now = float(told) if told is not None and told.replace(".", "", 1).isdigit() else None
     return environment(name, Direction.LOWER, why, to=max(1, int((now or _LOCAL_CACHE) / 2)), before=now)
 

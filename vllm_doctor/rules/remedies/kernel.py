@@ -6,7 +6,7 @@ of the calls belongs to a kind of kernel, the next run is asked to name it (CUDA
 
 from enum import StrEnum
 
-from vllm_doctor.knowledge import gpus, kernels, versions
+from vllm_doctor.knowledge import kernels, versions
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.log import chosen_kernels
 from vllm_doctor.log.chosen_kernels import Chosen
@@ -16,7 +16,7 @@ from vllm_doctor.log.traceback import in_packages
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.rocm import on_rocm
+from vllm_doctor.rules.gates.rocm import least_capability, on_rocm, platforms
 from vllm_doctor.rules.remedies.compilation import with_passes_off, without_compiling, without_graphs
 from vllm_doctor.rules.remedies.step import eager
 from vllm_doctor.rules.say import environment, set_flag
@@ -291,8 +291,11 @@ _LATENT = "TRITON_MLA"
 _LATENT_OTHERS = ("flashmla", "flash_mla", "cutlass_mla", "flashinfer_mla", "flashattn_mla", "aiter_mla")
 # The least compute capability of each (v1/attention/backends, `supports_compute_capability`), in the order to try.
 _GENERAL = (("FLASH_ATTN", 8.0), ("FLASHINFER", 7.5), ("TRITON_ATTN", 0.0), ("FLEX_ATTENTION", 0.0))
+# What every AMD card has (platforms/rocm.py): a kernel of its own for decoding beside Triton's for prompts.
+_AMD = ("ROCM_ATTN", "TRITON_ATTN")
 _FILE_OF = (
     ("triton_unified_attention", _OF_TRITON),
+    ("prefix_prefill", ("ROCM_ATTN",)),
     ("flash_attn", ("FLASH_ATTN",)),
     ("flashinfer", ("FLASHINFER",)),
     ("triton_attn", ("TRITON_ATTN",)),
@@ -320,7 +323,7 @@ def other_attention(
     latent = any(says(f, "call-latent-attention") for f in called(case, fault))
     if not _listed(said) and (latent or (said is not None and "MLA" in said.name)):
         return _other_latent(case, fault, why, said)
-    candidates = (*((first,) if first is not None else ()), *_candidates(case, said))
+    candidates = (*((first,) if first is not None else ()), *_candidates(case, fault, said))
     if any(says(f, "call-of-cpu-attention") for f in called(case, fault)):
         return None  # a processor has this one alone
     if any(says(f, "call-of-intel") for f in called(case, fault)):
@@ -351,11 +354,17 @@ def _listed(said: Chosen | None) -> bool:
     return said is not None and said.others is not None
 
 
-def _candidates(case: Case, said: Chosen | None) -> tuple[str, ...]:
+def _candidates(case: Case, fault: Fault, said: Chosen | None) -> tuple[str, ...]:
     if said is not None and said.others is not None:
         return said.others
-    card = gpus.find(case.gpu_name) if case.gpu_name else None
-    capability = card.capability if card is not None and card.capability is not None else None
+    if on_rocm(case):
+        return _AMD
+    open_ = platforms(case, fault)
+    if open_ == {"rocm"}:
+        return _AMD
+    if open_ - {"cuda"}:
+        return ()  # another maker's card may be in there, which has none of NVIDIA's kernels
+    capability = least_capability(case, fault)
     # Without the card's name: what any card that this engine runs on can use (V1 needs 7.0, its wheels mostly 7.5).
     return tuple(name for name, least in _GENERAL if least <= (capability if capability is not None else 7.5))
 

@@ -100,11 +100,16 @@ def _without_draft(case: Case, oom: Oom) -> Change | None:
 
 
 def _without_sleep(case: Case, oom: Oom) -> Change | None:
-    """An engine that may sleep loads its weights into a pool of its own."""
+    """An engine that may sleep loads its weights into a pool of its own, out of which nothing that is freed comes back:
+    a release of torch that counts no pools tells it as unused."""
     torch = oom.torch
-    if case.effective("enable-sleep-mode") is not True or torch is None or not torch.private_pools:
+    if case.effective("enable-sleep-mode") is not True or torch is None:
         return None
-    why = f"its pool ({torch.private_pools / GIB:.2f} GiB) keeps what loading only needs for a while"
+    unused = torch.unused if torch.unused is not None and torch.unused >= torch.asked else None
+    kept = torch.private_pools or unused
+    if not kept:
+        return None
+    why = f"its pool ({kept / GIB:.2f} GiB) keeps what loading only needs for a while"
     return set_flag(case, "enable-sleep-mode", None, Direction.REMOVE, why)
 
 

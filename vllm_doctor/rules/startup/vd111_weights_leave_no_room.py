@@ -6,7 +6,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import sums, tenants
-from vllm_doctor.rules.gates.profile_run import measuring, weights_fill, weights_of
+from vllm_doctor.rules.gates.profile_run import in_adapters, measuring, weights_fill, weights_of
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.encoder_decoder import fewer_inputs
 from vllm_doctor.rules.remedies.step import fewer_tokens, tensor
@@ -25,6 +25,8 @@ def judge(case: Case) -> Outcome:
     if share is None or told is None or total is None:
         return Clear("the weights leave room for a profile run")
     weights, source = told
+    if in_adapters(oom):
+        return Clear("not the pass but the adapters' buffers did not fit")
     if tensor(case, oom.torch) is not None:
         return Clear("the tensor that failed is not a weight")
     tokens, shorter = fewer_tokens(case, oom.torch), _shorter(case)

@@ -28,8 +28,9 @@ def judge(case: Case) -> Outcome:
         return Clear("not the forward pass but a buffer of the sampler or of an adapter did not fit")
     if weights_fill(case) is not None and named is None:
         return Clear("the weights alone fill the GPU")
-    inputs = fewer_inputs(case, oom)
-    fewer = (inputs,) if inputs is not None else (fewer_tokens(case, oom.torch), _fewer_rows(case, oom, named))
+    if fewer_inputs(case, oom) is not None:
+        return Clear("the encoder's inputs of all sequences fill the pass of an encoder-decoder model")
+    fewer = (fewer_tokens(case, oom.torch), _fewer_rows(case, oom, named))
     return finding(
         RULE,
         title=_title(case, named),

@@ -7,7 +7,9 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
+from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, in_sampler, measuring, weights_fill
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.encoder_decoder import fewer_inputs
 from vllm_doctor.rules.remedies.prompt_items import limit, per_prompt
 from vllm_doctor.rules.remedies.step import fewer_tokens, tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
@@ -26,6 +28,8 @@ _MANY = 65536
 
 def judge(case: Case) -> Outcome:
     """Was it the encoder that asked?"""
+    if (inputs := _of_each_sequence(case)) is not None:
+        return inputs
     oom = exhausted(case, StartupPhase.PROFILE_ENCODER)
     if isinstance(oom, NotHere | Unseen):
         return _by_size(case) or _by_warning(case) or oom
@@ -34,7 +38,8 @@ def judge(case: Case) -> Outcome:
     named = _named(oom)
     if not named and (warned := _by_warning(case)) is not None:
         return warned
-    serving = oom.run.served(-1, oom.fault.index)
+    # A step alone calls this; the profile run calls the model's encoder itself.
+    serving = oom.run.served(-1, oom.fault.index) or "_execute_mm_encoder" in oom.fault.functions
     return finding(
         RULE,
         severity=Severity.WILL_FAIL_UNDER_LOAD if serving else Severity.BLOCKS_START,
@@ -42,6 +47,7 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_items(case)),
         changes=(
+            _tiled(case, oom),
             *_ordered(case, _fewer_items(case), fewer_tokens(case, oom.torch, measuring=not serving)),
             lower_utilization(
                 case, oom.torch, "the encoder works in the memory that gpu_memory_utilization leaves free"
@@ -51,6 +57,31 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the launch fails in the same call with --limit-mm-per-prompt set to 0 for every modality",
     )
+
+
+def _of_each_sequence(case: Case) -> Finding | None:
+    """V0 profiles an encoder-decoder model with the longest encoder input of each of max_num_seqs sequences, and so
+    does V1 with the cross-attention's."""
+    oom = measuring(case, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER, StartupPhase.WEIGHTS)
+    if isinstance(oom, NotHere | Unseen) or not in_pass(oom) or in_sampler(oom) or in_adapters(oom):
+        return None
+    fewer = fewer_inputs(case, oom)
+    if fewer is None or tenants(case, oom.torch) is not None or weights_fill(case) is not None:
+        return None
+    return finding(
+        RULE,
+        title=f"The longest encoder inputs of {_all(case)} sequences do not fit at once",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(fewer,),
+        refute="the profile run fails with one sequence as well",
+    )
+
+
+def _all(case: Case) -> str:
+    now = case.count("max-num-seqs")
+    return str(now) if now is not None else "all"
 
 
 def _named(oom: Oom) -> bool:
@@ -77,9 +108,19 @@ def _by_size(case: Case) -> Finding | None:
         confidence=Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
-        changes=(_fewer_items(case), _smaller_items(case)),
+        changes=(_tiled(case, oom), _fewer_items(case), _smaller_items(case)),
         refute="the lines before the error show a traceback without the model's vision or audio code",
     )
+
+
+def _tiled(case: Case, oom: Oom) -> Change | None:
+    """A tensor larger than the card is the table of all pairs of patches: a kernel that tiles it writes no such table,
+    and Triton's is there on every card (platforms: get_supported_vit_attn_backends)."""
+    torch = oom.torch
+    if torch is None or torch.total is None or torch.asked <= torch.total:
+        return None
+    why = "one tensor larger than the card is all pairs of an image's patches: Triton's kernel does not write them out"
+    return set_flag(case, "mm-encoder-attn-backend", "TRITON_ATTN", Direction.CHANGE, why)
 
 
 def _by_warning(case: Case) -> Finding | None:

@@ -6,6 +6,7 @@ from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Confidence, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.device import compiles_programs
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import eager, sequences
@@ -22,6 +23,8 @@ def judge(case: Case) -> Outcome:
     oom = exhausted(case, StartupPhase.GRAPHS)
     if isinstance(oom, NotHere | Unseen):
         return oom
+    if compiles_programs(case):
+        return NotHere("this platform compiles programs and captures no graphs")
     if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if _MEASURES in oom.fault.functions:

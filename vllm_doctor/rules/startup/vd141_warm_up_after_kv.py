@@ -4,6 +4,7 @@ from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.device import compiles_programs
 from vllm_doctor.rules.gates.out_of_memory import exhausted, refused_though_free, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_sampler
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
@@ -15,12 +16,13 @@ _LIMITS = (
     "Find what limits the process below the free memory: the host's own memory where the GPU shares it "
     "(ttm.pages_limit on AMD, `free -g` elsewhere), the memory of the virtual machine or WSL, a limit of the container"
 )
-_PHASES = {StartupPhase.KV: Phase.STARTUP_KV_CACHE}
+_PHASES = {StartupPhase.KV: Phase.STARTUP_KV_CACHE, StartupPhase.GRAPHS: Phase.STARTUP_CUDAGRAPH}
 
 
 def judge(case: Case) -> Outcome:
     """Did an allocation fail between the sizing of the KV cache and the end of the start?"""
-    oom = exhausted(case, StartupPhase.WARMUP, StartupPhase.SAMPLER, StartupPhase.KV)
+    programs = (StartupPhase.GRAPHS,) if compiles_programs(case) else ()
+    oom = exhausted(case, StartupPhase.WARMUP, StartupPhase.SAMPLER, StartupPhase.KV, *programs)
     if isinstance(oom, NotHere | Unseen):
         return oom
     if tenants(case, oom.torch) is not None:
