@@ -59,4 +59,10 @@ class Fault(msgspec.Struct, frozen=True):
     @property
     def of_a_request(self) -> bool:
         """Did it fail while a request was handled? Only a server that is up takes one."""
-        return any(says(file, "call-of-http") for file in self.files)
+        frames = [frame for link in self.crash.links for frame in link.frames] if self.crash is not None else []
+        return any(_of_a_request(frame.file, frame.function) for frame in frames)
+
+
+def _of_a_request(file: str, function: str) -> bool:
+    """Is this call one of a web server's, or of vLLM's own code for requests? At a start that is loaded and set up."""
+    return says(file, "call-of-http") or (says(file, "call-of-a-request") and says(function, "function-of-a-request"))

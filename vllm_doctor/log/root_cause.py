@@ -361,6 +361,13 @@ class AnalysedRun(Run):
         again = fault.startup_phase in {StartupPhase.READY, StartupPhase.SERVING} and not self._starts(fault.last)
         return not self.served(fault.last, death, least=StartupPhase.SERVING if again else StartupPhase.READY)
 
+    def up_at(self, fault: Fault) -> bool:
+        """Was the engine up when this failed? It had become ready, it was in a step of the engine or in a request's.
+
+        Of an excerpt that lacks its start, the calls alone tell.
+        """
+        return fault.of_a_request or fault.startup_phase is StartupPhase.SERVING or self.served(-1, fault.index)
+
     def _starts(self, after: int) -> bool:
         """Does a step of a start follow?"""
         return any(i > after and s not in {StartupPhase.READY, StartupPhase.SERVING} for i, s in self.miles)

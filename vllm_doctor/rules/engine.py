@@ -388,9 +388,7 @@ def _facts(case: Case) -> dict[str, Scalar]:
             "complete_head": run.log.last.complete_head,
         }
         root = run.root
-        if root is not None and (
-            root.of_a_request or (root.startup_phase is StartupPhase.SERVING and run.served(-1, root.index))
-        ):
+        if root is not None and (root.of_a_request or root.startup_phase is StartupPhase.SERVING):
             facts["failed_while_serving"] = True
         facts |= {"failed_while_serving": True} if run.refused is not None else {}
         facts |= {f"log_note_{number}": note for number, note in enumerate(run.log.notes[:8], 1)}

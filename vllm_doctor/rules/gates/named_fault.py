@@ -40,7 +40,7 @@ def exception_line(case: Case, fault: Fault) -> Evidence:
 def severity(case: Case, fault: Fault) -> Severity:
     """Did it keep the service from starting, or end one that was serving?"""
     run = case.run
-    serving = fault.of_a_request or (run is not None and run.served(-1, fault.index))
+    serving = run is not None and run.up_at(fault)
     return Severity.WILL_FAIL_UNDER_LOAD if serving else Severity.BLOCKS_START
 
 

@@ -46,7 +46,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title=f"{part.name} crashed: {how}, in {where.split('(at::')[0]}",
-        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, fault.index) else Severity.BLOCKS_START,
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run.up_at(fault) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=tuple(case.line(at) for at in sorted({fault.index, fault.last})),
         changes=_cures(case, fault, part),

@@ -121,7 +121,7 @@ def _of_refusal(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
         return told
     if part.id not in _JUDGED:
         return first_of_each((upgrade(case, _TAKES),)) if part.id == "model-code" else ()
-    if case.run is None or not case.run.served(-1, root.index):
+    if case.run is None or not case.run.up_at(root):
         return ()  # no client has asked for anything yet
     return (thing(ChangeKind.OS, "client-input", Direction.REPAIR, _OF_REQUEST, command=_FIELDS),)
 

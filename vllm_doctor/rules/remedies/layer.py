@@ -83,8 +83,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
 def _asked_by_client(case: Case, fault: Fault) -> bool:
     """Did a library refuse, with a sentence, what a client sent? Another release of it would do the same."""
     run = case.run
-    served = run is not None and run.served(-1, fault.index)
-    return (served or fault.of_a_request) and not library.does_not_fit(fault)
+    return run is not None and run.up_at(fault) and not library.does_not_fit(fault)
 
 
 def _asked_for(case: Case, part: Layer) -> tuple[Change | None, ...]:

@@ -54,7 +54,7 @@ def asked(case: Case, fault: Fault) -> tuple[Change, ...]:
     if says(told, "no-attention-backend"):
         return without_settings(case, told)  # the names in its list are of no option
     found = wishes(told, lambda name: is_option(case, name))
-    serving = case.run is not None and case.run.served(-1, fault.index)
+    serving = case.run is not None and case.run.up_at(fault)
     made = [c for w in found if w.exact or not serving for c in requested_changes(case, w, told)]
     of_class = None if any(w.exact for w in found) else _of_class(case, told)
     once = {(c.kind, c.name): c for c in reversed([*made, *([of_class] if of_class is not None else [])])}

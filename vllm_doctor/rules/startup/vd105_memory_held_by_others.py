@@ -40,7 +40,7 @@ def judge(case: Case) -> Outcome:
             f"Other processes hold {held / GIB:.2f} of {total / GIB:.2f} GiB of GPU "
             f"{oom.torch.gpu if oom.torch.gpu is not None else '?'}; this engine held {mine / GIB:.2f}"
         ),
-        severity=Severity.WILL_FAIL_UNDER_LOAD if oom.run.served(-1, oom.fault.index) else Severity.BLOCKS_START,
+        severity=Severity.WILL_FAIL_UNDER_LOAD if oom.run.up_at(oom.fault) else Severity.BLOCKS_START,
         # More weights may follow than the others leave, where this engine holds most of the card already.
         confidence=Confidence.LIKELY
         if oom.fault.startup_phase is StartupPhase.WEIGHTS and mine > total * _MOST

@@ -39,7 +39,7 @@ def judge(case: Case) -> Outcome:
     if not named and (warned := _by_warning(case)) is not None:
         return warned
     # A step alone calls this; the profile run calls the model's encoder itself.
-    serving = oom.run.served(-1, oom.fault.index) or "_execute_mm_encoder" in oom.fault.functions
+    serving = oom.run.up_at(oom.fault) or "_execute_mm_encoder" in oom.fault.functions
     return finding(
         RULE,
         severity=Severity.WILL_FAIL_UNDER_LOAD if serving else Severity.BLOCKS_START,
