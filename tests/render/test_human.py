@@ -4,6 +4,7 @@ import statistics
 import unicodedata
 
 import msgspec
+import pytest
 from sample import ARGV, HOSTILE, diagnosis, finding
 
 from tests.scenarios.loading import diagnosis as scenario_diagnosis
@@ -50,9 +51,22 @@ def test_what_is_missing_is_the_sum_in_one_line() -> None:
         sentences.because(finding(arithmetic=sums)) == "needed 2 GiB, available 1.50 GiB: 2 − 1.5 = 0.50 GiB too little"
     )
     assert sentences.because(finding(arithmetic=())) == "ValueError: To serve at least one request"
-    line = "2026-11-22T20:31:42+00:00 gpu7 vllm[1017]: vllm: error: unrecognized arguments: --swap-space 4"
-    said = finding(arithmetic=(), evidence=(Evidence("journal", "line 7", line),))
-    assert sentences.because(said) == "vllm: error: unrecognized arguments: --swap-space 4"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "2026-11-22T20:31:42+00:00 gpu7 vllm[1017]: ",
+        "ERROR 11-22 20:31:42 engine.py:400] ",
+        "(EngineCore pid=7) ERROR 11-22 20:31:42 [core.py:400] ",
+        "(RayWorkerVllm pid=343836) ",
+        "[rank0]: ",
+        "2026-11-22 20:31:42,921 - INFO - vLLM: ERROR 11-22 20:31:42 async_llm_engine.py:616] ",
+    ],
+)
+def test_what_stands_before_the_decisive_words_is_no_reason(head: str) -> None:
+    said = finding(arithmetic=(), evidence=(Evidence("journal", "line 7", f"{head}not  one   GPU is left"),))
+    assert sentences.because(said) == "not one GPU is left"
 
 
 def test_a_path_or_a_command_is_never_broken() -> None:

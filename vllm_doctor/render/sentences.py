@@ -2,6 +2,7 @@
 
 import re
 
+from vllm_doctor.log.read.prefix import Stripper
 from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Finding, Missing, Step
 from vllm_doctor.records.reading import NOT_GIVEN
 from vllm_doctor.records.verdict import Direction
@@ -14,11 +15,8 @@ _EXCEPTION = re.compile(
     r"(?<![\w.])(?P<what>[A-Za-z_][\w.]{0,200}+(?:(?<=Error)|(?<=Exception)|(?<=Interrupt)|(?<=Exit)): .*)", re.DOTALL
 )
 _SUM = re.compile(r"[\d.,]+ − [\d.,]+")
-_JOURNAL = re.compile(r"\d{4}-\d\d-\d\dT\S{1,40} \S{1,200} [^\s\[\]]{1,60}\[\d{1,10}\]: (?P<what>.*)", re.DOTALL)
-_STAMPED = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) (?P<what>.*)", re.DOTALL)
 # What a table is padded with.
 _PADDED = re.compile(r"[ \t]{2,}")
-_HEADED = re.compile(r"\[[\w./<>-]+:\d+\] (?P<what>.*)", re.DOTALL)
 _FACTS = {
     "vllm_version": "vLLM {}",
     "model": "model {}",
@@ -69,12 +67,12 @@ def _figured(one: Arithmetic) -> str:
 
 
 def decisive(excerpt: str) -> str:
-    """A log line from its exception on, or without the head that vLLM's logger gives it."""
-    for pattern in (_EXCEPTION, _HEADED, _JOURNAL, _STAMPED):
-        found = pattern.search(excerpt)
-        if found is not None:
-            return excerpt[found.start("what") :]
-    return _PADDED.sub(" ", excerpt.strip())
+    """A log line from its exception on, or without the heads that loggers, journald and Ray give it."""
+    found = _EXCEPTION.search(excerpt)
+    if found is not None:
+        return excerpt[found.start("what") :]
+    told = " ".join(line.text for line in Stripper().lines(excerpt, 0)) or excerpt
+    return _PADDED.sub(" ", told.strip())
 
 
 # What the guard's records add, with the words before it.
