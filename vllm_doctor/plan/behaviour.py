@@ -23,6 +23,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """What one release does; behaviours.json says each in words."""
 
     chunks_long_prompts: bool
+    awq_in_eight_parts: bool
+    gptq_by_marlin: bool
+    awq_by_marlin: bool
     multimodal_step_floor: bool
     wide_chunks: bool
     counts_used_memory: bool

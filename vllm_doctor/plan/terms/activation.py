@@ -19,6 +19,7 @@ from vllm_doctor.plan.model.architecture import Architecture, Mla
 from vllm_doctor.plan.terms.encoder import encoder, text_only, v0_rows
 from vllm_doctor.plan.terms.pages import state_bytes
 from vllm_doctor.plan.terms.term import Term
+from vllm_doctor.plan.terms.unpacked import unpacked
 from vllm_doctor.plan.terms.weights import padded_vocab
 
 MIB = 1 << 20
@@ -272,16 +273,9 @@ def estimate(
                 forward.formula,
                 forward.source,
             )
-    method = a.quantization.text("quant_method") if a.quantization is not None else s.quantization
-    if method == "bitsandbytes":
-        # Each matrix is unpacked to the model dtype before it is used (bitsandbytes.py apply); the widest is gate_up.
-        unpacked = e * 2 * a.width // s.parallel.tp * a.hidden
-        stages[0] = Term(
-            stages[0].name,
-            stages[0].bytes + unpacked,
-            f"{stages[0].formula} + 2 × {a.width} × {a.hidden} × {e} B unpacked",
-            stages[0].source,
-        )
+    packed = unpacked(a, s, capability)
+    if packed is not None and packed.bytes > stages[0].bytes:
+        stages[0] = packed
     latent = _mla(a.mla, s) if a.mla is not None and s.latents else None
     if latent is not None:
         # One workspace serves indexer and experts (v1/worker/workspace.py).
