@@ -28,7 +28,7 @@ from releases.wheel import read as read_wheel
 from vllm_doctor.knowledge.claims import replacements
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.knowledge.version import as_version
-from vllm_doctor.log.match import messages
+from vllm_doctor.log.match import Message, messages
 
 REPO = Path(__file__).resolve().parent.parent
 CATALOGUE = REPO / "vllm_doctor" / "log" / "catalogue"
@@ -41,7 +41,12 @@ def sought() -> list[Sought]:
 
 def catalogued() -> list[Catalogued]:
     """The catalogue's messages with the last release of each wording (`0.33` is `0.33.0`)."""
-    return [Catalogued(m.id, tuple(_last(s.versions) for s in m.samples)) for m in messages()]
+    return [Catalogued(m.id, tuple(_last(s.versions) for s in m.samples), _has_file(m)) for m in messages()]
+
+
+def _has_file(message: Message) -> bool:
+    """Does the row name one file of vLLM, and nothing else, as what writes the line?"""
+    return message.scope == "log" and re.fullmatch(r"[\w/]+\.py", message.source) is not None
 
 
 def _last(versions: str) -> str:

@@ -632,11 +632,25 @@ class ModelConfig:
             report.Catalogued("b", ("0.10.0", "0.32.0")),
             report.Catalogued("c", ("0.33.0",)),
             report.Catalogued("d", ("0.6+",)),
+            report.Catalogued("another program's", ("0.33.0",)),
         ]
         said = list(report.messages(old, {"version": "0.33.0", "messages": {}}, catalogue))
         assert [line.partition(" (")[0] for line in said] == ["gone: b", "gone: c", "gone: d"]
         assert "no row says that it is still there; look for what is said there now" in said[0]
         assert "end its span with 0.32.0; look for what is said there now" in said[1]
+
+    def test_a_message_that_its_file_never_said_is_named(self) -> None:
+        """Its row was added after the older wheels were read, so no release ever had it."""
+        catalogue = [
+            report.Catalogued("written elsewhere", ("0.33.0",)),
+            report.Catalogued("ended before", ("0.32.0",), has_file=True),
+            report.Catalogued("reworded", ("0.32.0", "0.33.0"), has_file=True),
+        ]
+        new = {"version": "0.33.0", "messages": {}}
+        assert [line.partition(":")[2].split(":")[0].strip() for line in report.messages(None, new, catalogue)] == [
+            "reworded"
+        ]
+        assert report.claims_too_much(new, [new], catalogue) == ["reworded"]
 
     def test_many_names_in_which_one_key_alone_changed_are_one_line_and_hide_no_other(self) -> None:
         names = [f"enable-{n}" for n in range(45)]

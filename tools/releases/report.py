@@ -14,10 +14,12 @@ _MANY = 10  # names in which one and the same key alone changed: more of them ar
 
 
 class Catalogued(NamedTuple):
-    """A message of the catalogue: its id, and the last release that each wording was seen in."""
+    """A message of the catalogue: its id, the last release that each wording was seen in, and whether its row names
+    the file of vLLM that writes it."""
 
     id: str
     until: tuple[str, ...]
+    has_file: bool = False
 
 
 def changes(old: Release | None, new: Release) -> Iterator[str]:
@@ -67,6 +69,8 @@ def messages(old: Release | None, new: Release, catalogue: Iterable[Catalogued])
             file = was["in"] if isinstance(was, dict) else "?"
             claimed = f"end its span with {last}" if version in message.until else "no row says that it is still there"
             yield f"gone: {message.id} (was in {file}): {claimed}; look for what is said there now"
+        elif message.has_file and now is None and version in message.until:
+            yield f"not found: {message.id}: the file that its row names does not say it; compare it with its samples"
         elif isinstance(was, dict) and isinstance(now, dict) and was["as"] != now["as"]:
             yield f"another wording: {message.id} in {now['in']}: compare it with its samples"
 
@@ -83,12 +87,13 @@ def refusals(old: Release | None, sentences: Mapping[str, Mapping[str, object]])
 def claims_too_much(new: Release, older: Iterable[Release], catalogue: Iterable[Catalogued]) -> list[str]:
     """Messages that the catalogue claims for a release whose source has them no longer.
 
-    A message that no release's source has is another program's, or is made of pieces: nothing can be said of it.
+    A message that no release's source has is another program's, or is made of pieces: nothing can be said of it, but
+    where its row names the file that writes it.
     """
     known = {name for release in older for name in store.section(release, "messages")}
     have = store.section(new, "messages")
     version = str(new["version"])
-    return [m.id for m in catalogue if m.id in known and m.id not in have and version in m.until]
+    return [m.id for m in catalogue if (m.has_file or m.id in known) and m.id not in have and version in m.until]
 
 
 def _ended(message: Catalogued, last: Version) -> bool:

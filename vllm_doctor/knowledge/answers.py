@@ -22,8 +22,9 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     launch uses the option `given` (`or_unknown`: or no launch is known). `to`, `why` and `command` may name a field of
     the message, or a group of `said`, as `{field}`: an answer whose `to` or `why` names one that is not known is not
     given. `command` may name as `{model}` a model of the hub; `otherwise` is what to type where that is not known.
-    `kernel` means another kernel than the one that failed, `pool` a smaller pool in memory of the host, by the calls
-    that asked for it. `title` is the problem, where `said` and a layer tell which one it is.
+    `upgrade` is given where a newer release is known: a scenario of the newest one has none. `kernel` means another
+    kernel than the one that failed, `pool` a smaller pool in memory of the host, by the calls that asked for it.
+    `title` is the problem, where `said` and a layer tell which one it is.
     """
 
     kind: Literal["flag", "env", "os", "package", "hardware", "upgrade", "kernel", "pool"]
