@@ -110,6 +110,16 @@ def test_what_the_first_full_step_lacks_is_told_with_the_value_that_leaves_it_th
     assert first[2] == "           --gpu-memory-utilization 0.94 leaves that, with 5.10 GiB of KV cache"
 
 
+def test_why_a_start_that_ends_later_does_not_show_it_is_explained(model, capsys):
+    config = model({**LLAMA_8B, "vocab_size": 32000})
+    card = ["--explain", "--vllm-version", "0.6.6", "--gpu", "L4", "--model-config", config]
+    line = ["--", "vllm", "serve", "m", "--max-model-len", "16384", "--gpu-memory-utilization"]
+    command(*card, *line, "0.99")
+    assert "vLLM starts because it fills no step before the first prompts do" in capsys.readouterr().out
+    command(*card, *line, "0.8")
+    assert "fills no step" not in capsys.readouterr().out
+
+
 def test_a_pool_of_given_size_is_made_smaller_by_what_a_step_lacks(model):
     config = model({**LLAMA_8B, "vocab_size": 32000})
     line = "--max-model-len 16384 --max-num-batched-tokens 16384 --max-num-seqs 16 --enforce-eager"

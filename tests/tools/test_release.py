@@ -453,6 +453,23 @@ else:
             "LlavaForConditionalGeneration": "supports_lora",
         }
 
+    def test_which_matrices_bitsandbytes_packs_is_asked_of_a_release_whose_loader_asks(self, tmp_path: Path) -> None:
+        models = "vllm/model_executor/models"
+        more = {
+            f"{models}/interfaces.py": "class SupportsLoRA:\n    supports_lora: bool = True\n",
+            f"{models}/llama.py": "class LlamaForCausalLM:\n    bitsandbytes_stacked_params_mapping = {}\n",
+            f"{models}/llava.py": "class Llava: ...\n",
+        }
+        plain = traits.read(read_wheel(wheel(tmp_path, more=more)))
+        assert plain["LlamaForCausalLM"] == ""
+        loader = {
+            "vllm/model_executor/model_loader/loader.py": "hasattr(model, 'bitsandbytes_stacked_params_mapping')\n"
+        }
+        asks = traits.read(read_wheel(wheel(tmp_path, more={**more, **loader})))
+        assert asks["LlamaForCausalLM"] == "bitsandbytes_stacked_params_mapping"
+        assert asks["LlamaForCausalLM"] in asks["*"].split()
+        assert asks["LlavaForConditionalGeneration"] == ""
+
     def test_methods_of_the_first_releases_stand_elsewhere(self, tmp_path: Path) -> None:
         more = {
             "vllm/model_executor/quantization_utils/__init__.py": '_QUANTIZATION_REGISTRY = {"awq": AWQConfig}\n',

@@ -20,15 +20,7 @@ _OLD_METHODS = "vllm/model_executor/quantization_utils/__init__.py"  # 0.2.0 to 
 
 def architectures(wheel: Wheel) -> dict[str, str]:
     """Architecture → the group that the registry has it in (text-generation, multimodal …)."""
-    path = _REGISTRY if _REGISTRY in wheel.files else _OLD_REGISTRY
-    made: dict[str, str] = {}
-    for name, value in _tables(wheel.tree(path)):
-        group = re.fullmatch(r"_([A-Z_]*?)_?(?:SUPPORTED_)?MODELS", name)
-        if group is not None and name not in _NOT_SERVED:
-            word = (group[1] or "text-generation").lower().replace("_", "-")
-            for key in value.keys:
-                if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    made.setdefault(key.value, word)
+    made = {name: group for name, (group, _) in _registered(wheel).items()}
     if not made and _FIRST_REGISTRY in wheel.files:
         for name, value in _tables(wheel.tree(_FIRST_REGISTRY)):
             if name == "_MODEL_REGISTRY":
@@ -38,20 +30,32 @@ def architectures(wheel: Wheel) -> dict[str, str]:
 
 
 def served(wheel: Wheel) -> dict[str, tuple[str, str]]:
-    """Architecture → its module and its class, as the registry has them."""
+    """Architecture → its module and its class, as the registry has them; without those that it has in another way."""
+    places = {name: place for name, (_, place) in _registered(wheel).items() if place is not None}
+    return {name: places[name] for name in sorted(places)}
+
+
+def _registered(wheel: Wheel) -> dict[str, tuple[str, tuple[str, str] | None]]:
+    """Architecture → the group of the table that the registry has it in first, and its module and class."""
     path = _REGISTRY if _REGISTRY in wheel.files else _OLD_REGISTRY
-    made: dict[str, tuple[str, str]] = {}
+    made: dict[str, tuple[str, tuple[str, str] | None]] = {}
     for name, value in _tables(wheel.tree(path)):
-        if re.fullmatch(r"_[A-Z_]*MODELS", name) is None or name in _NOT_SERVED:
+        group = re.fullmatch(r"_([A-Z_]*?)_?(?:SUPPORTED_)?MODELS", name)
+        if group is None or name in _NOT_SERVED:
             continue
+        word = (group[1] or "text-generation").lower().replace("_", "-")
         for key, where in zip(value.keys, value.values, strict=True):
-            match key, where:
-                case ast.Constant(value=str() as said), ast.Tuple(elts=[ast.Constant(), ast.Constant(), *_] as elts):
-                    module, cls = (str(e.value) for e in elts[:2] if isinstance(e, ast.Constant))
-                    made.setdefault(said, (module, cls))
-                case _:
-                    pass
-    return {name: made[name] for name in sorted(made)}
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                made.setdefault(key.value, (word, _place(where)))
+    return made
+
+
+def _place(where: ast.expr) -> tuple[str, str] | None:
+    match where:
+        case ast.Tuple(elts=[ast.Constant(value=str() as module), ast.Constant(value=str() as cls), *_]):
+            return module, cls
+        case _:
+            return None
 
 
 def _tables(module: ast.Module) -> Iterator[tuple[str, ast.Dict]]:

@@ -20,24 +20,14 @@ from vllm_doctor.knowledge.traits import EVERY
 
 _MODELS = "vllm.model_executor.models"
 _INTERFACES = ("interfaces", "interfaces_base")
-# What a start is refused for. An interface's other flags choose kernels or open endpoints: nothing ends without them.
-_FLAGS = frozenset(
-    {
-        "has_inner_state",
-        "is_attention_free",
-        "is_hybrid",
-        "is_pooling_model",
-        "supports_eagle3",
-        "supports_hc_sp",
-        "supports_lora",
-        "supports_multimodal",
-        "supports_pp",
-        "supports_replayssm",
-        "supports_v0_only",
-    }
-)
+# What a start is refused for (plan/launch/traits.py). An interface's other flags choose kernels, caches or an
+# engine, or open endpoints: nothing ends without them.
+_FLAGS = frozenset({"supports_eagle3", "supports_lora", "supports_multimodal", "supports_pp"})
 # Not flags, but asked for in the same way: does the class have it at all?
-_PRESENT = frozenset({"compute_logits", "packed_modules_mapping"})
+_PRESENT = frozenset({"compute_logits", "packed_modules_mapping", "bitsandbytes_stacked_params_mapping"})
+# Of these, what a release of 0.5 and 0.6 alone asks for.
+_STACKED = "bitsandbytes_stacked_params_mapping"
+_LOADER = "vllm/model_executor/model_loader/loader.py"
 _STAGES = "supports_pp"
 # What said so before there were interfaces (0.3.2 to 0.5.3, model_executor/model_loader): a list of a class's modules.
 _BEFORE = {"supported_lora_modules": "supports_lora"}
@@ -219,12 +209,14 @@ def read(wheel: Wheel) -> dict[str, str]:
     if not traits.flags:
         return {}
     listed = _with_stages(wheel)
-    known = traits.flags | _PRESENT | (frozenset({_STAGES}) if listed is not None else frozenset())
+    stacks = _STACKED in wheel.files.get(_LOADER, "")
+    asked = _PRESENT if stacks else _PRESENT - {_STACKED}
+    known = traits.flags | asked | (frozenset({_STAGES}) if listed is not None else frozenset())
     made = {EVERY: " ".join(sorted(known))}
     for name, (module, cls) in served(wheel).items():
         home = module if module.startswith("vllm.") else f"{_MODELS}.{module}"
         try:
-            has = traits.of(home, cls)
+            has = traits.of(home, cls) & (traits.flags | asked)
             has = has if listed is None else has - {_STAGES} | ({_STAGES} if name in listed else set())
             made[name] = " ".join(sorted(has))
         except _LostError:

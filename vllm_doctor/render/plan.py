@@ -422,6 +422,17 @@ def _under_load(plan: Plan) -> list[str]:
     ]
 
 
+def _later(p: Prediction) -> list[str]:
+    """Of a launch that starts and ends later: why its start does not show that, and what is not in the sum."""
+    if p.lacking_gib is None:
+        return []
+    scores = ", and log-probabilities of a whole batch" if p.settings.engine == "V0" else ""
+    return [
+        "    vLLM starts because it fills no step before the first prompts do; prompts of a whole step end it",
+        f"    not in this sum: images beside that step{scores}",
+    ]
+
+
 def _cured(plan: Plan) -> dict[str, object] | None:
     """The same for programs."""
     if plan.predicted.lacking_gib is None:
@@ -487,6 +498,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
         lines.append("")
         lines += [f"    {t.bytes / 2**30:7.2f} GiB  {t.name}: {t.formula}  [{t.source}]" for t in p.terms]
         lines += _least_sure(p)
+        lines += _later(p)
     lines += _remedies(plan)
     if plan.hardware:
         lines += ["", "  cards that hold it as asked: " + ", ".join(f"{n} × {g.name}" for g, n, _ in plan.hardware[:8])]

@@ -14,6 +14,9 @@ from vllm_doctor.plan.launch.flags import Flags
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.architecture import Architecture
 
+# How a class of 0.5 and 0.6 says which matrices bitsandbytes packs; no other release knows the trait.
+_STACKED = "bitsandbytes_stacked_params_mapping"
+
 
 def refused(
     flags: Flags,
@@ -54,7 +57,8 @@ def refused(
             str(flags.text("limit-mm-per-prompt")),
             f"no --limit-mm-per-prompt: {a.name} takes text alone",
         )
-    if does.bits_by_packed_modules and quantization == "bitsandbytes" and without("packed_modules_mapping"):
+    packs = (does.bits_by_packed_modules and without("packed_modules_mapping")) or without(_STACKED)
+    if quantization == "bitsandbytes" and packs:
         yield Refusal(
             "--quantization", quantization, f"another method: vLLM {version} has no bitsandbytes for {a.name}"
         )

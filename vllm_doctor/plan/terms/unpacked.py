@@ -16,7 +16,7 @@ _PARTS = 8
 
 
 def unpacked(a: Architecture, s: Settings, capability: float | None) -> Term | None:
-    """The pass at the matrix where most is alive at once, from the residual stream on; None where nothing is unpacked."""
+    """The pass at the matrix where most is alive at once, residual stream and all; None where nothing is unpacked."""
     method = _method(a, s, capability)
     if method is None or (a.moe is not None and not _plain_experts(a, s) and method != "bitsandbytes"):
         return None
