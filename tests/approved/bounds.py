@@ -1,4 +1,5 @@
-"""What each number of a config.json and of a launch may be: the refusal of one that none is, which names the bounds.
+"""What each number of a config.json and of a launch may be: the refusal of one that none is, which names the bounds;
+and which of several names of a config.json is read before which.
 
 The names are those that the planner asks for, whether a model has them or not: one that no example has is read all the
 same.
@@ -36,22 +37,28 @@ def answers(kind: str) -> str:
 def _of_configs() -> Iterator[str]:
     for model in launches():
         config = json.loads((FOLDER / "models" / f"{model}.json").read_text(encoding="utf-8"))
-        for path in _asked_of(config):
+        asked, several = _asked_of(config)
+        yield from several
+        for path in asked:
             try:
                 describe(Section(_with(config, path)))
             except ConfigError as why:
                 yield str(why)
 
 
-def _asked_of(config: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The path of each name that is asked for."""
+def _asked_of(config: dict[str, Any]) -> tuple[list[tuple[str, ...]], list[str]]:
+    """The path of each name that is asked for, and the names that stand for one thing, the first one first."""
     found: dict[tuple[str, ...], None] = {}
+    several: dict[str, None] = {}
     asks = {name: getattr(Section, name) for name in ("find", "number")}
 
     def noted(name: str) -> Callable[..., Any]:
         def ask(self: Section, *keys: Any, **more: Any) -> Any:
             above = tuple(self.path.split(": ")[1:])
-            for key in keys[:1] if name == "number" else tuple(keys[0]):
+            names = keys[:1] if name == "number" else tuple(keys[0])
+            if len(names) > 1:
+                several.setdefault(f"{self.path}: {', else '.join(names)}")
+            for key in names:
                 found.setdefault((*above, key))
             return asks[name](self, *keys, **more)
 
@@ -59,7 +66,7 @@ def _asked_of(config: dict[str, Any]) -> list[tuple[str, ...]]:
 
     with patch.multiple(Section, **{name: noted(name) for name in asks}):
         describe(Section(config))
-    return list(found)
+    return list(found), list(several)
 
 
 def _with(config: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:

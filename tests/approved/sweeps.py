@@ -26,6 +26,8 @@ _NUMBER = re.compile(r"(?<![\w.:/#,-])(?:\d{1,3}(?:,\d{3})+|\d{1,12}(?:\.\d{1,6}
 _HEAD = re.compile(r'.* File ".*|.*?\] |\(\w+ pid=\d+\) ')
 # Figures of the log's last lines, where it fails, and of what was given.
 _OF_LOG, _OF_GIVEN = 10, 8
+# And those that their words say a second time.
+_REPEATED = 4
 # Of each rule so many of its scenarios that fire.
 _SCENARIOS = 8
 
@@ -145,7 +147,10 @@ def _variants(said: dict[str, Any]) -> Iterator[tuple[str, float, float, dict[st
 
 def _figures(said: dict[str, Any]) -> Iterator[tuple[str, Any, float]]:
     """Where each figure stands, and what it is."""
-    yield from list(_of_log(said.get("log", "")))[-_OF_LOG:]
+    of_log = list(_of_log(said.get("log", "")))
+    repeated = [one for one in of_log if one[0].endswith(" (last)")]
+    yield from [one for one in of_log if one not in repeated][-_OF_LOG:]
+    yield from repeated[-_REPEATED:]
     yield from list(_of_given(said.get("given", {}), ("given",)))[:_OF_GIVEN]
 
 
@@ -154,8 +159,9 @@ def _scaled(old: float, factor: float) -> float:
 
 
 def _of_log(log: str) -> Iterator[tuple[str, Any, float]]:
-    """Each figure of the messages, the same one of the same words once."""
-    seen = set()
+    """Each figure of the messages; of the same words the first, and as `(last)` the last one of another line: sums of
+    two lines move with either."""
+    places: dict[str, list[tuple[tuple[int, int], float]]] = {}
     at = 0
     for line in log.splitlines(keepends=True):
         head = _HEAD.match(line)
@@ -163,10 +169,14 @@ def _of_log(log: str) -> Iterator[tuple[str, Any, float]]:
             before = " ".join(line[: found.start()].split("] ")[-1].split()[-3:])
             where = f"{before} _ {' '.join(line[found.end() :].split()[:1])}".strip()
             digits = found[0].replace(",", "")
-            if where not in seen and float(digits):
-                seen.add(where)
-                yield where, (at + found.start(), at + found.end()), float(digits) if "." in digits else int(digits)
+            if float(digits):
+                place = (at + found.start(), at + found.end())
+                places.setdefault(where, []).append((place, float(digits) if "." in digits else int(digits)))
         at += len(line)
+    ends = {where: (of_words[0], of_words[-1]) for where, of_words in places.items()}
+    told = [(where, *first) for where, (first, _) in ends.items()]
+    told += [(f"{where} (last)", *last) for where, (first, last) in ends.items() if first != last]
+    yield from sorted(told, key=lambda one: one[1])
 
 
 def _of_given(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[str, Any, float]]:

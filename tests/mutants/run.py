@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,9 @@ REPO = covered.REPO
 ROOMS = ("rules", "remedy", "plan", "gather")  # folders of vllm_doctor
 # Of the tests that run a line, so many seconds of them are asked.
 ENOUGH = 60.0
+# And of these so many of the tests that run the fewest lines of the package: a line that everything runs is held by
+# the test of its own module.
+NARROW = 12.0
 # Seconds of the processor after which a bug goes on for ever; a busy machine does not make them more.
 FOR_EVER = 180
 _CODE = re.compile(r"vd\d{3}(?=_)")
@@ -56,8 +60,9 @@ def places(rooms: tuple[str, ...]) -> dict[str, list[Bug]]:
     return found
 
 
-def asked(tests: list[str], bug: Bug, seconds: dict[str, float]) -> list[str]:
-    """The tests to ask: the rule's own approved answers, all others, the room's tests, the rest; the quick first.
+def asked(tests: list[str], bug: Bug, seconds: dict[str, float], widths: Mapping[str, int]) -> list[str]:
+    """The tests to ask: the rule's own approved answers, the narrowest tests, all other answers, the room's tests, the
+    rest; the quick first. `widths` says how many lines of the package each test runs.
 
     Approved answers stand before the room's tests because they hold the most figures: of a line that everything runs
     the room's tests alone take longer than is spent on one bug."""
@@ -70,8 +75,14 @@ def asked(tests: list[str], bug: Bug, seconds: dict[str, float]) -> list[str]:
 
     rank_of = sorted(set(tests), key=rank)
     quick = [t for t in rank_of if seconds.get(t, 0.1) < covered.SLOW] or rank_of[:1]
+    narrow: list[str] = []
+    for test in sorted(quick, key=lambda test: (widths[test], test)):
+        if sum(seconds.get(t, 0.1) for t in (*narrow, test)) > NARROW:
+            break
+        narrow.append(test)
+    own = [test for test in quick if rank(test)[0] == 0]
     chosen, spent = [], 0.0
-    for test in quick:
+    for test in dict.fromkeys((*own, *narrow, *quick)):
         spent += seconds.get(test, 0.1)
         if spent > ENOUGH and chosen:
             break
@@ -166,6 +177,7 @@ def _measuring() -> int:
 
 def _tried(o: argparse.Namespace) -> list[tuple[Bug, Mutant, str]]:
     lines, seconds = covered.lines(), covered.seconds()
+    widths = collections.Counter(t for of_file in lines.values() for of_line in of_file.values() for t in of_line)
     chance, end = random.Random(o.seed), time.monotonic() + o.minutes * 60
     drawn = []
     for bugs in places(tuple(o.rooms.split(","))).values():
@@ -183,7 +195,7 @@ def _tried(o: argparse.Namespace) -> list[tuple[Bug, Mutant, str]]:
         tests = (
             of_file.get(changed.line) or sorted({t for one in of_file.values() for t in one}) or _starting(bug, lines)
         )
-        told = verdict(bug, asked(tests, bug, seconds), o.clock)
+        told = verdict(bug, asked(tests, bug, seconds, widths), o.clock)
         if told in {_SURVIVED, _UNCOVERED} and typed.refuses(bug.path, changed):
             told = _REFUSED
         tried.append((bug, changed, told))

@@ -108,3 +108,19 @@ def test_experts_of_a_token_are_read_under_every_name_that_vllm_reads(key):
 
 def test_how_many_experts_a_token_takes_is_not_guessed_in_silence():
     assert any("how many experts a token takes" in doubt for doubt in arch({**LLAMA_8B, "num_experts": 64}).doubts)
+
+
+@pytest.mark.parametrize(
+    ("named", "length"),
+    [
+        ({"max_position_embeddings": 8192}, 8192),
+        ({"max_position_embeddings": 8192, "max_seq_len": 4096}, 4096),
+        ({"seq_length": 32768, "max_position_embeddings": 65536}, 32768),
+        ({"max_position_embeddings": 8192, "model_max_length": 131072}, 131072),  # Command R
+        ({}, 2048),
+    ],
+)
+def test_a_model_takes_the_smallest_length_that_it_names_and_cohere_s_its_own(named, length):
+    """As the newest release does (transformers_utils/model_arch_config_convertor.py)."""
+    config = {**LLAMA_8B, **dict.fromkeys(("max_position_embeddings", "rope_scaling", "rope_parameters")), **named}
+    assert describe(Section(config)).context == length

@@ -31,6 +31,7 @@ from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.gather.launch import is_vllm, parse_argv
 from vllm_doctor.gather.metrics import scrape_twice
+from vllm_doctor.gather.probe import CANARY_S, HTTP_S, SILENCE_S
 from vllm_doctor.gather.program import gone
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.target import Target
@@ -66,9 +67,6 @@ _VERSION_LINE = re.compile(r"vLLM (?:API )?server version v?(\d[\w.+-]*)|LLM eng
 PATIENCE_S = 5.0
 # What a cluster may take: a distant API server, asked through a program that fetches credentials.
 CLUSTER_S = 15.0
-HTTP_S = 1.0
-SILENCE_S = 4.0
-CANARY_S = 15.0
 
 
 def discover(deadline_s: float = PATIENCE_S) -> Reading[tuple[str, ...]]:

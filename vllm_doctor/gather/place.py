@@ -23,6 +23,7 @@ from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.gather.launch import is_vllm, parse_argv
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.metrics import scrape_twice
+from vllm_doctor.gather.probe import CANARY_S, HTTP_S, SILENCE_S
 from vllm_doctor.gather.target import Target
 from vllm_doctor.gather.together import Task
 from vllm_doctor.records.container import Container
@@ -34,7 +35,6 @@ from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.redact.launch import secret_values
 from vllm_doctor.redact.records import record_without
 
-HTTP_S, SILENCE_S, CANARY_S = 1.0, 4.0, 15.0
 # Between the two scrapes of a server that was named: long enough for vLLM's counters to move.
 WINDOW_S = 2.0
 _Read: TypeAlias = tuple[Snapshot, tuple[str, ...]]

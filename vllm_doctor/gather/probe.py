@@ -18,6 +18,9 @@ BESIDE = "/invocations"
 # What a working engine counts up, whoever asked for it.
 _WORK = ("prompt_tokens", "generation_tokens", "request_success")
 _WORK_S = 5.0
+# A server in order answers one question within the first; one that is silent for the second is called so; an answer
+# of a token may take the third.
+HTTP_S, SILENCE_S, CANARY_S = 1.0, 4.0, 15.0
 
 
 def base_url(flags: Mapping[str, str | bool]) -> str | None:

@@ -22,16 +22,19 @@ from vllm_doctor.plan.model.families import (
 from vllm_doctor.plan.model.layers import layer_kinds
 from vllm_doctor.plan.model.reading import ConfigError, Section
 
-# Where a config names none of these, vLLM takes 2048 and says so (config/model.py _get_and_verify_max_len).
+# vLLM takes the smallest of those that a config names, Cohere's alone where it is there, and of none 2048, which it
+# says (transformers_utils/model_arch_config_convertor.py derive_max_model_len_and_key, config/model.py).
 _LENGTHS = (
     "max_position_embeddings",
     "n_positions",
     "max_seq_len",
     "seq_length",
     "max_target_positions",
-    "model_max_length",
     "max_sequence_length",
+    "max_seq_length",
+    "seq_len",
 )
+_COHERE = "model_max_length"
 _NO_LENGTH = 2048
 # Experts of each token: the names that vLLM's models read (transformers_utils/config.py CONFIG_FIELD_ALIASES, models/).
 _CHOSEN_EXPERTS = (
@@ -160,7 +163,7 @@ def _linear(text: Section, hidden: int, kinds: set[LayerKind], model_type: str) 
     second = model_type == "mamba2"  # whose keys have no mark of the mixer
     counts = ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", *(("num_heads",) if second else ()))
     heads = text.whole(*counts, low=0, high=65_536, default=0)
-    conv = text.whole("mamba_d_conv", "conv_kernel", "mamba_d_conv", high=64, default=4)
+    conv = text.whole("mamba_d_conv", "conv_kernel", high=64, default=4)
     state = text.whole("mamba_d_state", "ssm_state_size", "state_size", high=4096, default=128)
     if heads:
         inner = text.whole(
@@ -245,8 +248,6 @@ def _text_section(top: Section) -> Section:
 
 
 def _per_layer_input(text: Section) -> int:
-    if not text.has("hidden_size_per_layer_input"):
-        return 0
     return text.whole("hidden_size_per_layer_input", low=0, high=65_536, default=0)
 
 
@@ -389,7 +390,7 @@ def _doubts(text: Section, top: Section, model_type: str, *, known: bool, expert
         told.append(
             f"model_type {model_type or '(none)'} is not known: weights and activations are a general transformer's"
         )
-    if not text.has(*_LENGTHS):
+    if not text.has(*_LENGTHS, _COHERE):
         told.append(f"{text.path} names no length (such as {_LENGTHS[0]}): vLLM takes {_NO_LENGTH}")
     if experts and not text.has(*_CHOSEN_EXPERTS):
         told.append(f"{text.path} does not say how many experts a token takes (such as {_CHOSEN_EXPERTS[0]}): one")
@@ -406,8 +407,15 @@ def _dtype(section: Section) -> str | None:
     return named or None
 
 
+def _length(text: Section) -> int:
+    """Tokens of one request, before rope scaling."""
+    if text.has(_COHERE):
+        return text.whole(_COHERE, high=100_000_000)
+    return min((text.whole(key, high=100_000_000) for key in _LENGTHS if text.has(key)), default=_NO_LENGTH)
+
+
 def _context(text: Section, model_type: str) -> int:
-    base = text.whole(*_LENGTHS, high=100_000_000, default=_NO_LENGTH)
+    base = _length(text)
     scaling = text.section("rope_scaling") or text.section("rope_parameters")
     if scaling is not None and scaling.text("rope_type", "type") not in {
         "",
@@ -431,9 +439,7 @@ def _context(text: Section, model_type: str) -> int:
 def _ropes(text: Section, rotary: int, layers: tuple[Attention, ...], model_type: str) -> tuple[tuple[int, int], ...]:
     if model_type in {"bloom", "mpt", "jamba", *LEARNED_POSITIONS, *MAMBA_ONLY}:
         return ()
-    rows = text.whole(
-        "max_position_embeddings", "max_seq_len", "seq_length", "n_positions", high=100_000_000, default=2048
-    )
+    rows = text.whole(_COHERE, *_LENGTHS, high=100_000_000, default=_NO_LENGTH)
     scaling = text.section("rope_scaling") or text.section("rope_parameters")
     width = max(1, int(rotary * text.number("partial_rotary_factor", 1.0, low=0.001, high=1.0)))
     sliding = any(a.kind == "sliding" for a in layers)
