@@ -8,6 +8,7 @@ import itertools
 import pytest
 
 from vllm_doctor.knowledge.parser import knows
+from vllm_doctor.knowledge.versions import flag_names, newest_known
 from vllm_doctor.log.read.lines import log_of_lines
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known
@@ -117,6 +118,20 @@ def test_the_option_has_the_name_of_its_release() -> None:
     told = "num_speculative_tokens must be set"
     assert changes(judged(told, "config/speculative.py", version="0.19.1"))[0][0] == "speculative-config"
     assert changes(judged(told, "config.py", version="0.6.6"))[0][0] == "num-speculative-tokens"
+
+
+def test_an_option_that_vllm_itself_names_was_one_of_that_unknown_release() -> None:
+    assert "enable-reasoning" not in flag_names(newest_known())
+    lines = [
+        "Traceback (most recent call last):",
+        f'  File "{SITE}/vllm/entrypoints/openai/cli_args.py", line 285, in validate_parsed_serve_args',
+        "    raise TypeError(",
+        "TypeError: --enable-lora and --enable-reasoning cannot be enabled together",
+    ]
+    told = diagnose(Snapshot(taken_at="", log=Known(log_of_lines(lines, "log"), "log")))
+    assert told.findings[0].code == "VD503"
+    assert all(one.layer != "requests" for one in told.findings)  # the command line answers none
+    assert [c for c in changes(told) if c[0] == "enable-reasoning"] == [("enable-reasoning", "remove", None)]
 
 
 def test_a_missing_package_is_the_environment_and_has_its_name() -> None:

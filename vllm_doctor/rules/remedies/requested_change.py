@@ -38,8 +38,14 @@ _SWITCHES = ("enable-", "disable-", "trust-", "enforce-", "async-", "kv-sharing-
 
 def is_option(case: Case, name: str) -> bool:
     """May this release have an option of that name, and may a refusal speak about it?"""
-    fact = versions.flag(_without_no(name), case.version or versions.newest_known())
+    fact = versions.flag(_without_no(name), case.version or _last_with(name) or versions.newest_known())
     return fact is not None and fact.exists is not False and fact.name not in words().never
+
+
+def _last_with(name: str) -> versions.Version | None:
+    """The last release with this option: one that names it in a refusal is no later one; None where none had it."""
+    fact = versions.flag(_without_no(name), versions.newest_known())
+    return versions.parse_version(fact.last) if fact is not None else None
 
 
 def requested_changes(case: Case, wish: Wish, told: str) -> Iterator[Change]:
@@ -76,7 +82,8 @@ def _option(case: Case, wish: Wish) -> Change | None:
     name = _without_no(wish.name)
     if name != wish.name:  # its `no-` form
         back = wish.direction is Direction.REMOVE
-        return set_flag(case, name, back, Direction.ADD if back else Direction.REMOVE, WHY[wish.direction])
+        direction = Direction.ADD if back else Direction.REMOVE
+        return set_flag(case, name, back, direction, WHY[wish.direction], until=_last_with(name))
     if name == "quantization" and wish.to in _PLAIN:
         wish = replace(wish, to=next((m for m in _PLAIN if m in (case.model or "").lower()), wish.to))
     given = case.effective(name)
@@ -91,7 +98,7 @@ def _option(case: Case, wish: Wish) -> Change | None:
     if (turned_off or not wish.exact) and not used:
         return None
     direction, to = _value(case, wish, given)
-    return set_flag(case, name, to, direction, _BESIDE.get(name, WHY[wish.direction]))
+    return set_flag(case, name, to, direction, _BESIDE.get(name, WHY[wish.direction]), until=_last_with(name))
 
 
 def _value(case: Case, wish: Wish, given: str | bool | None) -> tuple[Direction, Scalar]:
