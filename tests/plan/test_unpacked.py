@@ -4,7 +4,7 @@ import pytest
 
 from tests.plan.models import LLAMA_8B
 from tests.plan.test_refused import settings
-from vllm_doctor.plan.terms.unpacked import unpacked
+from vllm_doctor.plan.terms.unpacked import packed_pass
 
 # Gate and up of Llama-8B: 28672 outputs of 4096 inputs. A step of 4096 tokens keeps residual, input and product.
 UP, HIDDEN, TOKENS, BYTES = 28672, 4096, 4096, 2
@@ -24,7 +24,7 @@ MIXTRAL = {
 def taken(stored, flags="", version="0.6.6", card="L4", config=LLAMA_8B):
     asked = {**config, "torch_dtype": "float16", "quantization_config": stored}
     a, s, gpu = settings(asked, f"--max-model-len {TOKENS} {flags}", version, card)
-    found = unpacked(a, s, gpu.capability)
+    found = packed_pass(a, s, gpu.capability)
     return None if found is None else found.bytes
 
 

@@ -160,11 +160,11 @@ def hardware(planner: Planner) -> list[tuple[Card, int, Prediction]]:
     set_ups = [(gpu, n) for gpu in cards if not gpu.unified and gpu.template != "generic" for n in counts]
     # The smallest first, so that of each kind nothing beyond the first that is safe is planned at all.
     for gpu, count in sorted(set_ups, key=lambda one: one[0].total_gib * one[1]):
-        share = (count, gpu.capability)
-        if gpu.template in kinds or split.get(share, 0.0) > gpu.total_gib:
+        layout = (count, gpu.capability)
+        if gpu.template in kinds or split.get(layout, 0.0) > gpu.total_gib:
             continue
         p = planner.on(gpu, count).predict({"tensor-parallel-size": str(count), "pipeline-parallel-size": None})
-        split[share] = p.weights_gib
+        split[layout] = p.weights_gib
         if safe(p):
             kinds[gpu.template] = (gpu, count, p)
     return list(kinds.values())

@@ -19,7 +19,7 @@ from vllm_doctor.plan.model.architecture import Architecture, Mla
 from vllm_doctor.plan.terms.encoder import encoder, text_only, v0_rows
 from vllm_doctor.plan.terms.pages import state_bytes
 from vllm_doctor.plan.terms.term import Term
-from vllm_doctor.plan.terms.unpacked import unpacked
+from vllm_doctor.plan.terms.unpacked import packed_pass
 from vllm_doctor.plan.terms.weights import padded_vocab
 
 MIB = 1 << 20
@@ -273,7 +273,7 @@ def estimate(
                 forward.formula,
                 forward.source,
             )
-    packed = unpacked(a, s, capability)
+    packed = packed_pass(a, s, capability)
     if packed is not None and packed.bytes > stages[0].bytes:
         stages[0] = packed
     latent = _mla(a.mla, s) if a.mla is not None and s.latents else None

@@ -15,7 +15,7 @@ _MARLIN_FROM = 8.0  # compute capability
 _PARTS = 8
 
 
-def unpacked(a: Architecture, s: Settings, capability: float | None) -> Term | None:
+def packed_pass(a: Architecture, s: Settings, capability: float | None) -> Term | None:
     """The pass at the matrix where most is alive at once, residual stream and all; None where nothing is unpacked."""
     method = _method(a, s, capability)
     if method is None or (a.moe is not None and not _plain_experts(a, s) and method != "bitsandbytes"):
