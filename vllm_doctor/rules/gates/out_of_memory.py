@@ -31,6 +31,7 @@ EXHAUSTED = frozenset(
         "device-oom",
         "device-oom-class",
         "device-oom-code",
+        "device-oom-resources",
         "device-oom-name",
         "device-oom-words",
         "device-oom-retyped",

@@ -1,13 +1,26 @@
 """VD903: the server itself was killed from outside: systemd saw it end by a signal that nobody asked systemd for."""
 
 from vllm_doctor.log.match import read, says
-from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.finding import Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.deaths import signal_of
 from vllm_doctor.rules.gates.kernel_said import oom_killer_was_at_work
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, thing
+
+# Who tells of the end, where nobody said what starts the server.
+_WHOSE = {"container-exited": "compose", "command-terminated": "pod", "exit-by-signal": "pod"}
+# The number of SIGKILL.
+_KILL = "9"
+# Where each medium says how long a stop may take.
+_PATIENCE = {
+    "unit": ("TimeoutStopSec", "300"),
+    "pod": ("terminationGracePeriodSeconds", "300"),
+    "docker": ("stop-timeout", "300"),
+    "compose": ("stop_grace_period", "300s"),
+}
 
 
 def judge(case: Case) -> Outcome:
@@ -15,6 +28,9 @@ def judge(case: Case) -> Outcome:
     run, kernel = case.run, case.kernel
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
+    late = _while_it_stopped(case)
+    if late is not None:
+        return late
     told = [(i, line.text) for i, line in enumerate(run.lines) if line.process == "systemd"]
     ended = next(((i, found) for i, text in told if (found := read("systemd-main-killed", text))), None)
     if ended is None and not told:
@@ -52,4 +68,31 @@ def judge(case: Case) -> Outcome:
     )
 
 
-RULE = rule("VD903", reads=frozenset({Signal.LOG, Signal.KERNEL}), judge=judge)
+def _while_it_stopped(case: Case) -> Finding | None:
+    """Was it told to stop, and killed before it had? Whoever stops a service waits so long and no longer."""
+    run = case.run
+    if run is None or run.root is not None or run.stopped is None or oom_killer_was_at_work(case):
+        return None
+    killed = next((hit for hit in run.deaths if hit.index > run.stopped and signal_of(hit) == _KILL), None)
+    waited = next((i for i, line in enumerate(run.lines) if says(line.text, "systemd-stop-signal")), None)
+    if waited is None and killed is None:
+        return None
+    index = waited if waited is not None else killed.index if killed is not None else run.stopped
+    who = _WHOSE.get(killed.id, "docker") if waited is None and killed is not None else "unit"
+    name, to = _PATIENCE.get(case.launch.medium if case.launch is not None else "", _PATIENCE[who])
+    why = (
+        "whoever stops the server waits so long before SIGKILL: requests that run to their end, and the engine that "
+        "gives the GPU back, need longer (docker waits 10 s, Kubernetes 30 s, systemd 90 s where nothing is set)"
+    )
+    return finding(
+        RULE,
+        title="The server was told to stop, and killed before it had stopped",
+        severity=Severity.ADVICE,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(run.stopped), case.line(index)),
+        changes=(thing(ChangeKind.OS, name, Direction.RAISE, why, to=to),),
+        refute="the kernel log of that minute has an oom-kill line",
+    )
+
+
+RULE = rule("VD903", reads=frozenset({Signal.LOG, Signal.KERNEL, Signal.LAUNCH}), judge=judge)

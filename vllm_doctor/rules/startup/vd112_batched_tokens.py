@@ -37,10 +37,15 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.CONFIRMED if named is not None else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*_named(named), *sums(oom.torch), *_rest(case)),
-        # A step that cannot be smaller leaves the weights beside it.
-        changes=fewer if any(fewer) else lighter(case, loaded=True),
+        # A step that cannot be smaller, or of which nobody says how large it was, leaves the weights beside it.
+        changes=(*fewer, *lighter(case, loaded=True)) if _untold(oom) or not any(fewer) else fewer,
         refute="the profile run fails with a quarter of the tokens as well",
     )
+
+
+def _untold(oom: Oom) -> bool:
+    """Does the driver refuse work, and say nothing of sizes? Then the weights may be what fills the card."""
+    return "device-oom-resources" in oom.fault.ids and oom.torch is None
 
 
 def _fewer_rows(case: Case, oom: Oom, named: Tensor | None) -> Change | None:
