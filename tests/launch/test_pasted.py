@@ -133,3 +133,16 @@ def test_a_container_of_another_image_of_vllm_is_a_launch() -> None:
 )
 def test_another_program_and_a_call_that_is_cut_off_are_none(line: str) -> None:
     assert command_in([line, LOG]) is None
+
+
+def test_options_whose_command_nobody_pasted_are_a_launch() -> None:
+    found = command_in(
+        ["my parameters:", "--tensor-parallel-size 4 \\", "--max-num-seqs 16 \\", "--trust-remote-code", "why?"]
+    )
+    assert found is not None
+    assert (found.flags["tensor-parallel-size"], found.flags["max-num-seqs"]) == ("4", "16")
+
+
+@pytest.mark.parametrize("line", ["--max-num-seqs 16", "--verbose --colour always", "-- see above --max-num-seqs"])
+def test_one_option_alone_or_another_programs_are_none(line: str) -> None:
+    assert command_in([line]) is None

@@ -1,10 +1,12 @@
 """The command that somebody pasted above a log: `vllm serve …`, `python -m …`, `docker run …`, over several lines."""
 
+import shlex
 from collections.abc import Sequence
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.launch.command import parse_line
 from vllm_doctor.launch.line import LaunchError
+from vllm_doctor.launch.parse import parse_words
 from vllm_doctor.launch.shell import first_command, without_prompts
 from vllm_doctor.records.host import Launch
 
@@ -20,6 +22,8 @@ _LABEL = Pattern(
     r"(?=(?:vllm serve|python3? -m vllm|docker run|podman run)\s)"
 )
 _GOES_ON = Pattern("[\uff0c\u3002\uff1b]")
+# A line of options alone, and how many make a launch.
+_OPTION, _OPTIONS = Pattern(r"\s{0,16}--[a-z][a-z0-9_-]{1,60}(?:[\s=]|$)"), 2
 # Lines of one command at most, and characters of one line that is read as a command.
 _LINES, _LONG = 60, 4000
 
@@ -38,7 +42,26 @@ def command_in(lines: Sequence[str]) -> Launch | None:
         if found is not None and (launch.flags, launch.model) != (found.flags, found.model):
             return None
         found = launch
-    return found
+    return found or _options_alone(lines)
+
+
+def _options_alone(lines: Sequence[str]) -> Launch | None:
+    """The options of a command whose beginning nobody pasted, from a line that begins with one on; None where it has
+    fewer than two that vLLM knows, or holds one that it does not."""
+    first = next((i for i, line in enumerate(lines) if _OPTION.match(line) and len(line) <= _LONG), None)
+    if first is None:
+        return None
+    last = first
+    while last + 1 < len(lines) and last - first < _LINES and _OPTION.match(lines[last + 1]):
+        last += 1
+    try:
+        words = shlex.split(" ".join(line.strip().removesuffix("\\") for line in lines[first : last + 1]))
+    except ValueError:
+        return None
+    line = parse_words(words, None)
+    if line.unknown or line.refusals or len(line.flags) < _OPTIONS:
+        return None
+    return Launch(tuple(words), line.model, line.flags, {})
 
 
 def _whole(lines: Sequence[str], index: int) -> tuple[str, int]:

@@ -75,7 +75,19 @@ _STEPS: tuple[tuple[StartupPhase, frozenset[str]], ...] = (
             }
         ),
     ),
-    (StartupPhase.WARMUP, frozenset({"compile_or_warm_up_model", "warm_up_model", "_warm_up_model", "kernel_warmup"})),
+    (
+        StartupPhase.WARMUP,
+        frozenset(
+            {
+                "compile_or_warm_up_model",
+                "warm_up_model",
+                "_warm_up_model",
+                "kernel_warmup",
+                "warmup_model",
+                "warmup_graphs",
+            }
+        ),
+    ),
     (
         StartupPhase.WEIGHTS,
         frozenset(

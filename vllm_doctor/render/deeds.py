@@ -89,6 +89,7 @@ _DEEDS = {
     "shm volume": "give the container more shared memory",
     "startup-probe": "startupProbe: {{{to}}}",
     "socket-holder": "stop what holds the socket or the port",
+    "page-cache": "drop the page cache before the start",
     "start-order": "start the engines of one GPU one after another",
     "torch-compile-cache": "remove the compile cache",
     "torch-extensions-cache": "remove torch's cache of built extensions",

@@ -13,7 +13,7 @@ from vllm_doctor.records.finding import Change, Finding, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import compiles_programs, platform
-from vllm_doctor.rules.gates.kv_cache import on_cpu
+from vllm_doctor.rules.gates.kv_cache import on_cpu, serves_nobody, too_small
 from vllm_doctor.rules.ledger import Ledger, ledger
 from vllm_doctor.rules.remedies.step import sequences
 
@@ -23,8 +23,6 @@ _WORTH, _TRIVIAL, _LITTLE = 0.1, 0.01, 0.25
 _SMALL_WEIGHTS = 1.0
 # Elements of one byte instead of two, with the layers that stay as they are.
 _HALVED = 0.45
-# Limits of a prompt's length below this serve nobody.
-_LEAST_TOKENS = 512
 # The smallest value that a release has where nothing is set: going down to it, or to more, may go up.
 _SMALLEST_DEFAULT = {"max-num-batched-tokens": 512}
 # Options of memory that only a GPU has, and those that need memory of the host mapped into a GPU.
@@ -51,7 +49,7 @@ def _finding(case: Case, one: Finding, kept: dict[tuple[ChangeKind, str], Change
     for change in one.changes:
         if not _possible(case, change) or not _agrees(change, kept) or _leaves_nothing(case, sheet, change):
             continue
-        if _too_few(change):
+        if _too_few(case, change):
             then = then or _where_it_went(sheet)
             continue
         freed = _freed(case, sheet, change) if change.kind is ChangeKind.FLAG else None
@@ -119,9 +117,10 @@ def _leaves_nothing(case: Case, sheet: Ledger, change: Change) -> bool:
     return sheet.pool <= (case.utilization[0] - to) * sheet.total
 
 
-def _too_few(change: Change) -> bool:
-    to = _number(change.after)
-    return change.name == "max-model-len" and to is not None and to < _LEAST_TOKENS
+def _too_few(case: Case, change: Change) -> bool:
+    to, small = _number(change.after), too_small(case)
+    now = _number(change.before) or case.number("max-model-len") or (small.length if small is not None else None)
+    return change.name == "max-model-len" and to is not None and serves_nobody(to, now)
 
 
 def _where_it_went(sheet: Ledger) -> str:

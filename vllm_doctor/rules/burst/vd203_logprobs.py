@@ -1,6 +1,7 @@
 """VD203: log-probabilities over the whole vocabulary, which nothing measured at start."""
 
 from vllm_doctor.knowledge.version import Version
+from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
@@ -19,6 +20,7 @@ _ALWAYS = Version((0, 11, 0))
 _OF_A_DUMMY = 1.0
 # Only V1's model runner has it, and V1 chunks prompts by itself.
 _OF_V1 = "_get_prompt_logprobs_dict"
+_OF_A_REQUEST = "compute_logprobs"
 
 
 def judge(case: Case) -> Outcome:
@@ -61,7 +63,9 @@ def _unplaced(case: Case) -> Oom | None:
     if not isinstance(oom, Oom) or not for_logprobs(oom):
         return None
     large = oom.torch is not None and oom.torch.asked > _OF_A_DUMMY * GIB
-    return oom if large or oom.run.first("asks-prompt-logprobs") is not None else None
+    # V1's sampler computes them where a request asks for them alone; its dummy batch asks for none.
+    asked = any(says(file, "call-v1-sampler") for file in oom.fault.files) and _OF_A_REQUEST in oom.fault.functions
+    return oom if large or asked or oom.run.first("asks-prompt-logprobs") is not None else None
 
 
 def _chunked(case: Case) -> Change | None:

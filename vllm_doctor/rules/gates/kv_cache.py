@@ -8,6 +8,10 @@ BLOCK = 16
 # Where releases log the GiB of the KV cache: V1, V0 from 0.6.5 on, V0 0.6.4.
 POOL = (("kv-available", "size"), ("profile-breakdown", "kv"), ("profile-results", "kv"))
 
+# Limits of a prompt's length below this serve nobody, nor below this part of the length that was asked for, where it
+# is short of what a chat takes.
+_LEAST_TOKENS, _LEAST_PART, _SHORT = 512, 1 / 64, 2048
+
 
 class TooSmall(msgspec.Struct, frozen=True):
     """What the check said: lengths in tokens, sizes in GiB (None where V0 counts in tokens)."""
@@ -57,3 +61,8 @@ def on_cpu(case: Case) -> bool:
         return True
     version = case.version_text or ""
     return "+cpu" in version or case.effective("device-config") == "cpu" or run.first("cpu-kv-space") is not None
+
+
+def serves_nobody(tokens: float, asked: float | None) -> bool:
+    """Is it so short a prompt that nobody is served by it, alone or beside the length that was asked for?"""
+    return tokens < _LEAST_TOKENS or (asked is not None and tokens < _SHORT and tokens < _LEAST_PART * asked)

@@ -37,6 +37,7 @@ EXHAUSTED = frozenset(
         "device-oom-retyped",
         "device-oom-capitals",
         "device-oom-bare",
+        "device-oom-own-words",
         "device-oom-metal",
         "device-oom-ascend-driver",
         "device-oom-allocation",

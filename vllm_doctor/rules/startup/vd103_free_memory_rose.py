@@ -1,12 +1,13 @@
 """VD103: memory became free while vLLM measured its own peak, so the measurement is void."""
 
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.records.finding import Arithmetic, Finding
+from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.named_fault import exception_line
+from vllm_doctor.rules.gates.unified import shares_memory
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.say import finding, gib, thing, upgrade
@@ -44,6 +45,16 @@ def judge(case: Case) -> Outcome:
             then="a program that makes the engine in its own process (a trainer) frees its models first (del, "
             "torch.cuda.empty_cache()), or gives vLLM a GPU of its own; its weights are 0 where it moved them",
         )
+    if shares_memory(case):
+        return finding(
+            RULE,
+            title="The host freed memory that the GPU shares while it was measured",
+            confidence=Confidence.LIKELY,
+            evidence=(case.line(at),),
+            arithmetic=_sum(root.fields("profile-free-rose")),
+            changes=(_caches_first(),),
+            refute="the same failure comes again right after the page cache was dropped, with nothing else running",
+        )
     return finding(
         RULE,
         evidence=(case.line(at),),
@@ -63,6 +74,12 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the same failure happens on a GPU that nothing else uses",
     )
+
+
+def _caches_first() -> Change:
+    why = "pages of files that the host gives back in the meantime count as free: drop them before the start"
+    command = "sync; echo 3 > /proc/sys/vm/drop_caches   # as root, then start"
+    return thing(ChangeKind.OS, "page-cache", Direction.REMOVE, why, command=command)
 
 
 def _taken_in_sleep(case: Case, root: Fault) -> Finding:
@@ -99,4 +116,4 @@ def _sum(fields: dict[str, str]) -> tuple[Arithmetic, ...]:
     )
 
 
-RULE = rule("VD103", reads=frozenset({Signal.LOG, Signal.VERSION}), judge=judge)
+RULE = rule("VD103", reads=frozenset({Signal.LOG, Signal.VERSION, Signal.GPUS}), judge=judge)

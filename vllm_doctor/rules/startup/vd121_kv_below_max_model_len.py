@@ -6,10 +6,12 @@ from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.kv_cache import BLOCK, TooSmall, on_cpu, too_small
+from vllm_doctor.rules.gates.kv_cache import BLOCK, TooSmall, on_cpu, serves_nobody, too_small
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kv_cache import half_size_kv
+from vllm_doctor.rules.remedies.step import fewer_sequences, fewer_tokens
 from vllm_doctor.rules.remedies.utilization import raise_utilization
+from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import environment, finding, gib, set_flag
 
 
@@ -40,9 +42,17 @@ def judge(case: Case) -> Outcome:
             _raise(case, small),
             half_size_kv(case, small),
             _host_memory(case, small),
+            *_more_room(case, small),
         ),
         refute="the log of the same launch shows a 'Maximum concurrency' of 1.00x or more",
     )
+
+
+def _more_room(case: Case, small: TooSmall) -> tuple[Change | None, ...]:
+    """Where what fits serves nobody, the memory has to come from what lies beside the KV cache."""
+    if on_cpu(case) or not serves_nobody(small.fits, small.length):
+        return ()
+    return (fewer_sequences(case, None), fewer_tokens(case, None), *lighter(case, loaded=True))
 
 
 def _sum(small: TooSmall) -> tuple[Arithmetic, ...]:
@@ -89,4 +99,6 @@ def _host_memory(case: Case, small: TooSmall) -> Change | None:
     )
 
 
-RULE = rule("VD121", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)
+RULE = rule(
+    "VD121", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.MODEL_CONFIG}), judge=judge
+)
